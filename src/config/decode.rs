@@ -21,6 +21,8 @@ pub(super) const EXTENSION: &str = "x-";
 /// The name of an enum whose variant depends on the form of the value. Its variants are called
 /// `scalar`, `sequence` and `mapping`, and are read from that value.
 pub(super) const BY_FORM: &str = "$form";
+/// The first character in the name of a field whose struct has its keys in the same mapping.
+pub(super) const FLATTENED: char = '$';
 
 /// Reads a `T` from the whole document. Returns `None` after an error for which no default can
 /// stand in; the findings then have it.
@@ -222,14 +224,17 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
-        self.place(match self.present()? {
-            Value::Mapping(entries) => {
-                self.report_unknown_keys(entries, fields);
-                visitor.visit_map(Entries::of_fields(self, entries, fields))
-            }
-            _ => Err(self
-                .mismatch(&"a mapping")
-                .with_help(format!("its keys are {}", nearest::list(fields)))),
+        let (children, is_mapping) = match self.present()? {
+            Value::Mapping(children) => (children.as_slice(), true),
+            _ => (&[][..], false),
+        };
+        let mut entries = Entries::of_fields(self, children, fields);
+        let value = visitor.visit_map(&mut entries);
+        self.report_unknown_keys(children, &entries.known);
+        let advice = || format!("its keys are {}", nearest::list(&entries.known));
+        self.place(match is_mapping {
+            true => value,
+            false => Err(self.mismatch(&"a mapping").with_help(advice())),
         })
     }
 

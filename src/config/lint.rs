@@ -20,6 +20,7 @@ use super::document::NodeId;
 use super::finding::Finding;
 use super::load::Loaded;
 use super::schema::{Action, Config, Limit, Mode, Policy, Route};
+use super::sections::algorithm::node_of;
 use super::sections::route::unreachable;
 use crate::clock::Timestamp;
 
@@ -82,14 +83,13 @@ impl AppliedPolicy<'_> {
 
     /// The largest number of units that requests can take at once.
     fn capacity(&self) -> u32 {
-        let most = self.policy.burst.as_ref().or(self.policy.capacity.as_ref());
-        let quota = || self.policy.quota.as_ref().map_or(0, |quota| quota.limit());
-        most.map_or_else(quota, |most| most.get())
+        let amounts = &self.policy.amounts;
+        amounts.at_once().map_or(amounts.limit(), |(most, _)| most)
     }
 
     /// The quota's window, or roughly the time in which an empty bucket fills.
     fn window(&self) -> Duration {
-        match (&self.policy.quota, &self.policy.refill) {
+        match (&self.policy.amounts.quota, &self.policy.amounts.refill) {
             (Some(quota), _) => quota.window(),
             (None, Some(refill)) => {
                 let refills = self.capacity().div_ceil(refill.amount());
@@ -101,9 +101,9 @@ impl AppliedPolicy<'_> {
 
     /// The node of its quota or capacity.
     fn quota_node(&self) -> NodeId {
-        let quota = self.policy.quota.as_ref().map(|quota| quota.node);
-        let capacity = self.policy.capacity.as_ref().map(|capacity| capacity.node);
-        quota.or(capacity).unwrap_or(self.node)
+        let amounts = &self.policy.amounts;
+        let node = node_of(&amounts.quota).or(node_of(&amounts.capacity));
+        node.unwrap_or(self.node)
     }
 
     /// The node of its key, or of the policy if the key is left out.

@@ -10,10 +10,11 @@ use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
 pub use super::sections::admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
+pub use super::sections::amounts::Amounts;
 pub use super::sections::client::{BodySize, Client, ClientIp, ClientTimeouts, HeadSize};
 pub use super::sections::condition::Condition;
 pub use super::sections::cost::{Cost, Pointers, Reserve, StatedCost, StatedReserve, UnitSize};
-pub use super::sections::exception::{Candidate, Exemption, Override, Selection};
+pub use super::sections::exception::{Candidate, Override, Selection};
 pub use super::sections::jwt::{Jwt, JwtKey, Leeway};
 pub use super::sections::listener::{Certificate, Listener, Protocol, Tls};
 pub use super::sections::missing_key::OnMissingKey;
@@ -85,7 +86,7 @@ pub struct Config {
     /// Limits for every request, before any route: names of policies, or limits in place.
     pub limits: List<Limit>,
     /// Requests that no limit applies to, wherever it stands.
-    pub exempt: List<Exemption>,
+    pub exempt: List<Selection>,
     /// What is done with which requests.
     #[schemars(length(min = 1), transform = json::remove_default)]
     pub routes: List<Route>,

@@ -7,7 +7,7 @@ use serde::de::{
 };
 use serde::de::{Unexpected, VariantAccess, Visitor};
 
-use super::{DecodeError, Reader};
+use super::{DecodeError, FLATTENED, Reader};
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 
@@ -44,21 +44,34 @@ impl<'de> SeqAccess<'de> for Items<'_> {
     }
 }
 
-/// The entries of a mapping.
+/// The entries of a mapping. Flattened fields of a struct come first.
 pub(super) struct Entries<'a> {
     reader: Reader<'a>,
-    entries: std::slice::Iter<'a, NodeId>,
+    entries: &'a [NodeId],
+    rest: std::slice::Iter<'a, NodeId>,
     fields: Option<&'static [&'static str]>,
-    current: NodeId,
+    current: Current,
+    /// The keys of a struct, in order; those of flattened fields as soon as these have been read.
+    pub(super) known: Vec<&'static str>,
+}
+
+/// The place of the next value.
+#[derive(Clone, Copy)]
+enum Current {
+    Entry(NodeId),
+    /// A flattened field, and its index among the known keys.
+    Flattened(usize),
 }
 
 impl<'a> Entries<'a> {
     pub(super) fn new(reader: Reader<'a>, entries: &'a [NodeId]) -> Self {
         Self {
             reader,
-            entries: entries.iter(),
+            entries,
+            rest: entries.iter(),
             fields: None,
-            current: NodeId::ABSENT,
+            current: Current::Entry(NodeId::ABSENT),
+            known: Vec::new(),
         }
     }
 
@@ -70,6 +83,7 @@ impl<'a> Entries<'a> {
     ) -> Self {
         Self {
             fields: Some(fields),
+            known: fields.to_vec(),
             ..Self::new(reader, entries)
         }
     }
@@ -82,16 +96,18 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, DecodeError> {
-        let document = self.reader.findings.document;
-        let fields = self.fields;
-        let known = |key: &str| fields.is_none_or(|fields| fields.contains(&key));
-        let Some(&child) = self
-            .entries
-            .find(|&&child| document.key(child).is_some_and(known))
-        else {
+        if let Some(place) = self.known.iter().position(|key| is_flattened(key)) {
+            self.current = Current::Flattened(place);
+            let name: StrDeserializer<'_, DecodeError> = self.known[place].into_deserializer();
+            return seed.deserialize(name).map(Some);
+        }
+        let (document, fields) = (self.reader.findings.document, self.fields);
+        let known = |key| fields.is_none_or(|fields| fields.contains(&key) && !is_flattened(key));
+        let is_known = |child: &&NodeId| document.key(**child).is_some_and(known);
+        let Some(&child) = self.rest.find(is_known) else {
             return Ok(None);
         };
-        self.current = child;
+        self.current = Current::Entry(child);
         seed.deserialize(self.reader.at(child).key()).map(Some)
     }
 
@@ -99,11 +115,59 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         &mut self,
         seed: V,
     ) -> Result<V::Value, DecodeError> {
-        seed.deserialize(self.reader.at(self.current))
+        match self.current {
+            Current::Entry(node) => seed.deserialize(self.reader.at(node)),
+            Current::Flattened(place) => {
+                let mut known = Vec::new();
+                let value = seed.deserialize(Flattened {
+                    reader: self.reader,
+                    entries: self.entries,
+                    known: &mut known,
+                });
+                self.known.splice(place..=place, known);
+                value
+            }
+        }
     }
 
     fn size_hint(&self) -> Option<usize> {
-        Some(self.entries.len())
+        Some(self.rest.len())
+    }
+}
+
+fn is_flattened(key: &str) -> bool {
+    key.starts_with(FLATTENED)
+}
+
+/// A struct whose keys stand in the mapping of the struct around it.
+struct Flattened<'k, 'a> {
+    reader: Reader<'a>,
+    entries: &'a [NodeId],
+    known: &'k mut Vec<&'static str>,
+}
+
+impl<'de> Deserializer<'de> for Flattened<'_, '_> {
+    type Error = DecodeError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, DecodeError> {
+        Err(no_content())
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        let mut entries = Entries::of_fields(self.reader, self.entries, fields);
+        let value = visitor.visit_map(&mut entries);
+        *self.known = entries.known;
+        value
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
@@ -228,7 +292,7 @@ impl<'de> VariantAccess<'de> for Form<'_> {
     }
 }
 
-/// The error for a variant with content in a set of words: a mistake in the schema.
+/// The error for content where the schema has none, or no struct: a mistake in the schema.
 fn no_content() -> DecodeError {
     serde::de::Error::invalid_type(Unexpected::UnitVariant, &"a word")
 }

@@ -174,7 +174,7 @@ fn key(policy: &Policy) -> (Vec<&KeyPart>, &OnMissingKey) {
 fn is_within(tight: &AppliedPolicy<'_>, wide: &AppliedPolicy<'_>) -> bool {
     use AlgorithmName::{FixedWindow, Gcra, SlidingLog, SlidingWindow, TokenBucket};
     let (one, other) = (tight.policy, wide.policy);
-    let (Some(a), Some(b)) = (&one.quota, &other.quota) else {
+    let (Some(a), Some(b)) = (&one.amounts.quota, &other.amounts.quota) else {
         return false;
     };
     let limits = a.limit() <= b.limit();
@@ -227,6 +227,7 @@ fn nothing_to_take(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let policy = applied.policy;
     let all = policy.when.is_none() && policy.exempt.is_empty() && policy.overrides.is_empty();
     let quota = policy
+        .amounts
         .quota
         .as_ref()
         .filter(|quota| all && quota.limit() == 0)?;

@@ -11,51 +11,42 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::Located;
-use crate::config::schema::{Config, InUse, Mode, OnMissingKey, Policy, Units, Zone};
-use crate::config::sections::algorithm;
+use crate::config::schema::{Amounts, Config, Mode, OnMissingKey, Policy, Zone};
+use crate::config::sections::algorithm::{self, node_of};
 use crate::config::validate::report_repeated;
-use crate::config::value::{Cidr, KeyPart, Quota, Refill, Text, TimeZone};
+use crate::config::value::{Cidr, KeyPart, Text, TimeZone};
 use crate::rules::{self, Exceptions, Selector, Selectors};
 
 /// An item of `exempt`: to whom the policy does not apply, or no policy where it stands at the top.
+/// Overrides select clients with the same options.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "Exemption")]
 #[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }]))]
-pub struct Exemption {
-    /// Which part of the key `value` or `prefix` is about; needed where the key has several, and at the top.
+pub struct Selection {
+    /// The part of the key that `value` or `prefix` is about; needed where the key has several, and at the top.
     pub part: Option<Located<KeyPart>>,
-    /// Who has this value in that part.
+    /// Clients with this value in that part.
     pub value: Option<Located<Text>>,
-    /// Whose value in that part starts so.
+    /// Clients whose value in that part starts so.
     pub prefix: Option<Located<Text>>,
     /// Clients with this address, or in this network, whatever the key.
     pub cidr: Option<Located<Cidr>>,
 }
 
-/// An item of `overrides`: who has another quota.
+/// An item of `overrides`: clients with another quota.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }]))]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }, { "required": ["time_zone"] }]))]
 pub struct Override {
-    /// Which part of the key `value` or `prefix` is about; needed where the key has several.
-    pub part: Option<Located<KeyPart>>,
-    /// Who has this value in that part.
-    pub value: Option<Located<Text>>,
-    /// Whose value in that part starts so.
-    pub prefix: Option<Located<Text>>,
-    /// Clients with this address, or in this network, whatever the key.
-    pub cidr: Option<Located<Cidr>>,
-    /// The quota, instead of the policy's; 0 refuses always.
-    pub quota: Option<Located<Quota>>,
-    /// The burst; as many units as this quota has unless given.
-    pub burst: Option<Located<Units>>,
-    /// The capacity, with a `refill`, in place of a `quota`.
-    pub capacity: Option<Located<Units>>,
-    /// The refill, with a `capacity`.
-    pub refill: Option<Located<Refill>>,
-    /// The units that can be taken at once, for `concurrency`.
-    pub max: Option<Located<InUse>>,
+    /// The clients.
+    #[serde(rename = "$selection")]
+    #[schemars(flatten)]
+    pub selection: Selection,
+    /// The amounts, in place of the policy's.
+    #[serde(rename = "$amounts")]
+    #[schemars(flatten)]
+    pub amounts: Amounts,
     /// Where days, weeks, months and years begin, instead of the policy's `time_zone`: the IANA name of a time zone. With
     /// it the quota is the policy's unless given.
     pub time_zone: Option<Located<TimeZone>>,
@@ -66,37 +57,20 @@ pub struct Override {
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
 pub struct Candidate {
-    /// The quota, instead of the policy's; 0 would refuse always.
-    pub quota: Option<Located<Quota>>,
-    /// The burst; as many units as this quota has unless given.
-    pub burst: Option<Located<Units>>,
-    /// The capacity, with a `refill`, in place of a `quota`.
-    pub capacity: Option<Located<Units>>,
-    /// The refill, with a `capacity`.
-    pub refill: Option<Located<Refill>>,
-    /// The units that can be taken at once, for `concurrency`.
-    pub max: Option<Located<InUse>>,
+    /// The amounts, in place of the policy's.
+    #[serde(rename = "$amounts")]
+    #[schemars(flatten)]
+    pub amounts: Amounts,
 }
 
 impl Candidate {
     /// The policy in shadow that tries the candidate out. It exempts clients with an override.
     pub fn applied_to(&self, policy: &Policy) -> Policy {
-        let overridden = policy.overrides.iter().map(|one| {
-            let selection = one.selection();
-            Located::from(Exemption {
-                part: selection.part.cloned(),
-                value: selection.value.cloned(),
-                prefix: selection.prefix.cloned(),
-                cidr: selection.cidr.cloned(),
-            })
-        });
+        let overridden = policy.overrides.iter();
+        let overridden = overridden.map(|one| Located::from(one.selection.clone()));
         let exempt = policy.exempt.iter().cloned().chain(overridden);
         Policy {
-            quota: self.quota.clone(),
-            burst: self.burst.clone(),
-            capacity: self.capacity.clone(),
-            refill: self.refill.clone(),
-            max: self.max.clone(),
+            amounts: self.amounts.clone(),
             mode: Mode::Shadow.into(),
             percent: None,
             exempt: exempt.collect::<Vec<_>>().into(),
@@ -108,42 +82,7 @@ impl Candidate {
     }
 }
 
-/// The clients that an exception selects.
-#[derive(Clone, Copy, Debug)]
-pub struct Selection<'a> {
-    /// The part, where it is named.
-    pub part: Option<&'a Located<KeyPart>>,
-    /// A value of it.
-    pub value: Option<&'a Located<Text>>,
-    /// The beginning of one.
-    pub prefix: Option<&'a Located<Text>>,
-    /// A network.
-    pub cidr: Option<&'a Located<Cidr>>,
-}
-
-impl Exemption {
-    /// The selected clients.
-    pub fn selection(&self) -> Selection<'_> {
-        Selection {
-            part: self.part.as_ref(),
-            value: self.value.as_ref(),
-            prefix: self.prefix.as_ref(),
-            cidr: self.cidr.as_ref(),
-        }
-    }
-}
-
 impl Override {
-    /// The selected clients.
-    pub fn selection(&self) -> Selection<'_> {
-        Selection {
-            part: self.part.as_ref(),
-            value: self.value.as_ref(),
-            prefix: self.prefix.as_ref(),
-            cidr: self.cidr.as_ref(),
-        }
-    }
-
     /// The policy for the selected clients.
     pub fn applied_to(&self, policy: &Policy) -> Policy {
         let zone = self.time_zone.as_ref();
@@ -152,34 +91,24 @@ impl Override {
             node: zone.node,
         });
         let time_zone = time_zone.or_else(|| policy.time_zone.clone());
-        if zone.is_some() && !self.has_quota() {
+        if zone.is_some() && self.amounts.is_empty() {
             return Policy {
                 time_zone,
                 ..policy.clone()
             };
         }
         Policy {
-            quota: self.quota.clone(),
-            burst: self.burst.clone(),
-            capacity: self.capacity.clone(),
-            refill: self.refill.clone(),
-            max: self.max.clone(),
+            amounts: self.amounts.clone(),
             time_zone,
             ..policy.clone()
         }
     }
-
-    /// True if the override has amounts.
-    fn has_quota(&self) -> bool {
-        let quota = self.quota.is_some() || self.burst.is_some() || self.max.is_some();
-        quota || self.capacity.is_some() || self.refill.is_some()
-    }
 }
 
-impl Selection<'_> {
+impl Selection {
     /// The key part of `value` or `prefix`: the named one, or the only part of the key.
     pub fn part_of<'p>(&'p self, policy: &'p Policy) -> Option<&'p KeyPart> {
-        let named = self.part.map(|part| &part.value);
+        let named = self.part.as_ref().map(|part| &part.value);
         let mut parts = policy.key.0.iter().map(|part| &part.value);
         match named {
             Some(named) => parts.find(|part| *part == named),
@@ -188,12 +117,12 @@ impl Selection<'_> {
     }
 }
 
-impl std::fmt::Display for Selection<'_> {
+impl std::fmt::Display for Selection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(part) = self.part {
+        if let Some(part) = &self.part {
             write!(f, "{part} ")?;
         }
-        match (self.value, self.prefix, self.cidr) {
+        match (&self.value, &self.prefix, &self.cidr) {
             (Some(value), ..) => write!(f, "value {value}"),
             (None, Some(prefix), _) => write!(f, "prefix {prefix}"),
             (None, None, Some(cidr)) => write!(f, "cidr {cidr}"),
@@ -205,9 +134,8 @@ impl std::fmt::Display for Selection<'_> {
 /// Checks the exemptions from all limits, which have no key to name parts of.
 pub(in crate::config) fn check_top_level(config: &Config, findings: &Findings<'_>) {
     for exemption in config.exempt.iter() {
-        let selection = exemption.selection();
-        check_selection(selection, exemption.node, findings, || {
-            match selection.part.map(|part| (part, &part.value)) {
+        check_selection(exemption, exemption.node, findings, || {
+            match exemption.part.as_ref().map(|part| (part, &part.value)) {
                 Some((part, KeyPart::Capture(_))) => {
                     let message = "a captured segment is of one route's path";
                     let finding = Finding::error(part.node, Code::Conflict, message);
@@ -223,23 +151,21 @@ pub(in crate::config) fn check_top_level(config: &Config, findings: &Findings<'_
         });
     }
     let all = config.exempt.iter();
-    let all = all.map(|one| (one.selection().to_string(), one.node));
+    let all = all.map(|one| (one.to_string(), one.node));
     report_repeated(all, findings, twice);
 }
 
 pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     for exemption in policy.exempt.iter() {
-        let selection = exemption.selection();
-        check_selection(selection, exemption.node, findings, || {
-            check_part(selection, exemption.node, policy, findings);
+        check_selection(exemption, exemption.node, findings, || {
+            check_part(exemption, exemption.node, policy, findings);
         });
     }
     if !policy.overrides.is_empty() {
         let base = policy.without_exceptions();
         for one in policy.overrides.iter() {
-            let selection = one.selection();
-            check_selection(selection, one.node, findings, || {
-                check_part(selection, one.node, policy, findings);
+            check_selection(&one.selection, one.node, findings, || {
+                check_part(&one.selection, one.node, policy, findings);
             });
             algorithm::check(&one.applied_to(&base), one.node, config, findings);
         }
@@ -253,10 +179,10 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
         );
     }
     let exempt = policy.exempt.iter();
-    let exempt = exempt.map(|one| (one.selection().to_string(), one.node));
+    let exempt = exempt.map(|one| (one.to_string(), one.node));
     report_repeated(exempt, findings, twice);
     let overrides = policy.overrides.iter();
-    let overrides = overrides.map(|one| (one.selection().to_string(), one.node));
+    let overrides = overrides.map(|one| (one.selection.to_string(), one.node));
     report_repeated(overrides, findings, twice);
 }
 
@@ -270,15 +196,15 @@ fn twice(selection: &String) -> (String, &'static str) {
 /// Checks that an exception has one selector; `check_part` checks the key part of a value or
 /// prefix.
 fn check_selection(
-    selection: Selection<'_>,
+    selection: &Selection,
     node: NodeId,
     findings: &Findings<'_>,
     check_part: impl FnOnce(),
 ) {
     let kinds = [
-        selection.value.map(|value| value.node),
-        selection.prefix.map(|prefix| prefix.node),
-        selection.cidr.map(|cidr| cidr.node),
+        node_of(&selection.value),
+        node_of(&selection.prefix),
+        node_of(&selection.cidr),
     ];
     let given: Vec<_> = kinds.into_iter().flatten().collect();
     match given.as_slice() {
@@ -287,7 +213,7 @@ fn check_selection(
             findings.add(finding.help("name clients by `value`, `prefix` or `cidr`"));
         }
         [_] if selection.cidr.is_some() => {
-            if let Some(part) = selection.part {
+            if let Some(part) = &selection.part {
                 let message =
                     "a network is about the client's address, and about no part of the key";
                 let finding = Finding::error(part.node, Code::NoEffect, message);
@@ -309,8 +235,8 @@ fn check_selection(
     }
 }
 
-fn check_part(selection: Selection<'_>, node: NodeId, policy: &Policy, findings: &Findings<'_>) {
-    match (selection.part_of(policy), selection.part) {
+fn check_part(selection: &Selection, node: NodeId, policy: &Policy, findings: &Findings<'_>) {
+    match (selection.part_of(policy), &selection.part) {
         (Some(part), _) => check_value(part, node, findings),
         (None, Some(part)) => {
             let message = format!("`{part}` is no part of this key");
@@ -404,8 +330,8 @@ impl ExceptionCache {
 }
 
 fn parts(policy: &Policy) -> Vec<KeyPart> {
-    let exempt = policy.exempt.iter().map(|one| one.selection());
-    let overrides = policy.overrides.iter().map(|one| one.selection());
+    let exempt = policy.exempt.iter().map(|one| &one.value);
+    let overrides = policy.overrides.iter().map(|one| &one.selection);
     let mut parts = Vec::new();
     for selection in exempt.chain(overrides) {
         if let Some(part) = selection
@@ -420,7 +346,7 @@ fn parts(policy: &Policy) -> Vec<KeyPart> {
 
 /// Compiles the exceptions of a policy with the compiled key parts.
 fn own(policy: &Policy, parts: &[(&KeyPart, &rules::KeyPart)]) -> CompiledExceptions {
-    let selector = |selection: Selection<'_>| {
+    let selector = |selection: &Selection| {
         let part = selection.part_of(policy).and_then(|wanted| {
             let (_, part) = parts.iter().find(|(part, _)| *part == wanted)?;
             Some(rules::KeyPart::clone(part))
@@ -429,8 +355,8 @@ fn own(policy: &Policy, parts: &[(&KeyPart, &rules::KeyPart)]) -> CompiledExcept
     };
     let exempt = policy.exempt.iter();
     let overrides = policy.overrides.iter();
-    let exempt = exempt.filter_map(|one| selector(one.selection()));
-    let overrides = overrides.filter_map(|one| selector(one.selection()));
+    let exempt = exempt.filter_map(|one| selector(one));
+    let overrides = overrides.filter_map(|one| selector(&one.selection));
     let stand_in = match &policy.on_missing_key.value {
         OnMissingKey::Value(value) => Some(value.as_str()),
         _ => None,
@@ -450,16 +376,16 @@ pub(in crate::config) fn global_exemptions(
     let exempt = config.exempt.iter();
     let selectors = exempt.filter_map(|one| {
         let named = one.part.as_ref().map(|named| part(&named.value));
-        selector(one.selection(), named)
+        selector(one, named)
     });
     Selectors::new(selectors.collect())
 }
 
-fn selector(selection: Selection<'_>, part: Option<rules::KeyPart>) -> Option<Selector> {
-    if let Some(cidr) = selection.cidr {
+fn selector(selection: &Selection, part: Option<rules::KeyPart>) -> Option<Selector> {
+    if let Some(cidr) = &selection.cidr {
         return Some(Selector::Network(cidr.get()));
     }
-    match (selection.value, selection.prefix) {
+    match (&selection.value, &selection.prefix) {
         (Some(value), _) => Some(Selector::Value(part?, value.as_str().to_owned())),
         (None, Some(prefix)) => Some(Selector::Prefix(part?, prefix.as_str().to_owned())),
         (None, None) => None,

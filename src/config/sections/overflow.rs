@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::config::diagnostic::Code;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::{Located, Table};
-use crate::config::schema::{Action, Config, Policy, Units};
+use crate::config::schema::{Action, Amounts, Config, Policy};
 use crate::config::sections::algorithm;
 use crate::config::sections::route::report_framing;
-use crate::config::value::{FieldName, FieldValue, Quota, Refill, Whole};
+use crate::config::value::{FieldName, FieldValue, Whole};
 
 /// `overflow` of a policy: a second bucket, for requests that the first cannot pay. They are admitted at a lower
 /// priority.
@@ -17,14 +17,10 @@ use crate::config::value::{FieldName, FieldValue, Quota, Refill, Whole};
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
 pub struct Overflow {
-    /// The quota; 0 refuses always.
-    pub quota: Option<Located<Quota>>,
-    /// The burst; as many units as this quota has unless given.
-    pub burst: Option<Located<Units>>,
-    /// The capacity, with a `refill`, in place of a `quota`.
-    pub capacity: Option<Located<Units>>,
-    /// The refill, with a `capacity`.
-    pub refill: Option<Located<Refill>>,
+    /// The quota, or a capacity with a refill.
+    #[serde(rename = "$amounts")]
+    #[schemars(flatten)]
+    pub amounts: Amounts,
     /// Fields that tell the upstream so, with their values; what clients write in them goes.
     pub priority_header: Table<FieldName, FieldValue>,
     /// The code point (DSCP) with which they are sent to the upstream, 0 to 63, over connections of their own.
@@ -40,10 +36,7 @@ impl Overflow {
     /// The policy of the overflow bucket.
     pub fn applied_to(&self, policy: &Policy) -> Policy {
         Policy {
-            quota: self.quota.clone(),
-            burst: self.burst.clone(),
-            capacity: self.capacity.clone(),
-            refill: self.refill.clone(),
+            amounts: self.amounts.clone(),
             overrides: Vec::new().into(),
             candidate: None,
             // The first bucket's policy bans.

@@ -117,12 +117,12 @@ const LOCAL: &[Home] = &[Memory, Synchronised];
 /// can be synchronised.
 #[rustfmt::skip]
 const APPLIES: [Row; 22] = [
-    row("quota", |p| node_of(&p.quota), &[(QUOTAS, ANY)]),
-    row("burst", |p| node_of(&p.burst), &[(TOKENS, ANY)]),
+    row("quota", |p| node_of(&p.amounts.quota), &[(QUOTAS, ANY)]),
+    row("burst", |p| node_of(&p.amounts.burst), &[(TOKENS, ANY)]),
     row("overflow", |p| node_of(&p.overflow), &[(TOKENS, ANY)]),
-    row("capacity", |p| node_of(&p.capacity), &[(&[TokenBucket], ANY)]),
-    row("refill", |p| node_of(&p.refill), &[(&[TokenBucket], ANY)]),
-    row("max", |p| node_of(&p.max), &[(&[Concurrency], ANY)]),
+    row("capacity", |p| node_of(&p.amounts.capacity), &[(&[TokenBucket], ANY)]),
+    row("refill", |p| node_of(&p.amounts.refill), &[(&[TokenBucket], ANY)]),
+    row("max", |p| node_of(&p.amounts.max), &[(&[Concurrency], ANY)]),
     row("retry_after", |p| node_of(&p.retry_after), &[(&[Concurrency], ANY)]),
     row("queue", |p| node_of(&p.queue), &[(QUEUES, ANY)]),
     row("queue", permit_queue, &[(&[Concurrency], LOCAL)]),

@@ -35,8 +35,9 @@ pub(in crate::config) fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId
 
 /// A bucket has a quota, or a capacity with a refill.
 fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
-    let (capacity, refill) = (node_of(&policy.capacity), node_of(&policy.refill));
-    let missing = match (&policy.quota, capacity, refill) {
+    let amounts = &policy.amounts;
+    let (capacity, refill) = (node_of(&amounts.capacity), node_of(&amounts.refill));
+    let missing = match (&amounts.quota, capacity, refill) {
         (Some(quota), Some(other), _) | (Some(quota), None, Some(other)) => {
             let message = "a quota says what `capacity` and `refill` say";
             let finding = Finding::error(other, Code::Conflict, message)
@@ -44,7 +45,7 @@ fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
             return findings.add(finding.related(quota.node, "the quota"));
         }
         (None, Some(_), Some(_)) => {
-            if let Some(burst) = node_of(&policy.burst) {
+            if let Some(burst) = node_of(&amounts.burst) {
                 let message = "the capacity is all that can be taken at once";
                 let finding = Finding::error(burst, Code::Conflict, message);
                 findings.add(finding.help("remove `burst`, and raise `capacity`"));
@@ -53,7 +54,7 @@ fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
         }
         (Some(_), None, None) => return,
         // `max` in place of a quota is reported elsewhere.
-        (None, None, None) if policy.max.is_some() => return,
+        (None, None, None) if amounts.max.is_some() => return,
         (None, None, None) => "quota",
         (None, Some(_), None) => "refill",
         (None, None, Some(_)) => "capacity",
@@ -69,7 +70,9 @@ fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
 
 /// Only fixed windows with `start: clock` follow the calendar.
 fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
-    let Some(quota) = &policy.quota else { return };
+    let Some(quota) = &policy.amounts.quota else {
+        return;
+    };
     let fixed = policy.algorithm.value == AlgorithmName::FixedWindow;
     let start = policy.start.as_ref().map(|start| start.value);
     let by_clock = matches!(start, None | Some(WindowStart::Clock));
@@ -96,18 +99,15 @@ fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
 
 /// A cost above the bucket's capacity could never be admitted.
 fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
-    let quota = policy
-        .quota
-        .as_ref()
-        .map(|quota| (quota.limit(), quota.node));
-    if let (Some((0, quota)), Some(burst)) = (quota, &policy.burst) {
+    let quota = policy.amounts.quota.as_ref();
+    let quota = quota.map(|quota| (quota.limit(), quota.node));
+    if let (Some((0, quota)), Some(burst)) = (quota, &policy.amounts.burst) {
         let message = "a quota of 0 refuses always, and has no burst";
         let finding = Finding::error(burst.node, Code::Conflict, message).help("remove `burst`");
         return findings.add(finding.related(quota, "the quota"));
     }
-    let most = policy.burst.as_ref().or(policy.capacity.as_ref());
-    let most = most.map(|most| (most.get(), most.node));
-    if let Some(most) = most.or(largest_queue(policy)).or(quota) {
+    let most = policy.amounts.at_once().or(largest_queue(policy));
+    if let Some(most) = most.or(quota) {
         check_cost(policy, node, most, findings);
     }
 }
@@ -142,7 +142,7 @@ pub(in crate::config) fn check_cost(
 
 /// The largest number of units in a queue, and the setting that determines it.
 fn largest_queue(policy: &Policy) -> Option<(u32, NodeId)> {
-    let quota = policy.quota.as_ref()?;
+    let quota = policy.amounts.quota.as_ref()?;
     let algorithm = algorithm(policy).ok()?;
     let holder = node_of(&policy.queue).unwrap_or(quota.node);
     (policy.algorithm.value == AlgorithmName::LeakyBucket).then(|| (algorithm.capacity(), holder))
@@ -215,14 +215,13 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
 
 /// True if each counter of a sliding window can be as large as the quota.
 pub(in crate::config) fn counts_debt(policy: &Policy) -> bool {
-    let quota = policy.quota.as_ref().map_or(0, |quota| quota.limit());
     let counters = 1 + policy.precision.as_ref().map_or(1, |parts| parts.get());
-    quota.checked_mul(counters).is_some()
+    policy.amounts.limit().checked_mul(counters).is_some()
 }
 
 /// All parts of a window are equally long, in whole microseconds.
 fn check_parts(policy: &Policy, findings: &Findings<'_>) {
-    let (Some(quota), Some(precision)) = (&policy.quota, &policy.precision) else {
+    let (Some(quota), Some(precision)) = (&policy.amounts.quota, &policy.precision) else {
         return;
     };
     let (micros, parts) = (quota.window().as_micros(), precision.get());
@@ -239,10 +238,7 @@ const LARGE_LOG: u32 = 1_000;
 
 /// A log takes four bytes for each unit that counts, and each key has a log.
 fn check_log(policy: &Policy, findings: &Findings<'_>) {
-    let Some(quota) = policy
-        .quota
-        .as_ref()
-        .filter(|_| policy.algorithm.value == AlgorithmName::SlidingLog)
+    let (AlgorithmName::SlidingLog, Some(quota)) = (policy.algorithm.value, &policy.amounts.quota)
     else {
         return;
     };
@@ -260,7 +256,11 @@ fn check_log(policy: &Policy, findings: &Findings<'_>) {
 
 /// Warns if the rings of `max_keys` keys exceed the memory of the store.
 fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
-    let shape = match (policy.algorithm.value, &policy.quota, &policy.precision) {
+    let shape = match (
+        policy.algorithm.value,
+        &policy.amounts.quota,
+        &policy.precision,
+    ) {
         (AlgorithmName::SlidingLog, Some(quota), _) => {
             RingShape::new(quota.limit().min(SlidingLog::MOST))
         }

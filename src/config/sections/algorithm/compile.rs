@@ -18,17 +18,15 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The algorithm of a checked policy.
 pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
-    if let (Some(capacity), Some(refill)) = (&policy.capacity, &policy.refill) {
+    if let (Some(capacity), Some(refill)) = (&policy.amounts.capacity, &policy.amounts.refill) {
         let refill = IntervalRefill::new(capacity.get(), refill.amount(), refill.interval())?;
         return Ok(Algorithm::IntervalRefill(refill));
     }
-    let written = policy.quota.as_ref().map(|quota| quota.value);
+    let written = policy.amounts.quota.as_ref().map(|quota| quota.value);
     let written = written.unwrap_or_default();
     let quota = Quota::new(written.limit(), written.window())?;
-    let burst = policy
-        .burst
-        .as_ref()
-        .map_or(quota.limit(), |burst| burst.get());
+    let burst = policy.amounts.burst.as_ref();
+    let burst = burst.map_or(quota.limit(), |burst| burst.get());
     Ok(match policy.algorithm.value {
         AlgorithmName::Gcra => Algorithm::Gcra(Gcra::new(quota, burst)?),
         AlgorithmName::TokenBucket => Algorithm::TokenBucket(Gcra::new(quota, burst)?),
@@ -52,7 +50,7 @@ fn leaky_bucket(policy: &Policy, quota: Quota) -> Result<LeakyBucket, QuotaError
 }
 
 fn concurrency(policy: &Policy) -> Concurrency {
-    let max = policy.max.as_ref().map_or(0, |max| max.get());
+    let max = policy.amounts.max.as_ref().map_or(0, |max| max.get());
     let retry_after = policy.retry_after.as_ref();
     let retry_after = retry_after.map_or(RETRY_AFTER, |retry_after| retry_after.get());
     let queue = policy.queue.as_ref().map_or(0, |places| places.get());
@@ -74,7 +72,7 @@ fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWi
 /// The claim that names the time zone, and the calendar period; `None` without a claim.
 pub(in crate::config) fn local_period(policy: &Policy) -> Option<(&Claim, Period)> {
     let claim = policy.time_zone.as_ref()?.claim()?;
-    let unit = policy.quota.as_ref()?.calendar()?;
+    let unit = policy.amounts.quota.as_ref()?.calendar()?;
     Some((&claim.value, period(policy, unit)))
 }
 

@@ -13,7 +13,7 @@ pub(in crate::config) fn check(
     config: &Config,
     findings: &Findings<'_>,
 ) {
-    match &policy.max {
+    match &policy.amounts.max {
         Some(max) => check_cost(policy, node, (max.get(), max.node), findings),
         None => {
             let finding = Finding::error(node, Code::MissingKey, "the key `max` is missing");

@@ -10,8 +10,8 @@ use jiff::tz::TimeZone;
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
-use crate::config::schema::{self, Policy, Selection};
-use crate::config::sections::algorithm::{algorithm, local_period};
+use crate::config::schema::{self, Amounts, Policy, Selection};
+use crate::config::sections::algorithm::{algorithm, local_period, node_of};
 use crate::config::sections::{cost, penalty, redis, responses};
 use crate::config::value::{KeyPart, all_time_zones};
 use crate::limiter::{Calendars, Period};
@@ -101,10 +101,9 @@ impl<'a> Policies<'a> {
     fn overrides(&mut self, name: &str, key: &str, policy: &Policy) -> Vec<PolicySpec> {
         let base = policy.without_exceptions();
         let specs = policy.overrides.iter().filter_map(|one| {
-            let selection = one.selection();
-            let key = format!("{key} where {selection}");
+            let key = format!("{key} where {}", one.selection);
             let mut spec = self.spec(name, key, &one.applied_to(&base))?;
-            if has_one_bucket(&selection, policy) {
+            if has_one_bucket(&one.selection, policy) {
                 spec.set_max_keys(ONE_KEY);
             }
             // The policy itself bans.
@@ -154,7 +153,7 @@ impl<'a> Policies<'a> {
                 name: name.to_owned(),
                 overflow: self.overflow(name, &key, policy),
                 key,
-                quota: quota_text(policy),
+                quota: policy.amounts.to_string(),
                 unit: policy.unit.value,
                 max_keys: match algorithm.is_concurrency() {
                     // Permits have no cells.
@@ -183,10 +182,14 @@ impl<'a> Policies<'a> {
                 overrides: Vec::new(),
             }),
             Err(error) => {
-                let burst = policy.burst.as_ref().map(|burst| burst.node);
-                let refill = policy.refill.as_ref().map(|refill| refill.node);
-                let quota = policy.quota.as_ref().map(|quota| quota.node);
-                let node = burst.or(refill).or(quota).unwrap_or(NodeId::ABSENT);
+                let Amounts {
+                    burst,
+                    refill,
+                    quota,
+                    ..
+                } = &policy.amounts;
+                let node = node_of(burst).or(node_of(refill)).or(node_of(quota));
+                let node = node.unwrap_or(NodeId::ABSENT);
                 self.findings
                     .push(Finding::error(node, Code::InvalidValue, error.to_string()));
                 None
@@ -218,11 +221,11 @@ impl Zones {
 }
 
 /// True if an override covers a single key: one value, or the address of one client.
-fn has_one_bucket(selection: &Selection<'_>, policy: &Policy) -> bool {
+fn has_one_bucket(selection: &Selection, policy: &Policy) -> bool {
     let [part] = policy.key.0.as_slice() else {
         return false;
     };
-    match (selection.value, selection.cidr, &part.value) {
+    match (&selection.value, &selection.cidr, &part.value) {
         (Some(_), ..) => true,
         (None, Some(cidr), KeyPart::ClientIp | KeyPart::ClientIpPrefix(_)) => {
             cidr.get().prefix_len() == cidr.get().max_prefix_len()
@@ -240,20 +243,6 @@ fn key_text(policy: &Policy) -> String {
         .map(|part| part.value.to_string())
         .collect();
     format!("{} or {}", parts.join(", "), policy.on_missing_key.value)
-}
-
-/// The written quota, or the setting in its place.
-fn quota_text(policy: &Policy) -> String {
-    if let Some(max) = &policy.max {
-        return format!("{} at a time", max.get());
-    }
-    match (&policy.quota, &policy.capacity, &policy.refill) {
-        (Some(quota), ..) => quota.value.to_string(),
-        (None, Some(capacity), Some(refill)) => {
-            format!("{}, {}", capacity.get(), refill.value)
-        }
-        _ => String::new(),
-    }
 }
 
 /// The mode of a policy; a disabled one applies to no request anyway.

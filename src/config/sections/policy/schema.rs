@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::located::{List, Located};
 use crate::config::schema::{
-    Candidate, Condition, Cost, Delay, Exemption, InUse, OnLimit, OnMissingKey, Overflow, Override,
-    Penalty, RetryAfter, StoreName, SyncInterval, Units, Zone,
+    Amounts, Candidate, Condition, Cost, Delay, OnLimit, OnMissingKey, Overflow, Override, Penalty,
+    RetryAfter, Selection, StoreName, SyncInterval, Zone,
 };
-use crate::config::value::{Flag, KeyPart, Name, Quota, Refill, Statuses, Whole};
+use crate::config::value::{Flag, KeyPart, Name, Statuses, Whole};
 use crate::config::words::words;
 use crate::limiter::OldestPart;
 use crate::proxy::answers::limit_headers::QuotaUnit;
@@ -19,7 +19,7 @@ use crate::store::OnFull;
 
 /// A policy under its name in `policies`, or a limit in place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
 pub struct Policy {
     /// The name of a limit in place, in header fields, metrics and logs; with the key, what its buckets are found
@@ -27,36 +27,24 @@ pub struct Policy {
     pub name: Option<Located<Name>>,
     /// What tells buckets apart: a part of the request, or a list of parts. `client_ip` unless
     /// given.
-    #[serde(default)]
     pub key: Located<Key>,
     /// What happens to a request without one of the parts: another part stands in for it
     /// (`client_ip` where that is missing too), the policy does not apply (`skip`), the request
     /// is refused (`refuse`), all such requests share one bucket (`shared`), or the part has a
     /// constant value, as if the request had sent it (`{ value: free }`).
-    #[serde(default)]
     pub on_missing_key: Located<OnMissingKey>,
     /// On which requests the policy applies; on all of them unless given.
     pub when: Option<Located<Condition>>,
     /// To whom the policy does not apply.
-    #[serde(default)]
-    pub exempt: List<Exemption>,
+    pub exempt: List<Selection>,
     /// Who has another quota.
-    #[serde(default)]
     pub overrides: List<Override>,
     /// How units are counted.
-    #[serde(default)]
     pub algorithm: Located<AlgorithmName>,
-    /// Units per window: up to 4294967295, per `1ms` to `366d`, or per `1mo` or `1y`; 0 refuses always.
-    /// Needed unless `capacity` and `refill` are given, or `max`.
-    pub quota: Option<Located<Quota>>,
-    /// Units that can be taken at once, 1 to 4294967295; as many as the quota has unless given.
-    /// For `gcra` and `token_bucket` only.
-    pub burst: Option<Located<Units>>,
-    /// Tokens in a full bucket, 1 to 4294967295. For `token_bucket` with a `refill`.
-    pub capacity: Option<Located<Units>>,
-    /// Tokens that come back at once, and how often, from the instant at which the bucket stopped
-    /// being full: `1 per 10ms`. For `token_bucket` with a `capacity`, in place of a `quota`.
-    pub refill: Option<Located<Refill>>,
+    /// The amounts of its buckets.
+    #[serde(rename = "$amounts")]
+    #[schemars(flatten)]
+    pub amounts: Amounts,
     /// A second bucket, for requests that the first cannot pay: they are admitted at a lower priority. For `gcra`
     /// and `token_bucket` only.
     pub overflow: Option<Located<Box<Overflow>>>,
@@ -70,9 +58,6 @@ pub struct Policy {
     /// How many of those that would wait go on at once, 0 to 1000000; 0 unless given. The others wait for so many
     /// turns less. For `leaky_bucket` only.
     pub delay_after: Option<Located<Places>>,
-    /// Units that requests in flight can have taken at once, up to 4294967295; 0 refuses always. For `concurrency`,
-    /// in place of a `quota`.
-    pub max: Option<Located<InUse>>,
     /// When those whom `concurrency` refuses are told to come back, `1ms` to `1d`: nobody can know when a request
     /// ends. `1s` unless given.
     pub retry_after: Option<Located<RetryAfter>>,
@@ -95,26 +80,20 @@ pub struct Policy {
     /// How the oldest part counts, which a sliding window covers only partly; for `sliding_window` only.
     pub oldest: Option<Located<OldestPart>>,
     /// The unit of the quota in header fields.
-    #[serde(default)]
     pub unit: Located<QuotaUnit>,
     /// Units that a request takes, 1 to 4294967295; or where the request or its response says so, and the most
     /// that counts.
-    #[serde(default)]
     pub cost: Located<Cost>,
     /// Whether requests that are refused, by this policy or another, are charged to it all the same: who goes on asking is
     /// not admitted again. Not for `leaky_bucket`, nor with an `overflow`.
-    #[serde(default)]
     pub charge_refused: Located<Flag>,
     /// Which responses are charged, by their status or its class: `[401, 5xx]`. A request is charged when it is admitted, and
     /// given that back with any other status. All of them unless given.
-    #[serde(default)]
     pub count: List<Statuses>,
     /// Whether `count` is about answers of the proxy's own, too: its 502 and 504, for instance.
-    #[serde(default)]
     pub count_own: Located<Flag>,
     /// Whether the policy refuses (`enforce`), decides and counts without refusing (`shadow`), or is met by
     /// no request (`disabled`).
-    #[serde(default)]
     pub mode: Located<Mode>,
     /// For how many percent of its keys the policy refuses, 0 to 100; for the others it is in shadow. A key
     /// that is in stays in as the number grows. All of them unless given.
@@ -125,7 +104,6 @@ pub struct Policy {
     pub penalty: Option<Located<Penalty>>,
     /// Where its buckets are: in the memory of each process (`memory`, the default), or in Redis (`redis`), where all
     /// machines share them.
-    #[serde(default)]
     pub store: Located<StoreName>,
     /// How often its buckets, which then are in the memory of each process, are synchronised through Redis with those of other
     /// machines, `10ms` to `1s`: no request waits for Redis, and what others admit meanwhile is not known. With `store: redis`
@@ -139,10 +117,8 @@ pub struct Policy {
     pub max_keys: Option<Located<MaxKeys>>,
     /// What happens when memory for buckets is full: the least used is forgotten (`forget`), or
     /// new keys inherit what it had used (`strict`: no key ever exceeds its limit).
-    #[serde(default)]
     pub on_full: Located<OnFull>,
     /// What refused clients are told; what is not said here is taken from `responses.on_limit`.
-    #[serde(default)]
     pub on_limit: Located<OnLimit>,
 }
 
@@ -213,9 +189,13 @@ impl Policy {
             return given.get();
         }
         let skipped = self.delay_after.as_ref().map_or(0, |places| places.get());
-        let turns = self.quota.as_ref().map_or(time::Duration::ZERO, |quota| {
-            quota.window() * skipped / quota.limit().max(1)
-        });
+        let turns = self
+            .amounts
+            .quota
+            .as_ref()
+            .map_or(time::Duration::ZERO, |quota| {
+                quota.window() * skipped / quota.limit().max(1)
+            });
         time::Duration::from_secs(30) + turns
     }
 }
