@@ -40,7 +40,7 @@ pub(super) struct Options {
 const LINTS: &str = include_str!("../../docs/lints.md");
 
 fn lints() -> impl TypedValueParser<Value = String> {
-    PossibleValuesParser::new(Code::LINTS.map(Code::as_str))
+    PossibleValuesParser::new(Code::lints().map(Code::as_str))
 }
 
 pub(super) fn check(options: &Options) -> ExitCode {

@@ -21,7 +21,8 @@ pub(super) const EXTENSION: &str = "x-";
 /// The name of an enum whose variant depends on the form of the value. Its variants are called
 /// `scalar`, `sequence` and `mapping`, and are read from that value.
 pub(super) const BY_FORM: &str = "$form";
-/// The first character in the name of a field whose struct has its keys in the same mapping.
+/// The first character in the name of a field whose struct has its keys in the same mapping:
+/// `$amounts`, or `$amounts-max` for all keys but `max`.
 pub(super) const FLATTENED: char = '$';
 
 /// Reads a `T` from the whole document. Returns `None` after an error for which no default can

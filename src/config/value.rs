@@ -28,9 +28,8 @@ use std::fmt;
 pub use address::{Cidr, ListenAddress};
 pub use claim::Claim;
 pub use duration::Duration;
-pub use half_close::HalfClose;
 pub use header::{FieldName, FieldValue, Method};
-pub use host::{HostPattern, ServerName};
+pub use host::ServerName;
 pub use json_pointer::Pointer;
 pub use key_part::{KeyPart, KeyValue, MissingKeyWord};
 pub use name::Name;
@@ -93,14 +92,22 @@ fn failure(message: impl Into<String>, help: impl Into<String>) -> ParseFailure 
 /// A value that is parsed from a scalar's text. `text_value!` implements serde, schemars and
 /// `FromStr` with it.
 trait TextValue: Sized {
+    /// The name in the JSON Schema.
+    const NAME: &'static str;
+    /// The expected form, for errors and the JSON Schema: `a duration, as in ..`.
+    const EXPECTED: &'static str;
     /// A regular expression for the whole text; empty for any. It may accept more than `parse`.
     const PATTERN: &'static str;
 
-    /// The name in the JSON Schema.
-    fn name() -> Cow<'static, str>;
+    /// The name of a type that has bounds.
+    fn name() -> Cow<'static, str> {
+        Self::NAME.into()
+    }
 
-    /// The expected form, for errors and the JSON Schema: `a duration, as in ..`.
-    fn expected() -> Cow<'static, str>;
+    /// The expected form, with the bounds if there are any.
+    fn expected() -> Cow<'static, str> {
+        Self::EXPECTED.into()
+    }
 
     /// Parses the text.
     fn parse(text: &str) -> Result<Self, ParseFailure>;

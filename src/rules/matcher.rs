@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use derive_more::Display;
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
 
@@ -26,11 +27,12 @@ pub struct RouteMatch {
 }
 
 /// A pattern for hosts, in lower case.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Display)]
 pub enum HostPattern {
     /// This host.
     Exact(String),
     /// Every host below this one at any depth, without the host itself: `*.example.com`.
+    #[display("*.{_0}")]
     Subdomains(String),
 }
 

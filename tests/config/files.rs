@@ -424,7 +424,7 @@ fn every_key_is_documented_and_in_the_example() {
 #[test]
 fn every_code_is_documented() {
     let documentation = read(&root().join("docs/configuration.md"));
-    for code in config::Code::ALL {
+    for code in config::Code::all() {
         assert!(
             documentation.contains(&format!("| `{}` |", code.as_str())),
             "{}",

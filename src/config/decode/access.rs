@@ -102,7 +102,8 @@ impl<'de> MapAccess<'de> for Entries<'_> {
             return seed.deserialize(name).map(Some);
         }
         let (document, fields) = (self.reader.findings.document, self.fields);
-        let known = |key| fields.is_none_or(|fields| fields.contains(&key) && !is_flattened(key));
+        let known =
+            |key| fields.is_none_or(|fields| fields.contains(&key) && self.known.contains(&key));
         let is_known = |child: &&NodeId| document.key(**child).is_some_and(known);
         let Some(&child) = self.rest.find(is_known) else {
             return Ok(None);
@@ -118,10 +119,12 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         match self.current {
             Current::Entry(node) => seed.deserialize(self.reader.at(node)),
             Current::Flattened(place) => {
+                let omitted = self.known[place].split_once('-').map(|(_, key)| key);
                 let mut known = Vec::new();
                 let value = seed.deserialize(Flattened {
                     reader: self.reader,
                     entries: self.entries,
+                    omitted,
                     known: &mut known,
                 });
                 self.known.splice(place..=place, known);
@@ -143,6 +146,7 @@ fn is_flattened(key: &str) -> bool {
 struct Flattened<'k, 'a> {
     reader: Reader<'a>,
     entries: &'a [NodeId],
+    omitted: Option<&'static str>,
     known: &'k mut Vec<&'static str>,
 }
 
@@ -160,6 +164,7 @@ impl<'de> Deserializer<'de> for Flattened<'_, '_> {
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
         let mut entries = Entries::of_fields(self.reader, self.entries, fields);
+        entries.known.retain(|key| Some(*key) != self.omitted);
         let value = visitor.visit_map(&mut entries);
         *self.known = entries.known;
         value

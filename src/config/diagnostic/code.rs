@@ -1,7 +1,12 @@
 //! Codes of problems.
 
+use strum::{EnumIter, IntoEnumIterator, IntoStaticStr};
+
 /// The stable codes of all problems; scripts may rely on them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// Errors come first, then the lints in the order of docs/lints.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumIter, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Code {
     /// The file is unreadable, too large, or no text.
     Unreadable,
@@ -29,16 +34,8 @@ pub enum Code {
     DuplicateName,
     /// Two settings that contradict each other.
     Conflict,
-    /// A setting without an effect.
-    NoEffect,
     /// A route whose requests another route always takes.
     UnreachableRoute,
-    /// An unused definition.
-    Unused,
-    /// A sliding log with unexpectedly large memory for each key.
-    LargeLog,
-    /// Buckets that need more memory than they get.
-    Memory,
     /// An enforced policy that can never refuse.
     NeverRefuses,
     /// A policy that refuses every request, or every request of a kind.
@@ -67,113 +64,33 @@ pub enum Code {
     GuessableKeys,
     /// Credentials that a reader of Redis can see.
     ReadableCredentials,
+    /// A sliding log with unexpectedly large memory for each key.
+    LargeLog,
+    /// Buckets that need more memory than they get.
+    Memory,
     /// A certificate that has expired, is not yet valid, or expires soon.
     CertificateExpiry,
     /// A file to write whose directory is missing.
     MissingDirectory,
+    /// An unused definition.
+    Unused,
+    /// A setting without an effect.
+    NoEffect,
 }
 
 impl Code {
-    /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 34] = [
-        Self::Unreadable,
-        Self::Syntax,
-        Self::DuplicateKey,
-        Self::UnknownKey,
-        Self::MissingKey,
-        Self::NoValue,
-        Self::WrongType,
-        Self::UnknownValue,
-        Self::InvalidValue,
-        Self::Variable,
-        Self::UnknownName,
-        Self::DuplicateName,
-        Self::Conflict,
-        Self::NoEffect,
-        Self::UnreachableRoute,
-        Self::Unused,
-        Self::LargeLog,
-        Self::Memory,
-        Self::NeverRefuses,
-        Self::AlwaysRefuses,
-        Self::UncoveredRequests,
-        Self::ForgeableKey,
-        Self::UntrustedForwarding,
-        Self::BorrowedZone,
-        Self::TrustsEveryone,
-        Self::OwnListener,
-        Self::ForgottenAtRestart,
-        Self::SmallQuota,
-        Self::ShortWindow,
-        Self::SlowSync,
-        Self::GuessableKeys,
-        Self::ReadableCredentials,
-        Self::CertificateExpiry,
-        Self::MissingDirectory,
-    ];
+    /// Every code.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::iter()
+    }
 
     /// The codes of lints, each with a section in docs/lints.md.
-    pub const LINTS: [Self; 21] = [
-        Self::UnreachableRoute,
-        Self::NeverRefuses,
-        Self::AlwaysRefuses,
-        Self::UncoveredRequests,
-        Self::ForgeableKey,
-        Self::UntrustedForwarding,
-        Self::BorrowedZone,
-        Self::TrustsEveryone,
-        Self::OwnListener,
-        Self::ForgottenAtRestart,
-        Self::SmallQuota,
-        Self::ShortWindow,
-        Self::SlowSync,
-        Self::GuessableKeys,
-        Self::ReadableCredentials,
-        Self::LargeLog,
-        Self::Memory,
-        Self::CertificateExpiry,
-        Self::MissingDirectory,
-        Self::Unused,
-        Self::NoEffect,
-    ];
+    pub fn lints() -> impl Iterator<Item = Self> {
+        Self::iter().skip_while(|code| *code != Self::UnreachableRoute)
+    }
 
     /// The code in reports.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unreadable => "unreadable",
-            Self::Syntax => "syntax",
-            Self::DuplicateKey => "duplicate-key",
-            Self::UnknownKey => "unknown-key",
-            Self::MissingKey => "missing-key",
-            Self::NoValue => "no-value",
-            Self::WrongType => "wrong-type",
-            Self::UnknownValue => "unknown-value",
-            Self::InvalidValue => "invalid-value",
-            Self::Variable => "variable",
-            Self::UnknownName => "unknown-name",
-            Self::DuplicateName => "duplicate-name",
-            Self::Conflict => "conflict",
-            Self::NoEffect => "no-effect",
-            Self::UnreachableRoute => "unreachable-route",
-            Self::Unused => "unused",
-            Self::LargeLog => "large-log",
-            Self::Memory => "memory",
-            Self::NeverRefuses => "never-refuses",
-            Self::AlwaysRefuses => "always-refuses",
-            Self::UncoveredRequests => "uncovered-requests",
-            Self::ForgeableKey => "forgeable-key",
-            Self::UntrustedForwarding => "untrusted-forwarding",
-            Self::BorrowedZone => "borrowed-zone",
-            Self::TrustsEveryone => "trusts-everyone",
-            Self::OwnListener => "own-listener",
-            Self::ForgottenAtRestart => "forgotten-at-restart",
-            Self::SmallQuota => "small-quota",
-            Self::ShortWindow => "short-window",
-            Self::SlowSync => "slow-sync",
-            Self::GuessableKeys => "guessable-keys",
-            Self::ReadableCredentials => "readable-credentials",
-            Self::CertificateExpiry => "certificate-expiry",
-            Self::MissingDirectory => "missing-directory",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }

@@ -3,7 +3,8 @@
 use super::{AppliedPolicy, Finding, NodeId, RouteLimits, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{Config, OnMissingKey, Route};
-use crate::config::value::{HostPattern, KeyPart};
+use crate::config::value::{KeyPart, MissingKeyWord};
+use crate::rules::HostPattern;
 
 /// Fields in which proxies name the client, and which any client can send.
 const FORWARDING: [&str; 8] = [
@@ -48,7 +49,7 @@ pub(super) fn forgeable_keys(places: &[RouteLimits<'_>]) -> Vec<Finding> {
 fn is_inescapable(applied: &AppliedPolicy<'_>, route: Option<&Route>) -> bool {
     let policy = applied.policy;
     let left_out = |part: &KeyPart| matches!(part, KeyPart::Claim(_) | KeyPart::Capture(_));
-    let skips = policy.on_missing_key.value == OnMissingKey::Skip
+    let skips = policy.on_missing_key.value == OnMissingKey::Word(MissingKeyWord::Skip)
         && policy.key.0.iter().any(|part| left_out(part));
     policy.when.is_none() && !skips && forgeable_part(applied, route).is_none()
 }
@@ -70,7 +71,7 @@ fn forgeable_part<'a>(applied: &AppliedPolicy<'a>, route: Option<&Route>) -> Opt
     let parts = applied.policy.key.0.iter().map(|part| &part.value);
     // A client can omit the token.
     let stand_in = match &applied.policy.on_missing_key.value {
-        OnMissingKey::Part(part) if parts.clone().any(is_claim) => Some(part),
+        OnMissingKey::Word(MissingKeyWord::Part(part)) if parts.clone().any(is_claim) => Some(part),
         _ => None,
     };
     parts.chain(stand_in).find(|part| match part {
@@ -78,6 +79,7 @@ fn forgeable_part<'a>(applied: &AppliedPolicy<'a>, route: Option<&Route>) -> Opt
         // A wildcard host allows any number of names.
         KeyPart::Host => route.is_none_or(|route| {
             let hosts = &route.matches.hosts;
+            let is_wildcard = |host: &HostPattern| matches!(host, HostPattern::Subdomains(_));
             hosts.is_empty() || hosts.iter().any(|host| is_wildcard(host))
         }),
         _ => false,
@@ -86,10 +88,6 @@ fn forgeable_part<'a>(applied: &AppliedPolicy<'a>, route: Option<&Route>) -> Opt
 
 fn is_claim(part: &KeyPart) -> bool {
     matches!(part, KeyPart::Claim(_))
-}
-
-fn is_wildcard(host: &HostPattern) -> bool {
-    host.to_string().starts_with('*')
 }
 
 fn is_forwarding(part: &KeyPart) -> bool {

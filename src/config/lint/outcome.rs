@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{AppliedPolicy, Finding, NodeId, RouteLimits, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{AlgorithmName, Cost, OnMissingKey, Policy, Reserve, WindowStart};
-use crate::config::value::{KeyPart, Quota};
+use crate::config::value::{KeyPart, MissingKeyWord, Quota};
 
 /// Maps each policy to its routes.
 struct PolicyIndex<'p, 'a> {
@@ -265,7 +265,7 @@ fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
         let has = move |name: &str| path.is_some_and(|path| path.captures().any(|one| one == name));
         place.policies.iter().filter(|applied| applied.is_enforced()).filter_map(move |applied| {
             let policy = applied.policy;
-            let refuses = policy.on_missing_key.value == OnMissingKey::Refuse && policy.when.is_none();
+            let refuses = policy.on_missing_key.value == OnMissingKey::Word(MissingKeyWord::Refuse) && policy.when.is_none();
             let lacks = |part: &&super::super::Located<KeyPart>| {
                 matches!(&part.value, KeyPart::Capture(name) if !has(name))
             };

@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::located::{List, Located};
 use crate::config::schema::{SECOND, Timeout};
-use crate::config::value::{Cidr, HalfClose, Size, Whole};
+use crate::config::value::{Cidr, Size, Whole};
 use crate::config::words::words;
 use crate::http::client_ip::Header;
+use crate::server::HalfClose;
 
 /// The size of a request head.
 pub type HeadSize = Size<{ 8 << 10 }, { 1 << 20 }>;

@@ -75,7 +75,7 @@ pub struct StatedCost {
 }
 
 /// Units that a request reserves.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(
     rename = "$form",
     expecting = "a number of units, or the field of the request that says it: `{ header: x-estimate, default: 500 }`"
@@ -107,16 +107,6 @@ impl Default for Reserve {
     }
 }
 
-/// Serializes the written form.
-impl Serialize for Reserve {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Constant(units) => units.serialize(serializer),
-            Self::Stated(stated) => stated.serialize(serializer),
-        }
-    }
-}
-
 /// Units that a request reserves, as it says itself.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -136,7 +126,7 @@ pub struct StatedReserve {
 #[serde(from = "PointersForm")]
 pub struct Pointers(pub Vec<Located<Pointer>>);
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(
     rename = "$form",
     rename_all = "snake_case",

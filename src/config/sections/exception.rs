@@ -358,7 +358,7 @@ fn own(policy: &Policy, parts: &[(&KeyPart, &rules::KeyPart)]) -> CompiledExcept
     let exempt = exempt.filter_map(|one| selector(one));
     let overrides = overrides.filter_map(|one| selector(&one.selection));
     let stand_in = match &policy.on_missing_key.value {
-        OnMissingKey::Value(value) => Some(value.as_str()),
+        OnMissingKey::Constant(constant) => Some(constant.value.as_str()),
         _ => None,
     };
     let selectors = |list| Arc::new(Selectors::new(list).with_stand_in(stand_in));

@@ -15,11 +15,11 @@ use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located};
 use crate::config::schema::Config;
 use crate::config::validate::{report_empty, report_repeated};
-use crate::config::value::{self, FilePath, ListenAddress, Workers};
+use crate::config::value::{FilePath, ListenAddress, Workers};
 use crate::config::words::words;
 use crate::files::VersionedFile;
 use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
-use crate::server::{ClientSpec, HalfClose, ListenerSpec, Protocols, Spec, Timeouts};
+use crate::server::{ClientSpec, ListenerSpec, Protocols, Spec, Timeouts};
 
 /// An item of `listeners`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -188,10 +188,7 @@ impl Compiler<'_> {
                 },
                 max_head: client.max_head.bytes() as usize,
                 max_connections: client.max_connections.get() as usize,
-                half_close: match client.half_close.value {
-                    value::HalfClose::Grace(grace) => HalfClose::Grace(grace.get()),
-                    value::HalfClose::Serve => HalfClose::Serve,
-                },
+                half_close: client.half_close.value,
             },
             table: None,
         }

@@ -1,7 +1,8 @@
 //! `overflow` of a policy: further buckets for requests that exceed the first.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::config::diagnostic::Code;
 use crate::config::finding::{Finding, Findings};
@@ -16,9 +17,10 @@ use crate::config::value::{FieldName, FieldValue, Whole};
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
+#[schemars(transform = without_max)]
 pub struct Overflow {
     /// The quota, or a capacity with a refill.
-    #[serde(rename = "$amounts")]
+    #[serde(rename = "$amounts-max")]
     #[schemars(flatten)]
     pub amounts: Amounts,
     /// Fields that tell the upstream so, with their values; what clients write in them goes.
@@ -27,6 +29,12 @@ pub struct Overflow {
     pub dscp: Option<Located<CodePoint>>,
     /// A third bucket, for requests that this one cannot pay either.
     pub overflow: Option<Located<Box<Overflow>>>,
+}
+
+/// Removes the `max` of requests in flight, which do not overflow.
+fn without_max(schema: &mut Schema) {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    properties.map(|properties| properties.remove("max"));
 }
 
 /// A code point of Differentiated Services (RFC 2474): six bits.

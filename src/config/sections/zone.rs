@@ -1,13 +1,13 @@
 //! `time_zone` of a policy: the zone of days, weeks, months and years.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::config::located::Located;
 use crate::config::value::{Claim, TimeZone};
 
 /// The zone of a calendar's windows.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(
     rename = "$form",
     expecting = "the name of a time zone, or the claim that has it: `{ from: \"jwt:zoneinfo\", default: UTC }`"
@@ -54,16 +54,6 @@ impl Zone {
         match self {
             Self::Named(_) => None,
             Self::Claimed(claimed) => Some(&claimed.from),
-        }
-    }
-}
-
-/// Serializes the written form.
-impl Serialize for Zone {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Named(zone) => zone.serialize(serializer),
-            Self::Claimed(claimed) => claimed.serialize(serializer),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Addresses to listen on, and networks.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
+use derive_more::Display;
+
 use super::{ParseFailure, TextValue, failure, text_value};
 
 /// An IP address and a port; port 0 takes any free one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub struct ListenAddress(SocketAddr);
 
 impl ListenAddress {
@@ -31,24 +31,12 @@ impl Default for ListenAddress {
     }
 }
 
-impl fmt::Display for ListenAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 text_value!(ListenAddress);
 
 impl TextValue for ListenAddress {
+    const NAME: &'static str = "ListenAddress";
+    const EXPECTED: &'static str = "an IP address with a port, as in `0.0.0.0:8080` or `[::]:8080`";
     const PATTERN: &'static str = "[0-9.]+:[0-9]+|\\[[0-9A-Fa-f:.]+\\]:[0-9]+";
-
-    fn name() -> Cow<'static, str> {
-        "ListenAddress".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "an IP address with a port, as in `0.0.0.0:8080` or `[::]:8080`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         text.parse().map(Self).map_err(|_| {
@@ -82,7 +70,7 @@ fn listen_help(text: &str) -> String {
 }
 
 /// A network, or a single address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display)]
 pub struct Cidr(IpNet);
 
 impl Cidr {
@@ -92,24 +80,12 @@ impl Cidr {
     }
 }
 
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 text_value!(Cidr);
 
 impl TextValue for Cidr {
+    const NAME: &'static str = "Cidr";
+    const EXPECTED: &'static str = "a network or an address, as in `10.0.0.0/8` or `2001:db8::1`";
     const PATTERN: &'static str = "[0-9A-Fa-f.:]+(/[0-9]+)?";
-
-    fn name() -> Cow<'static, str> {
-        "Cidr".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a network or an address, as in `10.0.0.0/8` or `2001:db8::1`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         if let Ok(address) = text.parse::<IpAddr>() {

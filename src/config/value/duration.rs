@@ -48,6 +48,8 @@ impl<const MIN: u64, const MAX: u64> fmt::Display for Duration<MIN, MAX> {
 text_value!(Duration<MIN, MAX>, [const MIN: u64, const MAX: u64]);
 
 impl<const MIN: u64, const MAX: u64> TextValue for Duration<MIN, MAX> {
+    const NAME: &'static str = "Duration";
+    const EXPECTED: &'static str = "a duration";
     const PATTERN: &'static str =
         "([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?";
 
@@ -165,7 +167,7 @@ pub(super) fn show(micros: u64) -> String {
     }
 }
 
-fn micros(duration: std::time::Duration) -> u64 {
+pub(super) fn micros(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 

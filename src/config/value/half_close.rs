@@ -1,32 +1,18 @@
 //! Handling of requests whose client has closed its side of the connection.
 
-use std::borrow::Cow;
 use std::fmt;
 
+use super::duration::{micros, show};
 use super::{Duration, ParseFailure, TextValue, VARIABLE, failure, text_value};
+use crate::server::HalfClose;
 
 /// Time for the response to begin or to continue.
 type Grace = Duration<0, 3_600_000>;
 
-/// The wait for the response to a half-closing client: a grace, or no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HalfClose {
-    /// The response has to begin, or continue, within this time.
-    Grace(Grace),
-    /// The response is served as if the client had not closed its side.
-    Serve,
-}
-
-impl Default for HalfClose {
-    fn default() -> Self {
-        Self::Grace(Grace::from_millis(1_000))
-    }
-}
-
 impl fmt::Display for HalfClose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Grace(grace) => grace.fmt(f),
+            Self::Grace(grace) => f.write_str(&show(micros(*grace))),
             Self::Serve => f.write_str("serve"),
         }
     }
@@ -35,15 +21,9 @@ impl fmt::Display for HalfClose {
 text_value!(HalfClose);
 
 impl TextValue for HalfClose {
+    const NAME: &'static str = "HalfClose";
+    const EXPECTED: &'static str = "`serve`, or a duration from `0s` to `1h`, as in `250ms`, `1s`";
     const PATTERN: &'static str = "";
-
-    fn name() -> Cow<'static, str> {
-        "HalfClose".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "`serve`, or a duration from `0s` to `1h`, as in `250ms`, `1s`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let looks_like_a_word = text.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -53,7 +33,7 @@ impl TextValue for HalfClose {
                 format!("`{text}` is neither `serve` nor a duration"),
                 "write `serve`, or a duration as in `0s`, `1s`",
             )),
-            _ => Grace::parse(text).map(Self::Grace),
+            _ => Grace::parse(text).map(|grace| Self::Grace(grace.get())),
         }
     }
 

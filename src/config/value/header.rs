@@ -1,12 +1,13 @@
 //! Parts of an HTTP head: methods, field names, field values (RFC 9110).
 
-use std::borrow::Cow;
 use std::fmt;
+
+use derive_more::Display;
 
 use super::{ParseFailure, TextValue, failure, text_value};
 
 /// A field name, case-insensitive.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Display)]
 pub struct FieldName(http::HeaderName);
 
 impl FieldName {
@@ -41,24 +42,12 @@ impl Ord for FieldName {
     }
 }
 
-impl fmt::Display for FieldName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 text_value!(FieldName);
 
 impl TextValue for FieldName {
+    const NAME: &'static str = "FieldName";
+    const EXPECTED: &'static str = "the name of a header field, as in `x-api-key`";
     const PATTERN: &'static str = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
-
-    fn name() -> Cow<'static, str> {
-        "FieldName".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "the name of a header field, as in `x-api-key`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         text.parse().map(Self).map_err(|_| {
@@ -94,15 +83,9 @@ impl fmt::Display for FieldValue {
 text_value!(FieldValue);
 
 impl TextValue for FieldValue {
+    const NAME: &'static str = "FieldValue";
+    const EXPECTED: &'static str = "the value of a header field: printable ASCII";
     const PATTERN: &'static str = "";
-
-    fn name() -> Cow<'static, str> {
-        "FieldValue".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "the value of a header field: printable ASCII".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let trimmed = text.trim_matches([' ', '\t']).len() == text.len();
@@ -122,7 +105,7 @@ impl TextValue for FieldValue {
 }
 
 /// A request method, case-sensitive.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Display)]
 pub struct Method(http::Method);
 
 impl Method {
@@ -132,24 +115,12 @@ impl Method {
     }
 }
 
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 text_value!(Method);
 
 impl TextValue for Method {
+    const NAME: &'static str = "Method";
+    const EXPECTED: &'static str = "a request method in capitals, as in `GET`";
     const PATTERN: &'static str = "[A-Z][A-Z0-9_-]*";
-
-    fn name() -> Cow<'static, str> {
-        "Method".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a request method in capitals, as in `GET`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let capital =

@@ -1,47 +1,25 @@
 //! Host patterns of routes, and server names of certificates.
 
-use std::borrow::Cow;
-use std::fmt;
+use derive_more::{Deref, Display};
 
 use super::{ParseFailure, TextValue, failure, text_value};
+use crate::rules::HostPattern;
 
-/// A host name in lower case or an IP address, or all names below a domain.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum HostPattern {
-    /// This name alone.
-    Exact(String),
-    /// Every name below this domain at any depth: `*.example.com`.
-    Below(String),
-}
-
+/// A stand-in for an unreadable pattern.
 impl Default for HostPattern {
     fn default() -> Self {
         Self::Exact("localhost".to_owned())
     }
 }
 
-impl fmt::Display for HostPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exact(host) => f.write_str(host),
-            Self::Below(domain) => write!(f, "*.{domain}"),
-        }
-    }
-}
-
 text_value!(HostPattern);
 
 impl TextValue for HostPattern {
+    const NAME: &'static str = "HostPattern";
+    const EXPECTED: &'static str =
+        "a host without a port, as in `api.example.com` or `*.example.com`";
     const PATTERN: &'static str =
         "(\\*\\.)?[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*|\\[[0-9A-Fa-f:.]+\\]";
-
-    fn name() -> Cow<'static, str> {
-        "HostPattern".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a host without a port, as in `api.example.com` or `*.example.com`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let host = text.to_ascii_lowercase();
@@ -57,41 +35,22 @@ impl TextValue for HostPattern {
             return Ok(Self::Exact(host));
         }
         match host.strip_prefix("*.") {
-            Some(domain) if is_host_name(domain) => Ok(Self::Below(domain.to_owned())),
+            Some(domain) if is_host_name(domain) => Ok(Self::Subdomains(domain.to_owned())),
             _ => Err(failure(format!("`{text}` is no host"), host_help(&host))),
         }
     }
 }
 
 /// A DNS name in lower case or an IP address, as in a certificate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display, Deref)]
 pub struct ServerName(String);
-
-impl ServerName {
-    /// The name; IPv6 addresses without brackets.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ServerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 text_value!(ServerName);
 
 impl TextValue for ServerName {
+    const NAME: &'static str = "ServerName";
+    const EXPECTED: &'static str = "a name in a certificate, as in `api.internal`";
     const PATTERN: &'static str = "[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*|[0-9A-Fa-f:.]+";
-
-    fn name() -> Cow<'static, str> {
-        "ServerName".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a name in a certificate, as in `api.internal`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match is_host_name(text) || is_ipv6(text) {
@@ -142,7 +101,7 @@ mod tests {
         );
         assert_eq!(
             HostPattern::parse("*.example.com"),
-            Ok(HostPattern::Below("example.com".to_owned()))
+            Ok(HostPattern::Subdomains("example.com".to_owned()))
         );
         assert_eq!(
             HostPattern::parse("[0:0::1]"),

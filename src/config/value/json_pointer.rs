@@ -1,14 +1,14 @@
 //! JSON pointers, as in `/usage/total_tokens`.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
+
+use derive_more::Display;
 
 use super::{ParseFailure, TextValue, failure, text_value};
 use crate::http::json_pointer::{JsonPointer, JsonPointerError};
 
 /// A JSON pointer (RFC 6901).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
 pub struct Pointer(Arc<JsonPointer>);
 
 impl Pointer {
@@ -26,24 +26,12 @@ impl Default for Pointer {
     }
 }
 
-impl fmt::Display for Pointer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 text_value!(Pointer);
 
 impl TextValue for Pointer {
+    const NAME: &'static str = "JsonPointer";
+    const EXPECTED: &'static str = "a JSON pointer (RFC 6901), as in `/usage/total_tokens`";
     const PATTERN: &'static str = "(/([^~/]|~[01])*)+";
-
-    fn name() -> Cow<'static, str> {
-        "JsonPointer".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a JSON pointer (RFC 6901), as in `/usage/total_tokens`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         JsonPointer::parse(text)

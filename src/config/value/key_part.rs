@@ -1,40 +1,52 @@
 //! Parts of a limit's key.
 
-use std::borrow::Cow;
-use std::fmt;
+use derive_more::{Deref, Display};
 
 use super::{FieldName, ParseFailure, TextValue, failure, text_value};
 use crate::config::nearest;
 
 /// One part of a key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display)]
 pub enum KeyPart {
     /// The client's address, IPv6 by the prefix of `client_ip.ipv6_prefix`.
     #[default]
+    #[display("client_ip")]
     ClientIp,
     /// The client's address, IPv6 by a prefix of this many bits, 1 to 128.
+    #[display("client_ip/{_0}")]
     ClientIpPrefix(u8),
     /// The value of a header field.
+    #[display("header:{_0}")]
     Header(FieldName),
     /// The value of a cookie.
+    #[display("cookie:{_0}")]
     Cookie(String),
     /// The value of a query parameter.
+    #[display("query:{_0}")]
     Query(String),
     /// A claim of the verified token.
+    #[display("jwt:{_0}")]
     Claim(String),
     /// The user of basic authentication.
+    #[display("basic_user")]
     BasicUser,
     /// A captured segment of the path.
+    #[display("path:{_0}")]
     Capture(String),
     /// The whole path.
+    #[display("path")]
     Path,
     /// The method.
+    #[display("method")]
     Method,
     /// The host.
+    #[display("host")]
     Host,
     /// The route.
+    #[display("route")]
     Route,
     /// A constant: one bucket for all requests.
+    #[display("constant")]
     Constant,
 }
 
@@ -54,39 +66,13 @@ const WORDS: [&str; 12] = [
     "constant",
 ];
 
-impl fmt::Display for KeyPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ClientIp => f.write_str("client_ip"),
-            Self::ClientIpPrefix(bits) => write!(f, "client_ip/{bits}"),
-            Self::Header(name) => write!(f, "header:{name}"),
-            Self::Cookie(name) => write!(f, "cookie:{name}"),
-            Self::Query(name) => write!(f, "query:{name}"),
-            Self::Claim(name) => write!(f, "jwt:{name}"),
-            Self::BasicUser => f.write_str("basic_user"),
-            Self::Capture(name) => write!(f, "path:{name}"),
-            Self::Path => f.write_str("path"),
-            Self::Method => f.write_str("method"),
-            Self::Host => f.write_str("host"),
-            Self::Route => f.write_str("route"),
-            Self::Constant => f.write_str("constant"),
-        }
-    }
-}
-
 text_value!(KeyPart);
 
 impl TextValue for KeyPart {
+    const NAME: &'static str = "KeyPart";
+    const EXPECTED: &'static str = "a part of a key: `client_ip`, `client_ip/56`, `header:NAME`, `cookie:NAME`, \
+        `query:NAME`, `jwt:NAME` (a claim), `basic_user`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`";
     const PATTERN: &'static str = "client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|path):.+|basic_user|path|method|host|route|constant";
-
-    fn name() -> Cow<'static, str> {
-        "KeyPart".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a part of a key: `client_ip`, `client_ip/56`, `header:NAME`, `cookie:NAME`, \
-        `query:NAME`, `jwt:NAME` (a claim), `basic_user`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         if let Some(bits) = text.strip_prefix("client_ip/") {
@@ -157,15 +143,18 @@ fn unknown(text: &str, word: &str) -> ParseFailure {
 }
 
 /// `on_missing_key` where it is one word.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
 pub enum MissingKeyWord {
     /// Another part stands in for the missing one.
     Part(KeyPart),
     /// The policy does not apply.
+    #[display("skip")]
     Skip,
     /// The request is refused.
+    #[display("refuse")]
     Refuse,
     /// All such requests share one bucket.
+    #[display("shared")]
     Shared,
 }
 
@@ -179,29 +168,13 @@ impl Default for MissingKeyWord {
     }
 }
 
-impl fmt::Display for MissingKeyWord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Part(part) => part.fmt(f),
-            Self::Skip => f.write_str("skip"),
-            Self::Refuse => f.write_str("refuse"),
-            Self::Shared => f.write_str("shared"),
-        }
-    }
-}
-
 text_value!(MissingKeyWord);
 
 impl TextValue for MissingKeyWord {
+    const NAME: &'static str = "MissingKeyWord";
+    const EXPECTED: &'static str =
+        "`skip`, `refuse`, `shared`, or a part that stands in, as `client_ip`";
     const PATTERN: &'static str = "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|path):.+|basic_user|path|method|host|route|constant";
-
-    fn name() -> Cow<'static, str> {
-        "MissingKeyWord".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "`skip`, `refuse`, `shared`, or a part that stands in, as `client_ip`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {
@@ -234,34 +207,15 @@ fn unknown_word(text: &str, error: ParseFailure) -> ParseFailure {
 }
 
 /// A non-empty value of a part; empty parts count as missing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display, Deref)]
 pub struct KeyValue(String);
-
-impl KeyValue {
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for KeyValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 text_value!(KeyValue);
 
 impl TextValue for KeyValue {
+    const NAME: &'static str = "KeyValue";
+    const EXPECTED: &'static str = "a text that is not empty";
     const PATTERN: &'static str = "";
-
-    fn name() -> Cow<'static, str> {
-        "KeyValue".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a text that is not empty".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text.is_empty() {

@@ -1,7 +1,6 @@
 //! Names of policies, upstreams and routes.
 
-use std::borrow::Cow;
-use std::fmt;
+use derive_more::{Deref, Display};
 
 use super::{ParseFailure, TextValue, failure, text_value};
 
@@ -10,34 +9,15 @@ const MAX_LENGTH: usize = 64;
 
 /// A name of up to 64 characters `A-Z a-z 0-9 . _ -`: safe in header fields, metric labels and log
 /// lines.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Display, Deref)]
 pub struct Name(String);
-
-impl Name {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 text_value!(Name);
 
 impl TextValue for Name {
+    const NAME: &'static str = "Name";
+    const EXPECTED: &'static str = "a name: up to 64 letters, digits, `.`, `_` and `-`";
     const PATTERN: &'static str = "[A-Za-z0-9._-]{1,64}";
-
-    fn name() -> Cow<'static, str> {
-        "Name".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a name: up to 64 letters, digits, `.`, `_` and `-`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');

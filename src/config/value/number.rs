@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZero;
 
+use derive_more::Display;
+
 use super::{ParseFailure, TextValue, failure, text_value};
 
 /// A decimal whole number between `MIN` and `MAX`, both included.
@@ -38,6 +40,8 @@ impl<const MIN: u32, const MAX: u32> fmt::Display for Whole<MIN, MAX> {
 text_value!(Whole<MIN, MAX>, [const MIN: u32, const MAX: u32]);
 
 impl<const MIN: u32, const MAX: u32> TextValue for Whole<MIN, MAX> {
+    const NAME: &'static str = "Whole";
+    const EXPECTED: &'static str = "a whole number";
     const PATTERN: &'static str = "[0-9]+";
 
     fn name() -> Cow<'static, str> {
@@ -78,7 +82,7 @@ impl<const MIN: u32, const MAX: u32> TextValue for Whole<MIN, MAX> {
 }
 
 /// `true` or `false`; no other spelling.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Display)]
 pub struct Flag(bool);
 
 impl Flag {
@@ -91,24 +95,12 @@ impl Flag {
     }
 }
 
-impl fmt::Display for Flag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 text_value!(Flag);
 
 impl TextValue for Flag {
+    const NAME: &'static str = "Flag";
+    const EXPECTED: &'static str = "`true` or `false`";
     const PATTERN: &'static str = "true|false";
-
-    fn name() -> Cow<'static, str> {
-        "Flag".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "`true` or `false`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {
@@ -131,36 +123,22 @@ impl TextValue for Flag {
 }
 
 /// The number of worker threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Display)]
 pub enum Workers {
     /// One for each core that the process may use.
     #[default]
+    #[display("auto")]
     Auto,
     /// A fixed number, 1 to 1024.
     Fixed(NonZero<u16>),
 }
 
-impl fmt::Display for Workers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Fixed(number) => number.fmt(f),
-        }
-    }
-}
-
 text_value!(Workers);
 
 impl TextValue for Workers {
+    const NAME: &'static str = "Workers";
+    const EXPECTED: &'static str = "`auto`, or a whole number from 1 to 1024";
     const PATTERN: &'static str = "auto|[1-9][0-9]*";
-
-    fn name() -> Cow<'static, str> {
-        "Workers".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "`auto`, or a whole number from 1 to 1024".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match (text, text.parse::<NonZero<u16>>()) {

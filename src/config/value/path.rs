@@ -1,7 +1,8 @@
 //! Path patterns of routes, and prefixes to strip.
 
-use std::borrow::Cow;
 use std::fmt;
+
+use derive_more::{Deref, Display};
 
 use super::{ParseFailure, TextValue, failure, text_value};
 use crate::http::path;
@@ -54,15 +55,9 @@ impl fmt::Display for PathPattern {
 text_value!(PathPattern);
 
 impl TextValue for PathPattern {
+    const NAME: &'static str = "PathPattern";
+    const EXPECTED: &'static str = "a path, as in `/v1/login`, `/v1/users/{id}` or `/v1/**`";
     const PATTERN: &'static str = "/[^?#\\s]*";
-
-    fn name() -> Cow<'static, str> {
-        "PathPattern".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a path, as in `/v1/login`, `/v1/users/{id}` or `/v1/**`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         if is_regular_expression(text) {
@@ -230,34 +225,15 @@ fn normalised(text: &str, what: &str) -> ParseFailure {
 }
 
 /// A path prefix to strip, in whole segments: `/v1`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display, Deref)]
 pub struct PathPrefix(String);
-
-impl PathPrefix {
-    /// The prefix: it starts with a slash and does not end with one.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for PathPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 text_value!(PathPrefix);
 
 impl TextValue for PathPrefix {
+    const NAME: &'static str = "PathPrefix";
+    const EXPECTED: &'static str = "a prefix of paths, as in `/v1`";
     const PATTERN: &'static str = "(/[^/?#{}*\\s]+)+";
-
-    fn name() -> Cow<'static, str> {
-        "PathPrefix".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a prefix of paths, as in `/v1`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let pattern = PathPattern::parse(text)?;

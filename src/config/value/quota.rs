@@ -1,6 +1,5 @@
 //! Quotas: units per window, as in `100/1m` and `3/1mo`.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -119,16 +118,11 @@ impl fmt::Display for Quota {
 text_value!(Quota);
 
 impl TextValue for Quota {
+    const NAME: &'static str = "Quota";
+    const EXPECTED: &'static str =
+        "a quota: units per window, as in `10/s`, `100/1m`, `5000/1h`, `3/1mo`";
     const PATTERN: &'static str =
         "[0-9]+/([0-9]+(us|ms|s|m|h|d|w))+|[0-9]+/(us|ms|s|m|h|d|w)|[0-9]+/1?(mo|y)";
-
-    fn name() -> Cow<'static, str> {
-        "Quota".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a quota: units per window, as in `10/s`, `100/1m`, `5000/1h`, `3/1mo`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let Some((limit, window)) = text.split_once('/') else {

@@ -1,8 +1,9 @@
 //! Addresses of Redis servers, and the prefix of names in Redis.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv6Addr;
+
+use derive_more::{Deref, Display};
 
 use super::host::is_host_name;
 use super::{ParseFailure, TextValue, failure, text_value};
@@ -39,15 +40,9 @@ impl fmt::Display for ServerAddress {
 text_value!(ServerAddress);
 
 impl TextValue for ServerAddress {
+    const NAME: &'static str = "ServerAddress";
+    const EXPECTED: &'static str = "a host and its port, as in `redis-1:6379`";
     const PATTERN: &'static str = "([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?";
-
-    fn name() -> Cow<'static, str> {
-        "ServerAddress".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a host and its port, as in `redis-1:6379`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         if text.contains(['/', '@']) {
@@ -87,15 +82,8 @@ impl TextValue for ServerAddress {
 const MAX_PREFIX: usize = 64;
 
 /// The prefix of all names in Redis.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display, Deref)]
 pub struct KeyPrefix(String);
-
-impl KeyPrefix {
-    /// The prefix as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
 
 impl Default for KeyPrefix {
     fn default() -> Self {
@@ -103,24 +91,13 @@ impl Default for KeyPrefix {
     }
 }
 
-impl fmt::Display for KeyPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 text_value!(KeyPrefix);
 
 impl TextValue for KeyPrefix {
+    const NAME: &'static str = "KeyPrefix";
+    const EXPECTED: &'static str =
+        "a prefix: up to 64 letters, digits, `.`, `_`, `:`, `/` and `-`, as in `sluicegate:`";
     const PATTERN: &'static str = "[A-Za-z0-9._:/-]{1,64}";
-
-    fn name() -> Cow<'static, str> {
-        "KeyPrefix".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a prefix: up to 64 letters, digits, `.`, `_`, `:`, `/` and `-`, as in `sluicegate:`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "._:/-".contains(c);

@@ -1,6 +1,5 @@
 //! Refills of a token bucket: tokens per interval, as in `1 per 10ms`.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -46,16 +45,11 @@ impl fmt::Display for Refill {
 text_value!(Refill);
 
 impl TextValue for Refill {
+    const NAME: &'static str = "Refill";
+    const EXPECTED: &'static str =
+        "a refill: tokens per interval, as in `1 per 10ms`, `100 per 1h`";
     const PATTERN: &'static str =
         "[0-9]+ +per +([0-9]+(us|ms|s|m|h|d|w))+|[0-9]+ +per +(us|ms|s|m|h|d|w)";
-
-    fn name() -> Cow<'static, str> {
-        "Refill".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a refill: tokens per interval, as in `1 per 10ms`, `100 per 1h`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let words: Vec<_> = text.split_ascii_whitespace().collect();

@@ -1,12 +1,14 @@
 //! Texts that are never shown.
 
-use std::borrow::Cow;
 use std::fmt;
+
+use derive_more::Display;
 
 use super::{ParseFailure, TextValue, text_value};
 
 /// A password, or a text that contains one. `Debug`, `Display` and reports hide it.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Display)]
+#[display("***")]
 pub struct SecretText(String);
 
 impl SecretText {
@@ -22,24 +24,12 @@ impl fmt::Debug for SecretText {
     }
 }
 
-impl fmt::Display for SecretText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
 text_value!(SecretText);
 
 impl TextValue for SecretText {
+    const NAME: &'static str = "SecretText";
+    const EXPECTED: &'static str = "a text that is never shown";
     const PATTERN: &'static str = "";
-
-    fn name() -> Cow<'static, str> {
-        "SecretText".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a text that is never shown".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         Ok(Self(text.to_owned()))

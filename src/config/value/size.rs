@@ -48,6 +48,8 @@ impl<const MIN: u64, const MAX: u64> fmt::Display for Size<MIN, MAX> {
 text_value!(Size<MIN, MAX>, [const MIN: u64, const MAX: u64]);
 
 impl<const MIN: u64, const MAX: u64> TextValue for Size<MIN, MAX> {
+    const NAME: &'static str = "Size";
+    const EXPECTED: &'static str = "a size";
     const PATTERN: &'static str = "[0-9]+(B|kB|KB|KiB|MB|MiB|GB|GiB)";
 
     fn name() -> Cow<'static, str> {

@@ -1,6 +1,5 @@
 //! Statuses of responses: one, or a class of a hundred.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -41,15 +40,9 @@ impl fmt::Display for Statuses {
 text_value!(Statuses);
 
 impl TextValue for Statuses {
+    const NAME: &'static str = "Statuses";
+    const EXPECTED: &'static str = "a status from 100 to 599, or a class of them: `4xx`";
     const PATTERN: &'static str = "[1-5]([0-9][0-9]|[xX][xX])";
-
-    fn name() -> Cow<'static, str> {
-        "Statuses".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a status from 100 to 599, or a class of them: `4xx`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let first = text

@@ -1,40 +1,21 @@
 //! Free texts, file paths, and addresses of web pages.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::path::{Path, PathBuf};
+
+use derive_more::{Deref, Display};
 
 use super::{ParseFailure, TextValue, failure, text_value};
 
 /// Any text; numbers and booleans keep their spelling.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Display, Deref)]
 pub struct Text(String);
-
-impl Text {
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Text {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 text_value!(Text);
 
 impl TextValue for Text {
+    const NAME: &'static str = "Text";
+    const EXPECTED: &'static str = "a text";
     const PATTERN: &'static str = "";
-
-    fn name() -> Cow<'static, str> {
-        "Text".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "a text".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         Ok(Self(text.to_owned()))
@@ -46,7 +27,8 @@ impl TextValue for Text {
 }
 
 /// A file path as written. A relative path starts at the directory of the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display)]
+#[display("{}", _0.display())]
 pub struct FilePath(PathBuf);
 
 impl FilePath {
@@ -56,24 +38,13 @@ impl FilePath {
     }
 }
 
-impl fmt::Display for FilePath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.display().fmt(f)
-    }
-}
-
 text_value!(FilePath);
 
 impl TextValue for FilePath {
+    const NAME: &'static str = "FilePath";
+    const EXPECTED: &'static str =
+        "the path of a file; relative ones start at the directory of the configuration";
     const PATTERN: &'static str = ".+";
-
-    fn name() -> Cow<'static, str> {
-        "FilePath".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "the path of a file; relative ones start at the directory of the configuration".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text.is_empty() || text.contains('\0') {
@@ -84,36 +55,22 @@ impl TextValue for FilePath {
 }
 
 /// The target of the access log.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display)]
 pub enum LogTarget {
     /// Standard output.
     #[default]
+    #[display("stdout")]
     Stdout,
     /// A file that lines are appended to.
     File(FilePath),
 }
 
-impl fmt::Display for LogTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stdout => f.write_str("stdout"),
-            Self::File(path) => path.fmt(f),
-        }
-    }
-}
-
 text_value!(LogTarget);
 
 impl TextValue for LogTarget {
+    const NAME: &'static str = "LogPath";
+    const EXPECTED: &'static str = "`stdout`, or the path of a file";
     const PATTERN: &'static str = ".+";
-
-    fn name() -> Cow<'static, str> {
-        "LogPath".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "`stdout`, or the path of a file".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {
@@ -124,34 +81,16 @@ impl TextValue for LogTarget {
 }
 
 /// The `http:` or `https:` address of a page; safe inside a `Link` field, HTML and JSON.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display, Deref)]
 pub struct WebUrl(String);
-
-impl WebUrl {
-    /// The address as written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for WebUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 text_value!(WebUrl);
 
 impl TextValue for WebUrl {
+    const NAME: &'static str = "WebUrl";
+    const EXPECTED: &'static str =
+        "the address of a page, as in `https://api.example.com/docs/limits`";
     const PATTERN: &'static str = "https?://[!#$%&()*+,./0-9:;=?@A-Z\\[\\]_a-z~-]+";
-
-    fn name() -> Cow<'static, str> {
-        "WebUrl".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "the address of a page, as in `https://api.example.com/docs/limits`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let rest = text

@@ -1,15 +1,16 @@
 //! Time zones by their IANA name, as in `Europe/Berlin`.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use jiff::tz::{self, TimeZoneDatabase};
 
+use derive_more::Display;
+
 use super::{ParseFailure, TextValue, failure, text_value};
 
 /// A time zone of the system's database, or of the built-in one if the system has none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
+#[display("{name}")]
 pub struct TimeZone {
     name: String,
     zone: tz::TimeZone,
@@ -44,24 +45,13 @@ impl Default for TimeZone {
     }
 }
 
-impl fmt::Display for TimeZone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-
 text_value!(TimeZone);
 
 impl TextValue for TimeZone {
+    const NAME: &'static str = "TimeZone";
+    const EXPECTED: &'static str =
+        "the name of a time zone, as in `Europe/Berlin`, `America/New_York`, `UTC`";
     const PATTERN: &'static str = "[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*";
-
-    fn name() -> Cow<'static, str> {
-        "TimeZone".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "the name of a time zone, as in `Europe/Berlin`, `America/New_York`, `UTC`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         if text.eq_ignore_ascii_case("utc") {

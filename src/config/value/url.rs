@@ -1,7 +1,8 @@
 //! Origins, as in `http://10.0.0.11:3000`, and references to upstreams.
 
-use std::borrow::Cow;
 use std::fmt;
+
+use derive_more::Display;
 
 use super::host::is_host_name;
 use super::{Name, ParseFailure, TextValue, failure, text_value};
@@ -58,15 +59,10 @@ impl fmt::Display for OriginUrl {
 text_value!(OriginUrl);
 
 impl TextValue for OriginUrl {
+    const NAME: &'static str = "OriginUrl";
+    const EXPECTED: &'static str =
+        "the URL of an origin without a path, as in `http://10.0.0.11:3000`";
     const PATTERN: &'static str = "https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?";
-
-    fn name() -> Cow<'static, str> {
-        "OriginUrl".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "the URL of an origin without a path, as in `http://10.0.0.11:3000`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let (scheme, default_port, rest) = match text.split_once("://") {
@@ -141,10 +137,11 @@ fn beyond_authority(text: &str, rest: &str) -> ParseFailure {
 }
 
 /// The upstream of a route.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display)]
 pub enum UpstreamRef {
     /// The built-in upstream, which answers with the received request.
     #[default]
+    #[display("echo")]
     Echo,
     /// One of `upstreams`.
     Named(Name),
@@ -152,29 +149,14 @@ pub enum UpstreamRef {
     Url(OriginUrl),
 }
 
-impl fmt::Display for UpstreamRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Echo => f.write_str("echo"),
-            Self::Named(name) => name.fmt(f),
-            Self::Url(url) => url.fmt(f),
-        }
-    }
-}
-
 text_value!(UpstreamRef);
 
 impl TextValue for UpstreamRef {
+    const NAME: &'static str = "UpstreamRef";
+    const EXPECTED: &'static str =
+        "the name of an upstream, a URL as in `http://10.0.0.11:3000`, or `echo`";
     const PATTERN: &'static str =
         "[A-Za-z0-9._-]{1,64}|https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?";
-
-    fn name() -> Cow<'static, str> {
-        "UpstreamRef".into()
-    }
-
-    fn expected() -> Cow<'static, str> {
-        "the name of an upstream, a URL as in `http://10.0.0.11:3000`, or `echo`".into()
-    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::config::document::NodeId;
 use crate::config::located::{List, Located, Table};
@@ -193,8 +194,11 @@ impl OnLimit {
 pub type HoldTime = Duration<1, { 5 * MINUTE }>;
 
 /// What happens to a request beyond the quota.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Action {
     /// It is answered with an error.
     #[default]
@@ -210,15 +214,9 @@ pub enum Action {
 }
 
 impl Action {
-    /// As it is written.
+    /// The written word.
     pub(in crate::config) fn as_str(self) -> &'static str {
-        match self {
-            Self::Reject => "reject",
-            Self::Decoy => "decoy",
-            Self::Tarpit => "tarpit",
-            Self::Drop => "drop",
-            Self::Tag => "tag",
-        }
+        self.into()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::config::sections::condition::condition;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
 use crate::config::sections::policy::Policies;
-use crate::config::value::{self, KeyPart};
+use crate::config::value::{self, KeyPart, MissingKeyWord};
 use crate::http::path::comparable;
 use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{
@@ -194,11 +194,15 @@ impl<'a> RouteCompiler<'a> {
         let part = |part: &KeyPart| self.part(part, route, taken);
         let prefix = self.config.client_ip.ipv6_prefix.get() as u8;
         let on_missing = match &policy.on_missing_key.value {
-            OnMissingKey::Part(other) => rules::OnMissingKey::Part(part(other)),
-            OnMissingKey::Skip => rules::OnMissingKey::Skip,
-            OnMissingKey::Refuse => rules::OnMissingKey::Refuse,
-            OnMissingKey::Shared => rules::OnMissingKey::Shared,
-            OnMissingKey::Value(value) => rules::OnMissingKey::Value(value.as_str().into()),
+            OnMissingKey::Word(MissingKeyWord::Part(other)) => {
+                rules::OnMissingKey::Part(part(other))
+            }
+            OnMissingKey::Word(MissingKeyWord::Skip) => rules::OnMissingKey::Skip,
+            OnMissingKey::Word(MissingKeyWord::Refuse) => rules::OnMissingKey::Refuse,
+            OnMissingKey::Word(MissingKeyWord::Shared) => rules::OnMissingKey::Shared,
+            OnMissingKey::Constant(constant) => {
+                rules::OnMissingKey::Value(constant.value.as_str().into())
+            }
         };
         let parts = policy
             .key
@@ -265,7 +269,7 @@ fn matches(route: &Route) -> RouteMatch {
         hosts: matches
             .hosts
             .iter()
-            .map(|host| host_pattern(&host.value))
+            .map(|host| host.value.clone())
             .collect(),
         path: matches
             .path
@@ -294,13 +298,6 @@ fn matches(route: &Route) -> RouteMatch {
             },
             trailing_slash: route.trailing_slash.value,
         },
-    }
-}
-
-fn host_pattern(host: &value::HostPattern) -> rules::HostPattern {
-    match host {
-        value::HostPattern::Exact(host) => rules::HostPattern::Exact(host.clone()),
-        value::HostPattern::Below(domain) => rules::HostPattern::Subdomains(domain.clone()),
     }
 }
 

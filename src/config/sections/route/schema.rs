@@ -9,11 +9,10 @@ use crate::config::located::{List, Located, Table};
 use crate::config::schema::Limit;
 use crate::config::sections::client::BodySize;
 use crate::config::value::{
-    FieldName, FieldValue, Flag, HostPattern, Method, Name, PathPattern, PathPrefix, Text,
-    UpstreamRef,
+    FieldName, FieldValue, Flag, Method, Name, PathPattern, PathPrefix, Text, UpstreamRef,
 };
 use crate::config::words::words;
-use crate::rules::TrailingSlash;
+use crate::rules::{HostPattern, TrailingSlash};
 
 /// An item of `routes`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
