@@ -1,7 +1,8 @@
-//! TCP below HTTP: dialling, listening sockets, and how bytes are written to a socket.
+//! TCP below HTTP: name resolution, dialling, listening sockets, and how bytes are written to a socket.
 //! Knows no HTTP, no Redis and no TLS.
 
 pub mod dial;
 pub mod idle_timer;
 pub mod listener;
+mod resolve;
 pub mod socket;

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
+
+use super::resolve;
 
 /// A code point of Differentiated Services (RFC 2474), by which networks tell the classes of
 /// packets.
@@ -36,62 +38,77 @@ impl Dscp {
     }
 }
 
+/// Connects to hosts. Upstreams and Redis differ in these settings only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dialler {
+    /// The head start of an address before the next is tried beside it (RFC 8305 section 5).
+    pub head_start: Duration,
+    /// The code point of the connection's packets.
+    pub dscp: Option<Dscp>,
+}
+
 /// Reasons why no address of a host took the connection.
 #[derive(Debug)]
 pub(crate) enum DialError {
     /// The name has no address, or cannot be resolved.
     Resolve(io::Error),
+    /// The name was not resolved by the deadline.
+    ResolveTimeout(io::Error),
     /// The failure of the last address.
     Connect(io::Error),
 }
 
-/// Connects to a host, in the order of the resolver's addresses, as [`dial`] does.
-///
-/// # Errors
-/// Those of the resolver and of [`dial`].
-pub(crate) async fn dial_host(
-    host: &str,
-    port: u16,
-    head_start: Duration,
-    dscp: Option<Dscp>,
-) -> Result<TcpStream, DialError> {
-    let addresses = lookup_host((host, port))
-        .await
-        .map_err(DialError::Resolve)?;
-    dial(addresses, head_start, dscp).await
-}
+impl Dialler {
+    /// Connects to a name or an address, which is resolved until `deadline`; the caller bounds the
+    /// rest.
+    ///
+    /// # Errors
+    /// Those of the resolver, and the failure of the last address.
+    pub(crate) async fn dial(
+        &self,
+        host: &str,
+        port: u16,
+        deadline: Instant,
+    ) -> Result<TcpStream, DialError> {
+        let resolved = resolve::SYSTEM.resolve(host, port, deadline).await;
+        let addresses = resolved.map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => DialError::ResolveTimeout(error),
+            _ => DialError::Resolve(error),
+        })?;
+        self.dial_first(addresses).await
+    }
 
-/// Connects to the first address that answers. The next address is tried once one has failed, or
-/// has not answered for `head_start` (RFC 8305 section 5). The stream sends small writes at once.
-///
-/// # Errors
-/// The last failure, when all have failed; [`DialError::Resolve`] without an address.
-pub(crate) async fn dial(
-    addresses: impl IntoIterator<Item = SocketAddr>,
-    head_start: Duration,
-    dscp: Option<Dscp>,
-) -> Result<TcpStream, DialError> {
-    let mut addresses = addresses.into_iter();
-    let mut next = addresses.next();
-    let mut attempts = JoinSet::new();
-    let mut failure = DialError::Resolve(io::Error::other("no address"));
-    loop {
-        if let Some(address) = next.take() {
-            attempts.spawn(connect(address, dscp));
-            next = addresses.next();
-        }
-        tokio::select! {
-            attempt = attempts.join_next() => match attempt {
-                Some(Ok(Ok(stream))) => {
-                    // Only latency depends on it: a system that refuses it still works.
-                    let _ = stream.set_nodelay(true);
-                    return Ok(stream);
-                }
-                Some(Ok(Err(error))) => failure = DialError::Connect(error),
-                Some(Err(lost)) => failure = DialError::Connect(lost.into()),
-                None => return Err(failure),
-            },
-            () = sleep(head_start), if next.is_some() => {}
+    /// Connects to the first address that answers. The next address is tried once one has failed,
+    /// or has not answered during its head start. The stream sends small writes at once.
+    ///
+    /// # Errors
+    /// The last failure, when all have failed; [`DialError::Resolve`] without an address.
+    pub(crate) async fn dial_first(
+        &self,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<TcpStream, DialError> {
+        let mut addresses = addresses.into_iter();
+        let mut next = addresses.next();
+        let mut attempts = JoinSet::new();
+        let mut failure = DialError::Resolve(io::Error::other("no address"));
+        loop {
+            if let Some(address) = next.take() {
+                attempts.spawn(connect(address, self.dscp));
+                next = addresses.next();
+            }
+            tokio::select! {
+                attempt = attempts.join_next() => match attempt {
+                    Some(Ok(Ok(stream))) => {
+                        // Only latency depends on it: a system that refuses it still works.
+                        let _ = stream.set_nodelay(true);
+                        return Ok(stream);
+                    }
+                    Some(Ok(Err(error))) => failure = DialError::Connect(error),
+                    Some(Err(lost)) => failure = DialError::Connect(lost.into()),
+                    None => return Err(failure),
+                },
+                () = sleep(self.head_start), if next.is_some() => {}
+            }
         }
     }
 }
@@ -149,7 +166,10 @@ mod tests {
     use super::silent::Silent;
     use super::*;
 
-    const HEAD_START: Duration = Duration::from_millis(50);
+    const DIALLER: Dialler = Dialler {
+        head_start: Duration::from_millis(50),
+        dscp: None,
+    };
 
     fn refusing() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -157,7 +177,7 @@ mod tests {
     }
 
     async fn reached(addresses: &[SocketAddr]) -> Result<SocketAddr, DialError> {
-        let dialled = dial(addresses.iter().copied(), HEAD_START, None);
+        let dialled = DIALLER.dial_first(addresses.iter().copied());
         let dialled = timeout(Duration::from_secs(10), dialled).await;
         let stream = dialled.expect("in time")?;
         Ok(stream.peer_addr().expect("it is connected"))

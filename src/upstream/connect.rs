@@ -9,12 +9,12 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::Error;
-use crate::net::dial::{DialError, Dscp, dial_host};
+use crate::net::dial::{DialError, Dialler, Dscp};
 use crate::net::socket::Socket;
 
 /// The head start of an address before the next is tried beside it (RFC 8305 section 5).
@@ -44,24 +44,42 @@ impl Target {
     /// Opens a connection, with this code point if any.
     ///
     /// # Errors
-    /// Any failure to open it within `deadline`.
+    /// Any failure to open it within `limit`.
     pub(super) async fn connect(
         &self,
-        deadline: Duration,
+        limit: Duration,
         dscp: Option<Dscp>,
     ) -> Result<Stream, Error> {
-        timeout(deadline, self.open(dscp))
-            .await
-            .unwrap_or_else(|_| {
-                Err(Error::ConnectTimeout {
+        let timed_out = |source| Error::ConnectTimeout {
+            endpoint: self.label.clone(),
+            after: limit,
+            source,
+        };
+        let deadline = Instant::now() + limit;
+        let opened = timeout_at(deadline, async {
+            let dialler = Dialler {
+                head_start: HEAD_START,
+                dscp,
+            };
+            let dialled = dialler.dial(&self.host, self.port, deadline).await;
+            let stream = dialled.map_err(|error| match error {
+                DialError::ResolveTimeout(source) => timed_out(Some(source)),
+                DialError::Resolve(source) => Error::Resolve {
                     endpoint: self.label.clone(),
-                    after: deadline,
-                })
-            })
+                    source,
+                },
+                DialError::Connect(source) => Error::Connect {
+                    endpoint: self.label.clone(),
+                    source,
+                },
+            })?;
+            self.secure(Socket(stream)).await
+        });
+        opened.await.unwrap_or_else(|_| Err(timed_out(None)))
     }
 
-    async fn open(&self, dscp: Option<Dscp>) -> Result<Stream, Error> {
-        let stream = self.dial(dscp).await?;
+    /// Begins TLS, if the endpoint has it.
+    async fn secure(&self, stream: Socket) -> Result<Stream, Error> {
         let Some((config, name)) = &self.tls else {
             return Ok(Stream::Plain(stream));
         };
@@ -73,21 +91,6 @@ impl Target {
                 source,
             }),
         }
-    }
-
-    async fn dial(&self, dscp: Option<Dscp>) -> Result<Socket, Error> {
-        let endpoint = || self.label.clone();
-        let dialled = dial_host(&self.host, self.port, HEAD_START, dscp).await;
-        dialled.map(Socket).map_err(|error| match error {
-            DialError::Resolve(source) => Error::Resolve {
-                endpoint: endpoint(),
-                source,
-            },
-            DialError::Connect(source) => Error::Connect {
-                endpoint: endpoint(),
-                source,
-            },
-        })
     }
 }
 

@@ -42,6 +42,8 @@ pub enum Error {
         endpoint: String,
         /// The limit.
         after: Duration,
+        /// The resolver's delay, if the name was not resolved by then.
+        source: Option<io::Error>,
     },
     /// The connection broke before a response head was there.
     #[error("{endpoint}: the connection closed before a response")]

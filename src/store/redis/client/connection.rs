@@ -10,13 +10,13 @@ use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::fault::{Fault, FaultKind};
 use super::script::Script;
 use super::spec::{Address, Login};
-use crate::net::dial::{DialError, dial_host};
+use crate::net::dial::{DialError, Dialler};
 
 /// The deadline of connecting, with TLS and handshake. With the longest pause between probes it
 /// stays well below a second.
@@ -24,9 +24,12 @@ pub(super) const CONNECT_DEADLINE: Duration = Duration::from_millis(500);
 /// The deadline of the TLS handshake: shorter, so that the error names it.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_millis(400);
 
-/// The head start of an address before the next is tried beside it: four dead addresses leave time
-/// for a fifth. It is the least that RFC 8305 section 5 allows.
-const HEAD_START: Duration = Duration::from_millis(100);
+/// The dialler. Its head start is the least that RFC 8305 section 5 allows: four dead addresses
+/// leave time for a fifth.
+const DIALLER: Dialler = Dialler {
+    head_start: Duration::from_millis(100),
+    dscp: None,
+};
 
 /// The most calls that wait on one connection: at the default deadline 10,000 calls a second of one
 /// worker, each as slow as allowed.
@@ -68,14 +71,20 @@ impl Drop for InFlightPermit<'_> {
 impl Connection {
     /// Connects to a server, and checks its kind, its version and our login.
     pub(super) async fn open(address: &Address, options: &ConnectOptions) -> Result<Self, Fault> {
-        timeout(CONNECT_DEADLINE, Self::open_in_time(address, options))
+        let deadline = Instant::now() + CONNECT_DEADLINE;
+        timeout_at(deadline, Self::open_until(deadline, address, options))
             .await
             .unwrap_or(Err(FaultKind::Timeout.fault()))
     }
 
-    async fn open_in_time(address: &Address, options: &ConnectOptions) -> Result<Self, Fault> {
-        let stream = dial_host(&address.host, address.port, HEAD_START, None).await;
+    async fn open_until(
+        deadline: Instant,
+        address: &Address,
+        options: &ConnectOptions,
+    ) -> Result<Self, Fault> {
+        let stream = DIALLER.dial(&address.host, address.port, deadline).await;
         let stream = stream.map_err(|error| match error {
+            DialError::ResolveTimeout(error) => FaultKind::Timeout.with(error),
             DialError::Resolve(error) => FaultKind::Name.with(error),
             DialError::Connect(error) => Fault::of_connecting(&error),
         })?;
@@ -316,7 +325,6 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::net::dial::dial;
     use crate::net::dial::silent::Silent;
 
     #[tokio::test]
@@ -325,9 +333,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let good = listener.local_addr().expect("it listens");
         let addresses = dead.iter().map(|one| one.address).chain([good]);
-        assert!(HEAD_START * 4 < CONNECT_DEADLINE);
+        assert!(DIALLER.head_start * 4 < CONNECT_DEADLINE);
         // A system gives up a dead address only after minutes.
-        let reached = timeout(Duration::from_secs(10), dial(addresses, HEAD_START, None)).await;
+        let reached = timeout(Duration::from_secs(10), DIALLER.dial_first(addresses)).await;
         let stream = reached.expect("in time").expect("one answers");
         assert_eq!(stream.peer_addr().expect("it is connected"), good);
     }
