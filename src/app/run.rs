@@ -334,8 +334,8 @@ async fn run_periodic_work(clock: Arc<Clock>, gateway: Arc<Gateway>) {
     loop {
         second.tick().await;
         clock.resync();
-        for running in &gateway.ruleset().upstreams {
-            running.upstream.sweep();
+        for upstream in &gateway.ruleset().upstreams {
+            upstream.sweep();
         }
         let unused = gateway.take_unused();
         if !unused.is_empty() {

@@ -2,57 +2,50 @@
 //! callers until their deadlines, and takes no more than those threads. Caches nothing.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, LazyLock};
 use std::thread;
-use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 /// The most lookups that run at a time, each on a thread of its own.
 const MAX_THREADS: usize = 16;
-/// The time for which a thread waits for the next lookup before it ends.
-const LINGER: Duration = Duration::from_secs(10);
 
 /// The system's resolver, which upstreams and Redis share.
 pub(crate) static SYSTEM: LazyLock<Resolver> =
-    LazyLock::new(|| Resolver::new(|name| Ok((name, 0).to_socket_addrs()?.collect())));
+    LazyLock::new(|| Resolver::new(Box::new(|name| Ok((name, 0).to_socket_addrs()?.collect()))));
 
 /// The addresses of a name, with port 0.
 type Addresses = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
 
-/// Finds the addresses of names. Callers that ask for one name at a time share its lookup.
-#[derive(Clone, Debug)]
-pub(crate) struct Resolver(Arc<Shared>);
+/// A function that asks the system for the addresses of a name, and may block.
+type LookUp = Box<dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
-struct Shared {
-    look_up: Box<dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync>,
+/// Finds the addresses of names. Callers that ask for one name at a time share its lookup.
+pub(crate) struct Resolver {
+    look_up: LookUp,
     queue: Mutex<Queue>,
-    is_queued: Condvar,
 }
 
-#[derive(Debug, Default)]
+/// The lookups that wait or run.
+#[derive(Default)]
 struct Queue {
-    /// The lookups that wait or run: at most one for each name.
+    /// At most one lookup for each name.
     lookups: HashMap<Arc<str>, watch::Sender<Option<Addresses>>>,
     /// The names whose lookups wait for a thread.
     waiting: VecDeque<Arc<str>>,
     threads: usize,
-    idle_threads: usize,
 }
 
 impl Resolver {
-    /// A resolver whose threads call `look_up`, which may block.
-    fn new(look_up: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Self {
-        Resolver(Arc::new(Shared {
-            look_up: Box::new(look_up),
+    fn new(look_up: LookUp) -> Self {
+        Resolver {
+            look_up,
             queue: Mutex::default(),
-            is_queued: Condvar::new(),
-        }))
+        }
     }
 
     /// The addresses of `host`, a name or an address, in the order of the system's preference
@@ -61,7 +54,7 @@ impl Resolver {
     /// # Errors
     /// The resolver's error; [`io::ErrorKind::TimedOut`] at the deadline.
     pub(crate) async fn resolve(
-        &self,
+        &'static self,
         host: &str,
         port: u16,
         deadline: Instant,
@@ -81,17 +74,14 @@ impl Resolver {
     }
 
     /// The lookup of `name` that waits or runs, or else a new one.
-    fn join(&self, name: &str) -> io::Result<watch::Receiver<Option<Addresses>>> {
-        let mut queue = self.0.queue.lock();
+    fn join(&'static self, name: &str) -> io::Result<watch::Receiver<Option<Addresses>>> {
+        let mut queue = self.queue.lock();
         if let Some(lookup) = queue.lookups.get(name) {
             return Ok(lookup.subscribe());
         }
-        if queue.idle_threads > queue.waiting.len() {
-            self.0.is_queued.notify_one();
-        } else if queue.threads < MAX_THREADS {
-            let shared = Arc::clone(&self.0);
+        if queue.threads < MAX_THREADS {
             let thread = thread::Builder::new().name("resolver".into());
-            match thread.spawn(move || shared.run()) {
+            match thread.spawn(|| self.run()) {
                 Ok(_detached) => queue.threads += 1,
                 Err(error) if queue.threads == 0 => return Err(error),
                 Err(_) => {}
@@ -106,47 +96,26 @@ impl Resolver {
 
     /// The reason why a lookup did not end in time.
     fn delay(&self, name: &str) -> &'static str {
-        let queue = self.0.queue.lock();
+        let queue = self.queue.lock();
         match queue.waiting.iter().any(|waiting| **waiting == *name) {
             true => "the name waits for a thread: the resolver has not answered earlier lookups",
             false => "the resolver has not answered",
         }
     }
-}
 
-impl Shared {
-    /// Runs lookups until none has been queued for [`LINGER`].
+    /// Runs lookups until none waits.
     fn run(&self) {
         let mut queue = self.queue.lock();
-        loop {
-            if let Some(name) = queue.waiting.pop_front() {
-                self.look_up(&mut queue, &name);
-                continue;
+        while let Some(name) = queue.waiting.pop_front() {
+            // Callers that reached their deadlines have left it.
+            if queue.lookups[&name].receiver_count() > 0 {
+                let found = MutexGuard::unlocked(&mut queue, || (self.look_up)(&name));
+                let found = found.map(Arc::from).map_err(Arc::new);
+                queue.lookups[&name].send_replace(Some(found));
             }
-            queue.idle_threads += 1;
-            let waited = self.is_queued.wait_for(&mut queue, LINGER);
-            queue.idle_threads -= 1;
-            if waited.timed_out() && queue.waiting.is_empty() {
-                queue.threads -= 1;
-                return;
-            }
+            queue.lookups.remove(&name);
         }
-    }
-
-    fn look_up(&self, queue: &mut MutexGuard<'_, Queue>, name: &str) {
-        // Callers that reached their deadlines have left it.
-        if queue.lookups[name].receiver_count() > 0 {
-            let found = MutexGuard::unlocked(queue, || (self.look_up)(name));
-            let found = found.map(Arc::from).map_err(Arc::new);
-            queue.lookups[name].send_replace(Some(found));
-        }
-        queue.lookups.remove(name);
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.queue.fmt(f)
+        queue.threads -= 1;
     }
 }
 
@@ -159,7 +128,9 @@ fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::time::Duration;
 
+    use parking_lot::Condvar;
     use tokio::task::{JoinSet, yield_now};
 
     use super::*;
@@ -168,7 +139,7 @@ mod tests {
 
     /// A system whose resolver answers nobody until it is released.
     struct Hanging {
-        resolver: Resolver,
+        resolver: &'static Resolver,
         is_released: Arc<(Mutex<bool>, Condvar)>,
         calls: Arc<AtomicUsize>,
     }
@@ -188,7 +159,7 @@ mod tests {
                 }
             };
             Hanging {
-                resolver: Resolver::new(look_up),
+                resolver: Box::leak(Box::new(Resolver::new(Box::new(look_up)))),
                 is_released,
                 calls,
             }
@@ -197,7 +168,7 @@ mod tests {
         /// Begins to resolve each name, up to its deadline.
         fn begin(&self, names: impl IntoIterator<Item = String>) -> JoinSet<io::Result<usize>> {
             let resolve = |name: String| {
-                let (resolver, deadline) = (self.resolver.clone(), Instant::now() + DEADLINE);
+                let (resolver, deadline) = (self.resolver, Instant::now() + DEADLINE);
                 async move { Ok(resolver.resolve(&name, 80, deadline).await?.len()) }
             };
             names.into_iter().map(resolve).collect()
@@ -209,11 +180,11 @@ mod tests {
         }
 
         fn threads(&self) -> usize {
-            self.resolver.0.queue.lock().threads
+            self.resolver.queue.lock().threads
         }
 
         fn callers(&self, name: &str) -> usize {
-            let queue = self.resolver.0.queue.lock();
+            let queue = self.resolver.queue.lock();
             let lookup = queue.lookups.get(name);
             lookup.map_or(0, watch::Sender::receiver_count)
         }

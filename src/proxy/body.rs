@@ -9,7 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::catch_panic::{self, CaughtPanic};
 use crate::http::body::{RequestBody, RequestBodyError};
 use crate::telemetry::metrics::RequestMetrics;
-use crate::upstream::{BodyError, UpstreamBody};
+use crate::upstream::{UpstreamBody, UpstreamBodyError};
 
 /// The body of a response.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ enum Content {
 pub enum ResponseBodyError {
     /// The upstream's body broke off.
     #[error(transparent)]
-    Upstream(#[from] BodyError),
+    Upstream(#[from] UpstreamBodyError),
     /// The request body broke off while it was echoed.
     #[error(transparent)]
     Request(#[from] RequestBodyError),

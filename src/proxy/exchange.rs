@@ -32,7 +32,6 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::answers::respond;
 use crate::rules::{BodyEnd, Head, ResponseOrigin, TokenCheck};
 use crate::telemetry::metrics::RequestMetrics;
-use crate::upstream::Fault;
 use logged::LoggedRequest;
 use ruleset_lease::RulesetLease;
 
@@ -182,8 +181,8 @@ impl Exchange {
     /// Notes that the upstream's response head has arrived.
     pub(super) fn response_arrived(&mut self) {
         let elapsed = self.context.now().since(self.forwarded);
-        if let Some(running) = &self.route().upstream {
-            running.metrics.record(elapsed);
+        if let Some(upstream) = &self.route().upstream {
+            upstream.record_response(elapsed);
         }
         self.upstream = Some(elapsed);
     }
@@ -194,10 +193,10 @@ impl Exchange {
         error: &Error,
         request: &Headers,
     ) -> Response<ResponseBody> {
-        if let (Error::Upstream(error), Some(running)) = (error, &self.route().upstream)
-            && error.fault() != Fault::Client
+        if let (Error::Upstream(error), Some(upstream)) = (error, &self.route().upstream)
+            && error.reason().is_some()
         {
-            running.log_failure(error, self.context.started);
+            upstream.log_failure(error, self.context.started);
         }
         self.author = ResponseOrigin::Proxy;
         self.error = Some(error.reason());

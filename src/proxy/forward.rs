@@ -28,7 +28,7 @@ pub(super) async fn forward(
     path: Option<String>,
 ) -> Result<Response<ResponseBody>, Error> {
     let (context, route) = (exchange.context(), exchange.route());
-    let running = route.upstream.as_ref().ok_or(Error::NoRoute)?;
+    let upstream = route.upstream.as_ref().ok_or(Error::NoRoute)?;
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
     }
@@ -44,13 +44,13 @@ pub(super) async fn forward(
     if route.rewrite.changes_fields() {
         request.body_mut().withhold_trailers();
     }
-    match running.upstream.target() {
+    match upstream.target() {
         RunningTarget::Echo => {
             let response = echo(request);
             learn(route, request, &response);
             Ok(response)
         }
-        RunningTarget::Endpoints(endpoints) => {
+        RunningTarget::Cluster(cluster) => {
             let connection = &context.client().connection;
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
             let interim = connection.informational.as_ref();
@@ -64,7 +64,7 @@ pub(super) async fn forward(
                 endpoint: exchange.endpoint(),
             };
             // Awaited where it is made: a named future takes its room twice.
-            let response = endpoints.send(&mut outbound).await?;
+            let response = cluster.send(&mut outbound).await?;
             exchange.response_arrived();
             let response = forwarded_response(response);
             learn(exchange.route(), request, &response);

@@ -29,11 +29,8 @@ use crate::proxy::answers::rejection::Rejection;
 use crate::rules::{Head, LocalPeriods, RequestToken, Router, TokenCheck};
 use crate::store::{Table, redis};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::log_throttle::LogThrottle;
-use crate::telemetry::metrics::{
-    InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics,
-};
-use crate::upstream::{self, Dscp, Upstream};
+use crate::telemetry::metrics::{InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics};
+use crate::upstream::{Dscp, Upstream};
 use settlements::Settlements;
 use sync_recorder::SyncRecorder;
 use tokens::TokenVerifier;
@@ -56,7 +53,7 @@ pub struct Ruleset {
     /// All policies, in the order of the spec.
     pub policies: Vec<Arc<Policy>>,
     /// All upstreams, in the order of the spec.
-    pub upstreams: Vec<Arc<RunningUpstream>>,
+    pub upstreams: Vec<Arc<Upstream>>,
     /// Finds the client's address.
     pub client_ip: ClientIp,
     /// Longest pause of a client within a request's body.
@@ -132,7 +129,7 @@ pub struct Route {
     /// The limits that only tag.
     pub tags: Vec<Limit>,
     /// The upstream; `None` for requests without a route.
-    pub upstream: Option<Arc<RunningUpstream>>,
+    pub upstream: Option<Arc<Upstream>>,
     /// Fields that tell the upstream of a lower priority.
     pub priority_fields: Vec<HeaderName>,
     /// Treatment of preflight requests.
@@ -297,31 +294,5 @@ impl Policy {
         }
         all.extend(self.overrides.iter().flat_map(Self::all));
         all
-    }
-}
-
-/// An upstream with its counters.
-#[derive(Debug)]
-pub struct RunningUpstream {
-    /// Endpoints and connections.
-    pub upstream: Upstream,
-    /// Counters of its requests.
-    pub metrics: UpstreamMetrics,
-    /// Bounds the log lines about its failures.
-    pub failure_log: LogThrottle,
-}
-
-impl RunningUpstream {
-    /// Logs that a request got no response: at most once a second.
-    pub(crate) fn log_failure(&self, error: &upstream::Error, now: Timestamp) {
-        if let Some(omitted) = self.failure_log.admit(now) {
-            let (upstream, error) = (self.upstream.name(), error as &dyn std::error::Error);
-            tracing::warn!(
-                upstream = &**upstream,
-                error,
-                omitted,
-                "no response from the upstream"
-            );
-        }
     }
 }

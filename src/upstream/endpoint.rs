@@ -1,62 +1,50 @@
-//! One address of an upstream with its connections. It outlives reloads: a new ruleset finds the
-//! endpoint by its [`EndpointSpec`].
+//! One address of an upstream with its connections and its state. It outlives reloads: a new
+//! ruleset finds the endpoint by its [`EndpointSpec`].
 
-use std::future::poll_fn;
-use std::mem;
+mod state;
+
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{HeaderValue, StatusCode};
+use http::HeaderValue;
 
-use super::Dscp;
-use super::body::UpstreamBody;
-use super::connect::{Stream, Target};
-use super::failure_log::FailureLog;
-use super::pool::{Lease, PooledConnection, Pools};
-use super::{EndpointSpec, Error, OutboundRequest, Timeouts};
-use crate::http::message::Response;
+use super::attempt::{Attempt, Outcome};
+use super::connector::Connector;
+use super::pool::Pool;
+use super::{ClusterTimeouts, EndpointSpec, OutboundRequest, UpstreamError, retry};
 use crate::telemetry::metrics::EndpointMetrics;
+use crate::telemetry::registry::Registry;
+use state::EndpointState;
 
 /// An endpoint and its pool.
 #[derive(Debug)]
 pub struct Endpoint {
     spec: EndpointSpec,
-    target: Target,
+    connector: Connector,
     host_header: HeaderValue,
-    pools: Pools,
+    pool: Arc<Pool>,
     metrics: Arc<EndpointMetrics>,
-    failures: FailureLog,
-}
-
-/// The reason why there is no response.
-#[derive(Debug)]
-pub(super) struct SendError {
-    pub error: Error,
-    /// The upstream received nothing of the request, which is unchanged: another endpoint may be
-    /// tried.
-    pub unsent: bool,
+    state: EndpointState,
 }
 
 impl Endpoint {
-    /// An endpoint without connections, to be used by `workers` runtimes.
-    pub(super) fn new(spec: EndpointSpec, workers: usize, metrics: EndpointMetrics) -> Self {
-        let metrics = Arc::new(metrics);
-        let authority = &spec.authority;
-        let default_port = if spec.tls.is_some() { 443 } else { 80 };
+    /// An endpoint of `upstream` without connections, to be used by `workers` runtimes.
+    pub(super) fn new(
+        spec: EndpointSpec,
+        upstream: &Arc<str>,
+        workers: usize,
+        registry: &Registry,
+    ) -> Self {
+        let label = spec.authority.as_str();
+        let metrics = Arc::new(EndpointMetrics::new(registry, upstream, label));
         Endpoint {
-            host_header: HeaderValue::from_str(authority.as_str())
+            host_header: HeaderValue::from_str(label)
                 .expect("an authority has only characters that a field value may have"),
-            target: Target {
-                host: authority.host().trim_matches(['[', ']']).to_owned(),
-                port: authority.port_u16().unwrap_or(default_port),
-                tls: spec.tls.as_ref().map(|tls| tls.connector()),
-                label: authority.to_string(),
-            },
+            connector: Connector::new(&spec),
             spec,
-            pools: Pools::new(workers, &metrics),
+            pool: Arc::new(Pool::new(workers, &metrics)),
             metrics,
-            failures: FailureLog::new(),
+            state: EndpointState::new(),
         }
     }
 
@@ -66,8 +54,8 @@ impl Endpoint {
     }
 
     /// Its host and port, as the configuration writes it.
-    pub fn label(&self) -> &str {
-        &self.target.label
+    pub fn label(&self) -> &Arc<str> {
+        self.metrics.endpoint()
     }
 
     /// Its identity.
@@ -76,7 +64,7 @@ impl Endpoint {
     }
 
     pub(super) fn sweep(&self, idle: Duration) {
-        self.pools.sweep(idle);
+        self.pool.sweep(idle);
     }
 
     /// Sends a request, and waits for the head of the response. Counts it, and logs when the
@@ -84,139 +72,60 @@ impl Endpoint {
     pub(super) async fn send(
         &self,
         outbound: &mut OutboundRequest<'_>,
-        timeouts: &Timeouts,
-    ) -> Result<Response<UpstreamBody>, SendError> {
+        timeouts: &ClusterTimeouts,
+    ) -> Attempt {
         self.metrics.request();
-        let sent = self.try_send(outbound, timeouts).await;
-        match &sent {
-            Ok(_) => self.answered(),
-            Err(failure) => self.failed(&failure.error),
+        let attempt = self.attempt(outbound, timeouts).await;
+        match attempt.error() {
+            None => self.record_response(),
+            Some(error) => self.record_failure(error),
         }
-        sent
+        attempt
     }
 
-    fn answered(&self) {
-        if let Some(failures) = self.failures.record_answer() {
-            let (upstream, endpoint) = (self.metrics.upstream(), self.label());
+    /// Sends a request over a kept session, or else over a new one.
+    async fn attempt(
+        &self,
+        outbound: &mut OutboundRequest<'_>,
+        timeouts: &ClusterTimeouts,
+    ) -> Attempt {
+        let OutboundRequest { worker, dscp, .. } = *outbound;
+        if let Some(session) = self.pool.checkout(worker, dscp) {
+            let attempt = session.send(outbound, timeouts).await;
+            if !retry::uses_new_connection(&attempt) {
+                return attempt;
+            }
+        }
+        // Boxed: every request's future would have room for a handshake.
+        let stream = Box::pin(self.connector.connect(timeouts.connect, dscp)).await;
+        match stream {
+            Ok(stream) => {
+                let session = self.pool.open(worker, dscp, stream);
+                session.send(outbound, timeouts).await
+            }
+            Err(kind) => Attempt {
+                outcome: Outcome::Refused(UpstreamError::new(self.label(), kind)),
+                may_retry: true,
+            },
+        }
+    }
+
+    fn record_response(&self) {
+        if let Some(failures) = self.state.record_response() {
+            let (upstream, endpoint) = (self.metrics.upstream(), &**self.label());
             tracing::info!(upstream, endpoint, failures, "the endpoint answers again");
         }
     }
 
-    fn failed(&self, error: &Error) {
+    fn record_failure(&self, error: &UpstreamError) {
         let Some(reason) = error.reason() else {
             return;
         };
         self.metrics.failure(reason);
-        if self.failures.record_failure() {
-            let (upstream, endpoint) = (self.metrics.upstream(), self.label());
+        if self.state.record_failure() {
+            let (upstream, endpoint) = (self.metrics.upstream(), &**self.label());
             let (reason, error) = (reason.as_str(), error as &dyn std::error::Error);
             tracing::warn!(upstream, endpoint, reason, error, "the endpoint fails");
         }
     }
-
-    /// Sends a request, and waits for the head of the response.
-    ///
-    /// The upstream may close a pooled connection just as the request is written. A request of
-    /// which nothing was written, or that is idempotent (RFC 9110 section 9.2.2) and has no body,
-    /// is sent again. The retry uses a new connection, since other pooled ones may be closed as
-    /// well.
-    async fn try_send(
-        &self,
-        outbound: &mut OutboundRequest<'_>,
-        timeouts: &Timeouts,
-    ) -> Result<Response<UpstreamBody>, SendError> {
-        let OutboundRequest { worker, dscp, .. } = *outbound;
-        let marked = dscp.map(|dscp| self.pools.by_dscp(dscp));
-        let pool = marked.as_ref().unwrap_or(self.pools.plain());
-        let request = &outbound.request;
-        let is_repeatable = request.method().is_idempotent() && request.body().is_empty();
-        if let Some(lease) = pool.take(worker) {
-            match self.exchange(lease, outbound, timeouts).await {
-                Err(SendError {
-                    error: Error::Closed { .. },
-                    unsent,
-                }) if unsent || is_repeatable => {}
-                done => return done,
-            }
-        }
-        let lease = pool.open(worker, self.connect(timeouts, dscp).await?);
-        self.exchange(lease, outbound, timeouts).await
-    }
-
-    async fn connect(&self, timeouts: &Timeouts, dscp: Option<Dscp>) -> Result<Stream, SendError> {
-        // Boxed: every request's future would have room for a handshake.
-        let stream = Box::pin(self.target.connect(timeouts.connect, dscp)).await;
-        stream.map_err(|error| SendError {
-            error,
-            unsent: true,
-        })
-    }
-
-    async fn exchange(
-        &self,
-        mut lease: Lease,
-        outbound: &mut OutboundRequest<'_>,
-        timeouts: &Timeouts,
-    ) -> Result<Response<UpstreamBody>, SendError> {
-        let (request, interim) = (&mut *outbound.request, outbound.informational);
-        let PooledConnection {
-            http, idle_timer, ..
-        } = &mut *lease.connection;
-        http.begin(request);
-        idle_timer.reset_to(timeouts.response);
-        let mut written = http.written();
-        let response = |cx: &mut Context<'_>| {
-            loop {
-                match http.poll_response(cx) {
-                    Poll::Ready(Ok(response)) if is_informational(response.status()) => {
-                        interim.inspect(|interim| interim.send(response));
-                    }
-                    Poll::Ready(response) => return Poll::Ready(Some(response)),
-                    Poll::Pending => break,
-                }
-            }
-            // The time-out starts at the end of the request, or when the upstream takes no more of
-            // it. The client's own time-outs bound the rest.
-            let before = mem::replace(&mut written, http.written());
-            if before != written || http.waits_for_client() {
-                idle_timer.reset();
-            }
-            match http.waits_for_client() {
-                true => Poll::Pending,
-                false => idle_timer.poll_expired(cx).map(|()| None),
-            }
-        };
-        let failure = match poll_fn(response).await {
-            Some(Ok(response)) => {
-                let is_tunnel = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                return Ok(response.map(|()| match is_tunnel {
-                    true => UpstreamBody::tunnel(lease, timeouts),
-                    false => UpstreamBody::new(lease, timeouts.idle),
-                }));
-            }
-            Some(Err(failure)) => failure,
-            None => {
-                return Err(SendError {
-                    error: Error::ResponseTimeout {
-                        endpoint: self.target.label.clone(),
-                        after: timeouts.response,
-                    },
-                    unsent: false,
-                });
-            }
-        };
-        let unsent = http.take_unsent().map(|body| *request.body_mut() = body);
-        if let Some(tunnel) = http.take_tunnel() {
-            *request.body_mut() = tunnel;
-        }
-        Err(SendError {
-            error: Error::exchange(&self.target.label, failure),
-            unsent: unsent.is_some(),
-        })
-    }
-}
-
-/// Returns true if another response follows (RFC 9110 section 15.2), as after all 1xx but 101.
-fn is_informational(status: StatusCode) -> bool {
-    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
 }

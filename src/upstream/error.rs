@@ -1,129 +1,99 @@
-//! Errors between the proxy and an upstream. Where an error is created decides whose fault it is,
-//! and if the request may be sent again.
+//! Errors between the proxy and an upstream.
 
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::http1::{ExchangeError, InvalidMessage};
+use super::session::{ExchangeError, InvalidMessage};
 use crate::http::body::RequestBodyError;
 use crate::telemetry::metrics::EndpointFailure;
 
-/// Reasons why an upstream gave no response. Each names the endpoint as `host:port`.
+/// The reason why an endpoint gave no response.
+#[derive(Debug)]
+pub struct UpstreamError {
+    /// The endpoint's host and port.
+    pub endpoint: Arc<str>,
+    /// The reason.
+    pub kind: UpstreamErrorKind,
+}
+
+/// Reasons why an endpoint gave no response.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum UpstreamErrorKind {
     /// The name does not resolve.
-    #[error("{endpoint}: the name does not resolve")]
-    Resolve {
-        /// The endpoint.
-        endpoint: String,
-        /// The resolver's error.
-        source: io::Error,
-    },
+    #[error("the name does not resolve")]
+    Resolve(#[source] io::Error),
     /// No connection: refused, unreachable, out of descriptors.
-    #[error("{endpoint}: no connection")]
-    Connect {
-        /// The endpoint.
-        endpoint: String,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    #[error("no connection")]
+    Connect(#[source] io::Error),
     /// The TLS handshake failed, or the certificate was not accepted.
-    #[error("{endpoint}: no TLS connection")]
-    Tls {
-        /// The endpoint.
-        endpoint: String,
-        /// The error of rustls.
-        source: io::Error,
-    },
+    #[error("no TLS connection")]
+    Tls(#[source] io::Error),
     /// Name, connection and handshake took longer than `timeouts.connect`.
-    #[error("{endpoint}: no connection within {after:?} (timeouts.connect)")]
+    #[error("no connection within {after:?} (timeouts.connect)")]
     ConnectTimeout {
-        /// The endpoint.
-        endpoint: String,
         /// The limit.
         after: Duration,
         /// The resolver's delay, if the name was not resolved by then.
         source: Option<io::Error>,
     },
     /// The connection broke before a response head was there.
-    #[error("{endpoint}: the connection closed before a response")]
-    Closed {
-        /// The endpoint.
-        endpoint: String,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    #[error("the connection closed before a response")]
+    Closed(#[source] io::Error),
     /// The response is no HTTP, or cannot be forwarded.
-    #[error("{endpoint}: the response cannot be passed on")]
-    Invalid {
-        /// The endpoint.
-        endpoint: String,
-        /// The reason.
-        source: InvalidMessage,
-    },
+    #[error("the response cannot be passed on")]
+    Invalid(#[source] InvalidMessage),
     /// No response head within `timeouts.response`.
-    #[error("{endpoint}: no response within {after:?} (timeouts.response)")]
-    ResponseTimeout {
-        /// The endpoint.
-        endpoint: String,
-        /// The limit.
-        after: Duration,
-    },
+    #[error("no response within {0:?} (timeouts.response)")]
+    ResponseTimeout(Duration),
     /// The client stopped, or sent too much: not the upstream's fault.
     #[error("the request body did not arrive")]
     RequestBody(#[source] RequestBodyError),
 }
 
-/// The party at fault, which determines the status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The upstream is unreachable or answers nonsense.
-    Upstream,
-    /// The upstream took too long.
-    UpstreamTooSlow,
-    /// The client.
-    Client,
-}
-
-impl Error {
-    /// The error of a failed exchange with `endpoint`.
-    pub(super) fn exchange(endpoint: &str, failure: ExchangeError) -> Self {
-        let endpoint = endpoint.to_owned();
-        match failure {
-            ExchangeError::Closed(source) => Self::Closed { endpoint, source },
-            ExchangeError::Invalid(source) => Self::Invalid { endpoint, source },
-            ExchangeError::RequestBody(source) => Self::RequestBody(source),
+impl UpstreamError {
+    /// The failure of `endpoint` for this reason.
+    pub(super) fn new(endpoint: &Arc<str>, kind: UpstreamErrorKind) -> Self {
+        UpstreamError {
+            endpoint: Arc::clone(endpoint),
+            kind,
         }
     }
 
     /// The endpoint's failure; `None` if the client failed.
     pub fn reason(&self) -> Option<EndpointFailure> {
-        Some(match self {
-            Self::Resolve { .. } => EndpointFailure::Resolve,
-            Self::Connect { .. } => EndpointFailure::Connect,
-            Self::Tls { .. } => EndpointFailure::Tls,
-            Self::ConnectTimeout { .. } => EndpointFailure::ConnectTimeout,
-            Self::Closed { .. } => EndpointFailure::Closed,
-            Self::Invalid { .. } => EndpointFailure::Invalid,
-            Self::ResponseTimeout { .. } => EndpointFailure::ResponseTimeout,
-            Self::RequestBody(_) => return None,
+        Some(match self.kind {
+            UpstreamErrorKind::Resolve(_) => EndpointFailure::Resolve,
+            UpstreamErrorKind::Connect(_) => EndpointFailure::Connect,
+            UpstreamErrorKind::Tls(_) => EndpointFailure::Tls,
+            UpstreamErrorKind::ConnectTimeout { .. } => EndpointFailure::ConnectTimeout,
+            UpstreamErrorKind::Closed(_) => EndpointFailure::Closed,
+            UpstreamErrorKind::Invalid(_) => EndpointFailure::Invalid,
+            UpstreamErrorKind::ResponseTimeout(_) => EndpointFailure::ResponseTimeout,
+            UpstreamErrorKind::RequestBody(_) => return None,
         })
     }
+}
 
-    /// The party at fault.
-    pub fn fault(&self) -> Fault {
-        match self {
-            Self::ConnectTimeout { .. } | Self::ResponseTimeout { .. } => Fault::UpstreamTooSlow,
-            Self::RequestBody(_) => Fault::Client,
-            _ => Fault::Upstream,
-        }
+impl fmt::Display for UpstreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.endpoint, self.kind)
     }
+}
 
-    /// The error of the request's body, if the client is at fault.
-    pub fn request_body(&self) -> Option<&RequestBodyError> {
-        match self {
-            Self::RequestBody(source) => Some(source),
-            _ => None,
+impl std::error::Error for UpstreamError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.kind.source()
+    }
+}
+
+impl From<ExchangeError> for UpstreamErrorKind {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Closed(error) => Self::Closed(error),
+            ExchangeError::Invalid(invalid) => Self::Invalid(invalid),
+            ExchangeError::RequestBody(error) => Self::RequestBody(error),
         }
     }
 }

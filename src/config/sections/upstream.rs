@@ -16,7 +16,8 @@ use crate::config::value::{FilePath, Flag, OriginUrl, Scheme, ServerName, Upstre
 use crate::config::words::words;
 use crate::files::{self, VersionedFile};
 use crate::upstream::{
-    Balance, ClientTls, EndpointSpec, EndpointsSpec, HostHeader, Roots, Spec, TargetSpec, Timeouts,
+    Balance, ClientTls, ClusterSpec, ClusterTimeouts, EndpointSpec, HostHeader, Roots, TargetSpec,
+    UpstreamSpec,
 };
 
 /// An upstream, under its name in `upstreams`.
@@ -198,7 +199,7 @@ fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
 /// The compiled upstreams by name or URL.
 #[derive(Default)]
 pub(in crate::config) struct Upstreams {
-    specs: Vec<Spec>,
+    specs: Vec<UpstreamSpec>,
     known: HashMap<String, usize>,
     are_stand_ins: bool,
 }
@@ -212,7 +213,7 @@ impl Upstreams {
         }
     }
 
-    pub(in crate::config) fn into_specs(self) -> Vec<Spec> {
+    pub(in crate::config) fn into_specs(self) -> Vec<UpstreamSpec> {
         self.specs
     }
 }
@@ -253,7 +254,7 @@ impl Compiler<'_> {
             },
         };
         let index = upstreams.specs.len();
-        upstreams.specs.push(Spec {
+        upstreams.specs.push(UpstreamSpec {
             name: name.clone(),
             target,
         });
@@ -266,14 +267,14 @@ impl Compiler<'_> {
             let spec = self.endpoint(&endpoint.url, &upstream.tls)?;
             Some((spec, endpoint.weight.get() as u16))
         });
-        TargetSpec::Endpoints(EndpointsSpec {
+        TargetSpec::Cluster(ClusterSpec {
             endpoints: endpoints.collect(),
             balance: upstream.balance.value,
             host: match upstream.preserve_host.get() {
                 true => HostHeader::Preserve,
                 false => HostHeader::Endpoint,
             },
-            timeouts: Timeouts {
+            timeouts: ClusterTimeouts {
                 connect: upstream.timeouts.connect.get(),
                 response: upstream.timeouts.response.get(),
                 idle: upstream.timeouts.idle.get(),

@@ -10,7 +10,8 @@ use crate::http::host::HostError;
 use crate::http::max_forwards::NoCount;
 use crate::http::path::PathError;
 use crate::rules::InvalidCost;
-use crate::upstream::{self, Fault};
+use crate::telemetry::metrics::EndpointFailure;
+use crate::upstream::{UpstreamError, UpstreamErrorKind as Kind};
 
 /// Reason for a response that is not the upstream's.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +38,7 @@ pub enum Error {
     Panicked,
     /// The upstream sent no response.
     #[error(transparent)]
-    Upstream(#[from] upstream::Error),
+    Upstream(#[from] UpstreamError),
 }
 
 impl From<FramingError> for Error {
@@ -100,14 +101,14 @@ impl Error {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Undecided => StatusCode::SERVICE_UNAVAILABLE,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Upstream(error) => match error.fault() {
-                Fault::Upstream => StatusCode::BAD_GATEWAY,
-                Fault::UpstreamTooSlow => StatusCode::GATEWAY_TIMEOUT,
-                Fault::Client => match error.request_body() {
-                    Some(RequestBodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
-                    Some(RequestBodyError::Quiet(_)) => StatusCode::REQUEST_TIMEOUT,
-                    _ => StatusCode::BAD_REQUEST,
-                },
+            Self::Upstream(error) => match &error.kind {
+                Kind::ConnectTimeout { .. } | Kind::ResponseTimeout(_) => {
+                    StatusCode::GATEWAY_TIMEOUT
+                }
+                Kind::RequestBody(RequestBodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
+                Kind::RequestBody(RequestBodyError::Quiet(_)) => StatusCode::REQUEST_TIMEOUT,
+                Kind::RequestBody(_) => StatusCode::BAD_REQUEST,
+                _ => StatusCode::BAD_GATEWAY,
             },
         }
     }
@@ -125,34 +126,34 @@ impl Error {
             Self::TooLarge => "body_too_large",
             Self::Undecided => "store",
             Self::Panicked => "panic",
-            Self::Upstream(error) => match (error.reason(), error.request_body()) {
-                (Some(reason), _) => reason.as_str(),
-                (None, Some(RequestBodyError::TooLarge)) => "body_too_large",
-                (None, _) => "request_body",
+            Self::Upstream(error) => match &error.kind {
+                Kind::RequestBody(RequestBodyError::TooLarge) => "body_too_large",
+                _ => error
+                    .reason()
+                    .map_or("request_body", EndpointFailure::as_str),
             },
         }
     }
 
     /// A sentence for the client: names the step that failed, and no internal address.
     pub fn detail(&self) -> &'static str {
-        use upstream::Error as U;
         match self {
             Self::Request { reason, .. } => reason,
             Self::NoRoute => "No route takes this request.",
             Self::TooLarge => "The request body is larger than allowed.",
             Self::Undecided => "A limit cannot be checked at the moment.",
             Self::Panicked => "The proxy failed on this request.",
-            Self::Upstream(error) => match error {
-                U::Resolve { .. } => "The upstream's name does not resolve.",
-                U::Connect { .. } => "The upstream accepts no connection.",
-                U::Tls { .. } => "No TLS connection to the upstream could be made.",
-                U::ConnectTimeout { .. } => "The upstream accepted no connection in time.",
-                U::Closed { .. } => "The upstream closed the connection without a response.",
-                U::Invalid { .. } => "The upstream's response is not valid HTTP.",
-                U::ResponseTimeout { .. } => "The upstream sent no response in time.",
-                U::RequestBody(_) => match error.request_body() {
-                    Some(RequestBodyError::TooLarge) => "The request body is larger than allowed.",
-                    Some(RequestBodyError::Quiet(_)) => "The request body did not arrive in time.",
+            Self::Upstream(error) => match &error.kind {
+                Kind::Resolve(_) => "The upstream's name does not resolve.",
+                Kind::Connect(_) => "The upstream accepts no connection.",
+                Kind::Tls(_) => "No TLS connection to the upstream could be made.",
+                Kind::ConnectTimeout { .. } => "The upstream accepted no connection in time.",
+                Kind::Closed(_) => "The upstream closed the connection without a response.",
+                Kind::Invalid(_) => "The upstream's response is not valid HTTP.",
+                Kind::ResponseTimeout(_) => "The upstream sent no response in time.",
+                Kind::RequestBody(error) => match error {
+                    RequestBodyError::TooLarge => "The request body is larger than allowed.",
+                    RequestBodyError::Quiet(_) => "The request body did not arrive in time.",
                     _ => "The request body did not arrive whole.",
                 },
             },

@@ -122,7 +122,7 @@ impl Exchange {
 
     /// The upstream and the endpoint.
     fn sent_to<'a>(&self, route: &'a Route) -> Option<(&'a str, &'a str)> {
-        let upstream = &route.upstream.as_ref()?.upstream;
+        let upstream = route.upstream.as_ref()?;
         let endpoint = upstream.endpoints().get(self.endpoint.get()?)?;
         Some((upstream.name(), endpoint.label()))
     }

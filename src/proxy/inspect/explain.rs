@@ -166,7 +166,7 @@ fn trace(ruleset: &Ruleset, head: Head<'_>, now: Timestamp) -> Result<Trace, Err
         upstream: route
             .upstream
             .as_ref()
-            .map(|running| Arc::clone(running.upstream.name())),
+            .map(|upstream| Arc::clone(upstream.name())),
         limits,
         now,
     })

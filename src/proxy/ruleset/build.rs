@@ -13,9 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::tokens::TokenVerifier;
-use super::{
-    Overflow, Policy, PolicySpec, Preflight, RedisSpec, Ruleset, RulesetSpec, RunningUpstream,
-};
+use super::{Overflow, Policy, PolicySpec, Preflight, RedisSpec, Ruleset, RulesetSpec};
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
 use crate::proxy::admission::penalties::Penalties;
@@ -33,11 +31,10 @@ use crate::store::{self, MemoryRequest, Table, TableBudget, TrackingBudget};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::{
-    InUseMetrics, PolicyMetrics, StoreMetrics, TableFigures, TrackingMetrics, UpstreamMetrics,
-    WaitMetrics,
+    InUseMetrics, PolicyMetrics, StoreMetrics, TableFigures, TrackingMetrics, WaitMetrics,
 };
 use crate::telemetry::registry::Registry;
-use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
+use crate::upstream::{Upstream, UpstreamSpec};
 use shared::label_of_override;
 
 /// State that outlives every ruleset.
@@ -392,32 +389,17 @@ impl Builder<'_> {
         metrics.with_waits(waits)
     }
 
-    fn upstreams(&self, specs: Vec<upstream::Spec>) -> Vec<Arc<RunningUpstream>> {
+    fn upstreams(&self, specs: Vec<UpstreamSpec>) -> Vec<Arc<Upstream>> {
+        let BuildContext {
+            workers, registry, ..
+        } = self.surroundings;
         let known = self.previous.iter().flat_map(|ruleset| &ruleset.upstreams);
-        let mut endpoints = HashMap::<_, Vec<&Arc<Endpoint>>>::new();
-        for upstream in known.map(|running| &running.upstream) {
-            for endpoint in upstream.endpoints() {
-                let place = (&**upstream.name(), &endpoint.spec().authority);
-                endpoints.entry(place).or_default().push(endpoint);
-            }
-        }
-        let registry = &self.surroundings.registry;
-        let running = specs.into_iter().map(|spec| {
-            let name = spec.name.clone();
-            let find = |wanted: &EndpointSpec| {
-                let same_place = endpoints.get(&(&*name, &wanted.authority))?;
-                let same = same_place
-                    .iter()
-                    .find(|endpoint| endpoint.spec() == wanted)?;
-                Some(Arc::clone(same))
-            };
-            Arc::new(RunningUpstream {
-                metrics: UpstreamMetrics::new(registry, &name),
-                failure_log: LogThrottle::new(Duration::from_secs(1)),
-                upstream: Upstream::new(spec, self.surroundings.workers, registry, find),
-            })
+        let known: HashMap<_, _> = known.map(|one| (&**one.name(), &**one)).collect();
+        let upstreams = specs.into_iter().map(|spec| {
+            let previous = known.get(&*spec.name).copied();
+            Arc::new(Upstream::new(spec, *workers, registry, previous))
         });
-        running.collect()
+        upstreams.collect()
     }
 }
 

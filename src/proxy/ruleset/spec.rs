@@ -16,7 +16,7 @@ use crate::rules::{
     Verifier,
 };
 use crate::store::{OnFull, Refusals, redis};
-use crate::upstream::{self, Dscp};
+use crate::upstream::{Dscp, UpstreamSpec};
 
 /// Spec of a ruleset. Indices point into the lists of the same spec.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct RulesetSpec {
     /// All policies, named or in place.
     pub policies: Vec<PolicySpec>,
     /// All upstreams, named or in place.
-    pub upstreams: Vec<upstream::Spec>,
+    pub upstreams: Vec<UpstreamSpec>,
     /// All routes, in the order of the file.
     pub routes: Vec<RouteSpec>,
     /// The limits of requests without a route.

@@ -1,4 +1,4 @@
-//! Endpoints: the requests that they are sent, why they fail, and the connections to them.
+//! Endpoints: requests to them, failures by reason, and connections.
 
 use std::sync::Arc;
 
@@ -9,12 +9,13 @@ use crate::telemetry::registry::{Counter, CounterSet, Gauge, Registry};
 #[derive(Debug)]
 pub struct EndpointMetrics {
     upstream: Arc<str>,
+    endpoint: Arc<str>,
     requests: Counter,
     failures: CounterSet,
     connections: Gauge,
 }
 
-/// Why a request to an endpoint failed, as the `reason` label and the access log say it.
+/// The reason for a failure of an endpoint: the `reason` label, and the `error` of the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointFailure {
     /// The name does not resolve.
@@ -53,7 +54,7 @@ impl EndpointFailure {
         Self::BodyTimeout,
     ];
 
-    /// Returns the label's value.
+    /// The label's value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Resolve => "resolve",
@@ -71,29 +72,35 @@ impl EndpointFailure {
 }
 
 impl EndpointMetrics {
-    /// Makes the handles of this endpoint of the upstream. Failures appear as they first count.
+    /// The handles of this endpoint of the upstream. Series of failures begin with the first one.
     pub fn new(registry: &Registry, upstream: &Arc<str>, endpoint: &str) -> Self {
         let reason = |index: usize| EndpointFailure::ALL[index].as_str();
         let (labels, count) = ([&**upstream, endpoint], EndpointFailure::ALL.len());
         Self {
             upstream: Arc::clone(upstream),
+            endpoint: endpoint.into(),
             requests: registry.counter(&ENDPOINT_REQUESTS, &labels),
             failures: registry.counter_set(&ENDPOINT_FAILURES, &labels, count, reason),
             connections: registry.gauge(&ENDPOINT_CONNECTIONS, &labels),
         }
     }
 
-    /// Returns the upstream's name.
+    /// The upstream's name.
     pub fn upstream(&self) -> &str {
         &self.upstream
     }
 
-    /// Counts a request that the endpoint is to answer.
+    /// The endpoint's host and port, as the configuration writes it.
+    pub fn endpoint(&self) -> &Arc<str> {
+        &self.endpoint
+    }
+
+    /// Counts a request to the endpoint.
     pub fn request(&self) {
         self.requests.increment();
     }
 
-    /// Counts a request that it failed to answer.
+    /// Counts a failed request.
     pub fn failure(&self, reason: EndpointFailure) {
         self.failures.increment(reason as usize);
     }
@@ -105,7 +112,7 @@ impl EndpointMetrics {
     }
 }
 
-/// One connection in `sluicegate_upstream_connections`, until dropped.
+/// A connection in `sluicegate_upstream_connections`, until dropped.
 #[derive(Debug)]
 pub struct EndpointConnection(Gauge);
 

@@ -8,21 +8,21 @@ use http::HeaderName;
 use super::Builder;
 use super::shared::is_synchronised;
 use crate::proxy::answers::decoy::{LearnedResponses, ResponseOrigin};
-use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteSpec, RunningUpstream};
+use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteSpec};
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
-use crate::upstream::RunningTarget;
+use crate::upstream::{RunningTarget, Upstream};
 
 impl Builder<'_> {
     pub(super) fn route(
         &self,
         spec: RouteSpec,
         policies: &[Arc<Policy>],
-        upstreams: &[Arc<RunningUpstream>],
+        upstreams: &[Arc<Upstream>],
     ) -> Arc<Route> {
         let (limits, tags) = self.limits(&spec.name, &spec.limits, policies);
-        let origin = match upstreams[spec.upstream].upstream.target() {
+        let origin = match upstreams[spec.upstream].target() {
             RunningTarget::Echo => ResponseOrigin::Echo,
-            RunningTarget::Endpoints(_) => ResponseOrigin::Servers,
+            RunningTarget::Cluster(_) => ResponseOrigin::Servers,
         };
         Arc::new(Route {
             priority_fields: priority_fields(&limits),

@@ -1,5 +1,5 @@
-//! The body of a response from an upstream. It holds the connection, and returns it to the pool at
-//! its end.
+//! The body of a response from an upstream. It holds the session, and returns its connection to
+//! the pool at its end.
 
 use std::io;
 use std::pin::Pin;
@@ -9,28 +9,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::Timeouts;
-use super::http1::{ExchangeError, InvalidMessage};
-use super::pool::Lease;
+use super::{ExchangeError, Http1Session, InvalidMessage};
 use crate::http::body::RequestBodyError;
 use crate::telemetry::metrics::EndpointFailure;
+use crate::upstream::ClusterTimeouts;
 
 /// The body of an upstream's response.
 #[derive(Debug)]
 pub struct UpstreamBody {
     /// `None` once the body has ended.
-    lease: Option<Lease>,
-    /// The bytes written at the last poll.
-    written: u64,
+    session: Option<Http1Session>,
     /// The time-out of a tunnel's open direction once the other has ended.
     half_closed: Option<Duration>,
     /// The error that the next poll returns.
-    failure: Option<BodyError>,
+    failure: Option<UpstreamBodyError>,
 }
 
 /// Reasons why a response broke off.
 #[derive(Debug, thiserror::Error)]
-pub enum BodyError {
+pub enum UpstreamBodyError {
     /// The connection broke, or ended too early.
     #[error("the upstream broke off its response")]
     Closed(#[source] io::Error),
@@ -46,7 +43,7 @@ pub enum BodyError {
     Request(RequestBodyError),
 }
 
-impl BodyError {
+impl UpstreamBodyError {
     /// The endpoint's failure; `None` if the client failed.
     pub fn reason(&self) -> Option<EndpointFailure> {
         match self {
@@ -59,22 +56,21 @@ impl BodyError {
 }
 
 impl UpstreamBody {
-    /// A response over `lease`. It ends with an error after `idle` without a byte either way.
-    pub(super) fn new(lease: Lease, idle: Duration) -> Self {
-        Self::bounded(lease, idle, None)
+    /// A response over `session`. It ends with an error after `idle` without a byte either way.
+    pub(super) fn new(session: Http1Session, idle: Duration) -> Self {
+        Self::bounded(session, idle, None)
     }
 
-    /// A tunnel over `lease`. It ends with an error after `timeouts.tunnel` without a byte either
+    /// A tunnel over `session`. It ends with an error after `timeouts.tunnel` without a byte either
     /// way, or `timeouts.idle` once one direction has ended.
-    pub(super) fn tunnel(lease: Lease, timeouts: &Timeouts) -> Self {
-        Self::bounded(lease, timeouts.tunnel, Some(timeouts.idle))
+    pub(super) fn tunnel(session: Http1Session, timeouts: &ClusterTimeouts) -> Self {
+        Self::bounded(session, timeouts.tunnel, Some(timeouts.idle))
     }
 
-    fn bounded(mut lease: Lease, idle: Duration, half_closed: Option<Duration>) -> Self {
-        lease.connection.idle_timer.reset_to(idle);
+    fn bounded(mut session: Http1Session, idle: Duration, half_closed: Option<Duration>) -> Self {
+        session.connection.idle_timer.reset_to(idle);
         let mut body = UpstreamBody {
-            written: lease.connection.http.written(),
-            lease: Some(lease),
+            session: Some(session),
             half_closed,
             failure: None,
         };
@@ -84,38 +80,37 @@ impl UpstreamBody {
 
     /// Ends the body with `error` at the next poll: earlier frames are sent first, which a
     /// connection that fails at once would keep.
-    fn fail(&mut self, error: BodyError, cx: &mut Context<'_>) {
-        if let (Some(lease), Some(reason)) = (self.lease.take(), error.reason()) {
-            lease.failed(reason);
+    fn fail(&mut self, error: UpstreamBodyError, cx: &mut Context<'_>) {
+        if let (Some(session), Some(reason)) = (self.session.take(), error.reason()) {
+            session.failed(reason);
         }
         self.failure = Some(error);
         cx.waker().wake_by_ref();
     }
 
     fn release_at_end(&mut self) {
-        let has_ended = |lease: &mut Lease| lease.connection.http.has_ended();
-        if let Some(lease) = self.lease.take_if(has_ended) {
-            lease.release();
+        let has_ended = |session: &mut Http1Session| session.connection.http.has_ended();
+        if let Some(session) = self.session.take_if(has_ended) {
+            session.release();
         }
     }
 }
 
 impl Body for UpstreamBody {
     type Data = Bytes;
-    type Error = BodyError;
+    type Error = UpstreamBodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
         let this = self.get_mut();
-        let Some(lease) = &mut this.lease else {
+        let Some(session) = &mut this.session else {
             return Poll::Ready(this.failure.take().map(Err));
         };
-        let connection = &mut *lease.connection;
+        let connection = &mut *session.connection;
         let Poll::Ready(frame) = connection.http.poll_frame(cx) else {
-            let written = connection.http.written();
-            if std::mem::replace(&mut this.written, written) != written {
+            if connection.has_written() {
                 connection.idle_timer.reset();
             }
             if let Some(silence) = this
@@ -125,7 +120,7 @@ impl Body for UpstreamBody {
                 connection.idle_timer.reset_to(silence);
             }
             ready!(connection.idle_timer.poll_expired(cx));
-            let quiet = BodyError::Quiet(connection.idle_timer.limit());
+            let quiet = UpstreamBodyError::Quiet(connection.idle_timer.limit());
             this.fail(quiet, cx);
             return Poll::Pending;
         };
@@ -140,8 +135,8 @@ impl Body for UpstreamBody {
                 Poll::Pending
             }
             None => {
-                if let Some(lease) = this.lease.take() {
-                    lease.release();
+                if let Some(session) = this.session.take() {
+                    session.release();
                 }
                 Poll::Ready(None)
             }
@@ -149,12 +144,12 @@ impl Body for UpstreamBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.lease.is_none() && self.failure.is_none()
+        self.session.is_none() && self.failure.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let remaining = match &self.lease {
-            Some(lease) => lease.connection.http.remaining(),
+        let remaining = match &self.session {
+            Some(session) => session.connection.http.remaining(),
             None if self.failure.is_none() => Some(0),
             None => None,
         };
@@ -162,7 +157,7 @@ impl Body for UpstreamBody {
     }
 }
 
-impl From<ExchangeError> for BodyError {
+impl From<ExchangeError> for UpstreamBodyError {
     fn from(failure: ExchangeError) -> Self {
         match failure {
             ExchangeError::Closed(error) => Self::Closed(error),

@@ -1,13 +1,9 @@
-//! HTTP/1.1 with an upstream: a connection with one request at a time, driven by the task of the
-//! request.
+//! A connection of HTTP/1.1 to an upstream: writes a request, and reads its response.
 //!
 //! hyper's client runs each connection as a task, and speaks to it through channels: half of the
 //! user time of a forwarded request (docs/performance.md). Here the request's task writes the
 //! request and reads the response. httparse parses heads and chunk sizes, as in hyper. The framing
 //! (RFC 9112 sections 6 and 7) is at least as strict as hyper's: a test compares both.
-
-mod request;
-mod response;
 
 use std::io;
 use std::pin::Pin;
@@ -18,14 +14,14 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::{InvalidMessage, request, response};
 use crate::http::body::{RequestBody, RequestBodyError};
-pub use crate::http::http1::InvalidMessage;
 use crate::http::http1::{Decoded, Decoder, Framing, MessageWriter, ReadBuffer, SendError};
 use crate::http::message::{Request, Response};
 
 /// A connection to an upstream.
 #[derive(Debug)]
-pub(super) struct Connection<T> {
+pub(super) struct Http1Connection<T> {
     io: T,
     read_buffer: ReadBuffer,
     writer: MessageWriter<RequestBody>,
@@ -40,7 +36,7 @@ pub(super) struct Connection<T> {
 
 /// Reasons why an exchange broke off.
 #[derive(Debug)]
-pub(super) enum ExchangeError {
+pub(in crate::upstream) enum ExchangeError {
     /// The connection broke, or ended before the response did.
     Closed(io::Error),
     /// The response is no valid HTTP.
@@ -49,10 +45,10 @@ pub(super) enum ExchangeError {
     RequestBody(RequestBodyError),
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> Http1Connection<T> {
     /// A connection on which nothing was sent yet.
     pub(super) fn new(io: T) -> Self {
-        Connection {
+        Http1Connection {
             io,
             read_buffer: ReadBuffer::new(BytesMut::new()),
             writer: MessageWriter::default(),

@@ -1,0 +1,72 @@
+//! One attempt at a request: what is sent, and what came of it.
+
+use std::cell::Cell;
+
+use super::{Dscp, UpstreamBody, UpstreamError};
+use crate::http::body::RequestBody;
+use crate::http::informational::InformationalQueue;
+use crate::http::message::{Request, Response};
+
+/// A request to be sent, with the context that an upstream needs.
+///
+/// Passed by one reference: a field that a future owns enlarges every future around it.
+#[derive(Debug)]
+pub struct OutboundRequest<'a> {
+    /// The request, whose body is taken.
+    pub request: &'a mut Request<RequestBody>,
+    /// The queue for informational responses.
+    pub informational: Option<&'a InformationalQueue>,
+    /// The index of the worker, whose connections it uses.
+    pub worker: usize,
+    /// The DSCP of its packets. Requests with one use connections of that code point only.
+    pub dscp: Option<Dscp>,
+    /// The index of the endpoint that was tried last.
+    pub endpoint: &'a Cell<Option<usize>>,
+}
+
+/// An attempt that has ended.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub outcome: Outcome,
+    /// The request is unchanged, and the endpoint may receive it again: it has received nothing of
+    /// it, or the request is idempotent.
+    pub may_retry: bool,
+}
+
+/// The outcome of an attempt.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The head of a response.
+    Response(Response<UpstreamBody>),
+    /// There is no connection.
+    Refused(UpstreamError),
+    /// The exchange failed before anything of the request was sent.
+    Unsent(UpstreamError),
+    /// The exchange failed, and the endpoint may have processed the request.
+    Broken(UpstreamError),
+    /// The response did not begin in time.
+    TimedOut(UpstreamError),
+}
+
+impl Attempt {
+    /// The reason why there is no response.
+    pub(super) fn error(&self) -> Option<&UpstreamError> {
+        match &self.outcome {
+            Outcome::Response(_) => None,
+            Outcome::Refused(error)
+            | Outcome::Unsent(error)
+            | Outcome::Broken(error)
+            | Outcome::TimedOut(error) => Some(error),
+        }
+    }
+
+    pub(super) fn into_result(self) -> Result<Response<UpstreamBody>, UpstreamError> {
+        match self.outcome {
+            Outcome::Response(response) => Ok(response),
+            Outcome::Refused(error)
+            | Outcome::Unsent(error)
+            | Outcome::Broken(error)
+            | Outcome::TimedOut(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! HTTP/1.1 with an endpoint: a connection has one request at a time, whose task drives it.
+
+mod body;
+mod connection;
+mod request;
+mod response;
+
+use std::future::poll_fn;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::StatusCode;
+
+pub use crate::http::http1::InvalidMessage;
+pub use body::{UpstreamBody, UpstreamBodyError};
+pub(in crate::upstream) use connection::ExchangeError;
+
+use crate::http::informational::InformationalQueue;
+use crate::http::message::Response;
+use crate::net::idle_timer::IdleTimer;
+use crate::telemetry::metrics::{EndpointConnection, EndpointFailure};
+use crate::upstream::attempt::{Attempt, Outcome};
+use crate::upstream::connector::Stream;
+use crate::upstream::pool::Pool;
+use crate::upstream::{
+    ClusterTimeouts, Dscp, OutboundRequest, UpstreamError, UpstreamErrorKind, retry,
+};
+use connection::Http1Connection;
+
+/// A connection in use by one request, to be returned to its pool once the response was read to
+/// the end. Dropping it closes the connection: no other request may read the rest of that response.
+#[derive(Debug)]
+pub(in crate::upstream) struct Http1Session {
+    pub connection: Box<PooledConnection>,
+    pub pool: Arc<Pool>,
+    pub worker: usize,
+}
+
+/// A connection with its time-out.
+#[derive(Debug)]
+pub(in crate::upstream) struct PooledConnection {
+    http: Http1Connection<Stream>,
+    idle_timer: IdleTimer,
+    /// The bytes written at the last poll.
+    written: u64,
+    /// The code point of its packets.
+    pub dscp: Option<Dscp>,
+    _open: EndpointConnection,
+}
+
+impl Http1Session {
+    /// Sends a request, and waits for the head of the response.
+    pub(in crate::upstream) async fn send(
+        mut self,
+        outbound: &mut OutboundRequest<'_>,
+        timeouts: &ClusterTimeouts,
+    ) -> Attempt {
+        let (request, informational) = (&mut *outbound.request, outbound.informational);
+        let is_repeatable = retry::is_repeatable(request);
+        let connection = &mut *self.connection;
+        connection.http.begin(request);
+        connection.idle_timer.reset_to(timeouts.response);
+        let outcome = match poll_fn(|cx| connection.poll_response(cx, informational)).await {
+            Some(Ok(response)) => Outcome::Response(self.respond(response, timeouts)),
+            None => {
+                let late = UpstreamErrorKind::ResponseTimeout(timeouts.response);
+                Outcome::TimedOut(self.error(late))
+            }
+            Some(Err(failure)) => {
+                let unsent = connection.http.take_unsent();
+                if let Some(tunnel) = connection.http.take_tunnel() {
+                    *request.body_mut() = tunnel;
+                }
+                let error = self.error(failure.into());
+                match unsent {
+                    Some(body) => {
+                        *request.body_mut() = body;
+                        Outcome::Unsent(error)
+                    }
+                    None => Outcome::Broken(error),
+                }
+            }
+        };
+        Attempt {
+            may_retry: match outcome {
+                Outcome::Response(_) => false,
+                Outcome::Unsent(_) => true,
+                _ => is_repeatable,
+            },
+            outcome,
+        }
+    }
+
+    fn respond(self, response: Response<()>, timeouts: &ClusterTimeouts) -> Response<UpstreamBody> {
+        let is_tunnel = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        response.map(|()| match is_tunnel {
+            true => UpstreamBody::tunnel(self, timeouts),
+            false => UpstreamBody::new(self, timeouts.idle),
+        })
+    }
+
+    fn error(&self, kind: UpstreamErrorKind) -> UpstreamError {
+        UpstreamError::new(self.pool.metrics().endpoint(), kind)
+    }
+
+    /// Counts a response that the endpoint did not finish.
+    fn failed(&self, reason: EndpointFailure) {
+        self.pool.metrics().failure(reason);
+    }
+
+    /// Returns the connection to the pool if it may carry another request. Must be called after the
+    /// end of the response.
+    fn release(mut self) {
+        if self.connection.http.is_reusable() {
+            self.connection.http.release();
+            self.pool.check_in(self.worker, self.connection);
+        }
+    }
+}
+
+impl PooledConnection {
+    pub(in crate::upstream) fn new(
+        stream: Stream,
+        dscp: Option<Dscp>,
+        open: EndpointConnection,
+    ) -> Self {
+        PooledConnection {
+            http: Http1Connection::new(stream),
+            idle_timer: IdleTimer::new(Duration::ZERO),
+            written: 0,
+            dscp,
+            _open: open,
+        }
+    }
+
+    /// Returns true if the idle connection is open.
+    pub(in crate::upstream) fn is_open(&mut self) -> bool {
+        self.http.is_open()
+    }
+
+    /// Sends the rest of the request, and reads the head of the response. `None` after the time-out.
+    fn poll_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        informational: Option<&InformationalQueue>,
+    ) -> Poll<Option<Result<Response<()>, ExchangeError>>> {
+        loop {
+            match self.http.poll_response(cx) {
+                Poll::Ready(Ok(response)) if is_informational(response.status()) => {
+                    informational.inspect(|queue| queue.send(response));
+                }
+                Poll::Ready(response) => return Poll::Ready(Some(response)),
+                Poll::Pending => break,
+            }
+        }
+        // The time-out starts at the end of the request, or when the upstream takes no more of it.
+        // The client's own time-outs bound the rest.
+        let waits_for_client = self.http.waits_for_client();
+        if self.has_written() || waits_for_client {
+            self.idle_timer.reset();
+        }
+        match waits_for_client {
+            true => Poll::Pending,
+            false => self.idle_timer.poll_expired(cx).map(|()| None),
+        }
+    }
+
+    /// Returns true if bytes were written since the last call.
+    fn has_written(&mut self) -> bool {
+        let written = self.http.written();
+        mem::replace(&mut self.written, written) != written
+    }
+}
+
+/// Returns true if another response follows (RFC 9110 section 15.2), as after all 1xx but 101.
+fn is_informational(status: StatusCode) -> bool {
+    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
+}

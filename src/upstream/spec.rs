@@ -1,0 +1,77 @@
+//! The settings of upstreams, as the configuration is compiled to them.
+
+use std::time::Duration;
+
+use http::uri::Authority;
+
+use super::{Balance, ClientTls};
+
+/// The settings of an upstream.
+#[derive(Clone, Debug)]
+pub struct UpstreamSpec {
+    /// Its name in the configuration, or its URL if a route gives that.
+    pub name: String,
+    /// The target of its requests.
+    pub target: TargetSpec,
+}
+
+/// The target of an upstream's requests.
+#[derive(Clone, Debug)]
+pub enum TargetSpec {
+    /// The built-in origin, which responds with the request.
+    Echo,
+    /// Servers.
+    Cluster(ClusterSpec),
+}
+
+/// The servers of an upstream.
+#[derive(Clone, Debug)]
+pub struct ClusterSpec {
+    /// The load-balancing algorithm.
+    pub balance: Balance,
+    /// At least one, with its weight from 1 to 256.
+    pub endpoints: Vec<(EndpointSpec, u16)>,
+    /// The Host of forwarded requests.
+    pub host: HostHeader,
+    /// Time-outs for the servers.
+    pub timeouts: ClusterTimeouts,
+}
+
+/// The identity of an endpoint. Equal endpoints of an upstream share their connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointSpec {
+    /// Host and port; the scheme's port by default.
+    pub authority: Authority,
+    /// Set if the URL's scheme is `https`.
+    pub tls: Option<ClientTls>,
+}
+
+impl EndpointSpec {
+    /// The part that no other endpoint of its upstream has: the authority, and the scheme.
+    pub(super) fn place(&self) -> (&Authority, bool) {
+        (&self.authority, self.tls.is_some())
+    }
+}
+
+/// The Host of forwarded requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostHeader {
+    /// The request's own.
+    Preserve,
+    /// The endpoint's own.
+    Endpoint,
+}
+
+/// Time-outs of an exchange with an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterTimeouts {
+    /// For name resolution, TCP and TLS together.
+    pub connect: Duration,
+    /// From the request's head to the response's.
+    pub response: Duration,
+    /// Between two parts of a response's body, or of a tunnel with one direction open; and how long
+    /// an unused connection is kept.
+    pub idle: Duration,
+    /// Without a byte in either direction of a tunnel.
+    pub tunnel: Duration,
+}
