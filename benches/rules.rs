@@ -111,6 +111,7 @@ fn target(c: &mut Criterion) {
 
 fn forwarding(c: &mut Criterion) {
     let forwarding = Forwarding::new(&ClientConnection {
+        id: 0,
         peer: ([192, 0, 2, 1], 5000).into(),
         local: ([127, 0, 0, 1], 8080).into(),
         scheme: Scheme::Http,

@@ -65,7 +65,7 @@ pub fn start(
     let table = ConnectionTable::default();
     let spec = spec(address, table.clone());
     Server::start(spec, registry, move |connection: &ClientConnection| {
-        table.watch(connection.peer, service.clone())
+        table.watch(connection.id, service.clone())
     })
 }
 

@@ -10,6 +10,7 @@ mod connection;
 mod connection_table;
 pub mod drain;
 mod connection_guard;
+mod preamble;
 mod service;
 pub mod tls;
 mod worker;

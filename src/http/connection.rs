@@ -7,7 +7,9 @@ use super::informational::InformationalQueue;
 /// A client's connection, the same for all requests on it.
 #[derive(Clone, Debug)]
 pub struct ClientConnection {
-    /// The client's address and port. An IPv4 address mapped into IPv6 is converted to IPv4.
+    /// Distinguishes the connections that a worker accepts on a listener.
+    pub id: u64,
+    /// The client's address and port.
     pub peer: SocketAddr,
     /// The address of the listener that accepted it.
     pub local: SocketAddr,

@@ -1,11 +1,15 @@
-//! Listening sockets: one per worker and address, sharing the port among the workers only.
+//! Listening sockets: one per worker and address, sharing the port among the workers only. They
+//! accept [`Socket`]s.
 
 use std::{
     io::{self, ErrorKind},
     net::{SocketAddr, TcpListener},
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Type};
+use tokio::net::TcpStream;
+
+use super::socket::Socket;
 
 /// The kernel's queue of unaccepted connections for each socket, at most `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -40,8 +44,8 @@ fn share(address: SocketAddr) -> io::Result<TcpListener> {
     listen(socket)
 }
 
-fn open(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(
+fn open(address: SocketAddr) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::new(
         Domain::for_address(address),
         Type::STREAM,
         Some(Protocol::TCP),
@@ -59,9 +63,53 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn listen(socket: Socket) -> io::Result<TcpListener> {
+fn listen(socket: socket2::Socket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+/// A listening socket on a worker's runtime.
+#[derive(Debug)]
+pub(crate) struct Listener(tokio::net::TcpListener);
+
+/// A connection as the kernel reports it.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) socket: Socket,
+    /// The address of the other end. An IPv4 address mapped into IPv6 is converted to IPv4.
+    pub(crate) peer: SocketAddr,
+}
+
+impl Listener {
+    /// Registers a bound socket with the current runtime.
+    pub(crate) fn new(socket: TcpListener) -> io::Result<Self> {
+        tokio::net::TcpListener::from_std(socket).map(Self)
+    }
+
+    /// Waits for the next connection.
+    pub(crate) async fn accept(&self) -> io::Result<Accepted> {
+        let (stream, peer) = self.0.accept().await?;
+        Ok(Accepted::new(stream, peer))
+    }
+
+    /// Returns the connections that the kernel has accepted already, and closes the socket.
+    pub(crate) fn into_queued(self) -> impl Iterator<Item = Accepted> {
+        let listener = self.0.into_std().ok();
+        let accept = move || listener.as_ref()?.accept().ok();
+        std::iter::from_fn(accept).filter_map(|(stream, peer)| {
+            stream.set_nonblocking(true).ok()?;
+            Some(Accepted::new(TcpStream::from_std(stream).ok()?, peer))
+        })
+    }
+}
+
+impl Accepted {
+    fn new(stream: TcpStream, peer: SocketAddr) -> Self {
+        Self {
+            socket: Socket(stream),
+            peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+        }
+    }
 }
 
 /// An address that cannot be listened on.

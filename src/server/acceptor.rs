@@ -1,11 +1,10 @@
 //! The accept loop of one worker on one listener. It ends when the server drains, never on an
 //! error.
 
-use std::{io, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
 
 use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::{spawn_local, yield_now},
     time::sleep,
 };
@@ -16,7 +15,8 @@ use super::{
     drain::DrainWatcher,
 };
 use crate::{
-    http::connection::{ClientConnection, Scheme},
+    http::connection::ClientConnection,
+    net::listener::{Accepted, Listener},
     telemetry::{log_throttle::LogThrottle, metrics::ListenerMetrics},
 };
 
@@ -28,10 +28,10 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Accepts connections and starts serving them.
 pub(super) struct Acceptor<F> {
-    pub(super) worker: usize,
-    pub(super) local: SocketAddr,
-    pub(super) protocol: Rc<ConnectionHandler>,
+    pub(super) handler: Rc<ConnectionHandler>,
     pub(super) factory: F,
+    /// Connections since the start.
+    pub(super) accepted: Cell<u64>,
     /// Permits for connections, shared by all workers and listeners.
     pub(super) permits: Arc<Semaphore>,
     /// The table that evicts a connection when there is no permit.
@@ -65,7 +65,7 @@ where
 {
     /// Accepts until the server drains, then serves the connections that the kernel has accepted
     /// already.
-    pub(super) async fn run(self, listener: TcpListener) {
+    pub(super) async fn run(self, listener: Listener) {
         let mut closing = self.closing.clone();
         loop {
             let accepted = tokio::select! {
@@ -74,75 +74,65 @@ where
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => self.serve(stream, peer).await,
+                Ok(accepted) => self.serve(accepted).await,
                 Err(error) => self.failed(&error).await,
             }
         }
-        if let Ok(listener) = listener.into_std() {
-            while let Ok((stream, peer)) = listener.accept() {
-                if stream.set_nonblocking(true).is_ok()
-                    && let Ok(stream) = TcpStream::from_std(stream)
-                {
-                    self.serve(stream, peer).await;
-                }
-            }
+        for accepted in listener.into_queued() {
+            self.serve(accepted).await;
         }
     }
 
     /// Starts serving a connection as soon as it has a permit. Until then this one waits unread,
     /// and later ones wait in the kernel.
-    async fn serve(&self, stream: TcpStream, peer: SocketAddr) {
-        let permit = match self.permits.clone().try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => {
-                match &self.table {
-                    Some(table) => {
-                        table.evict();
-                        self.log_full("an older one gives way");
-                    }
-                    None => self.log_full("new clients wait"),
-                }
-                let permit = self.permits.clone().acquire_owned().await;
-                permit.expect("the semaphore is never closed")
-            }
+    async fn serve(&self, accepted: Accepted) {
+        let permit = self.permit().await;
+        let id = self.accepted.get();
+        self.accepted.set(id + 1);
+        let serve = |permit| {
+            let (factory, closing) = (self.factory.clone(), self.closing.clone());
+            let guard = ConnectionGuard::new(&self.metrics, permit, closing.clone());
+            let handler = self.handler.clone();
+            handler.serve(id, accepted, factory, guard, closing)
         };
-        let connection = ClientConnection {
-            peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
-            local: self.local,
-            scheme: Scheme::Http,
-            server_name: None,
-            worker: self.worker,
-            informational: None,
+        let Some(table) = &self.table else {
+            spawn_local(serve(Some(permit)));
+            return;
         };
-        let (protocol, factory) = (self.protocol.clone(), self.factory.clone());
-        let closing = self.closing.clone();
-        let new_guard = |permit| ConnectionGuard::new(&self.metrics, permit, self.closing.clone());
-        match &self.table {
-            None => {
-                let guard = new_guard(Some(permit));
-                spawn_local(protocol.serve(stream, connection, factory, guard, closing));
+        // Before it is served: the next client may need its permit at once.
+        let mut membership = table.enter(id, Some(permit));
+        let served = serve(None);
+        spawn_local(async move {
+            tokio::select! {
+                // A request that has arrived is answered first.
+                biased;
+                () = served => {}
+                () = membership.ended() => {}
             }
-            Some(table) => {
-                // Before it is served: the next client may need its permit at once.
-                let mut membership = table.enter(connection.peer, Some(permit));
-                let served = protocol.serve(stream, connection, factory, new_guard(None), closing);
-                spawn_local(async move {
-                    tokio::select! {
-                        // A request that has arrived is answered first.
-                        biased;
-                        () = served => {}
-                        () = membership.ended() => {}
-                    }
-                });
-            }
-        }
+        });
     }
 }
 
 impl<F> Acceptor<F> {
+    /// Waits for a permit. A server with a table evicts a connection for it.
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+            return permit;
+        }
+        match &self.table {
+            Some(table) => {
+                table.evict();
+                self.log_full("an older one gives way");
+            }
+            None => self.log_full("new clients wait"),
+        }
+        let permit = self.permits.clone().acquire_owned().await;
+        permit.expect("the semaphore is never closed")
+    }
+
     fn log_full(&self, consequence: &str) {
         if let Some(omitted) = self.warnings.max_connections.admit_now() {
-            warn!(listener = %self.local, omitted, "max_connections reached: {consequence}");
+            warn!(listener = %self.handler.local, omitted, "max_connections reached: {consequence}");
         }
     }
 
@@ -153,7 +143,7 @@ impl<F> Acceptor<F> {
             return yield_now().await;
         }
         if let Some(omitted) = self.warnings.accept_error.admit_now() {
-            warn!(listener = %self.local, omitted, "cannot accept connections, new clients wait: {error}");
+            warn!(listener = %self.handler.local, omitted, "cannot accept connections, new clients wait: {error}");
         }
         sleep(ACCEPT_RETRY_PAUSE).await;
     }

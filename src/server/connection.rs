@@ -1,26 +1,25 @@
-//! One client connection, from its first byte to its close: version detection, then HTTP/1 or
+//! One client connection, from accept to close: preamble, TLS, version detection, then HTTP/1 or
 //! HTTP/2.
 
 mod http1;
 mod http2;
 
-use std::{future::Future, io, pin::Pin, rc::Rc};
+use std::{future::Future, io, net::SocketAddr, pin::Pin, rc::Rc};
 
 use bytes::BytesMut;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
-    net::TcpStream,
     time::{Instant, timeout_at},
 };
 use tracing::debug;
 
 use super::{
     ClientSpec, HalfClose, HttpService, Protocols, connection_guard::ConnectionGuard,
-    drain::DrainWatcher, service::BoxError, tls::Tls,
+    drain::DrainWatcher, preamble, service::BoxError, tls::Tls,
 };
 use crate::http::connection::{ClientConnection, Scheme};
 use crate::http::informational::InformationalQueue;
-use crate::net::socket::Socket;
+use crate::net::listener::Accepted;
 
 /// The client preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -35,6 +34,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + 'static> Io for T {}
 
 /// Serves the connections of one listener on one worker.
 pub(super) struct ConnectionHandler {
+    worker: usize,
+    pub(super) local: SocketAddr,
     http2: hyper::server::conn::http2::Builder<http2::LocalExecutor>,
     protocols: Protocols,
     client: ClientSpec,
@@ -42,8 +43,16 @@ pub(super) struct ConnectionHandler {
 }
 
 impl ConnectionHandler {
-    pub(super) fn new(protocols: Protocols, tls: Option<Tls>, client: &ClientSpec) -> Self {
+    pub(super) fn new(
+        worker: usize,
+        local: SocketAddr,
+        protocols: Protocols,
+        tls: Option<Tls>,
+        client: &ClientSpec,
+    ) -> Self {
         Self {
+            worker,
+            local,
             http2: http2::builder(client),
             protocols,
             client: *client,
@@ -54,8 +63,8 @@ impl ConnectionHandler {
     /// Serves one connection to its end. Its errors are the client's, and logged at debug.
     pub(super) async fn serve<F, S>(
         self: Rc<Self>,
-        stream: TcpStream,
-        connection: ClientConnection,
+        id: u64,
+        accepted: Accepted,
         factory: F,
         guard: ConnectionGuard,
         closing: DrainWatcher,
@@ -63,18 +72,12 @@ impl ConnectionHandler {
         F: Fn(&ClientConnection) -> S,
         S: HttpService,
     {
-        let peer = connection.peer;
-        let socket = Socket(stream);
-        let opening: Negotiation<'_> = match &self.tls {
-            None => {
-                Box::pin(self.negotiate_clear_text(socket, connection, factory, guard, closing))
-            }
-            Some(tls) => {
-                Box::pin(self.negotiate_tls(tls, socket, connection, factory, guard, closing))
-            }
-        };
+        let peer = accepted.peer;
+        // Each stage is boxed by itself: an idle connection has room for its own protocol, not for
+        // others or for its handshake.
+        let opening = Box::pin(self.open(id, accepted, factory, guard, closing));
         let result = match opening.await {
-            Ok(speaking) => speaking.await,
+            Ok(serving) => serving.await,
             Err(error) => Err(error.into()),
         };
         if let Err(error) = result {
@@ -82,72 +85,57 @@ impl ConnectionHandler {
         }
     }
 
-    async fn negotiate_clear_text<S>(
+    /// Reads the preamble, shakes hands and detects the version of HTTP. Returns the future that
+    /// serves requests.
+    async fn open<F, S>(
         &self,
-        socket: Socket,
-        mut connection: ClientConnection,
-        factory: impl Fn(&ClientConnection) -> S,
+        id: u64,
+        accepted: Accepted,
+        factory: F,
         guard: ConnectionGuard,
         closing: DrainWatcher,
     ) -> io::Result<Serving<'_>>
     where
+        F: Fn(&ClientConnection) -> S,
         S: HttpService,
     {
-        let first_head = self.first_head();
-        let opening = async {
-            // Without a buffer, so that a quiet connection holds none. `readable` would not do:
-            // tokio considers a socket that was just accepted readable.
-            socket.0.peek(&mut [0]).await?;
-            detect_version(socket, self.protocols).await
+        let deadline = self.first_head();
+        let client = within_deadline(deadline, closing.clone(), preamble::read(&accepted)).await?;
+        let mut connection = ClientConnection {
+            id,
+            peer: client,
+            local: self.local,
+            scheme: Scheme::Http,
+            server_name: None,
+            worker: self.worker,
+            informational: None,
         };
-        let (version, io, first) = within_deadline(first_head, closing.clone(), opening).await?;
-        let service = version.service(&mut connection, factory);
-        let negotiated = NegotiatedConnection {
-            io,
-            first,
-            first_head,
+        let socket = accepted.socket;
+        let Some(tls) = &self.tls else {
+            let detection = async {
+                // Without a buffer, so that a quiet connection holds none.
+                socket.first_byte().await?;
+                detect_version(socket, self.protocols, deadline).await
+            };
+            let negotiated = within_deadline(deadline, closing.clone(), detection).await?;
+            return Ok(self.serve_requests(negotiated, connection, factory, guard, closing));
         };
-        Ok(self.serve_requests(version, negotiated, service, guard, closing))
-    }
-
-    async fn negotiate_tls<S>(
-        &self,
-        tls: &Tls,
-        socket: Socket,
-        mut connection: ClientConnection,
-        factory: impl Fn(&ClientConnection) -> S,
-        guard: ConnectionGuard,
-        closing: DrainWatcher,
-    ) -> io::Result<Serving<'_>>
-    where
-        S: HttpService,
-    {
-        let first_head = self.first_head();
-        let accepted = within_deadline(first_head, closing.clone(), tls.accept(socket))
+        let handshake = Box::pin(tls.accept(socket));
+        let session = within_deadline(deadline, closing.clone(), handshake)
             .await
             .inspect_err(|_| guard.handshake_failed())?;
         connection.scheme = Scheme::Https;
-        connection.server_name = accepted.server_name;
-        let (version, io, first) = match (accepted.version, self.protocols) {
-            (Some(version), _) => (version, accepted.stream, BytesMut::new()),
+        connection.server_name = session.server_name;
+        let negotiated = match (session.version, self.protocols) {
+            (Some(version), _) => NegotiatedConnection::new(version, session.stream, deadline),
             // Without ALPN, HTTP/2 needs prior knowledge, as in clear text.
             (None, Protocols::Http2) => {
-                within_deadline(
-                    first_head,
-                    closing.clone(),
-                    detect_version(accepted.stream, self.protocols),
-                )
-                .await?
+                let detection = detect_version(session.stream, self.protocols, deadline);
+                within_deadline(deadline, closing.clone(), detection).await?
             }
-            (None, _) => (Version::Http1, accepted.stream, BytesMut::new()),
+            (None, _) => NegotiatedConnection::new(Version::Http1, session.stream, deadline),
         };
-        let service = version.service(&mut connection, factory);
-        let negotiated = NegotiatedConnection {
-            io,
-            first,
-            first_head,
-        };
-        Ok(self.serve_requests(version, negotiated, service, guard, closing))
+        Ok(self.serve_requests(negotiated, connection, factory, guard, closing))
     }
 
     /// The deadline for the first head of a connection that begins now.
@@ -155,12 +143,12 @@ impl ConnectionHandler {
         Instant::now() + self.client.timeouts.head
     }
 
-    /// Serves requests.
+    /// Makes the service of a connection, and serves requests.
     fn serve_requests<T, S>(
         &self,
-        version: Version,
         negotiated: NegotiatedConnection<T>,
-        service: ConnectionService<S>,
+        mut connection: ClientConnection,
+        factory: impl Fn(&ClientConnection) -> S,
         guard: ConnectionGuard,
         closing: DrainWatcher,
     ) -> Serving<'_>
@@ -168,6 +156,14 @@ impl ConnectionHandler {
         T: Io,
         S: HttpService,
     {
+        let informational = InformationalQueue::default();
+        let version = negotiated.version;
+        // hyper cannot send them in HTTP/2.
+        connection.informational = (version == Version::Http1).then(|| informational.clone());
+        let service = ConnectionService {
+            service: factory(&connection),
+            informational,
+        };
         match version {
             Version::Http1 => Box::pin(self.http1(negotiated, service, guard, closing)),
             Version::Http2 => Box::pin(self.http2(negotiated, service.service, guard, closing)),
@@ -178,6 +174,7 @@ impl ConnectionHandler {
 
 /// A connection whose version of HTTP is known.
 struct NegotiatedConnection<T> {
+    version: Version,
     io: T,
     /// Bytes that were read to detect the version.
     first: BytesMut,
@@ -185,9 +182,18 @@ struct NegotiatedConnection<T> {
     first_head: Instant,
 }
 
-/// The stages of a connection: version detection, then serving. Each is boxed by itself: an idle
-/// connection has room for its own protocol, not for others or for its handshake.
-type Negotiation<'a> = Pin<Box<dyn Future<Output = io::Result<Serving<'a>>> + 'a>>;
+impl<T> NegotiatedConnection<T> {
+    fn new(version: Version, io: T, first_head: Instant) -> Self {
+        Self {
+            version,
+            io,
+            first: BytesMut::new(),
+            first_head,
+        }
+    }
+}
+
+/// The future that serves the requests of a connection.
 type Serving<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + 'a>>;
 
 /// The version of HTTP that a connection speaks.
@@ -197,23 +203,6 @@ pub(super) enum Version {
     Http2,
     /// Not HTTP/2, on a listener that speaks HTTP/2 alone.
     Unsupported,
-}
-
-impl Version {
-    /// Makes the service of a connection.
-    fn service<S>(
-        self,
-        connection: &mut ClientConnection,
-        factory: impl Fn(&ClientConnection) -> S,
-    ) -> ConnectionService<S> {
-        let informational = InformationalQueue::default();
-        // hyper cannot send them in HTTP/2.
-        connection.informational = (self == Self::Http1).then(|| informational.clone());
-        ConnectionService {
-            service: factory(connection),
-            informational,
-        }
-    }
 }
 
 /// A service, and the informational responses that it sends.
@@ -245,27 +234,31 @@ async fn within_deadline<T>(
 /// Reads until the version is known: the whole preface of HTTP/2, or the first bytes that differ
 /// from it.
 async fn detect_version<T: Io>(
-    mut io: T,
+    io: T,
     protocols: Protocols,
-) -> io::Result<(Version, T, BytesMut)> {
+    first_head: Instant,
+) -> io::Result<NegotiatedConnection<T>> {
     let otherwise = match protocols {
-        Protocols::Http1 => return Ok((Version::Http1, io, BytesMut::new())),
         Protocols::Http2 => Version::Unsupported,
-        Protocols::Both => Version::Http1,
+        Protocols::Http1 | Protocols::Both => Version::Http1,
     };
-    let mut first = BytesMut::with_capacity(FIRST_READ);
-    loop {
-        if io.read_buf(&mut first).await? == 0 {
-            return Ok((otherwise, io, first));
-        }
+    let mut negotiated = NegotiatedConnection::new(otherwise, io, first_head);
+    if protocols == Protocols::Http1 {
+        return Ok(negotiated);
+    }
+    let first = &mut negotiated.first;
+    first.reserve(FIRST_READ);
+    while negotiated.io.read_buf(first).await? > 0 {
         let start = &first[..first.len().min(PREFACE.len())];
         if !PREFACE.starts_with(start) {
-            return Ok((otherwise, io, first));
+            break;
         }
         if start.len() == PREFACE.len() {
-            return Ok((Version::Http2, io, first));
+            negotiated.version = Version::Http2;
+            break;
         }
     }
+    Ok(negotiated)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -21,25 +20,23 @@ use crate::http::service::ServiceFuture;
 /// The time from the whole head of a request until the kernel has taken the whole answer.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The connections of a server with a single listener of HTTP/1, by the address of the client.
-/// Clones share the table.
+/// The connections of a server with a single listener of HTTP/1, by their
+/// [id](crate::http::connection::ClientConnection::id). Clones share the table.
 #[derive(Clone, Default)]
 pub struct ConnectionTable(Arc<Mutex<Connections>>);
 
 #[derive(Default)]
 struct Connections {
-    open: BTreeMap<SocketAddr, Entry>,
+    open: BTreeMap<u64, Entry>,
     /// Connections without a whole head, by when they were accepted or last answered.
-    idle: BTreeMap<u64, SocketAddr>,
+    idle: BTreeMap<u64, u64>,
     /// Connections that are being answered, by when their head was whole.
-    busy: BTreeMap<u64, SocketAddr>,
-    /// The next number of a connection, and the next key of `idle` and `busy`.
+    busy: BTreeMap<u64, u64>,
+    /// The next key of `idle` and `busy`.
     next: u64,
 }
 
 struct Entry {
-    /// Distinguishes connections that have the same address one after the other.
-    number: u64,
     /// Its key in `idle` or `busy`.
     position: u64,
     /// The deadline of its response while it is busy. Dropping the sender closes the connection.
@@ -49,39 +46,22 @@ struct Entry {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// A connection of the table.
-#[derive(Clone, Copy, Debug)]
-struct Id {
-    client: SocketAddr,
-    number: u64,
-}
-
 impl ConnectionTable {
-    /// Adds a connection of `client`, in place of an older one from the same address, which the
-    /// kernel has closed.
-    pub(super) fn enter(
-        &self,
-        client: SocketAddr,
-        permit: Option<OwnedSemaphorePermit>,
-    ) -> Membership {
+    /// Adds a connection.
+    pub(super) fn enter(&self, id: u64, permit: Option<OwnedSemaphorePermit>) -> Membership {
         let (deadline, deadlines) = watch::channel(None);
         let mut connections = self.0.lock();
-        if let Some(older) = connections.open.get(&client) {
-            let number = older.number;
-            connections.remove(Id { client, number });
-        }
-        let number = connections.take_next();
+        let position = connections.take_next();
         let entry = Entry {
-            number,
-            position: number,
+            position,
             deadline,
             _permit: permit,
         };
-        connections.open.insert(client, entry);
-        connections.idle.insert(number, client);
+        connections.open.insert(id, entry);
+        connections.idle.insert(position, id);
         Membership {
             table: self.clone(),
-            id: Id { client, number },
+            id,
             deadlines,
         }
     }
@@ -94,20 +74,18 @@ impl ConnectionTable {
         } else {
             connections.idle.pop_first()
         };
-        if let Some((_, client)) = oldest {
-            connections.open.remove(&client);
+        if let Some((_, id)) = oldest {
+            connections.open.remove(&id);
         }
     }
 
-    /// Wraps a service so that it notes the head of each request of `client`, and the end of its
-    /// response.
-    pub fn watch<S>(&self, client: SocketAddr, service: S) -> WatchedService<S> {
-        let connections = self.0.lock();
-        let number = connections.open.get(&client).map(|entry| entry.number);
+    /// Wraps a service so that it notes the head of each request of a connection, and the end of
+    /// its response.
+    pub fn watch<S>(&self, id: u64, service: S) -> WatchedService<S> {
         WatchedService {
             service,
             table: self.clone(),
-            id: number.map(|number| Id { client, number }),
+            id,
         }
     }
 }
@@ -120,10 +98,9 @@ impl Connections {
     }
 
     /// Notes that a connection is busy until `deadline`, or idle if `None`.
-    fn set_deadline(&mut self, id: Id, deadline: Option<Instant>) {
+    fn set_deadline(&mut self, id: u64, deadline: Option<Instant>) {
         let position = self.take_next();
-        let entry = self.open.get_mut(&id.client);
-        let Some(entry) = entry.filter(|entry| entry.number == id.number) else {
+        let Some(entry) = self.open.get_mut(&id) else {
             return;
         };
         self.idle.remove(&entry.position);
@@ -131,17 +108,15 @@ impl Connections {
         entry.position = position;
         entry.deadline.send_replace(deadline);
         match deadline {
-            Some(_) => self.busy.insert(position, id.client),
-            None => self.idle.insert(position, id.client),
+            Some(_) => self.busy.insert(position, id),
+            None => self.idle.insert(position, id),
         };
     }
 
-    fn remove(&mut self, id: Id) {
-        let entry = self.open.get(&id.client);
-        if let Some(entry) = entry.filter(|entry| entry.number == id.number) {
+    fn remove(&mut self, id: u64) {
+        if let Some(entry) = self.open.remove(&id) {
             self.idle.remove(&entry.position);
             self.busy.remove(&entry.position);
-            self.open.remove(&id.client);
         }
     }
 }
@@ -156,7 +131,7 @@ impl fmt::Debug for ConnectionTable {
 #[derive(Debug)]
 pub(super) struct Membership {
     table: ConnectionTable,
-    id: Id,
+    id: u64,
     deadlines: watch::Receiver<Option<Instant>>,
 }
 
@@ -188,11 +163,11 @@ impl Drop for Membership {
 #[derive(Debug)]
 struct Exchange {
     table: ConnectionTable,
-    id: Id,
+    id: u64,
 }
 
 impl Exchange {
-    fn begin(table: ConnectionTable, id: Id) -> Self {
+    fn begin(table: ConnectionTable, id: u64) -> Self {
         let deadline = Instant::now() + EXCHANGE_TIMEOUT;
         table.0.lock().set_deadline(id, Some(deadline));
         Self { table, id }
@@ -210,8 +185,7 @@ impl Drop for Exchange {
 pub struct WatchedService<S> {
     service: S,
     table: ConnectionTable,
-    /// `None` once the connection is closed.
-    id: Option<Id>,
+    id: u64,
 }
 
 impl<S, Q, B> Service<Q> for WatchedService<S>
@@ -223,9 +197,8 @@ where
     type Future = WatchedFuture<S::Future>;
 
     fn call(&self, request: Q) -> Self::Future {
-        let exchange = self.id.map(|id| Exchange::begin(self.table.clone(), id));
         WatchedFuture {
-            exchange,
+            exchange: Some(Exchange::begin(self.table.clone(), self.id)),
             answer: self.service.call(request),
         }
     }
@@ -298,42 +271,37 @@ mod tests {
 
     use super::*;
 
-    fn enter(table: &ConnectionTable, port: u16) -> Membership {
-        table.enter(SocketAddr::from(([127, 0, 0, 1], port)), None)
+    fn enter(table: &ConnectionTable, id: u64) -> Membership {
+        table.enter(id, None)
     }
 
     fn begin(membership: &Membership) -> Exchange {
         Exchange::begin(membership.table.clone(), membership.id)
     }
 
-    /// The ports of the idle and of the busy clients, the oldest first.
-    fn ports(table: &ConnectionTable) -> (Vec<u16>, Vec<u16>) {
+    /// The ids of the idle and of the busy connections, the oldest first.
+    fn ids(table: &ConnectionTable) -> (Vec<u64>, Vec<u64>) {
         let connections = table.0.lock();
-        let ports =
-            |order: &BTreeMap<u64, SocketAddr>| order.values().map(SocketAddr::port).collect();
-        (ports(&connections.idle), ports(&connections.busy))
+        let ids = |order: &BTreeMap<u64, u64>| order.values().copied().collect();
+        (ids(&connections.idle), ids(&connections.busy))
     }
 
     #[tokio::test]
     async fn the_oldest_of_the_larger_group_is_evicted() {
         let table = ConnectionTable::default();
-        let mut members = [1, 2, 3, 4].map(|port| enter(&table, port));
+        let mut members = [1, 2, 3, 4].map(|id| enter(&table, id));
         let exchanges = [2, 1, 0].map(|index| begin(&members[index]));
-        assert_eq!(ports(&table), (vec![4], vec![3, 2, 1]));
+        assert_eq!(ids(&table), (vec![4], vec![3, 2, 1]));
         table.evict();
         members[2].ended().await;
         table.evict();
         members[1].ended().await;
-        assert_eq!(ports(&table), (vec![4], vec![1]));
+        assert_eq!(ids(&table), (vec![4], vec![1]));
         table.evict();
         members[3].ended().await;
-        assert_eq!(ports(&table), (vec![], vec![1]));
+        assert_eq!(ids(&table), (vec![], vec![1]));
         drop(exchanges);
-        assert_eq!(
-            ports(&table),
-            (vec![1], vec![]),
-            "it waits for its next head"
-        );
+        assert_eq!(ids(&table), (vec![1], vec![]), "it waits for its next head");
         table.evict();
         members[0].ended().await;
         assert!(table.0.lock().open.is_empty());
@@ -344,32 +312,32 @@ mod tests {
     fn an_exchange_survives_any_number_of_idle_connections() {
         let table = ConnectionTable::default();
         let slow = enter(&table, 1);
-        let mut others: Vec<_> = (2..10).map(|port| enter(&table, port)).collect();
+        let mut others: Vec<_> = (2..10).map(|id| enter(&table, id)).collect();
         let _exchange = begin(&slow);
-        for port in 10..1000 {
+        for id in 10..1000 {
             table.evict();
-            others.push(enter(&table, port));
+            others.push(enter(&table, id));
         }
-        assert_eq!(ports(&table).1, [1]);
+        assert_eq!(ids(&table).1, [1]);
     }
 
     #[test]
     fn a_new_connection_survives_as_many_as_are_busy() {
         let table = ConnectionTable::default();
-        let busy: Vec<_> = (1..=8).map(|port| enter(&table, port)).collect();
+        let busy: Vec<_> = (1..=8).map(|id| enter(&table, id)).collect();
         let _exchanges: Vec<_> = busy.iter().map(begin).collect();
         let mut new = Vec::new();
-        for port in 11..=14 {
+        for id in 11..=14 {
             table.evict();
-            new.push(enter(&table, port));
+            new.push(enter(&table, id));
         }
-        assert_eq!(ports(&table), (vec![11, 12, 13, 14], vec![5, 6, 7, 8]));
+        assert_eq!(ids(&table), (vec![11, 12, 13, 14], vec![5, 6, 7, 8]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_exchange_ends_in_time_and_an_idle_connection_stays() {
         let table = ConnectionTable::default();
-        let [mut slow, mut idle] = [1, 2].map(|port| enter(&table, port));
+        let [mut slow, mut idle] = [1, 2].map(|id| enter(&table, id));
         drop(begin(&idle));
         let begun = Instant::now();
         let _exchange = begin(&slow);
@@ -377,20 +345,5 @@ mod tests {
         assert_eq!(begun.elapsed().as_secs(), EXCHANGE_TIMEOUT.as_secs());
         let later = timeout(EXCHANGE_TIMEOUT * 9, idle.ended()).await;
         assert!(later.is_err(), "its time ended with its exchange");
-    }
-
-    #[tokio::test]
-    async fn the_next_connection_from_an_address_is_another() {
-        let table = ConnectionTable::default();
-        let mut first = enter(&table, 1);
-        let exchange = begin(&first);
-        let second = enter(&table, 1);
-        first.ended().await;
-        drop(exchange);
-        let _busy = begin(&second);
-        drop(first);
-        assert_eq!(ports(&table), (vec![], vec![1]));
-        drop(second);
-        assert_eq!(ports(&table), (vec![], vec![]));
     }
 }

@@ -138,7 +138,7 @@ impl Tls {
             .store(other.certificates.names.load_full());
     }
 
-    pub(super) async fn accept(&self, socket: Socket) -> io::Result<Accepted> {
+    pub(super) async fn accept(&self, socket: Socket) -> io::Result<TlsSession> {
         let stream = self.acceptor.accept(socket).await?;
         let (_, session) = stream.get_ref();
         let version = match session.alpn_protocol() {
@@ -147,7 +147,7 @@ impl Tls {
             None => None,
         };
         let server_name = session.server_name().map(Arc::from);
-        Ok(Accepted {
+        Ok(TlsSession {
             version,
             server_name,
             stream: Box::new(stream),
@@ -156,7 +156,7 @@ impl Tls {
 }
 
 /// A finished handshake.
-pub(super) struct Accepted {
+pub(super) struct TlsSession {
     /// By ALPN, if the client uses it.
     pub(super) version: Option<Version>,
     pub(super) server_name: Option<Arc<str>>,

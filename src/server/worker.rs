@@ -1,14 +1,14 @@
 //! One thread with its runtime: accepts connections on its own sockets, and serves them.
 
 use std::{
+    cell::Cell,
     io,
-    net::{SocketAddr, TcpListener as StdListener},
+    net::{SocketAddr, TcpListener},
     rc::Rc,
     sync::{Arc, mpsc},
 };
 
 use tokio::{
-    net::TcpListener,
     runtime::{Builder, LocalOptions, LocalRuntime},
     sync::Semaphore,
     task::spawn_local,
@@ -23,12 +23,15 @@ use super::{
     drain::{DrainController, ShutdownWatcher},
     tls::Tls,
 };
-use crate::{http::connection::ClientConnection, telemetry::metrics::ListenerMetrics};
+use crate::{
+    http::connection::ClientConnection, net::listener::Listener,
+    telemetry::metrics::ListenerMetrics,
+};
 
 /// One of a worker's listening sockets, with the settings of its connections.
 pub(super) struct BoundListener {
     pub(super) local: SocketAddr,
-    pub(super) socket: StdListener,
+    pub(super) socket: TcpListener,
     pub(super) protocols: Protocols,
     pub(super) tls: Option<Tls>,
     pub(super) metrics: Arc<ListenerMetrics>,
@@ -85,19 +88,20 @@ impl Worker {
         let (closer, closing) = DrainController::new();
         let mut acceptors = Vec::new();
         for listener in self.listeners.drain(..) {
-            let socket = match TcpListener::from_std(listener.socket) {
+            let socket = match Listener::new(listener.socket) {
                 Ok(socket) => socket,
                 Err(error) => return drop(started.send(Err(error))),
             };
             let acceptor = Acceptor {
-                worker: self.index,
-                local: listener.local,
-                protocol: Rc::new(ConnectionHandler::new(
+                handler: Rc::new(ConnectionHandler::new(
+                    self.index,
+                    listener.local,
                     listener.protocols,
                     listener.tls,
                     &self.client,
                 )),
                 factory: factory.clone(),
+                accepted: Cell::default(),
                 permits: self.permits.clone(),
                 table: self.table.clone(),
                 metrics: listener.metrics,

@@ -7,6 +7,7 @@ use crate::http::headers::ascii;
 fn forwarding(peer: &str, scheme: Scheme) -> Forwarding {
     let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
     Forwarding::new(&ClientConnection {
+        id: 0,
         peer: address(peer),
         local: address("127.0.0.1:8443"),
         scheme,

@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, Empty, Full, combinators::BoxBody};
 use hyper::body::{Frame, Incoming};
 use tokio::{
     io::{AsyncWriteExt, DuplexStream, duplex, split},
+    net::TcpStream,
     sync::Semaphore,
     task::{JoinHandle, LocalSet, spawn_local},
     time::{Sleep, sleep},
@@ -78,21 +79,26 @@ fn connect_as(version: Version, client: ClientSpec) -> Client {
     let (closer, closing) = DrainController::new();
     let working = Arc::new(());
     let works = working.clone();
-    let service = service_fn(move |request| Box::pin(answer(works.clone(), request)));
+    let factory = move |_: &ClientConnection| {
+        let works = works.clone();
+        service_fn(move |request| Box::pin(answer(works.clone(), request)))
+    };
     let served = spawn_local(async move {
-        let protocol = ConnectionHandler::new(Protocols::Both, None, &client);
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let connection = ClientConnection {
+            id: 0,
+            peer: address,
+            local: address,
+            scheme: Scheme::Http,
+            server_name: None,
+            worker: 0,
+            informational: None,
+        };
+        let handler = ConnectionHandler::new(0, address, Protocols::Both, None, &client);
         let held = held(&closing);
-        let opened = NegotiatedConnection {
-            io: theirs,
-            first: BytesMut::new(),
-            first_head: protocol.first_head(),
-        };
-        let served = ConnectionService {
-            service,
-            informational: InformationalQueue::default(),
-        };
-        let served = protocol
-            .serve_requests(version, opened, served, held, closing)
+        let negotiated = NegotiatedConnection::new(version, theirs, handler.first_head());
+        let served = handler
+            .serve_requests(negotiated, connection, factory, held, closing)
             .await;
         served.map_err(|error| error.to_string())
     });
@@ -633,7 +639,7 @@ async fn the_preface_distinguishes_http2() {
         .await
         .expect("a free port");
     let address = listener.local_addr().expect("bound");
-    let sniff_pieces = async |pieces: &[&[u8]]| {
+    let detect_in_pieces = async |pieces: &[&[u8]]| {
         let mut client = TcpStream::connect(address).await.expect("listening");
         let (socket, _) = listener.accept().await.expect("connected");
         let pieces = pieces.to_vec();
@@ -644,13 +650,14 @@ async fn the_preface_distinguishes_http2() {
             }
             client.shutdown().await.expect("ends");
         };
-        let (sniffed, ()) = tokio::join!(detect_version(Socket(socket), Protocols::Both), send);
-        let (version, _, first) = sniffed.expect("reads");
-        (version, first)
+        let detection = detect_version(socket, Protocols::Both, Instant::now());
+        let (detected, ()) = tokio::join!(detection, send);
+        let detected = detected.expect("reads");
+        (detected.version, detected.first)
     };
-    let (version, first) = sniff_pieces(&[PREFACE]).await;
+    let (version, first) = detect_in_pieces(&[PREFACE]).await;
     assert_eq!((version, &first[..]), (Version::Http2, &PREFACE[..]));
-    let (version, _) = sniff_pieces(&[&PREFACE[..1], &PREFACE[1..20], &PREFACE[20..]]).await;
+    let (version, _) = detect_in_pieces(&[&PREFACE[..1], &PREFACE[1..20], &PREFACE[20..]]).await;
     assert_eq!(version, Version::Http2);
     for text in [
         "GET / HTTP/1.1\r\n\r\n",
@@ -659,7 +666,7 @@ async fn the_preface_distinguishes_http2() {
         "PUT / HTTP/1.1\r\n",
         "",
     ] {
-        let (version, first) = sniff_pieces(&[text.as_bytes()]).await;
+        let (version, first) = detect_in_pieces(&[text.as_bytes()]).await;
         assert_eq!(version, Version::Http1, "{text}");
         assert!(text.as_bytes().starts_with(&first), "{text}");
     }

@@ -94,7 +94,7 @@ async fn connect(
     name: &str,
 ) -> io::Result<(
     tokio_rustls::client::TlsStream<tokio::net::TcpStream>,
-    Accepted,
+    TlsSession,
 )> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
