@@ -1,15 +1,176 @@
 //! Stores of buckets, and the step that decides and charges a request.
 //!
-//! `memory` keeps buckets in tables of this process, [`redis`] keeps them in Redis, with the same
-//! decisions. `bounded_map` holds keys beside buckets for both. `limiter` interprets the buckets.
+//! [`Buckets`] are those of one policy. `memory` keeps them in tables of this process, [`redis`]
+//! keeps them in Redis, with the same decisions. `bounded_map` holds keys beside buckets for both.
+//! `limiter` interprets the buckets.
 
 mod bounded_map;
+mod buckets;
+mod charge_list;
+mod charge_set;
+mod held;
+mod in_use;
 mod memory;
+mod penalties;
+mod pending_charge;
 pub mod redis;
+mod redis_binding;
+mod redis_entry;
+mod spec;
+mod sync_recorder;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+
+use tokio::time::Instant;
+
+use crate::clock::{Clock, Timestamp};
+use crate::telemetry::metrics::StoreMetrics;
+use crate::telemetry::registry::Registry;
+use redis::client::Client;
+use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
 pub use bounded_map::TrackingBudget;
+pub use buckets::{Buckets, BucketsSpec};
+pub use charge_set::{ChargeId, ChargeResult, ChargeSet, ChargeSource, PolicyCharge};
+pub use held::{MemoryPlace, QueuePlace, Reservation};
+pub use in_use::{Acquired, InUse, PermitPlace};
 pub use memory::{
-    Bans, Charge, MIN_KEYS, MemoryRequest, OnFull, Permit, Refusals, Reservation, SettleableCharge,
-    Table, TableBudget, charge_all, charge_and_reserve, charge_into, charge_with_shadow,
-    divide_memory, leave_queue, snapshot, try_charge,
+    Bans, Charge, MIN_KEYS, MemoryRequest, OnFull, Permit, Refusals, SettleableCharge, Table,
+    TableBudget, charge_all, charge_and_reserve, charge_into, charge_with_shadow, divide_memory,
+    leave_queue, snapshot, try_charge,
 };
+pub use penalties::Penalties;
+pub use pending_charge::{PendingCharge, TagReply, Undecided};
+pub(crate) use spec::HomeIdentity;
+pub use spec::{HomeSpec, OnStoreError, StoreSpec};
+pub use sync_recorder::tracker_metrics;
+
+/// The store of a ruleset. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub enum Store {
+    /// All buckets are in this process, and no other machine knows of them.
+    #[default]
+    Memory,
+    /// Some buckets are in Redis or are synchronised through it.
+    Redis(Arc<redis::Store>),
+}
+
+/// A store that lives as long as something is left to be sent to it.
+#[derive(Clone, Debug)]
+pub struct WeakStore(Weak<redis::Store>);
+
+impl WeakStore {
+    /// The store, unless it has ended.
+    pub fn upgrade(&self) -> Option<Store> {
+        self.0.upgrade().map(Store::Redis)
+    }
+}
+
+impl Store {
+    /// The store of this spec: `before` with its connections, if it is the same.
+    pub fn new(
+        spec: &StoreSpec,
+        workers: usize,
+        before: &Self,
+        clock: &Arc<Clock>,
+        registry: &Registry,
+    ) -> Self {
+        if let Self::Redis(before) = before
+            && before.is_same_as(&spec.client, &spec.naming)
+        {
+            return Self::Redis(Arc::clone(before));
+        }
+        let client = spec.client.clone();
+        // One more for the thread that synchronises.
+        let workers = workers + 1;
+        let client = Client::new(
+            client,
+            workers,
+            Arc::clone(clock),
+            StoreMetrics::new(registry),
+        );
+        let store = redis::Store::new(client, spec.naming.clone(), Arc::clone(clock));
+        Self::Redis(Arc::new(store))
+    }
+
+    /// The Redis of the store, if it has one.
+    pub fn redis(&self) -> Option<&Arc<redis::Store>> {
+        match self {
+            Self::Memory => None,
+            Self::Redis(store) => Some(store),
+        }
+    }
+
+    /// A reference that does not keep the store; `None` for memory.
+    pub fn downgrade(&self) -> Option<WeakStore> {
+        self.redis().map(|store| WeakStore(Arc::downgrade(store)))
+    }
+
+    /// True if all buckets can be charged now.
+    pub fn is_reachable(&self) -> bool {
+        self.redis().is_none_or(|store| store.is_reachable())
+    }
+
+    /// Waits until a worker's messages are sent, or until this instant.
+    pub async fn flush(&self, worker: usize, until: Instant) {
+        if let Self::Redis(store) = self {
+            store.flush_outbox(worker, until).await;
+        }
+    }
+
+    /// Loads all scripts that requests may call into the Redis servers. Each route is given by the
+    /// buckets of its limits; a limit's charges may be settled.
+    ///
+    /// Conditions, exceptions and the slots of a cluster decide which limits share a call, so each
+    /// subset of a route's kinds has its own script.
+    pub fn load_scripts<'a, R>(&self, routes: impl Iterator<Item = R>, shares_bans: bool)
+    where
+        R: Iterator<Item = (&'a Buckets, bool)>,
+    {
+        let Self::Redis(store) = self else { return };
+        let mut procedures: HashSet<_> =
+            shares_bans.then_some(Procedure::Ban).into_iter().collect();
+        for route in routes {
+            let mut kinds = HashSet::new();
+            for (buckets, settles) in route {
+                let Some(kind) = buckets.redis_kind() else {
+                    continue;
+                };
+                kinds.insert(kind);
+                procedures.extend(match kind {
+                    AlgorithmKind::Concurrency => Some(Procedure::Lease),
+                    AlgorithmKind::LeakyBucket => Some(Procedure::Leave),
+                    _ => None,
+                });
+                procedures.extend(settles.then_some(Procedure::Settle(kind)));
+            }
+            let kinds: AlgorithmKinds = kinds.into_iter().collect();
+            procedures.extend(kinds.subsets().map(Procedure::Charge));
+        }
+        store.load_scripts(procedures.into_iter());
+    }
+
+    /// Directs the charges of other machines to these buckets, and shares these bans only.
+    /// `algorithms` are those of policies that other machines know, by name.
+    pub fn follow<'a>(
+        &self,
+        buckets: impl Iterator<Item = &'a Buckets>,
+        penalties: impl Iterator<Item = &'a Penalties>,
+        algorithms: impl Iterator<Item = (&'a str, &'static str)>,
+        now: Timestamp,
+    ) {
+        let Self::Redis(store) = self else { return };
+        for buckets in buckets {
+            if let Some(recorder) = buckets.sync_recorder() {
+                recorder.tracker.set_table(Arc::clone(&buckets.table));
+                let rounds = store.synchroniser(recorder.interval, &recorder.rounds);
+                rounds.follow(&recorder.tracker);
+            }
+        }
+        let bans: Vec<_> = penalties.filter_map(Penalties::follow).collect();
+        store.follow_bans(&bans);
+        store.check_algorithms(algorithms);
+        store.reloaded(now);
+    }
+}

@@ -65,7 +65,7 @@ struct StoreReport {
 
 impl StoreReport {
     fn new(ruleset: &Ruleset) -> Self {
-        let Some(store) = &ruleset.redis else {
+        let Some(store) = ruleset.store.redis() else {
             return Self::default();
         };
         let policies = match &*ruleset.policies_without_store() {

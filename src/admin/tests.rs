@@ -38,7 +38,7 @@ fn state(registry: &Registry) -> AdminState {
         preflight: Preflight::Limited,
         max_size: 0,
         tokens: None,
-        redis: None,
+        store: None,
     };
     let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(clock.now());
     let metrics = Arc::new(RequestMetrics::new(registry));

@@ -63,7 +63,7 @@ impl Connections {
         let Some(ConnectTarget { store, workers }) = self.wanted(snapshot) else {
             return;
         };
-        let running = running.redis.as_ref();
+        let running = running.store.redis();
         let is_running = running.is_some_and(|running| Arc::ptr_eq(running, &store));
         if is_running && matches!(store.state(), State::Down { .. }) {
             return;
@@ -87,7 +87,7 @@ impl Connections {
 
     /// The thread that synchronises connects to every store, workers only to one that requests ask.
     fn wanted(&self, snapshot: &Ruleset) -> Option<ConnectTarget> {
-        let store = Arc::clone(snapshot.redis.as_ref()?);
+        let store = Arc::clone(snapshot.store.redis()?);
         let first = match (snapshot.has_redis_policies, snapshot.is_synchronised()) {
             (true, _) => 0,
             (false, true) => self.workers,

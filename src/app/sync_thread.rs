@@ -80,10 +80,10 @@ async fn synchronise(
     loop {
         let snapshot = gateway.ruleset();
         let patience = snapshot.startup_timeout;
-        let store = snapshot.redis.clone();
+        let store = snapshot.store.clone();
         drop(snapshot);
         let rounds = async {
-            if let Some(store) = &store {
+            if let Some(store) = store.redis() {
                 store.synchronise(worker, clock, patience).await;
             }
             std::future::pending::<()>().await;
@@ -93,7 +93,7 @@ async fn synchronise(
             () = rounds => {}
         }
     }
-    if let Some(store) = &gateway.ruleset().redis {
+    if let Some(store) = gateway.ruleset().store.redis() {
         // Whoever waits for this has a deadline, too.
         let _ = timeout(LAST_ROUND_TIMEOUT, store.last_rounds(worker, clock)).await;
     }

@@ -21,6 +21,7 @@ use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{self, PolicySpec};
 use crate::server::Spec as ServerSpec;
+use crate::store::HomeSpec;
 use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
 
 /// The largest certificate file that is read, in bytes.
@@ -213,7 +214,7 @@ impl<'a> Compiler<'a> {
         let unmatched = route_compiler.unmatched(&policies);
         self.findings.append(&mut policies.findings);
         let policies = policies.into_specs();
-        let is_used = |policy: &PolicySpec| policy.shared.is_some() || policy.sync.is_some();
+        let is_used = |policy: &PolicySpec| policy.home != HomeSpec::Memory;
         let is_shared = policies.iter().any(is_used);
         ruleset::RulesetSpec {
             policies,
@@ -226,7 +227,7 @@ impl<'a> Compiler<'a> {
             preflight: responses::preflight(&config.responses.cors),
             max_size: config.store.memory.max_size.bytes(),
             tokens: self.tokens(config, key_files),
-            redis: self.redis(config, key_files).filter(|_| is_shared),
+            store: self.redis(config, key_files).filter(|_| is_shared),
         }
     }
 }

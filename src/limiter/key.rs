@@ -75,6 +75,12 @@ pub trait KeyParts {
     fn part(&mut self, kind: u8, value: &[u8]);
 }
 
+impl<P: KeyParts + ?Sized> KeyParts for &mut P {
+    fn part(&mut self, kind: u8, value: &[u8]) {
+        (**self).part(kind, value);
+    }
+}
+
 /// Makes the [`Fingerprint`] of a key.
 #[derive(Clone, Debug)]
 pub struct KeyHasher(SipHasher13);

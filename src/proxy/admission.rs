@@ -3,20 +3,14 @@
 
 pub(super) mod acquired_permits;
 pub(super) mod applicability;
-mod charge_set;
 mod claims;
 mod context;
 pub(super) mod delay;
-pub(super) mod in_flight;
 pub(super) mod jitter;
 pub(super) mod mode;
-pub(super) mod penalties;
 pub(super) mod permit_queue;
 pub(super) mod priority;
-pub(super) mod redis_charge;
-mod remote_bucket;
 pub(super) mod settle;
-mod sync_charges;
 pub(super) mod tag;
 
 use std::num::NonZero;
@@ -29,37 +23,31 @@ use super::ruleset::{Limit, Overflow, Route};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Response;
-use crate::limiter::{Algorithm, Decision, Outcome, Verdict};
+use crate::limiter::{Algorithm, Decision, Outcome};
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::RefusedRequest;
 use crate::rules::Head;
-use crate::store::redis::QueuePlace;
+use crate::store::{ChargeId, ChargeResult, Undecided};
 use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
-pub(super) use charge_set::{ChargeSet, MatchedLimit};
-pub(super) use context::{AdmissionContext, admit};
-use in_flight::InFlightGuard;
-pub(super) use remote_bucket::RemoteBucket;
+pub(super) use context::{AdmissionInputs, admit_in_memory};
 use settle::{RequestedFields, ReservedCharge, ResponseEnd, ResponseHead, Settling};
 
 /// The decisions of a route's limits on one request; empty before they decide.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
-    /// The limits that apply, one for each decision: enforced ones first, then shadowed ones.
-    applied: SmallVec<[MatchedLimit; 4]>,
-    pub(super) verdict: Verdict,
+    /// The decisions, and what the request holds until it ends.
+    pub(super) result: ChargeResult,
     /// The limit that refuses because the request lacks its key.
     keyless: Option<u16>,
+    /// Decisions without a charge, for the metrics.
+    uncharged: SmallVec<[(u16, LimitDecision); 1]>,
     /// The random addition to `Retry-After` of a refused request.
     jitter: Duration,
-    /// Units in use, returned when the request ends.
-    taken: Vec<InFlightGuard>,
     /// Permits that the request waited for, returned when it ends.
     acquired: AcquiredPermits,
     /// Charges that the response settles.
     reserved_charges: Vec<ReservedCharge>,
-    /// Places in queues in Redis, by the places of the limits.
-    pub(super) queue_places: Vec<(u16, QueuePlace)>,
     now: Timestamp,
     /// True if a shadowed limit lacked its key or cost; only a dry run reads this.
     pub(super) is_shadowed: bool,
@@ -68,11 +56,11 @@ pub(super) struct Admission {
 impl Admission {
     /// The limit whose decision became the verdict, if any limit applied.
     pub(super) fn deciding<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
-        let place = match self.keyless {
-            Some(place) => place,
-            None => self.binding().get(self.verdict.deciding)?.place,
+        let number = match self.keyless {
+            Some(number) => number,
+            None => self.binding().get(self.result.verdict.deciding)?.limit,
         };
-        Some(&route.limits[usize::from(place)])
+        Some(route.limit(number))
     }
 
     /// The limit that refuses the request, if any.
@@ -86,13 +74,7 @@ impl Admission {
         answered: ResponseHead<'_>,
         settling: &mut Settling<'_>,
     ) {
-        let route = settling.route;
-        settle::settle_head(
-            &mut self.reserved_charges,
-            &route.limits,
-            answered,
-            settling,
-        );
+        settle::settle_head(&mut self.reserved_charges, answered, settling);
     }
 
     /// Scans a piece of the body, and settles the charges whose cost it states.
@@ -102,25 +84,17 @@ impl Admission {
         ended: ResponseEnd<'_>,
         settling: &mut Settling<'_>,
     ) {
-        let route = settling.route;
-        settle::settle_piece(
-            &mut self.reserved_charges,
-            &route.limits,
-            piece,
-            ended,
-            settling,
-        );
+        settle::settle_piece(&mut self.reserved_charges, piece, ended, settling);
     }
 
     /// Settles the remaining charges at the end of the response.
     pub(super) fn settle_by_body(&mut self, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
-        let route = settling.route;
-        settle::settle_end(&mut self.reserved_charges, &route.limits, ended, settling);
+        settle::settle_end(&mut self.reserved_charges, ended, settling);
     }
 
     /// Notes the fields that the upstream must send so that the response can settle all charges.
     pub(super) fn note_requested_fields(&self, route: &Route, wanted: &mut RequestedFields) {
-        wanted.note(&self.reserved_charges, &route.limits);
+        wanted.note(&self.reserved_charges, route);
     }
 
     pub(super) fn has_reserved_charges(&self) -> bool {
@@ -132,18 +106,69 @@ impl Admission {
         self.now = now;
     }
 
-    fn binding(&self) -> &[MatchedLimit] {
-        &self.applied[..self.verdict.enforced()]
+    /// Counts and keeps the decision of the store.
+    pub(super) fn conclude(&mut self, inputs: &AdmissionInputs<'_>) {
+        let route = inputs.route;
+        for (number, decision) in self.uncharged.drain(..) {
+            route.limit(number).metrics.record(decision);
+        }
+        self.now = inputs.now;
+        self.jitter = self.jitter(inputs);
+        let reservations = self.result.reservations.drain(..);
+        self.reserved_charges = reservations
+            .map(|(number, reservation)| ReservedCharge::new(number, reservation))
+            .collect();
+        if self.is_refused() {
+            self.acquired.give_back();
+        }
+        self.count(route);
+    }
+
+    /// Keeps the decision of a charge that was pending.
+    ///
+    /// # Errors
+    /// A limit refuses because its store does not answer.
+    pub(super) fn conclude_pending(
+        &mut self,
+        decided: Result<(), Undecided>,
+        inputs: &AdmissionInputs<'_>,
+    ) -> Result<(), Undecided> {
+        for number in self.result.without_store.drain(..) {
+            let metrics = &inputs.route.limit(number).metrics;
+            metrics.record(LimitDecision::Error);
+        }
+        if decided.is_ok() {
+            self.conclude(inputs);
+        } else {
+            self.acquired.give_back();
+        }
+        decided
+    }
+
+    /// The jitter of a refusal, by the policy that decides.
+    fn jitter(&self, inputs: &AdmissionInputs<'_>) -> Duration {
+        let result = &self.result;
+        match (result.ids.get(result.verdict.deciding), result.key) {
+            (Some(id), Some(key)) if !result.verdict.is_admitted() => {
+                let policy = inputs.route.limit(id.limit).chosen(*id);
+                jitter::of(policy.retry_after_jitter, inputs.secret, key, inputs.now)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn binding(&self) -> &[ChargeId] {
+        &self.result.ids[..self.result.verdict.enforced()]
     }
 
     /// The end of the longest delay of an admitted request.
     pub(super) fn delayed_until(&self) -> Option<Timestamp> {
-        self.verdict.decisions[self.verdict.delaying()?].delayed_until()
+        self.result.verdict.decisions[self.result.verdict.delaying()?].delayed_until()
     }
 
     /// The limit with the longest delay of an admitted request, and its decision.
     pub(super) fn delaying<'r>(&self, route: &'r Route) -> Option<(&'r Limit, &Decision)> {
-        self.decisions(route).nth(self.verdict.delaying()?)
+        self.decisions(route).nth(self.result.verdict.delaying()?)
     }
 
     /// All limits that delay the request, and their decisions.
@@ -155,7 +180,7 @@ impl Admission {
         let delays = |(_, decision): &(_, &Decision)| decision.delayed_until().is_some();
         binding
             .filter(move |(_, said)| delays(said))
-            .map(|(matched, (limit, decision))| (matched.place, limit, decision))
+            .map(|(id, (limit, decision))| (id.limit, limit, decision))
     }
 
     /// The limits that admit the request at a lower priority, and their overflow buckets.
@@ -167,9 +192,9 @@ impl Admission {
             true => &[],
             false => self.binding(),
         };
-        binding.iter().filter_map(|matched| {
-            let limit = matched.limit(&route.limits);
-            Some((limit, limit.overflow(matched.chosen)?))
+        binding.iter().filter_map(|id| {
+            let limit = route.limit(id.limit);
+            Some((limit, limit.overflow(*id)?))
         })
     }
 
@@ -185,11 +210,11 @@ impl Admission {
         &self,
         route: &'r Route,
     ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
-        self.decisions(route).skip(self.verdict.enforced())
+        self.decisions(route).skip(self.result.verdict.enforced())
     }
 
     pub(super) fn is_refused(&self) -> bool {
-        self.keyless.is_some() || !self.verdict.is_admitted()
+        self.keyless.is_some() || !self.result.verdict.is_admitted()
     }
 
     /// The policy and the decision for the access log.
@@ -223,17 +248,22 @@ impl Admission {
         };
         let violated: SmallVec<[&str; 4]> = self
             .decisions(route)
-            .take(self.verdict.enforced())
+            .take(self.result.verdict.enforced())
             .filter(|(limit, decision)| {
                 !decision.is_admitted() && limit.policy.action.is_disclosed()
             })
             .map(|(limit, _)| &*limit.policy.name)
             .collect();
-        let policy = match self.binding().get(self.verdict.deciding) {
-            Some(matched) => limit.chosen(matched.chosen),
+        let policy = match self.binding().get(self.result.verdict.deciding) {
+            Some(id) => limit.chosen(*id),
             None => &limit.policy,
         };
-        let retry_at = match self.verdict.decision().map(|decision| decision.outcome) {
+        let retry_at = match self
+            .result
+            .verdict
+            .decision()
+            .map(|decision| decision.outcome)
+        {
             Some(Outcome::Refuse { retry_at }) => {
                 retry_at.map(|retry_at| retry_at.saturating_add(self.jitter))
             }
@@ -263,14 +293,14 @@ impl Admission {
         headers: &mut Headers,
     ) {
         let binding = self.binding();
-        let policies = binding.iter().map(|matched| matched.policy(&route.limits));
+        let policies = binding.iter().map(|id| route.limit(id.limit).chosen(*id));
         let told: SmallVec<[Decision; 4]>;
         let decisions = match self.jitter.is_zero() {
-            true => &self.verdict.decisions,
+            true => &self.result.verdict.decisions,
             false => {
-                let all = policies.clone().zip(&self.verdict.decisions);
+                let all = policies.clone().zip(&self.result.verdict.decisions);
                 told = all
-                    .map(|(policy, decision)| self.told(policy.table.algorithm(), decision))
+                    .map(|(policy, decision)| self.told(policy.buckets.table.algorithm(), decision))
                     .collect();
                 &told
             }
@@ -280,12 +310,12 @@ impl Admission {
             .filter(|(policy, _)| policy.action.is_disclosed())
             .map(|(policy, decision)| AppliedPolicy {
                 advertised: &policy.advertised,
-                algorithm: policy.table.algorithm(),
+                algorithm: policy.buckets.table.algorithm(),
                 decision,
             })
             .collect();
         let deciding = match applied.len() == binding.len() {
-            true => self.verdict.deciding,
+            true => self.result.verdict.deciding,
             false => limit_headers::index_of_deciding(applied.iter()).unwrap_or_default(),
         };
         limit_headers::write(styles, &applied, deciding, self.now, headers);
@@ -311,18 +341,16 @@ impl Admission {
     /// A refused request is counted only by the limit that refuses: the others charged nothing.
     fn count(&self, route: &Route) {
         if let Some(place) = self.keyless {
-            route.limits[usize::from(place)]
-                .metrics
-                .record(LimitDecision::Limited);
+            route.limit(place).metrics.record(LimitDecision::Limited);
         }
-        let admitted = self.verdict.is_admitted();
-        let binding = self.verdict.enforced();
+        let admitted = self.result.verdict.is_admitted();
+        let binding = self.result.verdict.enforced();
         for (place, (limit, decision)) in self.decisions(route).enumerate() {
-            let matched = self.applied[place];
-            let overflows = limit.overflow(matched.chosen).is_some();
+            let id = self.result.ids[place];
+            let overflows = limit.overflow(id).is_some();
             let wait = match decision.outcome {
                 Outcome::Delay { until } => Some(until.since(self.now)),
-                Outcome::Admit | Outcome::Refuse { .. } => self.acquired.waited(matched.place),
+                Outcome::Admit | Outcome::Refuse { .. } => self.acquired.waited(id.limit),
             };
             match (decision.outcome, wait) {
                 (Outcome::Refuse { .. }, _) if place >= binding => {
@@ -352,7 +380,7 @@ impl Admission {
     /// The deciding limit's decision; `None` if no limit applied, or one refuses a request without
     /// its key.
     pub(super) fn decision(&self) -> Option<&Decision> {
-        self.verdict.decision()
+        self.result.verdict.decision()
     }
 
     /// All limits that apply, and their decisions.
@@ -360,9 +388,8 @@ impl Admission {
         &self,
         route: &'r Route,
     ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
-        let applied = self.applied.iter();
-        let limits = applied.map(|matched| matched.limit(&route.limits));
-        limits.zip(&self.verdict.decisions)
+        let limits = self.result.ids.iter().map(|id| route.limit(id.limit));
+        limits.zip(&self.result.verdict.decisions)
     }
 }
 

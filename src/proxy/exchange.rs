@@ -25,12 +25,12 @@ use crate::http::body::RequestBody;
 use crate::http::forwarded::Peer;
 use crate::http::headers::Headers;
 use crate::http::message::{Request, Response};
-use crate::proxy::admission::redis_charge::PendingRedisCharge;
 use crate::proxy::admission::settle::{RequestedFields, ResponseEnd, ResponseHead, Settling};
 use crate::proxy::admission::tag::TagDecisions;
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::respond;
 use crate::rules::{BodyEnd, Head, ResponseOrigin, TokenCheck};
+use crate::store::{PendingCharge, Undecided};
 use crate::telemetry::metrics::RequestMetrics;
 use logged::LoggedRequest;
 use ruleset_lease::RulesetLease;
@@ -150,17 +150,10 @@ impl Exchange {
         }
     }
 
-    /// Calls Redis.
-    pub(super) async fn ask(&self, asking: Box<PendingRedisCharge>) -> Box<PendingRedisCharge> {
+    /// Waits for the decision of the store.
+    pub(super) async fn decide(&mut self, charge: Box<PendingCharge>) -> Result<(), Undecided> {
         let worker = self.context.client.connection.worker;
-        match &self.context.ruleset.whole().redis {
-            Some(store) => {
-                asking
-                    .call(store, self.route(), worker, self.forwarded)
-                    .await
-            }
-            None => asking,
-        }
+        charge.decide(worker, &mut self.admission.result).await
     }
 
     /// Marks the decision as final: the response gets its rate-limit fields.
@@ -289,20 +282,14 @@ impl Exchange {
             headers: response.headers(),
             recorded: &[],
         };
-        self.settle(|admission, tagged, settling| {
-            admission.settle_by_head(answered, settling);
-            tagged.settle_by_head(answered, settling);
-        });
+        self.settle(|admission, settling| admission.settle_by_head(answered, settling));
     }
 
     /// Settles the remaining charges at the end of the body. Without a response, reserved charges
     /// stay.
     fn settle_by_body(&mut self, body: BodyEnd<'_>) {
         let ended = self.response_end(body);
-        self.settle(|admission, tagged, settling| {
-            admission.settle_by_body(ended, settling);
-            tagged.settle_by_body(ended, settling);
-        });
+        self.settle(|admission, settling| admission.settle_by_body(ended, settling));
     }
 
     fn response_end<'b>(&self, body: BodyEnd<'b>) -> ResponseEnd<'b> {
@@ -313,8 +300,8 @@ impl Exchange {
         }
     }
 
-    fn settle(&mut self, by: impl FnOnce(&mut Admission, &mut TagDecisions, &mut Settling<'_>)) {
-        if !self.has_dues() {
+    fn settle(&mut self, by: impl FnOnce(&mut Admission, &mut Settling<'_>)) {
+        if !self.admission.has_reserved_charges() {
             return;
         }
         let mut settling = Settling {
@@ -322,7 +309,7 @@ impl Exchange {
             route: self.context.ruleset.route(self.place),
             stated: &mut self.stated,
         };
-        by(&mut self.admission, &mut self.tagged, &mut settling);
+        by(&mut self.admission, &mut settling);
     }
 
     /// Requirements on the upstream's response, so that it can settle all charges.
@@ -330,12 +317,7 @@ impl Exchange {
         let mut wanted = RequestedFields::default();
         self.admission
             .note_requested_fields(self.route(), &mut wanted);
-        self.tagged.note_requested_fields(self.route(), &mut wanted);
         wanted
-    }
-
-    fn has_dues(&self) -> bool {
-        self.admission.has_reserved_charges() || self.tagged.has_reserved_charges()
     }
 
     fn elapsed(&self) -> Duration {
@@ -355,10 +337,7 @@ impl BodyObserver for Exchange {
         };
         self.sent += data.len() as u64;
         let ended = self.response_end(BodyEnd::Complete(None));
-        self.settle(|admission, tagged, settling| {
-            admission.settle_by_piece(data, ended, settling);
-            tagged.settle_by_piece(data, ended, settling);
-        });
+        self.settle(|admission, settling| admission.settle_by_piece(data, ended, settling));
     }
 
     fn ended(&mut self) {

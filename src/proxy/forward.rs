@@ -144,7 +144,7 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
     forwarding.write(context.trust(), headers);
     let (via, value) = forwarded::via(version);
     headers.append(via, value);
-    if !route.tags.is_empty() {
+    if !route.tags().is_empty() {
         tag::write(route, exchange.tagged(), headers);
     }
     if !route.priority_fields.is_empty() {

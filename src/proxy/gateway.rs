@@ -17,12 +17,11 @@ use bytes::Bytes;
 use http::StatusCode;
 use hyper::service::Service;
 
-use super::admission::Admission;
 use super::admission::acquired_permits::AcquiredPermits;
 use super::admission::delay::Delay;
-use super::admission::permit_queue::{self, Pending};
-use super::admission::redis_charge::PendingRedisCharge;
+use super::admission::permit_queue::Pending;
 use super::admission::tag;
+use super::admission::{Admission, AdmissionInputs};
 use super::answers::action::{Action, TarpitSlot};
 use super::answers::error::Error;
 use super::body::ResponseBody;
@@ -36,6 +35,7 @@ use crate::http::connection::ClientConnection;
 use crate::http::message::{Request, Response};
 use crate::http::service::{ServiceFuture, service_fn};
 use crate::rules::Head;
+use crate::store::Undecided;
 pub use state::Gateway;
 
 /// The service of one client connection. An error closes the connection without a response.
@@ -110,8 +110,8 @@ enum Disposition {
 enum ResumeWith {
     /// Permits; none for a request that has not waited.
     Permits(AcquiredPermits),
-    /// The answer of Redis.
-    RedisAnswer(Box<PendingRedisCharge>),
+    /// The decision of the store.
+    Decision(Result<(), Undecided>),
 }
 
 /// Admits the request by all limits of its route, at one instant, and counts its token if it was read here first.
@@ -160,14 +160,19 @@ fn decide(
         token: token.as_ref(),
         ..target.head(request, context.client_ip)
     };
-    let (secret, store) = (&ruleset.secret, ruleset.redis.as_deref());
-    let (pending, redis_tags) = match resumed {
-        ResumeWith::Permits(permits) => {
-            let pending =
-                permit_queue::admit(route, secret, &head, now, permits, store, admission)?;
-            (pending, Vec::new())
+    let inputs = AdmissionInputs {
+        route,
+        secret: &ruleset.secret,
+        head: &head,
+        store: &ruleset.store,
+        now,
+    };
+    let pending = match resumed {
+        ResumeWith::Permits(permits) => inputs.admit(permits, admission)?,
+        ResumeWith::Decision(decided) => {
+            admission.conclude_pending(decided, &inputs)?;
+            None
         }
-        ResumeWith::RedisAnswer(charge) => (None, charge.finish(route, secret, now, admission)?),
     };
     if let Some(pending) = pending {
         if let Pending::Permit(waiter) = &pending {
@@ -180,9 +185,9 @@ fn decide(
         exchange.set_decided();
         return Ok(refused);
     }
-    let delay = Delay::enter(admission, route, secret, &head, context.clock());
-    if !route.tags.is_empty() {
-        let tags = tag::decide_tags(route, secret, &head, now, redis_tags);
+    let delay = Delay::enter(admission, route, context.clock());
+    if !route.tags().is_empty() {
+        let tags = tag::decide_tags(&inputs, admission);
         exchange.set_tags(tags);
     }
     exchange.set_decided();
@@ -267,7 +272,7 @@ async fn serve(
     }
 }
 
-/// Waits for permits and for Redis, one after the other, until the request is decided.
+/// Waits for permits and for the store, one after the other, until the request is decided.
 async fn wait(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
@@ -282,7 +287,7 @@ async fn wait(
                 exchange.resume();
                 ResumeWith::Permits(permits)
             }
-            Pending::Redis(charge) => ResumeWith::RedisAnswer(exchange.ask(charge).await),
+            Pending::Store(charge) => ResumeWith::Decision(exchange.decide(charge).await),
         };
         match admit(exchange, request, target, response, resumed)? {
             Disposition::Wait(next) => pending = next,

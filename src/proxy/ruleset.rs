@@ -3,10 +3,8 @@
 
 pub mod build;
 pub mod reload_diff;
-mod redis_binding;
 mod settlements;
 mod spec;
-mod sync_recorder;
 pub(super) mod tokens;
 
 use std::cell::OnceCell;
@@ -21,25 +19,19 @@ use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
 use crate::limiter::{Secret, WindowEnd};
 use crate::proxy::admission::mode::Mode;
-use crate::proxy::admission::penalties::Penalties;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
 use crate::rules::{Head, LocalPeriods, RequestToken, Router, TokenCheck};
-use crate::store::{Table, redis};
+use crate::store::{Buckets, Penalties, Store};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::{InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics};
+use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, TrackerMetrics};
 use crate::upstream::{Dscp, Upstream};
 use settlements::Settlements;
-use sync_recorder::SyncRecorder;
 use tokens::TokenVerifier;
 
-pub use redis_binding::RedisBinding;
-pub use spec::{
-    LimitSpec, OnStoreError, OverflowSpec, PolicySpec, RedisPolicySpec, RedisSpec, Rewrite,
-    RouteSpec, RulesetSpec,
-};
+pub use spec::{LimitSpec, OverflowSpec, PolicySpec, Rewrite, RouteSpec, RulesetSpec};
 
 /// The running ruleset.
 #[derive(Debug)]
@@ -66,8 +58,8 @@ pub struct Ruleset {
     pub secret: Secret,
     /// The verifier of tokens, if one is configured.
     pub tokens: Option<TokenVerifier>,
-    /// The Redis of shared and synchronised buckets, if there are any.
-    pub redis: Option<Arc<redis::Store>>,
+    /// The store of all buckets.
+    pub store: Store,
     /// At least one policy has its buckets in Redis, so that requests call it. Synchronised
     /// policies do not count.
     pub has_redis_policies: bool,
@@ -78,12 +70,11 @@ pub struct Ruleset {
 impl Ruleset {
     /// The names of the policies that refuse requests now because Redis cannot be reached.
     pub fn policies_without_store(&self) -> Vec<&str> {
-        let is_reachable = |store: &Arc<redis::Store>| store.is_reachable();
-        if self.redis.as_ref().is_none_or(is_reachable) {
+        if self.store.is_reachable() {
             return Vec::new();
         }
         let routes = self.routes.iter().chain([&self.unmatched]);
-        let limits = routes.flat_map(|route| &route.limits);
+        let limits = routes.flat_map(|route| &route.limits[..route.refusing]);
         let refusing = limits.filter(|limit| limit.refuses_without_store());
         let mut names: Vec<_> = refusing.map(|limit| &*limit.policy.name).collect();
         names.sort_unstable();
@@ -95,8 +86,8 @@ impl Ruleset {
     pub fn is_synchronised(&self) -> bool {
         self.policies.iter().any(|policy| {
             let penalties = policy.penalties.as_ref();
-            penalties.is_some_and(|penalties| penalties.shared().is_some())
-                || policy.all().iter().any(|one| one.sync_recorder.is_some())
+            penalties.is_some_and(|penalties| penalties.is_shared())
+                || policy.all().iter().any(|one| one.buckets.is_synchronised())
         })
     }
 
@@ -124,10 +115,10 @@ impl Ruleset {
 pub struct Route {
     /// The configured name, or a text of its conditions.
     pub name: Arc<str>,
-    /// The limits that can refuse, top-level ones first.
+    /// All limits: first those that can refuse, top-level ones first, then those that only tag.
     pub limits: Vec<Limit>,
-    /// The limits that only tag.
-    pub tags: Vec<Limit>,
+    /// The number of limits that can refuse.
+    pub refusing: usize,
     /// The upstream; `None` for requests without a route.
     pub upstream: Option<Arc<Upstream>>,
     /// Fields that tell the upstream of a lower priority.
@@ -136,8 +127,6 @@ pub struct Route {
     pub preflight: Preflight,
     /// A limit reads a claim of the token.
     pub reads_token: bool,
-    /// A limit shares its charges with other machines.
-    pub is_synchronised: bool,
     /// Changes to requests before they are forwarded.
     pub rewrite: Rewrite,
     /// Largest body of a request, in bytes.
@@ -172,21 +161,27 @@ impl Route {
     pub fn limits_for(&self, head: &Head<'_>) -> &[Limit] {
         match self.preflight.is_exempt(head) {
             true => &[],
-            false => &self.limits,
+            false => &self.limits[..self.refusing],
         }
     }
 
-    /// The tagging limits that apply to a request.
-    pub fn tags_for(&self, head: &Head<'_>) -> &[Limit] {
-        match self.preflight.is_exempt(head) {
-            true => &[],
-            false => &self.tags,
-        }
+    /// The tagging limits that apply to a request, with their numbers.
+    pub fn tags_for(&self, head: &Head<'_>) -> impl Iterator<Item = (u16, &Limit)> {
+        let first = match self.preflight.is_exempt(head) {
+            true => self.limits.len(),
+            false => self.refusing,
+        };
+        (0..).zip(&self.limits).skip(first)
     }
 
-    /// All limits, those that tag last.
-    pub fn all_limits(&self) -> impl Iterator<Item = &Limit> {
-        self.limits.iter().chain(&self.tags)
+    /// All limits that tag.
+    pub fn tags(&self) -> &[Limit] {
+        &self.limits[self.refusing..]
+    }
+
+    /// The limit with this number.
+    pub fn limit(&self, number: u16) -> &Limit {
+        &self.limits[usize::from(number)]
     }
 }
 
@@ -209,10 +204,7 @@ impl Limit {
     fn refuses_without_store(&self) -> bool {
         let policies = self.policy.all().into_iter();
         let mut refusing = policies.filter(|policy| policy.mode != Mode::Shadow);
-        refusing.any(|policy| {
-            let shared = policy.shared.as_ref();
-            shared.is_some_and(|shared| shared.on_error == OnStoreError::Refuse)
-        })
+        refusing.any(|policy| policy.buckets.refuses_without_store())
     }
 }
 
@@ -227,18 +219,14 @@ pub struct Policy {
     pub quota: String,
     /// Enforced or in shadow.
     pub mode: Mode,
-    /// Buckets in memory. A policy in Redis charges them while Redis does not answer.
-    pub table: Arc<Table>,
-    /// Access to its buckets in Redis, if they are there.
-    pub shared: Option<RedisBinding>,
-    /// Recorder of the charges that other machines have to learn of, if the policy is synchronised.
-    pub sync_recorder: Option<SyncRecorder>,
+    /// Its buckets, one for each key.
+    pub buckets: Arc<Buckets>,
     /// Ends of windows by the time zone in a claim.
     pub local_periods: Option<LocalPeriods>,
-    /// Gauge of permits in use, for algorithms that return them.
-    pub in_use_metrics: Option<InUseMetrics>,
     /// Bans of keys that it refused too often, also of its overrides' keys.
-    pub penalties: Option<Penalties>,
+    pub penalties: Option<Arc<Penalties>>,
+    /// Keys that are tracked for other machines, of all policies with this name.
+    pub(super) tracker_metrics: Option<TrackerMetrics>,
     /// Counters of settlements, if responses settle costs.
     pub settlements: Option<Settlements>,
     /// Name and quota in header fields.

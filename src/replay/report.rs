@@ -180,7 +180,7 @@ impl RouteReport {
             route: place.map(|_| Arc::clone(&route.name)),
             requests: counts.requests(),
             limited: counts.limited,
-            limits: route.all_limits().map(LimitReport::new).collect(),
+            limits: route.limits.iter().map(LimitReport::new).collect(),
         }
     }
 }
@@ -218,12 +218,12 @@ impl PolicyReport {
             .map(|entry| KeyReport::new(&entry.value.name, entry.count, entry.excess));
         (!busiest.is_empty()).then(|| PolicyReport {
             policy: Arc::clone(&policy.name),
-            algorithm: policy.table.algorithm().kind(),
+            algorithm: policy.buckets.table.algorithm().kind(),
             quota: policy.quota.clone(),
             evictions: policy
                 .all()
                 .into_iter()
-                .map(|policy| policy.table.evictions())
+                .map(|policy| policy.buckets.table.evictions())
                 .sum(),
             longest: longest.as_ref().map(|limited| LongestReport {
                 key: limited.name.clone(),

@@ -99,7 +99,7 @@ impl Warnings {
         let places = (0..snapshot.routes.len()).map(Some).chain([None]);
         let limits = || snapshot.routes.iter().chain([&snapshot.unmatched]);
         let by_host = routes.iter().any(|route| !route.hosts.is_empty());
-        let mut keys = limits().flat_map(|route| route.all_limits());
+        let mut keys = limits().flat_map(|route| &route.limits);
         let has_host = |limit: &Limit| limit.spec.descriptor.parts().contains(&KeyPart::Host);
         let headers = routes.iter().flat_map(|route| &route.headers);
         let mut chosen_by: Vec<_> = headers
@@ -109,7 +109,7 @@ impl Warnings {
         Warnings {
             routes: places
                 .map(|place| {
-                    let limits = snapshot.route(place).all_limits();
+                    let limits = snapshot.route(place).limits.iter();
                     limits.map(LimitInputs::of).collect()
                 })
                 .collect(),
@@ -138,11 +138,11 @@ impl Warnings {
             note(counts, part, &Input::new(None, Purpose::Route, part), head);
         }
         let route = snapshot.route(place);
-        if route.limits_for(head).is_empty() && route.tags_for(head).is_empty() {
+        if route.limits_for(head).is_empty() && route.tags_for(head).next().is_none() {
             return;
         }
         let inputs = &self.routes[place.unwrap_or(snapshot.routes.len())];
-        for (limit, inputs) in route.all_limits().zip(inputs) {
+        for (limit, inputs) in route.limits.iter().zip(inputs) {
             for (part, input) in &inputs.when {
                 note(counts, part, input, head);
             }
@@ -323,7 +323,7 @@ fn unstated_costs(policy: &Policy) -> Option<Warning> {
 /// The warning about a policy that tells apart what came within a second.
 fn whole_seconds(policy: &Policy) -> Option<Warning> {
     let all = policy.all();
-    let mut algorithms = all.iter().map(|policy| policy.table.algorithm());
+    let mut algorithms = all.iter().map(|policy| policy.buckets.table.algorithm());
     let finer = algorithms.find(|algorithm| is_finer_than_a_second(algorithm))?;
     let kind = finer.kind();
     Some(Warning {

@@ -20,5 +20,6 @@ pub use bans::Bans;
 pub use charge::{Charge, charge_all, charge_into, charge_with_shadow, leave_queue, try_charge};
 pub use memory_budget::{MIN_KEYS, MemoryRequest, TableBudget, divide_memory};
 pub use permits::Permit;
-pub use reservation::{Reservation, SettleableCharge, charge_and_reserve};
+pub(super) use reservation::Reservation;
+pub use reservation::{SettleableCharge, charge_and_reserve};
 pub use table::{OnFull, Refusals, Table};

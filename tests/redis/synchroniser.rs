@@ -383,7 +383,7 @@ routes: [{{ upstream: echo, limits: [{{ quota: 10/1s, key: client_ip, store: red
     };
     let running = build("10ms", None).migrate_buckets(surroundings.clock.now());
     let is_synchronised = |millis| {
-        let store = running.redis.as_ref().expect("a store");
+        let store = running.store.redis().expect("a store");
         let metrics = SyncMetrics::new(&surroundings.registry);
         let synchroniser = store.synchroniser(Duration::from_millis(millis), &metrics);
         synchroniser.is_in_use()

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::in_flight::InFlightGuard;
 use crate::proxy::ruleset::{Limit, Route};
+use crate::store::InUse;
 
 /// The permits of a request. They are returned when this is dropped.
 #[derive(Debug, Default)]
@@ -18,15 +18,15 @@ pub(crate) struct AcquiredPermits {
 struct AcquiredPermit {
     /// The limit's place in the route.
     place: u16,
-    _guard: InFlightGuard,
+    _permits: InUse,
     waited: Option<Duration>,
 }
 
 impl AcquiredPermits {
-    pub(super) fn push(&mut self, place: u16, guard: InFlightGuard, waited: Option<Duration>) {
+    pub(super) fn push(&mut self, place: u16, permits: InUse, waited: Option<Duration>) {
         self.acquired.push(AcquiredPermit {
             place,
-            _guard: guard,
+            _permits: permits,
             waited,
         });
     }
@@ -60,7 +60,7 @@ impl AcquiredPermits {
         let waits = self.acquired.iter();
         let waits = waits.filter_map(|permit| Some((permit.waited?, permit.place)));
         let (_, place) = waits.max()?;
-        Some(&route.limits[usize::from(place)])
+        Some(route.limit(place))
     }
 
     /// Returns all permits.

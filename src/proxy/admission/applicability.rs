@@ -3,12 +3,14 @@
 use crate::limiter::{Fingerprint, Secret};
 use crate::proxy::ruleset::{Limit, Overflow, Policy};
 use crate::rules::{Exception, Head, Key};
+use crate::store::{ChargeId, Penalties};
 
 /// The result of matching a request against a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Applicability {
-    /// The limit applies, and charges this bucket.
-    Bucket(Fingerprint, PolicyChoice),
+    /// The limit applies, and charges this bucket: the policy's own, or that of the override at
+    /// this place.
+    Bucket(Fingerprint, Option<u32>),
     /// The limit's conditions exclude the request.
     Elsewhere,
     /// The client or value is exempt.
@@ -18,14 +20,6 @@ pub(crate) enum Applicability {
     /// The request lacks the key or states different values for it, and the limit refuses such
     /// requests.
     Keyless,
-}
-
-/// The quota that holds (the policy's own, or that of an override), and which of its buckets
-/// decides: the first, or an overflow bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PolicyChoice {
-    place: Option<u32>,
-    tier: u8,
 }
 
 impl Limit {
@@ -41,43 +35,51 @@ impl Limit {
             Some(Exception::Override(place)) => u32::try_from(place).ok(),
             Some(Exception::Exempt) => return Applicability::Exempt,
         };
-        let chosen = PolicyChoice { place, tier: 0 };
         let secret = self.secret.as_ref().unwrap_or(secret);
         match spec.descriptor.fingerprint(secret, head) {
-            Key::Bucket(key) => Applicability::Bucket(key, chosen),
+            Key::Bucket(key) => Applicability::Bucket(key, place),
             Key::Skip => Applicability::Skipped,
             Key::Refuse => Applicability::Keyless,
         }
     }
 
-    /// The policy, the override, or the overflow tier that decides.
-    pub(crate) fn chosen(&self, chosen: PolicyChoice) -> &Policy {
-        match self.overflow(chosen) {
-            None => self.first(chosen),
-            Some(overflow) => &overflow.policy,
-        }
-    }
-
-    fn first(&self, chosen: PolicyChoice) -> &Policy {
-        match chosen.place {
+    /// The policy, or the override at this place.
+    pub(crate) fn quota(&self, place: Option<u32>) -> &Policy {
+        match place {
             None => &self.policy,
             Some(place) => &self.policy.overrides[place as usize],
         }
     }
 
-    /// The overflow tier; `None` for the first bucket.
-    pub(crate) fn overflow(&self, chosen: PolicyChoice) -> Option<&Overflow> {
-        let first = self.first(chosen).overflow.as_deref();
-        let tiers = std::iter::successors(first, |tier| tier.policy.overflow.as_deref());
-        tiers.take(chosen.tier.into()).last()
+    /// The policy, the override, or the overflow tier that decides.
+    pub(crate) fn chosen(&self, id: ChargeId) -> &Policy {
+        match self.overflow(id) {
+            None => self.quota(id.place),
+            Some(overflow) => &overflow.policy,
+        }
     }
 
-    /// The next overflow tier, if there is one.
-    pub(crate) fn after(&self, chosen: PolicyChoice) -> Option<PolicyChoice> {
-        let next = PolicyChoice {
-            tier: chosen.tier + 1,
-            ..chosen
-        };
-        self.chosen(chosen).overflow.as_ref().map(|_| next)
+    /// The overflow tier; `None` for the first bucket.
+    pub(crate) fn overflow(&self, id: ChargeId) -> Option<&Overflow> {
+        let first = self.quota(id.place).overflow.as_deref();
+        let tiers = std::iter::successors(first, |tier| tier.policy.overflow.as_deref());
+        tiers.take(id.tier.into()).last()
+    }
+
+    /// The key to ban for a request that charges `key`: the same on all machines that share bans.
+    pub(crate) fn ban_key(
+        &self,
+        penalties: &Penalties,
+        head: &Head<'_>,
+        key: Fingerprint,
+    ) -> Fingerprint {
+        let descriptor = &self.spec.descriptor;
+        match penalties
+            .secret()
+            .map(|secret| descriptor.fingerprint(&secret, head))
+        {
+            Some(Key::Bucket(ban_key)) => ban_key,
+            _ => key,
+        }
     }
 }

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use super::Admission;
-use super::applicability::Applicability;
 use crate::clock::{Clock, Timestamp};
-use crate::limiter::{Cell, Decision, Fingerprint, Secret};
-use crate::proxy::ruleset::{Limit, Route};
-use crate::rules::Head;
-use crate::store::redis::QueuePlace;
-use crate::store::{self, Charge, Table};
+use crate::proxy::ruleset::Route;
+use crate::store::QueuePlace;
 use crate::telemetry::metrics::Waiting;
 
 /// A delayed request. It holds no lock.
@@ -25,23 +21,10 @@ pub(crate) struct Delay {
 /// place.
 #[derive(Debug)]
 struct Place {
-    line: Option<Queue>,
+    place: Option<QueuePlace>,
     until: Timestamp,
     clock: Arc<Clock>,
     _metrics: Waiting,
-}
-
-/// A queue, and the charge that entered it.
-#[derive(Debug)]
-enum Queue {
-    Here {
-        table: Arc<Table>,
-        key: Fingerprint,
-        cost: u32,
-        /// The bucket's state after the charge.
-        charged: Cell,
-    },
-    InRedis(QueuePlace),
 }
 
 impl Delay {
@@ -49,22 +32,18 @@ impl Delay {
     pub(crate) fn enter(
         admission: &mut Admission,
         route: &Route,
-        secret: &Secret,
-        head: &Head<'_>,
         clock: &Arc<Clock>,
     ) -> Option<Box<Self>> {
         let until = admission.delayed_until()?;
-        let mut turns = std::mem::take(&mut admission.queue_places);
+        let mut queue_places = std::mem::take(&mut admission.result.queue_places);
         let places = admission
             .delays(route)
-            .filter_map(|(place, limit, decision)| {
-                let turn = turns.iter().position(|(other, _)| *other == place);
-                let line = match turn {
-                    Some(turn) => Queue::InRedis(turns.swap_remove(turn).1),
-                    None => Queue::here(limit, secret, head, decision)?,
-                };
+            .filter_map(|(number, limit, decision)| {
+                let index = queue_places
+                    .iter()
+                    .position(|(other, _)| *other == number)?;
                 Some(Place {
-                    line: Some(line),
+                    place: Some(queue_places.swap_remove(index).1),
                     until: decision.delayed_until()?,
                     clock: Arc::clone(clock),
                     _metrics: limit.policy.metrics.waits()?.enter(),
@@ -83,47 +62,11 @@ impl Delay {
     }
 }
 
-impl Queue {
-    fn here(limit: &Limit, secret: &Secret, head: &Head<'_>, decision: &Decision) -> Option<Self> {
-        // The same evaluation as before the charge, with the same result.
-        let Applicability::Bucket(key, chosen) = limit.evaluate(secret, head) else {
-            return None;
-        };
-        Some(Self::Here {
-            table: Arc::clone(&limit.chosen(chosen).table),
-            key,
-            cost: limit.spec.cost.of(head).ok()?,
-            charged: decision.cell,
-        })
-    }
-
-    /// Gives the place back if it is the last of the queue.
-    fn leave(self, now: Timestamp) {
-        match self {
-            Self::Here {
-                table,
-                key,
-                cost,
-                charged,
-            } => {
-                let charge = Charge {
-                    table: &table,
-                    key,
-                    cost,
-                    window_end: None,
-                };
-                store::leave_queue(&charge, charged, now);
-            }
-            Self::InRedis(turn) => turn.leave(),
-        }
-    }
-}
-
 impl Drop for Place {
     fn drop(&mut self) {
         let now = self.clock.now();
-        if let Some(line) = self.line.take().filter(|_| now < self.until) {
-            line.leave(now);
+        if let Some(place) = self.place.take().filter(|_| now < self.until) {
+            place.leave(now);
         }
     }
 }

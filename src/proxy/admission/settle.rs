@@ -10,49 +10,17 @@ use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::{BodyEnd, CostSource, ReportedCost, ResponseOrigin, Settlement, UsageScan};
-use crate::store::{Reservation, redis};
+use crate::store::Reservation;
 use crate::telemetry::metrics::SettlementResult;
 
 /// A charge to settle. Dropped, the reserved charge stays.
 #[derive(Debug)]
 pub(crate) struct ReservedCharge {
-    /// The limit's place in the route's list of limits, or of limits that tag.
-    pub place: usize,
-    pub reservation: AnyReservation,
+    /// The number of the limit.
+    limit: u16,
+    reservation: Reservation,
     /// The body scan, if the body states the cost.
     usage: Option<Box<UsageScan>>,
-}
-
-/// A reservation, in memory or in Redis.
-#[derive(Debug)]
-pub(crate) enum AnyReservation {
-    Here(Reservation),
-    InRedis(redis::Reservation),
-}
-
-impl AnyReservation {
-    /// The reservation in memory.
-    pub(crate) fn here_mut(&mut self) -> Option<&mut Reservation> {
-        match self {
-            Self::Here(reservation) => Some(reservation),
-            Self::InRedis(_) => None,
-        }
-    }
-
-    fn units(&self) -> u32 {
-        match self {
-            Self::Here(reservation) => reservation.units(),
-            Self::InRedis(reservation) => reservation.units(),
-        }
-    }
-
-    fn settle(self, units: u32, now: Timestamp) {
-        match self {
-            Self::Here(reservation) => reservation.settle(units, now),
-            // Redis settles at its own time, soon.
-            Self::InRedis(reservation) => reservation.settle(units),
-        }
-    }
 }
 
 /// The head of the response.
@@ -93,10 +61,10 @@ pub(crate) struct RequestedFields {
 }
 
 impl ReservedCharge {
-    /// A charge of the limit at `place`.
-    pub(crate) fn new(place: usize, reservation: AnyReservation) -> Self {
+    /// A charge of this limit.
+    pub(crate) fn new(limit: u16, reservation: Reservation) -> Self {
         ReservedCharge {
-            place,
+            limit,
             reservation,
             usage: None,
         }
@@ -105,10 +73,10 @@ impl ReservedCharge {
 
 impl RequestedFields {
     /// Adds the requirements of these charges.
-    pub(crate) fn note(&mut self, reserved_charges: &[ReservedCharge], limits: &[Limit]) {
+    pub(crate) fn note(&mut self, reserved_charges: &[ReservedCharge], route: &Route) {
         let settlements = reserved_charges
             .iter()
-            .map(|charge| &limits[charge.place].spec.settlement);
+            .map(|charge| &route.limit(charge.limit).spec.settlement);
         for settlement in settlements.flatten() {
             self.plain_body |= matches!(settlement.by, CostSource::Json { .. });
             self.trailers |= matches!(settlement.by, CostSource::Trailer { .. });
@@ -132,12 +100,11 @@ impl RequestedFields {
 /// Settles the charges whose cost the head states.
 pub(crate) fn settle_head(
     reserved_charges: &mut Vec<ReservedCharge>,
-    limits: &[Limit],
     answered: ResponseHead<'_>,
     settling: &mut Settling<'_>,
 ) {
     for mut charge in std::mem::take(reserved_charges) {
-        let limit = &limits[charge.place];
+        let limit = settling.route.limit(charge.limit);
         let Some(settlement) = &limit.spec.settlement else {
             continue;
         };
@@ -180,7 +147,6 @@ fn head_cost(
 /// Scans a piece of the body, and settles the charges whose last cost it states.
 pub(crate) fn settle_piece(
     reserved_charges: &mut Vec<ReservedCharge>,
-    limits: &[Limit],
     piece: &[u8],
     ended: ResponseEnd<'_>,
     settling: &mut Settling<'_>,
@@ -200,19 +166,18 @@ pub(crate) fn settle_piece(
                 .is_some_and(|usage| usage.is_complete())
         };
         let mut complete = reserved_charges.extract_if(.., is_complete).collect();
-        settle_end(&mut complete, limits, ended, settling);
+        settle_end(&mut complete, ended, settling);
     }
 }
 
 /// Settles the remaining charges at the end.
 pub(crate) fn settle_end(
     reserved_charges: &mut Vec<ReservedCharge>,
-    limits: &[Limit],
     ended: ResponseEnd<'_>,
     settling: &mut Settling<'_>,
 ) {
     for mut charge in reserved_charges.drain(..) {
-        let limit = &limits[charge.place];
+        let limit = settling.route.limit(charge.limit);
         if let Some(settlement) = &limit.spec.settlement {
             let reserved = charge.reservation.units();
             let usage = charge.usage.as_deref_mut();

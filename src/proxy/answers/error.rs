@@ -10,6 +10,7 @@ use crate::http::host::HostError;
 use crate::http::max_forwards::NoCount;
 use crate::http::path::PathError;
 use crate::rules::InvalidCost;
+use crate::store::Undecided;
 use crate::telemetry::metrics::EndpointFailure;
 use crate::upstream::{UpstreamError, UpstreamErrorKind as Kind};
 
@@ -82,6 +83,12 @@ impl From<NoCount> for Error {
 impl From<InvalidCost> for Error {
     fn from(InvalidCost: InvalidCost) -> Self {
         bad_request("The field that says the request's cost has no whole number.")
+    }
+}
+
+impl From<Undecided> for Error {
+    fn from(Undecided: Undecided) -> Self {
+        Self::Undecided
     }
 }
 

@@ -1,6 +1,6 @@
 //! State that outlives requests: the ruleset in force, earlier ones, the clock and the metrics.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::proxy::ruleset::Ruleset;
-use crate::store::redis::Store;
+use crate::store::WeakStore;
 use crate::telemetry::metrics::RequestMetrics;
 
 /// The server of requests, shared by all workers.
@@ -19,7 +19,7 @@ pub struct Gateway {
     /// Earlier rulesets that requests may still use.
     retired: Mutex<Vec<Arc<Ruleset>>>,
     /// Redis clients of earlier rulesets that requests may still use.
-    former_stores: Mutex<Vec<Weak<Store>>>,
+    former_stores: Mutex<Vec<WeakStore>>,
     pub(in crate::proxy) clock: Arc<Clock>,
     pub(in crate::proxy) metrics: Arc<RequestMetrics>,
 }
@@ -45,8 +45,8 @@ impl Gateway {
     pub fn swap(&self, ruleset: Arc<Ruleset>) {
         let before = self.ruleset.swap(ruleset);
         let mut stores = self.former_stores.lock();
-        stores.retain(|store| store.strong_count() > 0);
-        stores.extend(before.redis.as_ref().map(Arc::downgrade));
+        stores.retain(|store| store.upgrade().is_some());
+        stores.extend(before.store.downgrade());
         drop(stores);
         self.retired.lock().push(before);
     }
@@ -66,10 +66,10 @@ impl Gateway {
         const LONGEST: Duration = Duration::from_millis(500);
         let until = Instant::now() + LONGEST;
         let former = self.former_stores.lock().clone();
-        let former = former.iter().filter_map(Weak::upgrade);
-        let stores: Vec<_> = former.chain(self.ruleset.load().redis.clone()).collect();
+        let former = former.iter().filter_map(WeakStore::upgrade);
+        let stores: Vec<_> = former.chain([self.ruleset.load().store.clone()]).collect();
         for store in stores {
-            store.flush_outbox(worker, until).await;
+            store.flush(worker, until).await;
         }
     }
 }

@@ -12,12 +12,13 @@ use crate::http::message::Request;
 use crate::limiter::Decision;
 use crate::proxy::admission::settle::{ResponseEnd, ResponseHead, Settling};
 use crate::proxy::admission::tag::{self, TagDecisions};
-use crate::proxy::admission::{self, Admission};
+use crate::proxy::admission::{self, Admission, AdmissionInputs};
 use crate::proxy::answers::error::Error;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::{Limit, Route, Ruleset};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{BodyEnd, Head, ResponseOrigin};
+use crate::store::Store;
 
 /// Decision on one request.
 #[derive(Debug)]
@@ -62,10 +63,17 @@ pub fn dry_run<T>(
     let checked = OnceCell::new();
     let matched = MatchedRequest::new(ruleset, target.head(request, client_ip), now, &checked);
     let (route, head) = (matched.route, matched.head());
-    let mut admission = admission::admit(route, &ruleset.secret, &head, now)?;
-    let mut tagged = match admission.is_refused() {
+    let inputs = AdmissionInputs {
+        route,
+        secret: &ruleset.secret,
+        head: &head,
+        store: &Store::Memory,
+        now,
+    };
+    let mut admission = admission::admit_in_memory(&inputs)?;
+    let tagged = match admission.is_refused() {
         true => TagDecisions::default(),
-        false => tag::decide_tags(route, &ruleset.secret, &head, now, Vec::new()),
+        false => tag::decide_tags(&inputs, &mut admission),
     };
     let mut settling = Settling {
         route,
@@ -85,13 +93,11 @@ pub fn dry_run<T>(
             recorded: response.costs,
         };
         admission.settle_by_head(answered, &mut settling);
-        tagged.settle_by_head(answered, &mut settling);
         if let Some(bytes) = response.bytes {
             (ended.status, ended.bytes) = (Some(response.status), bytes);
         }
     }
     admission.settle_by_body(ended, &mut settling);
-    tagged.settle_by_body(ended, &mut settling);
     Ok(inspect(DryRun {
         place: matched.route_index,
         head,

@@ -21,10 +21,10 @@ use crate::proxy::answers::action::Action;
 use crate::proxy::answers::error::Error;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Route, Ruleset, RulesetSpec};
+use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{Head, InvalidCost, LocalPeriods, Mismatch, PartDescription, Token};
-use crate::store::Charge;
+use crate::store::{Charge, HomeSpec};
 use crate::telemetry::metrics::LimitDecision;
 use crate::telemetry::registry::Registry;
 
@@ -75,17 +75,9 @@ struct LimitTrace {
     /// Places in the queue for such units, and the longest wait.
     queue: Option<(u32, Duration)>,
     enforcement: Enforcement,
-    /// The store of its buckets.
-    store: BucketStore,
+    /// The home of its buckets.
+    home: HomeSpec,
     outcome: LimitOutcome,
-}
-
-/// Store of buckets.
-#[derive(Clone, Copy, Debug)]
-enum BucketStore {
-    Memory,
-    Redis,
-    Synchronised(Duration),
 }
 
 #[derive(Debug)]
@@ -114,10 +106,8 @@ pub fn explain(spec: RulesetSpec, mut request: Request<()>, from: IpAddr) -> Exp
         clock,
         secret: Secret::random(),
     };
-    let stores = spec.policies.iter();
-    let stores: HashMap<_, _> = stores
-        .map(|one| (one.name.clone(), BucketStore::of(one)))
-        .collect();
+    let homes = spec.policies.iter();
+    let homes: HashMap<_, _> = homes.map(|one| (one.name.clone(), one.home)).collect();
     let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(now);
     add_host(&mut request);
     let client_ip = ruleset.client_ip.resolve(from, request.headers());
@@ -128,8 +118,7 @@ pub fn explain(spec: RulesetSpec, mut request: Request<()>, from: IpAddr) -> Exp
             .and_then(|target| trace(&ruleset, target.head(&request, client_ip), now))
             .map(|mut trace| {
                 for limit in &mut trace.limits {
-                    let store = stores.get(&*limit.policy).copied();
-                    limit.store = store.unwrap_or(BucketStore::Memory);
+                    limit.home = homes.get(&*limit.policy).copied().unwrap_or_default();
                 }
                 trace
             }),
@@ -178,7 +167,8 @@ fn limit_traces(
     head: &Head<'_>,
     now: Timestamp,
 ) -> Result<Vec<LimitTrace>, Error> {
-    let limits = route.limits_for(head).iter().chain(route.tags_for(head));
+    let limits = route.limits_for(head).iter();
+    let limits = limits.chain(route.tags_for(head).map(|(_, tag)| tag));
     limits
         .map(|limit| limit_trace(limit, &ruleset.secret, head, now))
         .collect()
@@ -194,7 +184,7 @@ fn limit_trace(
     let cost = limit.spec.cost.of(head);
     let enforcement = limit.policy.mode.enforcement(&limit.spec.descriptor, head);
     let mut policy = match applicability {
-        Applicability::Bucket(_, chosen) => limit.chosen(chosen),
+        Applicability::Bucket(_, place) => limit.quota(place),
         _ => &limit.policy,
     };
     let mut overflows = 0;
@@ -219,7 +209,7 @@ fn limit_trace(
         (Applicability::Skipped, _) => LimitOutcome::Skipped,
         (Applicability::Keyless, _) => LimitOutcome::MissingKey,
     };
-    let algorithm = policy.table.algorithm();
+    let algorithm = policy.buckets.table.algorithm();
     let queue = algorithm.queueing();
     Ok(LimitTrace {
         policy: Arc::clone(&policy.name),
@@ -238,7 +228,7 @@ fn limit_trace(
         returns_units: algorithm.is_concurrency(),
         queue: queue.map(|bound| (bound.queue(), bound.max_wait())),
         enforcement,
-        store: BucketStore::Memory,
+        home: HomeSpec::Memory,
         outcome,
     })
 }
@@ -246,7 +236,7 @@ fn limit_trace(
 /// The decision of a bucket of this policy, which is not charged.
 fn peek(policy: &Policy, key: Fingerprint, cost: u32, head: &Head<'_>, now: Timestamp) -> Decision {
     let charge = Charge {
-        table: &policy.table,
+        table: &policy.buckets.table,
         key,
         cost,
         window_end: policy.window_end(head, now),
@@ -258,16 +248,6 @@ fn zone(periods: &LocalPeriods, head: &Head<'_>) -> String {
     match periods.zone(head) {
         Some(zone) => format!("{zone}, from jwt:{}", periods.claim),
         None => format!("the default: jwt:{} names none", periods.claim),
-    }
-}
-
-impl BucketStore {
-    fn of(policy: &PolicySpec) -> Self {
-        match (policy.shared, policy.sync) {
-            (_, Some(interval)) => Self::Synchronised(interval),
-            (Some(_), None) => Self::Redis,
-            (None, None) => Self::Memory,
-        }
     }
 }
 

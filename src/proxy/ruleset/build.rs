@@ -13,26 +13,22 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::tokens::TokenVerifier;
-use super::{Overflow, Policy, PolicySpec, Preflight, RedisSpec, Ruleset, RulesetSpec};
+use super::{Overflow, Policy, PolicySpec, Preflight, Ruleset, RulesetSpec};
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
-use crate::proxy::admission::penalties::Penalties;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::AdvertisedPolicy;
 use crate::proxy::answers::rejection::Rejection;
-use crate::proxy::ruleset::redis_binding::RedisBinding;
 use crate::proxy::ruleset::settlements::Settlements;
 use crate::rules::Router;
-use crate::store::redis::client::Client;
-use crate::store::redis::{RefusalCache, Store, bucket_label};
 use crate::store::snapshot::PolicyBans;
-use crate::store::{self, MemoryRequest, Table, TableBudget, TrackingBudget};
-use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::log_throttle::LogThrottle;
-use crate::telemetry::metrics::{
-    InUseMetrics, PolicyMetrics, StoreMetrics, TableFigures, TrackingMetrics, WaitMetrics,
+use crate::store::{
+    self, Buckets, BucketsSpec, HomeSpec, MemoryRequest, Penalties, Store, Table, TableBudget,
+    TrackingBudget,
 };
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::{PolicyMetrics, TableFigures, WaitMetrics};
 use crate::telemetry::registry::Registry;
 use crate::upstream::{Upstream, UpstreamSpec};
 use shared::label_of_override;
@@ -68,17 +64,22 @@ impl PreparedRuleset {
             preflight: spec.preflight,
             successions: Vec::new(),
             refusal_cache: Duration::ZERO,
-            redis: None,
+            store: Store::Memory,
             tracking_room: tracking_room(&spec.policies, spec.max_size),
             real_answers: learned_responses(previous),
         };
-        let redis = spec.redis.as_ref();
-        let cached = redis.map_or(Duration::ZERO, |redis| redis.refusal_cache);
-        let redis = redis.map(|redis| builder.redis(redis));
-        builder.refusal_cache = cached;
-        builder.redis = redis.clone();
+        if let Some(store) = &spec.store {
+            builder.refusal_cache = store.refusal_cache;
+            builder.store = Store::new(
+                store,
+                context.workers,
+                previous.map_or(&Store::Memory, |previous| &previous.store),
+                &context.clock,
+                &context.registry,
+            );
+        }
         let policies = builder.policies(spec.policies, spec.max_size);
-        let asks_redis = policies.iter().any(|policy| policy.shared.is_some());
+        let has_redis_policies = policies.iter().any(|policy| policy.buckets.is_in_redis());
         let upstreams = builder.upstreams(spec.upstreams);
         let router = Router::new(
             spec.routes
@@ -110,10 +111,10 @@ impl PreparedRuleset {
                     .tokens
                     .map(|verifier| TokenVerifier::new(verifier, &context.registry)),
                 startup_timeout: spec
-                    .redis
-                    .map_or(Duration::ZERO, |redis| redis.startup_timeout),
-                redis,
-                has_redis_policies: asks_redis,
+                    .store
+                    .map_or(Duration::ZERO, |store| store.startup_timeout),
+                store: builder.store,
+                has_redis_policies,
             },
         }
     }
@@ -150,7 +151,7 @@ struct Builder<'a> {
     previous: Option<&'a Ruleset>,
     successions: Vec<(Arc<Table>, Arc<Table>)>,
     refusal_cache: Duration,
-    redis: Option<Arc<Store>>,
+    store: Store,
     /// Memory for each kind of state that policies keep of keys beside their buckets.
     tracking_room: TrackingBudget,
     /// The learned responses of the previous ruleset, by route name.
@@ -199,11 +200,7 @@ pub(crate) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<TableBudget>
 pub(crate) fn tracking_room(policies: &[PolicySpec], max_size: u64) -> TrackingBudget {
     let all = policies.iter().flat_map(PolicySpec::all);
     let maps = all.filter(|spec| spec.max_keys != Some(1)).map(|spec| {
-        let kinds = [
-            spec.penalty.is_some(),
-            spec.shared.is_some(),
-            spec.sync.is_some(),
-        ];
+        let kinds = [spec.penalty.is_some(), spec.home != HomeSpec::Memory];
         kinds.into_iter().filter(|kind| *kind).count()
     });
     TrackingBudget::new(max_size, maps.sum())
@@ -219,7 +216,7 @@ impl Builder<'_> {
             let tables = spec.all().into_iter().zip(&mut shares);
             let tables = tables.map(|(spec, share)| {
                 let before = known.get(&(spec.name.as_str(), spec.key.as_str()));
-                let before = before.map(|before| &before.table);
+                let before = before.map(|before| &before.buckets.table);
                 let before = before.filter(|table| taken.insert(Arc::as_ptr(table)));
                 self.table(spec, share, before)
             });
@@ -233,10 +230,9 @@ impl Builder<'_> {
                 rejections: HashMap::new(),
             };
             let mut policy = self.policy(spec, label, &mut parts);
-            let trackers = shared::tracker_metrics(&policy, &self.surroundings.registry);
-            if let Some(synchronised) = &mut policy.sync_recorder {
-                synchronised.metrics = trackers;
-            }
+            let all = policy.all().into_iter().map(|one| &*one.buckets);
+            policy.tracker_metrics =
+                store::tracker_metrics(&policy.name, all, &self.surroundings.registry);
             Arc::new(policy)
         });
         policies.collect()
@@ -271,32 +267,26 @@ impl Builder<'_> {
         table
     }
 
-    fn policy(&self, spec: PolicySpec, label: Box<str>, parts: &mut PolicyParts) -> Policy {
+    fn policy(&self, mut spec: PolicySpec, label: Box<str>, parts: &mut PolicyParts) -> Policy {
         let table = parts.tables.next().expect("there is a table for each");
+        let overflow = spec.overflow.take().map(|overflow| {
+            let label = format!("{label}/overflow").into();
+            Box::new(Overflow {
+                policy: self.policy(overflow.policy, label, parts),
+                fields: overflow.fields,
+                dscp: overflow.dscp,
+            })
+        });
+        let next = overflow
+            .as_ref()
+            .map(|next| Arc::clone(&next.policy.buckets));
         let algorithm = table.algorithm();
+        let penalties = self.penalties(&spec, &label);
         Policy {
-            sync_recorder: self.synchronised(&spec, &label, &table),
-            shared: spec.shared.map(|shared| RedisBinding {
-                label: bucket_label(&label, algorithm),
-                on_error: shared.on_error,
-                refusals: RefusalCache::new(
-                    self.refusal_cache,
-                    self.tracking_room.bytes(table.keys()),
-                )
-                .counting(&TrackingMetrics::new(
-                    &self.surroundings.registry,
-                    &spec.name,
-                )),
-                undecided_log: LogThrottle::with_backoff(
-                    Duration::from_secs(1),
-                    Duration::from_secs(60),
-                ),
-            }),
             advertised: AdvertisedPolicy::new(&spec.name, algorithm, spec.unit),
-            penalties: self.penalties(&spec, &label),
-            in_use_metrics: algorithm
-                .is_concurrency()
-                .then(|| InUseMetrics::new(&self.surroundings.registry, &spec.name)),
+            penalties: penalties.map(Arc::new),
+            tracker_metrics: None,
+            buckets: Arc::new(self.buckets(&spec, &label, &table, next)),
             settlements: spec
                 .settles
                 .then(|| Settlements::new(&self.surroundings.registry, &spec.name)),
@@ -309,14 +299,7 @@ impl Builder<'_> {
             local_periods: spec.local_periods,
             key: spec.key,
             quota: spec.quota,
-            overflow: spec.overflow.map(|overflow| {
-                let label = format!("{label}/overflow").into();
-                Box::new(Overflow {
-                    policy: self.policy(overflow.policy, label, parts),
-                    fields: overflow.fields,
-                    dscp: overflow.dscp,
-                })
-            }),
+            overflow,
             overrides: spec
                 .overrides
                 .into_iter()
@@ -325,47 +308,58 @@ impl Builder<'_> {
                     self.policy(one, label, parts)
                 })
                 .collect(),
-            table,
         }
     }
 
-    /// The store of the previous ruleset with its connections, if it is the same.
-    fn redis(&self, spec: &RedisSpec) -> Arc<Store> {
-        let before = self.previous.and_then(|before| before.redis.as_ref());
-        if let Some(before) = before.filter(|before| before.is_same_as(&spec.client, &spec.naming))
-        {
-            return Arc::clone(before);
-        }
-        let BuildContext {
-            workers,
-            registry,
-            clock,
-            ..
-        } = self.surroundings;
-        Arc::new(Store::new(
-            Client::new(
-                spec.client.clone(),
-                // One more for the thread that synchronises.
-                *workers + 1,
-                Arc::clone(clock),
-                StoreMetrics::new(registry),
-            ),
-            spec.naming.clone(),
-            Arc::clone(clock),
-        ))
+    /// The buckets of `table`. What other machines were told of it holds on if the table is the
+    /// previous one, or takes its place.
+    fn buckets(
+        &self,
+        spec: &PolicySpec,
+        label: &str,
+        table: &Arc<Table>,
+        overflow: Option<Arc<Buckets>>,
+    ) -> Buckets {
+        let goes_on = |before: &Buckets| {
+            let is_its = |(old, new): &(Arc<Table>, Arc<Table>)| {
+                Arc::ptr_eq(old, &before.table) && Arc::ptr_eq(new, table)
+            };
+            Arc::ptr_eq(&before.table, table) || self.successions.iter().any(is_its)
+        };
+        let before = self.previous(spec).map(|before| &*before.buckets);
+        let spec = BucketsSpec {
+            home: spec.home,
+            label,
+            before: before.filter(|before| goes_on(before)),
+            overflow,
+            refusal_cache: self.refusal_cache,
+            refusal_bytes: self.tracking_room.bytes(table.keys()),
+        };
+        Buckets::new(
+            &self.store,
+            Arc::clone(table),
+            spec,
+            &self.surroundings.registry,
+        )
+    }
+
+    /// The running policy of the same name and key.
+    fn previous(&self, spec: &PolicySpec) -> Option<&Policy> {
+        let id = (spec.name.as_str(), spec.key.as_str());
+        self.previous_policies.get(&id).copied()
     }
 
     /// Keeps the bans of the policy of the same name and key. They are shared with other machines
     /// if the buckets are.
     fn penalties(&self, spec: &PolicySpec, label: &str) -> Option<Penalties> {
         let rule = spec.penalty.clone()?;
-        let before = self
-            .previous_policies
-            .get(&(spec.name.as_str(), spec.key.as_str()));
-        let before = before.and_then(|policy| policy.penalties.as_ref());
+        let before = self.previous(spec);
+        let before = before.and_then(|policy| policy.penalties.as_deref());
         let registry = &self.surroundings.registry;
-        let is_shared = spec.shared.is_some() || spec.sync.is_some();
-        let store = self.redis.as_deref().filter(|_| is_shared);
+        let store = match spec.home {
+            HomeSpec::Memory => &Store::Memory,
+            _ => &self.store,
+        };
         let name = (spec.name.as_str(), label);
         Some(Penalties::new(rule, name, before, store, registry))
     }
@@ -409,8 +403,8 @@ impl Ruleset {
     /// Synchronised tables are missing: their charges come back from Redis, and would count twice.
     pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
         let all = self.policies.iter().flat_map(|policy| policy.all());
-        all.filter(|policy| policy.sync_recorder.is_none())
-            .map(|policy| (policy.key.as_str(), &*policy.table))
+        all.filter(|policy| !policy.buckets.is_synchronised())
+            .map(|policy| (policy.key.as_str(), &*policy.buckets.table))
     }
 
     /// Strikes and bans of all policies for the snapshot file. Shared ones are included, since

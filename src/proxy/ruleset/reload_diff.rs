@@ -6,9 +6,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::build::shares;
-use super::{PolicySpec, RedisSpec, RulesetSpec};
-use crate::limiter::{Algorithm, Compatibility, Start};
-use crate::store::redis::Naming;
+use super::{PolicySpec, RulesetSpec};
+use crate::limiter::Compatibility;
+use crate::store::HomeIdentity;
 
 /// The outcome for the buckets of a policy, or of an override.
 #[derive(Debug)]
@@ -58,52 +58,7 @@ pub enum BucketOutcome {
 struct PolicyTable<'a> {
     spec: &'a PolicySpec,
     keys: usize,
-    home: BucketStore<'a>,
-}
-
-/// Store of buckets.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum BucketStore<'a> {
-    Memory,
-    /// In Redis, with these names, in this database.
-    Redis(&'a Naming, u32),
-    /// In memory, and synchronised under these names.
-    Synchronised(&'a Naming),
-}
-
-impl<'a> BucketStore<'a> {
-    fn of(spec: &PolicySpec, redis: Option<&'a RedisSpec>) -> Self {
-        match redis {
-            Some(redis) if spec.sync.is_some() => Self::Synchronised(&redis.naming),
-            Some(redis) if spec.shared.is_some() => {
-                Self::Redis(&redis.naming, redis.client.database)
-            }
-            _ => Self::Memory,
-        }
-    }
-
-    /// The old and the new store, if buckets do not move along; `None` if they do.
-    fn move_to(self, next: Self, algorithm: &Algorithm) -> Option<[&'static str; 2]> {
-        let is_staggered = matches!(algorithm, Algorithm::FixedWindow(window)
-            if matches!(window.start(), Start::Staggered));
-        match (self, next) {
-            _ if self == next => None,
-            (Self::Redis(..), Self::Redis(..)) => Some(["redis", "redis with other names"]),
-            (Self::Synchronised(_), Self::Synchronised(_)) if is_staggered => {
-                Some(["synchronised memory", "the same with other names"])
-            }
-            (Self::Redis(..), _) | (_, Self::Redis(..)) => Some([self.name(), next.name()]),
-            _ => is_staggered.then(|| [self.name(), next.name()]),
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Redis(..) => "redis",
-            Self::Synchronised(_) => "synchronised memory",
-        }
-    }
+    home: HomeIdentity<'a>,
 }
 
 /// Compares all buckets of `old` and `new`: first those of `new` in order, then the removed ones.
@@ -145,7 +100,7 @@ fn tables(spec: &RulesetSpec) -> Vec<PolicyTable<'_>> {
     let shares = shares(&spec.policies, spec.max_size).into_iter();
     all.zip(shares)
         .map(|(policy, share)| PolicyTable {
-            home: BucketStore::of(policy, spec.redis.as_ref()),
+            home: policy.home.identity(spec.store.as_ref()),
             spec: policy,
             keys: share.keys,
         })

@@ -15,7 +15,7 @@ use crate::rules::{
     Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch, Settlement,
     Verifier,
 };
-use crate::store::{OnFull, Refusals, redis};
+use crate::store::{HomeSpec, OnFull, Refusals, StoreSpec};
 use crate::upstream::{Dscp, UpstreamSpec};
 
 /// Spec of a ruleset. Indices point into the lists of the same spec.
@@ -42,39 +42,7 @@ pub struct RulesetSpec {
     /// The verifier of tokens, if one is configured.
     pub tokens: Option<Verifier>,
     /// The Redis of shared and synchronised buckets, if there are any.
-    pub redis: Option<RedisSpec>,
-}
-
-/// Redis and the buckets in it.
-#[derive(Clone, Debug)]
-pub struct RedisSpec {
-    /// Addresses and time-outs of Redis.
-    pub client: redis::client::Spec,
-    /// Names of buckets.
-    pub naming: redis::Naming,
-    /// Longest time to remember a refusal in this process; zero turns it off.
-    pub refusal_cache: Duration,
-    /// Longest wait for Redis at a start, or at a reload that names another Redis.
-    pub startup_timeout: Duration,
-}
-
-/// A policy with its buckets in Redis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RedisPolicySpec {
-    /// Treatment of requests that Redis does not decide.
-    pub on_error: OnStoreError,
-}
-
-/// Treatment of requests while the store of a policy does not answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnStoreError {
-    /// Local buckets decide.
-    #[default]
-    Local,
-    /// The limit admits requests.
-    Admit,
-    /// The limit refuses requests.
-    Refuse,
+    pub store: Option<StoreSpec>,
 }
 
 /// Spec of a policy.
@@ -92,10 +60,8 @@ pub struct PolicySpec {
     pub algorithm: Algorithm,
     /// Ends of windows by the time zone in a claim.
     pub local_periods: Option<LocalPeriods>,
-    /// Redis settings, if requests are charged there.
-    pub shared: Option<RedisPolicySpec>,
-    /// Interval of synchronising buckets in memory with other machines.
-    pub sync: Option<Duration>,
+    /// The home of its buckets.
+    pub home: HomeSpec,
     /// Number of keys that it must hold; `None` for its share of the memory.
     pub max_keys: Option<usize>,
     /// Treatment of new keys in a full table.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::Value;
 use smallvec::SmallVec;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -379,8 +378,10 @@ impl Store {
         // have those may charge in between, and if the calendar period has ended meanwhile.
         loop {
             let call = request.script_call(&retry);
-            let reply = self.call(deadline, worker, &call).await;
-            let reply = reply.map_err(ChargeError::Fault)?;
+            let script = self.scripts.get(call.procedure());
+            let (keys, args): (Keys<'_>, _) = (call.keys().collect(), [call.args()]);
+            let reply = self.client.call_by(deadline, worker, script, &keys, &args);
+            let reply = reply.await.map_err(ChargeError::Fault)?;
             match request.read(&reply, now).map_err(ChargeError::Protocol)? {
                 ScriptReply::Decided(reply) => {
                     self.record_server_time(reply.at);
@@ -395,18 +396,6 @@ impl Store {
                 return Err(ChargeError::Contended);
             }
         }
-    }
-
-    async fn call(
-        &self,
-        deadline: Instant,
-        worker: usize,
-        call: &ScriptCall,
-    ) -> Result<Value, Fault> {
-        let script = self.scripts.get(call.procedure());
-        let (keys, args): (Keys<'_>, _) = (call.keys().collect(), [call.args()]);
-        let call = self.client.call_by(deadline, worker, script, &keys, &args);
-        call.await
     }
 
     fn record_server_time(&self, at: Timestamp) {

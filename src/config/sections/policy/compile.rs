@@ -148,8 +148,7 @@ impl<'a> Policies<'a> {
     fn spec(&mut self, name: &str, key: String, policy: &Policy) -> Option<PolicySpec> {
         match algorithm(policy) {
             Ok(algorithm) => Some(PolicySpec {
-                shared: redis::shared(policy),
-                sync: redis::sync(policy),
+                home: redis::home(policy),
                 name: name.to_owned(),
                 overflow: self.overflow(name, &key, policy),
                 key,

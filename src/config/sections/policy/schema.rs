@@ -14,8 +14,8 @@ use crate::config::value::{Flag, KeyPart, Name, Statuses, Whole};
 use crate::config::words::words;
 use crate::limiter::OldestPart;
 use crate::proxy::answers::limit_headers::QuotaUnit;
-use crate::proxy::ruleset::OnStoreError;
 use crate::store::OnFull;
+use crate::store::OnStoreError;
 
 /// A policy under its name in `policies`, or a limit in place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

@@ -1,7 +1,6 @@
 //! Compiles `store.redis`: addresses, connections, names of buckets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::{ClientConfig, RootCertStore};
@@ -16,9 +15,9 @@ use crate::config::sections::jwt::KeyFiles;
 use crate::config::value::{SecretText, ServerAddress, Text};
 use crate::files::{self, VersionedFile};
 use crate::limiter::Secret;
-use crate::proxy::ruleset::{OnStoreError, RedisPolicySpec, RedisSpec};
 use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlError};
 use crate::store::redis::{KeyFormat, Naming};
+use crate::store::{HomeSpec, OnStoreError, StoreSpec};
 use crate::upstream::{Roots, client_config};
 
 /// The default port of servers.
@@ -31,7 +30,7 @@ impl Compiler<'_> {
         &mut self,
         config: &schema::Config,
         files: KeyFiles,
-    ) -> Option<RedisSpec> {
+    ) -> Option<StoreSpec> {
         let redis = config.store.redis.as_ref()?;
         let tls = match files {
             KeyFiles::Needed => self.redis_tls(redis, redis.node)?,
@@ -43,7 +42,7 @@ impl Compiler<'_> {
             prefix: Arc::clone(&prefix),
             ..client(redis, tls)?
         };
-        Some(RedisSpec {
+        Some(StoreSpec {
             client,
             naming: Naming {
                 keys: keys(redis),
@@ -91,19 +90,16 @@ impl Compiler<'_> {
     }
 }
 
-/// The store settings of a policy that calls Redis for each request.
-pub(in crate::config) fn shared(policy: &Policy) -> Option<RedisPolicySpec> {
-    let on_error = policy.on_store_error.as_ref();
-    let asks = policy.store.value == StoreName::Redis && policy.sync.is_none();
-    asks.then_some(RedisPolicySpec {
-        on_error: on_error.map_or_else(OnStoreError::default, |on_error| on_error.value),
-    })
-}
-
-/// The synchronisation interval of a policy, if any.
-pub(in crate::config) fn sync(policy: &Policy) -> Option<Duration> {
-    let interval = policy.sync.as_ref().map(|interval| interval.get());
-    interval.filter(|_| policy.store.value == StoreName::Redis)
+/// The home of a policy's buckets.
+pub(in crate::config) fn home(policy: &Policy) -> HomeSpec {
+    match (policy.store.value, &policy.sync) {
+        (StoreName::Memory, _) => HomeSpec::Memory,
+        (StoreName::Redis, Some(interval)) => HomeSpec::Synchronised(interval.get()),
+        (StoreName::Redis, None) => {
+            let on_error = policy.on_store_error.as_ref();
+            HomeSpec::Redis(on_error.map_or_else(OnStoreError::default, |on_error| on_error.value))
+        }
+    }
 }
 
 /// Parses a Redis URL.

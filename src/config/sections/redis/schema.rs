@@ -9,7 +9,7 @@ use crate::config::value::{
     Duration, FilePath, Flag, KeyPrefix, SecretText, ServerAddress, ServerName, Text, Whole,
 };
 use crate::config::words::words;
-use crate::proxy::ruleset::OnStoreError;
+use crate::store::OnStoreError;
 
 /// `store.redis`: where Redis, or Valkey, is, and what things are called there.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

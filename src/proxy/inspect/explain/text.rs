@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use super::{BucketStore, Explanation, LimitOutcome, LimitTrace, Trace};
+use super::{Explanation, LimitOutcome, LimitTrace, Trace};
 use crate::clock::Timestamp;
 use crate::limiter::Outcome;
 use crate::proxy::admission::mode::Enforcement;
+use crate::store::HomeSpec;
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,10 +84,10 @@ impl LimitTrace {
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
         }
-        match self.store {
-            BucketStore::Memory => {}
-            BucketStore::Redis => writeln!(f, "  store   redis")?,
-            BucketStore::Synchronised(interval) => {
+        match self.home {
+            HomeSpec::Memory => {}
+            HomeSpec::Redis(_) => writeln!(f, "  store   redis")?,
+            HomeSpec::Synchronised(interval) => {
                 writeln!(
                     f,
                     "  store   memory, synchronised through redis every {interval:?}"

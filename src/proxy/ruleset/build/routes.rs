@@ -6,7 +6,6 @@ use std::sync::Arc;
 use http::HeaderName;
 
 use super::Builder;
-use super::shared::is_synchronised;
 use crate::proxy::answers::decoy::{LearnedResponses, ResponseOrigin};
 use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteSpec};
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
@@ -19,17 +18,16 @@ impl Builder<'_> {
         policies: &[Arc<Policy>],
         upstreams: &[Arc<Upstream>],
     ) -> Arc<Route> {
-        let (limits, tags) = self.limits(&spec.name, &spec.limits, policies);
+        let (limits, refusing) = self.limits(&spec.name, &spec.limits, policies);
         let origin = match upstreams[spec.upstream].target() {
             RunningTarget::Echo => ResponseOrigin::Echo,
             RunningTarget::Cluster(_) => ResponseOrigin::Servers,
         };
         Arc::new(Route {
             priority_fields: priority_fields(&limits),
-            is_synchronised: is_synchronised(&limits),
             learned_responses: self.real_answers(&spec.name, &limits, origin),
             limits,
-            tags,
+            refusing,
             preflight: self.preflight,
             reads_token: reads_token(&spec.limits, policies),
             upstream: Some(Arc::clone(&upstreams[spec.upstream])),
@@ -44,12 +42,11 @@ impl Builder<'_> {
     pub(super) fn unmatched(&self, limits: &[LimitSpec], policies: &[Arc<Policy>]) -> Arc<Route> {
         const NAME: &str = "";
         let reads_token = reads_token(limits, policies);
-        let (limits, tags) = self.limits(NAME, limits, policies);
+        let (limits, refusing) = self.limits(NAME, limits, policies);
         Arc::new(Route {
             priority_fields: Vec::new(),
-            is_synchronised: is_synchronised(&limits),
             limits,
-            tags,
+            refusing,
             preflight: self.preflight,
             reads_token,
             // The proxy itself answers such requests.
@@ -79,25 +76,28 @@ impl Builder<'_> {
         Some(known.map_or_else(|| Arc::new(LearnedResponses::new(origin)), Arc::clone))
     }
 
-    /// The limits of a route that can refuse, and those that tag.
+    /// The limits of a route, those that tag last, and the number of those that can refuse.
     fn limits(
         &self,
         route: &str,
         specs: &[LimitSpec],
         policies: &[Arc<Policy>],
-    ) -> (Vec<Limit>, Vec<Limit>) {
+    ) -> (Vec<Limit>, usize) {
         let limits = specs.iter().map(|spec| {
             let policy = Arc::clone(&policies[spec.policy]);
-            let synchronised = policy.sync_recorder.as_ref();
             Limit {
                 metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
                 reads_token: spec.reads_token() || policy.reads_token(),
-                secret: synchronised.and_then(|one| one.secret(policy.table.algorithm())),
+                secret: policy.buckets.secret(),
                 spec: spec.clone(),
                 policy,
             }
         });
-        limits.partition(|limit| limit.policy.action.tag().is_none())
+        let can_refuse = |limit: &Limit| limit.policy.action.tag().is_none();
+        let (mut limits, mut tags): (Vec<_>, Vec<_>) = limits.partition(can_refuse);
+        let refusing = limits.len();
+        limits.append(&mut tags);
+        (limits, refusing)
     }
 }
 

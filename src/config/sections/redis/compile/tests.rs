@@ -13,12 +13,12 @@ fn rules(store: &str, policy: &str) -> ruleset::RulesetSpec {
     compile_rules(&loaded).unwrap_or_else(|report| panic!("{report}"))
 }
 
-fn redis(store: &str) -> RedisSpec {
-    let spec = rules(store, "{ quota: 100/1m, store: redis }").redis;
+fn redis(store: &str) -> StoreSpec {
+    let spec = rules(store, "{ quota: 100/1m, store: redis }").store;
     spec.expect("a policy is there")
 }
 
-fn hashed(spec: &RedisSpec) -> [u64; 2] {
+fn hashed(spec: &StoreSpec) -> [u64; 2] {
     match &spec.naming.keys {
         KeyFormat::Hashed(secret) => secret.key(),
         KeyFormat::Readable => panic!("{spec:?}"),
@@ -115,16 +115,14 @@ fn overrides_and_candidates_share_the_store_of_their_policy() {
     let policy = "{ key: header:x, quota: 100/1m, store: redis, on_store_error: refuse, \
                   overrides: [{ value: a, quota: 200/1m }], candidate: { quota: 300/1m } }";
     let rules = rules("{ url: redis://a }", policy);
-    let refuse = Some(RedisPolicySpec {
-        on_error: OnStoreError::Refuse,
-    });
+    let refuse = HomeSpec::Redis(OnStoreError::Refuse);
     let all: Vec<_> = rules
         .policies
         .iter()
         .flat_map(|policy| policy.all())
         .collect();
     assert_eq!(all.len(), 3);
-    assert!(all.iter().all(|policy| policy.shared == refuse), "{all:?}");
+    assert!(all.iter().all(|policy| policy.home == refuse), "{all:?}");
 }
 
 #[test]
@@ -146,8 +144,13 @@ fn overrides_of_one_value_take_no_room_from_their_policy() {
 #[test]
 fn redis_that_no_policy_uses_is_not_connected() {
     let rules = rules("{ url: redis://a }", "{ quota: 100/1m }");
-    assert!(rules.redis.is_none());
-    assert!(rules.policies.iter().all(|policy| policy.shared.is_none()));
+    assert!(rules.store.is_none());
+    assert!(
+        rules
+            .policies
+            .iter()
+            .all(|policy| policy.home == HomeSpec::Memory)
+    );
 }
 
 #[test]

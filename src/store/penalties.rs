@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use super::redis::{Naming, SharedBans};
+use super::snapshot::PolicyBans;
+use super::{Bans, Store};
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Penalty, Secret};
-use crate::rules::{Descriptor, Head, Key};
-use crate::store::Bans;
-use crate::store::redis::{Naming, SharedBans, Store};
-use crate::store::snapshot::PolicyBans;
 use crate::telemetry::metrics::{BanMetrics, TrackingMetrics};
 use crate::telemetry::registry::Registry;
 
@@ -29,17 +28,18 @@ struct Shared {
 }
 
 impl Penalties {
-    /// Builds the penalty of a policy. Bans of the earlier ruleset stay; with a store, bans are
-    /// shared under the policy's label.
+    /// The penalty of a policy. Bans of the earlier ruleset stay; with Redis, bans are shared under
+    /// the policy's label.
     pub(crate) fn new(
         rule: Penalty,
         (policy, label): (&str, &str),
         before: Option<&Self>,
-        store: Option<&Store>,
+        store: &Store,
         registry: &Registry,
     ) -> Self {
         let metrics = BanMetrics::new(registry, policy);
-        let naming = store.map(Store::naming);
+        let store = store.redis();
+        let naming = store.map(|store| store.naming());
         let before = before.filter(|before| before.naming() == naming);
         let new = || {
             let bans = store.map_or_else(Bans::default, |store| Bans::shared(store.node()));
@@ -47,7 +47,7 @@ impl Penalties {
         };
         let bans = before.map_or_else(new, |before| Arc::clone(&before.bans));
         let shared = store.map(|store| {
-            let before = before.and_then(Self::shared);
+            let before = before.and_then(Self::shared_bans);
             Shared {
                 bans: store.share_bans(before, label, rule.clone(), &bans, metrics.clone()),
                 naming: store.naming().clone(),
@@ -70,8 +70,12 @@ impl Penalties {
         self.shared.as_ref().map(|shared| &shared.naming)
     }
 
-    /// The bans shared with other machines, if they are.
-    pub(crate) fn shared(&self) -> Option<&Arc<SharedBans>> {
+    /// True if other machines learn of bans.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    fn shared_bans(&self) -> Option<&Arc<SharedBans>> {
         Some(&self.shared.as_ref()?.bans)
     }
 
@@ -86,7 +90,7 @@ impl Penalties {
         PolicyBans {
             policy,
             key,
-            secret: self.naming().map_or(secret, Naming::secret),
+            secret: self.secret().unwrap_or(secret),
             rule: &self.rule,
             bans: &self.bans,
         }
@@ -94,24 +98,16 @@ impl Penalties {
 
     /// Applies this penalty to bans of other machines from now on. Returns the shared bans, if
     /// there are any.
-    pub(crate) fn follow(&self) -> Option<&Arc<SharedBans>> {
-        let shared = self.shared()?;
+    pub(super) fn follow(&self) -> Option<&Arc<SharedBans>> {
+        let shared = self.shared_bans()?;
         shared.set_rule(self.rule.clone());
         Some(shared)
     }
 
-    /// The key to ban for a request that charges `key`: the same on all machines that share bans.
-    pub(crate) fn ban_key(
-        &self,
-        descriptor: &Descriptor,
-        head: &Head<'_>,
-        key: Fingerprint,
-    ) -> Fingerprint {
-        let naming = self.naming();
-        match naming.map(|naming| descriptor.fingerprint(&naming.secret(), head)) {
-            Some(Key::Bucket(ban_key)) => ban_key,
-            _ => key,
-        }
+    /// The secret of banned keys' fingerprints, the same on all machines that share bans; `None` if
+    /// they are the keys of the buckets.
+    pub(crate) fn secret(&self) -> Option<Secret> {
+        self.naming().map(Naming::secret)
     }
 
     /// The end of the key's ban, if it is banned.

@@ -1,0 +1,141 @@
+//! The buckets of a policy, and where they live: in memory, in memory synchronised with other
+//! machines, or in Redis. Only this layer asks where.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::redis::{AlgorithmKind, RefusalCache, bucket_label};
+use super::redis_binding::RedisBinding;
+use super::sync_recorder::SyncRecorder;
+use super::{HomeSpec, OnStoreError, Store, Table};
+use crate::limiter::Secret;
+use crate::telemetry::log_throttle::LogThrottle;
+use crate::telemetry::metrics::{InUseMetrics, TrackingMetrics};
+use crate::telemetry::registry::Registry;
+
+/// The buckets of a policy, one for each key.
+#[derive(Debug)]
+pub struct Buckets {
+    /// Buckets in memory. A policy in Redis charges them while Redis does not answer.
+    pub table: Arc<Table>,
+    pub(super) home: Home,
+    /// Gauge of permits in use, for algorithms that return them.
+    pub(super) in_use: Option<InUseMetrics>,
+    /// The buckets of the next overflow tier, which requests charge if these cannot pay.
+    pub(super) overflow: Option<Arc<Buckets>>,
+}
+
+/// The place of buckets.
+#[derive(Debug)]
+pub(super) enum Home {
+    Memory,
+    /// In memory. Other machines learn of charges.
+    Synchronised(SyncRecorder),
+    Redis(RedisBinding),
+}
+
+/// Spec of the buckets of a policy.
+#[derive(Debug)]
+pub struct BucketsSpec<'a> {
+    /// The place of the buckets.
+    pub home: HomeSpec,
+    /// Their name on all machines.
+    pub label: &'a str,
+    /// The buckets before a reload, if their charges stay valid.
+    pub before: Option<&'a Buckets>,
+    /// The buckets of the next overflow tier.
+    pub overflow: Option<Arc<Buckets>>,
+    /// Longest time to remember a refusal of Redis.
+    pub refusal_cache: Duration,
+    /// Memory for remembered refusals, in bytes.
+    pub refusal_bytes: usize,
+}
+
+impl Buckets {
+    /// The buckets of `table` that live where `spec` says.
+    pub fn new(
+        store: &Store,
+        table: Arc<Table>,
+        spec: BucketsSpec<'_>,
+        registry: &Registry,
+    ) -> Self {
+        let label = bucket_label(spec.label, table.algorithm());
+        let recorder = |interval| {
+            let naming = store.redis()?.naming();
+            let before = spec.before.and_then(Self::sync_recorder);
+            SyncRecorder::new(&label, &table, (naming, interval), before, registry)
+        };
+        let home = match spec.home {
+            HomeSpec::Memory => Home::Memory,
+            HomeSpec::Synchronised(interval) => {
+                recorder(interval).map_or(Home::Memory, Home::Synchronised)
+            }
+            HomeSpec::Redis(on_error) => {
+                let metrics = TrackingMetrics::new(registry, table.policy());
+                let refusals = RefusalCache::new(spec.refusal_cache, spec.refusal_bytes);
+                let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+                Home::Redis(RedisBinding {
+                    on_error,
+                    refusals: refusals.counting(&metrics),
+                    undecided_log: LogThrottle::with_backoff(second, minute),
+                    label,
+                })
+            }
+        };
+        let is_concurrency = table.algorithm().is_concurrency();
+        Buckets {
+            in_use: is_concurrency.then(|| InUseMetrics::new(registry, table.policy())),
+            home,
+            overflow: spec.overflow,
+            table,
+        }
+    }
+
+    /// True if requests are charged in Redis.
+    pub fn is_in_redis(&self) -> bool {
+        self.redis().is_some()
+    }
+
+    /// True if other machines learn of charges in memory.
+    pub fn is_synchronised(&self) -> bool {
+        self.sync_recorder().is_some()
+    }
+
+    /// True if requests are refused while Redis does not answer.
+    pub fn refuses_without_store(&self) -> bool {
+        self.redis()
+            .is_some_and(|redis| redis.on_error == OnStoreError::Refuse)
+    }
+
+    /// The secret of the keys' fingerprints, if all machines need the same.
+    pub fn secret(&self) -> Option<Secret> {
+        self.sync_recorder()?.secret(self.table.algorithm())
+    }
+
+    /// Sets the memory for what is tracked of keys for other machines, in bytes.
+    pub fn set_tracking_room(&self, bytes: usize) {
+        if let Some(recorder) = self.sync_recorder() {
+            recorder.tracker.set_room(bytes);
+        }
+    }
+
+    /// The kind of the buckets in Redis.
+    pub(super) fn redis_kind(&self) -> Option<AlgorithmKind> {
+        self.redis()
+            .map(|_| AlgorithmKind::of(self.table.algorithm()))
+    }
+
+    pub(super) fn redis(&self) -> Option<&RedisBinding> {
+        match &self.home {
+            Home::Redis(binding) => Some(binding),
+            Home::Memory | Home::Synchronised(_) => None,
+        }
+    }
+
+    pub(super) fn sync_recorder(&self) -> Option<&SyncRecorder> {
+        match &self.home {
+            Home::Synchronised(recorder) => Some(recorder),
+            Home::Memory | Home::Redis(_) => None,
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Charges that memory decides together: overflow tiers, bans, reservations.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::memory::{
+    self, Charge, Refusals, SettleableCharge, charge_and_reserve, charge_into, charge_with_shadow,
+};
+use super::redis::PendingReport;
+use super::{
+    Buckets, ChargeId, ChargeResult, ChargeSource, InUse, Penalties, PolicyCharge, QueuePlace,
+};
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Fingerprint, Outcome, Verdict};
+
+/// The index of a banned key, and the end of its ban.
+pub(super) type Ban = (usize, Timestamp);
+
+/// Reservations in memory, with the indices of their charges.
+pub(super) type Reserved = Vec<(usize, memory::Reservation)>;
+
+/// The policy's part of a charge, by its deciding bucket.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'a> {
+    pub(super) id: ChargeId,
+    pub(super) buckets: &'a Arc<Buckets>,
+    /// The response settles the charge.
+    pub(super) settles: bool,
+    pub(super) penalties: Option<(&'a Arc<Penalties>, Fingerprint)>,
+}
+
+/// The charges to reserve, so that they can be given back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reserve {
+    /// The charges that the response settles.
+    Settled,
+    All,
+}
+
+/// Charges to make together. Enforced ones come first, then shadowed ones.
+#[derive(Clone, Default)]
+pub(super) struct ChargeList<'a> {
+    pub(super) entries: SmallVec<[Entry<'a>; 4]>,
+    pub(super) charges: SmallVec<[Charge<'a>; 4]>,
+    /// The number of enforced charges.
+    pub(super) enforced: usize,
+}
+
+impl<'a> Entry<'a> {
+    /// The entry for the next overflow tier, if there is one.
+    pub(super) fn next_tier(mut self) -> Option<Self> {
+        self.buckets = self.buckets.overflow.as_ref()?;
+        self.id.tier += 1;
+        Some(self)
+    }
+
+    /// The entry, and those of its further overflow tiers.
+    pub(super) fn tiers(self) -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(self), |tier| tier.next_tier())
+    }
+}
+
+impl<'a> From<&PolicyCharge<'a>> for Entry<'a> {
+    fn from(charge: &PolicyCharge<'a>) -> Self {
+        Self {
+            id: charge.id,
+            buckets: charge.buckets,
+            settles: charge.settles,
+            penalties: charge.penalties,
+        }
+    }
+}
+
+impl<'a> ChargeList<'a> {
+    pub(super) fn push(&mut self, entry: Entry<'a>, charge: Charge<'a>, is_enforced: bool) {
+        let index = match is_enforced {
+            true => self.enforced,
+            false => self.entries.len(),
+        };
+        self.entries.insert(index, entry);
+        self.charges.insert(index, charge);
+        self.enforced += usize::from(is_enforced);
+    }
+
+    /// All entries and charges; true for enforced ones.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Entry<'a>, Charge<'a>, bool)> {
+        let all = self.entries.iter().zip(&self.charges).enumerate();
+        all.map(|(index, (entry, charge))| (*entry, *charge, index < self.enforced))
+    }
+
+    /// The bans among the enforced charges.
+    pub(super) fn bans(&self, now: Timestamp) -> SmallVec<[Ban; 1]> {
+        let enforced = self.entries[..self.enforced].iter().enumerate();
+        let bans = enforced.filter_map(|(index, entry)| {
+            let (penalties, key) = entry.penalties?;
+            Some((index, penalties.banned_until(key, now)?))
+        });
+        bans.collect()
+    }
+
+    /// The verdict on a request with a banned key. Nothing is charged.
+    pub(super) fn banned(&self, bans: &[Ban], now: Timestamp) -> Verdict {
+        let decisions = self.charges.iter().map(|charge| charge.peek(now));
+        let mut verdict = Verdict::of(decisions, self.enforced);
+        for &(index, until) in bans {
+            verdict.refuse_until(index, until);
+        }
+        verdict
+    }
+
+    /// Counts strikes for refusals, except of keys that are banned already.
+    pub(super) fn strike(&self, bans: &[Ban], verdict: &mut Verdict, now: Timestamp) {
+        if verdict.is_admitted() {
+            return;
+        }
+        for index in 0..verdict.enforced() {
+            let refuses = !verdict.decisions[index].is_admitted();
+            if !refuses || bans.iter().any(|(banned, _)| *banned == index) {
+                continue;
+            }
+            if let Some((penalties, key)) = self.entries[index].penalties
+                && let Some(until) = penalties.strike(key, now)
+            {
+                verdict.refuse_until(index, until);
+            }
+        }
+    }
+
+    /// Charges all or none, and returns the reservations that `reserve` asks for. Other machines
+    /// learn of charges to synchronised buckets, whose keys `source` writes.
+    ///
+    /// The list is left with the buckets that decided. `last` says whether the last attempt charges
+    /// refusals.
+    pub(super) fn charge(
+        &mut self,
+        reserve: Reserve,
+        last: Refusals,
+        now: Timestamp,
+        verdict: &mut Verdict,
+        source: Option<&dyn ChargeSource>,
+    ) -> Reserved {
+        let settled = self.settleable(reserve);
+        let mut reserved = Vec::new();
+        if settled.is_empty() {
+            self.charge_first_that_pays(now, last, verdict);
+        } else {
+            (*verdict, reserved) = charge_and_reserve(&settled, now, || {
+                let mut verdict = Verdict::default();
+                self.charge_first_that_pays(now, last, &mut verdict);
+                verdict
+            });
+        }
+        if let Some(source) = source {
+            self.record(source, (verdict, last), now, &mut reserved);
+        }
+        reserved
+    }
+
+    /// The charges that can be given back. Units in use return by themselves.
+    fn settleable(&self, reserve: Reserve) -> SmallVec<[SettleableCharge<'a>; 2]> {
+        let all = self.iter().enumerate();
+        let all = all.filter_map(|(index, (entry, charge, _))| {
+            let table = &entry.buckets.table;
+            let is_one =
+                (entry.settles || reserve == Reserve::All) && !table.algorithm().is_concurrency();
+            is_one.then_some(SettleableCharge {
+                index,
+                table,
+                key: charge.key,
+                cost: charge.cost,
+            })
+        });
+        all.collect()
+    }
+
+    /// Records the charges to synchronised buckets for other machines, or lets a reservation report
+    /// its charge when it is settled. Refusals are charged if both the table and `last` say so.
+    pub(super) fn record(
+        &self,
+        source: &dyn ChargeSource,
+        (verdict, last): (&Verdict, Refusals),
+        now: Timestamp,
+        reserved: &mut Reserved,
+    ) {
+        for (index, (entry, charge, _)) in self.iter().enumerate() {
+            let Some(recorder) = entry.buckets.sync_recorder() else {
+                continue;
+            };
+            let decision = &verdict.decisions[index];
+            let is_charged = (verdict.is_admitted() && decision.is_admitted())
+                || [charge.table.refusals(), last] == [Refusals::Charged; 2];
+            let name = || recorder.name(|parts| _ = source.write_key(entry.id, parts));
+            let tracker = &recorder.tracker;
+            match reserved.iter_mut().find(|(its, _)| *its == index) {
+                Some((_, reservation)) => reservation.tell(PendingReport::new(tracker, name())),
+                None if is_charged => {
+                    tracker.note(charge.key, charge.cost, decision.cell, now, name);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Moves the charge at `index` on to the next overflow tier; false if there is none.
+    fn move_to_next_tier(&mut self, index: usize) -> bool {
+        let next = self.entries[index].next_tier();
+        if let Some(next) = next {
+            self.entries[index] = next;
+            self.charges[index].table = &next.buckets.table;
+        }
+        next.is_some()
+    }
+
+    /// Charges each policy's first bucket that can pay, or none.
+    fn charge_first_that_pays(&mut self, now: Timestamp, last: Refusals, verdict: &mut Verdict) {
+        let enforced = self.enforced;
+        let mut entries = self.entries[..enforced].iter();
+        if !entries.any(|entry| entry.buckets.overflow.is_some()) {
+            charge_into(verdict, &self.charges, enforced, last, now);
+            return self.overflow_shadowed(verdict, now);
+        }
+        let attempt = Refusals::Free;
+        charge_into(verdict, &self.charges, enforced, attempt, now);
+        let mut overflowed = OverflowedDecisions::default();
+        while !verdict.is_admitted() && self.overflow_refused(verdict, &mut overflowed) {
+            charge_into(verdict, &self.charges, enforced, attempt, now);
+        }
+        if !verdict.is_admitted() {
+            // The final attempt: policies that charge refusals do so now, once.
+            charge_into(verdict, &self.charges, enforced, last, now);
+        }
+        if !verdict.is_admitted() {
+            self.tell_shortest_wait(overflowed, verdict);
+        }
+        self.overflow_shadowed(verdict, now);
+    }
+
+    /// Moves refused charges on to their overflow tiers; false if none has another.
+    fn overflow_refused(
+        &mut self,
+        verdict: &Verdict,
+        overflowed: &mut OverflowedDecisions<'a>,
+    ) -> bool {
+        let mut goes_on = false;
+        for index in 0..self.enforced {
+            let (entry, decision) = (self.entries[index], verdict.decisions[index]);
+            if !decision.is_admitted() && self.move_to_next_tier(index) {
+                overflowed.push((index, entry, decision));
+                goes_on = true;
+            }
+        }
+        goes_on
+    }
+
+    /// Rewrites the verdict: a policy that no bucket can pay tells its shortest wait.
+    fn tell_shortest_wait(&mut self, overflowed: OverflowedDecisions<'a>, verdict: &mut Verdict) {
+        let mut decisions = std::mem::take(&mut verdict.decisions);
+        for (index, entry, earlier) in overflowed.into_iter().rev() {
+            let decision = &mut decisions[index];
+            if !decision.is_admitted() && wait(&earlier) <= wait(decision) {
+                *decision = earlier;
+                self.entries[index] = entry;
+            }
+        }
+        *verdict = Verdict::of(decisions, self.enforced);
+    }
+
+    /// Moves shadowed charges on to their overflow tiers, too.
+    fn overflow_shadowed(&mut self, verdict: &mut Verdict, now: Timestamp) {
+        let is_admitted = verdict.is_admitted();
+        for index in verdict.enforced()..verdict.decisions.len() {
+            while !verdict.decisions[index].is_admitted() && self.move_to_next_tier(index) {
+                let charge = self.charges[index];
+                verdict.decisions[index] = match is_admitted {
+                    true => charge_with_shadow(&[charge], 0, now).decisions[0],
+                    false => charge.peek(now),
+                };
+            }
+        }
+    }
+
+    /// Writes which buckets decided.
+    pub(super) fn describe(&self, result: &mut ChargeResult) {
+        result.ids = self.entries.iter().map(|entry| entry.id).collect();
+        let deciding = self.charges.get(result.verdict.deciding);
+        result.key = deciding.map(|charge| charge.key);
+    }
+
+    /// Keeps the units in use and the queue places of an admitted request.
+    pub(super) fn hold(&self, result: &mut ChargeResult) {
+        if !result.verdict.is_admitted() {
+            return;
+        }
+        for ((entry, charge, is_enforced), decision) in self.iter().zip(&result.verdict.decisions) {
+            if !decision.is_admitted() {
+                continue;
+            }
+            result.in_use.extend(InUse::of(entry.buckets, &charge));
+            if is_enforced && decision.delayed_until().is_some() {
+                let place = QueuePlace::in_memory(entry.buckets, &charge, decision);
+                result.queue_places.push((entry.id.limit, place));
+            }
+        }
+    }
+}
+
+/// The decisions of buckets that overflowed into others.
+type OverflowedDecisions<'a> = SmallVec<[(usize, Entry<'a>, Decision); 4]>;
+
+/// Orders refusals by their length; a refusal without end is the longest.
+fn wait(decision: &Decision) -> (bool, Option<Timestamp>) {
+    match decision.outcome {
+        Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),
+        Outcome::Admit | Outcome::Delay { .. } => (false, None),
+    }
+}

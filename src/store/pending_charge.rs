@@ -1,0 +1,528 @@
+//! A charge that Redis decides. Memory was charged before; if Redis refuses, the charges in memory
+//! are given back.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::charge_list::{ChargeList, Entry, Reserve, Reserved};
+use super::memory::{Charge, Refusals};
+use super::redis::{
+    self, BucketReplies, BucketReply, ChargeError, ChargedBucket, ChargedRefusals, Store, Tier,
+};
+use super::redis_entry::RedisEntry;
+use super::{
+    Buckets, ChargeId, ChargeResult, InUse, OnStoreError, Penalties, PolicyCharge, QueuePlace,
+    Reservation,
+};
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Fingerprint, Verdict, WindowEnd};
+
+/// A request that waits for Redis. If it is dropped, the charges in memory stay.
+#[derive(Debug)]
+pub struct PendingCharge {
+    pub(super) store: Arc<Store>,
+    pub(super) now: Timestamp,
+    /// All charges; enforced ones come first.
+    pub(super) entries: SmallVec<[PendingEntry; 4]>,
+    pub(super) enforced: usize,
+    /// The charges that tag. Redis decides them as shadowed ones.
+    pub(super) tags: Vec<PendingEntry>,
+    /// True if memory refuses the request. Redis then only charges refusals.
+    pub(super) is_refused: bool,
+    /// Reservations in memory, by the indices of the entries.
+    pub(super) reserved: Reserved,
+    pub(super) in_use: Vec<InUse>,
+    pub(super) queue_places: Vec<(u16, QueuePlace)>,
+}
+
+/// A charge, kept until Redis answers.
+#[derive(Debug)]
+pub(super) struct PendingEntry {
+    id: ChargeId,
+    /// The deciding bucket.
+    buckets: Arc<Buckets>,
+    key: Fingerprint,
+    cost: u32,
+    window_end: Option<WindowEnd>,
+    settles: bool,
+    penalties: Option<(Arc<Penalties>, Fingerprint)>,
+    home: EntryHome,
+}
+
+#[derive(Debug)]
+enum EntryHome {
+    /// A bucket in memory, with its decision.
+    Memory(Decision),
+    Redis(Box<RedisEntry>),
+}
+
+/// The decision of Redis on a charge that tags.
+#[derive(Debug)]
+pub struct TagReply {
+    /// The number of the limit.
+    pub limit: u16,
+    /// The decision, or the treatment of the request without one.
+    pub decision: Result<Decision, OnStoreError>,
+    /// Units in use, returned when the request ends.
+    pub in_use: Option<InUse>,
+    /// The charge that the response settles.
+    pub reservation: Option<Reservation>,
+}
+
+/// The error of a request that a policy refuses because its store does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store of a policy does not answer")]
+pub struct Undecided;
+
+/// The decision of a bucket in memory that another bucket's refusal spares.
+pub(super) fn peek_spared(charge: &Charge<'_>, now: Timestamp) -> Decision {
+    let decision = charge.peek(now);
+    match decision.is_admitted() {
+        true => Charge { cost: 0, ..*charge }.peek(now),
+        false => decision,
+    }
+}
+
+impl PendingCharge {
+    /// Calls Redis from this worker, and writes the decision to `result`.
+    ///
+    /// If this is dropped, leases that Redis may have given are given back.
+    ///
+    /// # Errors
+    /// A policy refuses because its store does not answer. All charges in memory are given back.
+    pub async fn decide(
+        mut self: Box<Self>,
+        worker: usize,
+        result: &mut ChargeResult,
+    ) -> Result<(), Undecided> {
+        let lease = self.take_leases(worker);
+        let answer = {
+            let (buckets, enforced) = self.bucket_charges();
+            let lease = lease.as_deref().unwrap_or_default();
+            let charge = self
+                .store
+                .charge(worker, &buckets, enforced, lease, self.now);
+            charge.await
+        };
+        self.finish(worker, answer, result)
+    }
+
+    /// Takes leases for the units in use. If the request ends now, they are given back.
+    fn take_leases(&mut self, worker: usize) -> Option<Arc<str>> {
+        let mut lease = None;
+        for entry in self.entries.iter_mut().chain(&mut self.tags) {
+            if entry.buckets.table.algorithm().is_concurrency() && entry.cost > 0 {
+                let id = lease.get_or_insert_with(|| self.store.new_lease());
+                let place = entry.place(&self.store, worker);
+                if let EntryHome::Redis(redis) = &mut entry.home {
+                    redis.lease = place.map(|place| place.lease(id));
+                }
+            }
+        }
+        lease
+    }
+
+    /// The charges for Redis, enforced ones first, and the number of enforced ones.
+    fn bucket_charges(&self) -> (Vec<redis::BucketCharge<'_>>, usize) {
+        let mut buckets = Vec::new();
+        let mut enforced = 0;
+        for (index, entry) in self.entries.iter().enumerate() {
+            if let EntryHome::Redis(redis) = &entry.home {
+                // Charges of a refused request are independent of each other.
+                enforced += usize::from(index < self.enforced && !self.is_refused);
+                let settles = entry.settles && !self.is_refused;
+                entry.push_charges(&mut buckets, redis, settles, ChargedRefusals::All);
+            }
+        }
+        for tag in &self.tags {
+            if let EntryHome::Redis(redis) = &tag.home {
+                tag.push_charges(&mut buckets, redis, tag.settles, ChargedRefusals::Own);
+            }
+        }
+        (buckets, enforced)
+    }
+
+    /// Decides by the answer of Redis, or without it.
+    fn finish(
+        mut self: Box<Self>,
+        worker: usize,
+        answer: Result<BucketReplies, ChargeError>,
+        result: &mut ChargeResult,
+    ) -> Result<(), Undecided> {
+        let error = match answer {
+            Ok(replies) => {
+                self.apply_replies(replies);
+                None
+            }
+            Err(error) => {
+                self.decide_in_memory(&error, result)?;
+                Some(error)
+            }
+        };
+        self.merge(worker, result);
+        if result.verdict.is_admitted() {
+            let now = self.now;
+            let tags = std::mem::take(&mut self.tags).into_iter();
+            let error = error.as_ref();
+            let replies = tags.map(|tag| tag.tag_reply(&self.store, worker, error, now));
+            result.tags = replies.collect();
+        }
+        Ok(())
+    }
+
+    /// Applies the replies of Redis.
+    fn apply_replies(&mut self, replies: BucketReplies) {
+        let now = self.now;
+        let entries = self.entries.iter_mut().chain(&mut self.tags);
+        let in_redis = entries.filter(|entry| entry.redis().is_some());
+        for (entry, reply) in in_redis.zip(replies) {
+            if let Some(reply) = reply {
+                entry.move_on(reply.tier);
+                entry.remember(&reply.decision, now);
+            }
+            if let EntryHome::Redis(redis) = &mut entry.home {
+                (redis.reply, redis.decision) = (reply, reply.map(|reply| reply.decision));
+            }
+        }
+    }
+
+    /// Decides without Redis, as each policy's `on_store_error` says.
+    fn decide_in_memory(
+        &mut self,
+        error: &ChargeError,
+        result: &mut ChargeResult,
+    ) -> Result<(), Undecided> {
+        let now = self.now;
+        let mut list = ChargeList::default();
+        let mut indices: SmallVec<[usize; 4]> = SmallVec::new();
+        let mut is_undecided = false;
+        for (index, entry) in self.entries.iter().enumerate() {
+            let Some(on_error) = entry.on_error(error, now) else {
+                continue;
+            };
+            let is_enforced = index < self.enforced && !self.is_refused;
+            if on_error == OnStoreError::Local {
+                indices.push(index);
+                list.push(entry.entry(), entry.charge(), is_enforced);
+            } else {
+                result.without_store.push(entry.id.limit);
+                is_undecided |= on_error == OnStoreError::Refuse && is_enforced;
+            }
+        }
+        if is_undecided {
+            for (_, reservation) in self.reserved.drain(..) {
+                reservation.give_back(now);
+            }
+            return Err(Undecided);
+        }
+        let verdict = &mut result.verdict;
+        let reserved = list.charge(Reserve::Settled, Refusals::Charged, now, verdict, None);
+        let reserved = reserved.into_iter();
+        self.reserved
+            .extend(reserved.map(|(place, one)| (indices[place], one)));
+        list.hold(result);
+        let tiers = list.entries.iter();
+        let tiers: Vec<_> = tiers
+            .map(|tier| (tier.id, Arc::clone(tier.buckets)))
+            .collect();
+        drop(list);
+        let decided = indices
+            .into_iter()
+            .zip(tiers)
+            .zip(&result.verdict.decisions);
+        for ((index, (id, buckets)), decision) in decided {
+            let entry = &mut self.entries[index];
+            (entry.id, entry.buckets) = (id, buckets);
+            if let EntryHome::Redis(redis) = &mut entry.home {
+                redis.decision = Some(*decision);
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges the decisions of memory and Redis. If Redis refuses, gives the charges in memory
+    /// back.
+    fn merge(&mut self, worker: usize, result: &mut ChargeResult) {
+        let now = self.now;
+        let mut enforced = self.entries[..self.enforced].iter();
+        let is_refused = enforced.any(PendingEntry::is_refused_by_redis);
+        let is_admitted = !self.is_refused && !is_refused;
+        self.settle_reserved(is_admitted, result);
+        match is_admitted {
+            true => self.hold(worker, result),
+            false => result.in_use.clear(),
+        }
+        let mut known = ChargeList::default();
+        let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
+        for entry in &mut self.entries {
+            entry.end_lease();
+        }
+        for (index, entry) in self.entries.iter().enumerate() {
+            let is_kept = is_admitted || self.is_refused;
+            if let Some(decision) = entry.decision(is_kept, now) {
+                known.push(entry.entry(), entry.charge(), index < self.enforced);
+                decisions.push(decision);
+            }
+        }
+        result.verdict = Verdict::of(decisions, known.enforced);
+        known.strike(&[], &mut result.verdict, now);
+        known.describe(result);
+    }
+
+    /// Keeps the reservations in memory that the response settles. The others stay charged, or are
+    /// given back.
+    fn settle_reserved(&mut self, is_admitted: bool, result: &mut ChargeResult) {
+        for (index, reservation) in self.reserved.drain(..) {
+            let entry = &self.entries[index];
+            if is_admitted && entry.settles {
+                let reservation = Reservation::Memory(reservation);
+                result.reservations.push((entry.id.limit, reservation));
+            } else if !is_admitted && !entry.charge().is_charged_if_refused() {
+                reservation.give_back(self.now);
+            }
+        }
+    }
+
+    /// Keeps what an admitted request holds until it ends.
+    fn hold(&mut self, worker: usize, result: &mut ChargeResult) {
+        result.in_use.append(&mut self.in_use);
+        result.queue_places.append(&mut self.queue_places);
+        for entry in &mut self.entries {
+            let limit = entry.id.limit;
+            result.in_use.extend(entry.in_use());
+            let reservation = entry.reservation(&self.store, worker);
+            result
+                .reservations
+                .extend(reservation.map(|one| (limit, one)));
+            let place = entry.queue_place(&self.store, worker);
+            result.queue_places.extend(place.map(|one| (limit, one)));
+        }
+    }
+}
+
+impl PendingEntry {
+    /// A charge whose bucket is in Redis.
+    pub(super) fn in_redis(charge: &PolicyCharge<'_>, redis: RedisEntry) -> Self {
+        let in_memory = Charge {
+            table: &charge.buckets.table,
+            key: charge.key,
+            cost: charge.cost,
+            window_end: charge.window_end,
+        };
+        Self::new(Entry::from(charge), &in_memory, redis)
+    }
+
+    pub(super) fn new(entry: Entry<'_>, charge: &Charge<'_>, redis: RedisEntry) -> Self {
+        Self::of(entry, charge, EntryHome::Redis(redis.into()))
+    }
+
+    /// A charge on which memory has decided.
+    pub(super) fn decided(entry: Entry<'_>, charge: &Charge<'_>, decision: Decision) -> Self {
+        Self::of(entry, charge, EntryHome::Memory(decision))
+    }
+
+    fn of(entry: Entry<'_>, charge: &Charge<'_>, home: EntryHome) -> Self {
+        let penalties = entry.penalties;
+        Self {
+            id: entry.id,
+            buckets: Arc::clone(entry.buckets),
+            key: charge.key,
+            cost: charge.cost,
+            window_end: charge.window_end,
+            settles: entry.settles,
+            penalties: penalties.map(|(penalties, key)| (Arc::clone(penalties), key)),
+            home,
+        }
+    }
+
+    fn entry(&self) -> Entry<'_> {
+        Entry {
+            id: self.id,
+            buckets: &self.buckets,
+            settles: self.settles,
+            penalties: self
+                .penalties
+                .as_ref()
+                .map(|(penalties, key)| (penalties, *key)),
+        }
+    }
+
+    /// The charge in memory.
+    fn charge(&self) -> Charge<'_> {
+        Charge {
+            table: &self.buckets.table,
+            key: self.key,
+            cost: self.cost,
+            window_end: self.window_end,
+        }
+    }
+
+    fn redis(&self) -> Option<&RedisEntry> {
+        match &self.home {
+            EntryHome::Redis(redis) => Some(redis),
+            EntryHome::Memory(_) => None,
+        }
+    }
+
+    fn redis_mut(&mut self) -> Option<&mut RedisEntry> {
+        match &mut self.home {
+            EntryHome::Redis(redis) => Some(redis),
+            EntryHome::Memory(_) => None,
+        }
+    }
+
+    /// The bucket in Redis, if it is there.
+    fn place(&self, store: &Arc<Store>, worker: usize) -> Option<ChargedBucket> {
+        let redis = self.redis()?;
+        Some(ChargedBucket {
+            store: Arc::clone(store),
+            worker,
+            table: Arc::clone(&self.buckets.table),
+            name: redis.name.bytes.clone().into(),
+            key: redis.name.key,
+            cost: self.cost,
+            period: redis.period,
+        })
+    }
+
+    /// Adds the charge in Redis: its bucket, then its overflow buckets. Refusals are charged if the
+    /// policy says so.
+    fn push_charges<'a>(
+        &'a self,
+        buckets: &mut Vec<redis::BucketCharge<'a>>,
+        redis: &'a RedisEntry,
+        settles: bool,
+        refusals: ChargedRefusals,
+    ) {
+        for (tier, name) in self.entry().tiers().zip(redis.names()) {
+            let table = &tier.buckets.table;
+            buckets.push(redis::BucketCharge {
+                algorithm: table.algorithm(),
+                name,
+                key: redis.name.key,
+                cost: self.cost,
+                charged_refusals: match table.refusals() {
+                    Refusals::Free => ChargedRefusals::None,
+                    Refusals::Charged => refusals,
+                },
+                settles,
+                period: redis.period,
+                tier: match tier.id.tier == self.id.tier {
+                    true => Tier::First,
+                    false => Tier::Overflow,
+                },
+            });
+        }
+    }
+
+    /// Moves on to the overflow bucket that replied.
+    fn move_on(&mut self, tier: usize) {
+        let next = self.entry().tiers().nth(tier);
+        if let Some((id, buckets)) = next.map(|next| (next.id, Arc::clone(next.buckets))) {
+            (self.id, self.buckets) = (id, buckets);
+        }
+    }
+
+    /// Remembers a refusal of Redis.
+    fn remember(&self, decision: &Decision, now: Timestamp) {
+        if let (Some(binding), Some(redis)) = (self.buckets.redis(), self.redis()) {
+            let charged = (redis.name.key, self.cost);
+            binding.remember(&self.buckets.table, charged, decision, now);
+        }
+    }
+
+    /// The treatment of a request that Redis did not decide; `None` for a bucket in memory.
+    fn on_error(&self, error: &ChargeError, now: Timestamp) -> Option<OnStoreError> {
+        let binding = self.redis().and(self.buckets.redis())?;
+        Some(binding.on_error(&self.buckets.table, error, now))
+    }
+
+    fn is_refused_by_redis(&self) -> bool {
+        let decision = self.redis().and_then(|redis| redis.decision);
+        decision.is_some_and(|decision| !decision.is_admitted())
+    }
+
+    /// The final decision. A charge in memory that was given back, since it is not `is_kept`, tells
+    /// what is left without it.
+    fn decision(&self, is_kept: bool, now: Timestamp) -> Option<Decision> {
+        match &self.home {
+            EntryHome::Redis(redis) => redis.decision,
+            EntryHome::Memory(decision) => {
+                let charge = self.charge();
+                let stays = is_kept || !decision.is_admitted() || charge.is_charged_if_refused();
+                Some(match stays {
+                    true => *decision,
+                    false => peek_spared(&charge, now),
+                })
+            }
+        }
+    }
+
+    fn end_lease(&mut self) {
+        if let Some(redis) = self.redis_mut() {
+            redis.end_lease();
+        }
+    }
+
+    /// The reply of a bucket that Redis charged.
+    fn charged(&self) -> Option<&BucketReply> {
+        let reply = self.redis()?.reply.as_ref()?;
+        (reply.decision.is_admitted() && self.cost > 0).then_some(reply)
+    }
+
+    /// The leased units of an admitted request. If Redis has not answered, it is still told of
+    /// them.
+    fn in_use(&mut self) -> Option<InUse> {
+        let is_refused = self.is_refused_by_redis();
+        let cost = self.cost;
+        let redis = self.redis_mut()?;
+        // If memory decided, it counts the units.
+        let is_counted = redis.reply.is_none() && redis.decision.is_some();
+        let mut lease = redis.lease.take_if(|_| !is_refused)?;
+        lease.renew();
+        let in_use = self.buckets.in_use.as_ref().filter(|_| !is_counted);
+        Some(InUse::of_lease(lease, in_use, cost))
+    }
+
+    /// The reservation in Redis that the response settles.
+    fn reservation(&self, store: &Arc<Store>, worker: usize) -> Option<Reservation> {
+        let reply = self.charged().filter(|_| self.settles)?;
+        let place = self.place(store, worker)?;
+        Some(Reservation::Redis(place.reservation(reply)))
+    }
+
+    /// The place in a queue in Redis.
+    fn queue_place(&self, store: &Arc<Store>, worker: usize) -> Option<QueuePlace> {
+        let reply = self.charged()?;
+        reply.decision.delayed_until()?;
+        let place = self.place(store, worker)?.queue_place(reply)?;
+        Some(QueuePlace::Redis(place))
+    }
+
+    /// The decision on a charge that tags an admitted request.
+    fn tag_reply(
+        mut self,
+        store: &Arc<Store>,
+        worker: usize,
+        error: Option<&ChargeError>,
+        now: Timestamp,
+    ) -> TagReply {
+        let decision = match error.and_then(|error| self.on_error(error, now)) {
+            Some(on_error) => Err(on_error),
+            None => self.decision(true, now).ok_or(OnStoreError::Admit),
+        };
+        let in_use = match decision {
+            Ok(_) => self.in_use(),
+            // The lease may exist, and is given back.
+            Err(_) => None,
+        };
+        self.end_lease();
+        TagReply {
+            limit: self.id.limit,
+            decision,
+            in_use,
+            reservation: self.reservation(store, worker),
+        }
+    }
+}

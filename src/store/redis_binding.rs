@@ -1,0 +1,54 @@
+//! The connection of a policy to its buckets in Redis.
+
+use super::redis::{ChargeError, RefusalCache};
+use super::{OnStoreError, Refusals, Table};
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Fingerprint};
+use crate::telemetry::log_throttle::LogThrottle;
+
+/// A policy's part in Redis.
+#[derive(Debug)]
+pub(super) struct RedisBinding {
+    /// The policy's name in keys.
+    pub(super) label: Box<str>,
+    /// The decision without an answer of Redis.
+    pub(super) on_error: OnStoreError,
+    /// Recent refusals of Redis.
+    pub(super) refusals: RefusalCache,
+    /// Bounds the log lines about requests that Redis did not decide.
+    pub(super) undecided_log: LogThrottle,
+}
+
+impl RedisBinding {
+    /// The treatment of a request that Redis did not decide. Errors that do not concern the whole
+    /// server are logged for each policy.
+    pub(super) fn on_error(
+        &self,
+        table: &Table,
+        error: &ChargeError,
+        now: Timestamp,
+    ) -> OnStoreError {
+        if !error.is_server_fault()
+            && let Some(omitted) = self.undecided_log.admit(now)
+        {
+            let policy = table.policy();
+            tracing::warn!(policy, %error, omitted, "no decision from the store");
+        }
+        self.on_error
+    }
+
+    /// Remembers a refusal of Redis that lasts, unless Redis has to charge each refusal.
+    pub(super) fn remember(
+        &self,
+        table: &Table,
+        (key, cost): (Fingerprint, u32),
+        decision: &Decision,
+        now: Timestamp,
+    ) {
+        // Units that are given back arrive earlier than the refusal said.
+        let is_given_back = table.algorithm().is_concurrency() || table.has_settlement();
+        if table.refusals() == Refusals::Free && !is_given_back {
+            self.refusals.note(key, cost, decision, now);
+        }
+    }
+}

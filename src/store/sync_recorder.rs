@@ -1,0 +1,86 @@
+//! Policies with buckets in memory that are synchronised with those of other machines.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::redis::{BucketName, NameBuilder, Naming, Tracker};
+use super::{Buckets, Table};
+use crate::limiter::{Algorithm, Secret, Start};
+use crate::telemetry::metrics::{SyncFigures, SyncMetrics, TrackerMetrics, TrackingMetrics};
+use crate::telemetry::registry::Registry;
+
+/// A policy's part in synchronisation.
+#[derive(Debug)]
+pub(super) struct SyncRecorder {
+    pub(super) tracker: Arc<Tracker>,
+    naming: Naming,
+    /// The time between two reports to Redis.
+    pub(super) interval: Duration,
+    pub(super) rounds: SyncMetrics,
+}
+
+impl SyncRecorder {
+    /// The recorder of charges to `table`, which goes on with the tracker of `before` if it can.
+    /// `None` for algorithms that machines cannot synchronise.
+    pub(super) fn new(
+        label: &str,
+        table: &Arc<Table>,
+        (naming, interval): (&Naming, Duration),
+        before: Option<&Self>,
+        registry: &Registry,
+    ) -> Option<Self> {
+        let tracker = before
+            .filter(|before| before.naming == *naming)
+            .map(|before| &before.tracker)
+            .filter(|tracker| tracker.can_continue_with(table.algorithm()));
+        let tracker = match tracker {
+            Some(tracker) => Arc::clone(tracker),
+            None => {
+                let metrics = TrackingMetrics::new(registry, table.policy());
+                Arc::new(Tracker::new(label, Arc::clone(table))?.counting(&metrics))
+            }
+        };
+        Some(SyncRecorder {
+            tracker,
+            naming: naming.clone(),
+            interval,
+            rounds: SyncMetrics::new(registry),
+        })
+    }
+
+    /// The secret of fingerprints, if all machines need the same fingerprint of a key.
+    pub(super) fn secret(&self, algorithm: &Algorithm) -> Option<Secret> {
+        let by_key = matches!(algorithm, Algorithm::FixedWindow(window)
+            if matches!(window.start(), Start::Staggered));
+        by_key.then(|| self.naming.secret())
+    }
+
+    /// The name on all machines of the bucket whose key `write_key` writes.
+    pub(super) fn name(&self, write_key: impl FnOnce(&mut NameBuilder<'_>)) -> BucketName {
+        let mut builder = self.naming.name_builder();
+        write_key(&mut builder);
+        builder.name(self.tracker.label())
+    }
+}
+
+/// Exports the number of tracked keys of these buckets under the name of their policy; `None` if
+/// none is synchronised.
+pub fn tracker_metrics<'a>(
+    policy: &str,
+    buckets: impl Iterator<Item = &'a Buckets>,
+    registry: &Registry,
+) -> Option<TrackerMetrics> {
+    let recorders = buckets.filter_map(Buckets::sync_recorder);
+    let trackers: Vec<_> = recorders.map(|one| Arc::downgrade(&one.tracker)).collect();
+    if trackers.is_empty() {
+        return None;
+    }
+    Some(TrackerMetrics::new(registry, policy, move || {
+        let mut figures = SyncFigures::default();
+        for tracker in trackers.iter().filter_map(Weak::upgrade) {
+            figures.keys += tracker.keys() as u64;
+            figures.untracked += tracker.untracked();
+        }
+        figures
+    }))
+}
