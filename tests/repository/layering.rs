@@ -115,6 +115,13 @@ impl Place {
                 "`{shown}`: only config and app know what the user wrote"
             ));
         }
+        let names_redis = path.len() > 1 && path[0] == "redis"
+            || path.windows(2).any(|pair| pair == ["store", "redis"]);
+        if self.layer == "proxy" && names_redis {
+            return Some(format!(
+                "`{shown}`: the store alone knows where buckets live"
+            ));
+        }
         if self.layer == "limiter" {
             if BARRED_FROM_LIMITER
                 .iter()
@@ -438,6 +445,24 @@ fn the_limiter_reads_no_clock() {
         assert_eq!(found.len(), 1, "{code}: {found:?}");
         assert!(found[0].contains("told the time"), "{found:?}");
     }
+}
+
+#[test]
+fn the_proxy_names_no_redis_type() {
+    for code in [
+        "use crate::store::redis::Store;",
+        "use crate::store::{Table, redis};",
+        "fn f(place: store::redis::QueuePlace) {}",
+        "fn f(place: redis::QueuePlace) {}",
+        "use redis::Value;",
+    ] {
+        let found = violations_of("proxy/admission.rs", code);
+        assert_eq!(found.len(), 1, "{code}: {found:?}");
+        assert!(found[0].contains("the store alone"), "{found:?}");
+        assert_eq!(violations_of("app/connections.rs", code), [""; 0], "{code}");
+    }
+    let neither = "use crate::store::Store; fn f() { let store = Store::Redis(redis()); }";
+    assert_eq!(violations_of("proxy/gateway.rs", neither), [""; 0]);
 }
 
 #[test]
