@@ -120,3 +120,48 @@ impl Upstream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::uri::Authority;
+
+    use super::*;
+
+    fn start(
+        endpoints: &[&'static str],
+        registry: &Registry,
+        previous: Option<&Upstream>,
+    ) -> Upstream {
+        let second = Duration::from_secs(1);
+        let endpoint = |authority: &&'static str| EndpointSpec {
+            authority: Authority::from_static(authority),
+            tls: None,
+        };
+        let cluster = ClusterSpec {
+            balance: Balance::RoundRobin,
+            endpoints: endpoints.iter().map(|one| (endpoint(one), 1)).collect(),
+            host: HostHeader::Preserve,
+            timeouts: ClusterTimeouts {
+                connect: second,
+                response: second,
+                idle: second,
+                tunnel: second,
+            },
+        };
+        let spec = UpstreamSpec {
+            name: "upstream".to_owned(),
+            target: TargetSpec::Cluster(cluster),
+        };
+        Upstream::new(spec, 1, registry, previous)
+    }
+
+    #[test]
+    fn an_endpoint_keeps_its_state_when_others_come_and_go() {
+        let registry = Registry::default();
+        let before = start(&["a:1", "b:1"], &registry, None);
+        let after = start(&["c:1", "b:1", "a:2"], &registry, Some(&before));
+        let is_kept = |one: &Arc<Endpoint>| before.endpoints().iter().any(|b| Arc::ptr_eq(b, one));
+        let kept: Vec<_> = after.endpoints().iter().map(is_kept).collect();
+        assert_eq!(kept, [false, true, false]);
+    }
+}

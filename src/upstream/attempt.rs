@@ -1,4 +1,4 @@
-//! One attempt at a request: what is sent, and what came of it.
+//! One attempt at a request, and its outcome.
 
 use std::cell::Cell;
 
@@ -27,7 +27,7 @@ pub struct OutboundRequest<'a> {
 /// An attempt that has ended.
 #[derive(Debug)]
 pub(super) struct Attempt {
-    pub outcome: Outcome,
+    pub outcome: AttemptOutcome,
     /// The request is unchanged, and the endpoint may receive it again: it has received nothing of
     /// it, or the request is idempotent.
     pub may_retry: bool,
@@ -35,7 +35,7 @@ pub(super) struct Attempt {
 
 /// The outcome of an attempt.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum AttemptOutcome {
     /// The head of a response.
     Response(Response<UpstreamBody>),
     /// There is no connection.
@@ -52,21 +52,21 @@ impl Attempt {
     /// The reason why there is no response.
     pub(super) fn error(&self) -> Option<&UpstreamError> {
         match &self.outcome {
-            Outcome::Response(_) => None,
-            Outcome::Refused(error)
-            | Outcome::Unsent(error)
-            | Outcome::Broken(error)
-            | Outcome::TimedOut(error) => Some(error),
+            AttemptOutcome::Response(_) => None,
+            AttemptOutcome::Refused(error)
+            | AttemptOutcome::Unsent(error)
+            | AttemptOutcome::Broken(error)
+            | AttemptOutcome::TimedOut(error) => Some(error),
         }
     }
 
     pub(super) fn into_result(self) -> Result<Response<UpstreamBody>, UpstreamError> {
         match self.outcome {
-            Outcome::Response(response) => Ok(response),
-            Outcome::Refused(error)
-            | Outcome::Unsent(error)
-            | Outcome::Broken(error)
-            | Outcome::TimedOut(error) => Err(error),
+            AttemptOutcome::Response(response) => Ok(response),
+            AttemptOutcome::Refused(error)
+            | AttemptOutcome::Unsent(error)
+            | AttemptOutcome::Broken(error)
+            | AttemptOutcome::TimedOut(error) => Err(error),
         }
     }
 }

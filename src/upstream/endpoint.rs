@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use super::attempt::{Attempt, Outcome};
+use super::attempt::{Attempt, AttemptOutcome};
 use super::connector::Connector;
 use super::pool::Pool;
 use super::{ClusterTimeouts, EndpointSpec, OutboundRequest, UpstreamError, retry};
@@ -104,7 +104,7 @@ impl Endpoint {
                 session.send(outbound, timeouts).await
             }
             Err(kind) => Attempt {
-                outcome: Outcome::Refused(UpstreamError::new(self.label(), kind)),
+                outcome: AttemptOutcome::Refused(UpstreamError::new(self.label(), kind)),
                 may_retry: true,
             },
         }

@@ -1,7 +1,7 @@
 //! Retry policy: the failed attempts that are followed by another one.
 
 use super::UpstreamErrorKind;
-use super::attempt::{Attempt, Outcome};
+use super::attempt::{Attempt, AttemptOutcome};
 use crate::http::body::RequestBody;
 use crate::http::message::Request;
 
@@ -24,7 +24,10 @@ pub(super) fn uses_new_connection(attempt: &Attempt) -> bool {
 /// Returns true if a request is sent to another endpoint after `attempt`. No endpoint may have
 /// processed it: others may share state with that one.
 pub(super) fn uses_other_endpoint(attempt: &Attempt) -> bool {
-    matches!(attempt.outcome, Outcome::Refused(_) | Outcome::Unsent(_))
+    matches!(
+        attempt.outcome,
+        AttemptOutcome::Refused(_) | AttemptOutcome::Unsent(_)
+    )
 }
 
 #[cfg(test)]
@@ -37,7 +40,7 @@ mod tests {
 
     /// The decisions after an attempt: on a new connection, at another endpoint.
     fn decisions(
-        outcome: fn(UpstreamError) -> Outcome,
+        outcome: fn(UpstreamError) -> AttemptOutcome,
         kind: UpstreamErrorKind,
         may_retry: bool,
     ) -> (bool, bool) {
@@ -53,12 +56,24 @@ mod tests {
         let closed = || UpstreamErrorKind::Closed(io::ErrorKind::ConnectionReset.into());
         let late = || UpstreamErrorKind::ResponseTimeout(Duration::from_secs(1));
         let refused = UpstreamErrorKind::Connect(io::ErrorKind::ConnectionRefused.into());
-        assert_eq!(decisions(Outcome::Refused, refused, true), (false, true));
-        assert_eq!(decisions(Outcome::Unsent, closed(), true), (true, true));
-        assert_eq!(decisions(Outcome::Broken, closed(), true), (true, false));
-        assert_eq!(decisions(Outcome::Broken, closed(), false), (false, false));
+        assert_eq!(
+            decisions(AttemptOutcome::Refused, refused, true),
+            (false, true)
+        );
+        assert_eq!(
+            decisions(AttemptOutcome::Unsent, closed(), true),
+            (true, true)
+        );
+        assert_eq!(
+            decisions(AttemptOutcome::Broken, closed(), true),
+            (true, false)
+        );
+        assert_eq!(
+            decisions(AttemptOutcome::Broken, closed(), false),
+            (false, false)
+        );
         for may_retry in [true, false] {
-            let decisions = decisions(Outcome::TimedOut, late(), may_retry);
+            let decisions = decisions(AttemptOutcome::TimedOut, late(), may_retry);
             assert_eq!(decisions, (false, false));
         }
     }

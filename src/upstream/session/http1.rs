@@ -21,13 +21,13 @@ use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::net::idle_timer::IdleTimer;
 use crate::telemetry::metrics::{EndpointConnection, EndpointFailure};
-use crate::upstream::attempt::{Attempt, Outcome};
+use crate::upstream::attempt::{Attempt, AttemptOutcome};
 use crate::upstream::connector::Stream;
 use crate::upstream::pool::Pool;
 use crate::upstream::{
     ClusterTimeouts, Dscp, OutboundRequest, UpstreamError, UpstreamErrorKind, retry,
 };
-use connection::Http1Connection;
+use connection::UpstreamConnection;
 
 /// A connection in use by one request, to be returned to its pool once the response was read to
 /// the end. Dropping it closes the connection: no other request may read the rest of that response.
@@ -41,7 +41,7 @@ pub(in crate::upstream) struct Http1Session {
 /// A connection with its time-out.
 #[derive(Debug)]
 pub(in crate::upstream) struct PooledConnection {
-    http: Http1Connection<Stream>,
+    http: UpstreamConnection<Stream>,
     idle_timer: IdleTimer,
     /// The bytes written at the last poll.
     written: u64,
@@ -63,10 +63,10 @@ impl Http1Session {
         connection.http.begin(request);
         connection.idle_timer.reset_to(timeouts.response);
         let outcome = match poll_fn(|cx| connection.poll_response(cx, informational)).await {
-            Some(Ok(response)) => Outcome::Response(self.respond(response, timeouts)),
+            Some(Ok(response)) => AttemptOutcome::Response(self.respond(response, timeouts)),
             None => {
                 let late = UpstreamErrorKind::ResponseTimeout(timeouts.response);
-                Outcome::TimedOut(self.error(late))
+                AttemptOutcome::TimedOut(self.error(late))
             }
             Some(Err(failure)) => {
                 let unsent = connection.http.take_unsent();
@@ -77,16 +77,16 @@ impl Http1Session {
                 match unsent {
                     Some(body) => {
                         *request.body_mut() = body;
-                        Outcome::Unsent(error)
+                        AttemptOutcome::Unsent(error)
                     }
-                    None => Outcome::Broken(error),
+                    None => AttemptOutcome::Broken(error),
                 }
             }
         };
         Attempt {
             may_retry: match outcome {
-                Outcome::Response(_) => false,
-                Outcome::Unsent(_) => true,
+                AttemptOutcome::Response(_) => false,
+                AttemptOutcome::Unsent(_) => true,
                 _ => is_repeatable,
             },
             outcome,
@@ -127,7 +127,7 @@ impl PooledConnection {
         open: EndpointConnection,
     ) -> Self {
         PooledConnection {
-            http: Http1Connection::new(stream),
+            http: UpstreamConnection::new(stream),
             idle_timer: IdleTimer::new(Duration::ZERO),
             written: 0,
             dscp,

@@ -21,7 +21,7 @@ use crate::http::message::{Request, Response};
 
 /// A connection to an upstream.
 #[derive(Debug)]
-pub(super) struct Http1Connection<T> {
+pub(super) struct UpstreamConnection<T> {
     io: T,
     read_buffer: ReadBuffer,
     writer: MessageWriter<RequestBody>,
@@ -45,10 +45,10 @@ pub(in crate::upstream) enum ExchangeError {
     RequestBody(RequestBodyError),
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Http1Connection<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
     /// A connection on which nothing was sent yet.
     pub(super) fn new(io: T) -> Self {
-        Http1Connection {
+        UpstreamConnection {
             io,
             read_buffer: ReadBuffer::new(BytesMut::new()),
             writer: MessageWriter::default(),

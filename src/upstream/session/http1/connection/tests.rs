@@ -97,7 +97,7 @@ async fn receive<'a>(
     method: &Method,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<(Seen, bool), ExchangeError> {
-    let mut connection = Http1Connection::new(Script::new(pieces));
+    let mut connection = UpstreamConnection::new(Script::new(pieces));
     connection.begin(&mut request(method));
     let response = loop {
         let response = poll_fn(|cx| connection.poll_response(cx)).await?;
@@ -288,7 +288,7 @@ fn a_request_is_written_with_its_fields_and_its_framing() {
             request.headers_mut().insert(name, value);
         }
         let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
-        let mut connection = Http1Connection::new(Script::new([&answer[..]]));
+        let mut connection = UpstreamConnection::new(Script::new([&answer[..]]));
         connection.begin(&mut request);
         run(poll_fn(|cx| connection.poll_response(cx))).expect("a response");
         String::from_utf8(connection.io.written).expect("text")
@@ -329,7 +329,7 @@ async fn empty_lines_before_a_response_are_skipped() {
 #[tokio::test]
 async fn an_idle_connection_is_open_until_bytes_arrive() {
     let (ours, mut theirs) = tokio::io::duplex(64);
-    let mut connection = Http1Connection::new(ours);
+    let mut connection = UpstreamConnection::new(ours);
     assert!(connection.is_open());
     tokio::io::AsyncWriteExt::write_all(&mut theirs, b"H")
         .await
@@ -337,7 +337,7 @@ async fn an_idle_connection_is_open_until_bytes_arrive() {
     assert!(!connection.is_open());
 
     let (ours, theirs) = tokio::io::duplex(64);
-    let mut connection = Http1Connection::new(ours);
+    let mut connection = UpstreamConnection::new(ours);
     drop(theirs);
     assert!(!connection.is_open());
 }
