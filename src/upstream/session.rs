@@ -17,13 +17,15 @@ pub(super) enum Session {
 
 impl Session {
     /// Sends a request, and waits for the head of the response.
-    pub(super) async fn send(
+    ///
+    /// The future is the session's own: one around it would take more room in every request.
+    pub(super) fn send(
         self,
         outbound: &mut OutboundRequest<'_>,
         timeouts: &ClusterTimeouts,
-    ) -> Attempt {
+    ) -> impl Future<Output = Attempt> {
         match self {
-            Self::Http1(session) => session.send(outbound, timeouts).await,
+            Self::Http1(session) => session.send(outbound, timeouts),
         }
     }
 }

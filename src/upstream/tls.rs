@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, ServerName};
 
 mod verifier;
 
-use verifier::Verifier;
+use verifier::ServerVerifier;
 
 /// TLS settings for an upstream.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl ClientTls {
 /// When no certificate can be verified with them.
 pub fn client_config(roots: &Roots, name: Option<&str>) -> Result<ClientConfig, ClientTlsError> {
     let name = name.map(server_name).transpose()?;
-    let verifier = Verifier::new(roots.load()?, name, roots.own())?;
+    let verifier = ServerVerifier::new(roots.load()?, name, roots.own())?;
     let builder = ClientConfig::builder()
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));

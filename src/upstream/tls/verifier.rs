@@ -16,7 +16,7 @@ use super::ClientTlsError;
 
 /// The verifier of webpki, with these additions.
 #[derive(Debug)]
-pub(super) struct Verifier {
+pub(super) struct ServerVerifier {
     usual: Arc<WebPkiServerVerifier>,
     /// Verified in place of the host.
     name: Option<ServerName<'static>>,
@@ -25,7 +25,7 @@ pub(super) struct Verifier {
     trusted: Vec<CertificateDer<'static>>,
 }
 
-impl Verifier {
+impl ServerVerifier {
     pub(super) fn new(
         roots: RootCertStore,
         name: Option<ServerName<'static>>,
@@ -56,7 +56,7 @@ fn is_of_authority(error: &Error) -> bool {
     }
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for ServerVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -121,15 +121,20 @@ mod tests {
         IsCa::Ca(BasicConstraints::Unconstrained)
     }
 
-    fn verifier(name: Option<&'static str>, trusted: &CertificateDer<'static>) -> Verifier {
+    fn verifier(name: Option<&'static str>, trusted: &CertificateDer<'static>) -> ServerVerifier {
         let mut roots = RootCertStore::empty();
         roots.add(trusted.clone()).expect("it is a certificate");
         let name = name.map(|name| ServerName::try_from(name).expect("a name"));
-        Verifier::new(roots, name, vec![trusted.clone()]).expect("it can verify")
+        ServerVerifier::new(roots, name, vec![trusted.clone()]).expect("it can verify")
     }
 
     /// Whether the verifier accepts this certificate of `host` in 2027, or so many years later.
-    fn accepts(verifier: &Verifier, shown: &CertificateDer<'_>, host: &str, later: u64) -> bool {
+    fn accepts(
+        verifier: &ServerVerifier,
+        shown: &CertificateDer<'_>,
+        host: &str,
+        later: u64,
+    ) -> bool {
         let host = ServerName::try_from(host).expect("a host");
         let year = Duration::from_secs(365 * 86_400);
         let now = Duration::from_secs(1_800_000_000) + year * u32::try_from(later).expect("a few");
