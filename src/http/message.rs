@@ -6,25 +6,85 @@ use http::{Method, StatusCode, Uri, Version};
 use super::headers::Headers;
 
 /// A request.
+pub type Request<B> = Message<RequestLine, B>;
+
+/// A response.
+pub type Response<B> = Message<StatusCode, B>;
+
+/// A message, with the method and target of a request or the status of a response.
 #[derive(Clone, Debug)]
-pub struct Request<B> {
-    method: Method,
-    uri: Uri,
+pub struct Message<L, B> {
+    line: L,
     version: Version,
     headers: Headers,
     body: B,
 }
 
+/// The method and the target of a request.
+#[derive(Clone, Debug)]
+pub struct RequestLine {
+    method: Method,
+    uri: Uri,
+}
+
+impl<L, B> Message<L, B> {
+    /// The version of HTTP that it came in.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The version, to be changed.
+    pub fn version_mut(&mut self) -> &mut Version {
+        &mut self.version
+    }
+
+    /// The header fields.
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// The header fields, to be changed.
+    pub fn headers_mut(&mut self) -> &mut Headers {
+        &mut self.headers
+    }
+
+    /// The body.
+    pub fn body(&self) -> &B {
+        &self.body
+    }
+
+    /// The body, to be read.
+    pub fn body_mut(&mut self) -> &mut B {
+        &mut self.body
+    }
+
+    /// The message without its body, and the body.
+    pub fn into_parts(self) -> (Message<L, ()>, B) {
+        let head = Message {
+            line: self.line,
+            version: self.version,
+            headers: self.headers,
+            body: (),
+        };
+        (head, self.body)
+    }
+
+    /// The message with another body.
+    pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Message<L, C> {
+        Message {
+            line: self.line,
+            version: self.version,
+            headers: self.headers,
+            body: change(self.body),
+        }
+    }
+}
+
 impl<B> Request<B> {
     /// `GET /` without fields.
     pub fn new(body: B) -> Self {
-        Request {
-            method: Method::GET,
-            uri: Uri::default(),
-            version: Version::HTTP_11,
-            headers: Headers::new(),
-            body,
-        }
+        let (method, uri) = (Method::GET, Uri::default());
+        Self::with_head(method, uri, Version::HTTP_11, Headers::new(), body)
     }
 
     /// A request of these parts.
@@ -35,9 +95,8 @@ impl<B> Request<B> {
         headers: Headers,
         body: B,
     ) -> Self {
-        Request {
-            method,
-            uri,
+        Message {
+            line: RequestLine { method, uri },
             version,
             headers,
             body,
@@ -46,126 +105,35 @@ impl<B> Request<B> {
 
     /// The method.
     pub fn method(&self) -> &Method {
-        &self.method
+        &self.line.method
     }
 
     /// The method, to be changed.
     pub fn method_mut(&mut self) -> &mut Method {
-        &mut self.method
+        &mut self.line.method
     }
 
     /// The target.
     pub fn uri(&self) -> &Uri {
-        &self.uri
+        &self.line.uri
     }
 
     /// The target, to be changed.
     pub fn uri_mut(&mut self) -> &mut Uri {
-        &mut self.uri
+        &mut self.line.uri
     }
-
-    /// The version of HTTP that it came in.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// The version, to be changed.
-    pub fn version_mut(&mut self) -> &mut Version {
-        &mut self.version
-    }
-
-    /// The header fields.
-    pub fn headers(&self) -> &Headers {
-        &self.headers
-    }
-
-    /// The header fields, to be changed.
-    pub fn headers_mut(&mut self) -> &mut Headers {
-        &mut self.headers
-    }
-
-    /// The body.
-    pub fn body(&self) -> &B {
-        &self.body
-    }
-
-    /// The body, to be read.
-    pub fn body_mut(&mut self) -> &mut B {
-        &mut self.body
-    }
-
-    /// The request without its body, and the body.
-    pub fn into_parts(self) -> (Request<()>, B) {
-        let head = Request {
-            method: self.method,
-            uri: self.uri,
-            version: self.version,
-            headers: self.headers,
-            body: (),
-        };
-        (head, self.body)
-    }
-
-    /// The request with another body.
-    pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Request<C> {
-        Request {
-            method: self.method,
-            uri: self.uri,
-            version: self.version,
-            headers: self.headers,
-            body: change(self.body),
-        }
-    }
-}
-
-impl<B> From<http::Request<B>> for Request<B> {
-    fn from(request: http::Request<B>) -> Self {
-        let (head, body) = request.into_parts();
-        Request {
-            method: head.method,
-            uri: head.uri,
-            version: head.version,
-            headers: head.headers.into(),
-            body,
-        }
-    }
-}
-
-impl<B> From<Request<B>> for http::Request<B> {
-    fn from(request: Request<B>) -> Self {
-        let mut into = http::Request::new(request.body);
-        *into.method_mut() = request.method;
-        *into.uri_mut() = request.uri;
-        *into.version_mut() = request.version;
-        *into.headers_mut() = request.headers.into();
-        into
-    }
-}
-
-/// A response.
-#[derive(Clone, Debug)]
-pub struct Response<B> {
-    status: StatusCode,
-    version: Version,
-    headers: Headers,
-    body: B,
 }
 
 impl<B> Response<B> {
     /// 200 without fields.
     pub fn new(body: B) -> Self {
-        Response {
-            status: StatusCode::OK,
-            version: Version::HTTP_11,
-            headers: Headers::new(),
-            body,
-        }
+        Self::with_head(StatusCode::OK, Version::HTTP_11, Headers::new(), body)
     }
 
     /// A response of these parts.
     pub fn with_head(status: StatusCode, version: Version, headers: Headers, body: B) -> Self {
-        Response {
-            status,
+        Message {
+            line: status,
             version,
             headers,
             body,
@@ -174,72 +142,35 @@ impl<B> Response<B> {
 
     /// The status.
     pub fn status(&self) -> StatusCode {
-        self.status
+        self.line
     }
 
     /// The status, to be changed.
     pub fn status_mut(&mut self) -> &mut StatusCode {
-        &mut self.status
-    }
-
-    /// The version of HTTP that it came in.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// The version, to be changed.
-    pub fn version_mut(&mut self) -> &mut Version {
-        &mut self.version
-    }
-
-    /// The header fields.
-    pub fn headers(&self) -> &Headers {
-        &self.headers
-    }
-
-    /// The header fields, to be changed.
-    pub fn headers_mut(&mut self) -> &mut Headers {
-        &mut self.headers
-    }
-
-    /// The body.
-    pub fn body(&self) -> &B {
-        &self.body
-    }
-
-    /// The body, to be read.
-    pub fn body_mut(&mut self) -> &mut B {
-        &mut self.body
-    }
-
-    /// The response without its body, and the body.
-    pub fn into_parts(self) -> (Response<()>, B) {
-        let head = Response {
-            status: self.status,
-            version: self.version,
-            headers: self.headers,
-            body: (),
-        };
-        (head, self.body)
-    }
-
-    /// The response with another body.
-    pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Response<C> {
-        Response {
-            status: self.status,
-            version: self.version,
-            headers: self.headers,
-            body: change(self.body),
-        }
+        &mut self.line
     }
 }
 
-impl<B> From<Response<B>> for http::Response<B> {
-    fn from(response: Response<B>) -> Self {
-        let mut into = http::Response::new(response.body);
-        *into.status_mut() = response.status;
-        *into.version_mut() = response.version;
-        *into.headers_mut() = response.headers.into();
+impl<B> From<http::Request<B>> for Request<B> {
+    fn from(request: http::Request<B>) -> Self {
+        let (head, body) = request.into_parts();
+        Self::with_head(
+            head.method,
+            head.uri,
+            head.version,
+            head.headers.into(),
+            body,
+        )
+    }
+}
+
+impl<B> From<Request<B>> for http::Request<B> {
+    fn from(request: Request<B>) -> Self {
+        let mut into = http::Request::new(request.body);
+        *into.method_mut() = request.line.method;
+        *into.uri_mut() = request.line.uri;
+        *into.version_mut() = request.version;
+        *into.headers_mut() = request.headers.into();
         into
     }
 }
@@ -247,11 +178,16 @@ impl<B> From<Response<B>> for http::Response<B> {
 impl<B> From<http::Response<B>> for Response<B> {
     fn from(response: http::Response<B>) -> Self {
         let (head, body) = response.into_parts();
-        Response {
-            status: head.status,
-            version: head.version,
-            headers: head.headers.into(),
-            body,
-        }
+        Self::with_head(head.status, head.version, head.headers.into(), body)
+    }
+}
+
+impl<B> From<Response<B>> for http::Response<B> {
+    fn from(response: Response<B>) -> Self {
+        let mut into = http::Response::new(response.body);
+        *into.status_mut() = response.line;
+        *into.version_mut() = response.version;
+        *into.headers_mut() = response.headers.into();
+        into
     }
 }
