@@ -32,8 +32,8 @@ use self::service::AdminService;
 use crate::http::connection::ClientConnection;
 use crate::proxy::Gateway;
 use crate::server::{
-    ClientSpec, ConnectionTable, HalfClose, ListenerSpec, Protocols, Server, Spec, StartError,
-    Timeouts,
+    ClientSpec, ConnectionTable, HalfClose, ListenerSpec, Protocols, Server, ServerSpec,
+    StartError, Timeouts,
 };
 use crate::telemetry::registry::Registry;
 
@@ -70,8 +70,8 @@ pub fn start(
 }
 
 /// One worker in clear text, with bounds that suit operators and their monitoring.
-fn spec(address: SocketAddr, table: ConnectionTable) -> Spec {
-    Spec {
+fn spec(address: SocketAddr, table: ConnectionTable) -> ServerSpec {
+    ServerSpec {
         name: "admin",
         workers: NonZeroUsize::MIN,
         listeners: vec![ListenerSpec {

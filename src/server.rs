@@ -30,7 +30,7 @@ pub use self::connection_table::{ConnectionTable, WatchedService};
 pub use self::service::HttpService;
 use self::{
     acceptor::AcceptWarnings,
-    drain::Shutdown,
+    drain::ShutdownHandle,
     tls::Tls,
     worker::{BoundListener, Worker},
 };
@@ -42,7 +42,7 @@ use crate::{
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct ServerSpec {
     /// The name of its threads, to which a number is added; Linux shows at most 12 bytes of it.
     pub name: &'static str,
     /// The number of worker threads.
@@ -141,7 +141,7 @@ impl Timeouts {
 #[derive(Debug)]
 pub struct Server {
     addresses: Vec<SocketAddr>,
-    shutdown: Shutdown,
+    shutdown: ShutdownHandle,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -155,7 +155,11 @@ impl Server {
     /// # Errors
     ///
     /// An address that cannot be bound, or threads that cannot be started; then nothing runs.
-    pub fn start<F, S>(spec: Spec, registry: &Registry, factory: F) -> Result<Self, StartError>
+    pub fn start<F, S>(
+        spec: ServerSpec,
+        registry: &Registry,
+        factory: F,
+    ) -> Result<Self, StartError>
     where
         F: Fn(&ClientConnection) -> S + Clone + Send + 'static,
         S: HttpService,
@@ -172,7 +176,7 @@ impl Server {
     ///
     /// As [`Server::start`].
     pub fn start_with<F, S, B, V, E, W>(
-        spec: Spec,
+        spec: ServerSpec,
         registry: &Registry,
         factory: F,
         before_serving: B,
@@ -191,7 +195,7 @@ impl Server {
         let permits = Arc::new(permits);
         let mut server = Self {
             addresses,
-            shutdown: Shutdown::new(),
+            shutdown: ShutdownHandle::new(),
             threads: Vec::new(),
         };
         let (started, starts) = mpsc::channel();
@@ -226,11 +230,11 @@ impl Server {
     }
 
     /// Returns the handle that ends this server.
-    pub fn shutdown(&self) -> Shutdown {
+    pub fn shutdown(&self) -> ShutdownHandle {
         self.shutdown.clone()
     }
 
-    /// Waits, blocking, until the server has been ended through its [`Shutdown`].
+    /// Waits, blocking, until the server has been ended through its [`ShutdownHandle`].
     pub fn join(mut self) {
         self.join_threads();
     }
@@ -252,7 +256,7 @@ impl Drop for Server {
 
 /// Binds all listeners. Returns their addresses, and the sockets of each worker.
 fn bind(
-    spec: &Spec,
+    spec: &ServerSpec,
     registry: &Registry,
 ) -> Result<(Vec<SocketAddr>, Vec<Vec<BoundListener>>), BindError> {
     let workers = spec.workers.get();

@@ -15,7 +15,7 @@ use crate::config::{Compiled, Shutdown, SnapshotSpec, Source};
 use crate::files::VersionedFile;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset};
-use crate::server::{ListenerSpec, Spec as ServerSpec};
+use crate::server::{ListenerSpec, ServerSpec};
 use crate::telemetry::metrics::ConfigMetrics;
 
 /// What a reload needs, and what it keeps for the next.

@@ -20,7 +20,7 @@ use super::{Report, file_errors, schema};
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{self, PolicySpec};
-use crate::server::Spec as ServerSpec;
+use crate::server::ServerSpec;
 use crate::store::HomeSpec;
 use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
 

@@ -161,12 +161,12 @@ impl Drop for Membership {
 
 /// A request, from its head to the end of its response.
 #[derive(Debug)]
-struct Exchange {
+struct BusyGuard {
     table: ConnectionTable,
     id: u64,
 }
 
-impl Exchange {
+impl BusyGuard {
     fn begin(table: ConnectionTable, id: u64) -> Self {
         let deadline = Instant::now() + EXCHANGE_TIMEOUT;
         table.0.lock().set_deadline(id, Some(deadline));
@@ -174,7 +174,7 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.table.0.lock().set_deadline(self.id, None);
     }
@@ -198,7 +198,7 @@ where
 
     fn call(&self, request: Q) -> Self::Future {
         WatchedFuture {
-            exchange: Some(Exchange::begin(self.table.clone(), self.id)),
+            exchange: Some(BusyGuard::begin(self.table.clone(), self.id)),
             answer: self.service.call(request),
         }
     }
@@ -209,7 +209,7 @@ where
 pub struct WatchedFuture<F> {
     answer: F,
     /// `None` once the body has it.
-    exchange: Option<Exchange>,
+    exchange: Option<BusyGuard>,
 }
 
 impl<F, B, E> Future for WatchedFuture<F>
@@ -242,7 +242,7 @@ where
 #[derive(Debug)]
 pub struct WatchedBody<B> {
     body: B,
-    _exchange: Option<Exchange>,
+    _exchange: Option<BusyGuard>,
 }
 
 impl<B: Body + Unpin> Body for WatchedBody<B> {
@@ -275,8 +275,8 @@ mod tests {
         table.enter(id, None)
     }
 
-    fn begin(membership: &Membership) -> Exchange {
-        Exchange::begin(membership.table.clone(), membership.id)
+    fn begin(membership: &Membership) -> BusyGuard {
+        BusyGuard::begin(membership.table.clone(), membership.id)
     }
 
     /// The ids of the idle and of the busy connections, the oldest first.

@@ -23,11 +23,11 @@ enum Stage {
 
 /// Shuts a server down; clones share it.
 #[derive(Clone, Debug)]
-pub struct Shutdown {
+pub struct ShutdownHandle {
     stage: watch::Sender<Stage>,
 }
 
-impl Shutdown {
+impl ShutdownHandle {
     pub(super) fn new() -> Self {
         Self {
             stage: watch::Sender::new(Stage::Serving),

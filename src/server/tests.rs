@@ -21,9 +21,9 @@ const TIMEOUTS: Timeouts = Timeouts {
     idle: Duration::from_secs(75),
 };
 
-fn spec(protocols: Protocols) -> Spec {
+fn spec(protocols: Protocols) -> ServerSpec {
     let address = ([127, 0, 0, 1], 0).into();
-    Spec {
+    ServerSpec {
         name: "test",
         workers: NonZeroUsize::new(2).expect("not zero"),
         listeners: vec![ListenerSpec {
@@ -57,7 +57,7 @@ async fn answer(
     Ok(Response::new(format!("{path} {scheme} {length}\n").into()))
 }
 
-fn start_in(registry: &Registry, spec: Spec) -> Server {
+fn start_in(registry: &Registry, spec: ServerSpec) -> Server {
     let factory = |connection: &ClientConnection| {
         let connection = connection.clone();
         service_fn(move |request| Box::pin(answer(connection.clone(), request)))
@@ -65,7 +65,7 @@ fn start_in(registry: &Registry, spec: Spec) -> Server {
     Server::start(spec, registry, factory).expect("starts")
 }
 
-fn start(spec: Spec) -> Server {
+fn start(spec: ServerSpec) -> Server {
     start_in(&Registry::default(), spec)
 }
 

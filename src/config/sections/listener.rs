@@ -19,7 +19,7 @@ use crate::config::value::{FilePath, ListenAddress, Workers};
 use crate::config::words::words;
 use crate::files::VersionedFile;
 use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
-use crate::server::{ClientSpec, ListenerSpec, Protocols, Spec, Timeouts};
+use crate::server::{ClientSpec, ListenerSpec, Protocols, ServerSpec, Timeouts};
 
 /// An item of `listeners`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -170,9 +170,9 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 impl Compiler<'_> {
-    pub(in crate::config) fn server(&mut self, config: &Config) -> Spec {
+    pub(in crate::config) fn server(&mut self, config: &Config) -> ServerSpec {
         let client = &config.client;
-        Spec {
+        ServerSpec {
             name: "worker",
             workers: workers(config.workers.value),
             listeners: config

@@ -60,10 +60,10 @@ impl Activity {
     }
 
     /// Notes a request, until the guard is dropped.
-    pub(super) fn begin(self: &Rc<Self>) -> Exchange {
+    pub(super) fn begin(self: &Rc<Self>) -> ExchangeGuard {
         add(&self.in_flight, 1);
         add(&self.begun, 1);
-        Exchange {
+        ExchangeGuard {
             activity: self.clone(),
             owed: false,
         }
@@ -130,12 +130,12 @@ pub(super) enum Wait {
 
 /// One request, from its head to the end of its response's body.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct ExchangeGuard {
     activity: Rc<Activity>,
     owed: bool,
 }
 
-impl Exchange {
+impl ExchangeGuard {
     /// Notes that the body returned a frame, which the client must take.
     pub(super) fn gave_frame(&mut self) {
         if !self.owed {
@@ -154,7 +154,7 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for ExchangeGuard {
     fn drop(&mut self) {
         self.polled();
         add(&self.activity.in_flight, u32::MAX);

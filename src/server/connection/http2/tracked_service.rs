@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, service::Service};
 use pin_project_lite::pin_project;
 
-use super::activity::{Activity, Exchange};
+use super::activity::{Activity, ExchangeGuard};
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
 
@@ -52,7 +52,7 @@ pin_project! {
     pub(super) struct TrackedFuture<F> {
         #[pin]
         inner: F,
-        exchange: Option<Exchange>,
+        exchange: Option<ExchangeGuard>,
     }
 }
 
@@ -79,7 +79,7 @@ pin_project! {
     pub(super) struct TrackedBody<B> {
         #[pin]
         inner: B,
-        exchange: Exchange,
+        exchange: ExchangeGuard,
     }
 }
 
