@@ -57,15 +57,15 @@ pub fn start(
     gateway: Arc<Gateway>,
 ) -> Result<Server, StartError> {
     let metrics = MetricsRenderer::new(registry.clone());
-    let service = AdminService::new(router(AdminState {
+    let router = router(AdminState {
         metrics,
         readiness,
         gateway,
-    }));
+    });
     let table = ConnectionTable::default();
     let spec = spec(address, table.clone());
     Server::start(spec, registry, move |connection: &ClientConnection| {
-        table.watch(connection.id, service.clone())
+        AdminService::new(router.clone(), table.clone(), connection.id)
     })
 }
 

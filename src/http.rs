@@ -17,6 +17,6 @@ pub mod json_pointer;
 pub mod json_scan;
 pub(crate) mod max_forwards;
 pub mod message;
-pub mod path;
 mod parse_cache;
+pub mod path;
 pub mod service;

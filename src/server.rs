@@ -7,9 +7,9 @@
 
 mod acceptor;
 mod connection;
+mod connection_guard;
 mod connection_table;
 pub mod drain;
-mod connection_guard;
 mod preamble;
 mod service;
 pub mod tls;
@@ -26,7 +26,7 @@ use std::{
 
 use tokio::sync::Semaphore;
 
-pub use self::connection_table::{ConnectionTable, WatchedService};
+pub use self::connection_table::{BusyGuard, ConnectionTable, GuardedBody};
 pub use self::service::HttpService;
 use self::{
     acceptor::AcceptWarnings,
@@ -52,8 +52,8 @@ pub struct ServerSpec {
     /// Bounds for clients, the same on all listeners.
     pub client: ClientSpec,
     /// The table whose oldest connection is closed for a new client when there are
-    /// `max_connections`. Requires one worker with one listener of HTTP/1, whose service the table
-    /// [watches](ConnectionTable::watch).
+    /// `max_connections`. Requires one worker with one listener of HTTP/1, whose service
+    /// [notes](ConnectionTable::begin_exchange) its requests.
     pub table: Option<ConnectionTable>,
 }
 

@@ -12,6 +12,7 @@ use hyper_util::service::TowerToHyperService;
 
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
+use crate::server::{ConnectionTable, GuardedBody};
 
 /// The largest body of a request, in bytes. An endpoint that reads a larger one answers 413.
 const MAX_BODY: usize = 64 * 1024;
@@ -19,27 +20,36 @@ const MAX_BODY: usize = 64 * 1024;
 /// The longest pause within a request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Calls a router with bounded requests. A body that no endpoint reads is the connection's to
-/// discard.
-#[derive(Clone, Debug)]
-pub(super) struct AdminService(TowerToHyperService<Router>);
+/// The service of one connection: calls the router with bounded requests, and notes in the table
+/// when the connection is busy. The connection discards a body that no endpoint reads.
+#[derive(Debug)]
+pub(super) struct AdminService {
+    router: TowerToHyperService<Router>,
+    table: ConnectionTable,
+    connection: u64,
+}
 
 impl AdminService {
-    pub(super) fn new(router: Router) -> Self {
-        Self(TowerToHyperService::new(router))
+    pub(super) fn new(router: Router, table: ConnectionTable, connection: u64) -> Self {
+        Self {
+            router: TowerToHyperService::new(router),
+            table,
+            connection,
+        }
     }
 }
 
 impl Service<Request<RequestBody>> for AdminService {
-    type Response = Response<Body>;
+    type Response = Response<GuardedBody<Body>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<RequestBody>) -> Self::Future {
+        let busy = self.table.begin_exchange(self.connection);
         request.body_mut().bound(u64::MAX, BODY_TIMEOUT);
         let bounded = request.map(|body| Limited::new(body, MAX_BODY));
-        let response = self.0.call(bounded.into());
-        Box::pin(async { Ok(response.await?.into()) })
+        let response = self.router.call(bounded.into());
+        Box::pin(async { Ok(busy.guard(response.await?.into())) })
     }
 }
 
@@ -61,7 +71,7 @@ mod tests {
         let mut request = Request::new(RequestBody::from(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from_static("/");
-        let response = AdminService::new(router).call(request);
+        let response = AdminService::new(router, ConnectionTable::default(), 0).call(request);
         let frame = Frame::data(Bytes::from(vec![b'x'; length]));
         sender.send(Some(Ok(frame)), &Context::from_waker(Waker::noop()));
         let response = response.await;

@@ -58,7 +58,7 @@ fn respond(
     let mut request = Request::new(RequestBody::empty());
     *request.method_mut() = method;
     *request.uri_mut() = Uri::from_static(path);
-    let service = AdminService::new(router(state.clone()));
+    let service = AdminService::new(router(state.clone()), ConnectionTable::default(), 0);
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.expect("a runtime").block_on(async {
         let response = service.call(request).await.expect("infallible");

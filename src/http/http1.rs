@@ -8,8 +8,8 @@
 pub(crate) mod test_mutations;
 mod decoder;
 mod head;
-mod names;
 mod message_writer;
+mod names;
 mod read_buffer;
 
 pub(crate) use decoder::{Decoded, Decoder, content_length};

@@ -5,17 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http_body::{Body, Frame, SizeHint};
-use hyper::service::Service;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::http::message::Response;
-use crate::http::service::ServiceFuture;
 
 /// The time from the whole head of a request until the kernel has taken the whole answer.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -79,11 +77,11 @@ impl ConnectionTable {
         }
     }
 
-    /// Wraps a service so that it notes the head of each request of a connection, and the end of
-    /// its response.
-    pub fn watch<S>(&self, id: u64, service: S) -> WatchedService<S> {
-        WatchedService {
-            service,
+    /// Notes that a connection has the whole head of a request.
+    pub fn begin_exchange(&self, id: u64) -> BusyGuard {
+        let deadline = Instant::now() + EXCHANGE_TIMEOUT;
+        self.0.lock().set_deadline(id, Some(deadline));
+        BusyGuard {
             table: self.clone(),
             id,
         }
@@ -161,16 +159,15 @@ impl Drop for Membership {
 
 /// A request, from its head to the end of its response.
 #[derive(Debug)]
-struct BusyGuard {
+pub struct BusyGuard {
     table: ConnectionTable,
     id: u64,
 }
 
 impl BusyGuard {
-    fn begin(table: ConnectionTable, id: u64) -> Self {
-        let deadline = Instant::now() + EXCHANGE_TIMEOUT;
-        table.0.lock().set_deadline(id, Some(deadline));
-        Self { table, id }
+    /// Keeps the connection busy until the response's body is dropped.
+    pub fn guard<B>(self, response: Response<B>) -> Response<GuardedBody<B>> {
+        response.map(|body| GuardedBody { body, _guard: self })
     }
 }
 
@@ -180,72 +177,14 @@ impl Drop for BusyGuard {
     }
 }
 
-/// A service whose connection is in a [`ConnectionTable`].
-#[derive(Clone, Debug)]
-pub struct WatchedService<S> {
-    service: S,
-    table: ConnectionTable,
-    id: u64,
-}
-
-impl<S, Q, B> Service<Q> for WatchedService<S>
-where
-    S: Service<Q, Response = Response<B>, Future: ServiceFuture>,
-{
-    type Response = Response<WatchedBody<B>>;
-    type Error = S::Error;
-    type Future = WatchedFuture<S::Future>;
-
-    fn call(&self, request: Q) -> Self::Future {
-        WatchedFuture {
-            exchange: Some(BusyGuard::begin(self.table.clone(), self.id)),
-            answer: self.service.call(request),
-        }
-    }
-}
-
-/// The future of a [`WatchedService`].
+/// A response's body with its [`BusyGuard`]. HTTP/1 drops it when the whole response is written.
 #[derive(Debug)]
-pub struct WatchedFuture<F> {
-    answer: F,
-    /// `None` once the body has it.
-    exchange: Option<BusyGuard>,
-}
-
-impl<F, B, E> Future for WatchedFuture<F>
-where
-    F: Future<Output = Result<Response<B>, E>> + Unpin,
-{
-    type Output = Result<Response<WatchedBody<B>>, E>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(Pin::new(&mut self.answer).poll(cx))?;
-        let exchange = self.exchange.take();
-        Poll::Ready(Ok(answer.map(|body| WatchedBody {
-            body,
-            _exchange: exchange,
-        })))
-    }
-}
-
-impl<F, B, E> ServiceFuture for WatchedFuture<F>
-where
-    F: ServiceFuture<Output = Result<Response<B>, E>>,
-{
-    fn is_ready(&self) -> bool {
-        self.answer.is_ready()
-    }
-}
-
-/// The body of a response of a [`WatchedService`]. HTTP/1 drops it when the whole response is
-/// written.
-#[derive(Debug)]
-pub struct WatchedBody<B> {
+pub struct GuardedBody<B> {
     body: B,
-    _exchange: Option<BusyGuard>,
+    _guard: BusyGuard,
 }
 
-impl<B: Body + Unpin> Body for WatchedBody<B> {
+impl<B: Body + Unpin> Body for GuardedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -276,7 +215,7 @@ mod tests {
     }
 
     fn begin(membership: &Membership) -> BusyGuard {
-        BusyGuard::begin(membership.table.clone(), membership.id)
+        membership.table.begin_exchange(membership.id)
     }
 
     /// The ids of the idle and of the busy connections, the oldest first.

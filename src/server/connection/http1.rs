@@ -3,8 +3,8 @@
 //! docs/architecture.md gives the reasons not to use hyper's server, docs/performance.md the gain.
 
 pub(super) mod lingering_close;
-mod request_body;
 mod request;
+mod request_body;
 mod response;
 
 use std::cell::Cell;

@@ -2,8 +2,8 @@
 
 mod activity;
 mod header_blocks;
-mod tracked_service;
 mod tracked_io;
+mod tracked_service;
 
 use std::{future::Future, pin::pin, rc::Rc, time::Duration};
 
