@@ -23,21 +23,21 @@ struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    run: run::Options,
+    run: run::RunArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve (the default command)
-    Run(run::Options),
+    Run(run::RunArgs),
     /// Find what is wrong with configuration files
-    Check(check::Options),
+    Check(check::CheckArgs),
     /// Say which route a request takes, which keys its limits derive, and what would be answered
-    Explain(explain::Options),
+    Explain(explain::ExplainArgs),
     /// Run an access log through the limits, on its own time: which requests would have been limited, and by what
-    Replay(replay::Options),
+    Replay(replay::ReplayArgs),
     /// Print the JSON Schema of the configuration
-    Schema(schema::Options),
+    Schema(schema::SchemaArgs),
 }
 
 const EXAMPLES: &str = "\

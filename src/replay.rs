@@ -13,13 +13,13 @@ mod warnings;
 
 use std::io::{self, Read};
 
-pub use log::Format;
-pub use report::Report;
+pub use log::LogFormat;
+pub use report::ReplayReport;
 pub use simulation::DecisionLine;
 
 use crate::proxy::ruleset::RulesetSpec;
 use http::HeaderValue;
-use log::{Lines, RawLine};
+use log::{LogLines, RawLine};
 use simulation::Simulation;
 
 /// The host of requests whose line names none, unless the user says another.
@@ -28,8 +28,8 @@ pub const DEFAULT_HOST: &str = "localhost";
 /// How a log is read.
 #[derive(Debug)]
 pub struct Options {
-    /// What its lines are; what the first one looks like where `None`.
-    pub format: Option<Format>,
+    /// The format of the lines; `None` detects it from the first line.
+    pub format: Option<LogFormat>,
     /// The host of requests whose line names none; [`DEFAULT_HOST`] where `None`.
     pub host: Option<HeaderValue>,
 }
@@ -40,13 +40,13 @@ pub enum ReplayError {
     /// The log is compressed.
     #[error("the log is compressed; pipe it: {tool} LOG | sluicegate replay -")]
     Compressed {
-        /// What decompresses it to stdout.
+        /// The command that decompresses the file to stdout.
         tool: &'static str,
     },
     /// The log cannot be read any further.
     #[error("cannot read the log: {0}")]
     Read(io::Error),
-    /// What was decided could not be told.
+    /// The output could not be written.
     #[error("cannot write: {0}")]
     Write(io::Error),
 }
@@ -61,9 +61,9 @@ pub fn replay(
     options: &Options,
     log: impl Read,
     mut tell: impl FnMut(&DecisionLine) -> io::Result<()>,
-) -> Result<Report, ReplayError> {
+) -> Result<ReplayReport, ReplayError> {
     let mut simulation = Simulation::new(rules, options.host.is_some());
-    let mut lines = Lines::new(log);
+    let mut lines = LogLines::new(log);
     let mut reader = None;
     while let Some((number, raw)) = lines.next()? {
         let entry = match raw {

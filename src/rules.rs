@@ -31,7 +31,7 @@ pub use router::Router;
 pub use selector::{Exception, Exceptions, Selector, Selectors};
 pub use settlement::{
     BodyEnd, CostSource, CountedResponses, ProxyResponses, ReportedCost, ResponseOrigin,
-    Settlement, UsageScan,
+    SettlementRule, UsageScan,
 };
 pub use token::{
     Claims, KeyError, RequestToken, Token, TokenAlgorithm, TokenCheck, TokenKey, TokenRejection,

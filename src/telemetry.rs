@@ -1,4 +1,4 @@
-//! What the proxy tells about itself: metrics, the access log, the process's own log.
+//! Metrics, the access log, and the process's own log.
 //!
 //! Other layers record into the handles defined here; nothing here knows what a policy or a route is.
 

@@ -10,7 +10,7 @@ use crate::proxy::Ruleset;
 use crate::store::redis::Store;
 use crate::store::redis::client::State;
 
-/// What workers connect to. Clones are one.
+/// The connections of the workers. Clones are one.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     wanted: watch::Sender<Option<ConnectTarget>>,

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is kept for listeners, logs, the administration, Redis and files that are read.
+/// Descriptors for listeners, logs, the administration, Redis and files that are read.
 const OTHERS: u64 = 100;
 
 /// Raises the soft limit of open files to the hard one. Returns how many clients there are files for, at most

@@ -11,21 +11,21 @@ use super::StartupError;
 use super::access_logs::{self, Writers};
 use super::connections::Connections;
 use super::snapshot_thread::SnapshotThread;
-use crate::config::{Compiled, Shutdown, SnapshotSpec, Source};
+use crate::config::{Compiled, ShutdownSpec, SnapshotSpec, Source};
 use crate::files::VersionedFile;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset};
 use crate::server::{ListenerSpec, ServerSpec};
 use crate::telemetry::metrics::ConfigMetrics;
 
-/// What a reload needs, and what it keeps for the next.
+/// The state of a reload, and the state that it keeps for the next.
 #[derive(Debug)]
 pub(super) struct Reloader {
     source: Source,
     surroundings: BuildContext,
     server: ServerSpec,
     admin: SocketAddr,
-    shutdown: Shutdown,
+    shutdown: ShutdownSpec,
     files: Vec<VersionedFile>,
     access_logs: Writers,
     connections: Connections,
@@ -75,7 +75,7 @@ impl Reloader {
     }
 
     /// How the process is to end.
-    pub(super) fn shutdown(&self) -> Shutdown {
+    pub(super) fn shutdown(&self) -> ShutdownSpec {
         self.shutdown
     }
 
@@ -176,12 +176,12 @@ pub(super) struct Prepared {
 /// Why a configuration does not run.
 pub(super) type Refusal = Box<dyn Display>;
 
-/// What of a compiled configuration is not in the snapshot.
+/// The compiled configuration outside the ruleset.
 struct Rest {
     server: ServerSpec,
     admin: SocketAddr,
     snapshot: Option<SnapshotSpec>,
-    shutdown: Shutdown,
+    shutdown: ShutdownSpec,
     files: Vec<VersionedFile>,
     hash: String,
 }

@@ -58,9 +58,9 @@ pub enum StartupError {
     /// A file or another thing of the system's cannot be had.
     #[error("{what}: {source}")]
     System {
-        /// What was asked for.
+        /// The action that failed.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -114,7 +114,7 @@ pub fn run(source: Source, log: &ProcessLog) -> Result<(), StartupError> {
     ended
 }
 
-/// All that runs.
+/// The parts of the running process.
 struct Process {
     clock: Arc<Clock>,
     gateway: Arc<Gateway>,
@@ -125,7 +125,7 @@ struct Process {
     keeper: SnapshotThread,
     synchronising: SyncThread,
     connections: Connections,
-    /// Whether workers accept clients.
+    /// True once workers accept clients.
     is_open: watch::Sender<bool>,
     /// Series that are shown as long as this lives.
     _series: (Gauge, Observer, Vec<Observer>),
@@ -304,7 +304,7 @@ impl Process {
     }
 }
 
-/// What each worker does before it accepts clients.
+/// The startup of each worker, before it accepts clients.
 fn worker_startup(
     connections: &Connections,
     is_open: &watch::Sender<bool>,
@@ -327,7 +327,8 @@ const REVISION: &str = match option_env!("SLUICEGATE_REVISION") {
     None => "unknown",
 };
 
-/// What has to be done once a second. A task of its own: a tick would cut off a wait for changed files.
+/// Does the periodic work once a second. A task of its own: a tick would cut off a wait for changed
+/// files.
 async fn run_periodic_work(clock: Arc<Clock>, gateway: Arc<Gateway>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! What the system tells the process to do.
+//! Signals of the system, as commands to the process.
 
 use std::io;
 
@@ -18,7 +18,7 @@ pub(super) struct Signals {
     _file_size: Signal,
 }
 
-/// What a signal asks for.
+/// The command of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     /// SIGHUP: read the configuration again.

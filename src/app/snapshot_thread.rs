@@ -43,7 +43,7 @@ impl PreviousSnapshot {
         }
     }
 
-    /// What keys were turned into fingerprints with.
+    /// The secret that fingerprints of keys are made with.
     pub(super) fn secret(&self) -> Secret {
         self.reader.secret()
     }
@@ -148,7 +148,7 @@ impl SnapshotThread {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct SnapshotWriter {
     spec: Option<SnapshotSpec>,
     gateway: Arc<Gateway>,

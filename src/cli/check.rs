@@ -24,7 +24,7 @@ Problems are printed with file, line and column; warnings alone leave the exit c
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub(super) struct CheckArgs {
     /// The configurations to check
     #[arg(required_unless_present = "explain", value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -43,7 +43,7 @@ fn lints() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(Code::lints().map(Code::as_str))
 }
 
-pub(super) fn check(options: &Options) -> ExitCode {
+pub(super) fn check(options: &CheckArgs) -> ExitCode {
     if let Some(code) = &options.explain {
         let written = io::stdout().write_all(section(code).as_bytes());
         return super::finish(written, ExitCode::SUCCESS);
@@ -72,7 +72,8 @@ fn section(code: &str) -> &'static str {
     &section[..section.find("\n## ").unwrap_or(section.len())]
 }
 
-/// That a file is sound, and what it makes of the buckets of another; `None` after printing what is wrong with either.
+/// Describes a sound file, and its effect on the buckets of another; `None` after printing what is
+/// wrong with either.
 fn said(file: &Path, against: Option<&Path>) -> Option<String> {
     let source = Source::File(file.to_owned());
     let compiled = source.load().and_then(|loaded| {

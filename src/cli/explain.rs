@@ -21,7 +21,7 @@ The buckets are new: the answer is that of the first such request.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub(super) struct ExplainArgs {
     /// The method, such as GET
     method: String,
     /// The URL, such as http://api.example.com/v1/search?q=x
@@ -37,7 +37,7 @@ pub(super) struct Options {
     config: Option<PathBuf>,
 }
 
-pub(super) fn explain(options: &Options) -> ExitCode {
+pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
     let request = match options.request() {
         Ok(request) => request,
         Err(message) => {
@@ -57,7 +57,7 @@ pub(super) fn explain(options: &Options) -> ExitCode {
     super::finish(print(&explanation), ExitCode::SUCCESS)
 }
 
-impl Options {
+impl ExplainArgs {
     fn request(&self) -> Result<Request<()>, String> {
         let wrong = |what: &str, text: &str, example: &str| {
             format!("{text:?} is no {what}; write it as in {example}")

@@ -5,14 +5,14 @@ use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use http::HeaderValue;
 
 use super::progress::Progress;
 use super::{USAGE, WRONG, run};
 use crate::config::compile_rules;
 use crate::proxy::ruleset::RulesetSpec;
-use crate::replay::{self, ReplayError, Report};
+use crate::replay::{self, LogFormat, ReplayError, ReplayReport};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +25,7 @@ configuration names need not be there.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub(super) struct ReplayArgs {
     /// The access log; `-` is stdin
     log: PathBuf,
     /// The configuration [default: as for run]
@@ -33,7 +33,7 @@ pub(super) struct Options {
     config: Option<PathBuf>,
     /// How lines are written [default: what the first one looks like]
     #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
+    format: Option<LogFormat>,
     /// The host of requests whose line names none [default: localhost]
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
@@ -45,15 +45,7 @@ pub(super) struct Options {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    /// The combined or the common log format of nginx and Apache
-    Combined,
-    /// A JSON object a line, as the proxy's own access log has them
-    Json,
-}
-
-pub(super) fn replay(options: &Options) -> ExitCode {
+pub(super) fn replay(options: &ReplayArgs) -> ExitCode {
     let (reading, log) = match options.reading().and_then(|how| Ok((how, options.open()?))) {
         Ok(ready) => ready,
         Err(message) => {
@@ -88,7 +80,7 @@ pub(super) fn replay(options: &Options) -> ExitCode {
     }
 }
 
-impl Options {
+impl ReplayArgs {
     fn reading(&self) -> Result<replay::Options, String> {
         let host = self.host.as_ref().map(|host| {
             HeaderValue::from_str(host)
@@ -97,10 +89,7 @@ impl Options {
         let host = host.transpose()?;
         Ok(replay::Options {
             host,
-            format: self.format.map(|format| match format {
-                Format::Combined => replay::Format::Combined,
-                Format::Json => replay::Format::Json,
-            }),
+            format: self.format,
         })
     }
 
@@ -128,7 +117,7 @@ impl Options {
     }
 
     /// A log of which no line can be read is not one, or of another format.
-    fn judge(&self, report: &Report) -> ExitCode {
+    fn judge(&self, report: &ReplayReport) -> ExitCode {
         if report.requests > 0 || report.unparsable.count == 0 {
             return ExitCode::SUCCESS;
         }
@@ -139,7 +128,7 @@ impl Options {
         ExitCode::from(WRONG)
     }
 
-    fn print(&self, report: &Report, out: &mut impl Write) -> io::Result<()> {
+    fn print(&self, report: &ReplayReport, out: &mut impl Write) -> io::Result<()> {
         if self.decisions {
             _ = write!(io::stderr(), "{}", report.remarks());
             return Ok(());

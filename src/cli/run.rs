@@ -11,7 +11,7 @@ use crate::app::{self, StartupError};
 use crate::config::Source;
 use crate::telemetry::logging;
 
-/// What runs where no configuration is found.
+/// The configuration that runs if none is found.
 const EXAMPLE: &str = include_str!("../../config.example.yaml");
 /// Where a configuration is looked for, after `$SLUICEGATE_CONFIG`.
 const PLACES: [&str; 2] = ["sluicegate.yaml", "/etc/sluicegate/sluicegate.yaml"];
@@ -27,7 +27,7 @@ Examples:
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {
+pub(super) struct RunArgs {
     /// The configuration [default: $SLUICEGATE_CONFIG, ./sluicegate.yaml,
     /// /etc/sluicegate/sluicegate.yaml, or the built-in example]
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["upstream", "limit", "key", "listen", "admin"])]
@@ -64,7 +64,7 @@ pub(super) struct Options {
     admin: String,
 }
 
-pub(super) fn run(options: Options) -> ExitCode {
+pub(super) fn run(options: RunArgs) -> ExitCode {
     let log = match logging::init() {
         Ok(log) => log,
         Err(error) => {
@@ -88,7 +88,7 @@ pub(super) fn run(options: Options) -> ExitCode {
     code
 }
 
-impl Options {
+impl RunArgs {
     fn source(self) -> Source {
         match (&self.upstream, &self.limit) {
             (Some(upstream), Some(limit)) => self.in_place(upstream, limit),

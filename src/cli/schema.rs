@@ -13,9 +13,9 @@ Example:
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Options {}
+pub(super) struct SchemaArgs {}
 
-pub(super) fn schema(_: &Options) -> ExitCode {
+pub(super) fn schema(_: &SchemaArgs) -> ExitCode {
     let written = io::stdout()
         .lock()
         .write_all(config::json_schema().as_bytes());

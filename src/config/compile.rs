@@ -15,14 +15,13 @@ use super::sections::jwt::KeyFiles;
 use super::sections::policy::Policies;
 use super::sections::upstream::Upstreams;
 use super::sections::{jwt, responses, route};
-use super::value::LogTarget;
 use super::{Report, file_errors, schema};
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{self, PolicySpec};
 use crate::server::ServerSpec;
 use crate::store::HomeSpec;
-use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
+use crate::telemetry::access_log::{AccessLogSpec, LineFormat, LogTarget};
 
 /// The largest certificate file that is read, in bytes.
 pub(super) const MAX_CERTIFICATE_FILE: u64 = 16 << 20;
@@ -39,7 +38,7 @@ pub struct Compiled {
     /// The snapshot file; `None` if buckets are not saved.
     pub snapshot: Option<SnapshotSpec>,
     /// How the process ends.
-    pub shutdown: Shutdown,
+    pub shutdown: ShutdownSpec,
     /// Policies, routes, upstreams.
     pub rules: ruleset::RulesetSpec,
     /// The files beside the configuration that it was compiled from.
@@ -59,7 +58,7 @@ pub struct SnapshotSpec {
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shutdown {
+pub struct ShutdownSpec {
     /// Time for which the process still accepts connections after `/readyz` reports "not ready".
     pub delay: Duration,
     /// Time for requests in flight to finish after that.
@@ -104,7 +103,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
                 path: loaded.resolve(spec.path.as_path()),
                 every: spec.every.get(),
             }),
-        shutdown: Shutdown {
+        shutdown: ShutdownSpec {
             delay: config.shutdown.delay.get(),
             deadline: config.shutdown.deadline.get(),
         },
@@ -145,7 +144,7 @@ impl<'a> Compiler<'a> {
             .access_log
             .as_ref()
             .and_then(|log| match &log.path.value {
-                LogTarget::File(path) => Some((resolved(path.as_path()), log.path.node)),
+                LogTarget::File(path) => Some((resolved(path), log.path.node)),
                 LogTarget::Stdout => None,
             });
         let snapshot = config.store.memory.snapshot.as_ref();
@@ -183,13 +182,13 @@ impl<'a> Compiler<'a> {
 
     fn access_log(&self, log: &schema::AccessLog) -> Option<AccessLogSpec> {
         let format = match log.format.value {
-            AccessLogFormat::Json => Format::Json,
-            AccessLogFormat::Combined => Format::Combined,
+            AccessLogFormat::Json => LineFormat::Json,
+            AccessLogFormat::Combined => LineFormat::Combined,
             AccessLogFormat::Disabled => return None,
         };
         let target = match &log.path.value {
-            LogTarget::Stdout => Target::Stdout,
-            LogTarget::File(path) => Target::File(self.loaded.resolve(path.as_path())),
+            LogTarget::Stdout => LogTarget::Stdout,
+            LogTarget::File(path) => LogTarget::File(self.loaded.resolve(path)),
         };
         Some(AccessLogSpec { format, target })
     }

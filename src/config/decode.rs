@@ -8,10 +8,10 @@ mod error;
 use serde::de::{Deserialize, Deserializer, Expected, Visitor};
 
 use super::diagnostic::Code;
-use super::document::{NodeId, Value};
+use super::document::{NodeId, NodeValue};
 use super::finding::{Finding, Findings, Part};
 use super::nearest;
-use access::{Entries, Form, Items, LocatedParts, Word};
+use access::{Entries, FormAccess, Items, LocatedParts, WordAccess};
 use error::DecodeError;
 
 /// The name of the newtype that requests a value together with its node.
@@ -58,14 +58,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn value(self) -> &'a Value {
+    fn value(self) -> &'a NodeValue {
         self.findings.document.value(self.node)
     }
 
     /// The value. `key:` without a value is an error everywhere.
-    fn present(self) -> Result<&'a Value, DecodeError> {
+    fn present(self) -> Result<&'a NodeValue, DecodeError> {
         match self.value() {
-            Value::Null => Err(self.no_value()),
+            NodeValue::Null => Err(self.no_value()),
             value => Ok(value),
         }
     }
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
     fn place<T>(self, result: Result<T, DecodeError>) -> Result<T, DecodeError> {
         result.map_err(|error| {
             let error = match self.advice() {
-                Some(advice) => error.with_better_help(advice),
+                Some(advice) => error.with_help(advice),
                 None => error,
             };
             DecodeError::Placed(Box::new(error.into_finding(self)))
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
 
     /// Advice that depends on the key, for texts that a type alone cannot explain.
     fn advice(self) -> Option<&'static str> {
-        let Value::Scalar { text, .. } = self.value() else {
+        let NodeValue::Scalar { text, .. } = self.value() else {
             return None;
         };
         match (self.findings.document.key(self.node)?, &**text) {
@@ -144,12 +144,12 @@ fn is_of_match(key: &str, known: &[&str]) -> bool {
 }
 
 /// A short description of a value, for errors.
-fn describe(value: &Value) -> String {
+fn describe(value: &NodeValue) -> String {
     match value {
-        Value::Sequence(_) => "a list".to_owned(),
-        Value::Mapping(_) => "a mapping".to_owned(),
-        Value::Scalar { text, .. } => format!("`{text}`"),
-        Value::Null => "nothing".to_owned(),
+        NodeValue::Sequence(_) => "a list".to_owned(),
+        NodeValue::Mapping(_) => "a mapping".to_owned(),
+        NodeValue::Scalar { text, .. } => format!("`{text}`"),
+        NodeValue::Null => "nothing".to_owned(),
     }
 }
 
@@ -161,10 +161,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             return self.deserialize_str(visitor);
         }
         self.place(match self.present()? {
-            Value::Scalar { text, .. } => visitor.visit_str(text),
-            Value::Null => visitor.visit_unit(),
-            Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
-            Value::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
+            NodeValue::Scalar { text, .. } => visitor.visit_str(text),
+            NodeValue::Null => visitor.visit_unit(),
+            NodeValue::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
+            NodeValue::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
         })
     }
 
@@ -177,7 +177,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             );
         }
         self.place(match self.present()? {
-            Value::Scalar { text, .. } => visitor.visit_str(text),
+            NodeValue::Scalar { text, .. } => visitor.visit_str(text),
             _ => Err(self.mismatch(&visitor)),
         })
     }
@@ -203,19 +203,19 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.place(match self.present()? {
-            Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
+            NodeValue::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
             _ => Err(self
                 .mismatch(&"a list")
-                .with_help("write `[..]`, or a line `- ..` for each item".to_owned())),
+                .with_help("write `[..]`, or a line `- ..` for each item")),
         })
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.place(match self.present()? {
-            Value::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
+            NodeValue::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
             _ => Err(self
                 .mismatch(&"a mapping")
-                .with_help("write `name: ..` lines, or `{ name: .. }`".to_owned())),
+                .with_help("write `name: ..` lines, or `{ name: .. }`")),
         })
     }
 
@@ -226,7 +226,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
         let (children, is_mapping) = match self.present()? {
-            Value::Mapping(children) => (children.as_slice(), true),
+            NodeValue::Mapping(children) => (children.as_slice(), true),
             _ => (&[][..], false),
         };
         let mut entries = Entries::of_fields(self, children, fields);
@@ -248,17 +248,17 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         let value = self.present()?;
         if name != BY_FORM {
             return self.place(match value {
-                Value::Scalar { text, .. } => visitor.visit_enum(Word(text)),
+                NodeValue::Scalar { text, .. } => visitor.visit_enum(WordAccess(text)),
                 _ => Err(self.mismatch(&format!("one of {}", nearest::list(variants)).as_str())),
             });
         }
         let form = match value {
-            Value::Scalar { .. } | Value::Null => "scalar",
-            Value::Sequence(_) => "sequence",
-            Value::Mapping(_) => "mapping",
+            NodeValue::Scalar { .. } | NodeValue::Null => "scalar",
+            NodeValue::Sequence(_) => "sequence",
+            NodeValue::Mapping(_) => "mapping",
         };
         self.place(match variants.contains(&form) {
-            true => visitor.visit_enum(Form { reader: self, form }),
+            true => visitor.visit_enum(FormAccess { reader: self, form }),
             false => Err(self.mismatch(&visitor)),
         })
     }

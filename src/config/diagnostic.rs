@@ -20,7 +20,7 @@ const MAX_PRINTED: usize = 50;
 const ENDS: usize = 250;
 
 /// The text of a configuration and its display name.
-pub struct Source {
+pub struct SourceText {
     /// The path as the user gave it; reports print it before the line number.
     pub name: String,
     /// The whole text, without a byte order mark.
@@ -28,15 +28,15 @@ pub struct Source {
 }
 
 /// Omits the text, which may hold passwords.
-impl fmt::Debug for Source {
+impl fmt::Debug for SourceText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source")
+        f.debug_struct("SourceText")
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }
 
-impl Source {
+impl SourceText {
     /// The line and the column, both from 1 and the column in characters, of a byte offset.
     pub fn position(&self, offset: usize) -> (usize, usize) {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
@@ -81,10 +81,25 @@ pub struct Problem {
     pub help: Option<String>,
 }
 
+impl Problem {
+    /// An error about the file as a whole.
+    pub(super) fn error(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            code,
+            message: message.into(),
+            path: String::new(),
+            span: None,
+            related: Vec::new(),
+            help: None,
+        }
+    }
+}
+
 /// Everything found in one configuration, in the order of the file.
 #[derive(Clone, Debug)]
 pub struct Report {
-    source: Arc<Source>,
+    source: Arc<SourceText>,
     /// The problems, by place.
     pub problems: Vec<Problem>,
 }
@@ -100,7 +115,7 @@ pub enum Colour {
 
 impl Report {
     /// Sorts the problems by place, and removes passwords from URLs that they quote.
-    pub fn new(source: Arc<Source>, mut problems: Vec<Problem>) -> Self {
+    pub fn new(source: Arc<SourceText>, mut problems: Vec<Problem>) -> Self {
         for problem in &mut problems {
             problem.message = mask::login(&problem.message);
             problem.help = problem.help.as_deref().map(mask::login);
@@ -125,22 +140,14 @@ impl Report {
 
     /// A report of one problem that is about the file as a whole.
     pub fn of_file(name: &str, message: String, help: Option<String>) -> Self {
-        let source = Source {
+        let source = SourceText {
             name: name.to_owned(),
             text: String::new(),
         };
-        let problem = Problem {
-            severity: Severity::Error,
-            code: Code::Unreadable,
-            message,
-            path: String::new(),
-            span: None,
-            related: Vec::new(),
-            help,
-        };
+        let problem = Problem::error(Code::Unreadable, message);
         Self {
             source: Arc::new(source),
-            problems: vec![problem],
+            problems: vec![Problem { help, ..problem }],
         }
     }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::diagnostic::{Problem, Report, Source};
+use super::diagnostic::{Problem, Report, SourceText};
 use super::finding::{Finding, Part};
 
 pub(super) use build::Environment;
@@ -37,7 +37,7 @@ impl NodeId {
 
 /// A parsed configuration whose values know their places.
 pub struct Document {
-    source: Arc<Source>,
+    source: Arc<SourceText>,
     nodes: Vec<Node>,
 }
 
@@ -54,7 +54,7 @@ struct Node {
     parent: NodeId,
     step: Step,
     span: Range<u32>,
-    value: Value,
+    value: NodeValue,
 }
 
 /// The step from a parent to a value.
@@ -65,11 +65,11 @@ enum Step {
 }
 
 /// A value with its variables replaced.
-pub(super) enum Value {
+pub(super) enum NodeValue {
     /// A text, a number or a boolean; the key gives it its meaning.
     Scalar {
         text: Box<str>,
-        origin: Origin,
+        origin: TextOrigin,
     },
     /// No value, as after `key:`.
     Null,
@@ -78,9 +78,9 @@ pub(super) enum Value {
     Mapping(Vec<NodeId>),
 }
 
-/// Origin of a scalar's text.
+/// TextOrigin of a scalar's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum TextOrigin {
     File,
     /// Partly from the environment; reports never show it.
     Environment,
@@ -93,7 +93,7 @@ impl Document {
     ///
     /// Reports the first syntax error, or all duplicate keys.
     pub(super) fn parse(
-        source: Source,
+        source: SourceText,
         environment: &Environment<'_>,
     ) -> Result<(Self, Vec<Finding>), Report> {
         let source = Arc::new(source);
@@ -116,7 +116,7 @@ impl Document {
         Report::new(Arc::clone(&self.source), problems)
     }
 
-    pub(super) fn value(&self, node: NodeId) -> &Value {
+    pub(super) fn value(&self, node: NodeId) -> &NodeValue {
         &self.node(node).value
     }
 
@@ -178,16 +178,16 @@ impl Document {
         } = self.node(node);
         let wanted = match (step, value, part) {
             (Step::Key { span: key, .. }, _, Part::Key) => key,
-            (Step::Key { span: key, .. }, Value::Sequence(_) | Value::Mapping(_), _) => key,
-            (_, Value::Mapping(entries), _) => match entries.first() {
+            (Step::Key { span: key, .. }, NodeValue::Sequence(_) | NodeValue::Mapping(_), _) => key,
+            (_, NodeValue::Mapping(entries), _) => match entries.first() {
                 Some(&first) => return self.span(first, Part::Key),
                 None => span,
             },
-            (_, Value::Sequence(items), _) => match items.first() {
+            (_, NodeValue::Sequence(items), _) => match items.first() {
                 Some(&first) => return self.span(first, Part::Whole),
                 None => span,
             },
-            (_, Value::Scalar { .. } | Value::Null, _) => span,
+            (_, NodeValue::Scalar { .. } | NodeValue::Null, _) => span,
         };
         let wanted = wanted.start as usize..wanted.end as usize;
         Some(self.first_line(wanted))

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use siphasher::sip::SipHasher13;
 
 use super::decode;
-use super::diagnostic::{Report, Source};
+use super::diagnostic::{Report, SourceText};
 use super::document::{Document, Environment};
 use super::finding::{Finding, Findings};
 use super::schema::Config;
@@ -77,7 +77,7 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
         None => text,
     };
     let hash = format!("{:016x}", SipHasher13::new().hash(text.as_bytes()));
-    let source = Source {
+    let source = SourceText {
         name: name.to_owned(),
         text,
     };

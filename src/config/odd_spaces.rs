@@ -1,7 +1,7 @@
 //! Characters that look like spaces, or like nothing. YAML takes them for letters, and its errors
 //! then explain nothing.
 
-use super::diagnostic::{Code, Problem, Severity};
+use super::diagnostic::{Code, Problem};
 
 /// The characters and their names.
 const KNOWN: [(char, &str); 7] = [
@@ -35,16 +35,12 @@ fn problem(line: &str, start: usize) -> Option<Problem> {
         let known = KNOWN.iter().find(|(known, _)| *known == letter);
         if let (Some((_, name)), '-' | ':' | ',' | '{' | '[') = (known, before) {
             let at = start + at;
+            let help = "replace it by a space, which is the only one that YAML knows";
+            let message = format!("{name} stands where a space is meant");
             return Some(Problem {
-                severity: Severity::Error,
-                code: Code::Syntax,
-                message: format!("{name} stands where a space is meant"),
-                path: String::new(),
                 span: Some(at..at + letter.len_utf8()),
-                related: Vec::new(),
-                help: Some(
-                    "replace it by a space, which is the only one that YAML knows".to_owned(),
-                ),
+                help: Some(help.to_owned()),
+                ..Problem::error(Code::Syntax, message)
             });
         }
         if letter != ' ' {

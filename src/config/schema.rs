@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
-pub use super::sections::admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
+pub use super::sections::admin::{AccessLog, AccessLogFormat, Admin, ShutdownTimes};
 pub use super::sections::amounts::Amounts;
-pub use super::sections::client::{BodySize, Client, ClientIp, ClientTimeouts, HeadSize};
+pub use super::sections::client::{BodySize, ClientBounds, ClientIp, ClientTimeouts, HeadSize};
 pub use super::sections::condition::Condition;
 pub use super::sections::cost::{Cost, Pointers, Reserve, StatedCost, StatedReserve, UnitSize};
 pub use super::sections::exception::{Candidate, Override, Selection};
@@ -66,17 +66,17 @@ pub struct Config {
     #[schemars(length(min = 1))]
     pub listeners: List<Listener>,
     /// Time-outs and bounds towards clients.
-    pub client: Located<Client>,
+    pub client: Located<ClientBounds>,
     /// The listener for metrics and health.
     pub admin: Located<Admin>,
-    /// Who the client is, behind other proxies.
+    /// Identification of clients behind other proxies.
     pub client_ip: Located<ClientIp>,
     /// How tokens are verified whose claims are in keys and conditions.
     pub jwt: Option<Located<Jwt>>,
     /// A line a request; off unless this section is there.
     pub access_log: Option<Located<AccessLog>>,
     /// How the process ends.
-    pub shutdown: Located<Shutdown>,
+    pub shutdown: Located<ShutdownTimes>,
     /// Where buckets live.
     pub store: Located<Store>,
     /// Where requests go, by name.
@@ -87,11 +87,25 @@ pub struct Config {
     pub limits: List<Limit>,
     /// Requests that no limit applies to, wherever it stands.
     pub exempt: List<Selection>,
-    /// What is done with which requests.
+    /// Routes: the first that matches a request takes it.
     #[schemars(length(min = 1), transform = json::remove_default)]
     pub routes: List<Route>,
-    /// What clients are told.
+    /// Responses to refused clients, and rate-limit fields.
     pub responses: Located<Responses>,
+}
+
+impl Config {
+    /// The top-level limits, then those of the routes.
+    pub(super) fn all_limits(&self) -> impl Iterator<Item = &Located<Limit>> {
+        let of_routes = self.routes.iter().flat_map(|route| route.limits.iter());
+        self.limits.iter().chain(of_routes)
+    }
+
+    /// Every policy, the named ones first.
+    pub(super) fn all_policies(&self) -> impl Iterator<Item = &Policy> {
+        let named = self.policies.values().map(|policy| &policy.value);
+        named.chain(self.all_limits().filter_map(|limit| limit.in_place()))
+    }
 }
 
 impl Default for Config {

@@ -2,12 +2,13 @@
 //! adds its findings and goes on.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::hash::Hash;
 
 use super::diagnostic::Code;
 use super::document::NodeId;
 use super::finding::{Finding, Findings};
-use super::located::Located;
+use super::located::{List, Located};
 use super::schema::Config;
 use super::sections::{exception, jwt, listener, policy, redis, responses, route, upstream};
 
@@ -40,6 +41,14 @@ pub(super) fn report_repeated<T: Eq + Hash>(
             seen.insert(item, node);
         }
     }
+}
+
+/// Reports every value of a list that equals an earlier one.
+pub(super) fn report_twice<T: Eq + Hash + Display>(list: &List<T>, findings: &Findings<'_>) {
+    let items = list.iter().map(|item| (&item.value, item.node));
+    report_repeated(items, findings, |item| {
+        (format!("`{item}` twice"), "remove one of them")
+    });
 }
 
 /// Reports an empty list.

@@ -41,9 +41,9 @@ pub use refill::Refill;
 pub use secret::SecretText;
 pub use size::Size;
 pub use status::Statuses;
-pub use text::{FilePath, LogTarget, Text, WebUrl};
+pub use text::{FilePath, Text, WebUrl};
 pub use time_zone::{TimeZone, all as all_time_zones};
-pub use url::{OriginUrl, Scheme, UpstreamRef};
+pub use url::{OriginUrl, UpstreamRef};
 
 /// The error for a text that is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq)]

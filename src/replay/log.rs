@@ -8,26 +8,27 @@ mod request;
 
 use std::net::IpAddr;
 
+use clap::ValueEnum;
 use http::{HeaderValue, StatusCode};
 
 use super::{DEFAULT_HOST, Options};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
-pub(super) use lines::{Lines, RawLine};
+pub(super) use lines::{LogLines, RawLine};
 pub(super) use request::MalformedRequest;
 
 /// How lines are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// The combined log format of Apache and nginx, or its beginning, the common log format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// The combined or the common log format of nginx and Apache
     Combined,
-    /// A JSON object a line.
+    /// A JSON object a line, as the proxy's own access log has them
     Json,
 }
 
-impl Format {
-    /// What a line looks like.
+impl LogFormat {
+    /// Detects the format of a line.
     fn of(line: &[u8]) -> Self {
         match line.trim_ascii_start().first() {
             Some(b'{') => Self::Json,
@@ -36,36 +37,36 @@ impl Format {
     }
 }
 
-/// What a line says.
+/// The contents of a line.
 #[derive(Debug)]
 pub(super) struct LogEntry {
     /// When the request came.
     pub time: Timestamp,
     /// Where it came from.
     pub peer: IpAddr,
-    /// Whether the line says for which host it was.
+    /// True if the line names the host of the request.
     pub names_host: bool,
     /// Its head, or why HTTP would not have had it.
     pub head: Result<Request<()>, MalformedRequest>,
-    /// What it was answered, where the line says that.
-    pub response: Option<Response>,
+    /// The response, where the line has it.
+    pub response: Option<LoggedResponse>,
 }
 
-/// What a line says of a response.
+/// The response of a request, as a line has it.
 #[derive(Debug)]
-pub(super) struct Response {
+pub(super) struct LoggedResponse {
     pub status: StatusCode,
     pub headers: Headers,
-    /// Of its body, where that is known.
+    /// The bytes of the body, if known.
     pub bytes: Option<u64>,
     /// Costs that it stated, by policy.
     pub costs: Vec<(String, u32)>,
 }
 
-impl Response {
+impl LoggedResponse {
     /// `None` where the status is none.
     fn new(status: u16, headers: Headers, bytes: Option<u64>) -> Option<Self> {
-        Some(Response {
+        Some(LoggedResponse {
             status: StatusCode::from_u16(status).ok()?,
             headers,
             bytes,
@@ -86,9 +87,9 @@ pub(super) enum LineError {
     /// It has something else in place of this.
     #[error("{text} is no {what}")]
     Wrong {
-        /// What should stand there.
+        /// The expected form.
         what: &'static str,
-        /// What does, short and printable.
+        /// The found text, short and printable.
         text: String,
     },
     /// It is not the JSON that is expected.
@@ -117,7 +118,7 @@ fn shortened(text: &str) -> String {
 /// Reads the lines of one log.
 pub(super) struct LogReader {
     host: HeaderValue,
-    format: Format,
+    format: LogFormat,
     clock: instant::TimeReader,
 }
 
@@ -127,16 +128,16 @@ impl LogReader {
         let host = options.host.clone();
         LogReader {
             host: host.unwrap_or(HeaderValue::from_static(DEFAULT_HOST)),
-            format: options.format.unwrap_or_else(|| Format::of(first)),
+            format: options.format.unwrap_or_else(|| LogFormat::of(first)),
             clock: instant::TimeReader::default(),
         }
     }
 
-    /// What a line says.
+    /// Parses a line.
     pub(super) fn read(&mut self, line: &[u8]) -> Result<LogEntry, LineError> {
         match self.format {
-            Format::Combined => combined::read(line, &mut self.clock, &self.host),
-            Format::Json => json::read(line, &self.host),
+            LogFormat::Combined => combined::read(line, &mut self.clock, &self.host),
+            LogFormat::Json => json::read(line, &self.host),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What came of a whole log: for machines as JSON, for people in `report/text.rs`.
+//! The report on a whole log: for machines as JSON, for people in `report/text.rs`.
 
 mod text;
 
@@ -18,9 +18,9 @@ use crate::telemetry::metrics::LimitDecision;
 /// How many keys of a policy are told.
 const MAX_KEYS: usize = 10;
 
-/// What came of the requests of a log.
+/// The report on the requests of a log.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ReplayReport {
     /// Requests whose lines could be read.
     pub requests: u64,
     /// When the first came, and the latest; none in an empty log.
@@ -34,16 +34,16 @@ pub struct Report {
     #[serde(skip_serializing_if = "is_zero")]
     delayed: u64,
     limited: u64,
-    /// That met no limit.
+    /// Requests that met no limit.
     unlimited: u64,
-    /// That the proxy answers before any limit, by what it says.
+    /// Requests that the proxy answers before any limit, by reason.
     answered: BTreeMap<&'static str, u64>,
-    /// What the log lacks that limits depend on; left out where it has everything.
+    /// Data that limits depend on and the log lacks; left out if it has everything.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<Warning>,
-    /// Those with requests, in the order of the configuration.
+    /// Routes with requests, in the order of the configuration.
     routes: Vec<RouteReport>,
-    /// Those that requests met, in the order of the configuration.
+    /// Policies that requests met, in the order of the configuration.
     policies: Vec<PolicyReport>,
     /// Lines that were decided later than their time.
     pub out_of_order: LinesReport,
@@ -81,8 +81,8 @@ struct RouteReport {
     limits: Vec<LimitReport>,
 }
 
-/// What a policy decided on a route. A request that another policy refused counts as neither admitted
-/// nor refused.
+/// The decisions of a policy on a route. A request that another policy refused counts as neither
+/// admitted nor refused.
 #[derive(Debug, Serialize)]
 struct LimitReport {
     policy: Arc<str>,
@@ -95,7 +95,7 @@ struct LimitReport {
     /// Admitted beyond the quota, and told to the upstream; left out where there is none.
     #[serde(skip_serializing_if = "is_zero")]
     tagged: u64,
-    /// What it would have refused or tagged if it were enforced; left out where there is none.
+    /// Requests that it would refuse or tag if it were enforced; left out if there is none.
     #[serde(skip_serializing_if = "is_zero")]
     shadowed: u64,
 }
@@ -129,12 +129,12 @@ struct KeyReport {
     least: u64,
 }
 
-impl Report {
+impl ReplayReport {
     pub(super) fn new(snapshot: &Ruleset, tally: &Tally, warnings: &Warnings) -> Self {
         let latest = tally.times.map(|(_, latest)| latest);
         let answered: u64 = tally.answered.values().sum();
         let places = (0..snapshot.routes.len()).map(Some).chain([None]);
-        Report {
+        ReplayReport {
             requests: tally.all.requests() + answered,
             from: tally.times.map(|(first, _)| rfc_3339(first)),
             until: latest.map(rfc_3339),

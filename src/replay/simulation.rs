@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::log::{LineError, LogEntry, MalformedRequest};
 use super::millis::Millis;
-use super::report::Report;
+use super::report::ReplayReport;
 use super::tally::Tally;
 use super::warnings::Warnings;
 use crate::clock::{Clock, Timestamp};
@@ -17,7 +17,7 @@ use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Limit, LimitSpec, RulesetSpec};
 use crate::telemetry::registry::Registry;
 
-/// The same in every replay, so that two of them fill tables alike: nobody aims at one.
+/// The hash key of every replay, so that two of them fill tables alike: nobody attacks one.
 const SECRET: Secret = Secret::from_key([0, 0]);
 
 /// A ruleset with buckets of its own, and what came of the requests so far.
@@ -136,8 +136,8 @@ impl Simulation {
         self.tally.unparsable(line, why);
     }
 
-    pub(super) fn report(&self) -> Report {
-        Report::new(&self.snapshot, &self.tally, &self.warnings)
+    pub(super) fn report(&self) -> ReplayReport {
+        ReplayReport::new(&self.snapshot, &self.tally, &self.warnings)
     }
 }
 

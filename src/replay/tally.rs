@@ -1,5 +1,5 @@
-//! What came of the requests of a log so far, in memory that does not grow with it. How often each limit
-//! decided what is not counted here: the limits' own metrics do.
+//! Counts of the replayed requests, in memory that does not grow with the log. The limits' own
+//! metrics count the decisions of each limit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ const MAX_NAMED: usize = 5;
 pub(super) struct Tally {
     /// The first time of the log, and the latest so far.
     pub times: Option<(Timestamp, Timestamp)>,
-    /// What became of all requests.
+    /// The outcomes of all requests.
     pub all: Counts,
     /// At the routes' places; the last is for requests that none takes.
     pub routes: Vec<Counts>,
     /// By name.
     pub policies: HashMap<Arc<str>, PolicyKeys>,
-    /// What the proxy answered before any limit, and how often.
+    /// Responses of the proxy before any limit, and their number.
     pub answered: BTreeMap<&'static str, u64>,
     pub out_of_order: LineSample,
     pub unparsable: LineSample,
@@ -37,7 +37,7 @@ pub(super) struct Tally {
     pub left_out: Vec<Arc<str>>,
 }
 
-/// What became of requests.
+/// The outcomes of requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub allowed: u64,
@@ -61,7 +61,7 @@ pub(super) struct PolicyKeys {
     pub busiest: TopKeys<String>,
     /// By refusals.
     pub limited: TopKeys<LimitedKey>,
-    /// Of those, the one that was limited longest.
+    /// The key that was limited longest.
     pub longest: Option<LimitedKey>,
 }
 
@@ -119,7 +119,7 @@ impl Tally {
         *self.answered.entry(reason).or_default() += 1;
     }
 
-    /// Whether a request met this policy with a key.
+    /// True if a request met this policy with a key.
     pub(super) fn has_met(&self, policy: &Policy) -> bool {
         let keys = self.policies.get(&policy.name);
         keys.is_some_and(|keys| !keys.busiest.most(1).is_empty())

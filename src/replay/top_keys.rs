@@ -25,7 +25,7 @@ pub(super) struct TopEntry<T> {
     pub count: u64,
     /// By how much that may be too large.
     pub excess: u64,
-    /// What is kept of it.
+    /// The record of the key.
     pub value: T,
 }
 

@@ -1,5 +1,6 @@
-//! What a log does not have and limits depend on: fields of requests that were missing, and times without a fraction
-//! of a second. Decisions about such requests are those of the proxy, but about other requests than it got.
+//! Warnings of data that limits depend on and the log lacks: missing fields of requests, and times
+//! without a fraction of a second. Decisions on such requests may be others than the proxy made
+//! at the time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub(super) struct Warning {
     /// The policy that it concerns; all of them where `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Arc<str>>,
-    /// What was missing, and what was done instead.
+    /// The missing data, and the replacement.
     pub message: String,
 }
 
@@ -59,7 +60,7 @@ enum Purpose {
     Route,
 }
 
-/// What one limit of a route reads.
+/// The data that one limit of a route reads.
 #[derive(Debug)]
 struct LimitInputs {
     /// In its condition.
@@ -75,7 +76,7 @@ struct Count {
     requests: u64,
 }
 
-/// Whether requests were taken to be for a host that the log does not name.
+/// Requests that were taken to be for a host that the log does not name.
 #[derive(Debug, Default)]
 struct Host {
     /// The configuration asks for the host, and the user has not said which it was.
@@ -155,7 +156,7 @@ impl Warnings {
         }
     }
 
-    /// What there is to doubt, by policies; `is_met` says which policies requests met with a key.
+    /// The doubts, by policies; `is_met` tells the policies that requests met with a key.
     pub(super) fn all(&self, snapshot: &Ruleset, is_met: impl Fn(&Policy) -> bool) -> Vec<Warning> {
         let mut all: Vec<_> = self.host.warning().into_iter().collect();
         let counts = self.counts.iter();
@@ -228,7 +229,7 @@ impl LimitInputs {
     }
 }
 
-/// What becomes of requests that lack a part of the key.
+/// Describes the handling of requests that lack a part of the key.
 fn fallback(descriptor: &Descriptor) -> String {
     let client_ip = "client_ip";
     match descriptor.on_missing() {
@@ -335,7 +336,7 @@ fn whole_seconds(policy: &Policy) -> Option<Warning> {
     })
 }
 
-/// Whether units come back within a second, or a window ends within one.
+/// True if units come back within a second, or a window ends within one.
 fn is_finer_than_a_second(algorithm: &Algorithm) -> bool {
     let window = algorithm.window().map_or(u64::MAX, micros);
     match algorithm {

@@ -48,7 +48,7 @@ enum PathClass {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum HostRank {
     Exact,
-    /// Of two names with the same host below them, the longer has more labels.
+    /// Longer names come first: below the same host they have more labels.
     Below(Reverse<usize>),
     Any,
 }

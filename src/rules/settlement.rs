@@ -17,7 +17,7 @@ pub use usage::UsageScan;
 /// A policy's rule for the final cost of a request. Until the response, the request is charged its
 /// [cost](super::Cost).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settlement {
+pub struct SettlementRule {
     /// The responses that are charged; `None` for all.
     pub counted: Option<CountedResponses>,
     /// The source of their cost.
@@ -114,7 +114,7 @@ pub enum ResponseOrigin {
     Proxy,
 }
 
-impl Settlement {
+impl SettlementRule {
     /// Returns the cost of a request that was charged `reserved` units; `None` if it depends on the
     /// response's body.
     pub fn by_head(
@@ -256,7 +256,7 @@ mod tests {
         let headers = values.iter().map(field).collect();
         let (name, max) = (NAME, 100);
         let by = CostSource::Header { name, max };
-        let settlement = Settlement { counted: None, by };
+        let settlement = SettlementRule { counted: None, by };
         settlement.by_head(7, 200, ResponseOrigin::Upstream, &headers)
     }
 
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn only_statuses_that_count_are_charged_and_own_answers_where_it_is_said() {
-        let counting = |own| Settlement {
+        let counting = |own| SettlementRule {
             counted: Some(CountedResponses {
                 statuses: vec![401, 502],
                 own,
@@ -315,7 +315,7 @@ mod tests {
         #[test]
         fn a_part_of_a_unit_is_a_unit(bytes: u64, unit in 1..u64::MAX, max in 1..u32::MAX) {
             let by = CostSource::Bytes { unit, max };
-            let settlement = Settlement { counted: None, by };
+            let settlement = SettlementRule { counted: None, by };
             prop_assert_eq!(settlement.by_head(1, 200, ResponseOrigin::Upstream, &Headers::new()), None);
             let exact = u128::from(bytes).div_ceil(u128::from(unit)).min(u128::from(max));
             let cost = settlement.by_body(1, None, bytes, BodyEnd::Complete(None));

@@ -36,26 +36,27 @@ use super::{
 };
 use crate::clock::Timestamp;
 
-/// What an access log is to be.
+/// The format and the target of an access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLogSpec {
     /// How lines look.
-    pub format: Format,
+    pub format: LineFormat,
     /// Where they go.
-    pub target: Target,
+    pub target: LogTarget,
 }
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum LineFormat {
     /// A JSON object.
     Json,
     /// The combined log format of Apache and nginx.
     Combined,
 }
 
-impl Format {
-    /// Whether a line tells more than that of every server: the host that was asked, the request's id, what the limits said.
+impl LineFormat {
+    /// True if lines have more than those of every server: the host, the request's id, the
+    /// decisions of limits.
     pub fn tells_all(self) -> bool {
         match self {
             Self::Json => true,
@@ -65,15 +66,16 @@ impl Format {
 }
 
 /// Where lines go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
     /// To standard output.
+    #[default]
     Stdout,
     /// To the end of a file, which is made if there is none.
     File(PathBuf),
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for LogTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stdout => f.write_str("stdout"),
@@ -82,12 +84,12 @@ impl fmt::Display for Target {
     }
 }
 
-/// What is logged of one request. Texts may be any bytes; an empty one stands for an absent one.
+/// The logged fields of one request. Texts may be any bytes; an empty one stands for an absent one.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     /// When the request's head had arrived.
     pub time: Timestamp,
-    /// Whose request it is.
+    /// The client's address.
     pub client_ip: IpAddr,
     /// The method.
     pub method: &'a [u8],
@@ -105,7 +107,7 @@ pub struct Record<'a> {
     pub duration: Duration,
     /// For how long a limit has the request wait, where it does.
     pub delay: Option<Duration>,
-    /// What of it the upstream took to answer, where it was asked.
+    /// The time until the upstream's response; `None` if none was asked.
     pub upstream_time: Option<Duration>,
     /// The route that took the request.
     pub route: &'a [u8],
@@ -117,7 +119,7 @@ pub struct Record<'a> {
     pub error: &'static str,
     /// The deciding policy.
     pub policy: &'a [u8],
-    /// What it decided.
+    /// The decision.
     pub decision: &'static str,
     /// Costs that the response stated, by policy.
     pub costs: &'a [(Arc<str>, u32)],
@@ -144,12 +146,12 @@ pub struct WriterHandle {
     writer: Thread,
 }
 
-/// What the workers and the writer share.
+/// State that the workers and the writer share.
 #[derive(Debug)]
 struct Shared {
     queues: Box<[Mutex<Queue>]>,
     dropped: Counter,
-    /// Whether the writer sleeps until it is woken.
+    /// True while the writer sleeps until it is woken.
     parked: AtomicBool,
     reopen: AtomicBool,
     stop: AtomicBool,
@@ -186,7 +188,7 @@ impl AccessLog {
         })
     }
 
-    /// What it was opened as.
+    /// The format and the target that it was opened with.
     pub fn spec(&self) -> &AccessLogSpec {
         &self.spec
     }

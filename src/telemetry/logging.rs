@@ -13,8 +13,8 @@ pub use self::queue::ProcessLog;
 /// Variables that set the filter, the first that is set and not empty wins.
 const VARIABLES: [&str; 2] = ["SLUICEGATE_LOG", "RUST_LOG"];
 
-/// What is logged unless a variable says otherwise. Libraries warn of what clients send, a line a frame: whoever
-/// likes could fill a disk.
+/// The default filter. Libraries warn of each wrong frame that clients send, which could fill a
+/// disk.
 const DEFAULT: &str = "error,sluicegate=info";
 
 /// Starts logging to stderr: our own `info` and above, and errors of libraries, unless `SLUICEGATE_LOG` or `RUST_LOG` says
@@ -79,7 +79,7 @@ pub enum LoggingError {
     Filter {
         /// The variable's name.
         variable: &'static str,
-        /// What the parser says.
+        /// The error of the parser.
         source: ParseError,
     },
     /// Something in this process logs already.

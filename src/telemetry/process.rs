@@ -9,7 +9,7 @@ use super::metrics::families::{
 };
 use super::registry::{Family, Observer, Registry};
 
-/// What the kernel's clock ticks are in `/proc`: `USER_HZ`, 100 on every Linux architecture we build for.
+/// Clock ticks a second in `/proc`: `USER_HZ`, 100 on every supported Linux architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Reads one figure.

@@ -37,7 +37,7 @@ pub struct Family {
     pub name: &'static str,
     /// One line for `# HELP`.
     pub help: &'static str,
-    /// What `# TYPE` says.
+    /// The kind in `# TYPE`.
     pub kind: Kind,
     /// Label names, in the order in which values are given.
     pub labels: &'static [&'static str],

@@ -212,9 +212,9 @@ impl<'de> SeqAccess<'de> for LocatedParts<'_> {
 }
 
 /// A word of a closed set.
-pub(super) struct Word<'a>(pub(super) &'a str);
+pub(super) struct WordAccess<'a>(pub(super) &'a str);
 
-impl<'de> EnumAccess<'de> for Word<'_> {
+impl<'de> EnumAccess<'de> for WordAccess<'_> {
     type Error = DecodeError;
     type Variant = Self;
 
@@ -227,7 +227,7 @@ impl<'de> EnumAccess<'de> for Word<'_> {
     }
 }
 
-impl<'de> VariantAccess<'de> for Word<'_> {
+impl<'de> VariantAccess<'de> for WordAccess<'_> {
     type Error = DecodeError;
 
     fn unit_variant(self) -> Result<(), DecodeError> {
@@ -252,12 +252,12 @@ impl<'de> VariantAccess<'de> for Word<'_> {
 }
 
 /// The variant with the name of the value's form.
-pub(super) struct Form<'a> {
+pub(super) struct FormAccess<'a> {
     pub(super) reader: Reader<'a>,
     pub(super) form: &'static str,
 }
 
-impl<'de> EnumAccess<'de> for Form<'_> {
+impl<'de> EnumAccess<'de> for FormAccess<'_> {
     type Error = DecodeError;
     type Variant = Self;
 
@@ -270,7 +270,7 @@ impl<'de> EnumAccess<'de> for Form<'_> {
     }
 }
 
-impl<'de> VariantAccess<'de> for Form<'_> {
+impl<'de> VariantAccess<'de> for FormAccess<'_> {
     type Error = DecodeError;
 
     fn unit_variant(self) -> Result<(), DecodeError> {

@@ -6,7 +6,7 @@ use serde::de::{Expected, Unexpected};
 
 use super::Reader;
 use crate::config::diagnostic::Code;
-use crate::config::document::{Origin, Value};
+use crate::config::document::{NodeValue, TextOrigin};
 use crate::config::finding::{Finding, Part};
 use crate::config::nearest;
 use crate::config::value::ValueError;
@@ -15,12 +15,7 @@ use crate::config::value::ValueError;
 #[derive(Debug)]
 pub(super) enum DecodeError {
     /// The problem and the expected form, without a place.
-    Unplaced {
-        code: Code,
-        message: String,
-        expected: String,
-        help: Option<String>,
-    },
+    Unplaced(Code, ValueError),
     /// A finding with its place.
     Placed(Box<Finding>),
 }
@@ -29,80 +24,49 @@ impl DecodeError {
     pub(super) fn mismatch(found: &str, expected: &dyn Expected) -> Self {
         let expected = expected.to_string();
         let message = format!("expected {expected}, found {found}");
-        Self::Unplaced {
-            code: Code::WrongType,
+        Self::unplaced(Code::WrongType, message, expected)
+    }
+
+    fn unplaced(code: Code, message: String, expected: String) -> Self {
+        let help = None;
+        let error = ValueError {
             message,
             expected,
-            help: None,
-        }
+            help,
+        };
+        Self::Unplaced(code, error)
     }
 
-    pub(super) fn with_help(self, advice: String) -> Self {
-        match self {
-            Self::Unplaced {
-                code,
-                message,
-                expected,
-                help: None,
-            } => Self::Unplaced {
-                code,
-                message,
-                expected,
-                help: Some(advice),
-            },
-            other => other,
+    /// Sets or replaces the help of an error without a place.
+    pub(super) fn with_help(mut self, advice: impl Into<String>) -> Self {
+        if let Self::Unplaced(_, error) = &mut self {
+            error.help = Some(advice.into());
         }
-    }
-
-    /// Replaces the help.
-    pub(super) fn with_better_help(self, advice: &str) -> Self {
-        match self {
-            Self::Unplaced {
-                code,
-                message,
-                expected,
-                ..
-            } => Self::Unplaced {
-                code,
-                message,
-                expected,
-                help: Some(advice.to_owned()),
-            },
-            other => other,
-        }
+        self
     }
 
     /// Converts to a finding, at `reader` unless the place is known.
     pub(super) fn into_finding(self, reader: Reader<'_>) -> Finding {
-        let (code, message, expected, help) = match self {
+        let (code, error) = match self {
             Self::Placed(finding) => return *finding,
-            Self::Unplaced {
-                code,
-                message,
-                expected,
-                help,
-            } => (code, message, expected, help),
+            Self::Unplaced(code, error) => (code, error),
         };
-        if reader.part == Part::Key {
-            return Finding {
-                help,
-                ..Finding::error(reader.node, code, message)
-            }
-            .at_key();
+        let is_value = reader.part == Part::Whole;
+        if let NodeValue::Scalar {
+            origin: TextOrigin::Environment,
+            ..
+        } = reader.value()
+            && is_value
+        {
+            let expected = error.expected;
+            let message = format!("expected {expected}; the environment holds something else");
+            return Finding::error(reader.node, code, message)
+                .help("what it holds is not shown: it may be a secret");
         }
-        match reader.value() {
-            Value::Scalar {
-                origin: Origin::Environment,
-                ..
-            } => {
-                let message = format!("expected {expected}; the environment holds something else");
-                Finding::error(reader.node, code, message)
-                    .help("what it holds is not shown: it may be a secret")
-            }
-            _ => Finding {
-                help,
-                ..Finding::error(reader.node, code, message)
-            },
+        Finding {
+            part: reader.part,
+            help: error.help,
+            ..Finding::error(reader.node, code, error.message)
         }
     }
 }
@@ -110,17 +74,8 @@ impl DecodeError {
 impl serde::de::Error for DecodeError {
     /// Parses the text of a [`ValueError`].
     fn custom<T: fmt::Display>(error: T) -> Self {
-        let ValueError {
-            message,
-            expected,
-            help,
-        } = ValueError::from_display(&error.to_string());
-        Self::Unplaced {
-            code: Code::InvalidValue,
-            message,
-            expected,
-            help,
-        }
+        let error = ValueError::from_display(&error.to_string());
+        Self::Unplaced(Code::InvalidValue, error)
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -128,21 +83,18 @@ impl serde::de::Error for DecodeError {
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
-        Self::Unplaced {
-            code: Code::UnknownValue,
-            message: format!("unknown value `{found}`"),
-            expected: format!("one of {}", nearest::list(known)),
-            help: Some(nearest::advice(found, known, "it can be")),
-        }
+        let expected = format!("one of {}", nearest::list(known));
+        Self::unplaced(
+            Code::UnknownValue,
+            format!("unknown value `{found}`"),
+            expected,
+        )
+        .with_help(nearest::advice(found, known, "it can be"))
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::Unplaced {
-            code: Code::MissingKey,
-            message: format!("the key `{field}` is missing"),
-            expected: format!("the key `{field}`"),
-            help: None,
-        }
+        let message = format!("the key `{field}` is missing");
+        Self::unplaced(Code::MissingKey, message, format!("the key `{field}`"))
     }
 }
 
@@ -158,7 +110,7 @@ fn describe(found: Unexpected<'_>) -> String {
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unplaced { message, .. } => f.write_str(message),
+            Self::Unplaced(_, error) => f.write_str(&error.message),
             Self::Placed(finding) => f.write_str(&finding.message),
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_yaml::Spanned;
 
 use super::yaml::{self, Raw};
-use super::{Document, Node, NodeId, Origin, Step, Value};
-use crate::config::diagnostic::{Code, Source};
+use super::{Document, Node, NodeId, NodeValue, Step, TextOrigin};
+use crate::config::diagnostic::{Code, SourceText};
 use crate::config::finding::Finding;
 use crate::config::variables;
 
@@ -17,7 +17,7 @@ pub(in crate::config) type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a
 /// Builds the document, and collects the findings on single values. Those values stay as written,
 /// so that later stages find their other problems.
 pub(super) fn document(
-    source: &Arc<Source>,
+    source: &Arc<SourceText>,
     tree: Spanned<Raw>,
     environment: &Environment<'_>,
 ) -> (Document, Vec<Finding>) {
@@ -47,7 +47,7 @@ impl Builder<'_> {
         let id = NodeId(
             u32::try_from(self.document.nodes.len()).expect("the parser's budget bounds the nodes"),
         );
-        let placeholder = Value::Sequence(Vec::new());
+        let placeholder = NodeValue::Sequence(Vec::new());
         self.document.nodes.push(Node {
             parent,
             step,
@@ -58,18 +58,18 @@ impl Builder<'_> {
             Raw::Sequence(items) => self.sequence(items, id),
             Raw::Mapping(entries) => self.mapping(entries, id),
             Raw::Text(_) | Raw::Typed => self.scalar(&tree, id),
-            Raw::Null => Value::Null,
+            Raw::Null => NodeValue::Null,
         };
         self.document.nodes[id.0 as usize].value = value;
         id
     }
 
-    fn sequence(&mut self, items: Vec<Spanned<Raw>>, parent: NodeId) -> Value {
+    fn sequence(&mut self, items: Vec<Spanned<Raw>>, parent: NodeId) -> NodeValue {
         let add = |(item, index)| self.add(item, parent, Step::Index(index));
-        Value::Sequence(items.into_iter().zip(0..).map(add).collect())
+        NodeValue::Sequence(items.into_iter().zip(0..).map(add).collect())
     }
 
-    fn mapping(&mut self, entries: Vec<(Spanned<Raw>, Spanned<Raw>)>, parent: NodeId) -> Value {
+    fn mapping(&mut self, entries: Vec<(Spanned<Raw>, Spanned<Raw>)>, parent: NodeId) -> NodeValue {
         let mut ids = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let name = yaml::scalar_text(&key, &self.document.source).into();
@@ -85,26 +85,26 @@ impl Builder<'_> {
             }
             ids.push(id);
         }
-        Value::Mapping(ids)
+        NodeValue::Mapping(ids)
     }
 
-    fn scalar(&mut self, tree: &Spanned<Raw>, id: NodeId) -> Value {
+    fn scalar(&mut self, tree: &Spanned<Raw>, id: NodeId) -> NodeValue {
         let text = yaml::scalar_text(tree, &self.document.source);
         match variables::replace(&text, self.environment) {
-            Ok(None) => Value::Scalar {
+            Ok(None) => NodeValue::Scalar {
                 text: text.into(),
-                origin: Origin::File,
+                origin: TextOrigin::File,
             },
-            Ok(Some(replaced)) => Value::Scalar {
+            Ok(Some(replaced)) => NodeValue::Scalar {
                 text: replaced.into(),
-                origin: Origin::Environment,
+                origin: TextOrigin::Environment,
             },
             Err(error) => {
                 self.findings
                     .push(Finding::error(id, Code::Variable, error.message).help(error.help));
-                Value::Scalar {
+                NodeValue::Scalar {
                     text: text.into(),
-                    origin: Origin::File,
+                    origin: TextOrigin::File,
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde_yaml::budget::BudgetBreach;
 use serde_yaml::{Error, Location};
 
-use crate::config::diagnostic::{Code, Problem, Severity, Source};
+use crate::config::diagnostic::{Code, Problem, SourceText};
 
 /// Parts of the parser's messages, with advice.
 const ADVICE: [(&str, &str); 10] = [
@@ -50,19 +50,15 @@ const ADVICE: [(&str, &str); 10] = [
 ];
 
 /// A syntax error as a problem.
-pub(super) fn problem(error: &Error, source: &Source) -> Problem {
+pub(super) fn problem(error: &Error, source: &SourceText) -> Problem {
     let (code, message, help) = explain(error);
     let line = error.location().map(|location| location.line() as usize);
     let line = line.and_then(|line| source.text.lines().nth(line.saturating_sub(1)));
     let help = line.and_then(bare_address).or(help);
     Problem {
-        severity: Severity::Error,
-        code,
-        message,
-        path: String::new(),
         span: error.location().map(|location| bytes(&location, source)),
-        related: Vec::new(),
         help,
+        ..Problem::error(code, message)
     }
 }
 
@@ -147,7 +143,7 @@ fn without_position(text: &str) -> &str {
 }
 
 /// The byte range of a location, from its line and column if the parser gives no bytes.
-fn bytes(location: &Location, source: &Source) -> Range<usize> {
+fn bytes(location: &Location, source: &SourceText) -> Range<usize> {
     let span = location.span();
     if let (Some(start), Some(length)) = (span.byte_offset(), span.byte_len())
         && (start > 0 || location.line() == 1)

@@ -9,7 +9,7 @@ use serde_yaml::options::DuplicateKeyPolicy;
 use serde_yaml::{Location, Options, Spanned};
 
 use super::syntax::problem;
-use crate::config::diagnostic::{Code, Problem, Severity, Source};
+use crate::config::diagnostic::{Code, Problem, SourceText};
 
 /// The largest number of values with aliases expanded: several times 10,000 routes.
 const MAX_NODES: usize = 1_000_000;
@@ -31,7 +31,7 @@ pub(super) enum Raw {
 }
 
 /// Parses one document. Keeps duplicate keys, so that the error can show both.
-pub(super) fn parse(source: &Source) -> Result<Spanned<Raw>, Vec<Problem>> {
+pub(super) fn parse(source: &SourceText) -> Result<Spanned<Raw>, Vec<Problem>> {
     let result =
         serde_yaml::from_str_with_options(&source.text, options(DuplicateKeyPolicy::Error));
     match result {
@@ -85,7 +85,7 @@ pub(super) fn bytes(location: &Location) -> Range<usize> {
 }
 
 /// Every duplicate key of a mapping, with the place of the first.
-fn duplicates(tree: &Spanned<Raw>, source: &Source) -> Vec<Problem> {
+fn duplicates(tree: &Spanned<Raw>, source: &SourceText) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut pending = vec![tree];
     while let Some(node) = pending.pop() {
@@ -101,21 +101,19 @@ fn duplicates(tree: &Spanned<Raw>, source: &Source) -> Vec<Problem> {
     problems
 }
 
-fn duplicates_of(entries: &[(Spanned<Raw>, Spanned<Raw>)], source: &Source) -> Vec<Problem> {
+fn duplicates_of(entries: &[(Spanned<Raw>, Spanned<Raw>)], source: &SourceText) -> Vec<Problem> {
     let mut seen = std::collections::HashMap::new();
     let mut problems = Vec::new();
     for (key, _) in entries {
         let span = bytes(&key.defined);
         let name = scalar_text(key, source);
         if let Some(first) = seen.get(&name).cloned() {
+            let message = format!("the key `{name}` stands twice in one mapping");
             problems.push(Problem {
-                severity: Severity::Error,
-                code: Code::DuplicateKey,
-                message: format!("the key `{name}` stands twice in one mapping"),
-                path: String::new(),
                 span: Some(span),
                 related: vec![(first, "it stands here first".to_owned())],
                 help: Some("remove one of them, or join what they hold".to_owned()),
+                ..Problem::error(Code::DuplicateKey, message)
             });
         } else {
             seen.insert(name, span);
@@ -125,7 +123,7 @@ fn duplicates_of(entries: &[(Spanned<Raw>, Spanned<Raw>)], source: &Source) -> V
 }
 
 /// The text of a scalar; for numbers and the like, the source text.
-pub(super) fn scalar_text(node: &Spanned<Raw>, source: &Source) -> String {
+pub(super) fn scalar_text(node: &Spanned<Raw>, source: &SourceText) -> String {
     match &node.value {
         Raw::Text(text) => text.clone(),
         Raw::Typed | Raw::Null => source.text[bytes(&node.defined)].to_owned(),

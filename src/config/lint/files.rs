@@ -3,7 +3,7 @@
 use super::{Finding, NodeId};
 use crate::config::diagnostic::Code;
 use crate::config::load::Loaded;
-use crate::config::value::LogTarget;
+use crate::telemetry::access_log::LogTarget;
 
 /// Warns of files in missing directories: the process creates files, but no directories.
 pub(super) fn missing_directories(loaded: &Loaded) -> Vec<Finding> {

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::located::Located;
 use crate::config::schema::{Delay, SECOND};
-use crate::config::value::{ListenAddress, LogTarget};
+use crate::config::value::ListenAddress;
+use crate::telemetry::access_log::LogTarget;
 
 /// `admin`: the listener for `/metrics`, `/livez` and `/readyz`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -53,7 +54,8 @@ pub enum AccessLogFormat {
 /// `shutdown`: what happens between SIGTERM and the end.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Shutdown {
+#[schemars(rename = "Shutdown")]
+pub struct ShutdownTimes {
     /// How long to go on serving while `/readyz` already says no, so that load balancers notice;
     /// `0s` to `1h`.
     pub delay: Located<Delay>,
@@ -61,7 +63,7 @@ pub struct Shutdown {
     pub deadline: Located<Delay>,
 }
 
-impl Default for Shutdown {
+impl Default for ShutdownTimes {
     fn default() -> Self {
         Self {
             delay: Delay::from_millis(5 * SECOND).into(),

@@ -18,7 +18,8 @@ pub type BodySize = Size<0, { 1 << 40 }>;
 /// `client`: time-outs and bounds towards clients.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Client {
+#[schemars(rename = "Client")]
+pub struct ClientBounds {
     /// How long clients may take.
     pub timeouts: Located<ClientTimeouts>,
     /// The largest request head (request line and fields), `8KiB` to `1MiB`; 431 beyond.
@@ -32,7 +33,7 @@ pub struct Client {
     pub half_close: Located<HalfClose>,
 }
 
-impl Default for Client {
+impl Default for ClientBounds {
     fn default() -> Self {
         Self {
             timeouts: Located::default(),

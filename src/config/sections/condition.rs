@@ -8,7 +8,7 @@ use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located, Table};
 use crate::config::sections::route::path_pattern;
-use crate::config::validate::{report_empty, report_repeated};
+use crate::config::validate::{report_empty, report_twice};
 use crate::config::value::{Cidr, FieldName, FieldValue, Method, PathPattern, Text};
 use crate::rules::{self, PathCondition, PathEquivalence};
 
@@ -98,17 +98,8 @@ pub(in crate::config) fn check(condition: &Condition, node: NodeId, findings: &F
     if let Some(not) = &condition.not {
         check(not, not.node, findings);
     }
-    let methods = condition
-        .method
-        .iter()
-        .map(|method| (&method.value, method.node));
-    report_repeated(methods, findings, twice);
-    let networks = condition.cidr.iter().map(|cidr| (&cidr.value, cidr.node));
-    report_repeated(networks, findings, twice);
-}
-
-fn twice(item: &impl std::fmt::Display) -> (String, &'static str) {
-    (format!("`{item}` twice"), "remove one of them")
+    report_twice(&condition.method, findings);
+    report_twice(&condition.cidr, findings);
 }
 
 /// Compiles a checked condition for a route on which `form` makes paths equal.

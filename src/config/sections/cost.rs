@@ -14,7 +14,7 @@ use crate::config::schema::{AlgorithmName, Policy, Units};
 use crate::config::sections::algorithm;
 use crate::config::validate::report_repeated;
 use crate::config::value::{FieldName, Pointer, Size};
-use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, Settlement};
+use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, SettlementRule};
 
 /// Units that a request takes.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -27,7 +27,7 @@ pub enum Cost {
     /// So many units.
     #[serde(rename = "scalar")]
     Constant(Units),
-    /// What the request or its response says.
+    /// Stated by the request or its response.
     #[serde(rename = "mapping")]
     Stated(Box<StatedCost>),
 }
@@ -82,10 +82,10 @@ pub struct StatedCost {
 )]
 #[schemars(rename = "Reserve", untagged)]
 pub enum Reserve {
-    /// The same for all requests.
+    /// So many units for every request.
     #[serde(rename = "scalar")]
     Constant(Units),
-    /// What the request says.
+    /// Stated by the request.
     #[serde(rename = "mapping")]
     Stated(StatedReserve),
 }
@@ -342,7 +342,7 @@ fn reserve(stated: &StatedCost) -> rules::Cost {
 }
 
 /// The settlement by responses, if any.
-pub(in crate::config) fn settlement(policy: &Policy) -> Option<Settlement> {
+pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
     let by = match &policy.cost.value {
         Cost::Constant(_) => CostSource::Reserve,
         Cost::Stated(stated) => settled_by(stated),
@@ -360,7 +360,7 @@ pub(in crate::config) fn settlement(policy: &Policy) -> Option<Settlement> {
         },
     });
     let settles = counted.is_some() || by != CostSource::Reserve;
-    settles.then_some(Settlement { counted, by })
+    settles.then_some(SettlementRule { counted, by })
 }
 
 fn settled_by(stated: &StatedCost) -> CostSource {

@@ -13,7 +13,7 @@ use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located};
 use crate::config::schema::{Config, MINUTE, SECOND};
-use crate::config::validate::{report_empty, report_repeated};
+use crate::config::validate::{report_empty, report_twice};
 use crate::config::value::{Duration, FieldName, FilePath, Text};
 use crate::config::words::words;
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
@@ -28,10 +28,10 @@ pub struct Jwt {
     /// The field that has the token; in `authorization` after `Bearer`.
     #[serde(default = "authorization")]
     pub header: Located<FieldName>,
-    /// What tokens are signed with.
+    /// Keys that verify tokens.
     #[schemars(length(min = 1))]
     pub keys: List<JwtKey>,
-    /// What their `iss` has to be; anything unless given.
+    /// The required `iss`; anything unless given.
     pub issuer: Option<Located<Text>>,
     /// One of which their `aud` has to have; anything unless given.
     #[serde(default)]
@@ -71,7 +71,7 @@ pub struct JwtKey {
     pub jwks_file: Option<Located<FilePath>>,
     /// A public key in PEM, or for `HS256` the secret, at least 32 bytes. Read again when the file changes.
     pub file: Option<Located<FilePath>>,
-    /// What the key in `file` is for. Tokens that say another algorithm are not taken.
+    /// The algorithm of the key in `file`. Tokens with another one are not taken.
     pub algorithm: Option<Located<TokenAlgorithm>>,
     /// The `kid` of tokens that are signed with the key in `file`; any unless given.
     pub id: Option<Located<Text>>,
@@ -119,10 +119,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     jwt.keys
         .iter()
         .for_each(|key| check_key(key, key.node, findings));
-    let audiences = jwt.audiences.iter().map(|one| (one.as_str(), one.node));
-    report_repeated(audiences, findings, |one| {
-        (format!("`{one}` twice"), "remove one of them")
-    });
+    report_twice(&jwt.audiences, findings);
 }
 
 fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {

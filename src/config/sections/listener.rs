@@ -27,8 +27,8 @@ use crate::server::{ClientSpec, ListenerSpec, Protocols, ServerSpec, Timeouts};
 pub struct Listener {
     /// The IP address and port to listen on.
     pub address: Located<ListenAddress>,
-    /// What is spoken; with TLS the client chooses (ALPN), without it `h2` is for clients that
-    /// know beforehand. `[h2]` alone answers HTTP/1 with 505. Both unless given.
+    /// Protocols: with TLS the client chooses (ALPN), without it `h2` is for clients that know
+    /// beforehand. `[h2]` alone answers HTTP/1 with 505. Both unless given.
     #[serde(default = "both")]
     #[schemars(length(min = 1))]
     pub protocols: List<Protocol>,

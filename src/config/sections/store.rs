@@ -27,8 +27,8 @@ pub struct Store {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryStore {
-    /// What all buckets together may take, `1MiB` to `1024GiB`; policies share it equally, but
-    /// for those with `max_keys`.
+    /// The memory of all buckets together, `1MiB` to `1024GiB`; policies share it equally, but for
+    /// those with `max_keys`.
     pub max_size: Located<StoreSize>,
     /// A file that buckets outlive the process in; without it they end with it.
     pub snapshot: Option<Located<Snapshot>>,

@@ -12,9 +12,10 @@ use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located};
 use crate::config::schema::{Config, SECOND, Timeout};
 use crate::config::validate::{report_empty, report_repeated};
-use crate::config::value::{FilePath, Flag, OriginUrl, Scheme, ServerName, UpstreamRef, Whole};
+use crate::config::value::{FilePath, Flag, OriginUrl, ServerName, UpstreamRef, Whole};
 use crate::config::words::words;
 use crate::files::{self, VersionedFile};
+use crate::http::connection::Scheme;
 use crate::upstream::{
     Balance, ClientTls, ClusterSpec, ClusterTimeouts, EndpointSpec, HostHeader, Roots, TargetSpec,
     UpstreamSpec,
@@ -30,8 +31,7 @@ pub struct Upstream {
     /// How requests are shared among the endpoints.
     #[serde(default)]
     pub balance: Located<Balance>,
-    /// Whether the upstream sees the `Host` that the client sent (`true`), or that of the
-    /// endpoint's URL.
+    /// `true` sends the `Host` of the client to the upstream, `false` that of the endpoint's URL.
     #[serde(default = "preserve")]
     pub preserve_host: Located<Flag>,
     /// How long it may take.

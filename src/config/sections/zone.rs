@@ -14,10 +14,10 @@ use crate::config::value::{Claim, TimeZone};
 )]
 #[schemars(rename = "Zone", untagged)]
 pub enum Zone {
-    /// The same for all.
+    /// One zone for all requests.
     #[serde(rename = "scalar")]
     Named(TimeZone),
-    /// The one that the token of a request names.
+    /// The zone that a request's token names.
     #[serde(rename = "mapping")]
     Claimed(ClaimedZone),
 }

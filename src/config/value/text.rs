@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use derive_more::{Deref, Display};
 
 use super::{ParseFailure, TextValue, failure, text_value};
+use crate::telemetry::access_log::LogTarget;
 
 /// Any text; numbers and booleans keep their spelling.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Display, Deref)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Display, Deref)]
 pub struct Text(String);
 
 text_value!(Text);
@@ -54,17 +55,6 @@ impl TextValue for FilePath {
     }
 }
 
-/// The target of the access log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Display)]
-pub enum LogTarget {
-    /// Standard output.
-    #[default]
-    #[display("stdout")]
-    Stdout,
-    /// A file that lines are appended to.
-    File(FilePath),
-}
-
 text_value!(LogTarget);
 
 impl TextValue for LogTarget {
@@ -75,7 +65,7 @@ impl TextValue for LogTarget {
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {
             "stdout" => Ok(Self::Stdout),
-            text => FilePath::parse(text).map(Self::File),
+            text => FilePath::parse(text).map(|path| Self::File(path.0)),
         }
     }
 }

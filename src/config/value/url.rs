@@ -6,20 +6,12 @@ use derive_more::Display;
 
 use super::host::is_host_name;
 use super::{Name, ParseFailure, TextValue, failure, text_value};
-
-/// The scheme of an origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// Cleartext; port 80 unless given.
-    Http,
-    /// TLS; port 443 unless given.
-    Https,
-}
+use crate::http::connection::Scheme;
 
 /// An origin: scheme, host and port, with no path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginUrl {
-    /// The scheme.
+    /// The scheme. Port 80 unless given, 443 with TLS.
     pub scheme: Scheme,
     /// A DNS name in lower case, an IPv4 address, or an IPv6 address without brackets.
     pub host: String,

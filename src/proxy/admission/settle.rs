@@ -9,7 +9,7 @@ use http::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue, TE};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::proxy::ruleset::{Limit, Route};
-use crate::rules::{BodyEnd, CostSource, ReportedCost, ResponseOrigin, Settlement, UsageScan};
+use crate::rules::{BodyEnd, CostSource, ReportedCost, ResponseOrigin, SettlementRule, UsageScan};
 use crate::store::Reservation;
 use crate::telemetry::metrics::SettlementResult;
 
@@ -126,7 +126,7 @@ pub(crate) fn settle_head(
 /// The cost that the head states.
 fn head_cost(
     limit: &Limit,
-    settlement: &Settlement,
+    settlement: &SettlementRule,
     reserved: u32,
     answered: ResponseHead<'_>,
 ) -> Option<ReportedCost> {

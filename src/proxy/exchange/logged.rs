@@ -8,7 +8,7 @@ use http::header::{self, HeaderName};
 use super::Exchange;
 use crate::http::message::Request;
 use crate::proxy::ruleset::Route;
-use crate::telemetry::access_log::{AccessLog, Format, Record};
+use crate::telemetry::access_log::{AccessLog, LineFormat, Record};
 use crate::telemetry::metrics::LimitDecision;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -26,7 +26,7 @@ const TEXTS: usize = 5;
 
 impl LoggedRequest {
     /// Copies the texts that lines of `format` have.
-    pub(super) fn new<B>(request: &Request<B>, format: Format) -> Self {
+    pub(super) fn new<B>(request: &Request<B>, format: LineFormat) -> Self {
         let is_told = format.tells_all();
         let target = request.uri().path_and_query();
         let (mut host, mut referer, mut user_agent, mut request_id) = (None, None, None, None);

@@ -12,7 +12,7 @@ use crate::proxy::answers::action::ActionSpec;
 use crate::proxy::answers::limit_headers::{HeaderStyles, QuotaUnit};
 use crate::proxy::answers::rejection::RejectSpec;
 use crate::rules::{
-    Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch, Settlement,
+    Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch, SettlementRule,
     Verifier,
 };
 use crate::store::{HomeSpec, OnFull, Refusals, StoreSpec};
@@ -131,7 +131,7 @@ pub struct LimitSpec {
     /// Units of a request.
     pub cost: Cost,
     /// Settlement of the cost by the response.
-    pub settlement: Option<Settlement>,
+    pub settlement: Option<SettlementRule>,
 }
 
 /// Spec of a route.

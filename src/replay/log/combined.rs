@@ -1,6 +1,6 @@
 //! The combined log format: `ADDRESS IDENT USER [TIME] "REQUEST" STATUS BYTES "REFERER" "AGENT"`.
 //!
-//! What stands behind the request may be missing (the common log format has no fields), and more may
+//! The fields behind the request may be missing (the common log format has none), and more may
 //! follow. Quoted texts are escaped as nginx (`\x22`) or Apache (`\"`) does.
 
 use std::borrow::Cow;
@@ -8,15 +8,15 @@ use std::net::IpAddr;
 
 use http::header::{HeaderValue, REFERER, USER_AGENT};
 
-use super::request::{self, Host, MalformedRequest, RequestLine};
-use super::{LineError, LogEntry, Response, instant};
+use super::request::{self, MalformedRequest, RequestHost, RequestLine};
+use super::{LineError, LogEntry, LoggedResponse, instant};
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 
-/// What stands for an absent text.
+/// The text for an absent value.
 const ABSENT: &[u8] = b"-";
 
-/// What a line says. `host` is that of requests whose target names none.
+/// Parses a line. `host` is that of requests whose target names none.
 pub(super) fn read(
     line: &[u8],
     clock: &mut instant::TimeReader,
@@ -42,8 +42,8 @@ pub(super) fn read(
     })
 }
 
-/// What stands behind the request: the status, and the bytes of the body, `-` for none.
-fn response(rest: &[u8]) -> Option<Response> {
+/// Parses the text behind the request: the status, and the bytes of the body, `-` for none.
+fn response(rest: &[u8]) -> Option<LoggedResponse> {
     let mut words = std::str::from_utf8(rest.split(|&byte| byte == b'"').next()?)
         .ok()?
         .split_ascii_whitespace();
@@ -52,7 +52,7 @@ fn response(rest: &[u8]) -> Option<Response> {
         ABSENT => Some(0),
         _ => bytes.parse().ok(),
     });
-    Response::new(status, Headers::new(), bytes)
+    LoggedResponse::new(status, Headers::new(), bytes)
 }
 
 fn head(
@@ -69,7 +69,7 @@ fn head(
             request::add(&mut fields, name.as_ref(), &text)?;
         }
     }
-    request::head(request_line(request)?, Host::Assumed(host), fields)
+    request::head(request_line(request)?, RequestHost::Assumed(host), fields)
 }
 
 fn request_line(text: &[u8]) -> Result<RequestLine<'_>, MalformedRequest> {
@@ -105,7 +105,7 @@ impl<'a> Iterator for QuotedStrings<'a> {
     }
 }
 
-/// What was escaped. A backslash before anything else is one.
+/// Resolves escapes. A backslash before any other byte stands for itself.
 fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'\\') {
         return Cow::Borrowed(text);
@@ -130,7 +130,7 @@ fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-/// What a letter behind a backslash stands for: see `ap_escape_logitem` of Apache.
+/// The byte that a letter behind a backslash stands for: see `ap_escape_logitem` of Apache.
 fn escape(letter: u8) -> Option<u8> {
     Some(match letter {
         b'"' | b'\\' => letter,
@@ -147,7 +147,7 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// What stands before and behind the first of these bytes.
+/// The texts before and behind the first of these bytes.
 fn split<'a>(text: &'a [u8], at: &[u8; 1]) -> Option<(&'a [u8], &'a [u8])> {
     let place = text.iter().position(|byte| byte == &at[0])?;
     Some((&text[..place], &text[place + 1..]))

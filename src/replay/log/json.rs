@@ -11,8 +11,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Number;
 use serde_json::value::RawValue;
 
-use super::request::{self, Host, MalformedRequest, RequestLine};
-use super::{LineError, LogEntry, Response, instant, shortened};
+use super::request::{self, MalformedRequest, RequestHost, RequestLine};
+use super::{LineError, LogEntry, LoggedResponse, instant, shortened};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
@@ -44,7 +44,7 @@ struct Line<'a> {
     request_id: Option<String>,
 }
 
-/// What a line says. `host` is that of requests whose line and target name none.
+/// Parses a line. `host` is that of requests whose line and target name none.
 pub(super) fn read(line: &[u8], host: &HeaderValue) -> Result<LogEntry, LineError> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| unparsable(&error))?;
     let peer: Option<IpAddr> = line.client_ip.parse().ok();
@@ -76,7 +76,7 @@ fn unparsable(error: &serde_json::Error) -> LineError {
 
 impl Line<'_> {
     /// Fields that are none of HTTP's say nothing.
-    fn response(&self) -> Option<Response> {
+    fn response(&self) -> Option<LoggedResponse> {
         let mut fields = Headers::new();
         for (name, value) in self.response_headers.iter().flat_map(|fields| &fields.0) {
             _ = request::add(&mut fields, name.as_bytes(), value.as_bytes());
@@ -86,8 +86,8 @@ impl Line<'_> {
             let units = u32::try_from(units).unwrap_or(u32::MAX);
             (policy.clone(), units)
         });
-        let response = Response::new(self.status?, fields, self.bytes)?;
-        Some(Response {
+        let response = LoggedResponse::new(self.status?, fields, self.bytes)?;
+        Some(LoggedResponse {
             costs: costs.collect(),
             ..response
         })
@@ -120,8 +120,8 @@ impl Line<'_> {
             version: self.version.as_deref().unwrap_or("HTTP/1.1").as_bytes(),
         };
         let host = match &self.host {
-            Some(host) => Host::Named(host),
-            None => Host::Assumed(host),
+            Some(host) => RequestHost::Named(host),
+            None => RequestHost::Assumed(host),
         };
         request::head(line, host, fields)
     }

@@ -19,7 +19,7 @@ const COMPRESSED: [(&[u8], &str); 4] = [
 ];
 
 /// The lines of a log, one at a time.
-pub(in crate::replay) struct Lines<R> {
+pub(in crate::replay) struct LogLines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
     number: u64,
@@ -34,9 +34,9 @@ pub(in crate::replay) enum RawLine<'a> {
     TooLong,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> LogLines<R> {
     pub(in crate::replay) fn new(input: R) -> Self {
-        Lines {
+        LogLines {
             input: BufReader::with_capacity(CHUNK, input),
             line: Vec::new(),
             number: 0,
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn lines(text: impl AsRef<[u8]>) -> Vec<(u64, Option<String>)> {
-        let mut lines = Lines::new(text.as_ref());
+        let mut lines = LogLines::new(text.as_ref());
         let mut found = Vec::new();
         while let Some((number, raw)) = lines.next().expect("readable") {
             let text = match raw {
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_compressed_log_is_named_with_what_decompresses_it() {
-        let failure = Lines::new(&b"\x1f\x8b\x08\x00"[..]).next().err();
+        let failure = LogLines::new(&b"\x1f\x8b\x08\x00"[..]).next().err();
         let failure = failure.expect("a failure").to_string();
         assert!(
             failure.contains("zcat LOG | sluicegate replay -"),

@@ -19,9 +19,9 @@ pub(super) struct RequestLine<'a> {
     pub version: &'a [u8],
 }
 
-/// Whom a request is for where its fields do not say so.
+/// The host of a request whose fields name none.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Host<'a> {
+pub(super) enum RequestHost<'a> {
     /// The line says: this one; none where it is empty.
     Named(&'a str),
     /// The line does not say: the host of its target, else this one.
@@ -31,7 +31,7 @@ pub(super) enum Host<'a> {
 /// The head that consists of these.
 pub(super) fn head(
     line: RequestLine<'_>,
-    host: Host<'_>,
+    host: RequestHost<'_>,
     mut fields: Headers,
 ) -> Result<Request<()>, MalformedRequest> {
     let uri = Uri::try_from(line.target).map_err(|_| MalformedRequest("The target is no URI."))?;
@@ -49,13 +49,13 @@ pub(super) fn head(
     Ok(request)
 }
 
-/// Whether the target of a request says for which host it is.
+/// True if the target of a request names its host.
 pub(super) fn target_names_host(head: &Result<Request<()>, MalformedRequest>) -> bool {
     head.as_ref()
         .is_ok_and(|request| request.uri().authority().is_some())
 }
 
-impl Host<'_> {
+impl RequestHost<'_> {
     fn field(self, uri: &Uri) -> Result<Option<HeaderValue>, MalformedRequest> {
         let host = match (self, uri.authority()) {
             (Self::Named(""), _) => return Ok(None),

@@ -3,10 +3,10 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use super::{KeyReport, LinesReport, PolicyReport, Report, RouteReport};
+use super::{KeyReport, LinesReport, PolicyReport, ReplayReport, RouteReport};
 use crate::replay::warnings::Warning;
 
-impl Display for Report {
+impl Display for ReplayReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} requests", self.requests)?;
         if let (Some(from), Some(until)) = (&self.from, &self.until) {
@@ -33,8 +33,9 @@ impl Display for Report {
     }
 }
 
-impl Report {
-    /// What the log lacks, what was not replayed, and the lines that deserve attention, if there are any.
+impl ReplayReport {
+    /// The data that the log lacks, the lines that were not replayed, and the lines that deserve
+    /// attention, if any.
     pub fn remarks(&self) -> impl Display + '_ {
         fmt::from_fn(|f| {
             self.write_warnings(f)?;

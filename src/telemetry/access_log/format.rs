@@ -4,19 +4,19 @@ use std::{io::Write, net::IpAddr, sync::Arc, time::Duration};
 
 use http::Version;
 
-use super::{Format, Record};
+use super::{LineFormat, Record};
 use crate::clock::Timestamp;
 
 /// Writes lines of one format; keeps the last second as text, as most lines share it.
 #[derive(Debug)]
 pub(super) struct Formatter {
-    format: Format,
+    format: LineFormat,
     second: Option<i64>,
     second_text: String,
 }
 
 impl Formatter {
-    pub(super) fn new(format: Format) -> Self {
+    pub(super) fn new(format: LineFormat) -> Self {
         Self {
             format,
             second: None,
@@ -27,8 +27,8 @@ impl Formatter {
     /// Appends one line with its newline.
     pub(super) fn write(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
         match self.format {
-            Format::Json => self.json(out, record),
-            Format::Combined => self.combined(out, record),
+            LineFormat::Json => self.json(out, record),
+            LineFormat::Combined => self.combined(out, record),
         }
     }
 
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    fn line(format: Format, record: &Record<'_>) -> String {
+    fn line(format: LineFormat, record: &Record<'_>) -> String {
         let mut out = Vec::new();
         Formatter::new(format).write(&mut out, record);
         String::from_utf8(out).expect("lines are UTF-8")
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn json_has_what_replay_reads() {
-        let line = line(Format::Json, &record(b"/v1/search?q=a", b"curl/8.5.0"));
+        let line = line(LineFormat::Json, &record(b"/v1/search?q=a", b"curl/8.5.0"));
         assert_eq!(
             line,
             "{\"time\":\"2026-11-21T04:41:00.007999Z\",\"client_ip\":\"192.0.2.7\",\"method\":\"GET\",\
@@ -328,7 +328,7 @@ mod tests {
             upstream_time: Some(Duration::from_millis(3)),
             ..record(b"/", b"")
         };
-        let line = line(Format::Json, &delayed);
+        let line = line(LineFormat::Json, &delayed);
         let said = "\"duration_ms\":1.204,\"delay_ms\":250.500,\"upstream_ms\":3.000,";
         assert!(line.contains(said), "{line}");
     }
@@ -341,7 +341,7 @@ mod tests {
             error: "connect",
             ..record(b"/", b"")
         };
-        let line = line(Format::Json, &failed);
+        let line = line(LineFormat::Json, &failed);
         let said = "\"route\":\"search\",\"upstream\":\"api\",\"endpoint\":\"10.0.0.7:80\",\"error\":\"connect\",";
         assert!(line.contains(said), "{line}");
     }
@@ -353,14 +353,17 @@ mod tests {
             costs: &costs,
             ..record(b"/", b"")
         };
-        let line = line(Format::Json, &stated);
+        let line = line(LineFormat::Json, &stated);
         let said = "\"duration_ms\":1.204,\"costs\":{\"tokens\":57,\"a\\\"b\":0},\"route\"";
         assert!(line.contains(said), "{line}");
     }
 
     #[test]
     fn combined_is_what_nginx_writes() {
-        let line = line(Format::Combined, &record(b"/v1/search?q=a", b"curl/8.5.0"));
+        let line = line(
+            LineFormat::Combined,
+            &record(b"/v1/search?q=a", b"curl/8.5.0"),
+        );
         assert_eq!(
             line,
             "192.0.2.7 - - [21/Nov/2026:04:41:00 +0000] \"GET /v1/search?q=a HTTP/1.1\" 429 180 \
@@ -371,7 +374,7 @@ mod tests {
     #[test]
     fn any_byte_gives_json_that_reads_back() {
         let all: Vec<u8> = (0..=255).collect();
-        let line = line(Format::Json, &record(b"/", &all));
+        let line = line(LineFormat::Json, &record(b"/", &all));
         let value: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         let text = value["user_agent"].as_str().expect("a string");
         assert_eq!(text, String::from_utf8_lossy(&all));
@@ -381,7 +384,7 @@ mod tests {
     #[test]
     fn no_byte_breaks_out_of_the_quotes_of_combined() {
         let all: Vec<u8> = (0..=255).collect();
-        let line = line(Format::Combined, &record(b"/", &all));
+        let line = line(LineFormat::Combined, &record(b"/", &all));
         assert_eq!(line.matches('"').count(), 6);
         assert!(
             line.trim_end()
@@ -393,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_new_second_is_written_anew() {
-        let mut formatter = Formatter::new(Format::Json);
+        let mut formatter = Formatter::new(LineFormat::Json);
         let mut second = |micros| {
             formatter
                 .second(Timestamp::from_micros(micros), "%S")

@@ -3,7 +3,7 @@
 //! They are written out where they arise: a request's texts are in the cache then, and are copied once. To hand over
 //! what a line is made of costs more than to make it.
 
-use super::{Format, Record, format::Formatter};
+use super::{LineFormat, Record, format::Formatter};
 
 /// How much is written at once, and for how much the writer is woken, in bytes: what fits into a fast cache with what
 /// else a worker needs.
@@ -16,14 +16,14 @@ const CAPACITY: usize = 2 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Queue {
     formatter: Formatter,
-    lines: Lines,
+    lines: LineBatch,
 }
 
 /// Lines, each with the newline that ends it and no other.
 #[derive(Debug, Default)]
-pub(super) struct Lines(pub(super) Vec<u8>);
+pub(super) struct LineBatch(pub(super) Vec<u8>);
 
-/// What has become of a line.
+/// The outcome of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PushResult {
     /// It waits.
@@ -35,16 +35,16 @@ pub(super) enum PushResult {
 }
 
 impl Queue {
-    pub(super) fn new(format: Format) -> Self {
+    pub(super) fn new(format: LineFormat) -> Self {
         Queue {
             formatter: Formatter::new(format),
-            lines: Lines::default(),
+            lines: LineBatch::default(),
         }
     }
 
     /// Adds a line.
     pub(super) fn push(&mut self, record: &Record<'_>) -> PushResult {
-        let Lines(text) = &mut self.lines;
+        let LineBatch(text) = &mut self.lines;
         let before = text.len();
         if before >= CAPACITY {
             return PushResult::Dropped;
@@ -61,12 +61,12 @@ impl Queue {
     }
 
     /// Takes the lines, and leaves `room` for those to come.
-    pub(super) fn take(&mut self, room: Lines) -> Lines {
+    pub(super) fn take(&mut self, room: LineBatch) -> LineBatch {
         std::mem::replace(&mut self.lines, room)
     }
 }
 
-impl Lines {
+impl LineBatch {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,6 +1,6 @@
 use std::{fs, time::Instant};
 
-use super::queue::{BATCH, Lines};
+use super::queue::{BATCH, LineBatch};
 use super::*;
 
 fn record(path: &[u8]) -> Record<'_> {
@@ -33,8 +33,8 @@ fn record(path: &[u8]) -> Record<'_> {
 fn open(path: &std::path::Path) -> (AccessLog, Counter) {
     let registry = Registry::default();
     let spec = AccessLogSpec {
-        format: Format::Combined,
-        target: Target::File(path.into()),
+        format: LineFormat::Combined,
+        target: LogTarget::File(path.into()),
     };
     (
         AccessLog::open(&spec, 2, &registry).expect("opens"),
@@ -136,14 +136,14 @@ fn lines_that_cannot_be_written_are_counted() {
 
 #[test]
 fn a_full_queue_drops_and_counts() {
-    let mut queue = Queue::new(Format::Combined);
+    let mut queue = Queue::new(LineFormat::Combined);
     let long = vec![b'a'; 32 * 1024];
     let pushed: Vec<_> = (0..1_000).map(|_| queue.push(&record(&long))).collect();
     let count = |what| pushed.iter().filter(|pushed| **pushed == what).count();
     let kept = 1_000 - count(PushResult::Dropped);
     assert!((32..1_000).contains(&kept), "{kept}");
     assert_eq!(count(PushResult::BatchReady), 1, "the writer is told once");
-    let mut lines = queue.take(Lines::default());
+    let mut lines = queue.take(LineBatch::default());
     let batches: Vec<_> = lines.batches().collect();
     let written = batches.iter().map(|batch| batch.len() / long.len());
     assert_eq!(written.sum::<usize>(), kept);
@@ -162,8 +162,8 @@ fn a_full_queue_drops_and_counts() {
 #[test]
 fn a_path_that_cannot_be_opened_is_an_error_at_once() {
     let spec = AccessLogSpec {
-        format: Format::Json,
-        target: Target::File("/nonexistent/access.log".into()),
+        format: LineFormat::Json,
+        target: LogTarget::File("/nonexistent/access.log".into()),
     };
     let error = AccessLog::open(&spec, 1, &Registry::default()).expect_err("no such directory");
     assert_eq!(error.kind(), io::ErrorKind::NotFound);

@@ -13,7 +13,7 @@ use tracing::{error, info};
 
 use crate::files;
 
-use super::{AccessLogSpec, Shared, Target, queue::Lines};
+use super::{AccessLogSpec, LogTarget, Shared, queue::LineBatch};
 
 /// How long lines wait to be written together, unless they are enough before.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -23,7 +23,7 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     output: Output,
     /// Swapped with those of each queue in turn, so that workers wait for a swap only.
-    taken: Lines,
+    taken: LineBatch,
 }
 
 impl Writer {
@@ -31,7 +31,7 @@ impl Writer {
         Ok(Self {
             shared,
             output: Output::open(&spec.target)?,
-            taken: Lines::default(),
+            taken: LineBatch::default(),
         })
     }
 
@@ -91,9 +91,9 @@ impl Writer {
 /// Where lines go, and whether that works.
 struct Output {
     sink: OpenTarget,
-    /// Whether the last write failed, so that a full disk is reported once.
+    /// True if the last write failed, so that a full disk is reported once.
     failing: bool,
-    /// Whether the file may end in half a line.
+    /// True if the file may end in half a line.
     ends_in_partial_line: bool,
 }
 
@@ -103,10 +103,10 @@ enum OpenTarget {
 }
 
 impl Output {
-    fn open(target: &Target) -> io::Result<Self> {
+    fn open(target: &LogTarget) -> io::Result<Self> {
         let sink = match target {
-            Target::Stdout => OpenTarget::Stdout,
-            Target::File(path) => OpenTarget::File {
+            LogTarget::Stdout => OpenTarget::Stdout,
+            LogTarget::File(path) => OpenTarget::File {
                 file: files::append(path)?,
                 path: path.clone(),
             },

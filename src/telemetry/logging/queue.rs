@@ -87,7 +87,7 @@ impl ProcessLog {
     }
 }
 
-/// What the subscriber writes each line to.
+/// Receives the lines of the subscriber.
 impl Write for ProcessLog {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);

@@ -1,4 +1,5 @@
-//! What is exported: every family with its kind, its labels and its meaning. `docs/metrics.md` lists the same.
+//! Every exported family with its kind, its labels and its meaning. `docs/metrics.md` lists the
+//! same.
 
 use crate::telemetry::registry::{Family, Kind};
 

@@ -10,7 +10,7 @@ use super::families::{
 };
 use crate::telemetry::registry::{Counter, CounterSet, Gauge, Histogram, Observer, Registry};
 
-/// What a policy did with a request, as the `decision` label says it.
+/// The decision of a policy on a request, as the `decision` label has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitDecision {
     /// Charged and admitted.
@@ -242,7 +242,7 @@ impl Drop for UnitsInUse {
     }
 }
 
-/// What is kept of keys beside their buckets, as the `what` label says it.
+/// Records of keys beside their buckets, as the `what` label has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrackedKeys {
     /// Refusals that count towards a ban.

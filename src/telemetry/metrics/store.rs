@@ -47,7 +47,7 @@ impl StoreMetrics {
     }
 }
 
-/// What came of a round, as the `result` label says it.
+/// The outcome of a round, as the `result` label has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundResult {
     /// All was told and heard that was due.
@@ -81,7 +81,7 @@ impl SyncMetrics {
     }
 }
 
-/// What is read of a synchronised policy at each scrape.
+/// Figures of a synchronised policy, read at each scrape.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SyncFigures {
     /// Keys whose charges are told.

@@ -1,4 +1,4 @@
-//! What counts: numbers that are shared with the registry, which renders them as long as a handle lives.
+//! Numbers that the registry renders as long as a handle to them lives.
 
 use std::{
     fmt,

@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
-use crate::config::located::Located;
-use crate::config::schema::{Config, Limit, Mode, Policy};
+use crate::config::schema::{Config, Mode, Policy};
 use crate::config::sections::{
     algorithm, condition, cost, exception, overflow, penalty, redis, responses,
 };
@@ -14,15 +13,11 @@ use crate::config::validate::report_repeated;
 use crate::config::value::KeyPart;
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
-    let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
-    let limits = || config.limits.iter().chain(of_routes.clone());
-    let used: HashSet<_> = limits()
-        .filter_map(|limit| match &limit.value {
-            Limit::Named(name) => Some(name),
-            Limit::InPlace(_) => None,
-        })
+    let used: HashSet<_> = config
+        .all_limits()
+        .filter_map(|limit| limit.name())
         .collect();
-    check_names(config, limits(), findings);
+    check_names(config, findings);
     for (name, policy) in config.policies.iter() {
         check_policy(policy, policy.node, config, findings);
         if !used.contains(&name.value) {
@@ -30,19 +25,15 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
             findings.add(Finding::warning(policy.node, Code::Unused, message).at_key());
         }
     }
-    for limit in limits() {
-        if let Limit::InPlace(policy) = &limit.value {
+    for limit in config.all_limits() {
+        if let Some(policy) = limit.in_place() {
             check_policy(policy, limit.node, config, findings);
         }
     }
 }
 
 /// Names identify buckets, so no two limits may share one.
-fn check_names<'a>(
-    config: &'a Config,
-    limits: impl Iterator<Item = &'a Located<Limit>>,
-    findings: &Findings<'_>,
-) {
+fn check_names(config: &Config, findings: &Findings<'_>) {
     for (name, policy) in config.policies.iter() {
         if let Some(own) = &policy.name {
             let message = format!("the policy `{name}` has another name here");
@@ -52,10 +43,9 @@ fn check_names<'a>(
     }
     let named = config.policies.iter();
     let named = named.map(|(name, policy)| (name.value.clone(), policy.node));
-    let in_place = limits.filter_map(|limit| match &limit.value {
-        Limit::InPlace(policy) => policy.name.as_ref(),
-        Limit::Named(_) => None,
-    });
+    let in_place = config
+        .all_limits()
+        .filter_map(|limit| limit.in_place()?.name.as_ref());
     let in_place = in_place.map(|name| (name.value.clone(), name.node));
     report_repeated(named.chain(in_place), findings, |name| {
         (
@@ -130,14 +120,7 @@ fn always_there(part: &KeyPart) -> bool {
 
 /// The captures in a policy's key and its fallback.
 pub(in crate::config) fn captures(policy: &Policy) -> impl Iterator<Item = (&str, NodeId)> {
-    let fallback = policy.on_missing_key.part();
-    let fallback = fallback.map(|part| (part, policy.on_missing_key.node));
-    let parts = policy
-        .key
-        .0
-        .iter()
-        .map(|Located { value, node }| (value, *node));
-    parts.chain(fallback).filter_map(|(part, node)| match part {
+    policy.parts().filter_map(|(part, node)| match part {
         KeyPart::Capture(name) => Some((name.as_str(), node)),
         _ => None,
     })

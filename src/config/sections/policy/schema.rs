@@ -5,6 +5,7 @@ use std::time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::document::NodeId;
 use crate::config::located::{List, Located};
 use crate::config::schema::{
     Amounts, Candidate, Condition, Cost, Delay, OnLimit, OnMissingKey, Overflow, Override, Penalty,
@@ -25,19 +26,19 @@ pub struct Policy {
     /// The name of a limit in place, in header fields, metrics and logs; with the key, what its buckets are found
     /// again by. Policies are named by their key in `policies` instead.
     pub name: Option<Located<Name>>,
-    /// What tells buckets apart: a part of the request, or a list of parts. `client_ip` unless
-    /// given.
+    /// The part of the request, or the list of parts, that has a bucket for each value. `client_ip`
+    /// unless given.
     pub key: Located<Key>,
-    /// What happens to a request without one of the parts: another part stands in for it
-    /// (`client_ip` where that is missing too), the policy does not apply (`skip`), the request
-    /// is refused (`refuse`), all such requests share one bucket (`shared`), or the part has a
-    /// constant value, as if the request had sent it (`{ value: free }`).
+    /// Handling of requests without one of the parts: another part stands in for it (`client_ip`
+    /// where that is missing too), the policy does not apply (`skip`), the request is refused
+    /// (`refuse`), all such requests share one bucket (`shared`), or the part has a constant value,
+    /// as if the request had sent it (`{ value: free }`).
     pub on_missing_key: Located<OnMissingKey>,
     /// On which requests the policy applies; on all of them unless given.
     pub when: Option<Located<Condition>>,
     /// To whom the policy does not apply.
     pub exempt: List<Selection>,
-    /// Who has another quota.
+    /// Clients with another quota.
     pub overrides: List<Override>,
     /// How units are counted.
     pub algorithm: Located<AlgorithmName>,
@@ -84,23 +85,23 @@ pub struct Policy {
     /// Units that a request takes, 1 to 4294967295; or where the request or its response says so, and the most
     /// that counts.
     pub cost: Located<Cost>,
-    /// Whether requests that are refused, by this policy or another, are charged to it all the same: who goes on asking is
-    /// not admitted again. Not for `leaky_bucket`, nor with an `overflow`.
+    /// `true` also charges requests that this policy or another refuses: clients that keep asking
+    /// are not admitted again. Not for `leaky_bucket`, nor with an `overflow`.
     pub charge_refused: Located<Flag>,
-    /// Which responses are charged, by their status or its class: `[401, 5xx]`. A request is charged when it is admitted, and
-    /// given that back with any other status. All of them unless given.
+    /// Statuses, or classes of them, whose requests are charged: `[401, 5xx]`. A request is charged
+    /// when it is admitted, and given that back with any other status. All of them unless given.
     pub count: List<Statuses>,
-    /// Whether `count` is about answers of the proxy's own, too: its 502 and 504, for instance.
+    /// `true` applies `count` to responses of the proxy itself too: its 502 and 504, for instance.
     pub count_own: Located<Flag>,
-    /// Whether the policy refuses (`enforce`), decides and counts without refusing (`shadow`), or is met by
-    /// no request (`disabled`).
+    /// The policy refuses (`enforce`), decides and counts without refusing (`shadow`), or applies
+    /// to no request (`disabled`).
     pub mode: Located<Mode>,
     /// For how many percent of its keys the policy refuses, 0 to 100; for the others it is in shadow. A key
     /// that is in stays in as the number grows. All of them unless given.
     pub percent: Option<Located<Percent>>,
     /// Another quota, which is tried out in shadow beside the policy's own.
     pub candidate: Option<Located<Candidate>>,
-    /// What becomes of keys that go on asking though they are refused.
+    /// Bans for keys that keep asking though they are refused.
     pub penalty: Option<Located<Penalty>>,
     /// Where its buckets are: in the memory of each process (`memory`, the default), or in Redis (`redis`), where all
     /// machines share them.
@@ -109,16 +110,17 @@ pub struct Policy {
     /// machines, `10ms` to `1s`: no request waits for Redis, and what others admit meanwhile is not known. With `store: redis`
     /// only; not for `sliding_log`, `leaky_bucket`, `concurrency` and `start: first_request`.
     pub sync: Option<Located<SyncInterval>>,
-    /// What becomes of requests while Redis does not answer: each process decides by buckets of its own (`local`, unless
-    /// given), or the policy admits (`admit`) or refuses them (`refuse`). With `store: redis` only, and without `sync`.
+    /// Handling of requests while Redis does not answer: each process decides by buckets of its own
+    /// (`local`, unless given), or the policy admits (`admit`) or refuses them (`refuse`). With
+    /// `store: redis` only, and without `sync`.
     pub on_store_error: Option<Located<OnStoreError>>,
     /// Buckets that memory is kept for, 1024 to 1073741824; an equal share of
     /// `store.memory.max_size` unless given.
     pub max_keys: Option<Located<MaxKeys>>,
-    /// What happens when memory for buckets is full: the least used is forgotten (`forget`), or
-    /// new keys inherit what it had used (`strict`: no key ever exceeds its limit).
+    /// Handling of new keys when memory for buckets is full: the least used bucket is forgotten
+    /// (`forget`), or new keys inherit what it had used (`strict`: no key ever exceeds its limit).
     pub on_full: Located<OnFull>,
-    /// What refused clients are told; what is not said here is taken from `responses.on_limit`.
+    /// Responses to refused clients; `responses.on_limit` fills in.
     pub on_limit: Located<OnLimit>,
 }
 
@@ -180,6 +182,14 @@ impl Policy {
         policy.overrides = Vec::new().into();
         policy.candidate = None;
         policy
+    }
+
+    /// The parts of the key, and the part that stands in for a missing one.
+    pub fn parts(&self) -> impl Iterator<Item = (&KeyPart, NodeId)> {
+        let stand_in = self.on_missing_key.part();
+        let stand_in = stand_in.map(|part| (part, self.on_missing_key.node));
+        let parts = self.key.0.iter().map(|part| (&part.value, part.node));
+        parts.chain(stand_in)
     }
 
     /// The longest wait: `max_wait`, or the time in which requests beyond `delay_after` wait at
@@ -257,7 +267,7 @@ words! {
     }
 }
 
-/// Whether a policy refuses.
+/// The mode of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -271,7 +281,7 @@ pub enum Mode {
 }
 
 words! {
-    /// What happens when memory for buckets is full.
+    /// Handling of new keys when memory for buckets is full.
     "OnFull" for OnFull {
         /// The least used bucket is forgotten.
         Forget = "forget",
@@ -294,6 +304,24 @@ pub enum Limit {
     /// A policy of this place alone.
     #[serde(rename = "mapping")]
     InPlace(Box<Policy>),
+}
+
+impl Limit {
+    /// The name, if it is one of `policies`.
+    pub fn name(&self) -> Option<&Name> {
+        match self {
+            Self::Named(name) => Some(name),
+            Self::InPlace(_) => None,
+        }
+    }
+
+    /// The policy of a limit in place.
+    pub fn in_place(&self) -> Option<&Policy> {
+        match self {
+            Self::Named(_) => None,
+            Self::InPlace(policy) => Some(policy),
+        }
+    }
 }
 
 /// A stand-in for an unreadable limit.

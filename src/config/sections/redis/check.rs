@@ -5,9 +5,9 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located};
-use crate::config::schema::{Config, Limit, Policy, RedisStore, StoreName};
-use crate::config::sections::algorithm;
-use crate::config::validate::{report_empty, report_repeated};
+use crate::config::schema::{Config, Policy, RedisStore, StoreName};
+use crate::config::sections::algorithm::{self, node_of};
+use crate::config::validate::{report_empty, report_twice};
 use crate::config::value::{SecretText, ServerAddress};
 use crate::store::redis::client::Spec;
 
@@ -48,27 +48,16 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 
 /// The policies with `store: redis`, named and in place.
 fn redis_policies(config: &Config) -> impl Iterator<Item = &Policy> {
-    let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
-    let in_place = config.limits.iter().chain(of_routes);
-    let in_place = in_place.filter_map(|limit| match &limit.value {
-        Limit::InPlace(policy) => Some(&**policy),
-        Limit::Named(_) => None,
-    });
-    let named = config.policies.values().map(|policy| &policy.value);
-    named
-        .chain(in_place)
-        .filter(|policy| policy.store.value == StoreName::Redis)
+    let all = config.all_policies();
+    all.filter(|policy| policy.store.value == StoreName::Redis)
 }
 
 /// The settings that give the address of Redis.
 fn targets(redis: &RedisStore) -> Vec<(&'static str, NodeId)> {
     let places = [
-        ("url", redis.url.as_ref().map(|url| url.node)),
-        ("cluster", redis.cluster.as_ref().map(|nodes| nodes.node)),
-        (
-            "sentinel",
-            redis.sentinel.as_ref().map(|sentinel| sentinel.node),
-        ),
+        ("url", node_of(&redis.url)),
+        ("cluster", node_of(&redis.cluster)),
+        ("sentinel", node_of(&redis.sentinel)),
     ];
     let given = places.into_iter();
     given.filter_map(|(key, node)| Some((key, node?))).collect()
@@ -96,10 +85,7 @@ fn check_target(redis: &RedisStore, node: NodeId, findings: &Findings<'_>) {
 
 fn check_addresses(list: &List<ServerAddress>, help: &str, findings: &Findings<'_>) {
     report_empty(list, findings, help);
-    let addresses = list.iter().map(|one| (one.value.to_string(), one.node));
-    report_repeated(addresses, findings, |one| {
-        (format!("`{one}` twice"), "remove one of them")
-    });
+    report_twice(list, findings);
 }
 
 fn check_url(written: &Located<SecretText>, redis: &RedisStore, findings: &Findings<'_>) {
@@ -134,10 +120,8 @@ fn check_url(written: &Located<SecretText>, redis: &RedisStore, findings: &Findi
 
 /// Settings that repeat a part of the URL.
 fn repeated_settings(spec: &Spec, redis: &RedisStore) -> Vec<(&'static str, NodeId)> {
-    let user = redis.user.as_ref().map(|user| user.node);
-    let user = user.filter(|_| spec.login.user.is_some());
-    let password = redis.password.as_ref().map(|password| password.node);
-    let password = password.filter(|_| spec.login.password.is_some());
+    let user = node_of(&redis.user).filter(|_| spec.login.user.is_some());
+    let password = node_of(&redis.password).filter(|_| spec.login.password.is_some());
     let both = [("user", user), ("password", password)].into_iter();
     both.filter_map(|(key, node)| Some((key, node?))).collect()
 }

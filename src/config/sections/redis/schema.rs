@@ -36,12 +36,12 @@ pub struct RedisStore {
     /// The longest that a start waits until Redis is connected, and a reload that names another Redis, `0s` to `1m`. After that
     /// `on_store_error` decides.
     pub startup_timeout: Located<StartupTimeout>,
-    /// What all names begin with.
+    /// The beginning of all names in Redis.
     pub prefix: Located<KeyPrefix>,
-    /// What keys are hashed under, 16 characters at least and the same on all machines. Without it whoever can read Redis
-    /// can find keys out by trying.
+    /// The secret that keys are hashed under, 16 characters at least and the same on all machines.
+    /// Without it, readers of Redis can guess keys by trial.
     pub secret: Option<Located<SecretText>>,
-    /// Whether keys are written as they are, instead of hashed.
+    /// `true` writes keys as they are, instead of hashes.
     pub readable_keys: Located<Flag>,
     /// For how long a refusal is remembered here, without asking again, `0s` to `1m`: a larger quota or a bucket that was
     /// reset elsewhere is felt after that at the latest.
@@ -90,7 +90,7 @@ pub struct Sentinel {
     /// Some sentinels; port 26379 unless given.
     #[schemars(length(min = 1))]
     pub addresses: List<ServerAddress>,
-    /// What they call the master.
+    /// The sentinels' name of the master.
     pub master: Located<Text>,
     /// As whom to ask them.
     pub user: Option<Located<Text>>,

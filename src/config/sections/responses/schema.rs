@@ -17,9 +17,9 @@ use crate::proxy::answers::limit_headers::Style;
 pub struct Responses {
     /// Styles of rate-limit fields, in every answer that a limit had a say in; `[]` for none.
     pub headers: List<HeaderFields>,
-    /// What scripts of other origins may do.
+    /// CORS: rights of scripts of other origins.
     pub cors: Located<Cors>,
-    /// What refused clients are told, where their policy does not say otherwise.
+    /// Responses to refused clients, where their policy does not say otherwise.
     pub on_limit: Located<OnLimit>,
 }
 
@@ -38,9 +38,9 @@ impl Default for Responses {
 #[serde(from = "HeaderFieldsForm")]
 #[schemars(with = "HeaderFieldsForm")]
 pub struct HeaderFields {
-    /// What is told, and in which form.
+    /// The fields and their form.
     pub style: Located<Style>,
-    /// What the names of the fields begin with.
+    /// The beginning of the fields' names.
     pub prefix: Option<Located<FieldName>>,
 }
 
@@ -61,9 +61,9 @@ enum HeaderFieldsForm {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PrefixedStyle {
-    /// What is told, and in which form.
+    /// The fields and their form.
     style: Located<Style>,
-    /// What the names of the fields begin with, in place of `x-ratelimit` (of `ratelimit` in `draft-6`).
+    /// The beginning of the fields' names, in place of `x-ratelimit` (of `ratelimit` in `draft-6`).
     #[serde(default)]
     prefix: Option<Located<FieldName>>,
 }
@@ -84,9 +84,9 @@ impl From<HeaderFieldsForm> for HeaderFields {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cors {
-    /// Whether `Access-Control-Expose-Headers` names `Retry-After` and the rate-limit fields.
+    /// `true` names `Retry-After` and the rate-limit fields in `Access-Control-Expose-Headers`.
     pub expose_headers: Located<Flag>,
-    /// Whether preflight requests meet limits.
+    /// `true` applies limits to preflight requests too.
     pub limit_preflight: Located<Flag>,
 }
 
@@ -110,7 +110,8 @@ words! {
         Draft7 = "draft-7",
         /// `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
         XRateLimit = "x-ratelimit",
-        /// The same with `-Used`, `-Resource` and `-Reset` in seconds since the epoch.
+        /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Resource`, and `-Reset` in seconds since
+        /// the epoch.
         GitHub = "github",
         /// `x-ratelimit-limit-requests`, `-remaining-requests`, `-reset-requests` as a duration, and
         /// `retry-after-ms`.
@@ -123,7 +124,7 @@ words! {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OnLimit {
-    /// What happens to a request beyond the quota; `reject` unless given.
+    /// The action on requests beyond the quota; `reject` unless given.
     pub action: Option<Located<Action>>,
     /// The status code: 400 to 599, and 429 unless given; for `decoy` 200 to 399, and that of
     /// the route's real answers, or 200, unless given.
@@ -193,7 +194,7 @@ impl OnLimit {
 /// How long a request is held.
 pub type HoldTime = Duration<1, { 5 * MINUTE }>;
 
-/// What happens to a request beyond the quota.
+/// The action on requests beyond the quota.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema, IntoStaticStr,
 )]

@@ -5,7 +5,7 @@ use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::nearest;
 use crate::config::schema::{Config, RequestChanges, Route};
-use crate::config::validate::{is_framing, report_repeated};
+use crate::config::validate::{is_framing, report_repeated, report_twice};
 use crate::config::value::{FieldName, PathPattern, PathPrefix, Segment, UpstreamRef};
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
@@ -38,17 +38,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 
 fn check_match(route: &Route, findings: &Findings<'_>) {
     let matches = &route.matches;
-    let hosts = matches.hosts.iter().map(|host| (&host.value, host.node));
-    report_repeated(hosts, findings, |host| {
-        (format!("`{host}` twice"), "remove one of them")
-    });
-    let methods = matches
-        .methods
-        .iter()
-        .map(|method| (&method.value, method.node));
-    report_repeated(methods, findings, |method| {
-        (format!("`{method}` twice"), "remove one of them")
-    });
+    report_twice(&matches.hosts, findings);
+    report_twice(&matches.methods, findings);
     let about_paths = [route.case_sensitive.node, route.trailing_slash.node];
     let without_path = about_paths
         .into_iter()
@@ -107,9 +98,7 @@ fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
             );
         }
     }
-    report_repeated(removed, findings, |name| {
-        (format!("`{name}` twice"), "remove one of them")
-    });
+    report_twice(&request.remove_headers, findings);
 }
 
 pub(in crate::config) fn report_framing(name: &FieldName, node: NodeId, findings: &Findings<'_>) {

@@ -43,10 +43,8 @@ pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) 
 }
 
 fn names(limits: &List<Limit>) -> impl Iterator<Item = (&Name, NodeId)> {
-    limits.iter().filter_map(|limit| match &limit.value {
-        Limit::Named(name) => Some((name, limit.node)),
-        Limit::InPlace(_) => None,
-    })
+    let limits = limits.iter();
+    limits.filter_map(|limit| Some((limit.name()?, limit.node)))
 }
 
 fn check_list(limits: &List<Limit>, config: &Config, findings: &Findings<'_>) {

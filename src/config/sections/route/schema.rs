@@ -18,27 +18,27 @@ use crate::rules::{HostPattern, TrailingSlash};
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
-    /// What it is called in logs, metrics and limits; what it matches, unless given.
+    /// The name in logs, metrics and limits; a description of the match unless given.
     pub name: Option<Located<Name>>,
-    /// Which requests it takes: those that meet every condition; all of them without any.
+    /// Conditions on requests, all of which must be met; without any the route takes all requests.
     #[serde(default, rename = "match")]
     pub matches: Located<Match>,
-    /// Whether `/Login` is another path than `/login`.
+    /// `true` makes `/Login` another path than `/login`.
     #[serde(default = "yes")]
     pub case_sensitive: Located<Flag>,
-    /// Whether `/login/` is another path than `/login` (`strict`), or the same (`ignore`).
+    /// `strict` makes `/login/` another path than `/login`, `ignore` the same.
     #[serde(default)]
     pub trailing_slash: Located<TrailingSlash>,
     /// Limits, in order: names of policies, or limits in place.
     #[serde(default)]
     pub limits: List<Limit>,
-    /// Whether the top-level `limits` apply too.
+    /// `true` applies the top-level `limits` too.
     #[serde(default = "yes")]
     pub inherit: Located<Flag>,
     /// Where requests go: the name of an upstream, a URL, or `echo`, which answers with the
     /// request it received.
     pub upstream: Located<UpstreamRef>,
-    /// What is changed in requests before they are forwarded.
+    /// Changes to requests before they are forwarded.
     #[serde(default)]
     pub request: Located<RequestChanges>,
 }
@@ -66,7 +66,7 @@ pub struct Match {
 }
 
 words! {
-    /// Whether a slash at the end of a path makes a difference.
+    /// The meaning of a slash at the end of a path.
     "TrailingSlash" for TrailingSlash {
         /// It does.
         Strict = "strict",
