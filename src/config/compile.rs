@@ -139,19 +139,10 @@ impl<'a> Compiler<'a> {
     /// Reports a file that two writers share, or that is the configuration itself.
     fn check_written_files(&mut self, config: &schema::Config) {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let resolved = |path: &Path| absolute(&self.loaded.resolve(path));
-        let log = config
-            .access_log
-            .as_ref()
-            .and_then(|log| match &log.path.value {
-                LogTarget::File(path) => Some((resolved(path), log.path.node)),
-                LogTarget::Stdout => None,
-            });
-        let snapshot = config.store.memory.snapshot.as_ref();
-        let snapshot = snapshot.map(|one| (resolved(one.path.as_path()), one.path.node));
         let own = absolute(Path::new(self.loaded.document.name()));
         let mut known = vec![(own, NodeId::ABSENT)];
-        for (path, node) in log.into_iter().chain(snapshot) {
+        for (path, node) in written_files(config) {
+            let path = absolute(&self.loaded.resolve(path));
             let Some((_, other)) = known.iter().find(|(other, _)| *other == path) else {
                 known.push((path, node));
                 continue;
@@ -229,6 +220,17 @@ impl<'a> Compiler<'a> {
             store: self.redis(config, key_files).filter(|_| is_shared),
         }
     }
+}
+
+/// The files that the process writes: the access log and the snapshot.
+pub(super) fn written_files(config: &schema::Config) -> impl Iterator<Item = (&Path, NodeId)> {
+    let log = config.access_log.iter();
+    let log = log.filter_map(|log| match &log.path.value {
+        LogTarget::File(path) => Some((path.as_path(), log.path.node)),
+        LogTarget::Stdout => None,
+    });
+    let snapshot = config.store.memory.snapshot.iter();
+    log.chain(snapshot.map(|one| (one.path.as_path(), one.path.node)))
 }
 
 fn client_ip(spec: &schema::ClientIp) -> ClientIp {

@@ -25,8 +25,8 @@ pub use super::sections::policy::{
     WindowStart,
 };
 pub use super::sections::redis::{
-    RedisDatabase, RedisStore, RedisTimeout, RedisTls, RefusalCache, Sentinel, StartupTimeout,
-    StoreName, SyncInterval,
+    RedisDatabase, RedisStore, RedisTimeout, RefusalCache, Sentinel, StartupTimeout, StoreName,
+    SyncInterval,
 };
 pub use super::sections::responses::{
     Action, BodyFormat, Cors, HeaderFields, HoldTime, OnLimit, Responses,

@@ -28,6 +28,7 @@ use std::fmt;
 pub use address::{Cidr, ListenAddress};
 pub use claim::Claim;
 pub use duration::Duration;
+pub(super) use header::fields;
 pub use header::{FieldName, FieldValue, Method};
 pub use host::ServerName;
 pub use json_pointer::Pointer;

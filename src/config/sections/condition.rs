@@ -9,7 +9,7 @@ use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located, Table};
 use crate::config::sections::route::path_pattern;
 use crate::config::validate::{report_empty, report_twice};
-use crate::config::value::{Cidr, FieldName, FieldValue, Method, PathPattern, Text};
+use crate::config::value::{Cidr, FieldName, FieldValue, Method, PathPattern, Text, fields};
 use crate::rules::{self, PathCondition, PathEquivalence};
 
 /// `when` of a policy; all that is said here must be met.
@@ -109,11 +109,8 @@ pub(in crate::config) fn condition(written: &Condition, form: PathEquivalence) -
         let methods = written.method.iter().map(|method| method.get().clone());
         all.push(rules::Condition::Method(methods.collect()));
     }
-    let headers = written.header.iter();
-    all.extend(
-        headers
-            .map(|(name, value)| rules::Condition::Header(name.get().clone(), value.get().clone())),
-    );
+    let fields = fields(&written.header);
+    all.extend(fields.map(|(name, value)| rules::Condition::Header(name, value)));
     let claims = written.jwt.iter();
     all.extend(claims.map(|(name, value)| {
         rules::Condition::Claim(name.as_str().to_owned(), value.as_str().to_owned())

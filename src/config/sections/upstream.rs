@@ -71,6 +71,7 @@ pub type Weight = Whole<1, 256>;
 #[serde(
     rename = "$form",
     rename_all = "snake_case",
+    deny_unknown_fields,
     expecting = "a URL, or a mapping: `{ url: http://10.0.0.11:3000, weight: 2 }`"
 )]
 #[schemars(rename = "Endpoint", untagged)]
@@ -78,17 +79,13 @@ enum EndpointForm {
     /// A URL, with a weight of 1.
     Scalar(Located<OriginUrl>),
     /// A URL with its weight.
-    Mapping(EndpointFields),
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct EndpointFields {
-    /// Scheme, host and port, as in `http://10.0.0.11:3000`.
-    url: Located<OriginUrl>,
-    /// Its share of the requests, in proportion to the others', 1 to 256.
-    #[serde(default)]
-    weight: Located<Weight>,
+    Mapping {
+        /// Scheme, host and port, as in `http://10.0.0.11:3000`.
+        url: Located<OriginUrl>,
+        /// Its share of the requests, in proportion to the others', 1 to 256.
+        #[serde(default)]
+        weight: Located<Weight>,
+    },
 }
 
 impl From<EndpointForm> for Endpoint {
@@ -98,7 +95,7 @@ impl From<EndpointForm> for Endpoint {
                 url,
                 weight: Located::default(),
             },
-            EndpointForm::Mapping(EndpointFields { url, weight }) => Self { url, weight },
+            EndpointForm::Mapping { url, weight } => Self { url, weight },
         }
     }
 }
@@ -128,14 +125,14 @@ impl Default for UpstreamTimeouts {
     }
 }
 
-/// `tls` of an upstream.
+/// `tls` of an upstream and of `store.redis`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamTls {
-    /// A file with the certificates (PEM) that endpoints are verified against, instead of the
+    /// A file with the certificates (PEM) that servers are verified against, instead of the
     /// system's.
     pub ca: Option<Located<FilePath>>,
-    /// The name that endpoints are asked for and verified by, instead of the host of their URL.
+    /// The name that servers are asked for (SNI) and verified by, instead of the host of each.
     pub server_name: Option<Located<ServerName>>,
 }
 
@@ -303,25 +300,26 @@ impl Compiler<'_> {
         }
     }
 
-    fn client_tls(&mut self, url: &Located<OriginUrl>, tls: &UpstreamTls) -> Option<ClientTls> {
-        let roots = match &tls.ca {
-            None => Roots::System,
-            Some(ca) => {
-                let path = self.loaded.resolve(ca.as_path());
-                self.files.push(VersionedFile::new(path.clone()));
-                match files::read(&path, MAX_CERTIFICATE_FILE) {
-                    Ok(content) => Roots::Pem { path, content },
-                    Err(error) => {
-                        self.unreadable(&path, ca.node, &error);
-                        return None;
-                    }
-                }
-            }
+    /// The certificates that servers are verified against; `None` with a finding.
+    pub(in crate::config) fn roots(&mut self, tls: &UpstreamTls) -> Option<Roots> {
+        let Some(ca) = &tls.ca else {
+            return Some(Roots::System);
         };
-        let name = tls
-            .server_name
-            .as_ref()
-            .map_or(url.host.as_str(), |name| name.as_str());
+        let path = self.loaded.resolve(ca.as_path());
+        self.files.push(VersionedFile::new(path.clone()));
+        match files::read(&path, MAX_CERTIFICATE_FILE) {
+            Ok(content) => Some(Roots::Pem { path, content }),
+            Err(error) => {
+                self.unreadable(&path, ca.node, &error);
+                None
+            }
+        }
+    }
+
+    fn client_tls(&mut self, url: &Located<OriginUrl>, tls: &UpstreamTls) -> Option<ClientTls> {
+        let roots = self.roots(tls)?;
+        let name = tls.server_name.as_ref();
+        let name = name.map_or(url.host.as_str(), |name| name.as_str());
         let node = tls.ca.as_ref().map_or(url.node, |ca| ca.node);
         ClientTls::new(name, roots)
             .map_err(|error| {

@@ -5,6 +5,7 @@ use std::fmt;
 use derive_more::Display;
 
 use super::{ParseFailure, TextValue, failure, text_value};
+use crate::config::located::Table;
 
 /// A field name, case-insensitive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Display)]
@@ -55,6 +56,14 @@ impl TextValue for FieldName {
             failure(format!("`{text}` is no name of a header field"), help)
         })
     }
+}
+
+/// The fields of a table, as messages have them.
+pub(in crate::config) fn fields(
+    table: &Table<FieldName, FieldValue>,
+) -> impl Iterator<Item = (http::HeaderName, http::HeaderValue)> {
+    let fields = table.iter();
+    fields.map(|(name, value)| (name.get().clone(), value.get().clone()))
 }
 
 /// The value of a field: printable ASCII, spaces and tabs.

@@ -13,7 +13,7 @@ use crate::config::finding::Finding;
 use crate::config::schema::{self, Amounts, Policy, Selection};
 use crate::config::sections::algorithm::{algorithm, local_period, node_of};
 use crate::config::sections::{cost, penalty, redis, responses};
-use crate::config::value::{KeyPart, all_time_zones};
+use crate::config::value::{KeyPart, all_time_zones, fields};
 use crate::limiter::{Calendars, Period};
 use crate::proxy::ruleset::{OverflowSpec, PolicySpec};
 use crate::proxy::{Mode, Rollout};
@@ -121,12 +121,9 @@ impl<'a> Policies<'a> {
             format!("{key} overflow"),
             &overflow.applied_to(policy),
         )?;
-        let fields = overflow.priority_header.iter();
         Some(Box::new(OverflowSpec {
             policy: next,
-            fields: fields
-                .map(|(name, value)| (name.get().clone(), value.get().clone()))
-                .collect(),
+            fields: fields(&overflow.priority_header).collect(),
             dscp: overflow
                 .dscp
                 .as_ref()

@@ -5,20 +5,19 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::config::compile::{Compiler, MAX_CERTIFICATE_FILE};
+use crate::config::compile::Compiler;
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::located::{List, Located};
-use crate::config::schema::{self, Policy, RedisStore, RedisTls, StoreName};
+use crate::config::schema::{self, Policy, RedisStore, StoreName, UpstreamTls};
 use crate::config::sections::jwt::KeyFiles;
 use crate::config::value::{SecretText, ServerAddress, Text};
-use crate::files::{self, VersionedFile};
 use crate::limiter::Secret;
 use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlError};
 use crate::store::redis::{KeyFormat, Naming};
 use crate::store::{HomeSpec, OnStoreError, StoreSpec};
-use crate::upstream::{Roots, client_config};
+use crate::upstream::client_config;
 
 /// The default port of servers.
 const PORT: u16 = 6379;
@@ -62,22 +61,9 @@ impl Compiler<'_> {
         if !speaks_tls {
             return Some(unverified());
         }
-        let default = RedisTls::default();
+        let default = UpstreamTls::default();
         let tls = redis.tls.as_ref().map_or(&default, |tls| &tls.value);
-        let roots = match &tls.ca {
-            None => Roots::System,
-            Some(ca) => {
-                let path = self.loaded.resolve(ca.as_path());
-                self.files.push(VersionedFile::new(path.clone()));
-                match files::read(&path, MAX_CERTIFICATE_FILE) {
-                    Ok(content) => Roots::Pem { path, content },
-                    Err(error) => {
-                        self.unreadable(&path, ca.node, &error);
-                        return None;
-                    }
-                }
-            }
-        };
+        let roots = self.roots(tls)?;
         let name = tls.server_name.as_ref().map(|name| name.as_str());
         client_config(&roots, name)
             .map_err(|error| {

@@ -4,10 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::located::{List, Located};
-use crate::config::schema::{MINUTE, SECOND};
-use crate::config::value::{
-    Duration, FilePath, Flag, KeyPrefix, SecretText, ServerAddress, ServerName, Text, Whole,
-};
+use crate::config::schema::{MINUTE, SECOND, UpstreamTls};
+use crate::config::value::{Duration, Flag, KeyPrefix, SecretText, ServerAddress, Text, Whole};
 use crate::config::words::words;
 use crate::store::OnStoreError;
 
@@ -30,7 +28,7 @@ pub struct RedisStore {
     /// The number of the database, with `sentinel`; `url` has it in its path, and a cluster has one alone.
     pub database: Option<Located<RedisDatabase>>,
     /// TLS towards servers, and sentinels too. With `cluster` and `sentinel` `tls: {}` turns it on.
-    pub tls: Option<Located<RedisTls>>,
+    pub tls: Option<Located<UpstreamTls>>,
     /// The longest that a request waits for Redis, `1ms` to `1s`.
     pub timeout: Located<RedisTimeout>,
     /// The longest that a start waits until Redis is connected, and a reload that names another Redis, `0s` to `1m`. After that
@@ -96,16 +94,6 @@ pub struct Sentinel {
     pub user: Option<Located<Text>>,
     /// The sentinels' password, which is not that of the servers; none where it is empty.
     pub password: Option<Located<SecretText>>,
-}
-
-/// `store.redis.tls`.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct RedisTls {
-    /// A file with the certificates (PEM) that servers are verified against, instead of the system's.
-    pub ca: Option<Located<FilePath>>,
-    /// The name that certificates are verified by, of all servers, instead of the host of each.
-    pub server_name: Option<Located<ServerName>>,
 }
 
 /// `store` of a policy.

@@ -1,6 +1,6 @@
 //! Checks of `on_limit` and of rate-limit fields.
 
-use super::fields;
+use super::style_fields;
 use crate::config::diagnostic::Code;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located};
@@ -23,7 +23,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
     let mut seen: Vec<(&Located<HeaderFields>, StyleFields)> = Vec::new();
     for item in styles.iter() {
-        let fields = fields(item);
+        let fields = style_fields(item);
         if let (None, Some(prefix)) = (fields.style().prefix(), &item.prefix) {
             let message = "the names of this style's fields are fixed";
             let finding = Finding::error(prefix.node, Code::NoEffect, message);
@@ -93,8 +93,8 @@ pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings
     check_template(own, findings);
     check_action(own, own.action_over(general), findings);
     match own.inherits(general) {
-        true => check_body(own, general, findings),
-        false => check_body(own, &OnLimit::default(), findings),
+        true => check_body(own, &own.over(general), findings),
+        false => check_body(own, own, findings),
     }
 }
 
@@ -155,13 +155,12 @@ fn check_template(own: &OnLimit, findings: &Findings<'_>) {
 }
 
 /// A custom body needs one type: `auto` follows `Accept`.
-fn check_body(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
-    let format = own.format.as_ref().or(general.format.as_ref());
+fn check_body(own: &OnLimit, all: &OnLimit, findings: &Findings<'_>) {
+    let format = all.format.as_ref();
     let is_fixed = format.is_some_and(|format| format.value != BodyFormat::Auto);
-    let mut headers = own.headers.iter().chain(general.headers.iter());
+    let mut headers = all.headers.iter();
     let content_type = headers.find(|(name, _)| *name.get() == http::header::CONTENT_TYPE);
-    let body = own.body.as_ref().or(general.body.as_ref());
-    match (body, content_type) {
+    match (&all.body, content_type) {
         (Some(_), Some(_)) => {}
         (Some(body), None) if !is_fixed => {
             let node = own.format.as_ref().map_or(body.node, |format| format.node);

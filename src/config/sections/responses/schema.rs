@@ -48,6 +48,7 @@ pub struct HeaderFields {
 #[serde(
     rename = "$form",
     rename_all = "snake_case",
+    deny_unknown_fields,
     expecting = "a style, or a mapping: `{ style: x-ratelimit, prefix: x-acme }`"
 )]
 #[schemars(rename = "HeaderFields", untagged)]
@@ -55,17 +56,12 @@ enum HeaderFieldsForm {
     /// A style under its customary names.
     Scalar(Located<Style>),
     /// A style with names of your own.
-    Mapping(PrefixedStyle),
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct PrefixedStyle {
-    /// The fields and their form.
-    style: Located<Style>,
-    /// The beginning of the fields' names, in place of `x-ratelimit` (of `ratelimit` in `draft-6`).
-    #[serde(default)]
-    prefix: Option<Located<FieldName>>,
+    Mapping {
+        /// The fields and their form.
+        style: Located<Style>,
+        /// The beginning of the fields' names, in place of `x-ratelimit` (of `ratelimit` in `draft-6`).
+        prefix: Option<Located<FieldName>>,
+    },
 }
 
 impl From<HeaderFieldsForm> for HeaderFields {
@@ -75,7 +71,7 @@ impl From<HeaderFieldsForm> for HeaderFields {
                 style,
                 prefix: None,
             },
-            HeaderFieldsForm::Mapping(PrefixedStyle { style, prefix }) => Self { style, prefix },
+            HeaderFieldsForm::Mapping { style, prefix } => Self { style, prefix },
         }
     }
 }
@@ -155,6 +151,26 @@ impl OnLimit {
     pub(in crate::config) fn action_over(&self, general: &Self) -> Action {
         let action = self.action.as_ref().or(general.action.as_ref());
         action.map_or(Action::Reject, |action| action.value)
+    }
+
+    /// These settings; `general` fills in, key by key.
+    pub(in crate::config) fn over(&self, general: &Self) -> Self {
+        fn or<T: Clone>(own: &Option<T>, general: &Option<T>) -> Option<T> {
+            own.as_ref().or(general.as_ref()).cloned()
+        }
+        let mut headers = general.headers.clone();
+        headers.value.extend(self.headers.value.clone());
+        Self {
+            action: or(&self.action, &general.action),
+            status: or(&self.status, &general.status),
+            format: or(&self.format, &general.format),
+            body: or(&self.body, &general.body),
+            headers,
+            docs_url: or(&self.docs_url, &general.docs_url),
+            delay: or(&self.delay, &general.delay),
+            max_held: or(&self.max_held, &general.max_held),
+            tag_header: or(&self.tag_header, &general.tag_header),
+        }
     }
 
     /// The settings that not every action has: key, place, and their actions.

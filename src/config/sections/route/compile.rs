@@ -11,7 +11,7 @@ use crate::config::sections::condition::condition;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
 use crate::config::sections::policy::Policies;
-use crate::config::value::{self, KeyPart, MissingKeyWord};
+use crate::config::value::{self, KeyPart, MissingKeyWord, fields};
 use crate::http::path::comparable;
 use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{
@@ -281,11 +281,7 @@ fn matches(route: &Route) -> RouteMatch {
             .iter()
             .map(|method| method.get().clone())
             .collect(),
-        headers: matches
-            .headers
-            .iter()
-            .map(|(name, value)| (name.get().clone(), value.get().clone()))
-            .collect(),
+        headers: fields(&matches.headers).collect(),
         query: matches
             .query
             .iter()
@@ -314,11 +310,7 @@ pub(in crate::config) fn path_pattern(path: &value::PathPattern) -> PathPattern 
 
 fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
     Rewrite {
-        set_headers: changes
-            .set_headers
-            .iter()
-            .map(|(name, value)| (name.get().clone(), value.get().clone()))
-            .collect(),
+        set_headers: fields(&changes.set_headers).collect(),
         remove_headers: changes
             .remove_headers
             .iter()
