@@ -169,8 +169,8 @@ impl Server {
     }
 
     /// As [`Server::start`], with two hooks. Each worker awaits `before_serving(index)` before it
-    /// accepts connections, and `after_serving(index)` when they have ended. Earlier clients wait in the
-    /// kernel's queue.
+    /// accepts connections, and `after_serving(index)` when they have ended. Earlier clients wait in
+    /// the kernel's queue.
     ///
     /// # Errors
     ///

@@ -233,20 +233,12 @@ impl Certificate {
         let pem = read(certificate)?;
         let chain = CertificateDer::pem_slice_iter(&pem)
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|source| TlsError::Pem {
-                path: certificate.clone(),
-                source,
-            })?;
+            .map_err(|source| TlsError::Pem(certificate.clone(), source))?;
         let Some(own) = chain.first().cloned() else {
-            return Err(TlsError::NoCertificate {
-                path: certificate.clone(),
-            });
+            return Err(TlsError::NoCertificate(certificate.clone()));
         };
-        let bad = |source| TlsError::BadCertificate {
-            path: certificate.clone(),
-            source,
-        };
-        let own = webpki::EndEntityCert::try_from(&own).map_err(bad)?;
+        let own = webpki::EndEntityCert::try_from(&own)
+            .map_err(|source| TlsError::BadCertificate(certificate.clone(), source))?;
         let names = own
             .valid_dns_names()
             .map(|name| name.to_ascii_lowercase().into())
@@ -258,10 +250,7 @@ impl Certificate {
                 key: spec.key.clone(),
                 certificate: certificate.clone(),
             },
-            source => TlsError::BadKey {
-                key: spec.key.clone(),
-                source,
-            },
+            source => TlsError::BadKey(spec.key.clone(), source),
         })?;
         Ok(Self {
             certified: Arc::new(certified),
@@ -276,9 +265,9 @@ fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(&text).map_err(|source| {
         let path = path.to_owned();
         match source {
-            _ if is_encrypted(&text) => TlsError::EncryptedKey { path },
-            pem::Error::NoItemsFound => TlsError::NoKey { path },
-            source => TlsError::Pem { path, source },
+            _ if is_encrypted(&text) => TlsError::EncryptedKey(path),
+            pem::Error::NoItemsFound => TlsError::NoKey(path),
+            source => TlsError::Pem(path, source),
         }
     })
 }
@@ -290,10 +279,7 @@ fn is_encrypted(pem: &[u8]) -> bool {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    files::read(path, LARGEST).map_err(|source| TlsError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })
+    files::read(path, LARGEST).map_err(|source| TlsError::Unreadable(path.to_owned(), source))
 }
 
 impl TlsError {
@@ -301,14 +287,14 @@ impl TlsError {
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::NoCertificates | Self::Setup(_) => None,
-            Self::Unreadable { path, .. }
-            | Self::Pem { path, .. }
-            | Self::NoCertificate { path }
-            | Self::BadCertificate { path, .. }
-            | Self::NoKey { path }
-            | Self::EncryptedKey { path }
+            Self::Unreadable(path, _)
+            | Self::Pem(path, _)
+            | Self::NoCertificate(path)
+            | Self::BadCertificate(path, _)
+            | Self::NoKey(path)
+            | Self::EncryptedKey(path)
             | Self::OtherKey { key: path, .. }
-            | Self::BadKey { key: path, .. } => Some(path),
+            | Self::BadKey(path, _) => Some(path),
         }
     }
 
@@ -316,21 +302,21 @@ impl TlsError {
     pub fn advice(&self) -> &'static str {
         match self {
             Self::NoCertificates => "name one: `certificates: [{ certificate: FILE, key: FILE }]`",
-            Self::Unreadable { .. } => "look at the path, and at who may read the file",
-            Self::Pem { .. } => {
+            Self::Unreadable(..) => "look at the path, and at who may read the file",
+            Self::Pem(..) => {
                 "a PEM file has whole `-----BEGIN ..-----` blocks: copy the file again"
             }
-            Self::NoCertificate { .. } | Self::NoKey { .. } => {
+            Self::NoCertificate(..) | Self::NoKey(..) => {
                 "are `certificate` and `key` exchanged? Of DER, `openssl x509 -inform der` and `openssl pkey -inform der` make PEM"
             }
-            Self::BadCertificate { .. } => "`openssl x509 -text -in FILE` shows what is in it",
-            Self::EncryptedKey { .. } => {
+            Self::BadCertificate(..) => "`openssl x509 -text -in FILE` shows what is in it",
+            Self::EncryptedKey(..) => {
                 "remove the passphrase: `openssl pkey -in ENCRYPTED -out KEY`"
             }
             Self::OtherKey { .. } => {
                 "compare `openssl x509 -in CERTIFICATE -noout -pubkey` with `openssl pkey -in KEY -pubout`"
             }
-            Self::BadKey { .. } => {
+            Self::BadKey(..) => {
                 "use a key of RSA (2048 bits or more), ECDSA (P-256, P-384, P-521) or Ed25519"
             }
             Self::Setup(_) => "is the system out of randomness or memory?",
@@ -353,47 +339,23 @@ pub enum TlsError {
     #[error("no certificate is configured")]
     NoCertificates,
     /// A file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("cannot read {}: {_1}", _0.display())]
+    Unreadable(PathBuf, #[source] io::Error),
     /// A file is not PEM.
-    #[error("{} is not well-formed PEM: {source}", path.display())]
-    Pem {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: pem::Error,
-    },
+    #[error("{} is not well-formed PEM: {_1}", _0.display())]
+    Pem(PathBuf, #[source] pem::Error),
     /// A certificate file holds none.
-    #[error("{} holds no certificate: it needs a `BEGIN CERTIFICATE` block", path.display())]
-    NoCertificate {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} holds no certificate: it needs a `BEGIN CERTIFICATE` block", _0.display())]
+    NoCertificate(PathBuf),
     /// A certificate cannot be parsed.
-    #[error("{} holds a certificate that cannot be used: {}", path.display(), fault(source))]
-    BadCertificate {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: webpki::Error,
-    },
+    #[error("{} holds a certificate that cannot be used: {}", _0.display(), fault(_1))]
+    BadCertificate(PathBuf, #[source] webpki::Error),
     /// A key file holds none.
-    #[error("{} holds no private key: it needs a `BEGIN PRIVATE KEY` block", path.display())]
-    NoKey {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} holds no private key: it needs a `BEGIN PRIVATE KEY` block", _0.display())]
+    NoKey(PathBuf),
     /// A key needs a passphrase.
-    #[error("{} is encrypted", path.display())]
-    EncryptedKey {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} is encrypted", _0.display())]
+    EncryptedKey(PathBuf),
     /// A key belongs to another certificate.
     #[error("{} is not the key of {}", key.display(), certificate.display())]
     OtherKey {
@@ -403,13 +365,8 @@ pub enum TlsError {
         certificate: PathBuf,
     },
     /// A key cannot be used.
-    #[error("{} holds a key that cannot be used", key.display())]
-    BadKey {
-        /// The key's file.
-        key: PathBuf,
-        /// Why.
-        source: rustls::Error,
-    },
+    #[error("{} holds a key that cannot be used", _0.display())]
+    BadKey(PathBuf, #[source] rustls::Error),
     /// rustls refuses the settings, or has no randomness.
     #[error("cannot set up TLS: {0}")]
     Setup(#[from] rustls::Error),

@@ -49,8 +49,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Serves, once `before_serving` is over, until the server ends. Sends on `started` whether it can
-    /// serve.
+    /// Serves, once `before_serving` is over, until the server ends. Sends on `started` the reason
+    /// why it cannot serve, if any.
     pub(super) fn run<F, S, B, V, E, W>(
         self,
         factory: F,
