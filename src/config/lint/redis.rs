@@ -67,13 +67,10 @@ fn short_window(applied: &AppliedPolicy<'_>, redis: &RedisStore) -> Option<Findi
         redis.timeout.get()
     );
     let finding = Finding::warning(applied.quota_node(), Code::ShortWindow, message);
-    Some(
-        finding
-            .related(redis.timeout.node, "the longest that it may take")
-            .help(format!(
-                "use a window of {least:?} or longer, lower `timeout`, or use `store: memory`"
-            )),
-    )
+    let finding = finding.related(redis.timeout.node, "the longest that it may take");
+    Some(finding.help(format!(
+        "use a window of {least:?} or longer, lower `timeout`, or use `store: memory`"
+    )))
 }
 
 /// Warns of a window of which machines admit a large part before they hear of each other. With
@@ -87,13 +84,10 @@ fn slow_sync(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         interval.get()
     );
     let finding = Finding::warning(interval.node, Code::SlowSync, message);
-    Some(
-        finding
-            .related(applied.quota_node(), "the window")
-            .help(format!(
-                "synchronise more often, use a window of {least:?} or longer, or remove `sync`"
-            )),
-    )
+    let finding = finding.related(applied.quota_node(), "the window");
+    Some(finding.help(format!(
+        "synchronise more often, use a window of {least:?} or longer, or remove `sync`"
+    )))
 }
 
 /// Warns of credentials among readable key parts.

@@ -183,11 +183,8 @@ fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
                 false => format!("`{}` and `{}` overlap", first.value, statuses.value),
             };
             let finding = Finding::error(statuses.node, Code::DuplicateName, message);
-            findings.add(
-                finding
-                    .help("remove one of them")
-                    .related(first.node, "it stands here first"),
-            );
+            let finding = finding.help("remove one of them");
+            findings.add(finding.related(first.node, "it stands here first"));
         }
     }
 }

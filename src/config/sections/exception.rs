@@ -225,11 +225,8 @@ fn check_selection(
             for other in others {
                 let message = "an exception is about a value, a prefix or a network";
                 let finding = Finding::error(*other, Code::Conflict, message);
-                findings.add(
-                    finding
-                        .related(*first, "another")
-                        .help("make it two exceptions"),
-                );
+                let finding = finding.related(*first, "another");
+                findings.add(finding.help("make it two exceptions"));
             }
         }
     }
@@ -241,11 +238,8 @@ fn check_part(selection: &Selection, node: NodeId, policy: &Policy, findings: &F
         (None, Some(part)) => {
             let message = format!("`{part}` is no part of this key");
             let finding = Finding::error(part.node, Code::UnknownName, message);
-            findings.add(
-                finding
-                    .help("name a part of `key`")
-                    .related(policy.key.node, "the key"),
-            );
+            let finding = finding.help("name a part of `key`");
+            findings.add(finding.related(policy.key.node, "the key"));
         }
         (None, None) => {
             let message = "the key has several parts, and it is not said which one is meant";

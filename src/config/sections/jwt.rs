@@ -109,11 +109,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
             Code::Unused,
             "no key and no condition asks for a claim",
         );
-        findings.add(
-            finding
-                .at_key()
-                .help("name one, as in `key: jwt:sub`, or remove the section"),
-        );
+        let finding = finding.at_key();
+        findings.add(finding.help("name one, as in `key: jwt:sub`, or remove the section"));
     }
     report_empty(&jwt.keys, findings, "name a key at least");
     jwt.keys

@@ -49,11 +49,8 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
         if second.get() < first.get() {
             let message = "a ban is not shorter than the one before";
             let finding = Finding::error(second.node, Code::Conflict, message);
-            findings.add(
-                finding
-                    .help("put them in order")
-                    .related(first.node, "the one before"),
-            );
+            let finding = finding.help("put them in order");
+            findings.add(finding.related(first.node, "the one before"));
         }
     }
     let action = policy.on_limit.action.as_ref();

@@ -76,11 +76,8 @@ fn check_percent(policy: &Policy, findings: &Findings<'_>) {
     {
         let message = "only a policy that is enforced is so for a part of its keys";
         let finding = Finding::error(percent.node, Code::NoEffect, message);
-        findings.add(
-            finding
-                .help("remove `percent`, or use `mode: enforce`")
-                .related(policy.mode.node, "the mode"),
-        );
+        let finding = finding.help("remove `percent`, or use `mode: enforce`");
+        findings.add(finding.related(policy.mode.node, "the mode"));
     }
 }
 

@@ -101,20 +101,14 @@ fn check_url(written: &Located<SecretText>, redis: &RedisStore, findings: &Findi
     for (key, node) in repeated_settings(&spec, redis) {
         let message = format!("`{key}` beside a URL that says it");
         let finding = Finding::error(node, Code::Conflict, message).at_key();
-        findings.add(
-            finding
-                .related(written.node, "the URL")
-                .help("say it in one place"),
-        );
+        let finding = finding.related(written.node, "the URL");
+        findings.add(finding.help("say it in one place"));
     }
     if let Some(tls) = redis.tls.as_ref().filter(|_| spec.tls.is_none()) {
         let message = "`tls` beside a URL without TLS";
         let finding = Finding::error(tls.node, Code::NoEffect, message).at_key();
-        findings.add(
-            finding
-                .related(written.node, "the URL")
-                .help("write the URL with `rediss://`, or remove `tls`"),
-        );
+        let finding = finding.related(written.node, "the URL");
+        findings.add(finding.help("write the URL with `rediss://`, or remove `tls`"));
     }
 }
 
@@ -151,11 +145,8 @@ fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
     } else if redis.readable_keys.get() {
         let message = "a secret is for keys that are hashed, and these are readable";
         let finding = Finding::error(secret.node, Code::Conflict, message);
-        findings.add(
-            finding
-                .related(redis.readable_keys.node, "they are written as they are")
-                .help("remove `secret`, or `readable_keys`"),
-        );
+        let finding = finding.related(redis.readable_keys.node, "they are written as they are");
+        findings.add(finding.help("remove `secret`, or `readable_keys`"));
     }
 }
 

@@ -124,11 +124,8 @@ fn check_action(own: &OnLimit, action: Action, findings: &Findings<'_>) {
     if let (Some(status), Some(body)) = (bodiless, &own.body) {
         let message = format!("an answer with status {} has no body", status.get());
         let finding = Finding::error(body.node, Code::Conflict, message);
-        findings.add(
-            finding
-                .related(status.node, "the status")
-                .help("leave one of them out"),
-        );
+        let finding = finding.related(status.node, "the status");
+        findings.add(finding.help("leave one of them out"));
     }
     for (key, node, actions) in own.settings() {
         if !actions.contains(&action) {

@@ -91,11 +91,8 @@ fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
         if let Some((_, other)) = set.clone().find(|(set, _)| *set == name) {
             let finding =
                 Finding::error(node, Code::Conflict, format!("`{name}` is set and removed"));
-            findings.add(
-                finding
-                    .related(other, "set here")
-                    .help("setting a field replaces what the client sent"),
-            );
+            let finding = finding.related(other, "set here");
+            findings.add(finding.help("setting a field replaces what the client sent"));
         }
     }
     report_twice(&request.remove_headers, findings);
