@@ -44,9 +44,9 @@ pub(super) const HOUR: u64 = 60 * MINUTE;
 pub(super) const DAY: u64 = 24 * HOUR;
 
 /// A time-out.
-pub type Timeout = Duration<1, DAY>;
+pub type Timeout<const DEFAULT: u64> = Duration<1, DAY, DEFAULT>;
 /// A delay, which may be zero.
-pub type Delay = Duration<0, HOUR>;
+pub type Delay<const DEFAULT: u64 = 0> = Duration<0, HOUR, DEFAULT>;
 /// The `Retry-After` of refusals whose end is unknown.
 pub type RetryAfter = Duration<1, DAY>;
 /// Units in use at once.

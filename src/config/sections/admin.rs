@@ -52,22 +52,13 @@ pub enum AccessLogFormat {
 }
 
 /// `shutdown`: what happens between SIGTERM and the end.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Shutdown")]
 pub struct ShutdownTimes {
     /// How long to go on serving while `/readyz` already says no, so that load balancers notice;
     /// `0s` to `1h`.
-    pub delay: Located<Delay>,
+    pub delay: Located<Delay<{ 5 * SECOND }>>,
     /// How long requests may take to finish after that, `0s` to `1h`; then they are cut off.
-    pub deadline: Located<Delay>,
-}
-
-impl Default for ShutdownTimes {
-    fn default() -> Self {
-        Self {
-            delay: Delay::from_millis(5 * SECOND).into(),
-            deadline: Delay::from_millis(25 * SECOND).into(),
-        }
-    }
+    pub deadline: Located<Delay<{ 25 * SECOND }>>,
 }

@@ -11,12 +11,12 @@ use crate::http::client_ip::Header;
 use crate::server::HalfClose;
 
 /// The size of a request head.
-pub type HeadSize = Size<{ 8 << 10 }, { 1 << 20 }>;
+pub type HeadSize = Size<{ 8 << 10 }, { 1 << 20 }, { 32 << 10 }>;
 /// The size of a request body.
-pub type BodySize = Size<0, { 1 << 40 }>;
+pub type BodySize<const DEFAULT: u64 = 0> = Size<0, { 1 << 40 }, DEFAULT>;
 
 /// `client`: time-outs and bounds towards clients.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Client")]
 pub struct ClientBounds {
@@ -25,50 +25,28 @@ pub struct ClientBounds {
     /// The largest request head (request line and fields), `8KiB` to `1MiB`; 431 beyond.
     pub max_head: Located<HeadSize>,
     /// The largest request body, `0B` to `1024GiB`; 413 beyond. A route may say less or more.
-    pub max_body: Located<BodySize>,
+    pub max_body: Located<BodySize<{ 100 << 20 }>>,
     /// Connections of clients at a time, over all listeners, 1 to 1000000.
-    pub max_connections: Located<Whole<1, 1_000_000>>,
+    pub max_connections: Located<Whole<1, 1_000_000, 20_000>>,
     /// How long a client that has ended its side of the connection (FIN) waits for its answer to begin or to go on:
     /// `0s` to `1h`, or `serve` for as long as any other.
     pub half_close: Located<HalfClose>,
 }
 
-impl Default for ClientBounds {
-    fn default() -> Self {
-        Self {
-            timeouts: Located::default(),
-            max_head: HeadSize::from_bytes(32 << 10).into(),
-            max_body: BodySize::from_bytes(100 << 20).into(),
-            max_connections: Whole::new(20_000).into(),
-            half_close: Located::default(),
-        }
-    }
-}
-
 /// `client.timeouts`: each `1ms` to `1d`.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientTimeouts {
     /// For a whole request head, from its first byte; for the first, from connecting.
-    pub head: Located<Timeout>,
+    pub head: Located<Timeout<{ 10 * SECOND }>>,
     /// For the next part of a request body.
-    pub body: Located<Timeout>,
+    pub body: Located<Timeout<{ 30 * SECOND }>>,
     /// For the next request on an open connection.
-    pub idle: Located<Timeout>,
-}
-
-impl Default for ClientTimeouts {
-    fn default() -> Self {
-        Self {
-            head: Timeout::from_millis(10 * SECOND).into(),
-            body: Timeout::from_millis(30 * SECOND).into(),
-            idle: Timeout::from_millis(75 * SECOND).into(),
-        }
-    }
+    pub idle: Located<Timeout<{ 75 * SECOND }>>,
 }
 
 /// `client_ip`: who the client is. Only trusted proxies are believed.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientIp {
     /// Networks of the proxies before this one.
@@ -77,17 +55,7 @@ pub struct ClientIp {
     /// trusted.
     pub header: Located<Header>,
     /// Bits of an IPv6 address that tell clients apart, 1 to 128.
-    pub ipv6_prefix: Located<Whole<1, 128>>,
-}
-
-impl Default for ClientIp {
-    fn default() -> Self {
-        Self {
-            trusted_proxies: List::default(),
-            header: Located::default(),
-            ipv6_prefix: Whole::new(64).into(),
-        }
-    }
+    pub ipv6_prefix: Located<Whole<1, 128, 64>>,
 }
 
 words! {

@@ -12,14 +12,14 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located};
-use crate::config::schema::{Config, MINUTE, SECOND};
+use crate::config::schema::{Config, MINUTE};
 use crate::config::validate::{report_empty, report_twice};
 use crate::config::value::{Duration, FieldName, FilePath, Text};
 use crate::config::words::words;
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// The largest difference of clocks.
-pub type Leeway = Duration<0, { 10 * MINUTE }>;
+pub type Leeway = Duration<0, { 10 * MINUTE }, MINUTE>;
 
 /// `jwt`: how the tokens are verified whose claims are in keys and conditions.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -37,16 +37,12 @@ pub struct Jwt {
     #[serde(default)]
     pub audiences: List<Text>,
     /// How long before `nbf` and after `exp` they are still taken, `0s` to `10m`: clocks differ.
-    #[serde(default = "minute")]
+    #[serde(default)]
     pub leeway: Located<Leeway>,
 }
 
 fn authorization() -> Located<FieldName> {
     FieldName::from(AUTHORIZATION).into()
-}
-
-fn minute() -> Located<Leeway> {
-    Leeway::from_millis(60 * SECOND).into()
 }
 
 /// A stand-in for an unreadable section.
@@ -57,7 +53,7 @@ impl Default for Jwt {
             keys: List::default(),
             issuer: None,
             audiences: List::default(),
-            leeway: minute(),
+            leeway: Located::default(),
         }
     }
 }

@@ -8,10 +8,10 @@ use crate::config::schema::{DAY, RedisStore, SECOND};
 use crate::config::value::{Duration, FilePath, Size};
 
 /// The size of all buckets in memory.
-pub type StoreSize = Size<{ 1 << 20 }, { 1 << 40 }>;
+pub type StoreSize = Size<{ 1 << 20 }, { 1 << 40 }, { 64 << 20 }>;
 
 /// The interval between saves.
-pub type SnapshotInterval = Duration<SECOND, DAY>;
+pub type SnapshotInterval = Duration<SECOND, DAY, { 30 * SECOND }>;
 
 /// `store`: where buckets live.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -24,7 +24,7 @@ pub struct Store {
 }
 
 /// `store.memory`: exact on this machine, and bounded.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryStore {
     /// The memory of all buckets together, `1MiB` to `1024GiB`; policies share it equally, but for
@@ -36,35 +36,12 @@ pub struct MemoryStore {
 
 /// `store.memory.snapshot`: buckets are saved there every so often and at the end, and restored from there at
 /// the start.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
     /// The file, replaced as a whole; its directory has to be writable.
     pub path: Located<FilePath>,
     /// How often, `1s` to `1d`: so much a crash forgets at most.
-    #[serde(default = "default_interval")]
+    #[serde(default)]
     pub every: Located<SnapshotInterval>,
-}
-
-/// A stand-in for an unreadable section.
-impl Default for Snapshot {
-    fn default() -> Self {
-        Self {
-            path: Located::default(),
-            every: default_interval(),
-        }
-    }
-}
-
-fn default_interval() -> Located<SnapshotInterval> {
-    SnapshotInterval::from_millis(30 * SECOND).into()
-}
-
-impl Default for MemoryStore {
-    fn default() -> Self {
-        Self {
-            max_size: StoreSize::from_bytes(64 << 20).into(),
-            snapshot: None,
-        }
-    }
 }

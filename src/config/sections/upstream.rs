@@ -32,18 +32,14 @@ pub struct Upstream {
     #[serde(default)]
     pub balance: Located<Balance>,
     /// `true` sends the `Host` of the client to the upstream, `false` that of the endpoint's URL.
-    #[serde(default = "preserve")]
-    pub preserve_host: Located<Flag>,
+    #[serde(default)]
+    pub preserve_host: Located<Flag<true>>,
     /// How long it may take.
     #[serde(default)]
     pub timeouts: Located<UpstreamTimeouts>,
     /// TLS towards endpoints with `https`.
     #[serde(default)]
     pub tls: Located<UpstreamTls>,
-}
-
-fn preserve() -> Located<Flag> {
-    Flag::TRUE.into()
 }
 
 words! {
@@ -101,28 +97,17 @@ impl From<EndpointForm> for Endpoint {
 }
 
 /// `timeouts` of an upstream: each `1ms` to `1d`.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamTimeouts {
     /// For a connection to be there, TLS included; 504 beyond.
-    pub connect: Located<Timeout>,
+    pub connect: Located<Timeout<SECOND>>,
     /// For the head of a response, from the end of the request; 504 beyond.
-    pub response: Located<Timeout>,
+    pub response: Located<Timeout<{ 30 * SECOND }>>,
     /// For the next part of a body, and for the reuse of a connection.
-    pub idle: Located<Timeout>,
+    pub idle: Located<Timeout<{ 60 * SECOND }>>,
     /// For the next byte in either direction of a WebSocket; `idle` once either side has ended its own.
-    pub tunnel: Located<Timeout>,
-}
-
-impl Default for UpstreamTimeouts {
-    fn default() -> Self {
-        Self {
-            connect: Timeout::from_millis(SECOND).into(),
-            response: Timeout::from_millis(30 * SECOND).into(),
-            idle: Timeout::from_millis(60 * SECOND).into(),
-            tunnel: Timeout::from_millis(3_600 * SECOND).into(),
-        }
-    }
+    pub tunnel: Located<Timeout<{ 3_600 * SECOND }>>,
 }
 
 /// `tls` of an upstream and of `store.redis`.

@@ -16,13 +16,13 @@ const UNITS: [(&str, u64); 7] = [
     ("us", 1),
 ];
 
-/// A span of time between `MIN` and `MAX` milliseconds, both included.
+/// A span of time between `MIN` and `MAX` milliseconds, both included. Unless given it is `DEFAULT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Duration<const MIN: u64, const MAX: u64>(std::time::Duration);
+pub struct Duration<const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN>(std::time::Duration);
 
-impl<const MIN: u64, const MAX: u64> Duration<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Duration<MIN, MAX, DEFAULT> {
     /// Creates a duration, whose milliseconds must be within the bounds.
-    pub(in crate::config) const fn from_millis(millis: u64) -> Self {
+    const fn from_millis(millis: u64) -> Self {
         assert!(MIN <= millis && millis <= MAX);
         Self(std::time::Duration::from_millis(millis))
     }
@@ -33,21 +33,23 @@ impl<const MIN: u64, const MAX: u64> Duration<MIN, MAX> {
     }
 }
 
-impl<const MIN: u64, const MAX: u64> Default for Duration<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Default for Duration<MIN, MAX, DEFAULT> {
     fn default() -> Self {
-        Self::from_millis(MIN)
+        Self::from_millis(DEFAULT)
     }
 }
 
-impl<const MIN: u64, const MAX: u64> fmt::Display for Duration<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> fmt::Display
+    for Duration<MIN, MAX, DEFAULT>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&show(micros(self.0)))
     }
 }
 
-text_value!(Duration<MIN, MAX>, [const MIN: u64, const MAX: u64]);
+text_value!(Duration<MIN, MAX, DEFAULT>, [const MIN: u64, const MAX: u64, const DEFAULT: u64]);
 
-impl<const MIN: u64, const MAX: u64> TextValue for Duration<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> TextValue for Duration<MIN, MAX, DEFAULT> {
     const NAME: &'static str = "Duration";
     const EXPECTED: &'static str = "a duration";
     const PATTERN: &'static str =

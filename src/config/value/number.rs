@@ -8,13 +8,13 @@ use derive_more::Display;
 
 use super::{ParseFailure, TextValue, failure, text_value};
 
-/// A decimal whole number between `MIN` and `MAX`, both included.
+/// A decimal whole number between `MIN` and `MAX`, both included. Unless given it is `DEFAULT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Whole<const MIN: u32, const MAX: u32>(u32);
+pub struct Whole<const MIN: u32, const MAX: u32, const DEFAULT: u32 = MIN>(u32);
 
-impl<const MIN: u32, const MAX: u32> Whole<MIN, MAX> {
+impl<const MIN: u32, const MAX: u32, const DEFAULT: u32> Whole<MIN, MAX, DEFAULT> {
     /// Creates a number, which must be within the bounds.
-    pub(in crate::config) const fn new(number: u32) -> Self {
+    const fn new(number: u32) -> Self {
         assert!(MIN <= number && number <= MAX);
         Self(number)
     }
@@ -25,21 +25,21 @@ impl<const MIN: u32, const MAX: u32> Whole<MIN, MAX> {
     }
 }
 
-impl<const MIN: u32, const MAX: u32> Default for Whole<MIN, MAX> {
+impl<const MIN: u32, const MAX: u32, const DEFAULT: u32> Default for Whole<MIN, MAX, DEFAULT> {
     fn default() -> Self {
-        Self(MIN)
+        Self::new(DEFAULT)
     }
 }
 
-impl<const MIN: u32, const MAX: u32> fmt::Display for Whole<MIN, MAX> {
+impl<const MIN: u32, const MAX: u32, const DEFAULT: u32> fmt::Display for Whole<MIN, MAX, DEFAULT> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-text_value!(Whole<MIN, MAX>, [const MIN: u32, const MAX: u32]);
+text_value!(Whole<MIN, MAX, DEFAULT>, [const MIN: u32, const MAX: u32, const DEFAULT: u32]);
 
-impl<const MIN: u32, const MAX: u32> TextValue for Whole<MIN, MAX> {
+impl<const MIN: u32, const MAX: u32, const DEFAULT: u32> TextValue for Whole<MIN, MAX, DEFAULT> {
     const NAME: &'static str = "Whole";
     const EXPECTED: &'static str = "a whole number";
     const PATTERN: &'static str = "[0-9]+";
@@ -81,23 +81,26 @@ impl<const MIN: u32, const MAX: u32> TextValue for Whole<MIN, MAX> {
     }
 }
 
-/// `true` or `false`; no other spelling.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Display)]
-pub struct Flag(bool);
+/// `true` or `false`; no other spelling. Unless given it is `DEFAULT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+pub struct Flag<const DEFAULT: bool = false>(bool);
 
-impl Flag {
-    /// A flag that is set.
-    pub(in crate::config) const TRUE: Self = Self(true);
-
+impl<const DEFAULT: bool> Flag<DEFAULT> {
     /// True if set.
     pub const fn get(self) -> bool {
         self.0
     }
 }
 
-text_value!(Flag);
+impl<const DEFAULT: bool> Default for Flag<DEFAULT> {
+    fn default() -> Self {
+        Self(DEFAULT)
+    }
+}
 
-impl TextValue for Flag {
+text_value!(Flag<DEFAULT>, [const DEFAULT: bool]);
+
+impl<const DEFAULT: bool> TextValue for Flag<DEFAULT> {
     const NAME: &'static str = "Flag";
     const EXPECTED: &'static str = "`true` or `false`";
     const PATTERN: &'static str = "true|false";

@@ -16,13 +16,13 @@ const UNITS: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-/// A number of bytes between `MIN` and `MAX`, both included.
+/// A number of bytes between `MIN` and `MAX`, both included. Unless given it is `DEFAULT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Size<const MIN: u64, const MAX: u64>(u64);
+pub struct Size<const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN>(u64);
 
-impl<const MIN: u64, const MAX: u64> Size<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Size<MIN, MAX, DEFAULT> {
     /// Creates a size, whose bytes must be within the bounds.
-    pub(in crate::config) const fn from_bytes(bytes: u64) -> Self {
+    const fn from_bytes(bytes: u64) -> Self {
         assert!(MIN <= bytes && bytes <= MAX);
         Self(bytes)
     }
@@ -33,21 +33,21 @@ impl<const MIN: u64, const MAX: u64> Size<MIN, MAX> {
     }
 }
 
-impl<const MIN: u64, const MAX: u64> Default for Size<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Default for Size<MIN, MAX, DEFAULT> {
     fn default() -> Self {
-        Self(MIN)
+        Self::from_bytes(DEFAULT)
     }
 }
 
-impl<const MIN: u64, const MAX: u64> fmt::Display for Size<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> fmt::Display for Size<MIN, MAX, DEFAULT> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&show(self.0))
     }
 }
 
-text_value!(Size<MIN, MAX>, [const MIN: u64, const MAX: u64]);
+text_value!(Size<MIN, MAX, DEFAULT>, [const MIN: u64, const MAX: u64, const DEFAULT: u64]);
 
-impl<const MIN: u64, const MAX: u64> TextValue for Size<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> TextValue for Size<MIN, MAX, DEFAULT> {
     const NAME: &'static str = "Size";
     const EXPECTED: &'static str = "a size";
     const PATTERN: &'static str = "[0-9]+(B|kB|KB|KiB|MB|MiB|GB|GiB)";

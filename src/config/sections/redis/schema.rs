@@ -10,7 +10,7 @@ use crate::config::words::words;
 use crate::store::OnStoreError;
 
 /// `store.redis`: where Redis, or Valkey, is, and what things are called there.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{ "required": ["url"] }, { "required": ["cluster"] }, { "required": ["sentinel"] }]))]
 pub struct RedisStore {
@@ -47,39 +47,19 @@ pub struct RedisStore {
 }
 
 /// The deadline of a call.
-pub type RedisTimeout = Duration<1, SECOND>;
+pub type RedisTimeout = Duration<1, SECOND, 100>;
 
 /// The longest wait of a start for Redis.
-pub type StartupTimeout = Duration<0, MINUTE>;
+pub type StartupTimeout = Duration<0, MINUTE, { 3 * SECOND }>;
 
 /// The interval between synchronisations of buckets in memory.
 pub type SyncInterval = Duration<10, SECOND>;
 
 /// The lifetime of remembered refusals.
-pub type RefusalCache = Duration<0, MINUTE>;
+pub type RefusalCache = Duration<0, MINUTE, SECOND>;
 
 /// The number of a database.
 pub type RedisDatabase = Whole<0, 1_000_000>;
-
-impl Default for RedisStore {
-    fn default() -> Self {
-        Self {
-            url: None,
-            cluster: None,
-            sentinel: None,
-            user: None,
-            password: None,
-            database: None,
-            tls: None,
-            timeout: RedisTimeout::from_millis(100).into(),
-            startup_timeout: StartupTimeout::from_millis(3 * SECOND).into(),
-            prefix: Located::default(),
-            secret: None,
-            readable_keys: Located::default(),
-            refusal_cache: RefusalCache::from_millis(SECOND).into(),
-        }
-    }
-}
 
 /// `store.redis.sentinel`: who knows where the master is.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

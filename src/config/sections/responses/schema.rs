@@ -77,22 +77,13 @@ impl From<HeaderFieldsForm> for HeaderFields {
 }
 
 /// `responses.cors`: what scripts of other origins may do (CORS). Who may ask at all is the upstream's to say.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cors {
     /// `true` names `Retry-After` and the rate-limit fields in `Access-Control-Expose-Headers`.
     pub expose_headers: Located<Flag>,
     /// `true` applies limits to preflight requests too.
-    pub limit_preflight: Located<Flag>,
-}
-
-impl Default for Cors {
-    fn default() -> Self {
-        Self {
-            expose_headers: Located::default(),
-            limit_preflight: Flag::TRUE.into(),
-        }
-    }
+    pub limit_preflight: Located<Flag<true>>,
 }
 
 words! {

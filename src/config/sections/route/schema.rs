@@ -24,8 +24,8 @@ pub struct Route {
     #[serde(default, rename = "match")]
     pub matches: Located<Match>,
     /// `true` makes `/Login` another path than `/login`.
-    #[serde(default = "yes")]
-    pub case_sensitive: Located<Flag>,
+    #[serde(default)]
+    pub case_sensitive: Located<Flag<true>>,
     /// `strict` makes `/login/` another path than `/login`, `ignore` the same.
     #[serde(default)]
     pub trailing_slash: Located<TrailingSlash>,
@@ -33,18 +33,14 @@ pub struct Route {
     #[serde(default)]
     pub limits: List<Limit>,
     /// `true` applies the top-level `limits` too.
-    #[serde(default = "yes")]
-    pub inherit: Located<Flag>,
+    #[serde(default)]
+    pub inherit: Located<Flag<true>>,
     /// Where requests go: the name of an upstream, a URL, or `echo`, which answers with the
     /// request it received.
     pub upstream: Located<UpstreamRef>,
     /// Changes to requests before they are forwarded.
     #[serde(default)]
     pub request: Located<RequestChanges>,
-}
-
-fn yes() -> Located<Flag> {
-    Flag::TRUE.into()
 }
 
 /// `match` of a route.
