@@ -87,22 +87,16 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     if !compiler.findings.is_empty() {
         return Err(loaded.report(compiler.findings));
     }
+    let access_log = config.access_log.as_ref();
+    let snapshot = config.store.memory.snapshot.as_ref();
     Ok(Compiled {
         server,
         admin: config.admin.address.get(),
-        access_log: config
-            .access_log
-            .as_ref()
-            .and_then(|log| compiler.access_log(log)),
-        snapshot: config
-            .store
-            .memory
-            .snapshot
-            .as_ref()
-            .map(|spec| SnapshotSpec {
-                path: loaded.resolve(spec.path.as_path()),
-                every: spec.every.get(),
-            }),
+        access_log: access_log.and_then(|log| compiler.access_log(log)),
+        snapshot: snapshot.map(|spec| SnapshotSpec {
+            path: loaded.resolve(spec.path.as_path()),
+            every: spec.every.get(),
+        }),
         shutdown: ShutdownSpec {
             delay: config.shutdown.delay.get(),
             deadline: config.shutdown.deadline.get(),
@@ -147,19 +141,13 @@ impl<'a> Compiler<'a> {
                 known.push((path, node));
                 continue;
             };
-            let finding = match *other {
-                NodeId::ABSENT => Finding::error(
-                    node,
-                    Code::Conflict,
-                    format!("{} is the configuration itself", path.display()),
-                ),
-                other => Finding::error(
-                    node,
-                    Code::Conflict,
-                    format!("{} would be written twice", path.display()),
-                )
-                .related(other, "the other one"),
+            let path = path.display();
+            let message = match *other {
+                NodeId::ABSENT => format!("{path} is the configuration itself"),
+                _ => format!("{path} would be written twice"),
             };
+            let finding = Finding::error(node, Code::Conflict, message);
+            let finding = finding.related(*other, "the other one");
             self.findings.push(finding.help("name another file"));
         }
     }
@@ -192,14 +180,11 @@ impl<'a> Compiler<'a> {
     ) -> ruleset::RulesetSpec {
         let mut policies = Policies::new(config);
         let route_compiler = route::RouteCompiler::new(config, &mut policies);
-        let routes = config
-            .routes
-            .iter()
-            .zip(route::names(config))
-            .map(|(route, name)| {
-                let upstream = self.upstream(config, &mut upstreams, &route.upstream);
-                route_compiler.route(route, name, &mut policies, upstream)
-            });
+        let routes = config.routes.iter().zip(route::names(config));
+        let routes = routes.map(|(route, name)| {
+            let upstream = self.upstream(config, &mut upstreams, &route.upstream);
+            route_compiler.route(route, name, &mut policies, upstream)
+        });
         let routes = routes.collect();
         let unmatched = route_compiler.unmatched(&policies);
         self.findings.append(&mut policies.findings);

@@ -39,17 +39,11 @@ impl fmt::Debug for SourceText {
 impl SourceText {
     /// The line and the column, both from 1 and the column in characters, of a byte offset.
     pub fn position(&self, offset: usize) -> (usize, usize) {
-        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        let line_start = before
-            .iter()
-            .rposition(|&b| b == b'\n')
-            .map_or(0, |newline| newline + 1);
-        let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
-        let column = String::from_utf8_lossy(&before[line_start..])
-            .chars()
-            .count()
-            + 1;
-        (line, column)
+        let before = &self.text[..self.text.floor_char_boundary(offset)];
+        let (above, line) = before.rsplit_once('\n').unwrap_or(("", before));
+        let newlines = before.len() - above.len() - line.len();
+        let line_number = above.matches('\n').count() + newlines + 1;
+        (line_number, line.chars().count() + 1)
     }
 }
 
@@ -153,9 +147,8 @@ impl Report {
 
     /// True if a problem forbids the use of the configuration.
     pub fn has_errors(&self) -> bool {
-        self.problems
-            .iter()
-            .any(|problem| problem.severity == Severity::Error)
+        let mut problems = self.problems.iter();
+        problems.any(|problem| problem.severity == Severity::Error)
     }
 
     /// The name of the file.
@@ -165,10 +158,8 @@ impl Report {
 
     /// The line and column of a problem, both from 1; `None` when it is about the whole file.
     pub fn position(&self, problem: &Problem) -> Option<(usize, usize)> {
-        problem
-            .span
-            .as_ref()
-            .map(|span| self.source.position(span.start))
+        let span = problem.span.as_ref();
+        span.map(|span| self.source.position(span.start))
     }
 
     /// Renders the report: a block for each problem, then a line with their number.
@@ -182,12 +173,8 @@ impl Report {
             text.push_str(&renderer.render(&[self.group(problem, &shown)]));
             text.push_str("\n\n");
         }
-        if let Some(more) = self
-            .problems
-            .len()
-            .checked_sub(MAX_PRINTED)
-            .filter(|&more| more > 0)
-        {
+        if self.problems.len() > MAX_PRINTED {
+            let more = self.problems.len() - MAX_PRINTED;
             text.push_str(&format!("... and {more} more\n\n"));
         }
         text.push_str(&self.summary());
@@ -195,25 +182,20 @@ impl Report {
     }
 
     fn summary(&self) -> String {
-        let errors = self
-            .problems
-            .iter()
-            .filter(|p| p.severity == Severity::Error)
-            .count();
+        let is_error = |problem: &&Problem| problem.severity == Severity::Error;
+        let errors = self.problems.iter().filter(is_error).count();
         let warnings = self.problems.len() - errors;
         let count = |n: usize, what: &str| match n {
-            0 => None,
-            1 => Some(format!("1 {what}")),
-            n => Some(format!("{n} {what}s")),
+            1 => format!("1 {what}"),
+            n => format!("{n} {what}s"),
         };
-        let counts: Vec<_> = [count(errors, "error"), count(warnings, "warning")]
-            .into_iter()
-            .flatten()
-            .collect();
-        match counts.is_empty() {
-            true => format!("{}: no problems", self.source.name),
-            false => format!("{}: {}", self.source.name, counts.join(", ")),
-        }
+        let counts = match (count(errors, "error"), count(warnings, "warning")) {
+            _ if self.problems.is_empty() => "no problems".to_owned(),
+            (errors, _) if warnings == 0 => errors,
+            (_, warnings) if errors == 0 => warnings,
+            (errors, warnings) => format!("{errors}, {warnings}"),
+        };
+        format!("{}: {counts}", self.source.name)
     }
 
     fn group<'a>(&'a self, problem: &'a Problem, shown: &'a str) -> Group<'a> {
@@ -221,11 +203,8 @@ impl Report {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
-        let mut group = Group::with_title(
-            level
-                .primary_title(shortened(&problem.message))
-                .id(problem.code.as_str()),
-        );
+        let title = level.primary_title(shortened(&problem.message));
+        let mut group = Group::with_title(title.id(problem.code.as_str()));
         group = match &problem.span {
             Some(span) => group.element(self.snippet(shown, span, &problem.related)),
             None => group.element(annotate_snippets::Origin::path(&self.source.name)),
@@ -246,23 +225,16 @@ impl Report {
         span: &Range<usize>,
         related: &'a [(Range<usize>, String)],
     ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
-        let first = related
-            .iter()
-            .map(|(other, _)| other.start)
-            .fold(span.start, usize::min);
-        let last = related
-            .iter()
-            .map(|(other, _)| other.end)
-            .fold(span.end, usize::max);
+        let others = || related.iter().map(|(other, _)| other);
+        let first = others().fold(span.start, |first, other| first.min(other.start));
+        let last = others().fold(span.end, |last, other| last.max(other.end));
         let start = text[..first].rfind('\n').map_or(0, |newline| newline + 1);
-        let end = text[last..]
-            .find('\n')
-            .map_or(text.len(), |newline| last + newline);
+        let newline = text[last..].find('\n');
+        let end = newline.map_or(text.len(), |newline| last + newline);
         let within = |range: &Range<usize>| range.start - start..range.end - start;
         let others = related.iter().map(|(other, label)| {
-            AnnotationKind::Context
-                .span(within(other))
-                .label(label.as_str())
+            let other = AnnotationKind::Context.span(within(other));
+            other.label(label.as_str())
         });
         Snippet::source(text[start..end].trim_end_matches('\r'))
             .line_start(self.source.position(start).0)
@@ -278,10 +250,8 @@ fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= 4 * ENDS {
         return Cow::Borrowed(text);
     }
-    let (start, end) = (
-        text.floor_char_boundary(ENDS),
-        text.ceil_char_boundary(text.len() - ENDS),
-    );
+    let start = text.floor_char_boundary(ENDS);
+    let end = text.ceil_char_boundary(text.len() - ENDS);
     Cow::Owned(format!("{}[...]{}", &text[..start], &text[end..]))
 }
 

@@ -109,11 +109,8 @@ impl Document {
 
     /// Turns findings into a report. A finding at an absent node points at the whole file.
     pub(super) fn report(&self, findings: Vec<Finding>) -> Report {
-        let problems = findings
-            .into_iter()
-            .map(|finding| self.problem(finding))
-            .collect();
-        Report::new(Arc::clone(&self.source), problems)
+        let problems = findings.into_iter().map(|finding| self.problem(finding));
+        Report::new(Arc::clone(&self.source), problems.collect())
     }
 
     pub(super) fn value(&self, node: NodeId) -> &NodeValue {
@@ -136,20 +133,18 @@ impl Document {
             steps.push(step);
             node = *parent;
         }
-        steps
-            .into_iter()
-            .rev()
-            .fold(String::new(), |mut path, step| {
-                match step {
-                    Step::Root => {}
-                    Step::Index(index) => path.push_str(&format!("[{index}]")),
-                    Step::Key { name, .. } => {
-                        path.push_str(if path.is_empty() { "" } else { "." });
-                        path.push_str(&quoted(name));
-                    }
+        let mut path = String::new();
+        for step in steps.into_iter().rev() {
+            match step {
+                Step::Root => {}
+                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Key { name, .. } => {
+                    path.push_str(if path.is_empty() { "" } else { "." });
+                    path.push_str(&quoted(name));
                 }
-                path
-            })
+            }
+        }
+        path
     }
 
     fn problem(&self, finding: Finding) -> Problem {

@@ -57,12 +57,11 @@ impl Finding {
         self
     }
 
-    /// Points at a related place, unless it is the same node.
+    /// Points at a related place, if there is one beside this node.
     #[must_use]
-    pub fn related(mut self, node: NodeId, label: impl Into<String>) -> Self {
-        if node != self.node {
-            self.related.push((node, label.into()));
-        }
+    pub fn related(mut self, node: impl Into<Option<NodeId>>, label: impl Into<String>) -> Self {
+        let node = node.into().filter(|node| *node != self.node);
+        self.related.extend(node.map(|node| (node, label.into())));
         self
     }
 
@@ -84,10 +83,11 @@ pub(super) struct Findings<'a> {
 impl<'a> Findings<'a> {
     /// Starts with earlier findings.
     pub(super) fn new(document: &'a Document, earlier: Vec<Finding>) -> Self {
+        let (list, places) = (RefCell::default(), RefCell::default());
         let findings = Self {
             document,
-            list: RefCell::default(),
-            places: RefCell::default(),
+            list,
+            places,
         };
         earlier
             .into_iter()
@@ -98,12 +98,8 @@ impl<'a> Findings<'a> {
     /// Adds a finding, unless its place already has one or is absent. Unreadable values are
     /// replaced by defaults, which are absent; findings there would be consequences.
     pub(super) fn add(&self, finding: Finding) {
-        if finding.node != NodeId::ABSENT
-            && self
-                .places
-                .borrow_mut()
-                .insert((finding.node, finding.part))
-        {
+        let place = (finding.node, finding.part);
+        if finding.node != NodeId::ABSENT && self.places.borrow_mut().insert(place) {
             self.list.borrow_mut().push(finding);
         }
     }
@@ -117,9 +113,8 @@ impl<'a> Findings<'a> {
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        self.list
-            .borrow()
-            .iter()
+        let list = self.list.borrow();
+        list.iter()
             .any(|finding| finding.severity == Severity::Error)
     }
 

@@ -76,11 +76,8 @@ impl Builder<'_> {
             let span = narrow(yaml::bytes(&key.defined));
             let id = self.add(value, parent, Step::Key { name, span });
             if matches!(key.value, Raw::Sequence(_) | Raw::Mapping(_)) {
-                let finding = Finding::error(
-                    id,
-                    Code::WrongType,
-                    "a key has to be a text, not a list or a mapping",
-                );
+                let message = "a key has to be a text, not a list or a mapping";
+                let finding = Finding::error(id, Code::WrongType, message);
                 self.findings.push(finding.at_key());
             }
             ids.push(id);

@@ -3,6 +3,7 @@
 use super::{AppliedPolicy, Finding, RouteLimits, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::Action;
+use crate::config::sections::algorithm::node_of;
 
 /// Warns of a `retry_after_jitter` on refusals without a `Retry-After`.
 pub(super) fn idle_jitter(places: &[RouteLimits<'_>]) -> Vec<Finding> {
@@ -21,10 +22,7 @@ fn jitter_without_effect(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         Action::Tag => "a tagged request is admitted, and needs no time to come back",
     };
     let finding = Finding::warning(jitter.node, Code::NoEffect, message);
-    let action = applied.policy.on_limit.action.as_ref();
-    let finding = match action {
-        Some(action) => finding.related(action.node, "what becomes of requests beyond it"),
-        None => finding,
-    };
+    let action = node_of(&applied.policy.on_limit.action);
+    let finding = finding.related(action, "what becomes of requests beyond it");
     Some(finding.help("remove `retry_after_jitter`, or choose another `action`"))
 }

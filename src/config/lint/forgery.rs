@@ -1,6 +1,6 @@
 //! Keys that clients can forge.
 
-use super::{AppliedPolicy, Finding, NodeId, RouteLimits, policies};
+use super::{AppliedPolicy, Finding, RouteLimits, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{Config, OnMissingKey, Route};
 use crate::config::value::{KeyPart, MissingKeyWord};
@@ -57,10 +57,7 @@ fn is_inescapable(applied: &AppliedPolicy<'_>, route: Option<&Route>) -> bool {
 fn forgeable(applied: &AppliedPolicy<'_>, part: &KeyPart, place: &RouteLimits<'_>) -> Finding {
     let message = format!("a client that sends another `{part}` each time is never refused");
     let finding = Finding::warning(applied.key_node(), Code::ForgeableKey, message);
-    let finding = match place.node {
-        NodeId::ABSENT => finding,
-        node => finding.related(node, "nothing else limits these requests"),
-    };
+    let finding = finding.related(place.node, "nothing else limits these requests");
     finding.help(
         "add a limit by what a client cannot choose, as in `{ key: client_ip, quota: 1000/1m }`",
     )

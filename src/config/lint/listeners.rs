@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::{Finding, NodeId};
+use super::Finding;
 use crate::config::diagnostic::Code;
 use crate::config::schema::Config;
 use crate::config::value::{OriginUrl, UpstreamRef};
@@ -27,10 +27,7 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
         let address = &own.address;
         let message = format!("requests come back to the listener on `{}`", address.value);
         let finding = Finding::warning(node, Code::OwnListener, message);
-        let finding = match address.node {
-            NodeId::ABSENT => finding,
-            node => finding.related(node, "the listener"),
-        };
+        let finding = finding.related(address.node, "the listener");
         Some(finding.help("name the server behind the proxy, or give the listener another port"))
     });
     findings.collect()

@@ -71,16 +71,10 @@ pub(in crate::config) fn check(condition: &Condition, node: NodeId, findings: &F
         let finding = Finding::error(node, Code::NoValue, "a condition that says nothing");
         findings.add(finding.help("say what is asked, as in `{ method: [POST] }`, or remove it"));
     }
-    report_empty(
-        &condition.method,
-        findings,
-        "name a method at least, or remove it",
-    );
-    report_empty(
-        &condition.cidr,
-        findings,
-        "name a network at least, or remove it",
-    );
+    let help = "name a method at least, or remove it";
+    report_empty(&condition.method, findings, help);
+    let help = "name a network at least, or remove it";
+    report_empty(&condition.cidr, findings, help);
     for list in [&condition.any, &condition.all] {
         report_empty(list, findings, "give it a condition at least, or remove it");
         for inner in list.iter() {

@@ -100,11 +100,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         return;
     };
     if used.is_empty() {
-        let finding = Finding::warning(
-            jwt.node,
-            Code::Unused,
-            "no key and no condition asks for a claim",
-        );
+        let message = "no key and no condition asks for a claim";
+        let finding = Finding::warning(jwt.node, Code::Unused, message);
         let finding = finding.at_key();
         findings.add(finding.help("name one, as in `key: jwt:sub`, or remove the section"));
     }

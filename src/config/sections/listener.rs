@@ -97,11 +97,8 @@ words! {
 }
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
-    report_empty(
-        &config.listeners,
-        findings,
-        "remove the key for one listener on `0.0.0.0:8080`",
-    );
+    let help = "remove the key for one listener on `0.0.0.0:8080`";
+    report_empty(&config.listeners, findings, help);
     config
         .listeners
         .iter()
@@ -118,11 +115,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 }
 
 fn check_listener(listener: &Listener, findings: &Findings<'_>) {
-    report_empty(
-        &listener.protocols,
-        findings,
-        "remove the key for `[http/1.1, h2]`",
-    );
+    let help = "remove the key for `[http/1.1, h2]`";
+    report_empty(&listener.protocols, findings, help);
     let protocols = listener
         .protocols
         .iter()
@@ -131,11 +125,8 @@ fn check_listener(listener: &Listener, findings: &Findings<'_>) {
         ("the same protocol twice".to_owned(), "remove one of them")
     });
     if let Some(tls) = &listener.tls {
-        report_empty(
-            &tls.certificates,
-            findings,
-            "name one certificate at least, or remove `tls` for cleartext",
-        );
+        let help = "name one certificate at least, or remove `tls` for cleartext";
+        report_empty(&tls.certificates, findings, help);
     }
 }
 

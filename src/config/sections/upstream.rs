@@ -133,11 +133,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     for (name, upstream) in config.upstreams.iter() {
         check_upstream(upstream, findings);
         if name.as_str() == "echo" {
-            let finding = Finding::error(
-                upstream.node,
-                Code::Conflict,
-                "`echo` is the name of the built-in upstream",
-            );
+            let message = "`echo` is the name of the built-in upstream";
+            let finding = Finding::error(upstream.node, Code::Conflict, message);
             findings.add(finding.help("choose another name").at_key());
         } else if !used.contains(&name.value) {
             let message = format!("no route leads to the upstream `{}`", name.value);
@@ -147,11 +144,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 }
 
 fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
-    report_empty(
-        &upstream.endpoints,
-        findings,
-        "name one server at least: `endpoints: [http://10.0.0.11:3000]`",
-    );
+    let help = "name one server at least: `endpoints: [http://10.0.0.11:3000]`";
+    report_empty(&upstream.endpoints, findings, help);
     let urls = upstream
         .endpoints
         .iter()
@@ -168,11 +162,8 @@ fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
         .iter()
         .any(|endpoint| endpoint.url.scheme == Scheme::Https);
     if !encrypted && (tls.ca.is_some() || tls.server_name.is_some()) {
-        let finding = Finding::error(
-            tls.node,
-            Code::NoEffect,
-            "`tls` without an endpoint that uses it",
-        );
+        let message = "`tls` without an endpoint that uses it";
+        let finding = Finding::error(tls.node, Code::NoEffect, message);
         findings
             .add(finding.help("write the URLs of the endpoints with `https://`, or remove `tls`"));
     }

@@ -169,11 +169,7 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
         );
         let finding = Finding::warning(queue.node, Code::NoEffect, message)
             .help("shorten the queue, or raise `max_wait`");
-        let wait = policy.max_wait.as_ref();
-        findings.add(match wait {
-            Some(wait) => finding.related(wait.node, "the longest wait"),
-            None => finding,
-        });
+        findings.add(finding.related(node_of(&policy.max_wait), "the longest wait"));
     }
 }
 

@@ -94,11 +94,8 @@ fn check_key(policy: &Policy, findings: &Findings<'_>) {
     });
     let fallback = &policy.on_missing_key;
     if fallback.node != NodeId::ABSENT && parts.iter().all(|part| always_there(part)) {
-        let finding = Finding::warning(
-            fallback.node,
-            Code::NoEffect,
-            "no part of this key is ever missing",
-        );
+        let message = "no part of this key is ever missing";
+        let finding = Finding::warning(fallback.node, Code::NoEffect, message);
         findings.add(finding.help("remove `on_missing_key`"));
     }
 }

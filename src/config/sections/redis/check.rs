@@ -30,11 +30,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         let help = "name a sentinel at least: `[sentinel-1:26379]`";
         check_addresses(&sentinel.addresses, help, findings);
         if sentinel.master.as_str().is_empty() {
-            let finding = Finding::error(
-                sentinel.master.node,
-                Code::NoValue,
-                "a master without a name",
-            );
+            let message = "a master without a name";
+            let finding = Finding::error(sentinel.master.node, Code::NoValue, message);
             findings.add(finding.help("say what the sentinels call it: `master: mymaster`"));
         }
     }

@@ -59,11 +59,8 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
 pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
     for (name, value) in own.headers.iter() {
         if is_framing(name.get()) || *name.get() == http::header::RETRY_AFTER {
-            let finding = Finding::error(
-                value.node,
-                Code::Conflict,
-                format!("`{}` is written by the proxy", name.value),
-            );
+            let message = format!("`{}` is written by the proxy", name.value);
+            let finding = Finding::error(value.node, Code::Conflict, message);
             findings.add(finding.help("remove it"));
         }
     }

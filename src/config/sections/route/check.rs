@@ -10,24 +10,16 @@ use crate::config::value::{FieldName, PathPattern, PathPrefix, Segment, Upstream
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     if config.routes.is_empty() && !findings.has_at("routes") {
-        let finding = Finding::error(
-            NodeId::ROOT,
-            Code::MissingKey,
-            "there are no routes, so that nothing would be served",
-        );
+        let message = "there are no routes, so that nothing would be served";
+        let finding = Finding::error(NodeId::ROOT, Code::MissingKey, message);
         findings.add(finding.help("the smallest ones are `routes: [{ upstream: echo }]`"));
     }
     let names = config.routes.iter().filter_map(|route| route.name.as_ref());
-    report_repeated(
-        names.map(|name| (&name.value, name.node)),
-        findings,
-        |name| {
-            (
-                format!("two routes are called `{name}`"),
-                "give each a name of its own, or none",
-            )
-        },
-    );
+    let names = names.map(|name| (&name.value, name.node));
+    report_repeated(names, findings, |name| {
+        let message = format!("two routes are called `{name}`");
+        (message, "give each a name of its own, or none")
+    });
     for route in config.routes.iter() {
         check_match(route, findings);
         check_upstream(route, config, findings);
@@ -57,12 +49,8 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
     if config.upstreams.contains_key(name.as_str()) {
         return;
     }
-    let known: Vec<_> = config
-        .upstreams
-        .keys()
-        .map(|name| name.as_str())
-        .chain(["echo"])
-        .collect();
+    let known = config.upstreams.keys().map(|name| name.as_str());
+    let known: Vec<_> = known.chain(["echo"]).collect();
     let help = match nearest::nearest(name.as_str(), &known) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!(
@@ -75,22 +63,19 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
 }
 
 fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
-    let set = request
-        .set_headers
-        .iter()
-        .map(|(name, value)| (&name.value, value.node));
-    let removed = request
-        .remove_headers
-        .iter()
-        .map(|name| (&name.value, name.node));
-    for (name, node) in set.clone() {
+    let set = || {
+        let set = request.set_headers.iter();
+        set.map(|(name, value)| (&name.value, value.node))
+    };
+    for (name, node) in set() {
         report_framing(name, node, findings);
     }
-    for (name, node) in removed.clone() {
+    let removed = request.remove_headers.iter();
+    for (name, node) in removed.map(|name| (&name.value, name.node)) {
         report_framing(name, node, findings);
-        if let Some((_, other)) = set.clone().find(|(set, _)| *set == name) {
-            let finding =
-                Finding::error(node, Code::Conflict, format!("`{name}` is set and removed"));
+        if let Some((_, other)) = set().find(|(set, _)| *set == name) {
+            let message = format!("`{name}` is set and removed");
+            let finding = Finding::error(node, Code::Conflict, message);
             let finding = finding.related(other, "set here");
             findings.add(finding.help("setting a field replaces what the client sent"));
         }
@@ -100,11 +85,8 @@ fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
 
 pub(in crate::config) fn report_framing(name: &FieldName, node: NodeId, findings: &Findings<'_>) {
     if is_framing(name.get()) {
-        let finding = Finding::error(
-            node,
-            Code::Conflict,
-            format!("`{name}` is not for configurations to change"),
-        );
+        let message = format!("`{name}` is not for configurations to change");
+        let finding = Finding::error(node, Code::Conflict, message);
         let help = match name.get().as_str() {
             "host" => {
                 "it is what the client sent, or with `preserve_host: false` the host of the endpoint"
@@ -120,22 +102,13 @@ fn check_strip_prefix(route: &Route, findings: &Findings<'_>) {
     let Some(prefix) = &route.request.strip_prefix else {
         return;
     };
-    let covered = route
-        .matches
-        .path
-        .as_ref()
-        .is_some_and(|path| starts_with(path, prefix));
-    if !covered {
-        let message = format!(
-            "not every path of this route starts with `{}`",
-            prefix.value
-        );
+    let path = route.matches.path.as_ref();
+    if !path.is_some_and(|path| starts_with(path, prefix)) {
+        let message = format!("not every path of this route starts with `{prefix}`");
         let finding = Finding::error(prefix.node, Code::Conflict, message);
-        let finding = match &route.matches.path {
-            Some(path) => finding.related(path.node, "the paths that it takes"),
-            None => finding,
-        };
-        findings.add(finding.help(format!("match paths below it: `path: {}/**`", prefix.value)));
+        let path = path.map(|path| path.node);
+        let finding = finding.related(path, "the paths that it takes");
+        findings.add(finding.help(format!("match paths below it: `path: {prefix}/**`")));
     }
 }
 

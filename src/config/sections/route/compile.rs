@@ -179,9 +179,8 @@ impl<'a> RouteCompiler<'a> {
         let from_all = self.exempt_from_all(route, taken);
         let applied = applied.iter().flat_map(|&policy| policies.applied(policy));
         let applied = applied.map(|policy| (policy, policies.get(policy)));
-        applied
-            .map(|policy| self.limit(policy, &from_all, route, taken))
-            .collect()
+        let limits = applied.map(|policy| self.limit(policy, &from_all, route, taken));
+        limits.collect()
     }
 
     fn limit(
@@ -204,12 +203,8 @@ impl<'a> RouteCompiler<'a> {
                 rules::OnMissingKey::Value(constant.value.as_str().into())
             }
         };
-        let parts = policy
-            .key
-            .0
-            .iter()
-            .map(|located| part(&located.value))
-            .collect();
+        let parts = policy.key.0.iter();
+        let parts = parts.map(|located| part(&located.value)).collect();
         LimitSpec {
             policy: index,
             when: policy.when.as_ref().map(|when| condition(when, taken.form)),
@@ -265,27 +260,15 @@ fn resolve<'a>(
 
 fn matches(route: &Route) -> RouteMatch {
     let matches = &route.matches;
+    let (path, query) = (matches.path.as_ref(), matches.query.iter());
+    let (hosts, methods) = (matches.hosts.iter(), matches.methods.iter());
     RouteMatch {
-        hosts: matches
-            .hosts
-            .iter()
-            .map(|host| host.value.clone())
-            .collect(),
-        path: matches
-            .path
-            .as_ref()
-            .map(|path| path_pattern(path))
-            .unwrap_or_default(),
-        methods: matches
-            .methods
-            .iter()
-            .map(|method| method.get().clone())
-            .collect(),
+        hosts: hosts.map(|host| host.value.clone()).collect(),
+        path: path.map(|path| path_pattern(path)).unwrap_or_default(),
+        methods: methods.map(|method| method.get().clone()).collect(),
         headers: fields(&matches.headers).collect(),
-        query: matches
-            .query
-            .iter()
-            .map(|(name, value)| (name.as_str().to_owned(), value.as_str().to_owned()))
+        query: query
+            .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect(),
         form: PathEquivalence {
             case: match route.case_sensitive.get() {
@@ -309,17 +292,12 @@ pub(in crate::config) fn path_pattern(path: &value::PathPattern) -> PathPattern 
 }
 
 fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
+    let removed = changes.remove_headers.iter();
+    let prefix = changes.strip_prefix.as_ref();
     Rewrite {
         set_headers: fields(&changes.set_headers).collect(),
-        remove_headers: changes
-            .remove_headers
-            .iter()
-            .map(|name| name.get().clone())
-            .collect(),
-        strip: changes
-            .strip_prefix
-            .as_ref()
-            .map_or(0, |prefix| prefix.as_str().matches('/').count()),
+        remove_headers: removed.map(|name| name.get().clone()).collect(),
+        strip: prefix.map_or(0, |prefix| prefix.as_str().matches('/').count()),
     }
 }
 

@@ -32,11 +32,8 @@ pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) 
         if route.inherit.get() {
             check_inherited(route, &inherited, findings);
         } else if config.limits.is_empty() {
-            let finding = Finding::warning(
-                route.inherit.node,
-                Code::NoEffect,
-                "there are no top-level limits to leave out",
-            );
+            let message = "there are no top-level limits to leave out";
+            let finding = Finding::warning(route.inherit.node, Code::NoEffect, message);
             findings.add(finding.help("remove `inherit`"));
         }
     }
