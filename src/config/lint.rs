@@ -19,6 +19,7 @@ use super::Report;
 use super::document::NodeId;
 use super::finding::Finding;
 use super::load::Loaded;
+use super::located::List;
 use super::schema::{Action, Config, Limit, Mode, Policy, Route};
 use super::sections::algorithm::node_of;
 use super::sections::route::unreachable;
@@ -73,11 +74,8 @@ impl AppliedPolicy<'_> {
     /// True if it refuses requests for all of its keys: no shadow mode, no `percent` below 100, no
     /// tagging.
     fn is_enforced(&self) -> bool {
-        let all = self
-            .policy
-            .percent
-            .as_ref()
-            .is_none_or(|part| part.get() == 100);
+        let percent = self.policy.percent.as_ref();
+        let all = percent.is_none_or(|part| part.get() == 100);
         self.policy.mode.value == Mode::Enforce && all && self.action != Action::Tag
     }
 
@@ -116,16 +114,14 @@ impl AppliedPolicy<'_> {
 }
 
 /// All routes, and unmatched requests last.
-fn all_route_limits(config: &Config) -> Vec<RouteLimits<'_>> {
-    let top_level = || {
-        config
-            .limits
-            .iter()
-            .filter_map(|limit| resolve(config, limit.node, limit))
+fn all_route_limits<'a>(config: &'a Config) -> Vec<RouteLimits<'a>> {
+    let resolved = |limits: &'a List<Limit>| {
+        let limits = limits.iter();
+        limits.filter_map(|limit| resolve(config, limit.node, limit))
     };
+    let top_level = || resolved(&config.limits);
     let routes = config.routes.iter().map(|route| {
-        let own = route.limits.iter();
-        let own = own.filter_map(|limit| resolve(config, limit.node, limit));
+        let own = resolved(&route.limits);
         let inherited = top_level().filter(|_| route.inherit.get());
         RouteLimits {
             route: Some(&route.value),
@@ -161,10 +157,10 @@ fn resolve<'a>(config: &'a Config, node: NodeId, limit: &'a Limit) -> Option<App
 /// Every policy that applies somewhere, once.
 fn policies<'a>(places: &[RouteLimits<'a>]) -> Vec<AppliedPolicy<'a>> {
     let mut seen = std::collections::HashSet::new();
-    let all = places.iter().flat_map(|place| &place.policies);
-    all.filter(|applied| seen.insert(applied.node))
-        .copied()
-        .collect()
+    let all = places
+        .iter()
+        .flat_map(|place| place.policies.iter().copied());
+    all.filter(|applied| seen.insert(applied.node)).collect()
 }
 
 #[cfg(test)]

@@ -21,23 +21,27 @@ type Check = fn(&[u8], UnixTime) -> Option<ExpiryWarning>;
 pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> Vec<Finding> {
     let config = &loaded.config;
     let now = UnixTime::since_unix_epoch(Duration::from_micros(now.as_micros()));
-    let listeners = config.listeners.iter();
-    let chains = listeners
-        .filter_map(|listener| listener.tls.as_ref())
-        .flat_map(|tls| tls.certificates.iter())
-        .map(|one| (&one.certificate, ExpiryWarning::of_chain as Check));
-    let upstreams = config.upstreams.values();
-    let redis = config.store.redis.iter();
-    let trusted = upstreams
-        .filter_map(|upstream| upstream.tls.ca.as_ref())
-        .chain(redis.filter_map(|redis| redis.tls.as_ref()?.ca.as_ref()))
-        .map(|ca| (ca, ExpiryWarning::of_trusted as Check));
+    let tls = config
+        .listeners
+        .iter()
+        .filter_map(|listener| listener.tls.as_ref());
+    let chains = tls.flat_map(|tls| tls.certificates.iter());
+    let chains = chains.map(|one| (&one.certificate, ExpiryWarning::of_chain as Check));
+    let redis = config
+        .store
+        .redis
+        .iter()
+        .filter_map(|redis| redis.tls.as_ref());
+    let upstreams = config.upstreams.values().map(|upstream| &upstream.tls);
+    let trusted = upstreams.chain(redis).filter_map(|tls| tls.ca.as_ref());
+    let trusted = trusted.map(|ca| (ca, ExpiryWarning::of_trusted as Check));
     let mut seen = HashSet::new();
-    chains
-        .chain(trusted)
-        .filter(|(path, _)| seen.insert(loaded.resolve(path.as_path())))
-        .filter_map(|(path, check)| finding(loaded, path, check, now))
-        .collect()
+    let mut files: Vec<_> = chains.chain(trusted).collect();
+    files.retain(|(path, _)| seen.insert(loaded.resolve(path.as_path())));
+    let findings = files
+        .into_iter()
+        .filter_map(|(path, check)| finding(loaded, path, check, now));
+    findings.collect()
 }
 
 fn finding(

@@ -9,18 +9,14 @@ use crate::config::schema::Condition;
 /// Warns of routes with policies for several values of a claim or field, and none for other values.
 pub(super) fn uncovered_requests(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let mut reported = HashSet::new();
-    let found = places.iter().filter_map(uncovered);
+    let mut found: Vec<_> = places.iter().filter_map(uncovered).collect();
+    found.retain(|finding| reported.insert(finding.node));
     found
-        .filter(|finding| reported.insert(finding.node))
-        .collect()
 }
 
 fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {
-    let enforced: Vec<_> = place
-        .policies
-        .iter()
-        .filter(|applied| applied.is_enforced())
-        .collect();
+    let enforced = place.policies.iter();
+    let enforced: Vec<_> = enforced.filter(|applied| applied.is_enforced()).collect();
     let conditions: Option<Vec<_>> = enforced.iter().map(|applied| wanted(applied)).collect();
     let conditions = conditions?;
     let [first, others @ ..] = conditions.as_slice() else {
@@ -28,10 +24,8 @@ fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {
     };
     let (name, _) = first;
     let is_of_one = !others.is_empty() && others.iter().all(|(other, _)| other == name);
-    let mut values: Vec<_> = conditions
-        .iter()
-        .map(|(_, value)| format!("`{value}`"))
-        .collect();
+    let values = conditions.iter().map(|(_, value)| format!("`{value}`"));
+    let mut values: Vec<_> = values.collect();
     values.dedup();
     if !is_of_one || values.len() < 2 {
         return None;
@@ -58,12 +52,8 @@ fn wanted(applied: &AppliedPolicy<'_>) -> Option<(String, String)> {
     if !others.is_empty() {
         return None;
     }
-    let claims = when.jwt.iter().map(|(name, value)| {
-        (
-            format!("claim `{}`", name.value.as_str()),
-            value.as_str().to_owned(),
-        )
-    });
+    let claims = when.jwt.iter();
+    let claims = claims.map(|(name, value)| (format!("claim `{name}`"), value.to_string()));
     let fields = when.header.iter().map(|(name, value)| {
         let value = String::from_utf8_lossy(value.get().as_bytes());
         (format!("field `{}`", name.value), value.into_owned())

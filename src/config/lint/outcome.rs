@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ipnet::IpNet;
+
 use super::{AppliedPolicy, Finding, NodeId, RouteLimits, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{AlgorithmName, Cost, OnMissingKey, Policy, Reserve, WindowStart};
@@ -19,11 +21,8 @@ impl<'p, 'a> PolicyIndex<'p, 'a> {
         let mut by_policy = HashMap::<_, Vec<_>>::new();
         for place in places {
             let mut seen = HashSet::new();
-            for applied in place
-                .policies
-                .iter()
-                .filter(|applied| seen.insert(applied.node))
-            {
+            let policies = place.policies.iter();
+            for applied in policies.filter(|applied| seen.insert(applied.node)) {
                 by_policy.entry(applied.node).or_default().push(place);
             }
         }
@@ -58,11 +57,8 @@ fn never_refuses_warning(node: NodeId, message: impl Into<String>) -> Finding {
 
 /// Finds a `percent` of 0.
 fn enforced_for_no_key(applied: &AppliedPolicy<'_>) -> Option<Finding> {
-    let percent = applied
-        .policy
-        .percent
-        .as_ref()
-        .filter(|percent| percent.get() == 0)?;
+    let percent = applied.policy.percent.as_ref();
+    let percent = percent.filter(|percent| percent.get() == 0)?;
     let finding = never_refuses_warning(percent.node, "it is enforced for none of its keys");
     Some(finding.help("raise `percent`, or say what is meant: `mode: shadow`"))
 }
@@ -70,14 +66,14 @@ fn enforced_for_no_key(applied: &AppliedPolicy<'_>) -> Option<Finding> {
 /// Finds exemptions of all addresses.
 fn all_addresses_exempt(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let whole = |v4: bool| {
-        let networks = applied
+        let mut networks = applied
             .policy
             .exempt
             .iter()
             .filter_map(|one| one.cidr.as_ref());
-        let mut networks = networks.filter(move |cidr| cidr.get().prefix_len() == 0);
+        let is_whole = |network: IpNet| network.prefix_len() == 0 && network.addr().is_ipv4() == v4;
         networks
-            .find(|cidr| cidr.get().addr().is_ipv4() == v4)
+            .find(|cidr| is_whole(cidr.get()))
             .map(|cidr| cidr.node)
     };
     let (first, second) = (whole(true)?, whole(false)?);
@@ -109,14 +105,12 @@ fn methods_never_match(
 fn shielded(applied: &AppliedPolicy<'_>, index: &PolicyIndex<'_, '_>) -> Option<Finding> {
     let order = |wanted: &AppliedPolicy<'_>| index.order.get(&wanted.node);
     let others = other_policies(applied, index);
-    let shield = others
-        .iter()
-        .filter(|_| applied.is_enforced())
-        .find(|other| {
-            // The first of two equal policies refuses.
-            let first = !shields(applied, other) || order(other) < order(applied);
-            first && shields(other, applied)
-        })?;
+    let mut others = others.iter().filter(|_| applied.is_enforced());
+    let shield = others.find(|other| {
+        // The first of two equal policies refuses.
+        let first = !shields(applied, other) || order(other) < order(applied);
+        first && shields(other, applied)
+    })?;
     let message = "another policy with the same key always refuses first";
     let finding = never_refuses_warning(applied.quota_node(), message);
     let finding = finding.related(shield.quota_node(), "which is never more generous");
@@ -208,13 +202,10 @@ fn rate_times(quota: &Quota, other: &Quota) -> u128 {
 /// Warns of policies that refuse every request, or every request of a kind that they are meant to
 /// admit.
 pub(super) fn always_refuses(places: &[RouteLimits<'_>]) -> Vec<Finding> {
-    let enforced = || {
-        policies(places)
-            .into_iter()
-            .filter(AppliedPolicy::is_enforced)
-    };
-    let nothing = enforced().filter_map(|applied| nothing_to_take(&applied));
-    let costs = enforced().filter_map(|applied| costs_beyond(&applied));
+    let mut enforced = policies(places);
+    enforced.retain(AppliedPolicy::is_enforced);
+    let nothing = enforced.iter().filter_map(nothing_to_take);
+    let costs = enforced.iter().filter_map(costs_beyond);
     nothing.chain(costs).chain(without_key(places)).collect()
 }
 
@@ -225,11 +216,8 @@ fn always(node: NodeId, message: impl Into<String>) -> Finding {
 fn nothing_to_take(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let policy = applied.policy;
     let all = policy.when.is_none() && policy.exempt.is_empty() && policy.overrides.is_empty();
-    let quota = policy
-        .amounts
-        .quota
-        .as_ref()
-        .filter(|quota| all && quota.limit() == 0)?;
+    let quota = policy.amounts.quota.as_ref();
+    let quota = quota.filter(|quota| all && quota.limit() == 0)?;
     let finding = always(quota.node, "a quota of 0 refuses every request");
     Some(finding.help("raise it, or say which requests it is for: `when`, `exempt`, `overrides`"))
 }
@@ -256,9 +244,8 @@ fn costs_beyond(applied: &AppliedPolicy<'_>) -> Option<Finding> {
 
 /// Finds captures that the route's path does not have, without a stand-in.
 fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
-    let routes = places
-        .iter()
-        .filter_map(|place| Some((place, place.route?)));
+    let routes = places.iter();
+    let routes = routes.filter_map(|place| Some((place, place.route?)));
     let findings = routes.flat_map(|(place, route)| {
         let path = route.matches.path.as_ref();
         let has = move |name: &str| path.is_some_and(|path| path.captures().any(|one| one == name));

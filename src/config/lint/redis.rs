@@ -36,19 +36,13 @@ pub(super) fn shared_buckets(config: &Config, places: &[RouteLimits<'_>]) -> Vec
             .at_key()
             .help("hash them under a secret, the same on all machines: `secret: ${SLUICEGATE_SECRET}`")
     });
-    let short = shared
-        .iter()
-        .filter_map(|applied| short_window(applied, redis));
-    let slow = shared.iter().filter_map(slow_sync);
-    let credentials = shared
-        .iter()
-        .flat_map(|applied| credentials(applied, redis));
-    guessable
-        .into_iter()
-        .chain(short)
-        .chain(slow)
-        .chain(credentials)
-        .collect()
+    let mut findings = Vec::from_iter(guessable);
+    for applied in &shared {
+        findings.extend(short_window(applied, redis));
+        findings.extend(slow_sync(applied));
+        findings.extend(credentials(applied, redis));
+    }
+    findings
 }
 
 fn guessable_keys(redis: &RedisStore) -> bool {

@@ -106,9 +106,9 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         findings.add(finding.help("name one, as in `key: jwt:sub`, or remove the section"));
     }
     report_empty(&jwt.keys, findings, "name a key at least");
-    jwt.keys
-        .iter()
-        .for_each(|key| check_key(key, key.node, findings));
+    for key in jwt.keys.iter() {
+        check_key(key, key.node, findings);
+    }
     report_twice(&jwt.audiences, findings);
 }
 
@@ -220,21 +220,15 @@ pub(in crate::config) fn files<'a>(
 const MAX_KEY_FILE: u64 = 1 << 20;
 
 fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
-    let mut claims: Vec<_> = claims::used(config)
-        .into_iter()
-        .map(|(name, _)| name.to_owned())
-        .collect();
+    let claims = claims::used(config).into_iter();
+    let mut claims: Vec<_> = claims.map(|(name, _)| name.to_owned()).collect();
     claims.sort_unstable();
     claims.dedup();
     TokenSpec {
         header: jwt.header.get().clone(),
         keys,
         issuer: jwt.issuer.as_ref().map(|issuer| issuer.as_str().to_owned()),
-        audiences: jwt
-            .audiences
-            .iter()
-            .map(|one| one.as_str().to_owned())
-            .collect(),
+        audiences: jwt.audiences.iter().map(ToString::to_string).collect(),
         leeway: jwt.leeway.get().as_secs(),
         claims,
     }

@@ -99,10 +99,9 @@ words! {
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let help = "remove the key for one listener on `0.0.0.0:8080`";
     report_empty(&config.listeners, findings, help);
-    config
-        .listeners
-        .iter()
-        .for_each(|listener| check_listener(listener, findings));
+    for listener in config.listeners.iter() {
+        check_listener(listener, findings);
+    }
     check_addresses(config, findings);
     let client_ip = &config.client_ip;
     if client_ip.header.node != NodeId::ABSENT && client_ip.trusted_proxies.is_empty() {
@@ -117,10 +116,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 fn check_listener(listener: &Listener, findings: &Findings<'_>) {
     let help = "remove the key for `[http/1.1, h2]`";
     report_empty(&listener.protocols, findings, help);
-    let protocols = listener
-        .protocols
-        .iter()
-        .map(|protocol| (protocol.value, protocol.node));
+    let protocols = listener.protocols.iter();
+    let protocols = protocols.map(|protocol| (protocol.value, protocol.node));
     report_repeated(protocols, findings, |_| {
         ("the same protocol twice".to_owned(), "remove one of them")
     });
@@ -135,9 +132,8 @@ fn check_addresses(config: &Config, findings: &Findings<'_>) {
     let public = config.listeners.iter().map(|listener| &listener.address);
     let addresses: Vec<_> = public.chain([&config.admin.address]).collect();
     for (index, later) in addresses.iter().enumerate() {
-        let clash = addresses[..index]
-            .iter()
-            .find(|earlier| overlap(earlier.get(), later.get()));
+        let mut before = addresses[..index].iter();
+        let clash = before.find(|earlier| overlap(earlier.get(), later.get()));
         let Some(earlier) = clash else { continue };
         let (node, other) = match later.node {
             NodeId::ABSENT => (earlier.node, *later),
@@ -162,15 +158,11 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 
 impl Compiler<'_> {
     pub(in crate::config) fn server(&mut self, config: &Config) -> ServerSpec {
-        let client = &config.client;
+        let (client, listeners) = (&config.client, config.listeners.iter());
         ServerSpec {
             name: "worker",
             workers: workers(config.workers.value),
-            listeners: config
-                .listeners
-                .iter()
-                .map(|listener| self.listener(listener))
-                .collect(),
+            listeners: listeners.map(|listener| self.listener(listener)).collect(),
             client: ClientSpec {
                 timeouts: Timeouts {
                     head: client.timeouts.head.get(),
@@ -192,13 +184,11 @@ impl Compiler<'_> {
             (false, true) => Protocols::Http2,
             _ => Protocols::Both,
         };
+        let tls = listener.tls.as_ref();
         ListenerSpec {
             address: listener.address.get(),
             protocols,
-            tls: listener
-                .tls
-                .as_ref()
-                .and_then(|tls| self.tls(tls, protocols)),
+            tls: tls.and_then(|tls| self.tls(tls, protocols)),
         }
     }
 
@@ -233,11 +223,8 @@ impl Compiler<'_> {
         let loaded = tls::Certificate::load(&spec, UnixTime::now());
         let expiry = loaded.as_ref().ok().and_then(|one| one.expiry.as_ref());
         if let Some(expiry) = expiry.filter(|_| is_first) {
-            warn!(
-                "{}; {}",
-                expiry.describe(&spec.certificate),
-                expiry.advice()
-            );
+            let (problem, advice) = (expiry.describe(&spec.certificate), expiry.advice());
+            warn!("{problem}; {advice}");
         }
         let node = match &loaded {
             Err(error) if error.file() == Some(&spec.key) => certificate.key.node,

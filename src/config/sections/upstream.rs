@@ -122,14 +122,12 @@ pub struct UpstreamTls {
 }
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
-    let used: HashSet<_> = config
-        .routes
-        .iter()
-        .filter_map(|route| match &route.upstream.value {
-            UpstreamRef::Named(name) => Some(name),
-            UpstreamRef::Echo | UpstreamRef::Url(_) => None,
-        })
-        .collect();
+    let used = config.routes.iter();
+    let used = used.filter_map(|route| match &route.upstream.value {
+        UpstreamRef::Named(name) => Some(name),
+        UpstreamRef::Echo | UpstreamRef::Url(_) => None,
+    });
+    let used: HashSet<_> = used.collect();
     for (name, upstream) in config.upstreams.iter() {
         check_upstream(upstream, findings);
         if name.as_str() == "echo" {
@@ -146,10 +144,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
     let help = "name one server at least: `endpoints: [http://10.0.0.11:3000]`";
     report_empty(&upstream.endpoints, findings, help);
-    let urls = upstream
-        .endpoints
-        .iter()
-        .map(|endpoint| (endpoint.url.to_string(), endpoint.url.node));
+    let urls = upstream.endpoints.iter();
+    let urls = urls.map(|endpoint| (endpoint.url.to_string(), endpoint.url.node));
     report_repeated(urls, findings, |url| {
         (
             format!("`{url}` twice in one upstream"),
@@ -157,10 +153,8 @@ fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
         )
     });
     let tls = &upstream.tls;
-    let encrypted = upstream
-        .endpoints
-        .iter()
-        .any(|endpoint| endpoint.url.scheme == Scheme::Https);
+    let mut endpoints = upstream.endpoints.iter();
+    let encrypted = endpoints.any(|endpoint| endpoint.url.scheme == Scheme::Https);
     if !encrypted && (tls.ca.is_some() || tls.server_name.is_some()) {
         let message = "`tls` without an endpoint that uses it";
         let finding = Finding::error(tls.node, Code::NoEffect, message);

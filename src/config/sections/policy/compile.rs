@@ -121,13 +121,11 @@ impl<'a> Policies<'a> {
             format!("{key} overflow"),
             &overflow.applied_to(policy),
         )?;
+        let dscp = overflow.dscp.as_ref();
         Some(Box::new(OverflowSpec {
             policy: next,
             fields: fields(&overflow.priority_header).collect(),
-            dscp: overflow
-                .dscp
-                .as_ref()
-                .map(|dscp| Dscp::new(dscp.get() as u8)),
+            dscp: dscp.map(|dscp| Dscp::new(dscp.get() as u8)),
         }))
     }
 
@@ -143,6 +141,7 @@ impl<'a> Policies<'a> {
     /// Compiles a policy without its overrides. Returns `None`, and adds a finding, if no algorithm
     /// can have these settings.
     fn spec(&mut self, name: &str, key: String, policy: &Policy) -> Option<PolicySpec> {
+        let (penalty, jitter) = (policy.penalty.as_ref(), policy.retry_after_jitter.as_ref());
         match algorithm(policy) {
             Ok(algorithm) => Some(PolicySpec {
                 home: redis::home(policy),
@@ -163,18 +162,12 @@ impl<'a> Policies<'a> {
                     false => store::Refusals::Free,
                     true => store::Refusals::Charged,
                 },
-                penalty: policy
-                    .penalty
-                    .as_ref()
-                    .map(|penalty| penalty::compile(penalty)),
+                penalty: penalty.map(|penalty| penalty::compile(penalty)),
                 settles: cost::settlement(policy).is_some(),
                 mode: mode(name, policy),
                 action: responses::action(&policy.on_limit, &self.config.responses.on_limit),
                 reject: responses::reject(&policy.on_limit, &self.config.responses.on_limit),
-                retry_after_jitter: policy
-                    .retry_after_jitter
-                    .as_ref()
-                    .map_or(Duration::ZERO, |jitter| jitter.get()),
+                retry_after_jitter: jitter.map_or(Duration::ZERO, |jitter| jitter.get()),
                 overrides: Vec::new(),
             }),
             Err(error) => {
@@ -232,12 +225,8 @@ fn has_one_bucket(selection: &Selection, policy: &Policy) -> bool {
 
 /// The written key. Together with the name it identifies a policy's buckets.
 fn key_text(policy: &Policy) -> String {
-    let parts: Vec<_> = policy
-        .key
-        .0
-        .iter()
-        .map(|part| part.value.to_string())
-        .collect();
+    let parts = policy.key.0.iter().map(|part| part.value.to_string());
+    let parts: Vec<_> = parts.collect();
     format!("{} or {}", parts.join(", "), policy.on_missing_key.value)
 }
 
