@@ -5,13 +5,14 @@
 mod access;
 mod error;
 
-use serde::de::{Deserialize, Deserializer, Expected, Visitor};
+use serde::de::value::StrDeserializer;
+use serde::de::{Deserialize, Deserializer, Expected, IntoDeserializer, Visitor};
 
 use super::diagnostic::Code;
 use super::document::{NodeId, NodeValue};
 use super::finding::{Finding, Findings, Part};
 use super::nearest;
-use access::{Entries, FormAccess, Items, LocatedParts, WordAccess};
+use access::{Entries, FormAccess, LocatedParts};
 use error::DecodeError;
 
 /// The name of the newtype that requests a value together with its node.
@@ -163,7 +164,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         self.place(match self.present()? {
             NodeValue::Scalar { text, .. } => visitor.visit_str(text),
             NodeValue::Null => visitor.visit_unit(),
-            NodeValue::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
+            NodeValue::Sequence(items) => visitor.visit_seq(access::items(self, items)),
             NodeValue::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
         })
     }
@@ -203,7 +204,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.place(match self.present()? {
-            NodeValue::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
+            NodeValue::Sequence(items) => visitor.visit_seq(access::items(self, items)),
             _ => Err(self
                 .mismatch(&"a list")
                 .with_help("write `[..]`, or a line `- ..` for each item")),
@@ -248,7 +249,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         let value = self.present()?;
         if name != BY_FORM {
             return self.place(match value {
-                NodeValue::Scalar { text, .. } => visitor.visit_enum(WordAccess(text)),
+                NodeValue::Scalar { text, .. } => {
+                    let word: StrDeserializer<'_, DecodeError> = text.into_deserializer();
+                    visitor.visit_enum(word)
+                }
                 _ => Err(self.mismatch(&format!("one of {}", nearest::list(variants)).as_str())),
             });
         }

@@ -1,7 +1,7 @@
 //! serde's access to a document: items, entries, words, and the special names `LOCATED` and
 //! `BY_FORM`.
 
-use serde::de::value::{StrDeserializer, U32Deserializer};
+use serde::de::value::{SeqDeserializer, StrDeserializer, U32Deserializer};
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
 };
@@ -12,35 +12,18 @@ use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 
 /// The items of a list.
-pub(super) struct Items<'a> {
-    reader: Reader<'a>,
-    items: std::slice::Iter<'a, NodeId>,
+pub(super) fn items<'de>(
+    reader: Reader<'_>,
+    items: &[NodeId],
+) -> impl SeqAccess<'de, Error = DecodeError> {
+    SeqDeserializer::new(items.iter().map(move |&item| reader.at(item)))
 }
 
-impl<'a> Items<'a> {
-    pub(super) fn new(reader: Reader<'a>, items: &'a [NodeId]) -> Self {
-        Self {
-            reader,
-            items: items.iter(),
-        }
-    }
-}
+impl IntoDeserializer<'_, DecodeError> for Reader<'_> {
+    type Deserializer = Self;
 
-impl<'de> SeqAccess<'de> for Items<'_> {
-    type Error = DecodeError;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, DecodeError> {
-        let Some(&item) = self.items.next() else {
-            return Ok(None);
-        };
-        seed.deserialize(self.reader.at(item)).map(Some)
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.items.len())
+    fn into_deserializer(self) -> Self {
+        self
     }
 }
 
@@ -208,46 +191,6 @@ impl<'de> SeqAccess<'de> for LocatedParts<'_> {
             self.reader.findings.add(Finding::clone(finding));
         }
         value.map(Some)
-    }
-}
-
-/// A word of a closed set.
-pub(super) struct WordAccess<'a>(pub(super) &'a str);
-
-impl<'de> EnumAccess<'de> for WordAccess<'_> {
-    type Error = DecodeError;
-    type Variant = Self;
-
-    fn variant_seed<V: DeserializeSeed<'de>>(
-        self,
-        seed: V,
-    ) -> Result<(V::Value, Self), DecodeError> {
-        let word: StrDeserializer<'_, DecodeError> = self.0.into_deserializer();
-        Ok((seed.deserialize(word)?, self))
-    }
-}
-
-impl<'de> VariantAccess<'de> for WordAccess<'_> {
-    type Error = DecodeError;
-
-    fn unit_variant(self) -> Result<(), DecodeError> {
-        Ok(())
-    }
-
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, DecodeError> {
-        Err(no_content())
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, DecodeError> {
-        Err(no_content())
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _: &'static [&'static str],
-        _: V,
-    ) -> Result<V::Value, DecodeError> {
-        Err(no_content())
     }
 }
 

@@ -64,24 +64,15 @@ pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings
             findings.add(finding.help("remove it"));
         }
     }
-    if let Some(body) = own
-        .body
-        .as_ref()
-        .filter(|body| body.as_str().len() > MAX_BODY)
+    if let Some(body) = &own.body
+        && body.len() > MAX_BODY
     {
-        let message = format!(
-            "the body has {} bytes; {MAX_BODY} are allowed",
-            body.as_str().len()
-        );
-        findings.add(
-            Finding::error(body.node, Code::InvalidValue, message)
-                .help("link to a page instead, with `docs_url`"),
-        );
+        let message = format!("the body has {} bytes; {MAX_BODY} are allowed", body.len());
+        let finding = Finding::error(body.node, Code::InvalidValue, message);
+        findings.add(finding.help("link to a page instead, with `docs_url`"));
     }
-    if let Some(name) = own
-        .tag_header
-        .as_ref()
-        .filter(|name| is_framing(name.get()))
+    if let Some(name) = &own.tag_header
+        && is_framing(name.get())
     {
         let message = format!("`{}` is written by the proxy", name.value);
         let finding = Finding::error(name.node, Code::Conflict, message);
@@ -105,20 +96,16 @@ fn check_action(own: &OnLimit, action: Action, findings: &Findings<'_>) {
         ),
         _ => (400..=599, "a refusal has a status from 400 to 599"),
     };
-    if let Some(status) = own
-        .status
-        .as_ref()
-        .filter(|code| !codes.contains(&code.get()))
+    if let Some(status) = &own.status
+        && !codes.contains(&status.get())
     {
         let message = format!("{} does not fit: {such_as}", status.get());
         let help = "leave it out, or choose another `action`";
         findings.add(Finding::error(status.node, Code::Conflict, message).help(help));
     }
-    let bodiless = own
-        .status
-        .as_ref()
-        .filter(|code| [204, 205, 304].contains(&code.get()));
-    if let (Some(status), Some(body)) = (bodiless, &own.body) {
+    if let (Some(status), Some(body)) = (&own.status, &own.body)
+        && [204, 205, 304].contains(&status.get())
+    {
         let message = format!("an answer with status {} has no body", status.get());
         let finding = Finding::error(body.node, Code::Conflict, message);
         let finding = finding.related(status.node, "the status");
