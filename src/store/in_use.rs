@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::Buckets;
 use super::memory::{Charge, Permit};
 use super::redis::LeaseGuard;
-use crate::telemetry::metrics::{InUseMetrics, UnitsInUse};
+use crate::telemetry::metrics::InUseMetrics;
+use crate::telemetry::registry::GaugeGuard;
 
 /// Units in use, returned on drop.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub struct InUse {
     // In this order: the units are free before waiters learn of it.
     _permit: Option<Permit>,
     _lease: Option<LeaseGuard>,
-    _counted: Option<UnitsInUse>,
+    _counted: Option<GaugeGuard>,
 }
 
 /// The result of asking for permits.

@@ -15,12 +15,11 @@ mod snapshots;
 mod store;
 
 pub use config::ConfigMetrics;
-pub use endpoints::{EndpointConnection, EndpointFailure, EndpointMetrics};
+pub use endpoints::{EndpointFailure, EndpointMetrics};
 pub use jwt::JwtMetrics;
 pub use limits::{
     BanMetrics, HeldMetrics, InUseMetrics, LimitDecision, LimitMetrics, PolicyMetrics,
-    SettlementMetrics, SettlementResult, TableFigures, TrackedKeys, TrackingMetrics, UnitsInUse,
-    WaitMetrics, Waiting,
+    SettlementMetrics, SettlementResult, TableFigures, TrackedKeys, TrackingMetrics, WaitMetrics,
 };
 pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};

@@ -21,7 +21,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-pub use self::handles::{BOUNDS, Counter, CounterSet, Gauge, Histogram, Observer};
+pub use self::handles::{BOUNDS, Counter, CounterSet, Gauge, GaugeGuard, Histogram, Observer};
 use self::handles::{Buckets, ObservedFn};
 
 /// The content type of [`Registry::render`]'s text.

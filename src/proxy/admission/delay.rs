@@ -6,7 +6,7 @@ use super::Admission;
 use crate::clock::{Clock, Timestamp};
 use crate::proxy::ruleset::Route;
 use crate::store::QueuePlace;
-use crate::telemetry::metrics::Waiting;
+use crate::telemetry::registry::GaugeGuard;
 
 /// A delayed request. It holds no lock.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ struct Place {
     place: Option<QueuePlace>,
     until: Timestamp,
     clock: Arc<Clock>,
-    _metrics: Waiting,
+    _metrics: GaugeGuard,
 }
 
 impl Delay {

@@ -10,7 +10,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::store::{Acquired, ChargeSet, PendingCharge, PermitPlace};
-use crate::telemetry::metrics::Waiting;
+use crate::telemetry::registry::GaugeGuard;
 
 /// The thing that a request waits for before it is decided.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct PermitWaiter {
     limit: u16,
     place: PermitPlace,
     since: Timestamp,
-    _waiting: Option<Waiting>,
+    _waiting: Option<GaugeGuard>,
 }
 
 impl AdmissionInputs<'_> {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use strum::{IntoStaticStr, VariantArray};
+
 use super::families::{ENDPOINT_CONNECTIONS, ENDPOINT_FAILURES, ENDPOINT_REQUESTS};
-use crate::telemetry::registry::{Counter, CounterSet, Gauge, Registry};
+use crate::telemetry::registry::{Counter, CounterSet, Gauge, GaugeGuard, Registry};
 
 /// One endpoint of an upstream. Its series last as long as it and its connections.
 #[derive(Debug)]
@@ -16,7 +18,8 @@ pub struct EndpointMetrics {
 }
 
 /// The reason for a failure of an endpoint: the `reason` label, and the `error` of the access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum EndpointFailure {
     /// The name does not resolve.
     Resolve,
@@ -41,41 +44,17 @@ pub enum EndpointFailure {
 }
 
 impl EndpointFailure {
-    const ALL: [Self; 10] = [
-        Self::Resolve,
-        Self::Connect,
-        Self::Tls,
-        Self::ConnectTimeout,
-        Self::Closed,
-        Self::Invalid,
-        Self::ResponseTimeout,
-        Self::BodyClosed,
-        Self::BodyInvalid,
-        Self::BodyTimeout,
-    ];
-
     /// The label's value.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Resolve => "resolve",
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::ConnectTimeout => "connect_timeout",
-            Self::Closed => "closed",
-            Self::Invalid => "invalid",
-            Self::ResponseTimeout => "response_timeout",
-            Self::BodyClosed => "body_closed",
-            Self::BodyInvalid => "body_invalid",
-            Self::BodyTimeout => "body_timeout",
-        }
+        self.into()
     }
 }
 
 impl EndpointMetrics {
     /// The handles of this endpoint of the upstream. Series of failures begin with the first one.
     pub fn new(registry: &Registry, upstream: &Arc<str>, endpoint: &str) -> Self {
-        let reason = |index: usize| EndpointFailure::ALL[index].as_str();
-        let (labels, count) = ([&**upstream, endpoint], EndpointFailure::ALL.len());
+        let reason = |index: usize| EndpointFailure::VARIANTS[index].as_str();
+        let (labels, count) = ([&**upstream, endpoint], EndpointFailure::VARIANTS.len());
         Self {
             upstream: Arc::clone(upstream),
             endpoint: endpoint.into(),
@@ -106,18 +85,7 @@ impl EndpointMetrics {
     }
 
     /// Counts a connection as open until the guard is dropped.
-    pub fn connection(&self) -> EndpointConnection {
-        self.connections.add(1);
-        EndpointConnection(self.connections.clone())
-    }
-}
-
-/// A connection in `sluicegate_upstream_connections`, until dropped.
-#[derive(Debug)]
-pub struct EndpointConnection(Gauge);
-
-impl Drop for EndpointConnection {
-    fn drop(&mut self) {
-        self.0.add(-1);
+    pub fn connection(&self) -> GaugeGuard {
+        self.connections.hold(1)
     }
 }

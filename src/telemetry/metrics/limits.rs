@@ -3,15 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use strum::{IntoStaticStr, VariantArray};
+
 use super::families::{
     LIMIT_BANS, LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_HELD, LIMIT_IN_USE,
     LIMIT_NEAR, LIMIT_SETTLEMENTS, LIMIT_TRACKING_EVICTIONS, LIMIT_UNRECORDED, LIMIT_WAIT,
     LIMIT_WAITING,
 };
-use crate::telemetry::registry::{Counter, CounterSet, Gauge, Histogram, Observer, Registry};
+use crate::telemetry::registry::{
+    Counter, CounterSet, Gauge, GaugeGuard, Histogram, Observer, Registry,
+};
 
 /// The decision of a policy on a request, as the `decision` label has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum LimitDecision {
     /// Charged and admitted.
     Allowed,
@@ -32,29 +37,9 @@ pub enum LimitDecision {
 }
 
 impl LimitDecision {
-    pub(super) const ALL: [Self; 8] = [
-        Self::Allowed,
-        Self::Limited,
-        Self::Overflowed,
-        Self::Delayed,
-        Self::Shadowed,
-        Self::Tagged,
-        Self::Exempt,
-        Self::Error,
-    ];
-
-    /// Returns the label value.
+    /// The label value.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Overflowed => "overflowed",
-            Self::Limited => "limited",
-            Self::Delayed => "delayed",
-            Self::Shadowed => "shadowed",
-            Self::Tagged => "tagged",
-            Self::Exempt => "exempt",
-            Self::Error => "error",
-        }
+        self.into()
     }
 }
 
@@ -65,8 +50,8 @@ pub struct LimitMetrics(CounterSet);
 impl LimitMetrics {
     /// Makes the handles of this policy on this route; series appear as they first count.
     pub fn new(registry: &Registry, policy: &str, route: &str) -> Self {
-        let decision = |index: usize| LimitDecision::ALL[index].as_str();
-        let count = LimitDecision::ALL.len();
+        let decision = |index: usize| LimitDecision::VARIANTS[index].as_str();
+        let count = LimitDecision::VARIANTS.len();
         Self(registry.counter_set(&LIMIT_DECISIONS, &[policy, route], count, decision))
     }
 
@@ -82,7 +67,8 @@ impl LimitMetrics {
 }
 
 /// How the cost of a request was settled, as the `result` label says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum SettlementResult {
     /// The response stated the cost.
     Settled,
@@ -103,14 +89,9 @@ impl SettlementResult {
         Self::NoResponse,
     ];
 
-    /// Returns the label value.
+    /// The label value.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Settled => "settled",
-            Self::Missing => "missing",
-            Self::Malformed => "malformed",
-            Self::NoResponse => "no_response",
-        }
+        self.into()
     }
 }
 
@@ -177,10 +158,6 @@ pub struct WaitMetrics {
     wait: Histogram,
 }
 
-/// A request that waits, counted until this is dropped.
-#[derive(Debug)]
-pub struct Waiting(Gauge);
-
 impl WaitMetrics {
     /// Makes the handles of the policy with this name.
     pub fn new(registry: &Registry, policy: &str) -> Self {
@@ -196,28 +173,15 @@ impl WaitMetrics {
     }
 
     /// Counts one that waits.
-    pub fn enter(&self) -> Waiting {
-        self.waiting.add(1);
-        Waiting(self.waiting.clone())
+    pub fn enter(&self) -> GaugeGuard {
+        self.waiting.hold(1)
     }
 }
 
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.add(-1);
-    }
-}
-
-/// The units that requests in flight have taken of a policy. Clones, and handles of the same name, count together.
+/// The units of a policy that requests in flight use. Clones, and handles of the same name, count
+/// together.
 #[derive(Clone, Debug)]
 pub struct InUseMetrics(Gauge);
-
-/// Units that count as long as this lives.
-#[derive(Debug)]
-pub struct UnitsInUse {
-    metrics: InUseMetrics,
-    units: u32,
-}
 
 impl InUseMetrics {
     /// Makes the handle of the policy with this name.
@@ -225,25 +189,15 @@ impl InUseMetrics {
         Self(registry.gauge(&LIMIT_IN_USE, &[policy]))
     }
 
-    /// Counts so many more.
-    #[must_use]
-    pub fn take(&self, units: u32) -> UnitsInUse {
-        self.0.add(i64::from(units));
-        UnitsInUse {
-            metrics: self.clone(),
-            units,
-        }
-    }
-}
-
-impl Drop for UnitsInUse {
-    fn drop(&mut self) {
-        self.metrics.0.add(-i64::from(self.units));
+    /// Counts so many more until the guard is dropped.
+    pub fn take(&self, units: u32) -> GaugeGuard {
+        self.0.hold(units)
     }
 }
 
 /// Records of keys beside their buckets, as the `what` label has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum TrackedKeys {
     /// Refusals that count towards a ban.
     Strikes,
@@ -253,17 +207,6 @@ pub enum TrackedKeys {
     Refusals,
     /// Totals that other machines are told.
     Sync,
-}
-
-impl TrackedKeys {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Strikes => "strikes",
-            Self::Bans => "bans",
-            Self::Refusals => "refusals",
-            Self::Sync => "sync",
-        }
-    }
 }
 
 /// Keys of a policy that were forgotten for want of room. Handles of the same name count together.
@@ -285,7 +228,7 @@ impl TrackingMetrics {
     /// The count of forgotten keys.
     pub fn evictions(&self, what: TrackedKeys) -> Counter {
         self.registry
-            .counter(&LIMIT_TRACKING_EVICTIONS, &[&self.policy, what.as_str()])
+            .counter(&LIMIT_TRACKING_EVICTIONS, &[&self.policy, what.into()])
     }
 }
 

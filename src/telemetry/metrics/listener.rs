@@ -1,6 +1,9 @@
 //! Listeners: the connections of clients, and what is wrong with them.
 
+use std::array;
 use std::sync::Arc;
+
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use super::families::{ACCEPT_ERRORS, BAD_REQUESTS, CONNECTIONS};
 use crate::telemetry::registry::{Counter, Gauge, Registry};
@@ -10,7 +13,7 @@ use crate::telemetry::registry::{Counter, Gauge, Registry};
 pub struct ListenerMetrics {
     open: Gauge,
     accept_errors: Counter,
-    bad_requests: [Counter; BadRequest::ALL.len()],
+    bad_requests: [Counter; BadRequest::COUNT],
 }
 
 impl ListenerMetrics {
@@ -19,8 +22,12 @@ impl ListenerMetrics {
         Self {
             open: registry.gauge(&CONNECTIONS, &[listener]),
             accept_errors: registry.counter(&ACCEPT_ERRORS, &[listener]),
-            bad_requests: BadRequest::ALL
-                .map(|reason| registry.counter(&BAD_REQUESTS, &[listener, reason.as_str()])),
+            bad_requests: array::from_fn(|index| {
+                registry.counter(
+                    &BAD_REQUESTS,
+                    &[listener, BadRequest::VARIANTS[index].into()],
+                )
+            }),
         }
     }
 
@@ -42,7 +49,8 @@ impl ListenerMetrics {
 }
 
 /// Why a request reached no route, as the `reason` label says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum BadRequest {
     /// Its head is not HTTP/1.
     Malformed,
@@ -50,18 +58,6 @@ pub enum BadRequest {
     HeadTooLarge,
     /// Its head did not arrive in time.
     Timeout,
-}
-
-impl BadRequest {
-    const ALL: [Self; 3] = [Self::Malformed, Self::HeadTooLarge, Self::Timeout];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::HeadTooLarge => "head_too_large",
-            Self::Timeout => "timeout",
-        }
-    }
 }
 
 /// One connection in `sluicegate_connections`, until dropped.

@@ -1,6 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{Method, StatusCode};
+use strum::VariantArray;
 
 use super::*;
 use crate::telemetry::registry::Family;
@@ -130,9 +131,9 @@ fn promtool_finds_nothing_wrong() {
     let upstream = UpstreamMetrics::new(&registry, "api");
     upstream.record(Duration::from_millis(1));
     let limit = LimitMetrics::new(&registry, "per-key", "search");
-    LimitDecision::ALL
-        .into_iter()
-        .for_each(|decision| limit.record(decision));
+    for &decision in LimitDecision::VARIANTS {
+        limit.record(decision);
+    }
     let _policy = PolicyMetrics::new(&registry, "per-key", TableFigures::default);
     let _config = ConfigMetrics::new(&registry, "aaaa", 100);
     let _listener = ListenerMetrics::new(&registry, "0.0.0.0:8080");
@@ -182,7 +183,7 @@ fn the_documentation_lists_every_family_and_no_other() {
         .filter(|line| line.starts_with("| `"))
         .collect();
     assert_eq!(listed, rows.collect::<Vec<_>>());
-    for decision in LimitDecision::ALL {
+    for decision in LimitDecision::VARIANTS {
         let item = format!("\n- `{}`: ", decision.as_str());
         assert!(text.contains(&item), "{decision:?} is not listed");
     }

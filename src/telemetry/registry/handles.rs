@@ -64,6 +64,16 @@ impl Gauge {
         self.0.fetch_add(n, Relaxed);
     }
 
+    /// Adds `n` until the guard is dropped.
+    #[must_use]
+    pub fn hold(&self, n: u32) -> GaugeGuard {
+        self.add(i64::from(n));
+        GaugeGuard {
+            gauge: self.clone(),
+            part: i64::from(n),
+        }
+    }
+
     /// Adds one if the number is below `most`; whether it did.
     pub fn increment_below(&self, most: i64) -> bool {
         let more = |number| (number < most).then_some(number + 1);
@@ -73,6 +83,19 @@ impl Gauge {
     /// Returns the number.
     pub fn get(&self) -> i64 {
         self.0.load(Relaxed)
+    }
+}
+
+/// A part of a gauge's number, which is taken off when this is dropped.
+#[derive(Debug)]
+pub struct GaugeGuard {
+    gauge: Gauge,
+    part: i64,
+}
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.gauge.add(-self.part);
     }
 }
 

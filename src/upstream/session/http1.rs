@@ -20,7 +20,8 @@ pub(in crate::upstream) use connection::ExchangeError;
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::net::idle_timer::IdleTimer;
-use crate::telemetry::metrics::{EndpointConnection, EndpointFailure};
+use crate::telemetry::metrics::EndpointFailure;
+use crate::telemetry::registry::GaugeGuard;
 use crate::upstream::attempt::{Attempt, AttemptOutcome};
 use crate::upstream::connector::Stream;
 use crate::upstream::pool::Pool;
@@ -47,7 +48,7 @@ pub(in crate::upstream) struct PooledConnection {
     written: u64,
     /// The code point of its packets.
     pub dscp: Option<Dscp>,
-    _open: EndpointConnection,
+    _open: GaugeGuard,
 }
 
 impl Http1Session {
@@ -121,11 +122,7 @@ impl Http1Session {
 }
 
 impl PooledConnection {
-    pub(in crate::upstream) fn new(
-        stream: Stream,
-        dscp: Option<Dscp>,
-        open: EndpointConnection,
-    ) -> Self {
+    pub(in crate::upstream) fn new(stream: Stream, dscp: Option<Dscp>, open: GaugeGuard) -> Self {
         PooledConnection {
             http: UpstreamConnection::new(stream),
             idle_timer: IdleTimer::new(Duration::ZERO),
