@@ -1,11 +1,12 @@
 //! Charges that memory decides together: overflow tiers, bans, reservations.
 
+use std::ptr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::memory::{
-    self, Charge, Refusals, SettleableCharge, charge_and_reserve, charge_into, charge_with_shadow,
+    self, Charge, Refusals, SettleableCharge, UnsettledLocks, charge_into, charge_with_shadow,
 };
 use super::redis::PendingReport;
 use super::{
@@ -145,11 +146,10 @@ impl<'a> ChargeList<'a> {
         if settled.is_empty() {
             self.charge_first_that_pays(now, last, verdict);
         } else {
-            (*verdict, reserved) = charge_and_reserve(&settled, now, || {
-                let mut verdict = Verdict::default();
-                self.charge_first_that_pays(now, last, &mut verdict);
-                verdict
-            });
+            let locks = UnsettledLocks::lock(&settled);
+            self.charge_first_that_pays(now, last, verdict);
+            let table = |index: usize| self.charges[index].table;
+            reserved = locks.reserve(verdict, now, |one| ptr::eq(&**one.table, table(one.index)));
         }
         if let Some(source) = source {
             self.record(source, (verdict, last), now, &mut reserved);
@@ -157,21 +157,22 @@ impl<'a> ChargeList<'a> {
         reserved
     }
 
-    /// The charges that can be given back. Units in use return by themselves.
+    /// The charges that can be given back, with those of overflow tiers. Units in use return by
+    /// themselves.
     fn settleable(&self, reserve: Reserve) -> SmallVec<[SettleableCharge<'a>; 2]> {
-        let all = self.iter().enumerate();
-        let all = all.filter_map(|(index, (entry, charge, _))| {
-            let table = &entry.buckets.table;
-            let is_one =
-                (entry.settles || reserve == Reserve::All) && !table.algorithm().is_concurrency();
-            is_one.then_some(SettleableCharge {
-                index,
-                table,
-                key: charge.key,
-                cost: charge.cost,
-            })
-        });
-        all.collect()
+        let mut settleable = SmallVec::new();
+        for (index, (entry, charge, _)) in self.iter().enumerate() {
+            let is_concurrency = charge.table.algorithm().is_concurrency();
+            if (entry.settles || reserve == Reserve::All) && !is_concurrency {
+                settleable.extend(entry.tiers().map(|tier| SettleableCharge {
+                    index,
+                    table: &tier.buckets.table,
+                    key: charge.key,
+                    cost: charge.cost,
+                }));
+            }
+        }
+        settleable
     }
 
     /// Records the charges to synchronised buckets for other machines, or lets a reservation report
@@ -313,5 +314,82 @@ fn wait(decision: &Decision) -> (bool, Option<Timestamp>) {
     match decision.outcome {
         Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),
         Outcome::Admit | Outcome::Delay { .. } => (false, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limiter::{Algorithm, Gcra, Quota};
+    use crate::store::{BucketsSpec, HomeSpec, OnFull, Store, Table};
+    use crate::telemetry::registry::Registry;
+
+    const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
+
+    fn buckets(burst: u32, overflow: Option<Arc<Buckets>>) -> Arc<Buckets> {
+        let quota = Quota::new(burst, Duration::from_secs(3_600)).expect("a quota");
+        let algorithm = Algorithm::Gcra(Gcra::new(quota, burst).expect("a burst"));
+        let table = Arc::new(Table::new("p", algorithm, 1_024, OnFull::Forget));
+        let spec = BucketsSpec {
+            home: HomeSpec::Memory,
+            label: "p",
+            before: None,
+            overflow,
+            refusal_cache: Duration::ZERO,
+            refusal_bytes: 0,
+        };
+        Arc::new(Buckets::new(
+            &Store::Memory,
+            table,
+            spec,
+            &Registry::default(),
+        ))
+    }
+
+    fn list(buckets: &Arc<Buckets>) -> ChargeList<'_> {
+        let mut list = ChargeList::default();
+        let id = ChargeId {
+            limit: 0,
+            place: None,
+            tier: 0,
+        };
+        let entry = Entry {
+            id,
+            buckets,
+            settles: false,
+            penalties: None,
+        };
+        let charge = Charge {
+            table: &buckets.table,
+            key: Fingerprint::from_bits(1),
+            cost: 1,
+            window_end: None,
+        };
+        list.push(entry, charge, true);
+        list
+    }
+
+    /// A reservation once gave back to the first bucket what an overflow bucket had paid.
+    #[test]
+    fn a_charge_is_given_back_to_the_overflow_bucket_that_paid_it() {
+        let last = buckets(3, None);
+        let first = buckets(1, Some(Arc::clone(&last)));
+        let remaining =
+            |of: &Arc<Buckets>| of.table.peek(Fingerprint::from_bits(1), 0, NOW).remaining;
+        let charge = || {
+            let (mut list, mut verdict) = (list(&first), Verdict::default());
+            let reserved = list.charge(Reserve::All, Refusals::Charged, NOW, &mut verdict, None);
+            (list.entries[0].id.tier, reserved)
+        };
+        let (tier, _paid) = charge();
+        assert_eq!((tier, remaining(&first), remaining(&last)), (0, 0, 3));
+        let (tier, reserved) = charge();
+        assert_eq!((tier, remaining(&first), remaining(&last)), (1, 0, 2));
+        for (_, reservation) in reserved {
+            reservation.give_back(NOW);
+        }
+        assert_eq!((remaining(&first), remaining(&last)), (0, 3));
     }
 }

@@ -20,6 +20,6 @@ pub use bans::Bans;
 pub use charge::{Charge, charge_all, charge_into, charge_with_shadow, leave_queue, try_charge};
 pub use memory_budget::{MIN_KEYS, MemoryRequest, TableBudget, divide_memory};
 pub use permits::Permit;
-pub(super) use reservation::Reservation;
+pub(super) use reservation::{Reservation, UnsettledLocks};
 pub use reservation::{SettleableCharge, charge_and_reserve};
 pub use table::{OnFull, Refusals, Table};

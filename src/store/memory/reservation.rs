@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Origin, SlotChoice, Slots};
 use super::charge::{Charge, lock_one};
-use super::permits::{Permits, Shard};
+use super::permits::{LockedShard, Permits, Shard};
 use super::table::{Refusals, Table};
 use super::table_rules::TableRules;
 use crate::clock::Timestamp;
@@ -48,58 +48,78 @@ pub struct SettleableCharge<'a> {
     pub cost: u32,
 }
 
+/// The locked counts of unsettled units, held while charges are decided.
+pub(in crate::store) struct UnsettledLocks<'a>(
+    SmallVec<[(LockedShard<'a>, &'a SettleableCharge<'a>); 2]>,
+);
+
 /// Calls `charge`, which decides and charges, and returns the reservations with the indices of
 /// their charges.
-///
-/// Every charge that may be settled or given back must come through here, since this counts
-/// unsettled units and notices buckets that start empty.
 pub fn charge_and_reserve(
     settled: &[SettleableCharge<'_>],
     now: Timestamp,
     charge: impl FnOnce() -> Verdict,
 ) -> (Verdict, Vec<(usize, Reservation)>) {
-    let mut shards: SmallVec<[(&Shard, &SettleableCharge<'_>); 2]> = settled
-        .iter()
-        .filter_map(|one| Some((one.table.unsettled()?.shard(one.key), one)))
-        .collect();
-    // Before any bucket, and always in the same order, which prevents deadlock.
-    shards.sort_unstable_by_key(|(shard, _)| std::ptr::from_ref(*shard).addr());
-    let mut locked: SmallVec<[_; 2]> = shards
-        .into_iter()
-        .map(|(shard, one)| (shard.lock(), one))
-        .collect();
+    let locks = UnsettledLocks::lock(settled);
     let verdict = charge();
-    let admitted = verdict.is_admitted();
-    let made = locked.iter_mut().filter_map(|(unsettled, one)| {
-        let decision = verdict.decisions[one.index];
-        let charged = admitted || one.table.refusals() == Refusals::Charged;
-        if !charged || !decision.is_admitted() || one.cost == 0 {
-            return None;
-        }
-        if was_whole(&decision, one.cost) {
-            unsettled.start_generation(one.key);
-        }
-        if !admitted {
-            return None;
-        }
-        let reserved = ReservedCharge {
-            cell: decision.cell,
-            at: now,
-            units: one.cost,
-            unsettled: unsettled.units(one.key),
-        };
-        unsettled.take(one.key, one.cost);
-        let reservation = Reservation {
-            table: Arc::clone(one.table),
-            key: one.key,
-            reserved,
-            generation: unsettled.generation(one.key),
-            telling: None,
-        };
-        Some((one.index, reservation))
-    });
-    let made = made.collect();
-    (verdict, made)
+    let reserved = locks.reserve(&verdict, now, |_| true);
+    (verdict, reserved)
+}
+
+impl<'a> UnsettledLocks<'a> {
+    /// Locks the counts of these charges, of which some are going to be made.
+    ///
+    /// Every charge that may be settled or given back must come through here, since this counts
+    /// unsettled units and notices buckets that start empty.
+    pub(in crate::store) fn lock(settled: &'a [SettleableCharge<'a>]) -> Self {
+        let mut shards: SmallVec<[(&Shard, &SettleableCharge<'_>); 2]> = settled
+            .iter()
+            .filter_map(|one| Some((one.table.unsettled()?.shard(one.key), one)))
+            .collect();
+        // Before any bucket, and always in the same order, which prevents deadlock.
+        shards.sort_unstable_by_key(|(shard, _)| std::ptr::from_ref(*shard).addr());
+        let locked = shards.into_iter().map(|(shard, one)| (shard.lock(), one));
+        Self(locked.collect())
+    }
+
+    /// The reservations of the charges that were made to the table they name, with their indices.
+    pub(in crate::store) fn reserve(
+        mut self,
+        verdict: &Verdict,
+        now: Timestamp,
+        is_its_table: impl Fn(&SettleableCharge<'_>) -> bool,
+    ) -> Vec<(usize, Reservation)> {
+        let admitted = verdict.is_admitted();
+        let made = self.0.iter_mut().filter_map(|(unsettled, one)| {
+            let decision = verdict.decisions[one.index];
+            let charged = admitted || one.table.refusals() == Refusals::Charged;
+            if !charged || !decision.is_admitted() || one.cost == 0 || !is_its_table(one) {
+                return None;
+            }
+            if was_whole(&decision, one.cost) {
+                unsettled.start_generation(one.key);
+            }
+            if !admitted {
+                return None;
+            }
+            let reserved = ReservedCharge {
+                cell: decision.cell,
+                at: now,
+                units: one.cost,
+                unsettled: unsettled.units(one.key),
+            };
+            unsettled.take(one.key, one.cost);
+            let reservation = Reservation {
+                table: Arc::clone(one.table),
+                key: one.key,
+                reserved,
+                generation: unsettled.generation(one.key),
+                telling: None,
+            };
+            Some((one.index, reservation))
+        });
+        made.collect()
+    }
 }
 
 /// True if the bucket was whole before this charge, by recovery or eviction. Earlier charges are no
