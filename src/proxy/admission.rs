@@ -31,7 +31,7 @@ use crate::store::{ChargeId, ChargeResult, Undecided};
 use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, admit_in_memory};
-use settle::{RequestedFields, ReservedCharge, ResponseEnd, ResponseHead, Settling};
+use settle::ReservedCharge;
 
 /// The decisions of a route's limits on one request; empty before they decide.
 #[derive(Debug, Default)]
@@ -66,39 +66,6 @@ impl Admission {
     /// The limit that refuses the request, if any.
     pub(super) fn refusing<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
         self.deciding(route).filter(|_| self.is_refused())
-    }
-
-    /// Settles the charges whose cost the response head states.
-    pub(super) fn settle_by_head(
-        &mut self,
-        answered: ResponseHead<'_>,
-        settling: &mut Settling<'_>,
-    ) {
-        settle::settle_head(&mut self.reserved_charges, answered, settling);
-    }
-
-    /// Scans a piece of the body, and settles the charges whose cost it states.
-    pub(super) fn settle_by_piece(
-        &mut self,
-        piece: &[u8],
-        ended: ResponseEnd<'_>,
-        settling: &mut Settling<'_>,
-    ) {
-        settle::settle_piece(&mut self.reserved_charges, piece, ended, settling);
-    }
-
-    /// Settles the remaining charges at the end of the response.
-    pub(super) fn settle_by_body(&mut self, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
-        settle::settle_end(&mut self.reserved_charges, ended, settling);
-    }
-
-    /// Notes the fields that the upstream must send so that the response can settle all charges.
-    pub(super) fn note_requested_fields(&self, route: &Route, wanted: &mut RequestedFields) {
-        wanted.note(&self.reserved_charges, route);
-    }
-
-    pub(super) fn has_reserved_charges(&self) -> bool {
-        !self.reserved_charges.is_empty()
     }
 
     /// Moves the decisions on to `now`, because the request has waited since.

@@ -314,10 +314,7 @@ impl Exchange {
 
     /// Requirements on the upstream's response, so that it can settle all charges.
     pub(super) fn requested_fields(&self) -> RequestedFields {
-        let mut wanted = RequestedFields::default();
-        self.admission
-            .note_requested_fields(self.route(), &mut wanted);
-        wanted
+        self.admission.requested_fields(self.route())
     }
 
     fn elapsed(&self) -> Duration {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue, TE};
 
+use super::Admission;
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::proxy::ruleset::{Limit, Route};
@@ -72,17 +73,6 @@ impl ReservedCharge {
 }
 
 impl RequestedFields {
-    /// Adds the requirements of these charges.
-    pub(crate) fn note(&mut self, reserved_charges: &[ReservedCharge], route: &Route) {
-        let settlements = reserved_charges
-            .iter()
-            .map(|charge| &route.limit(charge.limit).spec.settlement);
-        for settlement in settlements.flatten() {
-            self.plain_body |= matches!(settlement.by, CostSource::Json { .. });
-            self.trailers |= matches!(settlement.by, CostSource::Trailer { .. });
-        }
-    }
-
     /// Writes the requirements into the request's fields.
     pub(crate) fn write(self, headers: &mut Headers) {
         if self.plain_body {
@@ -97,29 +87,72 @@ impl RequestedFields {
     }
 }
 
-/// Settles the charges whose cost the head states.
-pub(crate) fn settle_head(
-    reserved_charges: &mut Vec<ReservedCharge>,
-    answered: ResponseHead<'_>,
-    settling: &mut Settling<'_>,
-) {
-    for mut charge in std::mem::take(reserved_charges) {
-        let limit = settling.route.limit(charge.limit);
-        let Some(settlement) = &limit.spec.settlement else {
-            continue;
+impl Admission {
+    pub(crate) fn has_reserved_charges(&self) -> bool {
+        !self.reserved_charges.is_empty()
+    }
+
+    /// Requirements on the upstream's response, so that it can settle all charges.
+    pub(crate) fn requested_fields(&self, route: &Route) -> RequestedFields {
+        let mut wanted = RequestedFields::default();
+        let charges = self.reserved_charges.iter();
+        let settlements = charges.map(|charge| &route.limit(charge.limit).spec.settlement);
+        for settlement in settlements.flatten() {
+            wanted.plain_body |= matches!(settlement.by, CostSource::Json { .. });
+            wanted.trailers |= matches!(settlement.by, CostSource::Trailer { .. });
+        }
+        wanted
+    }
+
+    /// Settles the charges whose cost the response head states.
+    pub(crate) fn settle_by_head(
+        &mut self,
+        answered: ResponseHead<'_>,
+        settling: &mut Settling<'_>,
+    ) {
+        for mut charge in std::mem::take(&mut self.reserved_charges) {
+            let limit = settling.route.limit(charge.limit);
+            let Some(settlement) = &limit.spec.settlement else {
+                continue;
+            };
+            let cost = match head_cost(limit, settlement, charge.reservation.units(), answered) {
+                Some(cost) => cost,
+                None => match settlement.usage_scan(answered.headers) {
+                    Ok(usage) => {
+                        charge.usage = usage.map(Box::new);
+                        self.reserved_charges.push(charge);
+                        continue;
+                    }
+                    Err(cost) => cost,
+                },
+            };
+            settling.settle(charge, limit, cost, Some(answered.status));
+        }
+    }
+
+    /// Scans a piece of the body, and settles the charges whose last cost it states.
+    pub(crate) fn settle_by_piece(
+        &mut self,
+        piece: &[u8],
+        ended: ResponseEnd<'_>,
+        settling: &mut Settling<'_>,
+    ) {
+        let is_complete = |charge: &mut ReservedCharge| {
+            charge.usage.as_mut().is_some_and(|usage| {
+                usage.feed(piece);
+                usage.is_complete()
+            })
         };
-        let cost = match head_cost(limit, settlement, charge.reservation.units(), answered) {
-            Some(cost) => cost,
-            None => match settlement.usage_scan(answered.headers) {
-                Ok(usage) => {
-                    charge.usage = usage.map(Box::new);
-                    reserved_charges.push(charge);
-                    continue;
-                }
-                Err(cost) => cost,
-            },
-        };
-        settling.settle(charge, limit, cost, Some(answered.status));
+        for charge in self.reserved_charges.extract_if(.., is_complete) {
+            settle_end(charge, ended, settling);
+        }
+    }
+
+    /// Settles the remaining charges at the end of the response.
+    pub(crate) fn settle_by_body(&mut self, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
+        for charge in self.reserved_charges.drain(..) {
+            settle_end(charge, ended, settling);
+        }
     }
 }
 
@@ -144,49 +177,17 @@ fn head_cost(
     recorded.or(cost)
 }
 
-/// Scans a piece of the body, and settles the charges whose last cost it states.
-pub(crate) fn settle_piece(
-    reserved_charges: &mut Vec<ReservedCharge>,
-    piece: &[u8],
-    ended: ResponseEnd<'_>,
-    settling: &mut Settling<'_>,
-) {
-    let usages = reserved_charges
-        .iter_mut()
-        .filter_map(|charge| charge.usage.as_mut());
-    let are_complete = usages.map(|usage| {
-        usage.feed(piece);
-        usage.is_complete()
-    });
-    if are_complete.fold(false, |any, one| any | one) {
-        let is_complete = |charge: &mut ReservedCharge| {
-            charge
-                .usage
-                .as_ref()
-                .is_some_and(|usage| usage.is_complete())
+/// Settles a charge at the end of the response.
+fn settle_end(mut charge: ReservedCharge, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
+    let limit = settling.route.limit(charge.limit);
+    if let Some(settlement) = &limit.spec.settlement {
+        let reserved = charge.reservation.units();
+        let usage = charge.usage.as_deref_mut();
+        let cost = match ended.status {
+            Some(_) => settlement.by_body(reserved, usage, ended.bytes, ended.body),
+            None => ReportedCost::NoResponse { stated: 0 },
         };
-        let mut complete = reserved_charges.extract_if(.., is_complete).collect();
-        settle_end(&mut complete, ended, settling);
-    }
-}
-
-/// Settles the remaining charges at the end.
-pub(crate) fn settle_end(
-    reserved_charges: &mut Vec<ReservedCharge>,
-    ended: ResponseEnd<'_>,
-    settling: &mut Settling<'_>,
-) {
-    for mut charge in reserved_charges.drain(..) {
-        let limit = settling.route.limit(charge.limit);
-        if let Some(settlement) = &limit.spec.settlement {
-            let reserved = charge.reservation.units();
-            let usage = charge.usage.as_deref_mut();
-            let cost = match ended.status {
-                Some(_) => settlement.by_body(reserved, usage, ended.bytes, ended.body),
-                None => ReportedCost::NoResponse { stated: 0 },
-            };
-            settling.settle(charge, limit, cost, ended.status);
-        }
+        settling.settle(charge, limit, cost, ended.status);
     }
 }
 
