@@ -225,12 +225,7 @@ impl Admission {
             Some(id) => limit.chosen(*id),
             None => &limit.policy,
         };
-        let retry_at = match self
-            .result
-            .verdict
-            .decision()
-            .map(|decision| decision.outcome)
-        {
+        let retry_at = match self.decision().map(|decision| decision.outcome) {
             Some(Outcome::Refuse { retry_at }) => {
                 retry_at.map(|retry_at| retry_at.saturating_add(self.jitter))
             }
@@ -267,7 +262,7 @@ impl Admission {
             false => {
                 let all = policies.clone().zip(&self.result.verdict.decisions);
                 told = all
-                    .map(|(policy, decision)| self.told(policy.buckets.table.algorithm(), decision))
+                    .map(|(policy, decision)| self.told(policy.buckets.algorithm(), decision))
                     .collect();
                 &told
             }
@@ -277,7 +272,7 @@ impl Admission {
             .filter(|(policy, _)| policy.action.is_disclosed())
             .map(|(policy, decision)| AppliedPolicy {
                 advertised: &policy.advertised,
-                algorithm: policy.buckets.table.algorithm(),
+                algorithm: policy.buckets.algorithm(),
                 decision,
             })
             .collect();

@@ -167,11 +167,11 @@ impl Route {
 
     /// The tagging limits that apply to a request, with their numbers.
     pub fn tags_for(&self, head: &Head<'_>) -> impl Iterator<Item = (u16, &Limit)> {
-        let first = match self.preflight.is_exempt(head) {
-            true => self.limits.len(),
-            false => self.refusing,
+        let tags = match self.preflight.is_exempt(head) {
+            true => &[],
+            false => self.tags(),
         };
-        (0..).zip(&self.limits).skip(first)
+        (self.refusing as u16..).zip(tags)
     }
 
     /// All limits that tag.

@@ -218,7 +218,7 @@ impl PolicyReport {
             .map(|entry| KeyReport::new(&entry.value.name, entry.count, entry.excess));
         (!busiest.is_empty()).then(|| PolicyReport {
             policy: Arc::clone(&policy.name),
-            algorithm: policy.buckets.table.algorithm().kind(),
+            algorithm: policy.buckets.algorithm().kind(),
             quota: policy.quota.clone(),
             evictions: policy
                 .all()

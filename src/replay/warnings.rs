@@ -324,7 +324,7 @@ fn unstated_costs(policy: &Policy) -> Option<Warning> {
 /// The warning about a policy that tells apart what came within a second.
 fn whole_seconds(policy: &Policy) -> Option<Warning> {
     let all = policy.all();
-    let mut algorithms = all.iter().map(|policy| policy.buckets.table.algorithm());
+    let mut algorithms = all.iter().map(|policy| policy.buckets.algorithm());
     let finer = algorithms.find(|algorithm| is_finer_than_a_second(algorithm))?;
     let kind = finer.kind();
     Some(Warning {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::redis::{AlgorithmKind, RefusalCache, bucket_label};
 use super::redis_binding::RedisBinding;
 use super::sync_recorder::SyncRecorder;
-use super::{HomeSpec, OnStoreError, Store, Table};
-use crate::limiter::Secret;
+use super::{Charge, HomeSpec, OnStoreError, Store, Table};
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, Decision, Fingerprint, Secret, WindowEnd};
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::{InUseMetrics, TrackingMetrics};
 use crate::telemetry::registry::Registry;
@@ -89,6 +90,29 @@ impl Buckets {
             overflow: spec.overflow,
             table,
         }
+    }
+
+    /// The algorithm of all buckets.
+    pub fn algorithm(&self) -> &Algorithm {
+        self.table.algorithm()
+    }
+
+    /// The decision of the bucket of `key` in memory, without charging. `window_end` is that of a
+    /// window that a charge opens, if requests decide it.
+    pub fn peek(
+        &self,
+        key: Fingerprint,
+        cost: u32,
+        window_end: Option<WindowEnd>,
+        now: Timestamp,
+    ) -> Decision {
+        let charge = Charge {
+            table: &self.table,
+            key,
+            cost,
+            window_end,
+        };
+        charge.peek(now)
     }
 
     /// True if requests are charged in Redis.

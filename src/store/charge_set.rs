@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::charge_list::{ChargeList, Entry, Reserve};
 use super::in_use::Acquired;
 use super::memory::{Charge, Refusals};
-use super::pending_charge::{PendingCharge, PendingEntry, TagReply, peek_spared};
+use super::pending_charge::{EntryHome, PendingCharge, PendingEntry, TagReply, peek_spared};
 use super::redis_entry::RedisEntry;
 use super::{Buckets, InUse, Penalties, QueuePlace, Reservation, Store, redis};
 use crate::clock::Timestamp;
@@ -53,6 +53,18 @@ pub struct PolicyCharge<'a> {
     pub settles: bool,
     /// The policy's penalties, and the key that they ban.
     pub penalties: Option<(&'a Arc<Penalties>, Fingerprint)>,
+}
+
+impl<'a> PolicyCharge<'a> {
+    /// The charge to the bucket in memory.
+    fn in_memory(&self) -> Charge<'a> {
+        Charge {
+            table: &self.buckets.table,
+            key: self.key,
+            cost: self.cost,
+            window_end: self.window_end,
+        }
+    }
 }
 
 /// The decision on a request, and all that the request holds until it ends.
@@ -108,13 +120,8 @@ impl<'a> ChargeSet<'a> {
     pub fn push(&mut self, charge: &PolicyCharge<'a>, is_enforced: bool) {
         self.is_synchronised |= charge.buckets.is_synchronised();
         self.in_redis.extend(self.redis_entry(charge));
-        let in_memory = Charge {
-            table: &charge.buckets.table,
-            key: charge.key,
-            cost: charge.cost,
-            window_end: charge.window_end,
-        };
-        self.list.push(Entry::from(charge), in_memory, is_enforced);
+        self.list
+            .push(Entry::from(charge), charge.in_memory(), is_enforced);
     }
 
     /// True if these buckets decide only after a wait.
@@ -125,9 +132,9 @@ impl<'a> ChargeSet<'a> {
     /// Adds a charge that only tags the request, and decides later: it is made if the other charges
     /// admit the request.
     pub fn push_tag(&mut self, charge: &PolicyCharge<'a>) {
-        let entry = self.redis_entry(charge);
-        let tag = entry.map(|entry| PendingEntry::in_redis(charge, entry));
-        self.tags.extend(tag);
+        let home = self.redis_entry(charge).map(EntryHome::from);
+        let tag = |home| PendingEntry::new(Entry::from(charge), &charge.in_memory(), home);
+        self.tags.extend(home.map(tag));
     }
 
     fn redis_entry(&self, charge: &PolicyCharge<'_>) -> Option<RedisEntry> {
@@ -285,13 +292,13 @@ impl<'a> ChargeSet<'a> {
         let mut in_redis = std::mem::take(&mut self.in_redis);
         let entries = self.list.iter().map(|(entry, charge, _)| {
             let its = |redis: &RedisEntry| redis.limit == entry.id.limit;
-            match in_redis.iter().position(its) {
-                Some(index) => PendingEntry::new(entry, &charge, in_redis.swap_remove(index)),
+            let home = match in_redis.iter().position(its) {
+                Some(index) => EntryHome::from(in_redis.swap_remove(index)),
                 None => {
-                    let decision = decisions.next().expect("memory decided on all that is its");
-                    PendingEntry::decided(entry, &charge, decision)
+                    EntryHome::Memory(decisions.next().expect("memory decided on all that is its"))
                 }
-            }
+            };
+            PendingEntry::new(entry, &charge, home)
         });
         let entries = entries.collect();
         let reserved = reserved.into_iter();

@@ -12,8 +12,7 @@ use super::redis::{
 };
 use super::redis_entry::RedisEntry;
 use super::{
-    Buckets, ChargeId, ChargeResult, InUse, OnStoreError, Penalties, PolicyCharge, QueuePlace,
-    Reservation,
+    Buckets, ChargeId, ChargeResult, InUse, OnStoreError, Penalties, QueuePlace, Reservation,
 };
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Verdict, WindowEnd};
@@ -50,11 +49,18 @@ pub(super) struct PendingEntry {
     home: EntryHome,
 }
 
+/// The place of a pending charge.
 #[derive(Debug)]
-enum EntryHome {
+pub(super) enum EntryHome {
     /// A bucket in memory, with its decision.
     Memory(Decision),
     Redis(Box<RedisEntry>),
+}
+
+impl From<RedisEntry> for EntryHome {
+    fn from(redis: RedisEntry) -> Self {
+        Self::Redis(Box::new(redis))
+    }
 }
 
 /// The decision of Redis on a charge that tags.
@@ -302,27 +308,7 @@ impl PendingCharge {
 }
 
 impl PendingEntry {
-    /// A charge whose bucket is in Redis.
-    pub(super) fn in_redis(charge: &PolicyCharge<'_>, redis: RedisEntry) -> Self {
-        let in_memory = Charge {
-            table: &charge.buckets.table,
-            key: charge.key,
-            cost: charge.cost,
-            window_end: charge.window_end,
-        };
-        Self::new(Entry::from(charge), &in_memory, redis)
-    }
-
-    pub(super) fn new(entry: Entry<'_>, charge: &Charge<'_>, redis: RedisEntry) -> Self {
-        Self::of(entry, charge, EntryHome::Redis(redis.into()))
-    }
-
-    /// A charge on which memory has decided.
-    pub(super) fn decided(entry: Entry<'_>, charge: &Charge<'_>, decision: Decision) -> Self {
-        Self::of(entry, charge, EntryHome::Memory(decision))
-    }
-
-    fn of(entry: Entry<'_>, charge: &Charge<'_>, home: EntryHome) -> Self {
+    pub(super) fn new(entry: Entry<'_>, charge: &Charge<'_>, home: EntryHome) -> Self {
         let penalties = entry.penalties;
         Self {
             id: entry.id,

@@ -24,7 +24,7 @@ use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{Head, InvalidCost, LocalPeriods, Mismatch, PartDescription, Token};
-use crate::store::{Charge, HomeSpec};
+use crate::store::HomeSpec;
 use crate::telemetry::metrics::LimitDecision;
 use crate::telemetry::registry::Registry;
 
@@ -209,7 +209,7 @@ fn limit_trace(
         (Applicability::Skipped, _) => LimitOutcome::Skipped,
         (Applicability::Keyless, _) => LimitOutcome::MissingKey,
     };
-    let algorithm = policy.buckets.table.algorithm();
+    let algorithm = policy.buckets.algorithm();
     let queue = algorithm.queueing();
     Ok(LimitTrace {
         policy: Arc::clone(&policy.name),
@@ -235,13 +235,8 @@ fn limit_trace(
 
 /// The decision of a bucket of this policy, which is not charged.
 fn peek(policy: &Policy, key: Fingerprint, cost: u32, head: &Head<'_>, now: Timestamp) -> Decision {
-    let charge = Charge {
-        table: &policy.buckets.table,
-        key,
-        cost,
-        window_end: policy.window_end(head, now),
-    };
-    charge.peek(now)
+    let window_end = policy.window_end(head, now);
+    policy.buckets.peek(key, cost, window_end, now)
 }
 
 fn zone(periods: &LocalPeriods, head: &Head<'_>) -> String {

@@ -23,7 +23,7 @@ impl Ruleset {
         self.store.follow(
             buckets.map(|policy| &*policy.buckets),
             penalties,
-            algorithms.map(|policy| (&*policy.name, policy.buckets.table.algorithm().kind())),
+            algorithms.map(|policy| (&*policy.name, policy.buckets.algorithm().kind())),
             now,
         );
     }
