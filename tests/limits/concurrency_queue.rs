@@ -83,6 +83,9 @@ fn of_sixty_parallel_requests_five_are_served_ten_wait_and_the_others_are_refuse
     });
     wait_until(&gateway, "waiting", "slots", 10);
     assert_eq!(figure(&gateway, "in_use", "slots"), 5);
+    wait_for("five requests at the origin", || {
+        (slow.gate.seen().len() == 5).then_some(())
+    });
     slow.gate.let_pass(ALL);
     let mut statuses: Vec<_> = clients
         .into_iter()
