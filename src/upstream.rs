@@ -65,8 +65,8 @@ impl Upstream {
     ) -> Self {
         let name = Arc::from(spec.name);
         let known = previous.map_or(&[][..], Self::endpoints).iter();
-        let known: HashMap<_, _> = known.map(|one| (one.spec().place(), one)).collect();
-        let endpoint = |spec: EndpointSpec| match known.get(&spec.place()) {
+        let known: HashMap<_, _> = known.map(|one| (one.spec().origin(), one)).collect();
+        let endpoint = |spec: EndpointSpec| match known.get(&spec.origin()) {
             Some(known) if *known.spec() == spec => Arc::clone(known),
             _ => Arc::new(Endpoint::new(spec, &name, workers, registry)),
         };

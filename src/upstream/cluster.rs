@@ -64,7 +64,7 @@ impl Cluster {
             }
             tried.push(number);
             let attempt = endpoint.send(outbound, &self.timeouts).await;
-            if tried.len() == self.endpoints.len() || !retry::uses_other_endpoint(&attempt) {
+            if tried.len() == self.endpoints.len() || !retry::is_retried_elsewhere(&attempt) {
                 return attempt.into_result();
             }
         }

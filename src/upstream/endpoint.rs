@@ -92,7 +92,7 @@ impl Endpoint {
         let OutboundRequest { worker, dscp, .. } = *outbound;
         if let Some(session) = self.pool.checkout(worker, dscp) {
             let attempt = session.send(outbound, timeouts).await;
-            if !retry::uses_new_connection(&attempt) {
+            if !retry::is_retried_on_new_connection(&attempt) {
                 return attempt;
             }
         }

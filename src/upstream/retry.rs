@@ -16,14 +16,14 @@ pub(super) fn is_repeatable(request: &Request<RequestBody>) -> bool {
 ///
 /// The endpoint may close a kept connection just as the request is written. Other kept connections
 /// may be closed as well.
-pub(super) fn uses_new_connection(attempt: &Attempt) -> bool {
+pub(super) fn is_retried_on_new_connection(attempt: &Attempt) -> bool {
     let is_closed = |kind: &UpstreamErrorKind| matches!(kind, UpstreamErrorKind::Closed(_));
     attempt.may_retry && attempt.error().is_some_and(|error| is_closed(&error.kind))
 }
 
-/// Returns true if a request is sent to another endpoint after `attempt`. No endpoint may have
-/// processed it: others may share state with that one.
-pub(super) fn uses_other_endpoint(attempt: &Attempt) -> bool {
+/// Returns true if a request is sent to another endpoint after `attempt`, in which the endpoint has
+/// received nothing of it.
+pub(super) fn is_retried_elsewhere(attempt: &Attempt) -> bool {
     matches!(
         attempt.outcome,
         AttemptOutcome::Refused(_) | AttemptOutcome::Unsent(_)
@@ -48,7 +48,10 @@ mod tests {
             outcome: outcome(UpstreamError::new(&"endpoint".into(), kind)),
             may_retry,
         };
-        (uses_new_connection(&attempt), uses_other_endpoint(&attempt))
+        (
+            is_retried_on_new_connection(&attempt),
+            is_retried_elsewhere(&attempt),
+        )
     }
 
     #[test]

@@ -47,8 +47,8 @@ pub struct EndpointSpec {
 }
 
 impl EndpointSpec {
-    /// The part that no other endpoint of its upstream has: the authority, and the scheme.
-    pub(super) fn place(&self) -> (&Authority, bool) {
+    /// Its authority, and true with TLS. No two endpoints of an upstream share their origin.
+    pub(super) fn origin(&self) -> (&Authority, bool) {
         (&self.authority, self.tls.is_some())
     }
 }
