@@ -29,6 +29,7 @@ pub use compile::{Compiled, ShutdownSpec, SnapshotSpec, compile, compile_rules};
 pub use diagnostic::{Code, Colour, Problem, Report, Severity};
 pub use document::{Document, NodeId};
 pub use finding::Finding;
+use finding::Findings;
 pub use lint::lint;
 pub use load::{Loaded, check, load, parse};
 pub use located::{List, Located, Table};

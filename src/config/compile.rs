@@ -6,15 +6,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::diagnostic::Code;
-use super::document::NodeId;
-use super::finding::Finding;
-use super::load::Loaded;
 use super::schema::AccessLogFormat;
 use super::sections::jwt::KeyFiles;
 use super::sections::policy::Policies;
 use super::sections::upstream::Upstreams;
 use super::sections::{jwt, responses, route};
+use super::{Code, Finding, Loaded, NodeId};
 use super::{Report, file_errors, schema};
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;

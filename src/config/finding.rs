@@ -4,8 +4,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use super::diagnostic::{Code, Severity};
-use super::document::{Document, NodeId};
+use super::{Code, Document, NodeId, Severity};
 
 /// A problem at a node.
 #[derive(Clone, Debug)]

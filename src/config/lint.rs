@@ -16,13 +16,10 @@ mod room;
 use std::time::Duration;
 
 use super::Report;
-use super::document::NodeId;
-use super::finding::Finding;
-use super::load::Loaded;
-use super::located::List;
 use super::schema::{Action, Config, Limit, Mode, Policy, Route};
 use super::sections::algorithm::node_of;
 use super::sections::route::unreachable;
+use super::{Finding, List, Loaded, NodeId};
 use crate::clock::Timestamp;
 
 /// Warns of an error-free configuration at the instant `now`.

@@ -5,12 +5,9 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::hash::Hash;
 
-use super::diagnostic::Code;
-use super::document::NodeId;
-use super::finding::{Finding, Findings};
-use super::located::{List, Located};
 use super::schema::Config;
 use super::sections::{exception, jwt, listener, policy, redis, responses, route, upstream};
+use super::{Code, Finding, Findings, List, Located, NodeId};
 
 /// Checks a whole configuration.
 pub(super) fn validate(config: &Config, findings: &Findings<'_>) {

@@ -8,8 +8,7 @@ use serde::de::{
 use serde::de::{Unexpected, VariantAccess, Visitor};
 
 use super::{DecodeError, FLATTENED, Reader};
-use crate::config::document::NodeId;
-use crate::config::finding::Finding;
+use crate::config::{Finding, NodeId};
 
 /// The items of a list.
 pub(super) fn items<'de>(

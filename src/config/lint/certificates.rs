@@ -8,10 +8,8 @@ use rustls_pki_types::UnixTime;
 use super::Finding;
 use crate::clock::Timestamp;
 use crate::config::compile::MAX_CERTIFICATE_FILE;
-use crate::config::diagnostic::Code;
-use crate::config::load::Loaded;
-use crate::config::located::Located;
 use crate::config::value::FilePath;
+use crate::config::{Code, Loaded, Located};
 use crate::files;
 use crate::server::tls::ExpiryWarning;
 

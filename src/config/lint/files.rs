@@ -2,8 +2,7 @@
 
 use super::Finding;
 use crate::config::compile::written_files;
-use crate::config::diagnostic::Code;
-use crate::config::load::Loaded;
+use crate::config::{Code, Loaded};
 
 /// Warns of files in missing directories: the process creates files, but no directories.
 pub(super) fn missing_directories(loaded: &Loaded) -> Vec<Finding> {

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::{AppliedPolicy, Finding, NodeId, RouteLimits, policies};
 use crate::config::compile::compile_rules;
-use crate::config::diagnostic::Code;
-use crate::config::load::Loaded;
 use crate::config::schema::Config;
 use crate::config::value::KeyPart;
+use crate::config::{Code, Loaded};
 use crate::proxy::ruleset::build::memory_bytes;
 use crate::store::OnFull;
 use crate::telemetry::process;

@@ -5,10 +5,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::document::NodeId;
-use crate::config::located::Located;
 use crate::config::schema::{InUse, Units};
 use crate::config::value::{Quota, Refill};
+use crate::config::{Located, NodeId};
 
 /// The amounts of a bucket: a quota, a capacity with a refill, or a `max`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -3,13 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::{Finding, Findings};
-use crate::config::located::{List, Located, Table};
 use crate::config::sections::route::path_pattern;
 use crate::config::validate::{report_empty, report_twice};
 use crate::config::value::{Cidr, FieldName, FieldValue, Method, PathPattern, Text, fields};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::rules::{self, PathCondition, PathEquivalence};
 
 /// `when` of a policy; all that is said here must be met.

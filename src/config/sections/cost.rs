@@ -6,14 +6,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::{Finding, Findings};
-use crate::config::located::Located;
 use crate::config::schema::{AlgorithmName, Policy, Units};
 use crate::config::sections::algorithm;
 use crate::config::validate::report_repeated;
 use crate::config::value::{FieldName, Pointer, Size};
+use crate::config::{Code, Finding, Findings, Located, NodeId};
 use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, SettlementRule};
 
 /// Units that a request takes.

@@ -7,14 +7,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::{Finding, Findings};
-use crate::config::located::Located;
 use crate::config::schema::{Amounts, Config, Mode, OnMissingKey, Policy, Zone};
 use crate::config::sections::algorithm::{self, node_of};
 use crate::config::validate::report_repeated;
 use crate::config::value::{Cidr, KeyPart, Text, TimeZone};
+use crate::config::{Code, Finding, Findings, Located, NodeId};
 use crate::rules::{self, Exceptions, Selector, Selectors};
 
 /// An item of `exempt`: to whom the policy does not apply, or no policy where it stands at the top.

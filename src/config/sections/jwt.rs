@@ -8,14 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::claims;
 use crate::config::compile::Compiler;
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::{Finding, Findings};
-use crate::config::located::{List, Located};
 use crate::config::schema::{Config, MINUTE};
 use crate::config::validate::{report_empty, report_twice};
 use crate::config::value::{Duration, FieldName, FilePath, Text};
 use crate::config::words::words;
+use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// The largest difference of clocks.

@@ -9,14 +9,11 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::config::compile::Compiler;
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::{Finding, Findings};
-use crate::config::located::{List, Located};
 use crate::config::schema::Config;
 use crate::config::validate::{report_empty, report_repeated};
 use crate::config::value::{FilePath, ListenAddress, Workers};
 use crate::config::words::words;
+use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::files::VersionedFile;
 use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
 use crate::server::{ClientSpec, ListenerSpec, Protocols, ServerSpec, Timeouts};

@@ -4,13 +4,11 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::diagnostic::Code;
-use crate::config::finding::{Finding, Findings};
-use crate::config::located::{Located, Table};
 use crate::config::schema::{Action, Amounts, Config, Policy};
 use crate::config::sections::algorithm;
 use crate::config::sections::route::report_framing;
 use crate::config::value::{FieldName, FieldValue, Whole};
+use crate::config::{Code, Finding, Findings, Located, Table};
 
 /// `overflow` of a policy: a second bucket, for requests that the first cannot pay. They are admitted at a lower
 /// priority.

@@ -3,11 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::diagnostic::Code;
-use crate::config::finding::{Finding, Findings};
-use crate::config::located::{List, Located};
 use crate::config::schema::{Action, Config, Mode, Policy};
 use crate::config::value::{Duration, Whole};
+use crate::config::{Code, Finding, Findings, List, Located};
 use crate::limiter;
 
 /// `penalty` of a policy: bans of keys that it has refused too often.

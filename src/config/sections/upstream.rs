@@ -7,13 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::compile::{Compiler, MAX_CERTIFICATE_FILE};
-use crate::config::diagnostic::Code;
-use crate::config::finding::{Finding, Findings};
-use crate::config::located::{List, Located};
 use crate::config::schema::{Config, SECOND, Timeout};
 use crate::config::validate::{report_empty, report_repeated};
 use crate::config::value::{FilePath, Flag, OriginUrl, ServerName, UpstreamRef, Whole};
 use crate::config::words::words;
+use crate::config::{Code, Finding, Findings, List, Located};
 use crate::files::{self, VersionedFile};
 use crate::http::connection::Scheme;
 use crate::upstream::{

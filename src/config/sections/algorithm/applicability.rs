@@ -2,11 +2,9 @@
 //! messages for options elsewhere.
 
 use super::node_of;
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{AlgorithmName, Policy, StoreName, WindowStart};
 use crate::config::sections::cost::settlement_node;
+use crate::config::{Code, Finding, Findings, NodeId};
 
 use Home::{Memory, Redis, Synchronised};
 use Kind::{

@@ -1,12 +1,9 @@
 //! Checks of a policy's algorithm: its settings, their combinations, and its amounts.
 
 use super::algorithm;
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::{Finding, Findings};
-use crate::config::located::Located;
 use crate::config::schema::{Action, AlgorithmName, Config, Cost, Policy, WindowStart};
 use crate::config::value::CalendarUnit;
+use crate::config::{Code, Finding, Findings, Located, NodeId};
 use crate::limiter::{RingShape, SlidingLog};
 
 pub(in crate::config) fn check(

@@ -2,10 +2,8 @@
 //! buckets.
 
 use super::check_cost;
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{Action, Config, Policy};
+use crate::config::{Code, Finding, Findings, NodeId};
 
 pub(in crate::config) fn check(
     policy: &Policy,

@@ -2,15 +2,13 @@
 
 use std::collections::HashSet;
 
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{Config, Mode, Policy};
 use crate::config::sections::{
     algorithm, condition, cost, exception, overflow, penalty, redis, responses,
 };
 use crate::config::validate::report_repeated;
 use crate::config::value::KeyPart;
+use crate::config::{Code, Finding, Findings, NodeId};
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let used: HashSet<_> = config

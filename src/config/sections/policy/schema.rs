@@ -5,14 +5,13 @@ use std::time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::document::NodeId;
-use crate::config::located::{List, Located};
 use crate::config::schema::{
     Amounts, Candidate, Condition, Cost, Delay, OnLimit, OnMissingKey, Overflow, Override, Penalty,
     RetryAfter, Selection, StoreName, SyncInterval, Zone,
 };
 use crate::config::value::{Flag, KeyPart, Name, Statuses, Whole};
 use crate::config::words::words;
+use crate::config::{List, Located, NodeId};
 use crate::limiter::OldestPart;
 use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::store::OnFull;

@@ -1,14 +1,11 @@
 //! Checks of `store.redis`: one address, and no policies that Redis cannot hold.
 
 use super::{unverified, url};
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::{Finding, Findings};
-use crate::config::located::{List, Located};
 use crate::config::schema::{Config, Policy, RedisStore, StoreName};
 use crate::config::sections::algorithm::{self, node_of};
 use crate::config::validate::{report_empty, report_twice};
 use crate::config::value::{SecretText, ServerAddress};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::store::redis::client::Spec;
 
 /// The least number of characters of a secret.

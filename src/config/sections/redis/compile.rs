@@ -6,13 +6,10 @@ use aws_lc_rs::digest::{SHA256, digest};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::config::compile::Compiler;
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::Finding;
-use crate::config::located::{List, Located};
 use crate::config::schema::{self, Policy, RedisStore, StoreName, UpstreamTls};
 use crate::config::sections::jwt::KeyFiles;
 use crate::config::value::{SecretText, ServerAddress, Text};
+use crate::config::{Code, Finding, List, Located, NodeId};
 use crate::limiter::Secret;
 use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlError};
 use crate::store::redis::{KeyFormat, Naming};

@@ -4,11 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use crate::config::document::NodeId;
-use crate::config::located::{List, Located, Table};
 use crate::config::schema::MINUTE;
 use crate::config::value::{Duration, FieldName, FieldValue, Flag, Text, WebUrl, Whole};
 use crate::config::words::words;
+use crate::config::{List, Located, NodeId, Table};
 use crate::proxy::answers::limit_headers::Style;
 
 /// `responses`: what clients are told.

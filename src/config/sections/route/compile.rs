@@ -3,15 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::config::diagnostic::Code;
-use crate::config::finding::Finding;
-use crate::config::located::Located;
 use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route};
 use crate::config::sections::condition::condition;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
 use crate::config::sections::policy::Policies;
 use crate::config::value::{self, KeyPart, MissingKeyWord, fields};
+use crate::config::{Code, Finding, Located};
 use crate::http::path::comparable;
 use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{

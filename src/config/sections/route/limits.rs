@@ -2,15 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::config::diagnostic::Code;
-use crate::config::document::NodeId;
-use crate::config::finding::{Finding, Findings};
-use crate::config::located::List;
 use crate::config::nearest;
 use crate::config::schema::{Config, Limit, Policy, Route};
 use crate::config::sections::policy::captures;
 use crate::config::validate::report_repeated;
 use crate::config::value::Name;
+use crate::config::{Code, Finding, Findings, List, NodeId};
 
 pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) {
     let everywhere: HashSet<_> = config
