@@ -129,11 +129,9 @@ impl<'a> Reader<'a> {
                 true => format!("put it under `match`: `match: {{ {key}: .. }}`"),
                 false => nearest::advice(key, known, "known keys here"),
             };
-            self.findings.add(
-                Finding::error(child, Code::UnknownKey, message)
-                    .help(help)
-                    .at_key(),
-            );
+            let finding = Finding::error(child, Code::UnknownKey, message);
+            let finding = finding.help(help);
+            self.findings.add(finding.at_key());
         }
     }
 }

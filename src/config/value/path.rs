@@ -61,8 +61,9 @@ impl TextValue for PathPattern {
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         if is_regular_expression(text) {
+            let message = format!("`{text}` looks like a regular expression, which paths are not");
             return Err(failure(
-                format!("`{text}` looks like a regular expression, which paths are not"),
+                message,
                 "write segments: `/users/{id}` takes any one segment, `/api/**` everything below",
             ));
         }
@@ -113,8 +114,9 @@ impl PathPattern {
         if let Segment::Capture(name) = &segment
             && self.captures().any(|other| other == name)
         {
+            let message = format!("`{text}` captures `{name}` twice");
             return Err(failure(
-                format!("`{text}` captures `{name}` twice"),
+                message,
                 "give each captured segment a name of its own",
             ));
         }
@@ -145,10 +147,8 @@ fn parse_segment(text: &str, segment: &str) -> Result<Segment, ParseFailure> {
             None => "a capture is a whole segment, `/users/{id}`; `/**` stands at the end only"
                 .to_owned(),
         };
-        return Err(failure(
-            format!("`{text}` has a wildcard within a segment"),
-            help,
-        ));
+        let message = format!("`{text}` has a wildcard within a segment");
+        return Err(failure(message, help));
     }
     parse_literal(text, segment).map(|literal| Segment::Literal(literal.to_owned()))
 }
@@ -176,8 +176,9 @@ fn parse_literal<'a>(text: &str, segment: &'a str) -> Result<&'a str, ParseFailu
         ));
     }
     if !segment.is_ascii() {
+        let message = format!("`{text}` is not ASCII");
         return Err(failure(
-            format!("`{text}` is not ASCII"),
+            message,
             "write the percent-encoded form that clients send, as in `%C3%A9`",
         ));
     }
@@ -190,10 +191,8 @@ fn check_encodings(text: &str, segment: &str) -> Result<(), ParseFailure> {
             .get(..2)
             .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
-            return Err(failure(
-                format!("`{text}` has a `%` without two hexadecimal digits"),
-                "write `%25` for a percent sign",
-            ));
+            let message = format!("`{text}` has a `%` without two hexadecimal digits");
+            return Err(failure(message, "write `%25` for a percent sign"));
         };
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             let c = char::from(byte);

@@ -144,10 +144,8 @@ impl TextValue for Quota {
 
 pub(super) fn parse_limit(text: &str, limit: &str) -> Result<u32, ParseFailure> {
     if limit.is_empty() || !limit.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(failure(
-            format!("`{text}` does not start with a whole number"),
-            "as in `100/1m`: a hundred a minute",
-        ));
+        let message = format!("`{text}` does not start with a whole number");
+        return Err(failure(message, "as in `100/1m`: a hundred a minute"));
     }
     limit.parse().map_err(|_| {
         failure(

@@ -46,8 +46,9 @@ impl TextValue for ServerAddress {
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         if text.contains(['/', '@']) {
+            let message = "a server is named by host and port alone";
             return Err(failure(
-                "a server is named by host and port alone",
+                message,
                 "user and password have keys of their own: `user`, `password`",
             ));
         }

@@ -54,15 +54,17 @@ impl TextValue for Refill {
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let words: Vec<_> = text.split_ascii_whitespace().collect();
         let [amount, "per", interval] = words[..] else {
+            let message = format!("`{text}` is no refill");
             return Err(failure(
-                format!("`{text}` is no refill"),
+                message,
                 "say how many tokens come back how often: `1 per 10ms`",
             ));
         };
         let amount = parse_limit(text, amount)?;
         if amount == 0 {
+            let message = format!("`{text}` gives nothing back");
             return Err(failure(
-                format!("`{text}` gives nothing back"),
+                message,
                 "one token at least; `quota: 0/1s` is what refuses always",
             ));
         }

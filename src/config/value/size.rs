@@ -84,8 +84,9 @@ fn parse_bytes(text: &str) -> Result<u64, ParseFailure> {
     let (digits, unit) = text.split_at(end);
     let unit = match (digits, unit) {
         ("", _) => {
+            let message = format!("`{text}` is no size");
             return Err(failure(
-                format!("`{text}` is no size"),
+                message,
                 "write a whole number with a unit: `64KiB`, `10MB`",
             ));
         }

@@ -61,10 +61,8 @@ impl TextValue for OriginUrl {
             Some(("http", rest)) => (Scheme::Http, 80, rest),
             Some(("https", rest)) => (Scheme::Https, 443, rest),
             _ => {
-                return Err(failure(
-                    format!("`{text}` is no URL of an origin"),
-                    "start with `http://` or `https://`",
-                ));
+                let message = format!("`{text}` is no URL of an origin");
+                return Err(failure(message, "start with `http://` or `https://`"));
             }
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);

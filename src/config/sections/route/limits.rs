@@ -53,14 +53,9 @@ fn check_list(limits: &List<Limit>, config: &Config, findings: &Findings<'_>) {
             }
             false => nearest::advice(name.as_str(), &known, "known policies"),
         };
-        findings.add(
-            Finding::error(
-                node,
-                Code::UnknownName,
-                format!("there is no policy `{name}`"),
-            )
-            .help(help),
-        );
+        let message = format!("there is no policy `{name}`");
+        let finding = Finding::error(node, Code::UnknownName, message);
+        findings.add(finding.help(help));
     }
     report_repeated(names(limits), findings, |name| {
         (
