@@ -32,6 +32,7 @@ pub use finding::Finding;
 use finding::Findings;
 pub use lint::lint;
 pub use load::{Loaded, check, load, parse};
+use located::node_of;
 pub use located::{List, Located, Table};
 pub use schema::{Config, json_schema};
 pub use source::Source;

@@ -17,9 +17,8 @@ use std::time::Duration;
 
 use super::Report;
 use super::schema::{Action, Config, Limit, Mode, Policy, Route};
-use super::sections::algorithm::node_of;
 use super::sections::route::unreachable;
-use super::{Finding, List, Loaded, NodeId};
+use super::{Finding, List, Loaded, NodeId, node_of};
 use crate::clock::Timestamp;
 
 /// Warns of an error-free configuration at the instant `now`.

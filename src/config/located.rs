@@ -31,6 +31,11 @@ pub type List<T> = Located<Vec<Located<T>>>;
 /// A mapping with the user's own names. Names and values are located.
 pub type Table<K, V> = Located<BTreeMap<Located<K>, Located<V>>>;
 
+/// The node of an option that is given.
+pub(super) fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
+    value.as_ref().map(|value| value.node)
+}
+
 impl<T> From<T> for Located<T> {
     /// Wraps a value without a place.
     fn from(value: T) -> Self {

@@ -2,8 +2,8 @@
 
 use super::{AppliedPolicy, Finding, RouteLimits, policies};
 use crate::config::diagnostic::Code;
+use crate::config::node_of;
 use crate::config::schema::Action;
-use crate::config::sections::algorithm::node_of;
 
 /// Warns of a `retry_after_jitter` on refusals without a `Retry-After`.
 pub(super) fn idle_jitter(places: &[RouteLimits<'_>]) -> Vec<Finding> {

@@ -10,7 +10,7 @@ use crate::config::schema::{AlgorithmName, Policy, Units};
 use crate::config::sections::algorithm;
 use crate::config::validate::report_repeated;
 use crate::config::value::{FieldName, Pointer, Size};
-use crate::config::{Code, Finding, Findings, Located, NodeId};
+use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
 use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, SettlementRule};
 
 /// Units that a request takes.
@@ -199,15 +199,15 @@ pub(in crate::config) fn settlement_node(policy: &Policy) -> Option<NodeId> {
 /// The settings that name the response's statement of the cost.
 fn response_sources(stated: &StatedCost) -> [Option<NodeId>; 4] {
     [
-        stated.response_header.as_ref().map(|name| name.node),
-        stated.response_trailer.as_ref().map(|name| name.node),
-        stated.response_json.as_ref().map(|pointers| pointers.node),
-        stated.response_bytes.as_ref().map(|unit| unit.node),
+        node_of(&stated.response_header),
+        node_of(&stated.response_trailer),
+        node_of(&stated.response_json),
+        node_of(&stated.response_bytes),
     ]
 }
 
 fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
-    let in_request = stated.header.as_ref().map(|name| name.node);
+    let in_request = node_of(&stated.header);
     let places = [in_request].into_iter().chain(response_sources(stated));
     let given: Vec<_> = places.flatten().collect();
     match given.as_slice() {
@@ -260,15 +260,9 @@ fn check_reserved((units, node): (u32, NodeId), max: &Located<Units>, findings: 
 
 /// Checks a reservation that the request states.
 fn check_stated_reserve(reserve: &StatedReserve, max: &Located<Units>, findings: &Findings<'_>) {
-    let most = reserve.max.as_ref().unwrap_or(max);
-    if let Some(own) = &reserve.max {
-        check_reserved((own.get(), own.node), max, findings);
-    }
-    check_reserved(
-        (reserve.default.get(), reserve.default.node),
-        most,
-        findings,
-    );
+    let (default, most) = (&reserve.default, reserve.max.as_ref().unwrap_or(max));
+    check_reserved((most.get(), most.node), max, findings);
+    check_reserved((default.get(), default.node), most, findings);
 }
 
 fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {
@@ -341,11 +335,8 @@ pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
         Cost::Constant(_) => CostSource::Reserve,
         Cost::Stated(stated) => settled_by(stated),
     };
-    let statuses: Vec<_> = policy
-        .count
-        .iter()
-        .flat_map(|statuses| statuses.range())
-        .collect();
+    let statuses = policy.count.iter().flat_map(|statuses| statuses.range());
+    let statuses: Vec<_> = statuses.collect();
     let counted = (!statuses.is_empty()).then(|| CountedResponses {
         statuses,
         own: match policy.count_own.get() {

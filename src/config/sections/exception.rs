@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::schema::{Amounts, Config, Mode, OnMissingKey, Policy, Zone};
-use crate::config::sections::algorithm::{self, node_of};
+use crate::config::sections::algorithm;
 use crate::config::validate::report_repeated;
 use crate::config::value::{Cidr, KeyPart, Text, TimeZone};
-use crate::config::{Code, Finding, Findings, Located, NodeId};
+use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
 use crate::rules::{self, Exceptions, Selector, Selectors};
 
 /// An item of `exempt`: to whom the policy does not apply, or no policy where it stands at the top.
@@ -324,11 +324,11 @@ fn parts(policy: &Policy) -> Vec<KeyPart> {
     let exempt = policy.exempt.iter().map(|one| &one.value);
     let overrides = policy.overrides.iter().map(|one| &one.selection);
     let mut parts = Vec::new();
-    for selection in exempt.chain(overrides) {
-        if let Some(part) = selection
-            .part_of(policy)
-            .filter(|part| !parts.contains(*part))
-        {
+    for part in exempt
+        .chain(overrides)
+        .filter_map(|one| one.part_of(policy))
+    {
+        if !parts.contains(part) {
             parts.push(part.clone());
         }
     }

@@ -12,7 +12,7 @@ use crate::config::schema::{Config, MINUTE};
 use crate::config::validate::{report_empty, report_twice};
 use crate::config::value::{Duration, FieldName, FilePath, Text};
 use crate::config::words::words;
-use crate::config::{Code, Finding, Findings, List, Located, NodeId};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// The largest difference of clocks.
@@ -110,9 +110,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 }
 
 fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {
-    let file = key.file.as_ref().map(|file| file.node);
-    let algorithm = key.algorithm.as_ref().map(|algorithm| algorithm.node);
-    let id = key.id.as_ref().map(|id| id.node);
+    let file = node_of(&key.file);
+    let (algorithm, id) = (node_of(&key.algorithm), node_of(&key.id));
     let finding = match (&key.jwks_file, file, algorithm) {
         (Some(set), ..) => {
             let Some(other) = file.or(algorithm).or(id) else {

@@ -1,10 +1,9 @@
 //! Applicability: the algorithms and stores of each option of a policy, as one table, and the
 //! messages for options elsewhere.
 
-use super::node_of;
 use crate::config::schema::{AlgorithmName, Policy, StoreName, WindowStart};
 use crate::config::sections::cost::settlement_node;
-use crate::config::{Code, Finding, Findings, NodeId};
+use crate::config::{Code, Finding, Findings, NodeId, node_of};
 
 use Home::{Memory, Redis, Synchronised};
 use Kind::{

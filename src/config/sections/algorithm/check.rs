@@ -3,7 +3,7 @@
 use super::algorithm;
 use crate::config::schema::{Action, AlgorithmName, Config, Cost, Policy, WindowStart};
 use crate::config::value::CalendarUnit;
-use crate::config::{Code, Finding, Findings, Located, NodeId};
+use crate::config::{Code, Finding, Findings, NodeId, node_of};
 use crate::limiter::{RingShape, SlidingLog};
 
 pub(in crate::config) fn check(
@@ -24,10 +24,6 @@ pub(in crate::config) fn check(
     check_parts(policy, findings);
     check_log(policy, findings);
     check_rings(policy, config, findings);
-}
-
-pub(in crate::config) fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
-    value.as_ref().map(|value| value.node)
 }
 
 /// A bucket has a quota, or a capacity with a refill.

@@ -103,8 +103,6 @@ fn period(policy: &Policy, unit: CalendarUnit) -> Period {
 }
 
 fn oldest(policy: &Policy) -> OldestPart {
-    policy
-        .oldest
-        .as_ref()
-        .map_or_else(OldestPart::default, |oldest| oldest.value)
+    let oldest = policy.oldest.as_ref().map(|oldest| oldest.value);
+    oldest.unwrap_or_default()
 }

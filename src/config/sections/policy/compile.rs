@@ -8,10 +8,10 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use crate::config::schema::{self, Amounts, Policy, Selection};
-use crate::config::sections::algorithm::{algorithm, local_period, node_of};
+use crate::config::sections::algorithm::{algorithm, local_period};
 use crate::config::sections::{cost, penalty, redis, responses};
 use crate::config::value::{KeyPart, all_time_zones, fields};
-use crate::config::{Code, Finding, NodeId};
+use crate::config::{Code, Finding, NodeId, node_of};
 use crate::limiter::{Calendars, Period};
 use crate::proxy::ruleset::{OverflowSpec, PolicySpec};
 use crate::proxy::{Mode, Rollout};

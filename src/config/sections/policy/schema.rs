@@ -198,13 +198,10 @@ impl Policy {
             return given.get();
         }
         let skipped = self.delay_after.as_ref().map_or(0, |places| places.get());
-        let turns = self
-            .amounts
-            .quota
-            .as_ref()
-            .map_or(time::Duration::ZERO, |quota| {
-                quota.window() * skipped / quota.limit().max(1)
-            });
+        let turns = self.amounts.quota.as_ref();
+        let turns = turns.map_or(time::Duration::ZERO, |quota| {
+            quota.window() * skipped / quota.limit().max(1)
+        });
         time::Duration::from_secs(30) + turns
     }
 }

@@ -1,8 +1,9 @@
 //! Checks of `store.redis`: one address, and no policies that Redis cannot hold.
 
 use super::{unverified, url};
+use crate::config::node_of;
 use crate::config::schema::{Config, Policy, RedisStore, StoreName};
-use crate::config::sections::algorithm::{self, node_of};
+use crate::config::sections::algorithm;
 use crate::config::validate::{report_empty, report_twice};
 use crate::config::value::{SecretText, ServerAddress};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId};

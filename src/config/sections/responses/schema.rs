@@ -7,7 +7,7 @@ use strum::IntoStaticStr;
 use crate::config::schema::MINUTE;
 use crate::config::value::{Duration, FieldName, FieldValue, Flag, Text, WebUrl, Whole};
 use crate::config::words::words;
-use crate::config::{List, Located, NodeId, Table};
+use crate::config::{List, Located, NodeId, Table, node_of};
 use crate::proxy::answers::limit_headers::Style;
 
 /// `responses`: what clients are told.
@@ -171,19 +171,16 @@ impl OnLimit {
         const ANSWERING: &[Action] = &[Action::Reject, Action::Decoy, Action::Tarpit];
         const HOLDING: &[Action] = &[Action::Tarpit];
         const TAGGING: &[Action] = &[Action::Tag];
-        fn node<T>(setting: &Option<Located<T>>) -> Option<NodeId> {
-            setting.as_ref().map(|setting| setting.node)
-        }
         let headers = (!self.headers.is_empty()).then_some(self.headers.node);
         let settings = [
-            ("status", node(&self.status), ANSWERING),
-            ("format", node(&self.format), ANSWERING),
-            ("body", node(&self.body), ANSWERING),
+            ("status", node_of(&self.status), ANSWERING),
+            ("format", node_of(&self.format), ANSWERING),
+            ("body", node_of(&self.body), ANSWERING),
             ("headers", headers, ANSWERING),
-            ("docs_url", node(&self.docs_url), TELLING),
-            ("delay", node(&self.delay), HOLDING),
-            ("max_held", node(&self.max_held), HOLDING),
-            ("tag_header", node(&self.tag_header), TAGGING),
+            ("docs_url", node_of(&self.docs_url), TELLING),
+            ("delay", node_of(&self.delay), HOLDING),
+            ("max_held", node_of(&self.max_held), HOLDING),
+            ("tag_header", node_of(&self.tag_header), TAGGING),
         ];
         let said = |(key, node, actions): (_, Option<_>, _)| Some((key, node?, actions));
         settings.into_iter().filter_map(said)
