@@ -99,6 +99,8 @@ trait TextValue: Sized {
     const EXPECTED: &'static str;
     /// A regular expression for the whole text; empty for any. It may accept more than `parse`.
     const PATTERN: &'static str;
+    /// The types that the JSON Schema allows.
+    const TYPES: &'static [&'static str] = &["string"];
 
     /// The name of a type that has bounds.
     fn name() -> Cow<'static, str> {
@@ -123,9 +125,13 @@ trait TextValue: Sized {
 
     /// The JSON Schema, without its description.
     fn schema() -> serde_json::Value {
+        let types = match Self::TYPES {
+            [only] => serde_json::json!(only),
+            several => serde_json::json!(several),
+        };
         match Self::PATTERN {
-            "" => serde_json::json!({ "type": "string" }),
-            _ => serde_json::json!({ "type": "string", "pattern": pattern::<Self>() }),
+            "" => serde_json::json!({ "type": types }),
+            _ => serde_json::json!({ "type": types, "pattern": pattern::<Self>() }),
         }
     }
 }

@@ -95,6 +95,7 @@ impl TextValue for FieldValue {
     const NAME: &'static str = "FieldValue";
     const EXPECTED: &'static str = "the value of a header field: printable ASCII";
     const PATTERN: &'static str = "";
+    const TYPES: &'static [&'static str] = &["string", "number", "boolean"];
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let trimmed = text.trim_matches([' ', '\t']).len() == text.len();
@@ -106,10 +107,6 @@ impl TextValue for FieldValue {
                 "use printable ASCII, without line breaks and without spaces at its ends",
             )),
         }
-    }
-
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": ["string", "number", "boolean"] })
     }
 }
 

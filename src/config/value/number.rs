@@ -104,6 +104,7 @@ impl<const DEFAULT: bool> TextValue for Flag<DEFAULT> {
     const NAME: &'static str = "Flag";
     const EXPECTED: &'static str = "`true` or `false`";
     const PATTERN: &'static str = "true|false";
+    const TYPES: &'static [&'static str] = &["boolean", "string"];
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {
@@ -118,10 +119,6 @@ impl<const DEFAULT: bool> TextValue for Flag<DEFAULT> {
 
     fn to_json(&self) -> serde_json::Value {
         self.0.into()
-    }
-
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": ["boolean", "string"], "pattern": super::pattern::<Self>() })
     }
 }
 

@@ -30,13 +30,10 @@ impl TextValue for SecretText {
     const NAME: &'static str = "SecretText";
     const EXPECTED: &'static str = "a text that is never shown";
     const PATTERN: &'static str = "";
+    const TYPES: &'static [&'static str] = &["string", "number", "boolean"];
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         Ok(Self(text.to_owned()))
-    }
-
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": ["string", "number", "boolean"] })
     }
 }
 

@@ -17,13 +17,10 @@ impl TextValue for Text {
     const NAME: &'static str = "Text";
     const EXPECTED: &'static str = "a text";
     const PATTERN: &'static str = "";
+    const TYPES: &'static [&'static str] = &["string", "number", "boolean"];
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         Ok(Self(text.to_owned()))
-    }
-
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": ["string", "number", "boolean"] })
     }
 }
 
