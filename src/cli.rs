@@ -34,7 +34,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Say which route a request takes, which keys its limits derive, and what would be answered
     Explain(explain::ExplainArgs),
-    /// Run an access log through the limits, on its own time: which requests would have been limited, and by what
+    /// Run an access log through the limits, on its own time: which requests would have been
+    /// limited, and by what
     Replay(replay::ReplayArgs),
     /// Print the JSON Schema of the configuration
     Schema(schema::SchemaArgs),
@@ -81,7 +82,8 @@ fn colour() -> Colour {
     }
 }
 
-/// Says something on stderr. Unlike `eprintln!` it is no panic when whoever reads that has gone away.
+/// Says something on stderr. Unlike `eprintln!` it is no panic when whoever reads that has gone
+/// away.
 fn tell(what: impl Display) {
     _ = writeln!(io::stderr(), "{what}");
 }

@@ -1,7 +1,7 @@
 //! Reads a YAML file into a sound configuration, or reports all that is wrong with it: text ->
 //! located tree (`document`) -> types (`decode`, `schema`) -> checks (`validate`) -> specs of the
-//! layers that run it (`compile`). `sections` has the types, checks and compilation of each section.
-//! `lint` warns of settings that are valid and probably not meant.
+//! layers that run it (`compile`). `sections` has the types, checks and compilation of each
+//! section. `lint` warns of settings that are valid and probably not meant.
 //!
 //! No other layer but `app` knows these types, and nothing here serves a request.
 

@@ -1,5 +1,6 @@
-//! Runs an access log through a ruleset on virtual time: who would have been limited, by what, and for
-//! how long. What decides is the proxy's own code over a memory store of its own; nothing is forwarded.
+//! Runs an access log through a ruleset on virtual time: who would have been limited, by what, and
+//! for how long. What decides is the proxy's own code over a memory store of its own; nothing is
+//! forwarded.
 //!
 //! `log` reads lines, `simulation` decides about them, `report` says what came of it.
 
@@ -51,8 +52,8 @@ pub enum ReplayError {
     Write(io::Error),
 }
 
-/// Decides about every request of `log` by `rules`, in the order of the lines, and calls `tell` with each
-/// of them. Memory does not grow with the log.
+/// Decides about every request of `log` by `rules`, in the order of the lines, and calls `tell`
+/// with each of them. Memory does not grow with the log.
 ///
 /// # Errors
 /// See [`ReplayError`]. Lines that cannot be read are no error: the report names them.

@@ -46,8 +46,8 @@ pub struct Head<'a> {
     pub method: &'a Method,
     /// The host in lower case, without port; empty where HTTP/1.0 names none.
     pub host: &'a str,
-    /// The normalised path, its reserved characters decoded; `*` where the request is about the whole
-    /// server (RFC 9112 section 3.2.4).
+    /// The normalised path, its reserved characters decoded; `*` where the request is about the
+    /// whole server (RFC 9112 section 3.2.4).
     pub path: &'a str,
     /// The query, without its question mark.
     pub query: Option<&'a str>,

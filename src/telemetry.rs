@@ -1,6 +1,7 @@
 //! Metrics, the access log, and the process's own log.
 //!
-//! Other layers record into the handles defined here; nothing here knows what a policy or a route is.
+//! Other layers record into the handles defined here; nothing here knows what a policy or a route
+//! is.
 
 pub mod access_log;
 pub mod log_throttle;

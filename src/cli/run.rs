@@ -113,7 +113,8 @@ impl RunArgs {
     }
 }
 
-/// The configuration that is asked for, or the first that is there, or the built-in example, which is told.
+/// The configuration that is asked for, or the first that is there, or the built-in example, which
+/// is told.
 pub(super) fn find(asked: Option<PathBuf>, tell: impl FnOnce(&str)) -> Source {
     let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let there = PLACES

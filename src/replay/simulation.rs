@@ -89,8 +89,8 @@ impl Simulation {
         }
     }
 
-    /// Decides about a request. One that is earlier than another before it is decided at the time of
-    /// that, as buckets do: time never runs backwards.
+    /// Decides about a request. One that is earlier than another before it is decided at the time
+    /// of that, as buckets do: time never runs backwards.
     pub(super) fn decide(&mut self, line: u64, entry: &LogEntry) -> DecisionLine {
         let now = self.tally.arrive(line, entry.time);
         let request = match &entry.head {
@@ -172,8 +172,8 @@ fn name(limit: &Limit) -> Arc<str> {
     Arc::clone(&limit.policy.name)
 }
 
-/// Takes the limits out that count what is in flight, since a log does not say when requests end; the names of
-/// their policies.
+/// Takes the limits out that count what is in flight, since a log does not say when requests end;
+/// the names of their policies.
 fn leave_out_permits(rules: &mut RulesetSpec) -> Vec<Arc<str>> {
     let policies = &rules.policies;
     let is_replayed = |limit: &LimitSpec| !policies[limit.policy].algorithm.is_concurrency();

@@ -72,8 +72,8 @@ pub(super) struct LimitedKey {
     pub span: LimitedSpan,
 }
 
-/// A time during which a key was refused: from a refusal to the end that it announced, or that others
-/// within that time did.
+/// A time during which a key was refused: from a refusal to the end that it announced, or that
+/// others within that time did.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LimitedSpan {
     pub since: Timestamp,

@@ -39,8 +39,8 @@ impl<T> Default for TopKeys<T> {
 }
 
 impl<T> TopKeys<T> {
-    /// Counts a hit, and hands out the key's value. A key that was not followed takes the place of the
-    /// one with the fewest hits, and with it the suspicion that these were its own.
+    /// Counts a hit, and hands out the key's value. A key that was not followed takes the place of
+    /// the one with the fewest hits, and with it the suspicion that these were its own.
     pub(super) fn hit(&mut self, key: Fingerprint, make: impl FnOnce() -> T) -> &mut T {
         let place = match self.positions.get(&key) {
             Some(&place) => place,

@@ -95,7 +95,8 @@ struct Times {
 }
 
 impl Warnings {
-    /// Nothing missing so far. `is_host_given` says that the user named the host of requests whose line names none.
+    /// Nothing missing so far. `is_host_given` says that the user named the host of requests whose
+    /// line names none.
     pub(super) fn new(snapshot: &Ruleset, routes: &[RouteMatch], is_host_given: bool) -> Self {
         let places = (0..snapshot.routes.len()).map(Some).chain([None]);
         let limits = || snapshot.routes.iter().chain([&snapshot.unmatched]);
@@ -254,7 +255,8 @@ impl Input {
         }
     }
 
-    /// A part of a key is told wherever it was missing; other fields are optional, and told if no request had them.
+    /// A part of a key is told wherever it was missing; other fields are optional, and told if no
+    /// request had them.
     fn warning(&self, count: Count) -> Option<Warning> {
         let Count { missing, requests } = count;
         let is_told = match self.purpose {

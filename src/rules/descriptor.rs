@@ -104,8 +104,8 @@ const MISSING: u8 = 0;
 const STAND_IN: u8 = 128;
 
 impl Descriptor {
-    /// The key that consists of `parts`, at least one. `ipv6_prefix` is for a fallback to the client's
-    /// address.
+    /// The key that consists of `parts`, at least one. `ipv6_prefix` is for a fallback to the
+    /// client's address.
     pub fn new(parts: Vec<KeyPart>, on_missing: OnMissingKey, ipv6_prefix: u8) -> Self {
         Descriptor {
             parts,

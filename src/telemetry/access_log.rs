@@ -1,11 +1,11 @@
 //! One line per request, written by a thread of its own.
 //!
-//! A worker adds its lines to a queue of its own: about 300 ns, rarely an allocation, no system call but to wake the writer,
-//! which writes whole queues and sleeps while there is nothing. Queues are bounded; lines that do not fit, or cannot
-//! be written, are counted.
+//! A worker adds its lines to a queue of its own: about 300 ns, rarely an allocation, no system
+//! call but to wake the writer, which writes whole queues and sleeps while there is nothing. Queues
+//! are bounded; lines that do not fit, or cannot be written, are counted.
 //!
-//! A log ends with its last holder: whoever exchanges it for another drops it, and requests in flight
-//! still write to the one that they began with.
+//! A log ends with its last holder: whoever exchanges it for another drops it, and requests in
+//! flight still write to the one that they began with.
 
 mod format;
 mod queue;
@@ -203,8 +203,8 @@ impl AccessLog {
 
     /// Queues one line. Never waits for the writer; a line that does not fit is counted as dropped.
     ///
-    /// `worker` is who calls, below the number given at [`open`](Self::open): others would only wait for
-    /// each other.
+    /// `worker` is who calls, below the number given at [`open`](Self::open): others would only
+    /// wait for each other.
     pub fn record(&self, worker: usize, record: &Record<'_>) {
         let queue = &self.shared.queues[worker % self.shared.queues.len()];
         let pushed = queue.lock().push(record);
@@ -237,7 +237,8 @@ impl WriterHandle {
         Arc::ptr_eq(&self.shared, &log.shared)
     }
 
-    /// Has what is queued written and the writer ended, whoever still holds the log. Returns at once.
+    /// Has what is queued written and the writer ended, whoever still holds the log. Returns at
+    /// once.
     pub fn stop(&self) {
         self.shared.stop.store(true, Relaxed);
         self.writer.unpark();
@@ -248,8 +249,8 @@ impl WriterHandle {
         *self.shared.stopped.lock()
     }
 
-    /// Waits at most `deadline` for the writer to end. Returns whether it has: a reader of standard output that
-    /// stands still can prevent it.
+    /// Waits at most `deadline` for the writer to end. Returns whether it has: a reader of standard
+    /// output that stands still can prevent it.
     pub fn wait(&self, deadline: Duration) -> bool {
         let mut stopped = self.shared.stopped.lock();
         while !*stopped {

@@ -8,9 +8,11 @@ use tokio::time::Instant;
 
 use crate::clock::Timestamp;
 
-/// The throttle of one line: admits the first occurrence at once, and counts those that it leaves out.
+/// The throttle of one line: admits the first occurrence at once, and counts those that it leaves
+/// out.
 ///
-/// Callers use either [`admit`](Self::admit) or [`admit_now`](Self::admit_now) of a throttle, not both.
+/// Callers use either [`admit`](Self::admit) or [`admit_now`](Self::admit_now) of a throttle, not
+/// both.
 #[derive(Debug)]
 pub struct LogThrottle {
     /// Microseconds between the first two lines.

@@ -1,5 +1,5 @@
-//! The process's own log, on stderr, written by a thread of its own. The access log is another thing: see
-//! [`access_log`](super::access_log).
+//! The process's own log, on stderr, written by a thread of its own. The access log is another
+//! thing: see [`access_log`](super::access_log).
 
 mod queue;
 
@@ -17,12 +17,13 @@ const VARIABLES: [&str; 2] = ["SLUICEGATE_LOG", "RUST_LOG"];
 /// disk.
 const DEFAULT: &str = "error,sluicegate=info";
 
-/// Starts logging to stderr: our own `info` and above, and errors of libraries, unless `SLUICEGATE_LOG` or `RUST_LOG` says
-/// otherwise.
+/// Starts logging to stderr: our own `info` and above, and errors of libraries, unless
+/// `SLUICEGATE_LOG` or `RUST_LOG` says otherwise.
 ///
 /// # Errors
 ///
-/// A filter that cannot be parsed, a second call in one process, or a thread that cannot be started.
+/// A filter that cannot be parsed, a second call in one process, or a thread that cannot be
+/// started.
 pub fn init() -> Result<ProcessLog, LoggingError> {
     let wanted = VARIABLES.iter().find_map(|name| {
         let value = std::env::var(name).ok()?;

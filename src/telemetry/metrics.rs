@@ -1,8 +1,9 @@
 //! Every metric the proxy exports, and the handles that other layers keep.
 //!
-//! Handles are made when a ruleset compiles; series of requests, routes and decisions are rendered once
-//! they have counted, so that 10,000 routes are not a million series. No lookup by name happens on a
-//! request. Label values come from the configuration or from a closed set, never from the wire.
+//! Handles are made when a ruleset compiles; series of requests, routes and decisions are rendered
+//! once they have counted, so that 10,000 routes are not a million series. No lookup by name
+//! happens on a request. Label values come from the configuration or from a closed set, never from
+//! the wire.
 
 mod config;
 mod endpoints;

@@ -9,7 +9,8 @@ use super::log_throttle::LogThrottle;
 /// The least time between two lines.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Has every panic of the process logged, in place of the lines that the standard library writes to stderr.
+/// Has every panic of the process logged, in place of the lines that the standard library writes to
+/// stderr.
 pub fn install_hook() {
     let throttle = LogThrottle::new(INTERVAL);
     set_hook(Box::new(move |panic| {

@@ -71,7 +71,8 @@ fn start_seconds() -> Option<f64> {
     Some(boot + stat(22)? / TICKS_PER_SECOND)
 }
 
-/// The bytes of memory that the machine has, or its control group if that gives less; `None` where neither says.
+/// The bytes of memory that the machine has, or its control group if that gives less; `None` where
+/// neither says.
 pub fn memory_limit() -> Option<u64> {
     let read = |path| fs::read_to_string(path).ok();
     let machine = read("/proc/meminfo").and_then(|text| {

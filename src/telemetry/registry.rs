@@ -1,9 +1,9 @@
 //! Metric series and their rendering in Prometheus's text format, version 0.0.4.
 //!
-//! A series lives as long as a handle to it: when a reload drops the handles of a removed route, its
-//! series leave the next scrape, and a route that stays finds its numbers again by name. That is why
-//! series are kept here, and `metrics-exporter-prometheus` only writes them: its own recorder drops
-//! series by idleness, and a handle that outlives its series counts into nothing.
+//! A series lives as long as a handle to it: when a reload drops the handles of a removed route,
+//! its series leave the next scrape, and a route that stays finds its numbers again by name. That
+//! is why series are kept here, and `metrics-exporter-prometheus` only writes them: its own
+//! recorder drops series by idleness, and a handle that outlives its series counts into nothing.
 //! Which families exist is in [`metrics`](super::metrics).
 
 mod handles;
@@ -152,8 +152,8 @@ impl Table {
         self.sweep_at = (self.series.len() * 2).max(64);
     }
 
-    /// The live ones of the next [`BATCH`] series after `last`, which is then the last of them; dead ones are removed.
-    /// `None` behind the last series.
+    /// The live ones of the next [`BATCH`] series after `last`, which is then the last of them;
+    /// dead ones are removed. `None` behind the last series.
     fn batch(&mut self, last: &mut Option<Labels>) -> Option<Vec<(Labels, LiveSeries)>> {
         let start = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.series.range::<Labels, _>((start, Bound::Unbounded));
@@ -202,8 +202,8 @@ impl Registry {
         })
     }
 
-    /// Returns the counters with these values of all labels but the last: the live ones, or new ones at 0.
-    /// `value` names the last label of each of the `count` counters.
+    /// Returns the counters with these values of all labels but the last: the live ones, or new
+    /// ones at 0. `value` names the last label of each of the `count` counters.
     pub fn counter_set(
         &self,
         family: &'static Family,
@@ -302,8 +302,9 @@ impl Registry {
         handle
     }
 
-    /// Renders every live series, families by name and series by labels. Workers that need the lock for a new series
-    /// wait for a batch of series to be looked up, never for one to be computed or written.
+    /// Renders every live series, families by name and series by labels. Workers that need the lock
+    /// for a new series wait for a batch of series to be looked up, never for one to be computed or
+    /// written.
     pub fn render(&self) -> String {
         let tables = self.tables.lock();
         let families: Vec<_> = tables.values().map(|table| table.family).collect();

@@ -1,4 +1,5 @@
-//! `sluicegate check NEW --against OLD`: what a reload from one configuration to the other makes of the buckets.
+//! `sluicegate check NEW --against OLD`: what a reload from one configuration to the other makes of
+//! the buckets.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,8 +8,8 @@ use crate::config::{Report, compile_rules, load};
 use crate::proxy::ruleset::RulesetSpec;
 use crate::proxy::ruleset::reload_diff::{BucketOutcome, ShrunkTable, TableChange, compare};
 
-/// Says of every policy of either what becomes of its buckets when `new` takes the place of the configuration
-/// in `old`.
+/// Says of every policy of either what becomes of its buckets when `new` takes the place of the
+/// configuration in `old`.
 pub(super) fn compared(old: &Path, new: &RulesetSpec) -> Result<String, Report> {
     let before = compile_rules(&load(old)?)?;
     let mut text = format!("after {}:\n", old.display());

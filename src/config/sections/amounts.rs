@@ -1,4 +1,5 @@
-//! The amounts of a bucket: options that policies, overrides, candidates and overflow buckets share.
+//! The amounts of a bucket: options that policies, overrides, candidates and overflow buckets
+//! share.
 
 use std::fmt;
 
@@ -13,7 +14,8 @@ use crate::config::{Located, NodeId};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Amounts {
-    /// Units per window: up to 4294967295, per `1ms` to `366d`, or per `1mo` or `1y`; 0 refuses always.
+    /// Units per window: up to 4294967295, per `1ms` to `366d`, or per `1mo` or `1y`; 0 refuses
+    /// always.
     pub quota: Option<Located<Quota>>,
     /// Units that can be taken at once, 1 to 4294967295; as many as the quota has unless given.
     /// For `gcra` and `token_bucket` only.
@@ -23,8 +25,8 @@ pub struct Amounts {
     /// Tokens that come back at once, and how often, from the instant at which the bucket stopped
     /// being full: `1 per 10ms`. For `token_bucket` with a `capacity`, in place of a `quota`.
     pub refill: Option<Located<Refill>>,
-    /// Units that requests in flight can have taken at once, up to 4294967295; 0 refuses always. For
-    /// `concurrency`, in place of a `quota`.
+    /// Units that requests in flight can have taken at once, up to 4294967295; 0 refuses always.
+    /// For `concurrency`, in place of a `quota`.
     pub max: Option<Located<InUse>>,
 }
 

@@ -28,8 +28,8 @@ pub struct ClientBounds {
     pub max_body: Located<BodySize<{ 100 << 20 }>>,
     /// Connections of clients at a time, over all listeners, 1 to 1000000.
     pub max_connections: Located<Whole<1, 1_000_000, 20_000>>,
-    /// How long a client that has ended its side of the connection (FIN) waits for its answer to begin or to go on:
-    /// `0s` to `1h`, or `serve` for as long as any other.
+    /// How long a client that has ended its side of the connection (FIN) waits for its answer to
+    /// begin or to go on: `0s` to `1h`, or `serve` for as long as any other.
     pub half_close: Located<HalfClose>,
 }
 

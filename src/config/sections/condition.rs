@@ -18,11 +18,12 @@ pub struct Condition {
     #[schemars(length(min = 1))]
     #[serde(skip_serializing_if = "is_absent")]
     pub method: List<Method>,
-    /// Fields with their exact values, all of them. One that is given with different values does not take a
-    /// request out of the policy.
+    /// Fields with their exact values, all of them. One that is given with different values does
+    /// not take a request out of the policy.
     #[serde(skip_serializing_if = "is_absent")]
     pub header: Table<FieldName, FieldValue>,
-    /// Claims of the request's token, which has to be verified, with their exact values, all of them.
+    /// Claims of the request's token, which has to be verified, with their exact values, all of
+    /// them.
     #[serde(skip_serializing_if = "is_absent")]
     pub jwt: Table<Text, Text>,
     /// The path, as in `match` of a route: `/a/b` exactly, `/a/{name}` any one segment, `/a/**`

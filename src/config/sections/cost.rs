@@ -1,5 +1,5 @@
-//! `cost` of a policy: the units of a request, constant or stated by the request or its response, and
-//! their settlement.
+//! `cost` of a policy: the units of a request, constant or stated by the request or its response,
+//! and their settlement.
 
 use std::sync::Arc;
 
@@ -51,21 +51,22 @@ impl Serialize for Cost {
 #[schemars(rename = "ToldCost")]
 #[schemars(extend("oneOf" = [{ "required": ["header"] }, { "required": ["response_header"] }, { "required": ["response_trailer"] }, { "required": ["response_json"] }, { "required": ["response_bytes"] }]))]
 pub struct StatedCost {
-    /// The request's field with a whole number of units; without it a request takes 1, and with anything else it
-    /// is answered 400.
+    /// The request's field with a whole number of units; without it a request takes 1, and with
+    /// anything else it is answered 400.
     pub header: Option<Located<FieldName>>,
-    /// The response's field with a whole number of units; without it, or with anything else, the request has
-    /// taken its `reserve`.
+    /// The response's field with a whole number of units; without it, or with anything else, the
+    /// request has taken its `reserve`.
     pub response_header: Option<Located<FieldName>>,
     /// The field of the response's trailers with a whole number of units, as behind a stream.
     pub response_trailer: Option<Located<FieldName>>,
-    /// Where a JSON response states a whole number of units: a JSON pointer, `/usage/total_tokens`, or up to 4, whose values
-    /// are added. Of an event stream, the last event that has it counts.
+    /// Where a JSON response states a whole number of units: a JSON pointer, `/usage/total_tokens`,
+    /// or up to 4, whose values are added. Of an event stream, the last event that has it counts.
     pub response_json: Option<Located<Pointers>>,
-    /// Bytes of the response's body that are a unit, `1B` to `1024GiB`; part of as many is one, too.
+    /// Bytes of the response's body that are a unit, `1B` to `1024GiB`; part of as many is one,
+    /// too.
     pub response_bytes: Option<Located<UnitSize>>,
-    /// Units that are charged until the response says what it was, 1 to 4294967295; 1 unless given. Or the field of the
-    /// request that says it: `{ header: x-estimate, default: 500 }`.
+    /// Units that are charged until the response says what it was, 1 to 4294967295; 1 unless given.
+    /// Or the field of the request that says it: `{ header: x-estimate, default: 500 }`.
     pub reserve: Option<Located<Reserve>>,
     /// The most that counts, 1 to 4294967295.
     pub max: Located<Units>,
@@ -109,7 +110,8 @@ impl Default for Reserve {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ToldReserve")]
 pub struct StatedReserve {
-    /// The request's field with a whole number of units; with anything else the request is answered 400.
+    /// The request's field with a whole number of units; with anything else the request is answered
+    /// 400.
     pub header: Located<FieldName>,
     /// Units that a request without the field reserves, 1 to 4294967295; 1 unless given.
     #[serde(default)]

@@ -21,7 +21,8 @@ use crate::rules::{self, Exceptions, Selector, Selectors};
 #[schemars(rename = "Exemption")]
 #[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }]))]
 pub struct Selection {
-    /// The part of the key that `value` or `prefix` is about; needed where the key has several, and at the top.
+    /// The part of the key that `value` or `prefix` is about; needed where the key has several, and
+    /// at the top.
     pub part: Option<Located<KeyPart>>,
     /// Clients with this value in that part.
     pub value: Option<Located<Text>>,
@@ -44,8 +45,8 @@ pub struct Override {
     #[serde(rename = "$amounts")]
     #[schemars(flatten)]
     pub amounts: Amounts,
-    /// Where days, weeks, months and years begin, instead of the policy's `time_zone`: the IANA name of a time zone. With
-    /// it the quota is the policy's unless given.
+    /// Where days, weeks, months and years begin, instead of the policy's `time_zone`: the IANA
+    /// name of a time zone. With it the quota is the policy's unless given.
     pub time_zone: Option<Located<TimeZone>>,
 }
 

@@ -62,7 +62,8 @@ impl Default for Jwt {
 pub struct JwtKey {
     /// A JSON Web Key Set (RFC 7517). Read again when the file changes.
     pub jwks_file: Option<Located<FilePath>>,
-    /// A public key in PEM, or for `HS256` the secret, at least 32 bytes. Read again when the file changes.
+    /// A public key in PEM, or for `HS256` the secret, at least 32 bytes. Read again when the file
+    /// changes.
     pub file: Option<Located<FilePath>>,
     /// The algorithm of the key in `file`. Tokens with another one are not taken.
     pub algorithm: Option<Located<TokenAlgorithm>>,

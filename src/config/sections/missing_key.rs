@@ -28,7 +28,8 @@ pub enum OnMissingKey {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConstantValue {
-    /// The value, as if the request had sent it: the bucket is the same, and so are `overrides` and `exempt`.
+    /// The value, as if the request had sent it: the bucket is the same, and so are `overrides` and
+    /// `exempt`.
     pub value: Located<KeyValue>,
 }
 

@@ -10,8 +10,8 @@ use crate::config::sections::route::report_framing;
 use crate::config::value::{FieldName, FieldValue, Whole};
 use crate::config::{Code, Finding, Findings, Located, Table};
 
-/// `overflow` of a policy: a second bucket, for requests that the first cannot pay. They are admitted at a lower
-/// priority.
+/// `overflow` of a policy: a second bucket, for requests that the first cannot pay. They are
+/// admitted at a lower priority.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
@@ -23,7 +23,8 @@ pub struct Overflow {
     pub amounts: Amounts,
     /// Fields that tell the upstream so, with their values; what clients write in them goes.
     pub priority_header: Table<FieldName, FieldValue>,
-    /// The code point (DSCP) with which they are sent to the upstream, 0 to 63, over connections of their own.
+    /// The code point (DSCP) with which they are sent to the upstream, 0 to 63, over connections of
+    /// their own.
     pub dscp: Option<Located<CodePoint>>,
     /// A third bucket, for requests that this one cannot pay either.
     pub overflow: Option<Located<Box<Overflow>>>,

@@ -16,8 +16,9 @@ pub struct Penalty {
     pub strikes: Located<StrikeCount>,
     /// Within which time, `1s` to `30d`.
     pub within: Located<PenaltyTime>,
-    /// How long the bans are, one after the other, each `1s` to `30d`: the first, the second, and the last again and
-    /// again. The first is back after `within` and the last ban without a refusal that counts.
+    /// How long the bans are, one after the other, each `1s` to `30d`: the first, the second, and
+    /// the last again and again. The first is back after `within` and the last ban without a
+    /// refusal that counts.
     #[serde(rename = "for")]
     #[schemars(length(min = 1, max = 16))]
     pub lengths: List<PenaltyTime>,

@@ -34,8 +34,8 @@ pub struct MemoryStore {
     pub snapshot: Option<Located<Snapshot>>,
 }
 
-/// `store.memory.snapshot`: buckets are saved there every so often and at the end, and restored from there at
-/// the start.
+/// `store.memory.snapshot`: buckets are saved there every so often and at the end, and restored
+/// from there at the start.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {

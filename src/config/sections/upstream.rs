@@ -104,7 +104,8 @@ pub struct UpstreamTimeouts {
     pub response: Located<Timeout<{ 30 * SECOND }>>,
     /// For the next part of a body, and for the reuse of a connection.
     pub idle: Located<Timeout<{ 60 * SECOND }>>,
-    /// For the next byte in either direction of a WebSocket; `idle` once either side has ended its own.
+    /// For the next byte in either direction of a WebSocket; `idle` once either side has ended its
+    /// own.
     pub tunnel: Located<Timeout<{ 3_600 * SECOND }>>,
 }
 

@@ -16,7 +16,8 @@ const UNITS: [(&str, u64); 7] = [
     ("us", 1),
 ];
 
-/// A span of time between `MIN` and `MAX` milliseconds, both included. Unless given it is `DEFAULT`.
+/// A span of time between `MIN` and `MAX` milliseconds, both included. Unless given it is
+/// `DEFAULT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration<const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN>(std::time::Duration);
 

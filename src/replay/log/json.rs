@@ -1,5 +1,5 @@
-//! A JSON object a line: `time`, `client_ip`, `method`, `path`, and what else is known of the request.
-//! The proxy's own access log is one. Keys that are not listed here mean nothing.
+//! A JSON object a line: `time`, `client_ip`, `method`, `path`, and what else is known of the
+//! request. The proxy's own access log is one. Keys that are not listed here mean nothing.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -43,8 +43,8 @@ impl<R: Read> LogLines<R> {
         }
     }
 
-    /// The next line that is not blank, with its number from 1. Ends are LF or CR LF, and the last one
-    /// may be missing; a byte order mark before the first line is none of it.
+    /// The next line that is not blank, with its number from 1. Ends are LF or CR LF, and the last
+    /// one may be missing; a byte order mark before the first line is none of it.
     ///
     /// # Errors
     /// When the input cannot be read, or is compressed.

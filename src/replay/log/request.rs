@@ -1,5 +1,5 @@
-//! The head of a request from what a log has of it, by the rules by which the proxy's HTTP would have
-//! read it.
+//! The head of a request from what a log has of it, by the rules by which the proxy's HTTP would
+//! have read it.
 
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::{Method, Uri, Version};

@@ -145,8 +145,8 @@ fn model(condition: &Condition, method: &Method, given: Option<&str>, from: IpAd
 }
 
 proptest! {
-    /// Where every field has one value at most, it is plain logic; and a request with two values is in every
-    /// limit that it would be in with either of them.
+    /// Where every field has one value at most, it is plain logic; and a request with two values is
+    /// in every limit that it would be in with either of them.
     #[test]
     fn a_limit_applies_as_logic_says_and_to_the_ambiguous_if_to_any_reading(
         condition in any_condition(),

@@ -186,7 +186,8 @@ impl DoneMarker {
     }
 }
 
-/// A whole number of units; what is too large for the type is its maximum. `None` for anything else.
+/// A whole number of units; what is too large for the type is its maximum. `None` for anything
+/// else.
 fn units(value: &JsonValue) -> Option<u32> {
     let JsonValue::Number(text) = value else {
         return None;

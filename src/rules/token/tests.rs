@@ -22,7 +22,8 @@ const ALL: [TokenAlgorithm; 4] = [
     TokenAlgorithm::EdDsa,
 ];
 
-/// What is known of all algorithms: the private key, the file with the public one, and its name in the set.
+/// What is known of all algorithms: the private key, the file with the public one, and its name in
+/// the set.
 fn known(algorithm: TokenAlgorithm) -> (EncodingKey, Vec<u8>, &'static str) {
     let private = |name| fixture(&format!("{name}.key"));
     let public = |name| fixture(&format!("{name}.pem"));
@@ -136,7 +137,8 @@ fn a_token_of_every_algorithm_is_verified_by_its_key_alone() {
     }
 }
 
-/// The public key of one algorithm as the secret of another, and no signature at all (RFC 8725 sections 2.1 and 3.1).
+/// The public key of one algorithm as the secret of another, and no signature at all (RFC 8725
+/// sections 2.1 and 3.1).
 #[test]
 fn algorithms_cannot_be_confused() {
     let verifier = Verifier::new(spec(vec![key(TokenAlgorithm::Rs256, None)]));

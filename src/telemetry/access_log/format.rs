@@ -221,8 +221,8 @@ fn json_escape(out: &mut Vec<u8>, text: &[u8]) {
     });
 }
 
-/// Appends what comes before a text, and the text as nginx does: nothing that is quoted can end the quotes or the line, or
-/// be a control character.
+/// Appends what comes before a text, and the text as nginx does: nothing that is quoted can end the
+/// quotes or the line, or be a control character.
 fn combined_text(out: &mut Vec<u8>, before: &[u8], text: &[u8]) {
     out.extend_from_slice(before);
     if text.is_empty() {
@@ -235,7 +235,8 @@ fn combined_text(out: &mut Vec<u8>, before: &[u8], text: &[u8]) {
     });
 }
 
-/// The bytes that cannot stand in quotes: control characters, what ends quotes, and those from `end` on.
+/// The bytes that cannot stand in quotes: control characters, what ends quotes, and those from
+/// `end` on.
 const fn special(end: usize) -> [bool; 256] {
     let mut special = [false; 256];
     let mut byte = 0;

@@ -1,12 +1,12 @@
 //! One worker's lines, until the writer takes them.
 //!
-//! They are written out where they arise: a request's texts are in the cache then, and are copied once. To hand over
-//! what a line is made of costs more than to make it.
+//! They are written out where they arise: a request's texts are in the cache then, and are copied
+//! once. To hand over what a line is made of costs more than to make it.
 
 use super::{LineFormat, Record, format::Formatter};
 
-/// How much is written at once, and for how much the writer is woken, in bytes: what fits into a fast cache with what
-/// else a worker needs.
+/// How much is written at once, and for how much the writer is woken, in bytes: what fits into a
+/// fast cache with what else a worker needs.
 pub(super) const BATCH: usize = 64 * 1024;
 
 /// Bytes of lines that one queue takes.

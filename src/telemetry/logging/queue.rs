@@ -1,7 +1,8 @@
 //! The lines of the process's own log, until a thread has written them.
 //!
-//! Whoever logs adds a line and goes on. A queue that is full because the log's reader has stalled drops the line and
-//! counts it; the reader is told how many lines it missed once it takes lines again.
+//! Whoever logs adds a line and goes on. A queue that is full because the log's reader has stalled
+//! drops the line and counts it; the reader is told how many lines it missed once it takes lines
+//! again.
 
 use std::io::{self, Write};
 use std::mem;
@@ -111,7 +112,8 @@ impl Shared {
         queue.is_writing = true;
     }
 
-    /// Notes that lines were written, but for those that are `lost`; tells the reader of dropped lines if it takes lines.
+    /// Notes that lines were written, but for those that are `lost`; tells the reader of dropped
+    /// lines if it takes lines.
     fn wrote(&self, lost: &[u8]) {
         let mut queue = self.queue.lock();
         queue.is_writing = false;

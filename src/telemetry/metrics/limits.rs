@@ -76,7 +76,8 @@ pub enum SettlementResult {
     Missing,
     /// The response states something else than a whole number; the estimate stands.
     Malformed,
-    /// No response came from the upstream, or it broke off before it stated the cost; the estimate stands.
+    /// No response came from the upstream, or it broke off before it stated the cost; the estimate
+    /// stands.
     NoResponse,
 }
 

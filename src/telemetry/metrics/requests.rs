@@ -73,7 +73,8 @@ fn method_index(method: &Method) -> usize {
     }
 }
 
-/// One route's requests: by status class, and how long they took. Handles of the same name count together.
+/// One route's requests: by status class, and how long they took. Handles of the same name count
+/// together.
 #[derive(Debug)]
 pub struct RouteMetrics {
     classes: CounterSet,

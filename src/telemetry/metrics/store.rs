@@ -26,12 +26,14 @@ impl StoreMetrics {
         }
     }
 
-    /// The counter of requests of this kind with this result. Both are of closed sets; keep what it returns.
+    /// The counter of requests of this kind with this result. Both are of closed sets; keep what it
+    /// returns.
     pub fn requests(&self, op: &str, result: &str) -> Counter {
         self.registry.counter(&STORE_REQUESTS, &[op, result])
     }
 
-    /// The counter of what could not be told to the store off the path of requests. These are of a closed set.
+    /// The counter of what could not be told to the store off the path of requests. These are of a
+    /// closed set.
     pub fn lost(&self, what: &str) -> Counter {
         self.registry.counter(&STORE_LOST, &[what])
     }
@@ -58,7 +60,8 @@ pub enum RoundResult {
     Failed,
 }
 
-/// The rounds by which buckets are synchronised. Clones, and handles of the same registry, count together.
+/// The rounds by which buckets are synchronised. Clones, and handles of the same registry, count
+/// together.
 #[derive(Clone, Debug)]
 pub struct SyncMetrics {
     rounds: [Counter; 3],

@@ -30,7 +30,8 @@ impl Counter {
     }
 }
 
-/// Counters that differ in their last label, each with an index. Cheap to clone; clones count together.
+/// Counters that differ in their last label, each with an index. Cheap to clone; clones count
+/// together.
 #[derive(Clone, Debug)]
 pub struct CounterSet(pub(super) Arc<[AtomicU64]>);
 

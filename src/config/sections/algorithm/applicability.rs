@@ -189,8 +189,8 @@ pub(in crate::config) fn check_store(policy: &Policy, findings: &Findings<'_>) {
     }
 }
 
-/// The message and the advice for an option that the algorithm does not have. Options that depend on
-/// their value, too, have checks of their own.
+/// The message and the advice for an option that the algorithm does not have. Options that depend
+/// on their value, too, have checks of their own.
 fn misplaced(key: &str, kind: Kind) -> Option<(String, String)> {
     const WAITS: &str = "only a leaky bucket makes requests wait, and a limit of what is in flight";
     let (message, help) = match (key, kind) {

@@ -22,8 +22,8 @@ use crate::store::OnStoreError;
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
 pub struct Policy {
-    /// The name of a limit in place, in header fields, metrics and logs; with the key, what its buckets are found
-    /// again by. Policies are named by their key in `policies` instead.
+    /// The name of a limit in place, in header fields, metrics and logs; with the key, what its
+    /// buckets are found again by. Policies are named by their key in `policies` instead.
     pub name: Option<Located<Name>>,
     /// The part of the request, or the list of parts, that has a bucket for each value. `client_ip`
     /// unless given.
@@ -33,9 +33,9 @@ pub struct Policy {
     /// (`refuse`), all such requests share one bucket (`shared`), or the part has a constant value,
     /// as if the request had sent it (`{ value: free }`).
     pub on_missing_key: Located<OnMissingKey>,
-    /// On which requests the policy applies; on all of them unless given.
+    /// Conditions on the requests to which the policy applies; all of them unless given.
     pub when: Option<Located<Condition>>,
-    /// To whom the policy does not apply.
+    /// Clients to which the policy does not apply.
     pub exempt: List<Selection>,
     /// Clients with another quota.
     pub overrides: List<Override>,
@@ -45,44 +45,47 @@ pub struct Policy {
     #[serde(rename = "$amounts")]
     #[schemars(flatten)]
     pub amounts: Amounts,
-    /// A second bucket, for requests that the first cannot pay: they are admitted at a lower priority. For `gcra`
-    /// and `token_bucket` only.
+    /// A second bucket, for requests that the first cannot pay: they are admitted at a lower
+    /// priority. For `gcra` and `token_bucket` only.
     pub overflow: Option<Located<Box<Overflow>>>,
-    /// How many requests of a key may wait their turn, 0 to 1000000; 0 unless given. Further ones are refused.
-    /// For `leaky_bucket` and `concurrency` only.
+    /// The number of requests of a key that may wait for their turn, 0 to 1000000; 0 unless given.
+    /// Further ones are refused. For `leaky_bucket` and `concurrency` only.
     pub queue: Option<Located<Places>>,
-    /// How long a request's turn may be away, `0s` to `1h`; unless given 30s, and as long again as those do not wait that
-    /// `delay_after` lets go on. One whose turn is further away is refused at once; with `concurrency`, where nobody can
-    /// know that, when it has waited for so long. For `leaky_bucket` and `concurrency` only.
+    /// The longest wait for a request's turn, `0s` to `1h`; unless given 30s, plus the time in
+    /// which requests within `delay_after` do not wait. A request whose turn is further away is
+    /// refused at once; with `concurrency`, which cannot know turns, once it has waited for so
+    /// long. For `leaky_bucket` and `concurrency` only.
     pub max_wait: Option<Located<Delay>>,
-    /// How many of those that would wait go on at once, 0 to 1000000; 0 unless given. The others wait for so many
-    /// turns less. For `leaky_bucket` only.
+    /// The number of waiting requests that go on at once, 0 to 1000000; 0 unless given. The others
+    /// wait for so many turns less. For `leaky_bucket` only.
     pub delay_after: Option<Located<Places>>,
-    /// When those whom `concurrency` refuses are told to come back, `1ms` to `1d`: nobody can know when a request
-    /// ends. `1s` unless given.
+    /// The `Retry-After` of requests that `concurrency` refuses, `1ms` to `1d`: the end of a
+    /// request is not known. `1s` unless given.
     pub retry_after: Option<Located<RetryAfter>>,
-    /// By how much at most refused clients are told to come back later than they could, `0s` to `1h`, each by another part of
-    /// it: so that not all come back at once. Nothing unless given.
+    /// The most that is added to `Retry-After`, `0s` to `1h`, another part of it for each refused
+    /// client: so that not all come back at once. Nothing unless given.
     pub retry_after_jitter: Option<Located<Delay>>,
-    /// When a window starts: with the clock (`clock`, the default), with the clock but at another
+    /// The start of a window: with the clock (`clock`, the default), with the clock but at another
     /// time for each key (`staggered`), or with the first request after the last window
     /// (`first_request`). For `fixed_window` only.
     pub start: Option<Located<WindowStart>>,
-    /// Where days, weeks, months and years begin: the IANA name of a time zone, or the claim that has it; `UTC` unless
-    /// given. For a `fixed_window` of `1d`, `1w`, `1mo` or `1y` that starts with the clock.
+    /// The zone in which days, weeks, months and years begin: the IANA name of a time zone, or the
+    /// claim that has it; `UTC` unless given. For a `fixed_window` of `1d`, `1w`, `1mo` or `1y`
+    /// that starts with the clock.
     pub time_zone: Option<Located<Zone>>,
     /// The day on which months begin, 1 to 31 (the last one of shorter months); 1 unless given.
     /// For a `fixed_window` of `1mo` that starts with the clock.
     pub anchor: Option<Located<DayOfMonth>>,
-    /// How many equal parts a sliding window is cut in, each with a counter: 1 to 3600, 1 unless given. For
-    /// `sliding_window` only.
+    /// The number of equal parts of a sliding window, each with a counter: 1 to 3600, 1 unless
+    /// given. For `sliding_window` only.
     pub precision: Option<Located<Precision>>,
-    /// How the oldest part counts, which a sliding window covers only partly; for `sliding_window` only.
+    /// The weight of the oldest part, which a sliding window covers only partly; for
+    /// `sliding_window` only.
     pub oldest: Option<Located<OldestPart>>,
     /// The unit of the quota in header fields.
     pub unit: Located<QuotaUnit>,
-    /// Units that a request takes, 1 to 4294967295; or where the request or its response says so, and the most
-    /// that counts.
+    /// Units that a request takes, 1 to 4294967295; or where the request or its response says so,
+    /// and the most that counts.
     pub cost: Located<Cost>,
     /// `true` also charges requests that this policy or another refuses: clients that keep asking
     /// are not admitted again. Not for `leaky_bucket`, nor with an `overflow`.
@@ -95,19 +98,20 @@ pub struct Policy {
     /// The policy refuses (`enforce`), decides and counts without refusing (`shadow`), or applies
     /// to no request (`disabled`).
     pub mode: Located<Mode>,
-    /// For how many percent of its keys the policy refuses, 0 to 100; for the others it is in shadow. A key
-    /// that is in stays in as the number grows. All of them unless given.
+    /// The percentage of its keys for which the policy refuses, 0 to 100; for the others it is in
+    /// shadow. A key that is in stays in as the number grows. All of them unless given.
     pub percent: Option<Located<Percent>>,
     /// Another quota, which is tried out in shadow beside the policy's own.
     pub candidate: Option<Located<Candidate>>,
     /// Bans for keys that keep asking though they are refused.
     pub penalty: Option<Located<Penalty>>,
-    /// Where its buckets are: in the memory of each process (`memory`, the default), or in Redis (`redis`), where all
-    /// machines share them.
+    /// The place of its buckets: the memory of each process (`memory`, the default), or Redis
+    /// (`redis`), where all machines share them.
     pub store: Located<StoreName>,
-    /// How often its buckets, which then are in the memory of each process, are synchronised through Redis with those of other
-    /// machines, `10ms` to `1s`: no request waits for Redis, and what others admit meanwhile is not known. With `store: redis`
-    /// only; not for `sliding_log`, `leaky_bucket`, `concurrency` and `start: first_request`.
+    /// The interval at which its buckets, which then are in the memory of each process, are
+    /// synchronised through Redis with those of other machines, `10ms` to `1s`: no request waits
+    /// for Redis, and charges of other machines are not known meanwhile. With `store: redis` only;
+    /// not for `sliding_log`, `leaky_bucket`, `concurrency` and `start: first_request`.
     pub sync: Option<Located<SyncInterval>>,
     /// Handling of requests while Redis does not answer: each process decides by buckets of its own
     /// (`local`, unless given), or the policy admits (`admit`) or refuses them (`refuse`). With
@@ -220,7 +224,8 @@ pub enum AlgorithmName {
     /// The running window and, in proportion, the one before; or the parts of a window, and the one
     /// before in proportion.
     SlidingWindow,
-    /// The instant of each unit: never more than the quota in any window, in memory that grows with it.
+    /// The instant of each unit: never more than the quota in any window, in memory that grows with
+    /// it.
     SlidingLog,
     /// A queue that moves at the quota's rate: requests wait their turn.
     LeakyBucket,

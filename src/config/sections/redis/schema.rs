@@ -14,7 +14,8 @@ use crate::store::OnStoreError;
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{ "required": ["url"] }, { "required": ["cluster"] }, { "required": ["sentinel"] }]))]
 pub struct RedisStore {
-    /// One server: `redis://user:password@host:6379/0`, or `rediss://` with TLS. User and password are percent-encoded.
+    /// One server: `redis://user:password@host:6379/0`, or `rediss://` with TLS. User and password
+    /// are percent-encoded.
     pub url: Option<Located<SecretText>>,
     /// Some nodes of a cluster, which know the others; port 6379 unless given.
     #[schemars(length(min = 1))]
@@ -25,14 +26,15 @@ pub struct RedisStore {
     pub user: Option<Located<Text>>,
     /// The password, where `url` does not say it; none where it is empty.
     pub password: Option<Located<SecretText>>,
-    /// The number of the database, with `sentinel`; `url` has it in its path, and a cluster has one alone.
+    /// The number of the database, with `sentinel`; `url` has it in its path, and a cluster has one
+    /// alone.
     pub database: Option<Located<RedisDatabase>>,
     /// TLS towards servers, and sentinels too. With `cluster` and `sentinel` `tls: {}` turns it on.
     pub tls: Option<Located<UpstreamTls>>,
     /// The longest that a request waits for Redis, `1ms` to `1s`.
     pub timeout: Located<RedisTimeout>,
-    /// The longest that a start waits until Redis is connected, and a reload that names another Redis, `0s` to `1m`. After that
-    /// `on_store_error` decides.
+    /// The longest that a start waits until Redis is connected, and a reload that names another
+    /// Redis, `0s` to `1m`. After that `on_store_error` decides.
     pub startup_timeout: Located<StartupTimeout>,
     /// The beginning of all names in Redis.
     pub prefix: Located<KeyPrefix>,
@@ -41,8 +43,8 @@ pub struct RedisStore {
     pub secret: Option<Located<SecretText>>,
     /// `true` writes keys as they are, instead of hashes.
     pub readable_keys: Located<Flag>,
-    /// For how long a refusal is remembered here, without asking again, `0s` to `1m`: a larger quota or a bucket that was
-    /// reset elsewhere is felt after that at the latest.
+    /// For how long a refusal is remembered here, without asking again, `0s` to `1m`: a larger
+    /// quota or a bucket that was reset elsewhere is felt after that at the latest.
     pub refusal_cache: Located<RefusalCache>,
 }
 

@@ -58,7 +58,8 @@ enum HeaderFieldsForm {
     Mapping {
         /// The fields and their form.
         style: Located<Style>,
-        /// The beginning of the fields' names, in place of `x-ratelimit` (of `ratelimit` in `draft-6`).
+        /// The beginning of the fields' names, in place of `x-ratelimit` (of `ratelimit` in
+        /// `draft-6`).
         prefix: Option<Located<FieldName>>,
     },
 }
@@ -75,7 +76,8 @@ impl From<HeaderFieldsForm> for HeaderFields {
     }
 }
 
-/// `responses.cors`: what scripts of other origins may do (CORS). Who may ask at all is the upstream's to say.
+/// `responses.cors`: what scripts of other origins may do (CORS). Who may ask at all is the
+/// upstream's to say.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cors {
@@ -92,15 +94,16 @@ words! {
         Ietf = "ietf",
         /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now (the draft up to -06).
         Draft6 = "draft-6",
-        /// `RateLimit-Policy: 100;w=60` and `RateLimit: limit=100, remaining=50, reset=30` (the draft's -07).
+        /// `RateLimit-Policy: 100;w=60` and `RateLimit: limit=100, remaining=50, reset=30` (the
+        /// draft's -07).
         Draft7 = "draft-7",
         /// `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
         XRateLimit = "x-ratelimit",
         /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Resource`, and `-Reset` in seconds since
         /// the epoch.
         GitHub = "github",
-        /// `x-ratelimit-limit-requests`, `-remaining-requests`, `-reset-requests` as a duration, and
-        /// `retry-after-ms`.
+        /// `x-ratelimit-limit-requests`, `-remaining-requests`, `-reset-requests` as a duration,
+        /// and `retry-after-ms`.
         OpenAi = "openai",
     }
 }
@@ -128,11 +131,11 @@ pub struct OnLimit {
     /// How long a request is held before it is refused, `1ms` to `5m`; `10s` unless given. For
     /// `tarpit` only.
     pub delay: Option<Located<HoldTime>>,
-    /// Requests that are held at a time, 1 to 1000000, 1000 unless given; further ones are refused at
-    /// once. For `tarpit` only.
+    /// Requests that are held at a time, 1 to 1000000, 1000 unless given; further ones are refused
+    /// at once. For `tarpit` only.
     pub max_held: Option<Located<Whole<1, 1_000_000>>>,
-    /// The field that tells the upstream which policies a request exceeds; `x-over-limit` unless given.
-    /// For `tag` only.
+    /// The field that tells the upstream which policies a request exceeds; `x-over-limit` unless
+    /// given. For `tag` only.
     pub tag_header: Option<Located<FieldName>>,
 }
 
