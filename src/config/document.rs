@@ -26,6 +26,14 @@ impl NodeId {
     /// No place: a default value, or one that the program made.
     pub const ABSENT: Self = Self(u32::MAX);
 
+    /// This node, or `other` if it is absent.
+    pub(super) fn or(self, other: Self) -> Self {
+        match self {
+            Self::ABSENT => other,
+            node => node,
+        }
+    }
+
     pub(super) fn index(self) -> u32 {
         self.0
     }

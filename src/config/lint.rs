@@ -102,10 +102,7 @@ impl AppliedPolicy<'_> {
 
     /// The node of its key, or of the policy if the key is left out.
     fn key_node(&self) -> NodeId {
-        match self.policy.key.node {
-            NodeId::ABSENT => self.node,
-            node => node,
-        }
+        self.policy.key.node.or(self.node)
     }
 }
 

@@ -32,22 +32,21 @@ pub(super) enum Raw {
 
 /// Parses one document. Keeps duplicate keys, so that the error can show both.
 pub(super) fn parse(source: &SourceText) -> Result<Spanned<Raw>, Vec<Problem>> {
-    let result =
-        serde_yaml::from_str_with_options(&source.text, options(DuplicateKeyPolicy::Error));
-    match result {
-        Ok(tree) => Ok(tree),
-        Err(error @ serde_yaml::Error::DuplicateMappingKey { .. }) => {
-            serde_yaml::from_str_with_options::<Spanned<Raw>>(
-                &source.text,
-                options(DuplicateKeyPolicy::LastWins),
-            )
-            .ok()
-            .map(|tree| duplicates(&tree, source))
-            .filter(|found| !found.is_empty())
-            .map_or_else(|| Err(vec![problem(&error, source)]), Err)
-        }
-        Err(error) => Err(vec![problem(&error, source)]),
+    let tree = |policy| serde_yaml::from_str_with_options(&source.text, options(policy));
+    let error = match tree(DuplicateKeyPolicy::Error) {
+        Ok(tree) => return Ok(tree),
+        Err(error) => error,
+    };
+    let mut problems = Vec::new();
+    if matches!(error, serde_yaml::Error::DuplicateMappingKey { .. })
+        && let Ok(tree) = tree(DuplicateKeyPolicy::LastWins)
+    {
+        problems = duplicates(&tree, source);
     }
+    if problems.is_empty() {
+        problems.push(problem(&error, source));
+    }
+    Err(problems)
 }
 
 fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {

@@ -85,10 +85,7 @@ pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
         mib(needed),
         mib(most)
     );
-    let node = match loaded.config.store.memory.max_size.node {
-        NodeId::ABSENT => NodeId::ROOT,
-        node => node,
-    };
+    let node = max_size.node.or(NodeId::ROOT);
     let help = "raise `store.memory.max_size`, lower `max_keys`, or share policies between routes by their name";
     vec![Finding::warning(node, Code::Memory, message).help(help)]
 }

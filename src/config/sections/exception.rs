@@ -169,12 +169,8 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
         }
     }
     if let Some(candidate) = &policy.candidate {
-        algorithm::check(
-            &candidate.applied_to(policy),
-            candidate.node,
-            config,
-            findings,
-        );
+        let applied = candidate.applied_to(policy);
+        algorithm::check(&applied, candidate.node, config, findings);
     }
     let exempt = policy.exempt.iter();
     let exempt = exempt.map(|one| (one.to_string(), one.node));
@@ -185,10 +181,8 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
 }
 
 fn twice(selection: &String) -> (String, &'static str) {
-    (
-        format!("an exception of `{selection}` twice"),
-        "remove one of them",
-    )
+    let message = format!("an exception of `{selection}` twice");
+    (message, "remove one of them")
 }
 
 /// Checks that an exception has one selector; `check_part` checks the key part of a value or

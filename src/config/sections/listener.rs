@@ -132,17 +132,14 @@ fn check_addresses(config: &Config, findings: &Findings<'_>) {
         let mut before = addresses[..index].iter();
         let clash = before.find(|earlier| overlap(earlier.get(), later.get()));
         let Some(earlier) = clash else { continue };
-        let (node, other) = match later.node {
-            NodeId::ABSENT => (earlier.node, *later),
-            node => (node, *earlier),
-        };
+        let node = later.node.or(earlier.node);
         let message = format!(
             "`{}` is taken by another listener, on `{}`",
             later.value, earlier.value
         );
         let finding = Finding::error(node, Code::DuplicateName, message)
             .help("give each listener a port of its own; `[::]` is every address, also of IPv4");
-        findings.add(finding.related(other.node, "the other one"));
+        findings.add(finding.related(earlier.node, "the other one"));
     }
 }
 

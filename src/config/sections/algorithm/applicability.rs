@@ -319,10 +319,6 @@ fn not_synchronisable(sync: NodeId, kind: Kind, policy: &Policy) -> Option<Findi
         ),
         _ => return None,
     };
-    let node = match node {
-        NodeId::ABSENT => sync,
-        node => node,
-    };
-    let finding = Finding::error(node, Code::Conflict, message).help(help);
+    let finding = Finding::error(node.or(sync), Code::Conflict, message).help(help);
     Some(finding.related(sync, "it is to be synchronised"))
 }

@@ -119,17 +119,12 @@ pub(in crate::config) fn check_cost(
     if capacity > 0 && cost > capacity {
         let message =
             format!("a cost of {cost} can never be paid: the bucket holds {capacity} at most");
-        let at = if policy.cost.node == NodeId::ABSENT {
-            node
-        } else {
-            policy.cost.node
+        let help = match policy.algorithm.value {
+            AlgorithmName::LeakyBucket => "lower the cost, or raise `queue` or `max_wait`",
+            _ => "lower the cost, or raise the quota or its burst",
         };
-        let finding =
-            Finding::error(at, Code::Conflict, message).help(match policy.algorithm.value {
-                AlgorithmName::LeakyBucket => "lower the cost, or raise `queue` or `max_wait`",
-                _ => "lower the cost, or raise the quota or its burst",
-            });
-        findings.add(finding.related(holder, "what it holds"));
+        let finding = Finding::error(policy.cost.node.or(node), Code::Conflict, message);
+        findings.add(finding.help(help).related(holder, "what it holds"));
     }
 }
 
@@ -175,12 +170,11 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
     }
     let constant = matches!(&policy.cost.value, Cost::Constant(cost) if cost.get() == 1);
     let finding = match policy.algorithm.value {
-        _ if policy.overflow.is_some() => Finding::error(
-            charged.node,
-            Code::Conflict,
-            "a request that overflows was not refused",
-        )
-        .help("remove `charge_refused`, or `overflow`"),
+        _ if policy.overflow.is_some() => {
+            let message = "a request that overflows was not refused";
+            Finding::error(charged.node, Code::Conflict, message)
+                .help("remove `charge_refused`, or `overflow`")
+        }
         AlgorithmName::LeakyBucket => {
             let message = "a refused request takes no place in the queue that could be charged";
             Finding::error(charged.node, Code::NoEffect, message)

@@ -10,22 +10,15 @@ use crate::config::value::Name;
 use crate::config::{Code, Finding, Findings, List, NodeId};
 
 pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) {
-    let everywhere: HashSet<_> = config
-        .routes
-        .iter()
-        .flat_map(|route| captures_of(route))
-        .collect();
+    let everywhere = config.routes.iter().flat_map(|route| captures_of(route));
+    let everywhere: HashSet<_> = everywhere.collect();
     check_list(&config.limits, config, findings);
     check_captures(&config.limits, config, &everywhere, findings);
     let inherited: HashMap<_, _> = names(&config.limits).collect();
     for route in config.routes.iter() {
         check_list(&route.limits, config, findings);
-        check_captures(
-            &route.limits,
-            config,
-            &captures_of(route).collect(),
-            findings,
-        );
+        let own = captures_of(route).collect();
+        check_captures(&route.limits, config, &own, findings);
         if route.inherit.get() {
             check_inherited(route, &inherited, findings);
         } else if config.limits.is_empty() {
@@ -58,10 +51,8 @@ fn check_list(limits: &List<Limit>, config: &Config, findings: &Findings<'_>) {
         findings.add(finding.help(help));
     }
     report_repeated(names(limits), findings, |name| {
-        (
-            format!("`{name}` twice in one list would be charged twice"),
-            "remove one of them",
-        )
+        let message = format!("`{name}` twice in one list would be charged twice");
+        (message, "remove one of them")
     });
 }
 
@@ -91,16 +82,10 @@ fn check_captures(
     for limit in limits.iter() {
         let policy: Option<&Policy> = match &limit.value {
             Limit::InPlace(policy) => Some(policy),
-            Limit::Named(name) => config
-                .policies
-                .get(name.as_str())
-                .map(|policy| &policy.value),
+            Limit::Named(name) => config.policies.get(name.as_str()).map(|policy| &**policy),
         };
-        for (capture, part) in policy
-            .into_iter()
-            .flat_map(captures)
-            .filter(|(capture, _)| !known.contains(capture))
-        {
+        let used = policy.into_iter().flat_map(captures);
+        for (capture, part) in used.filter(|(capture, _)| !known.contains(capture)) {
             let message = format!("the path captures no segment `{capture}`");
             let finding = match &limit.value {
                 Limit::InPlace(_) => Finding::error(part, Code::UnknownName, message),
