@@ -82,9 +82,8 @@ impl Admission {
         self.now = inputs.now;
         self.jitter = self.jitter(inputs);
         let reservations = self.result.reservations.drain(..);
-        self.reserved_charges = reservations
-            .map(|(number, reservation)| ReservedCharge::new(number, reservation))
-            .collect();
+        let reserved = reservations.map(|(number, one)| ReservedCharge::new(number, one));
+        self.reserved_charges.extend(reserved);
         if self.is_refused() {
             self.acquired.give_back();
         }

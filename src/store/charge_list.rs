@@ -75,19 +75,20 @@ impl<'a> From<&PolicyCharge<'a>> for Entry<'a> {
 
 impl<'a> ChargeList<'a> {
     pub(super) fn push(&mut self, entry: Entry<'a>, charge: Charge<'a>, is_enforced: bool) {
-        let index = match is_enforced {
-            true => self.enforced,
-            false => self.entries.len(),
-        };
-        self.entries.insert(index, entry);
-        self.charges.insert(index, charge);
+        if is_enforced && self.enforced < self.entries.len() {
+            self.entries.insert(self.enforced, entry);
+            self.charges.insert(self.enforced, charge);
+        } else {
+            self.entries.push(entry);
+            self.charges.push(charge);
+        }
         self.enforced += usize::from(is_enforced);
     }
 
     /// All entries and charges; true for enforced ones.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Entry<'a>, Charge<'a>, bool)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Entry<'a>, &Charge<'a>, bool)> {
         let all = self.entries.iter().zip(&self.charges).enumerate();
-        all.map(|(index, (entry, charge))| (*entry, *charge, index < self.enforced))
+        all.map(|(index, (entry, charge))| (entry, charge, index < self.enforced))
     }
 
     /// The bans among the enforced charges.
@@ -283,7 +284,8 @@ impl<'a> ChargeList<'a> {
 
     /// Writes which buckets decided.
     pub(super) fn describe(&self, result: &mut ChargeResult) {
-        result.ids = self.entries.iter().map(|entry| entry.id).collect();
+        result.ids.clear();
+        result.ids.extend(self.entries.iter().map(|entry| entry.id));
         let deciding = self.charges.get(result.verdict.deciding);
         result.key = deciding.map(|charge| charge.key);
     }
@@ -297,9 +299,9 @@ impl<'a> ChargeList<'a> {
             if !decision.is_admitted() {
                 continue;
             }
-            result.in_use.extend(InUse::of(entry.buckets, &charge));
+            result.in_use.extend(InUse::of(entry.buckets, charge));
             if is_enforced && decision.delayed_until().is_some() {
-                let place = QueuePlace::in_memory(entry.buckets, &charge, decision);
+                let place = QueuePlace::in_memory(entry.buckets, charge, decision);
                 result.queue_places.push((entry.id.limit, place));
             }
         }

@@ -124,6 +124,11 @@ impl<'a> ChargeSet<'a> {
             .push(Entry::from(charge), charge.in_memory(), is_enforced);
     }
 
+    /// Removes all charges.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.store, self.source, self.now);
+    }
+
     /// True if these buckets decide only after a wait.
     pub fn decides_later(&self, buckets: &Buckets) -> bool {
         self.store.redis().is_some() && buckets.is_in_redis()
@@ -216,7 +221,7 @@ impl<'a> ChargeSet<'a> {
             let limit = self.list.entries[index].id.limit;
             (limit, Reservation::Memory(reservation))
         });
-        result.reservations = reserved.collect();
+        result.reservations.extend(reserved);
     }
 
     fn sync_source(&self) -> Option<&'a dyn ChargeSource> {
@@ -234,7 +239,7 @@ impl<'a> ChargeSet<'a> {
         all.any(|(entry, charge, is_enforced)| {
             let refuses = |tier: Entry<'_>| {
                 let table = &*tier.buckets.table;
-                let charge = Charge { table, ..charge };
+                let charge = Charge { table, ..*charge };
                 table.algorithm().queueing().is_none() && !charge.peek(self.now).is_admitted()
             };
             is_enforced && entry.tiers().all(refuses)
@@ -298,7 +303,7 @@ impl<'a> ChargeSet<'a> {
                     EntryHome::Memory(decisions.next().expect("memory decided on all that is its"))
                 }
             };
-            PendingEntry::new(entry, &charge, home)
+            PendingEntry::new(*entry, charge, home)
         });
         let entries = entries.collect();
         let reserved = reserved.into_iter();
@@ -326,7 +331,7 @@ impl<'a> ChargeSet<'a> {
         for (entry, charge, is_enforced) in self.list.iter() {
             let is_remote = self.find_redis(entry).is_some();
             if !is_remote || charge.is_charged_if_refused() {
-                kept.push(entry, charge, is_enforced);
+                kept.push(*entry, *charge, is_enforced);
                 is_owed |= is_remote;
             }
         }
@@ -334,7 +339,7 @@ impl<'a> ChargeSet<'a> {
         is_owed
     }
 
-    fn find_redis(&self, entry: Entry<'_>) -> Option<&RedisEntry> {
+    fn find_redis(&self, entry: &Entry<'_>) -> Option<&RedisEntry> {
         self.in_redis
             .iter()
             .find(|redis| redis.limit == entry.id.limit)
@@ -346,7 +351,7 @@ impl<'a> ChargeSet<'a> {
         let mut indices = SmallVec::new();
         for (index, (entry, charge, is_enforced)) in self.list.iter().enumerate() {
             if self.find_redis(entry).is_none() {
-                local.push(entry, charge, is_enforced);
+                local.push(*entry, *charge, is_enforced);
                 indices.push(index);
             }
         }
@@ -359,9 +364,9 @@ impl<'a> ChargeSet<'a> {
         if self.list.charges.iter().any(Charge::is_charged_if_refused) {
             return false;
         }
-        let refusal = |(entry, charge, is_enforced): (Entry<'a>, Charge<'a>, bool)| {
+        let refusal = |(entry, charge, is_enforced): (&Entry<'a>, &Charge<'a>, bool)| {
             let redis = self.find_redis(entry).filter(|_| is_enforced)?;
-            redis.cached_refusal(entry, charge.cost, self.now)
+            redis.cached_refusal(*entry, charge.cost, self.now)
         };
         let refusals: SmallVec<[_; 4]> = self.list.iter().map(refusal).collect();
         if refusals.iter().all(Option::is_none) {
@@ -373,9 +378,9 @@ impl<'a> ChargeSet<'a> {
             let (entry, decision) = match refusal {
                 Some(refusal) => refusal,
                 None if self.find_redis(entry).is_some() => continue,
-                None => (entry, peek_spared(&charge, self.now)),
+                None => (*entry, peek_spared(charge, self.now)),
             };
-            known.push(entry, charge, is_enforced);
+            known.push(entry, *charge, is_enforced);
             decisions.push(decision);
         }
         result.verdict = Verdict::of(decisions, known.enforced);

@@ -28,7 +28,8 @@ impl AdmissionInputs<'_> {
         {
             return Ok(false);
         }
-        let mut set = self.evaluate(admission, |limit| !limit.reads_token)?;
+        let mut set = self.empty_set();
+        self.add_limits(&mut set, admission, |limit| !limit.reads_token)?;
         let is_refused = admission.keyless.is_some() || set.refuse(&mut admission.result);
         if is_refused {
             admission.conclude(self);

@@ -34,7 +34,8 @@ pub(in crate::proxy) fn admit_in_memory(
     if inputs.refuse_without_claims(&mut admission)? {
         return Ok(admission);
     }
-    let mut set = inputs.charge_set(&mut admission)?;
+    let mut set = inputs.empty_set();
+    inputs.add_limits(&mut set, &mut admission, |_| true)?;
     let is_shadowed = |(_, decision): &(u16, LimitDecision)| *decision == LimitDecision::Shadowed;
     admission.is_shadowed = admission.uncharged.iter().any(is_shadowed);
     set.charge(&mut admission.result);
@@ -56,7 +57,9 @@ impl<'a> AdmissionInputs<'a> {
         if acquired.is_empty() && self.refuse_without_claims(admission)? {
             return Ok(None);
         }
-        let mut set = self.charge_set(admission)?;
+        let mut set = self.empty_set();
+        self.add_limits(&mut set, admission, |_| true)?;
+        self.add_tags(&mut set, admission);
         admission.acquired = acquired;
         let queues = set.queues();
         if !queues.is_empty() && !set.is_banned() {
@@ -76,37 +79,37 @@ impl<'a> AdmissionInputs<'a> {
         Ok(pending.map(Pending::Store))
     }
 
-    /// The charges of all limits that apply to the request.
+    /// An empty set of charges. It is large, and is never moved.
+    pub(super) fn empty_set(&'a self) -> ChargeSet<'a> {
+        ChargeSet::new(self.store, self, self.now)
+    }
+
+    /// Adds the charges of limits that tag and decide later.
+    fn add_tags(&'a self, set: &mut ChargeSet<'a>, admission: &Admission) {
+        if admission.keyless.is_some() {
+            return;
+        }
+        for (number, limit) in self.route.tags_for(self.head) {
+            if set.decides_later(&limit.policy.buckets)
+                && let Applicability::Bucket(key, place) = limit.evaluate(self.secret, self.head)
+                && let Ok(cost) = limit.spec.cost.of(self.head)
+            {
+                set.push_tag(&self.charge((number, limit), (key, place), cost));
+            }
+        }
+    }
+
+    /// Adds the charges of the limits that apply and are `wanted`; none if a limit refuses because
+    /// the request lacks its key.
     ///
     /// # Errors
     /// As [`admit_in_memory`].
-    pub(super) fn charge_set(
+    pub(super) fn add_limits(
         &'a self,
-        admission: &mut Admission,
-    ) -> Result<ChargeSet<'a>, InvalidCost> {
-        let mut set = self.evaluate(admission, |_| true)?;
-        if admission.keyless.is_none() {
-            for (number, limit) in self.route.tags_for(self.head) {
-                if set.decides_later(&limit.policy.buckets)
-                    && let Applicability::Bucket(key, place) =
-                        limit.evaluate(self.secret, self.head)
-                    && let Ok(cost) = limit.spec.cost.of(self.head)
-                {
-                    set.push_tag(&self.charge((number, limit), (key, place), cost));
-                }
-            }
-        }
-        Ok(set)
-    }
-
-    /// The charges of the limits that are `wanted`; none if a limit refuses because the request
-    /// lacks its key.
-    pub(super) fn evaluate(
-        &'a self,
+        set: &mut ChargeSet<'a>,
         admission: &mut Admission,
         wanted: impl Fn(&Limit) -> bool,
-    ) -> Result<ChargeSet<'a>, InvalidCost> {
-        let mut set = ChargeSet::new(self.store, self, self.now);
+    ) -> Result<(), InvalidCost> {
         admission.uncharged.clear();
         admission.keyless = None;
         for (number, limit) in (0_u16..).zip(self.route.limits_for(self.head)) {
@@ -142,10 +145,10 @@ impl<'a> AdmissionInputs<'a> {
                 },
             }
         }
-        match admission.keyless {
-            Some(_) => Ok(ChargeSet::new(self.store, self, self.now)),
-            None => Ok(set),
+        if admission.keyless.is_some() {
+            set.clear();
         }
+        Ok(())
     }
 
     /// The charge of a limit to the bucket of `key`, under the quota at `place`.
