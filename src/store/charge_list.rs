@@ -163,8 +163,8 @@ impl<'a> ChargeList<'a> {
     fn settleable(&self, reserve: Reserve) -> SmallVec<[SettleableCharge<'a>; 2]> {
         let mut settleable = SmallVec::new();
         for (index, (entry, charge, _)) in self.iter().enumerate() {
-            let is_concurrency = charge.table.algorithm().is_concurrency();
-            if (entry.settles || reserve == Reserve::All) && !is_concurrency {
+            let is_wanted = entry.settles || reserve == Reserve::All;
+            if is_wanted && !charge.table.algorithm().is_concurrency() {
                 settleable.extend(entry.tiers().map(|tier| SettleableCharge {
                     index,
                     table: &tier.buckets.table,
@@ -299,7 +299,9 @@ impl<'a> ChargeList<'a> {
             if !decision.is_admitted() {
                 continue;
             }
-            result.in_use.extend(InUse::of(entry.buckets, charge));
+            if entry.buckets.in_use.is_some() {
+                result.in_use.extend(InUse::of(entry.buckets, charge));
+            }
             if is_enforced && decision.delayed_until().is_some() {
                 let place = QueuePlace::in_memory(entry.buckets, charge, decision);
                 result.queue_places.push((entry.id.limit, place));

@@ -119,7 +119,9 @@ impl<'a> ChargeSet<'a> {
     /// Adds a charge that may refuse the request, or a shadowed one.
     pub fn push(&mut self, charge: &PolicyCharge<'a>, is_enforced: bool) {
         self.is_synchronised |= charge.buckets.is_synchronised();
-        self.in_redis.extend(self.redis_entry(charge));
+        if self.decides_later(charge.buckets) {
+            self.in_redis.extend(self.redis_entry(charge));
+        }
         self.list
             .push(Entry::from(charge), charge.in_memory(), is_enforced);
     }

@@ -29,18 +29,18 @@ pub(in crate::proxy) struct AdmissionInputs<'a> {
 /// The request states no number where an enforced limit reads its cost. Nothing is charged then.
 pub(in crate::proxy) fn admit_in_memory(
     inputs: &AdmissionInputs<'_>,
-) -> Result<Admission, InvalidCost> {
-    let mut admission = Admission::default();
-    if inputs.refuse_without_claims(&mut admission)? {
-        return Ok(admission);
+    admission: &mut Admission,
+) -> Result<(), InvalidCost> {
+    if inputs.refuse_without_claims(admission)? {
+        return Ok(());
     }
     let mut set = inputs.empty_set();
-    inputs.add_limits(&mut set, &mut admission, |_| true)?;
+    inputs.add_limits(&mut set, admission, |_| true)?;
     let is_shadowed = |(_, decision): &(u16, LimitDecision)| *decision == LimitDecision::Shadowed;
     admission.is_shadowed = admission.uncharged.iter().any(is_shadowed);
     set.charge(&mut admission.result);
     admission.conclude(inputs);
-    Ok(admission)
+    Ok(())
 }
 
 impl<'a> AdmissionInputs<'a> {

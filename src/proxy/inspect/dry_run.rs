@@ -70,7 +70,8 @@ pub fn dry_run<T>(
         store: &Store::Memory,
         now,
     };
-    let mut admission = admission::admit_in_memory(&inputs)?;
+    let mut admission = Admission::default();
+    admission::admit_in_memory(&inputs, &mut admission)?;
     let tagged = match admission.is_refused() {
         true => TagDecisions::default(),
         false => tag::decide_tags(&inputs, &mut admission),
