@@ -62,13 +62,15 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
         let mut exchange = Exchange::begin(client, &request);
         let mut response = bare(StatusCode::OK);
         let decided = catch_panic::catch(metrics, || {
-            let target = find_route(&mut exchange, &request)?;
+            let target = check_target(&exchange, &request)?;
+            let head = target.head(&request, exchange.context().client_ip);
+            exchange.find_route(&head);
             let resumed = ResumeWith::Permits(AcquiredPermits::default());
-            let decided = admit(&mut exchange, &mut request, &target, &mut response, resumed)?;
+            let decided = admit(&mut exchange, &head, &mut response, resumed)?;
             Ok((target, decided))
         });
         match decided.unwrap_or_else(|panicked| Err(panicked.into())) {
-            Ok((_, Disposition::Respond)) => {}
+            Ok((_, Disposition::Respond)) => discard::discard(&mut request),
             Ok((target, decided)) => return serve_later(exchange, request, target, decided),
             Err(error) => response = exchange.error_response(&error, request.headers()),
         }
@@ -78,18 +80,15 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
     handled.unwrap_or_else(|_| ResponseFuture::Ready(Some(bare(Error::Panicked.status()))))
 }
 
-/// Checks the head, and finds the target and the route, once for the whole request.
-fn find_route(
-    exchange: &mut Exchange,
+/// Checks the head, and finds the target, once for the whole request.
+fn check_target(
+    exchange: &Exchange,
     request: &Request<RequestBody>,
 ) -> Result<RequestTarget, Error> {
     let context = exchange.context();
     let scheme = context.client().connection.scheme;
     RequestTarget::check_scheme(request, scheme, || context.trust())?;
-    let target = RequestTarget::of(request)?;
-    let client_ip = context.client_ip;
-    exchange.find_route(&target.head(request, client_ip));
-    Ok(target)
+    RequestTarget::of(request)
 }
 
 /// The outcome of admission: what happens to the request next.
@@ -119,31 +118,22 @@ enum ResumeWith {
 /// Not async: its future would have room for everything that is looked at here.
 fn admit(
     exchange: &mut Exchange,
-    request: &mut Request<RequestBody>,
-    target: &RequestTarget,
+    head: &Head<'_>,
     response: &mut Response<ResponseBody>,
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
     let was_known = exchange.context().token.get().is_some();
-    let decided = decide(exchange, request, target, response, resumed);
+    let decided = decide(exchange, head, response, resumed);
     let context = exchange.context();
     if let Some(tokens) = &context.ruleset.whole().tokens {
         tokens.record(&context.token, was_known, context.started);
     }
-    let decided = decided?;
-    if matches!(
-        decided,
-        Disposition::Respond | Disposition::Tarpit(_) | Disposition::Drop
-    ) {
-        discard::discard(request);
-    }
-    Ok(decided)
+    decided
 }
 
 fn decide(
     exchange: &mut Exchange,
-    request: &Request<RequestBody>,
-    target: &RequestTarget,
+    head: &Head<'_>,
     response: &mut Response<ResponseBody>,
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
@@ -155,10 +145,10 @@ fn decide(
     } = exchange.decision_inputs();
     let ruleset = context.ruleset.whole();
     // The token of a request that waits stays as valid as it was when the request began.
-    let token = ruleset.token(route, request.headers(), context.started, &context.token);
+    let token = ruleset.token(route, head.headers, context.started, &context.token);
     let head = Head {
         token: token.as_ref(),
-        ..target.head(request, context.client_ip)
+        ..*head
     };
     let inputs = AdmissionInputs {
         route,
@@ -249,6 +239,7 @@ async fn serve(
         let mut response = bare(StatusCode::OK);
         decided = Box::pin(wait(exchange, request, &target, &mut response, pending)).await?;
         if let Disposition::Respond = decided {
+            discard::discard(request);
             return Ok(Some(response));
         }
     }
@@ -262,20 +253,24 @@ async fn serve(
             forward::forward(exchange, request, path).await.map(Some)
         }
         Disposition::Tarpit(slot) => {
+            discard::discard(request);
             Box::pin(slot.wait()).await;
             let mut response = bare(StatusCode::OK);
             let head = target.head(request, exchange.context().client_ip);
             exchange.refuse_now(&head, &mut response);
             Ok(Some(response))
         }
-        Disposition::Drop | Disposition::Wait(_) | Disposition::Respond => Ok(None),
+        Disposition::Drop | Disposition::Wait(_) | Disposition::Respond => {
+            discard::discard(request);
+            Ok(None)
+        }
     }
 }
 
 /// Waits for permits and for the store, one after the other, until the request is decided.
 async fn wait(
     exchange: &mut Exchange,
-    request: &mut Request<RequestBody>,
+    request: &Request<RequestBody>,
     target: &RequestTarget,
     response: &mut Response<ResponseBody>,
     mut pending: Pending,
@@ -289,7 +284,8 @@ async fn wait(
             }
             Pending::Store(charge) => ResumeWith::Decision(exchange.decide(charge).await),
         };
-        match admit(exchange, request, target, response, resumed)? {
+        let head = target.head(request, exchange.context().client_ip);
+        match admit(exchange, &head, response, resumed)? {
             Disposition::Wait(next) => pending = next,
             decided => return Ok(decided),
         }

@@ -285,7 +285,9 @@ impl<'a> ChargeList<'a> {
     /// Writes which buckets decided.
     pub(super) fn describe(&self, result: &mut ChargeResult) {
         result.ids.clear();
-        result.ids.extend(self.entries.iter().map(|entry| entry.id));
+        for entry in &self.entries {
+            result.ids.push(entry.id);
+        }
         let deciding = self.charges.get(result.verdict.deciding);
         result.key = deciding.map(|charge| charge.key);
     }
@@ -300,7 +302,9 @@ impl<'a> ChargeList<'a> {
                 continue;
             }
             if entry.buckets.in_use.is_some() {
-                result.in_use.extend(InUse::of(entry.buckets, charge));
+                if let Some(in_use) = InUse::of(entry.buckets, charge) {
+                    result.in_use.push(in_use);
+                }
             }
             if is_enforced && decision.delayed_until().is_some() {
                 let place = QueuePlace::in_memory(entry.buckets, charge, decision);
