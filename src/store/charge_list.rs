@@ -301,10 +301,8 @@ impl<'a> ChargeList<'a> {
             if !decision.is_admitted() {
                 continue;
             }
-            if entry.buckets.in_use.is_some() {
-                if let Some(in_use) = InUse::of(entry.buckets, charge) {
-                    result.in_use.push(in_use);
-                }
+            if let Some(in_use) = InUse::of(entry.buckets, charge) {
+                result.in_use.push(in_use);
             }
             if is_enforced && decision.delayed_until().is_some() {
                 let place = QueuePlace::in_memory(entry.buckets, charge, decision);
