@@ -88,7 +88,7 @@ fn clients_beyond_the_limit_wait_and_the_others_are_served() {
     let left = now();
     drop(crowd);
     assert_eq!(get(gateway.address(), "/").status, 200);
-    assert!(left.elapsed() < Duration::from_secs(2), "{left:?}");
+    assert!(left.elapsed() < Duration::from_secs(10), "{left:?}");
     assert_eq!(get(gateway.admin, "/livez").status, 200);
     assert!(gateway.log().lines().count() < 10, "{}", gateway.log());
 }

@@ -326,7 +326,7 @@ fn informational_responses_precede_the_final_one() {
     let origin = Origin::start(|_| {
         let hints = raw(HINTS);
         let response = raw("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone");
-        [hints, vec![Step::Pause(Duration::from_secs(2))], response].concat()
+        [hints, vec![Step::Pause(Duration::from_secs(4))], response].concat()
     });
     let gateway = to(&origin);
     let mut connection = Connection::open(gateway.address());
@@ -338,7 +338,7 @@ fn informational_responses_precede_the_final_one() {
         let got = connection.read_exactly(expected.len());
         assert_eq!(String::from_utf8_lossy(&got), expected);
         assert!(
-            asked.elapsed() < Duration::from_secs(1),
+            asked.elapsed() < Duration::from_secs(3),
             "they do not wait for the rest"
         );
         assert_eq!(connection.receive().text(), "done");
@@ -365,7 +365,7 @@ fn a_response_is_streamed() {
         [
             first,
             vec![
-                Step::Pause(Duration::from_secs(2)),
+                Step::Pause(Duration::from_secs(4)),
                 Step::Send("two".into()),
             ],
         ]
@@ -378,7 +378,7 @@ fn a_response_is_streamed() {
     connection.receive_head();
     assert_eq!(connection.read_exactly(3), b"one");
     assert!(
-        asked.elapsed() < Duration::from_secs(1),
+        asked.elapsed() < Duration::from_secs(3),
         "the first part did not wait for the second"
     );
     assert_eq!(connection.read_exactly(3), b"two");

@@ -1133,7 +1133,7 @@ fn slow_heads_are_read_within_the_head_time_out_only() {
         thread::sleep(Duration::from_millis(100));
     }
     assert!(
-        started.elapsed() < Duration::from_secs(5),
+        started.elapsed() < Duration::from_secs(10),
         "a field each 100 ms keeps nobody for ever"
     );
     assert_eq!(origin.requests().len(), 1);
@@ -1145,7 +1145,7 @@ fn a_silent_connection_is_closed() {
     let mut silent = Connection::open(gateway.address());
     let started = now();
     silent.expect_closed();
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(15));
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn attacked<T>(gateway: &Gateway, attack: impl FnOnce(SocketAddr) -> T) -> T {
                 let asked = now();
                 let answer = client.exchange("GET /other HTTP/1.1\r\nHost: a\r\n\r\n");
                 assert_eq!(answer.status, 200);
-                assert!(asked.elapsed() < Duration::from_secs(2), "it waits long");
+                assert!(asked.elapsed() < Duration::from_secs(10), "it waits long");
                 thread::sleep(Duration::from_millis(1));
             }
         });

@@ -151,6 +151,8 @@ fn charged_refusals_are_reported() {
             status,
             "{flag}"
         );
+        // A process that ends reports what it has not reported yet.
+        drop(both);
         crate::support::redis_store::command(&redis, &["FLUSHALL"]);
     }
 }
@@ -178,6 +180,8 @@ fn settled_costs_are_reported_at_their_final_value() {
         // The last reservation is not reported yet, nor refilled.
         let left = left(&ask(1, "/0/used/0"));
         assert_eq!(left, 1000 - 7 - 300 - 100 - 1 - 100, "{algorithm}");
+        // A process that ends reports what it has not reported yet.
+        drop(both);
         crate::support::redis_store::command(&redis, &["FLUSHALL"]);
     }
 }
