@@ -18,18 +18,18 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The metadata that change when a file is written or replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
+pub struct FileVersion {
     device: u64,
     inode: u64,
     length: u64,
     modified: (i64, i64),
 }
 
-impl Version {
+impl FileVersion {
     /// The version of the file at `path` now; `None` where there is none.
     pub fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
-        Some(Version {
+        Some(FileVersion {
             device: metadata.dev(),
             inode: metadata.ino(),
             length: metadata.len(),
@@ -44,13 +44,13 @@ pub struct VersionedFile {
     /// The place of the file.
     pub path: PathBuf,
     /// `None` where there was no file.
-    pub version: Option<Version>,
+    pub version: Option<FileVersion>,
 }
 
 impl VersionedFile {
     /// The file at `path`, which is about to be read.
     pub fn new(path: PathBuf) -> Self {
-        let version = Version::of(&path);
+        let version = FileVersion::of(&path);
         VersionedFile { path, version }
     }
 }

@@ -18,7 +18,7 @@ use super::access_logs;
 use super::connections::Connections;
 use super::descriptors;
 use super::reload::{Prepared, Refusal, Reloader};
-use super::signals::{Command, Signals};
+use super::signals::{SignalCommand, Signals};
 use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
 use super::sync_thread::SyncThread;
 use super::watch::FileWatcher;
@@ -271,9 +271,9 @@ impl Process {
         loop {
             tokio::select! {
                 command = signals.next() => match command {
-                    Command::End => return,
-                    Command::Reload => {}
-                    Command::Reopen => {
+                    SignalCommand::End => return,
+                    SignalCommand::Reload => {}
+                    SignalCommand::Reopen => {
                         self.reopen();
                         continue;
                     }

@@ -20,7 +20,7 @@ pub(super) struct Signals {
 
 /// The command of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum SignalCommand {
     /// SIGHUP: read the configuration again.
     Reload,
     /// SIGUSR1: open the access log again.
@@ -56,18 +56,18 @@ impl Signals {
     }
 
     /// Waits for the next one. SIGUSR2, with which other servers replace their binary, is ignored: it would end the process.
-    pub(super) async fn next(&mut self) -> Command {
+    pub(super) async fn next(&mut self) -> SignalCommand {
         loop {
             return tokio::select! {
-                _ = self.hangup.recv() => Command::Reload,
-                _ = self.user1.recv() => Command::Reopen,
+                _ = self.hangup.recv() => SignalCommand::Reload,
+                _ = self.user1.recv() => SignalCommand::Reopen,
                 _ = self.user2.recv() => {
                     tracing::warn!("SIGUSR2 is ignored; restart the process to replace its binary");
                     continue;
                 }
-                _ = self.terminate.recv() => Command::End,
-                _ = self.interrupt.recv() => Command::End,
-                _ = self.quit.recv() => Command::End,
+                _ = self.terminate.recv() => SignalCommand::End,
+                _ = self.interrupt.recv() => SignalCommand::End,
+                _ = self.quit.recv() => SignalCommand::End,
             };
         }
     }

@@ -13,7 +13,7 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::files::{Version, VersionedFile};
+use crate::files::{FileVersion, VersionedFile};
 
 /// Some changes raise no event: those on network file systems, and behind further links.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ const SETTLED: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct FileWatcher {
     files: Vec<PathBuf>,
-    seen: Vec<Option<Version>>,
+    seen: Vec<Option<FileVersion>>,
     events: Arc<Notify>,
     /// `None` where the system has no events left to give; then only the slow look remains.
     watcher: Option<RecommendedWatcher>,
@@ -108,8 +108,8 @@ fn directory(file: &Path) -> &Path {
     }
 }
 
-fn versions(files: &[PathBuf]) -> Vec<Option<Version>> {
-    files.iter().map(|file| Version::of(file)).collect()
+fn versions(files: &[PathBuf]) -> Vec<Option<FileVersion>> {
+    files.iter().map(|file| FileVersion::of(file)).collect()
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use self::fixed_window::FixedWindow;
 use self::gcra::Gcra;
 use self::interval_refill::IntervalRefill;
 use self::leaky_bucket::LeakyBucket;
-pub use self::rings::Conversion;
+pub use self::rings::RingConversion;
 pub use self::settle::ReservedCharge;
 use self::sliding_counters::SlidingCounters;
 use self::sliding_log::SlidingLog;

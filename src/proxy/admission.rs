@@ -31,7 +31,7 @@ use crate::store::{ChargeId, ChargeResult, Undecided};
 use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, admit_in_memory};
-use settle::ReservedCharge;
+use settle::UnsettledCharge;
 
 /// The decisions of a route's limits on one request; empty before they decide.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ pub(super) struct Admission {
     /// Permits that the request waited for, returned when it ends.
     acquired: AcquiredPermits,
     /// Charges that the response settles.
-    reserved_charges: Vec<ReservedCharge>,
+    reserved_charges: Vec<UnsettledCharge>,
     now: Timestamp,
     /// True if a shadowed limit lacked its key or cost; only a dry run reads this.
     pub(super) is_shadowed: bool,
@@ -82,7 +82,7 @@ impl Admission {
         self.now = inputs.now;
         self.jitter = self.jitter(inputs);
         let reservations = self.result.reservations.drain(..);
-        let reserved = reservations.map(|(number, one)| ReservedCharge::new(number, one));
+        let reserved = reservations.map(|(number, one)| UnsettledCharge::new(number, one));
         self.reserved_charges.extend(reserved);
         if self.is_refused() {
             self.acquired.give_back();

@@ -133,7 +133,7 @@ impl ConnectionHandler {
                 let detection = detect_version(session.stream, self.protocols, deadline);
                 within_deadline(deadline, closing.clone(), detection).await?
             }
-            (None, _) => NegotiatedConnection::new(Version::Http1, session.stream, deadline),
+            (None, _) => NegotiatedConnection::new(HttpVersion::Http1, session.stream, deadline),
         };
         Ok(self.serve_requests(negotiated, connection, factory, guard, closing))
     }
@@ -159,22 +159,22 @@ impl ConnectionHandler {
         let informational = InformationalQueue::default();
         let version = negotiated.version;
         // hyper cannot send them in HTTP/2.
-        connection.informational = (version == Version::Http1).then(|| informational.clone());
+        connection.informational = (version == HttpVersion::Http1).then(|| informational.clone());
         let service = ConnectionService {
             service: factory(&connection),
             informational,
         };
         match version {
-            Version::Http1 => Box::pin(self.http1(negotiated, service, guard, closing)),
-            Version::Http2 => Box::pin(self.http2(negotiated, service.service, guard, closing)),
-            Version::Unsupported => Box::pin(self.refuse_http1(negotiated, service, guard)),
+            HttpVersion::Http1 => Box::pin(self.http1(negotiated, service, guard, closing)),
+            HttpVersion::Http2 => Box::pin(self.http2(negotiated, service.service, guard, closing)),
+            HttpVersion::Unsupported => Box::pin(self.refuse_http1(negotiated, service, guard)),
         }
     }
 }
 
 /// A connection whose version of HTTP is known.
 struct NegotiatedConnection<T> {
-    version: Version,
+    version: HttpVersion,
     io: T,
     /// Bytes that were read to detect the version.
     first: BytesMut,
@@ -183,7 +183,7 @@ struct NegotiatedConnection<T> {
 }
 
 impl<T> NegotiatedConnection<T> {
-    fn new(version: Version, io: T, first_head: Instant) -> Self {
+    fn new(version: HttpVersion, io: T, first_head: Instant) -> Self {
         Self {
             version,
             io,
@@ -198,7 +198,7 @@ type Serving<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + 'a>>;
 
 /// The version of HTTP that a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum HttpVersion {
     Http1,
     Http2,
     /// Not HTTP/2, on a listener that speaks HTTP/2 alone.
@@ -239,8 +239,8 @@ async fn detect_version<T: Io>(
     first_head: Instant,
 ) -> io::Result<NegotiatedConnection<T>> {
     let otherwise = match protocols {
-        Protocols::Http2 => Version::Unsupported,
-        Protocols::Http1 | Protocols::Both => Version::Http1,
+        Protocols::Http2 => HttpVersion::Unsupported,
+        Protocols::Http1 | Protocols::Both => HttpVersion::Http1,
     };
     let mut negotiated = NegotiatedConnection::new(otherwise, io, first_head);
     if protocols == Protocols::Http1 {
@@ -254,7 +254,7 @@ async fn detect_version<T: Io>(
             break;
         }
         if start.len() == PREFACE.len() {
-            negotiated.version = Version::Http2;
+            negotiated.version = HttpVersion::Http2;
             break;
         }
     }

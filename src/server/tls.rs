@@ -25,7 +25,7 @@ use rustls_pki_types::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{Protocols, connection::Version};
+use super::{Protocols, connection::HttpVersion};
 use crate::files;
 use crate::net::socket::Socket;
 
@@ -142,8 +142,8 @@ impl Tls {
         let stream = self.acceptor.accept(socket).await?;
         let (_, session) = stream.get_ref();
         let version = match session.alpn_protocol() {
-            Some(b"h2") => Some(Version::Http2),
-            Some(_) => Some(Version::Http1),
+            Some(b"h2") => Some(HttpVersion::Http2),
+            Some(_) => Some(HttpVersion::Http1),
             None => None,
         };
         let server_name = session.server_name().map(Arc::from);
@@ -158,7 +158,7 @@ impl Tls {
 /// A finished handshake.
 pub(super) struct TlsSession {
     /// By ALPN, if the client uses it.
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<HttpVersion>,
     pub(super) server_name: Option<Arc<str>>,
     /// Boxed: a session is 1 KiB, and is moved several times.
     pub(super) stream: Box<TlsStream<Socket>>,

@@ -16,14 +16,14 @@ use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Outcome, Verdict};
 
 /// The index of a banned key, and the end of its ban.
-pub(super) type Ban = (usize, Timestamp);
+pub(super) type ActiveBan = (usize, Timestamp);
 
 /// Reservations in memory, with the indices of their charges.
 pub(super) type Reserved = Vec<(usize, memory::Reservation)>;
 
 /// The policy's part of a charge, by its deciding bucket.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct ChargeEntry<'a> {
     pub(super) id: ChargeId,
     pub(super) buckets: &'a Arc<Buckets>,
     /// The response settles the charge.
@@ -33,7 +33,7 @@ pub(super) struct Entry<'a> {
 
 /// The charges to reserve, so that they can be given back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reserve {
+pub(super) enum ReserveScope {
     /// The charges that the response settles.
     Settled,
     All,
@@ -42,13 +42,13 @@ pub(super) enum Reserve {
 /// Charges to make together. Enforced ones come first, then shadowed ones.
 #[derive(Clone, Default)]
 pub(super) struct ChargeList<'a> {
-    pub(super) entries: SmallVec<[Entry<'a>; 4]>,
+    pub(super) entries: SmallVec<[ChargeEntry<'a>; 4]>,
     pub(super) charges: SmallVec<[Charge<'a>; 4]>,
     /// The number of enforced charges.
     pub(super) enforced: usize,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ChargeEntry<'a> {
     /// The entry for the next overflow tier, if there is one.
     pub(super) fn next_tier(mut self) -> Option<Self> {
         self.buckets = self.buckets.overflow.as_ref()?;
@@ -62,7 +62,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-impl<'a> From<&PolicyCharge<'a>> for Entry<'a> {
+impl<'a> From<&PolicyCharge<'a>> for ChargeEntry<'a> {
     fn from(charge: &PolicyCharge<'a>) -> Self {
         Self {
             id: charge.id,
@@ -74,7 +74,7 @@ impl<'a> From<&PolicyCharge<'a>> for Entry<'a> {
 }
 
 impl<'a> ChargeList<'a> {
-    pub(super) fn push(&mut self, entry: Entry<'a>, charge: Charge<'a>, is_enforced: bool) {
+    pub(super) fn push(&mut self, entry: ChargeEntry<'a>, charge: Charge<'a>, is_enforced: bool) {
         if is_enforced && self.enforced < self.entries.len() {
             self.entries.insert(self.enforced, entry);
             self.charges.insert(self.enforced, charge);
@@ -86,13 +86,13 @@ impl<'a> ChargeList<'a> {
     }
 
     /// All entries and charges; true for enforced ones.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Entry<'a>, &Charge<'a>, bool)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ChargeEntry<'a>, &Charge<'a>, bool)> {
         let all = self.entries.iter().zip(&self.charges).enumerate();
         all.map(|(index, (entry, charge))| (entry, charge, index < self.enforced))
     }
 
     /// The bans among the enforced charges.
-    pub(super) fn bans(&self, now: Timestamp) -> SmallVec<[Ban; 1]> {
+    pub(super) fn bans(&self, now: Timestamp) -> SmallVec<[ActiveBan; 1]> {
         let enforced = self.entries[..self.enforced].iter().enumerate();
         let bans = enforced.filter_map(|(index, entry)| {
             let (penalties, key) = entry.penalties?;
@@ -102,7 +102,7 @@ impl<'a> ChargeList<'a> {
     }
 
     /// The verdict on a request with a banned key. Nothing is charged.
-    pub(super) fn banned(&self, bans: &[Ban], now: Timestamp) -> Verdict {
+    pub(super) fn banned(&self, bans: &[ActiveBan], now: Timestamp) -> Verdict {
         let decisions = self.charges.iter().map(|charge| charge.peek(now));
         let mut verdict = Verdict::of(decisions, self.enforced);
         for &(index, until) in bans {
@@ -112,7 +112,7 @@ impl<'a> ChargeList<'a> {
     }
 
     /// Counts strikes for refusals, except of keys that are banned already.
-    pub(super) fn strike(&self, bans: &[Ban], verdict: &mut Verdict, now: Timestamp) {
+    pub(super) fn strike(&self, bans: &[ActiveBan], verdict: &mut Verdict, now: Timestamp) {
         if verdict.is_admitted() {
             return;
         }
@@ -136,7 +136,7 @@ impl<'a> ChargeList<'a> {
     /// refusals.
     pub(super) fn charge(
         &mut self,
-        reserve: Reserve,
+        reserve: ReserveScope,
         last: Refusals,
         now: Timestamp,
         verdict: &mut Verdict,
@@ -160,10 +160,10 @@ impl<'a> ChargeList<'a> {
 
     /// The charges that can be given back, with those of overflow tiers. Units in use return by
     /// themselves.
-    fn settleable(&self, reserve: Reserve) -> SmallVec<[SettleableCharge<'a>; 2]> {
+    fn settleable(&self, reserve: ReserveScope) -> SmallVec<[SettleableCharge<'a>; 2]> {
         let mut settleable = SmallVec::new();
         for (index, (entry, charge, _)) in self.iter().enumerate() {
-            let is_wanted = entry.settles || reserve == Reserve::All;
+            let is_wanted = entry.settles || reserve == ReserveScope::All;
             if is_wanted && !charge.table.algorithm().is_concurrency() {
                 settleable.extend(entry.tiers().map(|tier| SettleableCharge {
                     index,
@@ -313,7 +313,7 @@ impl<'a> ChargeList<'a> {
 }
 
 /// The decisions of buckets that overflowed into others.
-type OverflowedDecisions<'a> = SmallVec<[(usize, Entry<'a>, Decision); 4]>;
+type OverflowedDecisions<'a> = SmallVec<[(usize, ChargeEntry<'a>, Decision); 4]>;
 
 /// Orders refusals by their length; a refusal without end is the longest.
 fn wait(decision: &Decision) -> (bool, Option<Timestamp>) {
@@ -361,7 +361,7 @@ mod tests {
             place: None,
             tier: 0,
         };
-        let entry = Entry {
+        let entry = ChargeEntry {
             id,
             buckets,
             settles: false,
@@ -386,7 +386,13 @@ mod tests {
             |of: &Arc<Buckets>| of.table.peek(Fingerprint::from_bits(1), 0, NOW).remaining;
         let charge = || {
             let (mut list, mut verdict) = (list(&first), Verdict::default());
-            let reserved = list.charge(Reserve::All, Refusals::Charged, NOW, &mut verdict, None);
+            let reserved = list.charge(
+                ReserveScope::All,
+                Refusals::Charged,
+                NOW,
+                &mut verdict,
+                None,
+            );
             (list.entries[0].id.tier, reserved)
         };
         let (tier, _paid) = charge();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::charge_list::{ChargeList, Entry, Reserve};
+use super::charge_list::{ChargeEntry, ChargeList, ReserveScope};
 use super::in_use::Acquired;
 use super::memory::{Charge, Refusals};
 use super::pending_charge::{EntryHome, PendingCharge, PendingEntry, TagReply, peek_spared};
@@ -123,7 +123,7 @@ impl<'a> ChargeSet<'a> {
             self.in_redis.extend(self.redis_entry(charge));
         }
         self.list
-            .push(Entry::from(charge), charge.in_memory(), is_enforced);
+            .push(ChargeEntry::from(charge), charge.in_memory(), is_enforced);
     }
 
     /// Removes all charges.
@@ -140,7 +140,7 @@ impl<'a> ChargeSet<'a> {
     /// admit the request.
     pub fn push_tag(&mut self, charge: &PolicyCharge<'a>) {
         let home = self.redis_entry(charge).map(EntryHome::from);
-        let tag = |home| PendingEntry::new(Entry::from(charge), &charge.in_memory(), home);
+        let tag = |home| PendingEntry::new(ChargeEntry::from(charge), &charge.in_memory(), home);
         self.tags.extend(home.map(tag));
     }
 
@@ -218,7 +218,7 @@ impl<'a> ChargeSet<'a> {
         let verdict = &mut result.verdict;
         let reserved = self
             .list
-            .charge(Reserve::Settled, last, now, verdict, source);
+            .charge(ReserveScope::Settled, last, now, verdict, source);
         let reserved = reserved.into_iter().map(|(index, reservation)| {
             let limit = self.list.entries[index].id.limit;
             (limit, Reservation::Memory(reservation))
@@ -239,7 +239,7 @@ impl<'a> ChargeSet<'a> {
     fn is_sure_to_refuse(&self) -> bool {
         let mut all = self.list.iter();
         all.any(|(entry, charge, is_enforced)| {
-            let refuses = |tier: Entry<'_>| {
+            let refuses = |tier: ChargeEntry<'_>| {
                 let table = &*tier.buckets.table;
                 let charge = Charge { table, ..*charge };
                 table.algorithm().queueing().is_none() && !charge.peek(self.now).is_admitted()
@@ -254,7 +254,9 @@ impl<'a> ChargeSet<'a> {
         let (last, now) = (Refusals::Charged, self.now);
         let verdict = &mut result.verdict;
         // Nothing is reported of charges that are given back.
-        let mut reserved = self.list.charge(Reserve::All, last, now, verdict, None);
+        let mut reserved = self
+            .list
+            .charge(ReserveScope::All, last, now, verdict, None);
         if verdict.is_admitted() {
             self.list.hold(result);
             result.in_use.clear();
@@ -283,7 +285,7 @@ impl<'a> ChargeSet<'a> {
         let (mut local, indices) = self.memory_part();
         let (source, last) = (self.sync_source(), Refusals::Charged);
         let verdict = &mut result.verdict;
-        let reserved = local.charge(Reserve::All, last, self.now, verdict, source);
+        let reserved = local.charge(ReserveScope::All, last, self.now, verdict, source);
         let is_refused = !verdict.is_admitted();
         local.hold(result);
         for (index, &place) in indices.iter().enumerate() {
@@ -341,7 +343,7 @@ impl<'a> ChargeSet<'a> {
         is_owed
     }
 
-    fn find_redis(&self, entry: &Entry<'_>) -> Option<&RedisEntry> {
+    fn find_redis(&self, entry: &ChargeEntry<'_>) -> Option<&RedisEntry> {
         self.in_redis
             .iter()
             .find(|redis| redis.limit == entry.id.limit)
@@ -366,7 +368,7 @@ impl<'a> ChargeSet<'a> {
         if self.list.charges.iter().any(Charge::is_charged_if_refused) {
             return false;
         }
-        let refusal = |(entry, charge, is_enforced): (&Entry<'a>, &Charge<'a>, bool)| {
+        let refusal = |(entry, charge, is_enforced): (&ChargeEntry<'a>, &Charge<'a>, bool)| {
             let redis = self.find_redis(entry).filter(|_| is_enforced)?;
             redis.cached_refusal(*entry, charge.cost, self.now)
         };

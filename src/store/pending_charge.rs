@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::charge_list::{ChargeList, Entry, Reserve, Reserved};
+use super::charge_list::{ChargeEntry, ChargeList, ReserveScope, Reserved};
 use super::memory::{Charge, Refusals};
 use super::redis::{
     self, BucketReplies, BucketReply, ChargeError, ChargedBucket, ChargedRefusals, Store, Tier,
@@ -223,7 +223,7 @@ impl PendingCharge {
             return Err(Undecided);
         }
         let verdict = &mut result.verdict;
-        let reserved = list.charge(Reserve::Settled, Refusals::Charged, now, verdict, None);
+        let reserved = list.charge(ReserveScope::Settled, Refusals::Charged, now, verdict, None);
         let reserved = reserved.into_iter();
         self.reserved
             .extend(reserved.map(|(place, one)| (indices[place], one)));
@@ -308,7 +308,7 @@ impl PendingCharge {
 }
 
 impl PendingEntry {
-    pub(super) fn new(entry: Entry<'_>, charge: &Charge<'_>, home: EntryHome) -> Self {
+    pub(super) fn new(entry: ChargeEntry<'_>, charge: &Charge<'_>, home: EntryHome) -> Self {
         let penalties = entry.penalties;
         Self {
             id: entry.id,
@@ -322,8 +322,8 @@ impl PendingEntry {
         }
     }
 
-    fn entry(&self) -> Entry<'_> {
-        Entry {
+    fn entry(&self) -> ChargeEntry<'_> {
+        ChargeEntry {
             id: self.id,
             buckets: &self.buckets,
             settles: self.settles,

@@ -1,6 +1,6 @@
 //! The part of a charge that only Redis needs.
 
-use super::charge_list::Entry;
+use super::charge_list::ChargeEntry;
 use super::redis::{BucketName, BucketReply, LeaseGuard, Store};
 use super::{ChargeSource, PolicyCharge};
 use crate::clock::Timestamp;
@@ -39,7 +39,7 @@ impl RedisEntry {
             return None;
         }
         let name = builder.name(&binding.label);
-        let tiers = Entry::from(charge).tiers().skip(1);
+        let tiers = ChargeEntry::from(charge).tiers().skip(1);
         let further = tiers.filter_map(|tier| tier.buckets.redis());
         Some(Self {
             limit: charge.id.limit,
@@ -63,10 +63,10 @@ impl RedisEntry {
     /// The cached refusal of one of its buckets.
     pub(super) fn cached_refusal<'a>(
         &self,
-        entry: Entry<'a>,
+        entry: ChargeEntry<'a>,
         cost: u32,
         now: Timestamp,
-    ) -> Option<(Entry<'a>, Decision)> {
+    ) -> Option<(ChargeEntry<'a>, Decision)> {
         entry.tiers().find_map(|tier| {
             let refusals = &tier.buckets.redis()?.refusals;
             Some((tier, refusals.get(self.name.key, cost, now)?))

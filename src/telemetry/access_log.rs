@@ -28,7 +28,7 @@ use parking_lot::{Condvar, Mutex};
 
 use self::{
     queue::{PushResult, Queue},
-    writer::Writer,
+    writer::LogWriter,
 };
 use super::{
     metrics::access_log_dropped,
@@ -177,7 +177,7 @@ impl AccessLog {
             stopped: Mutex::new(false),
             at_stop: Condvar::new(),
         });
-        let writer = Writer::open(spec, shared.clone())?;
+        let writer = LogWriter::open(spec, shared.clone())?;
         let thread = ThreadBuilder::new()
             .name("access-log".into())
             .spawn(|| writer.run())?;
@@ -211,7 +211,7 @@ impl AccessLog {
         if pushed == PushResult::Dropped {
             self.shared.dropped.increment();
         }
-        // The writer sets this before it looks at the queues for the last time: see `Writer::park`.
+        // The writer sets this before it looks at the queues for the last time: see `LogWriter::park`.
         let sleeps = self.shared.parked.load(Relaxed) && self.shared.parked.swap(false, Relaxed);
         if sleeps || pushed == PushResult::BatchReady {
             self.writer.unpark();

@@ -22,7 +22,7 @@ use std::{
 use parking_lot::Mutex;
 
 pub use self::handles::{BOUNDS, Counter, CounterSet, Gauge, GaugeGuard, Histogram, Observer};
-use self::handles::{Buckets, ObservedFn};
+use self::handles::{HistogramBuckets, ObservedFn};
 
 /// The content type of [`Registry::render`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -73,7 +73,7 @@ enum Series {
     Counter(Weak<AtomicU64>),
     CounterSet(Weak<[AtomicU64]>, LabelValue),
     Gauge(Weak<AtomicI64>),
-    Histogram(Weak<Buckets>),
+    Histogram(Weak<HistogramBuckets>),
     /// The last one alive is read: a snapshot that is compiled and then discarded hides no other.
     Observed(Vec<Weak<ObservedFn>>),
 }
@@ -95,7 +95,7 @@ enum LiveSeries {
     Counter(Arc<AtomicU64>),
     CounterSet(Arc<[AtomicU64]>, LabelValue),
     Gauge(Arc<AtomicI64>),
-    Histogram(Arc<Buckets>),
+    Histogram(Arc<HistogramBuckets>),
     Observed(Arc<ObservedFn>),
 }
 

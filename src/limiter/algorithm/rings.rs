@@ -9,7 +9,7 @@ use crate::limiter::ring::{BucketState, RingMemory, RingShape};
 const NO_RINGS: &str = "only algorithms with rings are asked";
 
 /// A bucket's conversion to other parameters, to be written where its ring will be.
-pub struct Conversion<'a> {
+pub struct RingConversion<'a> {
     to: &'a Algorithm,
     now: Timestamp,
     source: Source<'a>,
@@ -113,7 +113,7 @@ impl Algorithm {
         from: &Self,
         state: BucketState<'a>,
         now: Timestamp,
-    ) -> Conversion<'a> {
+    ) -> RingConversion<'a> {
         let what = match (self, from) {
             _ if !state.cell.is_live(now) || self.capacity() == 0 => Source::Cell(Cell::EMPTY),
             _ if self.has_same_ring_format(from) => Source::Same(state),
@@ -124,7 +124,7 @@ impl Algorithm {
             }
             _ => Source::Cell(self.convert_cell(from, state.cell, now)),
         };
-        Conversion {
+        RingConversion {
             to: self,
             now,
             source: what,
@@ -162,7 +162,7 @@ impl Algorithm {
     }
 }
 
-impl Conversion<'_> {
+impl RingConversion<'_> {
     /// The chunks that its ring needs.
     pub fn chunks(&self) -> u32 {
         match (&self.source, self.to) {

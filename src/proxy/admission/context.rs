@@ -4,7 +4,7 @@ use super::Admission;
 use super::acquired_permits::AcquiredPermits;
 use super::applicability::Applicability;
 use super::mode::Enforcement;
-use super::permit_queue::{Attempt, Pending};
+use super::permit_queue::{Pending, PermitsResult};
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::proxy::ruleset::{Limit, Route};
@@ -64,12 +64,12 @@ impl<'a> AdmissionInputs<'a> {
         let queues = set.queues();
         if !queues.is_empty() && !set.is_banned() {
             match self.acquire_permits(&mut set, &queues, admission) {
-                Attempt::Charged => {
+                PermitsResult::Charged => {
                     admission.conclude(self);
                     return Ok(None);
                 }
-                Attempt::Waits(waiter) => return Ok(Some(Pending::Permit(waiter))),
-                Attempt::Acquired => {}
+                PermitsResult::Waits(waiter) => return Ok(Some(Pending::Permit(waiter))),
+                PermitsResult::Acquired => {}
             }
         }
         let pending = set.charge(&mut admission.result);

@@ -39,21 +39,21 @@ impl AdmissionInputs<'_> {
         set: &mut ChargeSet<'_>,
         queues: &[usize],
         admission: &mut Admission,
-    ) -> Attempt {
+    ) -> PermitsResult {
         // No permit is charged twice.
         set.skip(|limit| admission.acquired.includes(limit));
         if admission.acquired.has_timed_out() {
-            return Attempt::Acquired;
+            return PermitsResult::Acquired;
         }
         // Redis is asked after the permits are there: a request never holds up both.
         if !set.is_remote() {
             if set.try_charge(&mut admission.result) {
-                return Attempt::Charged;
+                return PermitsResult::Charged;
             }
             let decisions = &admission.result.verdict.decisions;
             let mut refused = queues.iter().map(|&queue| &decisions[queue]);
             if !refused.any(is_refused_for_now) {
-                return Attempt::Acquired;
+                return PermitsResult::Acquired;
             }
         }
         for &queue in queues {
@@ -64,7 +64,7 @@ impl AdmissionInputs<'_> {
                 Acquired::Permits(permits) => admission.acquired.push(number, permits, None),
                 Acquired::Place(place) => {
                     let waits = self.route.limit(number).policy.metrics.waits();
-                    return Attempt::Waits(Box::new(PermitWaiter {
+                    return PermitsResult::Waits(Box::new(PermitWaiter {
                         acquired: std::mem::take(&mut admission.acquired),
                         limit: number,
                         place,
@@ -74,12 +74,12 @@ impl AdmissionInputs<'_> {
                 }
             }
         }
-        Attempt::Acquired
+        PermitsResult::Acquired
     }
 }
 
 /// The result of acquiring the permits of a request.
-pub(super) enum Attempt {
+pub(super) enum PermitsResult {
     /// All limits admit the request, and are charged.
     Charged,
     /// The request has to wait.

@@ -16,7 +16,7 @@ use crate::telemetry::metrics::SettlementResult;
 
 /// A charge to settle. Dropped, the reserved charge stays.
 #[derive(Debug)]
-pub(crate) struct ReservedCharge {
+pub(crate) struct UnsettledCharge {
     /// The number of the limit.
     limit: u16,
     reservation: Reservation,
@@ -61,10 +61,10 @@ pub(crate) struct RequestedFields {
     pub trailers: bool,
 }
 
-impl ReservedCharge {
+impl UnsettledCharge {
     /// A charge of this limit.
     pub(crate) fn new(limit: u16, reservation: Reservation) -> Self {
-        ReservedCharge {
+        UnsettledCharge {
             limit,
             reservation,
             usage: None,
@@ -137,7 +137,7 @@ impl Admission {
         ended: ResponseEnd<'_>,
         settling: &mut Settling<'_>,
     ) {
-        let is_complete = |charge: &mut ReservedCharge| {
+        let is_complete = |charge: &mut UnsettledCharge| {
             charge.usage.as_mut().is_some_and(|usage| {
                 usage.feed(piece);
                 usage.is_complete()
@@ -178,7 +178,7 @@ fn head_cost(
 }
 
 /// Settles a charge at the end of the response.
-fn settle_end(mut charge: ReservedCharge, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
+fn settle_end(mut charge: UnsettledCharge, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
     let limit = settling.route.limit(charge.limit);
     if let Some(settlement) = &limit.spec.settlement {
         let reserved = charge.reservation.units();
@@ -196,7 +196,7 @@ impl Settling<'_> {
     /// stays.
     fn settle(
         &mut self,
-        charge: ReservedCharge,
+        charge: UnsettledCharge,
         limit: &Limit,
         cost: ReportedCost,
         status: Option<StatusCode>,

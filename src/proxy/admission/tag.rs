@@ -9,7 +9,7 @@ use super::applicability::Applicability;
 use super::context::AdmissionInputs;
 use super::mode::Enforcement;
 use super::note_near;
-use super::settle::ReservedCharge;
+use super::settle::UnsettledCharge;
 use crate::limiter::Decision;
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::Head;
@@ -63,7 +63,7 @@ impl Admission {
     }
 
     fn reserve(&mut self, reservations: impl Iterator<Item = (u16, Reservation)>) {
-        let reserved = reservations.map(|(limit, one)| ReservedCharge::new(limit, one));
+        let reserved = reservations.map(|(limit, one)| UnsettledCharge::new(limit, one));
         self.reserved_charges.extend(reserved);
     }
 }

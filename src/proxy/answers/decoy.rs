@@ -53,12 +53,12 @@ pub(crate) struct LearnedResponses {
     profiles: [ArcSwapOption<ResponseProfile>; METHOD_GROUPS],
     secret: Secret,
     identifiers_made: AtomicU64,
-    origin: ResponseOrigin,
+    origin: LearnedOrigin,
 }
 
 /// Author of real responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ResponseOrigin {
+pub(crate) enum LearnedOrigin {
     /// Upstream servers: the proxy adds Via to their responses.
     Servers,
     /// The built-in echo.
@@ -91,7 +91,7 @@ pub(crate) struct Decoy<'a> {
 }
 
 impl LearnedResponses {
-    pub(crate) fn new(origin: ResponseOrigin) -> Self {
+    pub(crate) fn new(origin: LearnedOrigin) -> Self {
         Self {
             profiles: Default::default(),
             secret: Secret::random(),
@@ -101,7 +101,7 @@ impl LearnedResponses {
     }
 
     /// The profiles are of responses by `origin`.
-    pub(crate) fn has_origin(&self, origin: ResponseOrigin) -> bool {
+    pub(crate) fn has_origin(&self, origin: LearnedOrigin) -> bool {
         self.origin == origin
     }
 
@@ -176,7 +176,7 @@ impl LearnedResponses {
         if is_typed {
             headers.insert_missing(header::CONTENT_TYPE, decoy.content_type.clone());
         }
-        if profile.is_none() && self.origin == ResponseOrigin::Servers {
+        if profile.is_none() && self.origin == LearnedOrigin::Servers {
             let (name, value) = forwarded::via(http::Version::HTTP_11);
             headers.append(name, value);
         }

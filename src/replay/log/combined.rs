@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use http::header::{HeaderValue, REFERER, USER_AGENT};
 
-use super::request::{self, MalformedRequest, RequestHost, RequestLine};
+use super::request::{self, LoggedRequestLine, MalformedRequest, RequestHost};
 use super::{LineError, LogEntry, LoggedResponse, instant};
 use crate::http::headers::Headers;
 use crate::http::message::Request;
@@ -72,14 +72,14 @@ fn head(
     request::head(request_line(request)?, RequestHost::Assumed(host), fields)
 }
 
-fn request_line(text: &[u8]) -> Result<RequestLine<'_>, MalformedRequest> {
+fn request_line(text: &[u8]) -> Result<LoggedRequestLine<'_>, MalformedRequest> {
     let words = split(text, b" ").and_then(|(method, rest)| {
         let last = rest.iter().rposition(|&byte| byte == b' ')?;
         Some((method, &rest[..last], &rest[last + 1..]))
     });
     let (method, target, version) =
         words.ok_or(MalformedRequest("The log has no request line."))?;
-    Ok(RequestLine {
+    Ok(LoggedRequestLine {
         method,
         target,
         version,

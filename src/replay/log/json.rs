@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Number;
 use serde_json::value::RawValue;
 
-use super::request::{self, MalformedRequest, RequestHost, RequestLine};
+use super::request::{self, LoggedRequestLine, MalformedRequest, RequestHost};
 use super::{LineError, LogEntry, LoggedResponse, instant, shortened};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
@@ -114,7 +114,7 @@ impl Line<'_> {
                 fields.append(name, request::value(value.as_bytes())?);
             }
         }
-        let line = RequestLine {
+        let line = LoggedRequestLine {
             method: self.method.as_bytes(),
             target: self.path.as_bytes(),
             version: self.version.as_deref().unwrap_or("HTTP/1.1").as_bytes(),

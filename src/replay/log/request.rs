@@ -13,7 +13,7 @@ pub(in crate::replay) struct MalformedRequest(pub &'static str);
 
 /// A request line, taken apart.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RequestLine<'a> {
+pub(super) struct LoggedRequestLine<'a> {
     pub method: &'a [u8],
     pub target: &'a [u8],
     pub version: &'a [u8],
@@ -30,7 +30,7 @@ pub(super) enum RequestHost<'a> {
 
 /// The head that consists of these.
 pub(super) fn head(
-    line: RequestLine<'_>,
+    line: LoggedRequestLine<'_>,
     host: RequestHost<'_>,
     mut fields: Headers,
 ) -> Result<Request<()>, MalformedRequest> {

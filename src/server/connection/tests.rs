@@ -69,11 +69,11 @@ fn held(closing: &DrainWatcher) -> ConnectionGuard {
     )
 }
 
-fn connect(version: Version) -> Client {
+fn connect(version: HttpVersion) -> Client {
     connect_as(version, CLIENT)
 }
 
-fn connect_as(version: Version, client: ClientSpec) -> Client {
+fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
     // As much as a socket takes before its writer has to wait.
     let (io, theirs) = duplex(64 * 1024);
     let (closer, closing) = DrainController::new();
@@ -238,7 +238,7 @@ async fn local<F: Future>(test: F) -> F::Output {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_sends_nothing_is_closed_after_the_head_time_out() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         let (answer, at) = client.read_to_end().await;
         assert_eq!(answer, "");
         assert_at(at, HEAD);
@@ -249,7 +249,7 @@ async fn a_client_that_sends_nothing_is_closed_after_the_head_time_out() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_head_is_answered_408_in_time() {
     local(async {
-        let client = connect(Version::Http1);
+        let client = connect(HttpVersion::Http1);
         sleep(Duration::from_secs(4)).await;
         let (mut reader, mut writer) = split(client.io);
         let drip = spawn_local(async move {
@@ -276,7 +276,7 @@ async fn a_slow_head_is_answered_408_in_time() {
 #[tokio::test(start_paused = true)]
 async fn a_quiet_connection_is_kept_for_the_idle_time_out() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         for _ in 0..3 {
             client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
             client.read_until("/a 0\n").await;
@@ -295,7 +295,7 @@ async fn a_quiet_connection_is_kept_for_the_idle_time_out() {
 #[tokio::test(start_paused = true)]
 async fn the_second_head_is_bounded_from_its_first_byte() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
         client.read_until("/a 0\n").await;
         sleep(Duration::from_secs(50)).await;
@@ -310,7 +310,7 @@ async fn the_second_head_is_bounded_from_its_first_byte() {
 #[tokio::test(start_paused = true)]
 async fn a_response_may_take_longer_than_every_client_time_out() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         client
             .send("GET /trickle HTTP/1.1\r\nhost: x\r\n\r\n")
             .await;
@@ -326,7 +326,7 @@ async fn a_response_may_take_longer_than_every_client_time_out() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_stops_reading_is_closed_after_the_body_time_out() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         client
             .send("GET /endless HTTP/1.1\r\nhost: x\r\n\r\n")
             .await;
@@ -345,7 +345,7 @@ async fn a_client_that_stops_reading_is_closed_after_the_body_time_out() {
 #[tokio::test(start_paused = true)]
 async fn pipelined_requests_are_answered_in_order() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         let requests =
             ["/slow", "/a", "/b"].map(|path| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"));
         client.send(&requests.concat()).await;
@@ -362,7 +362,7 @@ async fn pipelined_requests_are_answered_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_half_closes_gets_its_responses() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         let requests =
             ["/slow", "/slow", "/b"].map(|path| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"));
         client.send(&requests.concat()).await;
@@ -378,7 +378,7 @@ async fn a_client_that_half_closes_gets_its_responses() {
 async fn a_client_that_half_closes_has_the_grace_for_each_response() {
     let ended = |half_close, paths: &'static [&'static str]| async move {
         let mut client = connect_as(
-            Version::Http1,
+            HttpVersion::Http1,
             ClientSpec {
                 half_close,
                 ..CLIENT
@@ -412,7 +412,7 @@ async fn a_client_that_half_closes_has_the_grace_for_each_response() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_cancels_its_request() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         client.send("GET /never HTTP/1.1\r\nhost: x\r\n\r\n").await;
         sleep(Duration::from_secs(200)).await;
         assert_eq!(client.requests_at_work(), 1);
@@ -429,7 +429,7 @@ async fn a_client_that_leaves_cancels_its_request() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_fails_closes_without_a_response() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         client.send("GET /drop HTTP/1.1\r\nhost: x\r\n\r\n").await;
         let (answer, at) = client.read_to_end().await;
         assert_eq!((answer.as_str(), at), ("", Duration::ZERO));
@@ -440,7 +440,7 @@ async fn a_request_that_fails_closes_without_a_response() {
 #[tokio::test(start_paused = true)]
 async fn a_head_that_is_too_large_is_answered_431() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         client
             .send(&format!(
                 "GET / HTTP/1.1\r\na: {}\r\n\r\n",
@@ -456,7 +456,7 @@ async fn a_head_that_is_too_large_is_answered_431() {
 #[tokio::test(start_paused = true)]
 async fn an_early_response_is_not_lost_to_a_reset() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         client
             .send("POST /unread HTTP/1.1\r\nhost: x\r\ncontent-length: 500000\r\n\r\n")
             .await;
@@ -477,7 +477,7 @@ async fn an_unread_body_that_does_not_arrive_ends_the_connection() {
             "content-length: 10\r\n\r\n",
             "transfer-encoding: chunked\r\n\r\n5\r\nhe",
         ] {
-            let mut client = connect(Version::Http1);
+            let mut client = connect(HttpVersion::Http1);
             client
                 .send(&format!("POST /unread HTTP/1.1\r\nhost: x\r\n{rest}"))
                 .await;
@@ -495,7 +495,7 @@ async fn an_unread_body_that_does_not_arrive_ends_the_connection() {
 #[tokio::test(start_paused = true)]
 async fn a_short_unread_body_keeps_the_connection() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         for (framing, parts) in [
             ("content-length: 10", ["0123456789", ""]),
             ("content-length: 10", ["01234", "56789"]),
@@ -527,7 +527,7 @@ async fn an_uncertain_or_large_unread_body_closes_the_connection() {
             "content-length: 262145",
             "content-length: 5\r\nexpect: 100-continue",
         ] {
-            let mut client = connect(Version::Http1);
+            let mut client = connect(HttpVersion::Http1);
             client
                 .send(&format!(
                     "POST /unread HTTP/1.1\r\nhost: x\r\n{fields}\r\n\r\n"
@@ -537,7 +537,7 @@ async fn an_uncertain_or_large_unread_body_closes_the_connection() {
             assert!(answer.contains("connection: close\r\n"), "{answer}");
             assert_at(client.end().await.1, http1::lingering_close::LINGER);
         }
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         let head = "POST /unread HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
         client.send(head).await;
         let chunk = format!("10000\r\n{}\r\n", "a".repeat(0x10000));
@@ -553,7 +553,7 @@ async fn an_uncertain_or_large_unread_body_closes_the_connection() {
 #[tokio::test(start_paused = true)]
 async fn an_empty_line_after_a_request_begins_no_head() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
         client.read_until("/a 0\n").await;
         sleep(Duration::from_secs(1)).await;
@@ -568,7 +568,7 @@ async fn an_empty_line_after_a_request_begins_no_head() {
 #[tokio::test(start_paused = true)]
 async fn lingering_is_bounded() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         client
             .send("POST /unread HTTP/1.1\r\nhost: x\r\ncontent-length: 500000\r\n\r\n")
             .await;
@@ -581,7 +581,7 @@ async fn lingering_is_bounded() {
 #[tokio::test(start_paused = true)]
 async fn draining_finishes_a_response_with_connection_close() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
         sleep(Duration::from_millis(100)).await;
         client.closer.close();
@@ -599,7 +599,7 @@ async fn draining_finishes_a_response_with_connection_close() {
 async fn draining_serves_a_request_on_its_way() {
     local(async {
         for served_before in [false, true] {
-            let mut client = connect(Version::Http1);
+            let mut client = connect(HttpVersion::Http1);
             if served_before {
                 client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
                 client.read_until("/a 0\n").await;
@@ -621,7 +621,7 @@ async fn draining_serves_a_request_on_its_way() {
 #[tokio::test(start_paused = true)]
 async fn draining_closes_a_quiet_connection_soon() {
     local(async {
-        let mut client = connect(Version::Http1);
+        let mut client = connect(HttpVersion::Http1);
         client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
         client.read_until("/a 0\n").await;
         client.closer.close();
@@ -656,9 +656,9 @@ async fn the_preface_distinguishes_http2() {
         (detected.version, detected.first)
     };
     let (version, first) = detect_in_pieces(&[PREFACE]).await;
-    assert_eq!((version, &first[..]), (Version::Http2, &PREFACE[..]));
+    assert_eq!((version, &first[..]), (HttpVersion::Http2, &PREFACE[..]));
     let (version, _) = detect_in_pieces(&[&PREFACE[..1], &PREFACE[1..20], &PREFACE[20..]]).await;
-    assert_eq!(version, Version::Http2);
+    assert_eq!(version, HttpVersion::Http2);
     for text in [
         "GET / HTTP/1.1\r\n\r\n",
         "PRI",
@@ -667,7 +667,7 @@ async fn the_preface_distinguishes_http2() {
         "",
     ] {
         let (version, first) = detect_in_pieces(&[text.as_bytes()]).await;
-        assert_eq!(version, Version::Http1, "{text}");
+        assert_eq!(version, HttpVersion::Http1, "{text}");
         assert!(text.as_bytes().starts_with(&first), "{text}");
     }
 }

@@ -148,9 +148,9 @@ async fn speaks_tls_1_2_and_1_3_and_the_configured_protocols() {
     let authority = Authority::new();
     let certificate = authority.issue("a", &["a.test"]);
     for (protocols, expected) in [
-        (Protocols::Both, Version::Http2),
-        (Protocols::Http1, Version::Http1),
-        (Protocols::Http2, Version::Http2),
+        (Protocols::Both, HttpVersion::Http2),
+        (Protocols::Http1, HttpVersion::Http1),
+        (Protocols::Http2, HttpVersion::Http2),
     ] {
         let tls = load(std::slice::from_ref(&certificate), protocols).expect("loads");
         for (version, number) in [

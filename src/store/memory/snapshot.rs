@@ -39,7 +39,7 @@ use crate::store::Bans;
 
 pub use file::{open, save, set_aside};
 pub use reader::{Reader, RestoreCounts};
-pub use writer::Writer;
+pub use writer::SnapshotWriter;
 
 /// The first bytes of a file.
 const MAGIC: [u8; 8] = *b"SGBUCKET";

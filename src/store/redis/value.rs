@@ -169,7 +169,7 @@ pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Op
     Some(value)
 }
 
-fn carried_in(carried: crate::limiter::Conversion<'_>, words: Option<&RingMemory>) -> Cell {
+fn carried_in(carried: crate::limiter::RingConversion<'_>, words: Option<&RingMemory>) -> Cell {
     let mut chunks = 1..=carried.chunks();
     carried.write(words, &mut chunks)
 }

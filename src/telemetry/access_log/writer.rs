@@ -19,14 +19,14 @@ use super::{AccessLogSpec, LogTarget, Shared, queue::LineBatch};
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Owns the file, and everything that is only the writer's.
-pub(super) struct Writer {
+pub(super) struct LogWriter {
     shared: Arc<Shared>,
     output: Output,
     /// Swapped with those of each queue in turn, so that workers wait for a swap only.
     taken: LineBatch,
 }
 
-impl Writer {
+impl LogWriter {
     pub(super) fn open(spec: &AccessLogSpec, shared: Arc<Shared>) -> io::Result<Self> {
         Ok(Self {
             shared,

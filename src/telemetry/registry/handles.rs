@@ -119,7 +119,7 @@ pub const BOUNDS: [(u64, &str); 14] = [
 ];
 
 #[derive(Debug, Default)]
-pub(super) struct Buckets {
+pub(super) struct HistogramBuckets {
     /// Not cumulative; the last is above every bound.
     pub(super) counts: [AtomicU64; BOUNDS.len() + 1],
     pub(super) nanos: AtomicU64,
@@ -127,7 +127,7 @@ pub(super) struct Buckets {
 
 /// Durations counted in buckets. Cheap to clone; clones count together.
 #[derive(Clone, Debug)]
-pub struct Histogram(pub(super) Arc<Buckets>);
+pub struct Histogram(pub(super) Arc<HistogramBuckets>);
 
 impl Histogram {
     /// Counts one duration.

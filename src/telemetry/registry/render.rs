@@ -5,7 +5,7 @@ use std::{fmt, sync::atomic::Ordering::Relaxed};
 use metrics::{Key, Label};
 use metrics_exporter_prometheus::{LabelSet, formatting};
 
-use super::{BOUNDS, Family, LiveSeries, handles::Buckets};
+use super::{BOUNDS, Family, LiveSeries, handles::HistogramBuckets};
 
 /// Writes what a family is.
 pub(super) fn head(out: &mut String, family: &Family) {
@@ -38,7 +38,7 @@ pub(super) fn series(out: &mut String, family: &Family, values: &[Box<str>], num
     }
 }
 
-fn histogram(line: &mut Line<'_>, buckets: &Buckets) {
+fn histogram(line: &mut Line<'_>, buckets: &HistogramBuckets) {
     let bounds = BOUNDS.iter().map(|&(_, seconds)| seconds).chain(["+Inf"]);
     let mut total = 0;
     for (bound, count) in bounds.zip(&buckets.counts) {

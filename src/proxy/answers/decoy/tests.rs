@@ -53,7 +53,7 @@ const REAL: [(&str, &str); 9] = [
 
 #[test]
 fn a_decoy_has_the_status_and_fields_of_the_last_real_response_in_their_order() {
-    let learned = LearnedResponses::new(ResponseOrigin::Servers);
+    let learned = LearnedResponses::new(LearnedOrigin::Servers);
     learned.learn(&Method::POST, &real_response(201, &REAL));
     let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(decoy.status(), 201);
@@ -85,7 +85,7 @@ fn a_decoy_has_the_status_and_fields_of_the_last_real_response_in_their_order() 
 
 #[test]
 fn values_that_every_client_got_are_not_copied() {
-    let learned = LearnedResponses::new(ResponseOrigin::Servers);
+    let learned = LearnedResponses::new(LearnedOrigin::Servers);
     let private = [
         ("x-workspace", "acme"),
         ("x-user", "alice"),
@@ -105,7 +105,7 @@ fn values_that_every_client_got_are_not_copied() {
 
 #[test]
 fn a_decoy_has_no_parameters_of_a_real_body_and_fills_no_shared_cache() {
-    let learned = LearnedResponses::new(ResponseOrigin::Servers);
+    let learned = LearnedResponses::new(LearnedOrigin::Servers);
     let real = [
         (
             "content-type",
@@ -131,7 +131,7 @@ fn a_decoy_has_no_parameters_of_a_real_body_and_fills_no_shared_cache() {
 
 #[test]
 fn configured_values_override_learned_ones() {
-    let learned = LearnedResponses::new(ResponseOrigin::Servers);
+    let learned = LearnedResponses::new(LearnedOrigin::Servers);
     let spec = DecoySpec {
         status: Some(StatusCode::ACCEPTED),
         content_type: DecoyContentType::Configured,
@@ -147,20 +147,20 @@ fn configured_values_override_learned_ones() {
 
 #[test]
 fn nothing_is_learned_from_failures_and_parts_and_decoys_have_via_by_default() {
-    let learned = LearnedResponses::new(ResponseOrigin::Servers);
+    let learned = LearnedResponses::new(LearnedOrigin::Servers);
     for status in [206, 301, 404, 500] {
         learned.learn(&Method::POST, &real_response(status, &REAL));
     }
     let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(names(&decoy), ["x-own", "content-type", "via"]);
-    let echo = LearnedResponses::new(ResponseOrigin::Echo);
+    let echo = LearnedResponses::new(LearnedOrigin::Echo);
     let decoy = decoy_of(&echo, &DecoySpec::default());
     assert_eq!(names(&decoy), ["x-own", "content-type"]);
 }
 
 #[test]
 fn a_decoy_is_framed_as_real_responses_also_those_of_another_method() {
-    let learned = LearnedResponses::new(ResponseOrigin::Servers);
+    let learned = LearnedResponses::new(LearnedOrigin::Servers);
     let mut real = real_response(200, &[("server", "a")]);
     *real.body_mut() = ResponseBody::streamed(Bytes::from_static(b"real"));
     learned.learn(&Method::GET, &real);
@@ -175,7 +175,7 @@ fn a_decoy_is_framed_as_real_responses_also_those_of_another_method() {
 
 #[test]
 fn a_profile_is_bounded() {
-    let learned = LearnedResponses::new(ResponseOrigin::Servers);
+    let learned = LearnedResponses::new(LearnedOrigin::Servers);
     let mut real = real_response(200, &[]);
     for _ in 0..200 {
         let long = HeaderValue::from_bytes(&[b'a'; 2_000]).expect("a value");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderName;
 
 use super::Builder;
-use crate::proxy::answers::decoy::{LearnedResponses, ResponseOrigin};
+use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
 use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteSpec};
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
 use crate::upstream::{RunningTarget, Upstream};
@@ -20,8 +20,8 @@ impl Builder<'_> {
     ) -> Arc<Route> {
         let (limits, refusing) = self.limits(&spec.name, &spec.limits, policies);
         let origin = match upstreams[spec.upstream].target() {
-            RunningTarget::Echo => ResponseOrigin::Echo,
-            RunningTarget::Cluster(_) => ResponseOrigin::Servers,
+            RunningTarget::Echo => LearnedOrigin::Echo,
+            RunningTarget::Cluster(_) => LearnedOrigin::Servers,
         };
         Arc::new(Route {
             priority_fields: priority_fields(&limits),
@@ -65,7 +65,7 @@ impl Builder<'_> {
         &self,
         route: &str,
         limits: &[Limit],
-        origin: ResponseOrigin,
+        origin: LearnedOrigin,
     ) -> Option<Arc<LearnedResponses>> {
         let mut policies = limits.iter().flat_map(|limit| limit.policy.all());
         if !policies.any(|policy| !policy.action.is_disclosed()) {

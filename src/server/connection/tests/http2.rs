@@ -36,7 +36,7 @@ async fn text(response: http::Response<Incoming>) -> String {
 #[tokio::test(start_paused = true)]
 async fn streams_are_concurrent_and_an_idle_connection_ends() {
     local(async {
-        let client = connect(Version::Http2);
+        let client = connect(HttpVersion::Http2);
         let (mut sender, closed) = speak(client.io).await;
         let slow = sender.send_request(get("/slow"));
         let fast = sender.clone().send_request(get("/a"));
@@ -52,7 +52,7 @@ async fn streams_are_concurrent_and_an_idle_connection_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_fails_resets_its_stream_only() {
     local(async {
-        let client = connect(Version::Http2);
+        let client = connect(HttpVersion::Http2);
         let (mut sender, _closed) = speak(client.io).await;
         sender.send_request(get("/drop")).await.expect_err("reset");
         let response = sender.send_request(get("/a")).await.expect("answers");
@@ -64,7 +64,7 @@ async fn a_request_that_fails_resets_its_stream_only() {
 #[tokio::test(start_paused = true)]
 async fn draining_lets_streams_end() {
     local(async {
-        let client = connect(Version::Http2);
+        let client = connect(HttpVersion::Http2);
         let (mut sender, closed) = speak(client.io).await;
         let slow = sender.send_request(get("/slow"));
         sleep(Duration::from_millis(100)).await;
@@ -80,7 +80,7 @@ async fn draining_lets_streams_end() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_opens_its_window_is_closed_after_the_body_time_out() {
     local(async {
-        let client = connect(Version::Http2);
+        let client = connect(HttpVersion::Http2);
         let (mut sender, closed) = speak(client.io).await;
         let response = sender.send_request(get("/endless")).await.expect("answers");
         // The window is not opened while the body is not read.
@@ -94,7 +94,7 @@ async fn a_client_that_never_opens_its_window_is_closed_after_the_body_time_out(
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_is_reset_cancels_its_request() {
     local(async {
-        let client = connect(Version::Http2);
+        let client = connect(HttpVersion::Http2);
         let (mut sender, _closed) = speak(client.io).await;
         let request = spawn_local(sender.send_request(get("/never")));
         sleep(Duration::from_secs(1)).await;

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{PolicyBans, ReadError, Reader, Writer};
+use super::{PolicyBans, ReadError, Reader, SnapshotWriter};
 use crate::clock::Timestamp;
 use crate::files;
 use crate::limiter::Secret;
@@ -52,7 +52,7 @@ fn write<'a>(
         .create_new(true)
         .mode(0o600)
         .open(path)?;
-    let mut writer = Writer::new(file, secret, bans, now)?;
+    let mut writer = SnapshotWriter::new(file, secret, bans, now)?;
     for (key, table) in tables {
         writer.table(key, table, now)?;
     }

@@ -60,7 +60,7 @@ fn charge(table: &Table, key: Fingerprint, cost: u32, now: Timestamp) -> bool {
 }
 
 fn saved<'a>(tables: impl IntoIterator<Item = &'a Table>, now: Timestamp) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), &SECRET, [], now).unwrap();
+    let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, [], now).unwrap();
     for table in tables {
         writer.table("client_ip", table, now).unwrap();
     }
@@ -100,7 +100,7 @@ fn policy_bans<'a>(rule: &'a Penalty, bans: &'a Bans) -> PolicyBans<'a> {
 
 fn saved_bans(rule: &Penalty, bans: &Bans, now: Timestamp) -> Vec<u8> {
     let bans = [policy_bans(rule, bans)];
-    let writer = Writer::new(Vec::new(), &SECRET, bans, now).unwrap();
+    let writer = SnapshotWriter::new(Vec::new(), &SECRET, bans, now).unwrap();
     writer.finish().unwrap()
 }
 
@@ -224,7 +224,7 @@ fn sample() -> Vec<u8> {
         bans.strike(&rule, key(number), NOW);
     }
     let bans = [policy_bans(&rule, &bans)];
-    let mut writer = Writer::new(Vec::new(), &SECRET, bans, NOW).unwrap();
+    let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, bans, NOW).unwrap();
     for table in &tables {
         writer.table("client_ip", table, NOW).unwrap();
     }
@@ -401,7 +401,7 @@ fn no_charge_waits_for_a_slow_disk_and_little_is_in_memory() {
             written: Vec::new(),
             largest: 0,
         };
-        let mut writer = Writer::new(out, &SECRET, [], NOW).unwrap();
+        let mut writer = SnapshotWriter::new(out, &SECRET, [], NOW).unwrap();
         writer.table("client_ip", &table, NOW).unwrap();
         let out = writer.finish().unwrap();
         assert!(out.largest < 2 * STEP, "{}", out.largest);
@@ -445,7 +445,7 @@ fn a_table_that_is_replaced_meanwhile_is_saved_whole() {
         successor: Some(Arc::new(new(30_000))),
         written: Vec::new(),
     };
-    let mut writer = Writer::new(out, &SECRET, [], NOW).unwrap();
+    let mut writer = SnapshotWriter::new(out, &SECRET, [], NOW).unwrap();
     writer.table("client_ip", &table, NOW).unwrap();
     let bytes = writer.finish().unwrap().written;
     let again = [new(20_000)];

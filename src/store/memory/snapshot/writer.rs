@@ -16,7 +16,7 @@ use crate::store::memory::bucket;
 use crate::store::memory::table::ExportedEntry;
 
 /// A snapshot in progress.
-pub struct Writer<'a, W> {
+pub struct SnapshotWriter<'a, W> {
     out: W,
     sum: SipHasher13,
     buffer: Vec<u8>,
@@ -25,7 +25,7 @@ pub struct Writer<'a, W> {
     saved_at: Timestamp,
 }
 
-impl<'a, W: Write> Writer<'a, W> {
+impl<'a, W: Write> SnapshotWriter<'a, W> {
     /// Starts a snapshot of buckets whose fingerprints use `secret`, and of the strikes and bans
     /// that count at `now`.
     ///
