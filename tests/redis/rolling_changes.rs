@@ -17,7 +17,7 @@ fn config(redis: &RedisServer, name: &str, policy: &str) -> String {
 routes: [{{ upstream: echo, limits: [{name}] }}]
 ",
         store(redis.address)
-            .replace("500ms", "5s")
+            .replace("500ms", "1s")
             .replace("characters", "characters, refusal_cache: 0s")
     )
 }
