@@ -64,6 +64,13 @@ fn clients_beyond_the_limit_wait_and_the_others_are_served() {
     let mut admin = Connection::open(gateway.admin);
     let mut served = Connection::open(gateway.address());
     assert_eq!(served.exchange(GET).status, 200);
+    // Its connection has a descriptor before there are none.
+    assert_eq!(
+        admin
+            .exchange("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+            .status,
+        200
+    );
 
     let crowd = crowd(&gateway);
     wait_for("failures to accept", || {
