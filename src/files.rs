@@ -58,8 +58,8 @@ impl VersionedFile {
 /// Reads a whole file, which may be a pipe that somebody writes to, such as `<(command)` of a shell.
 ///
 /// # Errors
-/// What the system says; [`ErrorKind::FileTooLarge`] beyond `most` bytes; [`ErrorKind::TimedOut`] for a pipe without
-/// bytes for 30 s; and anything but files, pipes with a writer and character devices.
+/// The system's error; [`ErrorKind::FileTooLarge`] beyond `most` bytes; [`ErrorKind::TimedOut`] for
+/// a pipe without bytes for 30 s; anything but files, pipes with a writer and character devices.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let opened = open(OpenOptions::new().read(true), path);
     let (file, kind) = opened.map_err(|error| match is_without_peer(&error) {
@@ -84,7 +84,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Opens a file to write at its end; it is made if there is none.
 ///
 /// # Errors
-/// What the system says, and anything but files, pipes with a reader and character devices.
+/// The system's error; anything but files, pipes with a reader and character devices.
 pub fn append(path: &Path) -> io::Result<File> {
     let opened = open(OpenOptions::new().append(true).create(true), path);
     let (file, _) = opened.map_err(|error| match is_without_peer(&error) {
@@ -98,7 +98,7 @@ pub fn append(path: &Path) -> io::Result<File> {
 /// Checks that what is at `path`, if anything, is a file: another kind must not be read as one, nor replaced.
 ///
 /// # Errors
-/// What the system says, and what is there instead.
+/// The system's error; the kind of what is there instead.
 pub fn replaceable(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path) {
         Ok(found) if found.is_file() => Ok(()),

@@ -82,7 +82,7 @@ impl Reloader {
     /// Reads the configuration again, and connects to its store. Changes nothing that serves, so it may be dropped.
     ///
     /// # Errors
-    /// What is wrong with the configuration.
+    /// The problems of the configuration.
     pub(super) async fn prepare(&self, running: Arc<Ruleset>) -> Result<Prepared, Refusal> {
         let build = build(
             self.source.clone(),

@@ -33,7 +33,7 @@ impl Signals {
     /// Takes these signals over from the system's defaults. To be called within a runtime.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Signals {
             hangup: signal(SignalKind::hangup())?,

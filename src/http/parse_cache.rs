@@ -17,7 +17,7 @@ impl<T: Clone, const PLACES: usize> ParseCache<T, PLACES> {
     /// and should differ between texts. Callers bound the length of texts.
     ///
     /// # Errors
-    /// Those of `read`, which are not cached.
+    /// Errors of `read`, which are not cached.
     pub(super) fn read<E>(
         &mut self,
         text: &[u8],

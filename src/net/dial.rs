@@ -63,7 +63,7 @@ impl Dialler {
     /// rest.
     ///
     /// # Errors
-    /// Those of the resolver, and the failure of the last address.
+    /// The resolver's errors, and the failure of the last address.
     pub(crate) async fn dial(
         &self,
         host: &str,

@@ -535,8 +535,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is done, it never has more bytes than there is room for but for one entry, and
-        /// finds what it has.
+        /// After any steps the map exceeds its room by at most one entry, and finds its keys.
         #[test]
         fn it_stays_within_its_room_and_its_index_is_right(
             steps in prop::collection::vec((0..40_u64, 0..4_u8, 0..200_usize), 1..300),

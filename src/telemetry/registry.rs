@@ -4,7 +4,7 @@
 //! its series leave the next scrape, and a route that stays finds its numbers again by name. That
 //! is why series are kept here, and `metrics-exporter-prometheus` only writes them: its own
 //! recorder drops series by idleness, and a handle that outlives its series counts into nothing.
-//! Which families exist is in [`metrics`](super::metrics).
+//! The families are in [`metrics`](super::metrics).
 
 mod handles;
 mod render;

@@ -112,7 +112,7 @@ impl ReadBuffer {
     /// searched before the next parse: a head that arrives byte by byte is parsed twice.
     ///
     /// # Errors
-    /// Those of `parse`, and when the head is larger than `most` bytes.
+    /// Errors of `parse`; a head larger than `most` bytes.
     pub(crate) fn take_head<T, E: From<InvalidMessage>>(
         &mut self,
         most: usize,

@@ -22,8 +22,7 @@ const ALL: [TokenAlgorithm; 4] = [
     TokenAlgorithm::EdDsa,
 ];
 
-/// What is known of all algorithms: the private key, the file with the public one, and its name in
-/// the set.
+/// The private key of an algorithm, the file with the public one, and its name in the set.
 fn known(algorithm: TokenAlgorithm) -> (EncodingKey, Vec<u8>, &'static str) {
     let private = |name| fixture(&format!("{name}.key"));
     let public = |name| fixture(&format!("{name}.pem"));

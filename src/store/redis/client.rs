@@ -1,7 +1,7 @@
 //! The long-lived client: it runs scripts on servers that may be slow, gone, or wrongly configured.
 //!
 //! No call connects, waits beyond its deadline, or goes to a server that is known to be out of use.
-//! What the scripts decide, and requests without an answer, are not here.
+//! Decisions of the scripts, and requests without an answer, are not here.
 //!
 //! Each worker has a connection of its own to each server, so that a call never changes threads. A
 //! task of the worker makes it, and replaces it (`connector`). All workers share a server's state

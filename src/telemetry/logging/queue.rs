@@ -1,6 +1,6 @@
 //! The lines of the process's own log, until a thread has written them.
 //!
-//! Whoever logs adds a line and goes on. A queue that is full because the log's reader has stalled
+//! A caller adds a line and goes on. A queue that is full because the log's reader has stalled
 //! drops the line and counts it; the reader is told how many lines it missed once it takes lines
 //! again.
 

@@ -128,7 +128,7 @@ mod tests {
         ServerVerifier::new(roots, name, vec![trusted.clone()]).expect("it can verify")
     }
 
-    /// Whether the verifier accepts this certificate of `host` in 2027, or so many years later.
+    /// True if the verifier accepts this certificate of `host` in 2027, or that many years later.
     fn accepts(
         verifier: &ServerVerifier,
         shown: &CertificateDer<'_>,

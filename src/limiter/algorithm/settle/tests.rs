@@ -128,8 +128,7 @@ impl Bucket {
         starts.map(within).max().unwrap_or(0)
     }
 
-    /// What would have been used by now if all that are settled had taken at first what they turned
-    /// out to take.
+    /// The used units if each settled request had been charged its final units at first.
     fn used_in_hindsight(&self, algorithm: &Algorithm, now: Timestamp) -> u128 {
         let effective = self.requests.iter().map(|request| match request.settled {
             true => (&request.reserved, request.units),
@@ -227,9 +226,8 @@ proptest! {
         }
     }
 
-    /// Whatever else comes, and in whatever order requests end: the bucket has used at least what
-    /// it would have if all had been known at first, so that no request is admitted that would not
-    /// have been then.
+    /// In any order of arrivals and ends, the bucket has used at least as much as if all costs had
+    /// been known at first. So it admits no request that it would have refused then.
     #[test]
     fn giving_back_never_leaves_more_than_had_it_been_known_at_first(
         algorithm in algorithms(),

@@ -107,7 +107,7 @@ mod tests {
         frame
     }
 
-    /// Which block is open after each of these, the preface having come before them.
+    /// The open block after each of these parts, which follow the preface.
     fn open(parts: &[Vec<u8>]) -> Vec<Option<u32>> {
         let mut blocks = HeaderBlocks::new();
         blocks.observe(&[b'x'; PREFACE]);

@@ -251,8 +251,8 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     })
 }
 
-/// Which arrivals a strict table of a few entries, and room for so many rings, admits that is
-/// replaced by others on the way.
+/// The arrivals that a strict table admits, which has a few entries and rings, and is replaced by
+/// others on the way.
 fn admitted_by_strict(
     algorithm: &Algorithm,
     arrivals: &[Arrival],

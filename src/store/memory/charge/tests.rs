@@ -270,8 +270,8 @@ proptest! {
         }
     }
 
-    /// Those that may refuse decide as if nobody watched; who watches is charged, by itself, what
-    /// it admits of the requests that they admit.
+    /// Enforced charges decide as without shadowed ones. A shadowed one is charged by itself for the
+    /// requests that it and the enforced ones admit.
     #[test]
     fn a_shadowed_policy_is_charged_by_itself_and_refuses_nothing(
         kinds in prop::collection::vec((0..8_usize, 1..20_u32), 1..6),
