@@ -38,7 +38,7 @@ pub use in_use::{Acquired, InUse, PermitPlace};
 pub use memory::{
     Bans, Charge, MIN_KEYS, MemoryRequest, OnFull, Permit, Refusals, SettleableCharge, Table,
     TableBudget, charge_all, charge_and_reserve, charge_into, charge_with_shadow, divide_memory,
-    leave_queue, snapshot, try_charge,
+    leave_queue, snapshot,
 };
 pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, TagReply, Undecided};

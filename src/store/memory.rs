@@ -17,7 +17,7 @@ mod table;
 
 pub(super) use bans::BanBatch;
 pub use bans::Bans;
-pub use charge::{Charge, charge_all, charge_into, charge_with_shadow, leave_queue, try_charge};
+pub use charge::{Charge, charge_all, charge_into, charge_with_shadow, leave_queue};
 pub use memory_budget::{MIN_KEYS, MemoryRequest, TableBudget, divide_memory};
 pub use permits::Permit;
 pub(super) use reservation::{Reservation, UnsettledLocks};

@@ -46,14 +46,6 @@ pub fn charge_with_shadow(charges: &[Charge<'_>], enforced: usize, now: Timestam
     verdict
 }
 
-/// Like [`charge_with_shadow`], but refused requests are not charged, whatever the tables say. For
-/// callers that may try again.
-pub fn try_charge(charges: &[Charge<'_>], enforced: usize, now: Timestamp) -> Verdict {
-    let mut verdict = Verdict::default();
-    charge_into(&mut verdict, charges, enforced, Refusals::Free, now);
-    verdict
-}
-
 /// Like [`charge_with_shadow`], but writes into the caller's verdict, which is large. Refused
 /// requests are charged only if both `refusals` and the table say so.
 pub fn charge_into(
