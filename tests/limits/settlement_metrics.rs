@@ -53,6 +53,16 @@ fn leave(gateway: &Gateway, path: &str, admitted: f64) {
     client.reset();
 }
 
+/// The warnings about a policy `p`, once the log has so many.
+fn wait_for_warnings(gateway: &Gateway, count: usize) -> Vec<String> {
+    let warnings = wait_for("a warning", || {
+        let warnings = warnings(gateway, "p");
+        (warnings.len() >= count).then_some(warnings)
+    });
+    assert_eq!(warnings.len(), count, "{warnings:?}");
+    warnings
+}
+
 /// Requests of every kind to a policy that settles by a header field.
 fn every_result(gateway: &Gateway) {
     assert_eq!(settlements(gateway, "p"), [0; 4], "there from the start");
@@ -72,8 +82,7 @@ fn every_result(gateway: &Gateway) {
     assert_eq!(get(address, "/reset").status, 502);
     leave(gateway, "/hang", 9.0);
     wait_for_settlements(gateway, "p", [2, 3, 2, 2]);
-    let warnings = warnings(gateway, "p");
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let warnings = wait_for_warnings(gateway, 1);
     for part in ["WARN", "x-tokens-used", "missing", "status=200"] {
         assert!(warnings[0].contains(part), "{part}: {warnings:?}");
     }
@@ -94,8 +103,8 @@ fn each_settlement_is_counted_by_its_result_and_a_missing_cost_is_warned_of_once
     gateway.reload(&config.replace("10000/300d", "20000/300d"));
     get(gateway.address(), "/used/many");
     wait_for_settlements(&gateway, "p", [2, 3, 3, 2]);
-    let warnings = warnings(&gateway, "p");
-    assert_eq!(warnings.len(), 2, "once more after a reload: {warnings:?}");
+    // Once more after a reload.
+    wait_for_warnings(&gateway, 2);
     assert!(warnings[1].contains("malformed"), "{warnings:?}");
 }
 
