@@ -4,5 +4,5 @@
 pub mod dial;
 pub mod idle_timer;
 pub mod listener;
-mod resolve;
+pub(crate) mod resolve;
 pub mod socket;

@@ -1,8 +1,9 @@
 //! Upstreams: named clusters of endpoints, and the sessions with these. Knows no routes and no
 //! limits.
 //!
-//! [`Cluster::send`] picks endpoints until one responds. An endpoint makes an attempt over a session
-//! of its pool, and `retry` decides if a failed attempt is followed by another.
+//! An endpoint has a host for each address of its name. [`Cluster::send`] picks hosts until one
+//! responds. A host makes an attempt over a session of its pool, and `retry` decides if a failed
+//! attempt is followed by another.
 
 mod attempt;
 mod balance;
@@ -10,6 +11,8 @@ mod cluster;
 mod connector;
 mod endpoint;
 mod error;
+mod host;
+mod host_set;
 mod pool;
 mod retry;
 mod session;
@@ -31,9 +34,11 @@ pub use spec::{ClusterSpec, ClusterTimeouts, EndpointSpec, HostHeader, TargetSpe
 pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 
 use crate::clock::Timestamp;
+use crate::net::resolve;
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::telemetry::registry::Registry;
+use endpoint::EndpointContext;
 
 /// A running upstream.
 #[derive(Debug)]
@@ -51,12 +56,12 @@ pub enum RunningTarget {
     /// The built-in origin.
     Echo,
     /// Servers.
-    Cluster(Cluster),
+    Cluster(Arc<Cluster>),
 }
 
 impl Upstream {
     /// Starts an upstream for `workers` runtimes. Equal endpoints of `previous`, from before a
-    /// reload, keep their connections and their state.
+    /// reload, keep their hosts with connections and state.
     pub fn new(
         spec: UpstreamSpec,
         workers: usize,
@@ -66,13 +71,21 @@ impl Upstream {
         let name = Arc::from(spec.name);
         let known = previous.map_or(&[][..], Self::endpoints).iter();
         let known: HashMap<_, _> = known.map(|one| (one.spec().origin(), one)).collect();
+        let context = EndpointContext {
+            upstream: &name,
+            workers,
+            registry,
+            resolver: &resolve::SYSTEM,
+        };
         let endpoint = |spec: EndpointSpec| match known.get(&spec.origin()) {
             Some(known) if *known.spec() == spec => Arc::clone(known),
-            _ => Arc::new(Endpoint::new(spec, &name, workers, registry)),
+            _ => Arc::new(Endpoint::new(spec, &context)),
         };
         let target = match spec.target {
             TargetSpec::Echo => RunningTarget::Echo,
-            TargetSpec::Cluster(spec) => RunningTarget::Cluster(Cluster::new(spec, endpoint)),
+            TargetSpec::Cluster(spec) => {
+                RunningTarget::Cluster(Arc::new(Cluster::new(spec, endpoint)))
+            }
         };
         Upstream {
             metrics: UpstreamMetrics::new(registry, &name),
@@ -113,7 +126,8 @@ impl Upstream {
         }
     }
 
-    /// Closes connections that were unused for too long. Must be called once a second.
+    /// Looks names up, and closes connections that were unused for too long. Must be called once a
+    /// second, on a runtime.
     pub fn sweep(&self) {
         if let RunningTarget::Cluster(cluster) = &self.target {
             cluster.sweep();
@@ -147,6 +161,7 @@ mod tests {
                 idle: second,
                 tunnel: second,
             },
+            resolve_every: second,
         };
         let spec = UpstreamSpec {
             name: "upstream".to_owned(),

@@ -33,7 +33,9 @@ pub use super::sections::responses::{
 };
 pub use super::sections::route::{Match, RequestChanges, Route};
 pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
-pub use super::sections::upstream::{Endpoint, Upstream, UpstreamTimeouts, UpstreamTls, Weight};
+pub use super::sections::upstream::{
+    Endpoint, ResolveInterval, Upstream, UpstreamTimeouts, UpstreamTls, Weight,
+};
 pub use super::sections::zone::{ClaimedZone, Zone};
 pub use json::json_schema;
 

@@ -38,13 +38,11 @@ impl Dscp {
     }
 }
 
-/// Connects to hosts. Upstreams and Redis differ in these settings only.
+/// Connects to hosts by their names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialler {
     /// The head start of an address before the next is tried beside it (RFC 8305 section 5).
     pub head_start: Duration,
-    /// The code point of the connection's packets.
-    pub dscp: Option<Dscp>,
 }
 
 /// Reasons why no address of a host took the connection.
@@ -79,7 +77,7 @@ impl Dialler {
     }
 
     /// Connects to the first address that answers. The next address is tried once one has failed,
-    /// or has not answered during its head start. The stream sends small writes at once.
+    /// or has not answered during its head start.
     ///
     /// # Errors
     /// The last failure, when all have failed; [`DialError::Resolve`] without an address.
@@ -93,16 +91,12 @@ impl Dialler {
         let mut failure = DialError::Resolve(io::Error::other("no address"));
         loop {
             if let Some(address) = next.take() {
-                attempts.spawn(connect(address, self.dscp));
+                attempts.spawn(connect(address, None));
                 next = addresses.next();
             }
             tokio::select! {
                 attempt = attempts.join_next() => match attempt {
-                    Some(Ok(Ok(stream))) => {
-                        // Only latency depends on it: a system that refuses it still works.
-                        let _ = stream.set_nodelay(true);
-                        return Ok(stream);
-                    }
+                    Some(Ok(Ok(stream))) => return Ok(stream),
                     Some(Ok(Err(error))) => failure = DialError::Connect(error),
                     Some(Err(lost)) => failure = DialError::Connect(lost.into()),
                     None => return Err(failure),
@@ -113,11 +107,18 @@ impl Dialler {
     }
 }
 
-async fn connect(address: SocketAddr, dscp: Option<Dscp>) -> io::Result<TcpStream> {
-    match dscp {
-        None => TcpStream::connect(address).await,
-        Some(dscp) => dscp.connect(address).await,
-    }
+/// Connects to one address, with this code point if any. The stream sends small writes at once.
+///
+/// # Errors
+/// The system's.
+pub(crate) async fn connect(address: SocketAddr, dscp: Option<Dscp>) -> io::Result<TcpStream> {
+    let stream = match dscp {
+        None => TcpStream::connect(address).await?,
+        Some(dscp) => dscp.connect(address).await?,
+    };
+    // Only latency depends on it: a system that refuses it still works.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
 }
 
 #[cfg(test)]
@@ -168,7 +169,6 @@ mod tests {
 
     const DIALLER: Dialler = Dialler {
         head_start: Duration::from_millis(50),
-        dscp: None,
     };
 
     fn refusing() -> SocketAddr {

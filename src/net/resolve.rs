@@ -2,6 +2,7 @@
 //! callers until their deadlines, and takes no more than those threads. Caches nothing.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, LazyLock};
@@ -22,7 +23,7 @@ pub(crate) static SYSTEM: LazyLock<Resolver> =
 type Addresses = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
 
 /// A function that asks the system for the addresses of a name, and may block.
-type LookUp = Box<dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
+pub(crate) type LookUp = Box<dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
 /// Finds the addresses of names. Callers that ask for one name at a time share its lookup.
 pub(crate) struct Resolver {
@@ -41,7 +42,7 @@ struct Queue {
 }
 
 impl Resolver {
-    fn new(look_up: LookUp) -> Self {
+    pub(crate) fn new(look_up: LookUp) -> Self {
         Resolver {
             look_up,
             queue: Mutex::default(),
@@ -95,7 +96,7 @@ impl Resolver {
     }
 
     /// The reason why a lookup did not end in time.
-    fn delay(&self, name: &str) -> &'static str {
+    pub(crate) fn delay(&self, name: &str) -> &'static str {
         let queue = self.queue.lock();
         match queue.waiting.iter().any(|waiting| **waiting == *name) {
             true => "the name waits for a thread: the resolver has not answered earlier lookups",
@@ -116,6 +117,12 @@ impl Resolver {
             queue.lookups.remove(&name);
         }
         queue.threads -= 1;
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver").finish_non_exhaustive()
     }
 }
 

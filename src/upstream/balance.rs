@@ -1,9 +1,11 @@
-//! Load balancing: picks an endpoint for each attempt.
+//! Load balancing: picks a host for each attempt.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Endpoint;
+use super::host_set::WeightedHost;
+
+/// The most turns of unavailable hosts that a request skips in search of its host.
+const MAX_SKIPPED: usize = 16;
 
 /// The load-balancing algorithm of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,8 +24,8 @@ pub(super) enum Balancer {
 
 /// The inputs of a pick.
 pub(super) struct Pick<'a> {
-    /// The endpoints, in the order of the weights.
-    pub endpoints: &'a [Arc<Endpoint>],
+    /// The hosts of the balancer.
+    pub hosts: &'a [WeightedHost],
     /// The indices of those that were tried, in this order; not all of them.
     pub tried: &'a [usize],
 }
@@ -31,19 +33,19 @@ pub(super) struct Pick<'a> {
 /// A smooth weighted rotation, laid out once: weights 3, 1 give `a a b a`, not `a a a b`.
 #[derive(Debug)]
 pub(super) struct RoundRobin {
-    rotation: Box<[u16]>,
+    turns: Box<[u32]>,
     next: AtomicUsize,
 }
 
 impl Balancer {
-    /// Shares requests among endpoints with these weights, each from 1 to 256.
-    pub(super) fn new(balance: Balance, weights: &[u16]) -> Self {
+    /// Shares requests among these hosts.
+    pub(super) fn new(balance: Balance, hosts: &[WeightedHost]) -> Self {
         match balance {
-            Balance::RoundRobin => Self::RoundRobin(RoundRobin::new(weights)),
+            Balance::RoundRobin => Self::RoundRobin(RoundRobin::new(hosts)),
         }
     }
 
-    /// The index of the endpoint to try next.
+    /// The index of the host to try next.
     pub(super) fn pick(&self, pick: &Pick<'_>) -> usize {
         match self {
             Self::RoundRobin(rotation) => rotation.pick(pick),
@@ -51,43 +53,65 @@ impl Balancer {
     }
 }
 
+impl Pick<'_> {
+    /// Returns true if the host has not failed this request, and is available.
+    fn is_candidate(&self, index: usize) -> bool {
+        !self.tried.contains(&index) && self.hosts[index].host.state().is_available()
+    }
+
+    /// The first candidate from `start` on; without one, the first host that was not tried.
+    fn candidate_from(&self, start: usize) -> usize {
+        let count = self.hosts.len();
+        let order = || (start..start + count).map(|index| index % count);
+        let candidate = order().find(|&index| self.is_candidate(index));
+        let untried = || order().find(|index| !self.tried.contains(index));
+        candidate.or_else(untried).unwrap_or(start % count)
+    }
+}
+
 impl RoundRobin {
-    /// A rotation of endpoints with these weights, each from 1 to 256; divided by their greatest
-    /// common divisor.
-    fn new(weights: &[u16]) -> Self {
-        let divisor = weights.iter().copied().fold(0, gcd).max(1);
-        let weights: Vec<i64> = weights.iter().map(|w| i64::from(w / divisor)).collect();
-        let total: i64 = weights.iter().sum();
-        let mut lead = vec![0_i64; weights.len()];
-        let rotation = (0..total)
-            .map(|_| {
-                lead.iter_mut().zip(&weights).for_each(|(l, w)| *l += w);
-                let best = (0..lead.len()).rev().max_by_key(|&i| lead[i]).unwrap_or(0);
-                lead[best] -= total;
-                best as u16
-            })
-            .collect();
+    /// A rotation of hosts with these weights, divided by their greatest common divisor.
+    fn new(hosts: &[WeightedHost]) -> Self {
+        let divisor = hosts.iter().fold(0, |all, one| gcd(all, one.weight)).max(1);
+        // A host of weight w has the turns at 1/2w, 3/2w, 5/2w .. of the rotation.
+        let turns = hosts.iter().enumerate().flat_map(|(index, one)| {
+            let weight = u64::from(one.weight / divisor);
+            (0..weight).map(move |turn| (((2 * turn + 1) << 32) / weight, index as u32))
+        });
+        let mut turns: Vec<_> = turns.collect();
+        turns.sort_unstable();
         RoundRobin {
-            rotation,
+            turns: turns.into_iter().map(|(_, index)| index).collect(),
             next: AtomicUsize::new(0),
         }
     }
 
     /// The next of the rotation, then the others in their order.
-    fn pick(&self, Pick { endpoints, tried }: &Pick<'_>) -> usize {
-        match tried.last() {
-            None => self.next(),
-            Some(last) => (last + 1) % endpoints.len(),
+    fn pick(&self, pick: &Pick<'_>) -> usize {
+        match pick.tried.last() {
+            None => self.next(pick),
+            Some(last) => pick.candidate_from(last + 1),
         }
     }
 
-    fn next(&self) -> usize {
-        match self.rotation.len() {
-            0 | 1 => 0,
-            length => {
-                usize::from(self.rotation[self.next.fetch_add(1, Ordering::Relaxed) % length])
-            }
+    /// The next candidate of the rotation.
+    fn next(&self, pick: &Pick<'_>) -> usize {
+        if pick.hosts.len() <= 1 {
+            return 0;
         }
+        let mut index = self.turn();
+        for _ in 0..MAX_SKIPPED {
+            if pick.is_candidate(index) {
+                return index;
+            }
+            index = self.turn();
+        }
+        pick.candidate_from(index)
+    }
+
+    fn turn(&self) -> usize {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.turns.len();
+        self.turns[turn] as usize
     }
 }
 
@@ -97,34 +121,28 @@ fn gcd(a: u16, b: u16) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use http::uri::Authority;
-
     use super::*;
-    use crate::telemetry::registry::Registry;
-    use crate::upstream::EndpointSpec;
+    use crate::upstream::host_set::tests::hosts;
 
     fn turns(weights: &[u16], count: usize) -> Vec<usize> {
-        let rotation = RoundRobin::new(weights);
-        (0..count).map(|_| rotation.next()).collect()
+        let hosts = hosts(weights);
+        let rotation = RoundRobin::new(&hosts);
+        let pick = Pick {
+            hosts: &hosts,
+            tried: &[],
+        };
+        (0..count).map(|_| rotation.pick(&pick)).collect()
     }
 
     #[test]
-    fn a_request_tries_every_endpoint_once() {
-        let (upstream, registry) = ("upstream".into(), Registry::default());
-        let endpoint = |authority: &'static str| {
-            let spec = EndpointSpec {
-                authority: Authority::from_static(authority),
-                tls: None,
-            };
-            Arc::new(Endpoint::new(spec, &upstream, 1, &registry))
-        };
-        let endpoints = ["a", "b", "c"].map(endpoint);
-        let balancer = Balancer::new(Balance::RoundRobin, &[1, 1, 1]);
+    fn a_request_tries_every_host_once() {
+        let hosts = hosts(&[1, 1, 1]);
+        let balancer = Balancer::new(Balance::RoundRobin, &hosts);
         for expected in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
             let mut tried = Vec::new();
-            for _ in &endpoints {
+            for _ in &hosts {
                 tried.push(balancer.pick(&Pick {
-                    endpoints: &endpoints,
+                    hosts: &hosts,
                     tried: &tried,
                 }));
             }
@@ -138,16 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn a_heavier_endpoint_is_spread_over_the_rotation() {
+    fn a_heavier_host_is_spread_over_the_rotation() {
         assert_eq!(turns(&[3, 1], 8), [0, 0, 1, 0, 0, 0, 1, 0]);
     }
 
     #[test]
-    fn every_endpoint_is_chosen_as_often_as_its_weight() {
+    fn every_host_is_chosen_as_often_as_its_weight() {
         let weights = [7, 1, 4, 2];
         let turns = turns(&weights, 14 * 3);
-        for (endpoint, weight) in weights.iter().enumerate() {
-            let chosen = turns.iter().filter(|&&turn| turn == endpoint).count();
+        for (host, weight) in weights.iter().enumerate() {
+            let chosen = turns.iter().filter(|&&turn| turn == host).count();
             assert_eq!(chosen, usize::from(*weight) * 3);
         }
     }

@@ -1,15 +1,20 @@
-//! The endpoints of an upstream: each request goes to the one that the balancer picks, and to
+//! The servers of an upstream: each request goes to the host that the balancer picks, and to
 //! others as far as the retry policy lets it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::header::HOST;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
-use super::balance::{Balancer, Pick};
+use super::host_set::{HostSet, WeightedHost};
 use super::retry;
 use super::{
-    ClusterSpec, ClusterTimeouts, Endpoint, EndpointSpec, HostHeader, OutboundRequest,
+    Balance, ClusterSpec, ClusterTimeouts, Endpoint, EndpointSpec, HostHeader, OutboundRequest,
     UpstreamBody, UpstreamError,
 };
 use crate::http::message::Response;
@@ -18,7 +23,15 @@ use crate::http::message::Response;
 #[derive(Debug)]
 pub struct Cluster {
     endpoints: Vec<Arc<Endpoint>>,
-    balancer: Balancer,
+    weights: Vec<u16>,
+    balance: Balance,
+    /// The hosts of all endpoints whose names have resolved.
+    hosts: ArcSwap<HostSet>,
+    /// Held while the hosts are compared and replaced.
+    update: Mutex<()>,
+    /// Notified at the end of each lookup.
+    lookups: watch::Sender<()>,
+    resolve_every: Duration,
     host: HostHeader,
     timeouts: ClusterTimeouts,
 }
@@ -27,53 +40,151 @@ impl Cluster {
     /// A cluster of these endpoints, each as `endpoint` finds or starts it.
     pub(super) fn new(spec: ClusterSpec, endpoint: impl Fn(EndpointSpec) -> Arc<Endpoint>) -> Self {
         let (endpoints, weights): (Vec<_>, Vec<_>) = spec.endpoints.into_iter().unzip();
-        Cluster {
+        let cluster = Cluster {
             endpoints: endpoints.into_iter().map(endpoint).collect(),
-            balancer: Balancer::new(spec.balance, &weights),
+            weights,
+            balance: spec.balance,
+            hosts: ArcSwap::from_pointee(HostSet::new(spec.balance, Vec::new())),
+            update: Mutex::default(),
+            lookups: watch::Sender::default(),
+            resolve_every: spec.resolve_every,
             host: spec.host,
             timeouts: spec.timeouts,
-        }
+        };
+        cluster.update_hosts();
+        cluster
     }
 
     pub(super) fn endpoints(&self) -> &[Arc<Endpoint>] {
         &self.endpoints
     }
 
-    /// Sends a request, and waits for the head of the response. Tries each endpoint at most once.
+    /// Sends a request, and waits for the head of the response. Tries each host at most once.
     ///
     /// # Errors
-    /// The last endpoint's error.
+    /// The last host's error.
     pub async fn send(
-        &self,
+        self: &Arc<Self>,
         outbound: &mut OutboundRequest<'_>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
+        let mut set = self.hosts.load_full();
+        if set.hosts().is_empty() {
+            // Boxed: only requests before the first answer wait for a name.
+            set = Box::pin(self.resolved())
+                .await
+                .map_err(|(endpoint, error)| {
+                    outbound.endpoint.set(Some(endpoint));
+                    error
+                })?;
+        }
         // A client of HTTP/1.0 may send no Host, which HTTP/1.1 requires.
         let own_host =
             self.host == HostHeader::Endpoint || !outbound.request.headers().contains(HOST);
         let mut tried = SmallVec::<[usize; 2]>::new();
         loop {
-            let number = self.balancer.pick(&Pick {
-                endpoints: &self.endpoints,
-                tried: &tried,
-            });
-            let endpoint = &self.endpoints[number];
-            outbound.endpoint.set(Some(number));
+            let number = set.pick(&tried);
+            let WeightedHost { host, endpoint, .. } = &set.hosts()[number];
+            outbound.endpoint.set(Some(*endpoint));
             if own_host {
-                let host = endpoint.host_header();
+                let host = self.endpoints[*endpoint].host_header();
                 outbound.request.headers_mut().insert(HOST, host);
             }
             tried.push(number);
-            let attempt = endpoint.send(outbound, &self.timeouts).await;
-            if tried.len() == self.endpoints.len() || !retry::is_retried_elsewhere(&attempt) {
+            let attempt = host.send(outbound, &self.timeouts).await;
+            if tried.len() == set.hosts().len() || !retry::is_retried_elsewhere(&attempt) {
                 return attempt.into_result();
             }
         }
     }
 
-    /// Closes connections that were unused for too long. Must be called once a second.
-    pub(super) fn sweep(&self) {
-        for endpoint in &self.endpoints {
-            endpoint.sweep(self.timeouts.idle);
+    /// Waits until the name of an endpoint has resolved.
+    ///
+    /// # Errors
+    /// When all names fail to resolve, or none resolves in time: the number and the error of an
+    /// endpoint.
+    async fn resolved(self: &Arc<Self>) -> Result<Arc<HostSet>, (usize, UpstreamError)> {
+        let mut lookups = self.lookups.subscribe();
+        self.begin_lookups(Duration::ZERO);
+        let found = timeout(self.timeouts.connect, async {
+            loop {
+                let is_awaited = self.is_looked_up();
+                self.update_hosts();
+                let set = self.hosts.load_full();
+                if !set.hosts().is_empty() {
+                    return Some(set);
+                }
+                // The sender is a field of this cluster: it is never gone.
+                if !is_awaited || lookups.changed().await.is_err() {
+                    return None;
+                }
+            }
+        });
+        if let Ok(Some(set)) = found.await {
+            return Ok(set);
+        }
+        let mut endpoints = self.endpoints.iter().enumerate();
+        let unresolved = endpoints.find_map(|(number, endpoint)| {
+            let error = endpoint.record_unresolved(self.timeouts.connect)?;
+            Some((number, error))
+        });
+        Err(unresolved.expect("only endpoints with names have no host"))
+    }
+
+    /// Does what is due once a second: lookups of names, and closing connections that were unused
+    /// for too long. Must be called once a second, on a runtime.
+    pub(super) fn sweep(self: &Arc<Self>) {
+        self.begin_lookups(self.resolve_every);
+        self.update_hosts();
+        for one in self.hosts.load().hosts() {
+            one.host.sweep(self.timeouts.idle);
+        }
+    }
+
+    /// Begins the lookups that are due, each as a task of the current runtime.
+    fn begin_lookups(self: &Arc<Self>, every: Duration) {
+        for (number, endpoint) in self.endpoints.iter().enumerate() {
+            let lookups = endpoint.lookups();
+            if lookups.is_some_and(|lookups| lookups.begin(every)) {
+                tokio::spawn(Arc::clone(self).look_up(number));
+            }
+        }
+    }
+
+    async fn look_up(self: Arc<Self>, number: usize) {
+        let endpoint = &self.endpoints[number];
+        endpoint.look_up().await;
+        self.update_hosts();
+        if let Some(lookups) = endpoint.lookups() {
+            lookups.end();
+        }
+        self.lookups.send_replace(());
+    }
+
+    fn is_looked_up(&self) -> bool {
+        let mut lookups = self.endpoints.iter().filter_map(|one| one.lookups());
+        lookups.any(|lookups| lookups.is_running())
+    }
+
+    /// Replaces the hosts if those of an endpoint have changed.
+    fn update_hosts(&self) {
+        let _turn = self.update.lock();
+        let endpoints = self.endpoints.iter().zip(&self.weights).enumerate();
+        let hosts = endpoints.flat_map(|(endpoint, (one, &weight))| {
+            let hosts = one.hosts();
+            let host = move |host: &Arc<_>| WeightedHost {
+                host: Arc::clone(host),
+                weight,
+                endpoint,
+            };
+            hosts.iter().map(host).collect::<Vec<_>>()
+        });
+        let hosts: Vec<_> = hosts.collect();
+        if !self.hosts.load().consists_of(&hosts) {
+            self.hosts
+                .store(Arc::new(HostSet::new(self.balance, hosts)));
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,44 +1,41 @@
-//! The connector of an endpoint: name, TCP and TLS, within one deadline.
+//! The connector of a host: TCP and TLS, within one deadline.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use super::{ClientTls, EndpointSpec, UpstreamErrorKind};
-use crate::net::dial::{DialError, Dialler, Dscp};
+use crate::net::dial::{self, Dscp};
 use crate::net::socket::Socket;
 
-/// The head start of an address before the next is tried beside it (RFC 8305 section 5).
-const HEAD_START: Duration = Duration::from_millis(250);
-
-/// The stream of a connection to an endpoint, without or with TLS.
+/// The stream of a connection to a host, without or with TLS.
 pub(super) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
 
-/// Connects to one endpoint.
-#[derive(Clone, Debug)]
+/// Connects to one host.
+#[derive(Debug)]
 pub(super) struct Connector {
-    /// A name or an address, without brackets.
-    host: String,
-    /// The TCP port.
-    port: u16,
+    address: SocketAddr,
     /// The TLS settings, and the name to verify; `None` for clear text.
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
 impl Connector {
-    pub(super) fn new(spec: &EndpointSpec) -> Self {
-        let default_port = if spec.tls.is_some() { 443 } else { 80 };
+    pub(super) fn new(address: SocketAddr, spec: &EndpointSpec) -> Self {
         Connector {
-            host: spec.authority.host().trim_matches(['[', ']']).to_owned(),
-            port: spec.authority.port_u16().unwrap_or(default_port),
+            address,
             tls: spec.tls.as_ref().map(ClientTls::connector),
         }
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Opens a connection, with this code point if any.
@@ -50,25 +47,16 @@ impl Connector {
         limit: Duration,
         dscp: Option<Dscp>,
     ) -> Result<Stream, UpstreamErrorKind> {
-        let timed_out = |source| UpstreamErrorKind::ConnectTimeout {
-            after: limit,
-            source,
-        };
-        let dialler = Dialler {
-            head_start: HEAD_START,
-            dscp,
-        };
-        let deadline = Instant::now() + limit;
-        let opened = timeout_at(deadline, async {
-            let dialled = dialler.dial(&self.host, self.port, deadline).await;
-            let stream = dialled.map_err(|error| match error {
-                DialError::Resolve(error) => UpstreamErrorKind::Resolve(error),
-                DialError::ResolveTimeout(error) => timed_out(Some(error)),
-                DialError::Connect(error) => UpstreamErrorKind::Connect(error),
-            })?;
+        let opened = timeout(limit, async {
+            let dialled = dial::connect(self.address, dscp).await;
+            let stream = dialled.map_err(UpstreamErrorKind::Connect)?;
             self.secure(Socket(stream)).await
         });
-        opened.await.unwrap_or_else(|_| Err(timed_out(None)))
+        let late = UpstreamErrorKind::ConnectTimeout {
+            after: limit,
+            source: None,
+        };
+        opened.await.unwrap_or(Err(late))
     }
 
     /// Begins TLS, if the endpoint has it.
@@ -96,8 +84,7 @@ mod tests {
     async fn class(address: &str, dscp: Option<Dscp>) -> u32 {
         let listener = TcpListener::bind((address, 0)).expect("a port");
         let connector = Connector {
-            host: address.to_owned(),
-            port: listener.local_addr().expect("it listens").port(),
+            address: listener.local_addr().expect("it listens"),
             tls: None,
         };
         let connected = connector.connect(Duration::from_secs(5), dscp).await;

@@ -1,51 +1,87 @@
-//! One address of an upstream with its connections and its state. It outlives reloads: a new
-//! ruleset finds the endpoint by its [`EndpointSpec`].
+//! A configured server of an upstream, and its hosts: the addresses that its name resolves to. It
+//! outlives reloads: a new ruleset finds the endpoint by its [`EndpointSpec`].
 
-mod state;
+mod answer;
+mod lookups;
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use parking_lot::Mutex;
 
-use super::attempt::{Attempt, AttemptOutcome};
 use super::connector::Connector;
-use super::pool::Pool;
-use super::{ClusterTimeouts, EndpointSpec, OutboundRequest, UpstreamError, retry};
+use super::host::Host;
+use super::{EndpointSpec, UpstreamError};
+use crate::net::resolve::Resolver;
 use crate::telemetry::metrics::EndpointMetrics;
-use crate::telemetry::registry::Registry;
-use state::EndpointState;
+use crate::telemetry::registry::{GaugeGuard, Registry};
+use answer::Answer;
+use lookups::Lookups;
 
-/// An endpoint and its pool.
+/// A configured server of an upstream.
 #[derive(Debug)]
 pub struct Endpoint {
     spec: EndpointSpec,
-    connector: Connector,
     host_header: HeaderValue,
-    pool: Arc<Pool>,
+    workers: usize,
     metrics: Arc<EndpointMetrics>,
-    state: EndpointState,
+    current: Mutex<Current>,
+    /// `None` for an address, which needs no lookup.
+    lookups: Option<Lookups>,
+}
+
+/// The surroundings of a new endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndpointContext<'a> {
+    /// The upstream's name.
+    pub upstream: &'a Arc<str>,
+    /// The number of runtimes that use it.
+    pub workers: usize,
+    pub registry: &'a Registry,
+    pub resolver: &'static Resolver,
+}
+
+/// The last usable answer about a name, and its hosts.
+#[derive(Debug)]
+struct Current {
+    answer: Answer,
+    hosts: Arc<[Arc<Host>]>,
+    _counted: GaugeGuard,
 }
 
 impl Endpoint {
-    /// An endpoint of `upstream` without connections, to be used by `workers` runtimes.
-    pub(super) fn new(
-        spec: EndpointSpec,
-        upstream: &Arc<str>,
-        workers: usize,
-        registry: &Registry,
-    ) -> Self {
+    /// An endpoint without connections, whose name is not looked up yet.
+    pub(super) fn new(spec: EndpointSpec, context: &EndpointContext<'_>) -> Self {
         let label = spec.authority.as_str();
-        let metrics = Arc::new(EndpointMetrics::new(registry, upstream, label));
-        Endpoint {
+        let metrics = EndpointMetrics::new(context.registry, context.upstream, label);
+        let (name, port) = spec.name_and_port();
+        let address = name
+            .parse()
+            .ok()
+            .map(|ip: IpAddr| SocketAddr::new(ip, port));
+        let lookups = match address {
+            Some(_) => None,
+            None => Some(Lookups::new(context.resolver, name, port)),
+        };
+        let endpoint = Endpoint {
             host_header: HeaderValue::from_str(label)
                 .expect("an authority has only characters that a field value may have"),
-            connector: Connector::new(&spec),
+            workers: context.workers,
+            current: Mutex::new(Current {
+                answer: Answer::default(),
+                hosts: Arc::default(),
+                _counted: metrics.hosts(0),
+            }),
+            metrics: Arc::new(metrics),
+            lookups,
             spec,
-            pool: Arc::new(Pool::new(workers, &metrics)),
-            metrics,
-            state: EndpointState::new(),
+        };
+        if let Some(address) = address {
+            endpoint.replace_hosts(Answer::literal(address));
         }
+        endpoint
     }
 
     /// The Host of the endpoint itself.
@@ -63,69 +99,120 @@ impl Endpoint {
         &self.spec
     }
 
-    pub(super) fn sweep(&self, idle: Duration) {
-        self.pool.sweep(idle);
+    /// Its hosts in the order of their addresses; none before its name has resolved.
+    pub(super) fn hosts(&self) -> Arc<[Arc<Host>]> {
+        Arc::clone(&self.current.lock().hosts)
     }
 
-    /// Sends a request, and waits for the head of the response. Counts it, and logs when the
-    /// endpoint begins to fail or answers again.
-    pub(super) async fn send(
-        &self,
-        outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
-    ) -> Attempt {
-        self.metrics.request();
-        let attempt = self.attempt(outbound, timeouts).await;
-        match attempt.error() {
-            None => self.record_response(),
-            Some(error) => self.record_failure(error),
-        }
-        attempt
+    /// The lookups of its name, if it has one.
+    pub(super) fn lookups(&self) -> Option<&Lookups> {
+        self.lookups.as_ref()
     }
 
-    /// Sends a request over a kept session, or else over a new one.
-    async fn attempt(
-        &self,
-        outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
-    ) -> Attempt {
-        let OutboundRequest { worker, dscp, .. } = *outbound;
-        if let Some(session) = self.pool.checkout(worker, dscp) {
-            let attempt = session.send(outbound, timeouts).await;
-            if !retry::is_retried_on_new_connection(&attempt) {
-                return attempt;
-            }
-        }
-        // Boxed: every request's future would have room for a handshake.
-        let stream = Box::pin(self.connector.connect(timeouts.connect, dscp)).await;
-        match stream {
-            Ok(stream) => {
-                let session = self.pool.open(worker, dscp, stream);
-                session.send(outbound, timeouts).await
-            }
-            Err(kind) => Attempt {
-                outcome: AttemptOutcome::Refused(UpstreamError::new(self.label(), kind)),
-                may_retry: true,
-            },
-        }
-    }
-
-    fn record_response(&self) {
-        if let Some(failures) = self.state.record_response() {
-            let (upstream, endpoint) = (self.metrics.upstream(), &**self.label());
-            tracing::info!(upstream, endpoint, failures, "the endpoint answers again");
-        }
-    }
-
-    fn record_failure(&self, error: &UpstreamError) {
-        let Some(reason) = error.reason() else {
+    /// Looks its name up, and replaces the hosts whose addresses have changed. Keeps the last known
+    /// hosts if that fails.
+    pub(super) async fn look_up(&self) {
+        let Some(lookups) = &self.lookups else {
             return;
         };
-        self.metrics.failure(reason);
-        if self.state.record_failure() {
-            let (upstream, endpoint) = (self.metrics.upstream(), &**self.label());
-            let (reason, error) = (reason.as_str(), error as &dyn std::error::Error);
-            tracing::warn!(upstream, endpoint, reason, error, "the endpoint fails");
+        let (upstream, endpoint) = (self.metrics.upstream(), &**self.label());
+        match lookups.run().await {
+            Ok(answer) => {
+                if let Some(failures) = lookups.record_answer() {
+                    tracing::info!(upstream, endpoint, failures, "the name resolves again");
+                }
+                if let Some(known) = self.replace_hosts(answer) {
+                    self.log_change(&known);
+                }
+            }
+            Err(error) => {
+                self.metrics.lookup_failure();
+                let known = self.hosts().len();
+                if let Some(error) = lookups.record_failure(error) {
+                    let error = &*error as &dyn std::error::Error;
+                    tracing::warn!(
+                        upstream,
+                        endpoint,
+                        error,
+                        known,
+                        "the name does not resolve"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Counts a request that no host received within `limit`. Returns the reason; `None` if the
+    /// endpoint has no name.
+    pub(super) fn record_unresolved(&self, limit: Duration) -> Option<UpstreamError> {
+        let kind = self.lookups.as_ref()?.failure(limit);
+        let error = UpstreamError::new(self.label(), kind);
+        self.metrics.request();
+        if let Some(reason) = error.reason() {
+            self.metrics.failure(reason);
+        }
+        Some(error)
+    }
+
+    /// Uses the hosts of `answer`. Those that were known keep their connections and their state, and
+    /// connections to others end after their requests. Returns the hosts before, if they differ.
+    fn replace_hosts(&self, answer: Answer) -> Option<Answer> {
+        let mut current = self.current.lock();
+        if current.answer == answer {
+            return None;
+        }
+        let known = Arc::clone(&current.hosts);
+        let host = |&address: &SocketAddr| {
+            let known = known.iter().find(|host| host.address() == address);
+            known.map_or_else(|| Arc::new(self.host(address)), Arc::clone)
+        };
+        let hosts: Arc<[_]> = answer.usable.iter().map(host).collect();
+        for gone in known
+            .iter()
+            .filter(|host| !answer.usable.contains(&host.address()))
+        {
+            gone.retire();
+        }
+        current._counted = self.metrics.hosts(hosts.len());
+        current.hosts = hosts;
+        Some(std::mem::replace(&mut current.answer, answer))
+    }
+
+    fn host(&self, address: SocketAddr) -> Host {
+        let connector = Connector::new(address, &self.spec);
+        Host::new(connector, self.workers, Arc::clone(&self.metrics))
+    }
+
+    /// Logs the addresses that came and went, and those that are not used.
+    fn log_change(&self, before: &Answer) {
+        let now = self.current.lock().answer.clone();
+        let (upstream, endpoint) = (self.metrics.upstream(), &**self.label());
+        let (added, removed) = (now.beyond(before), before.beyond(&now));
+        let Answer {
+            unusable, omitted, ..
+        } = &now;
+        tracing::info!(
+            upstream,
+            endpoint,
+            ?added,
+            ?removed,
+            "the addresses of the name changed"
+        );
+        if !unusable.is_empty() {
+            tracing::warn!(
+                upstream,
+                endpoint,
+                ?unusable,
+                "addresses of no server are ignored"
+            );
+        }
+        if *omitted > 0 {
+            tracing::warn!(
+                upstream,
+                endpoint,
+                omitted,
+                "the name has more than 64 addresses"
+            );
         }
     }
 }

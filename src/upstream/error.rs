@@ -30,7 +30,7 @@ pub enum UpstreamErrorKind {
     /// The TLS handshake failed, or the certificate was not accepted.
     #[error("no TLS connection")]
     Tls(#[source] io::Error),
-    /// Name, connection and handshake took longer than `timeouts.connect`.
+    /// The first answer about a name, or connection and handshake, took longer than `timeouts.connect`.
     #[error("no connection within {after:?} (timeouts.connect)")]
     ConnectTimeout {
         /// The limit.

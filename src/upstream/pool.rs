@@ -1,27 +1,25 @@
-//! Idle connections of one endpoint, a list for each worker, so that a request never changes
+//! Idle connections of one host, a list for each worker, so that a request never changes
 //! threads. The last used connection is used next: the rest grow old and are closed.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::Dscp;
-use super::connector::Stream;
-use super::session::{Http1Session, PooledConnection, Session};
-use crate::telemetry::metrics::EndpointMetrics;
+use super::session::PooledConnection;
 
-/// The most idle connections of an endpoint that one worker keeps.
+/// The most idle connections of a host that one worker keeps.
 const MAX_IDLE: usize = 512;
 
-/// Idle connections of one endpoint.
+/// Idle connections of one host.
 #[derive(Debug)]
 pub(super) struct Pool {
     workers: Box<[Mutex<Vec<Idle>>]>,
     /// Counts the sweeps, which come once a second: a clock that costs nothing to read.
     sweeps: AtomicU32,
-    metrics: Arc<EndpointMetrics>,
+    /// No connection is kept any more.
+    is_closed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -32,20 +30,20 @@ struct Idle {
 }
 
 impl Pool {
-    pub(super) fn new(workers: usize, metrics: &Arc<EndpointMetrics>) -> Self {
+    pub(super) fn new(workers: usize) -> Self {
         Pool {
             workers: (0..workers).map(|_| Mutex::default()).collect(),
             sweeps: AtomicU32::new(0),
-            metrics: Arc::clone(metrics),
+            is_closed: AtomicBool::new(false),
         }
     }
 
-    pub(super) fn metrics(&self) -> &EndpointMetrics {
-        &self.metrics
-    }
-
-    /// A session over the connection of this code point that went idle last, if one is open.
-    pub(super) fn checkout(self: &Arc<Self>, worker: usize, dscp: Option<Dscp>) -> Option<Session> {
+    /// The connection of this code point that went idle last, if one is open.
+    pub(super) fn checkout(
+        &self,
+        worker: usize,
+        dscp: Option<Dscp>,
+    ) -> Option<Box<PooledConnection>> {
         loop {
             let mut connection = {
                 let mut idle = self.workers[worker].lock();
@@ -53,37 +51,32 @@ impl Pool {
                 idle.remove(last).connection
             };
             if connection.is_open() {
-                return Some(self.session(worker, connection));
+                return Some(connection);
             }
         }
-    }
-
-    /// A session over a new connection.
-    pub(super) fn open(
-        self: &Arc<Self>,
-        worker: usize,
-        dscp: Option<Dscp>,
-        stream: Stream,
-    ) -> Session {
-        let connection = PooledConnection::new(stream, dscp, self.metrics.connection());
-        self.session(worker, Box::new(connection))
-    }
-
-    fn session(self: &Arc<Self>, worker: usize, connection: Box<PooledConnection>) -> Session {
-        Session::Http1(Http1Session {
-            connection,
-            pool: Arc::clone(self),
-            worker,
-        })
     }
 
     /// Keeps a connection whose response was read to its end.
     pub(super) fn check_in(&self, worker: usize, connection: Box<PooledConnection>) {
         let since = self.sweeps.load(Ordering::Relaxed);
         let mut idle = self.workers[worker].lock();
-        if idle.len() < MAX_IDLE {
+        // Read under the lock: `close` sets it before it takes the lock.
+        if idle.len() < MAX_IDLE && !self.is_closed.load(Ordering::Relaxed) {
             idle.push(Idle { connection, since });
         }
+    }
+
+    /// Closes the idle connections, and keeps none from now on.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        for worker in &self.workers {
+            worker.lock().clear();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// Closes connections that were idle for `limit` whole seconds, or that the upstream closed.

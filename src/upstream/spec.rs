@@ -35,6 +35,8 @@ pub struct ClusterSpec {
     pub host: HostHeader,
     /// Time-outs for the servers.
     pub timeouts: ClusterTimeouts,
+    /// The time between two lookups of a name.
+    pub resolve_every: Duration,
 }
 
 /// The identity of an endpoint. Equal endpoints of an upstream share their connections.
@@ -51,6 +53,13 @@ impl EndpointSpec {
     pub(super) fn origin(&self) -> (&Authority, bool) {
         (&self.authority, self.tls.is_some())
     }
+
+    /// Its name or address, without brackets, and its port.
+    pub(super) fn name_and_port(&self) -> (&str, u16) {
+        let default_port = if self.tls.is_some() { 443 } else { 80 };
+        let port = self.authority.port_u16().unwrap_or(default_port);
+        (self.authority.host().trim_matches(['[', ']']), port)
+    }
 }
 
 /// The Host of forwarded requests.
@@ -65,7 +74,7 @@ pub enum HostHeader {
 /// Time-outs of an exchange with an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterTimeouts {
-    /// For name resolution, TCP and TLS together.
+    /// For TCP and TLS together; also for the first answer about a name.
     pub connect: Duration,
     /// From the request's head to the response's.
     pub response: Duration,

@@ -104,11 +104,8 @@ fn clients_beyond_the_limit_wait_and_the_others_are_served() {
 fn a_request_without_a_connection_to_its_upstream_gets_502() {
     let origin = Origin::plain();
     let port = origin.address().port();
-    // The C library takes a hosts file that it cannot open for one without the name.
-    for (host, reason) in [
-        ("127.0.0.1", "Too many open files"),
-        ("localhost", "the name does not resolve"),
-    ] {
+    // A name was resolved at the start, and its address stays in use.
+    for host in ["127.0.0.1", "localhost"] {
         let config = format!("routes: [{{ upstream: \"http://{host}:{port}\" }}]\n");
         let gateway = Gateway::start(&config);
         let mut admin = Connection::open(gateway.admin);
@@ -127,7 +124,7 @@ fn a_request_without_a_connection_to_its_upstream_gets_502() {
         let line = log.lines().find(|line| line.contains("no response from"));
         let line = line.expect("it was just there");
         assert!(line.contains(&format!("{host}:{port}")), "{line}");
-        assert!(line.contains(reason), "{line}");
+        assert!(line.contains("Too many open files"), "{line}");
         assert!(lines(&gateway, "no response from the upstream") < 3);
 
         drop(crowd);

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::compile::{Compiler, MAX_CERTIFICATE_FILE};
-use crate::config::schema::{Config, SECOND, Timeout};
+use crate::config::schema::{Config, DAY, SECOND, Timeout};
 use crate::config::validate::{report_empty, report_repeated};
-use crate::config::value::{FilePath, Flag, OriginUrl, ServerName, UpstreamRef, Whole};
+use crate::config::value::{Duration, FilePath, Flag, OriginUrl, ServerName, UpstreamRef, Whole};
 use crate::config::words::words;
 use crate::config::{Code, Finding, Findings, List, Located};
 use crate::files::{self, VersionedFile};
@@ -32,6 +32,9 @@ pub struct Upstream {
     /// `true` sends the `Host` of the client to the upstream, `false` that of the endpoint's URL.
     #[serde(default)]
     pub preserve_host: Located<Flag<true>>,
+    /// How often the names of endpoints are looked up, `1s` to `1d`.
+    #[serde(default)]
+    pub resolve_every: Located<ResolveInterval>,
     /// How long it may take.
     #[serde(default)]
     pub timeouts: Located<UpstreamTimeouts>,
@@ -57,6 +60,9 @@ pub struct Endpoint {
     /// Its share of the requests, in proportion to the others'.
     pub weight: Located<Weight>,
 }
+
+/// The time between two lookups of a name.
+pub type ResolveInterval = Duration<SECOND, DAY, { 30 * SECOND }>;
 
 /// The share of an endpoint, 1 to 256.
 pub type Weight = Whole<1, 256>;
@@ -246,6 +252,7 @@ impl Compiler<'_> {
                 idle: upstream.timeouts.idle.get(),
                 tunnel: upstream.timeouts.tunnel.get(),
             },
+            resolve_every: upstream.resolve_every.get(),
         })
     }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use strum::{IntoStaticStr, VariantArray};
 
-use super::families::{ENDPOINT_CONNECTIONS, ENDPOINT_FAILURES, ENDPOINT_REQUESTS};
+use super::families::{
+    ENDPOINT_CONNECTIONS, ENDPOINT_FAILURES, ENDPOINT_HOSTS, ENDPOINT_LOOKUP_FAILURES,
+    ENDPOINT_REQUESTS,
+};
 use crate::telemetry::registry::{Counter, CounterSet, Gauge, GaugeGuard, Registry};
 
 /// One endpoint of an upstream. Its series last as long as it and its connections.
@@ -15,6 +18,8 @@ pub struct EndpointMetrics {
     requests: Counter,
     failures: CounterSet,
     connections: Gauge,
+    hosts: Gauge,
+    lookup_failures: Counter,
 }
 
 /// The reason for a failure of an endpoint: the `reason` label, and the `error` of the access log.
@@ -61,6 +66,8 @@ impl EndpointMetrics {
             requests: registry.counter(&ENDPOINT_REQUESTS, &labels),
             failures: registry.counter_set(&ENDPOINT_FAILURES, &labels, count, reason),
             connections: registry.gauge(&ENDPOINT_CONNECTIONS, &labels),
+            hosts: registry.gauge(&ENDPOINT_HOSTS, &labels),
+            lookup_failures: registry.counter(&ENDPOINT_LOOKUP_FAILURES, &labels),
         }
     }
 
@@ -87,5 +94,15 @@ impl EndpointMetrics {
     /// Counts a connection as open until the guard is dropped.
     pub fn connection(&self) -> GaugeGuard {
         self.connections.hold(1)
+    }
+
+    /// Counts so many hosts until the guard is dropped.
+    pub fn hosts(&self, count: usize) -> GaugeGuard {
+        self.hosts.hold(count as u32)
+    }
+
+    /// Counts a lookup of the endpoint's name that failed.
+    pub fn lookup_failure(&self) {
+        self.lookup_failures.increment();
     }
 }

@@ -38,6 +38,10 @@ families! {
         "Requests that an endpoint did not answer, or not to the end.";
     ENDPOINT_CONNECTIONS: Gauge "sluicegate_upstream_connections" ["upstream", "endpoint"],
         "Open connections to an endpoint, including idle ones.";
+    ENDPOINT_HOSTS: Gauge "sluicegate_upstream_hosts" ["upstream", "endpoint"],
+        "Addresses of an endpoint that requests are shared among.";
+    ENDPOINT_LOOKUP_FAILURES: Counter hides_zero "sluicegate_upstream_lookup_failures_total" ["upstream", "endpoint"],
+        "Lookups of an endpoint's name that failed or found no usable address.";
     LIMIT_DECISIONS: Counter hides_zero "sluicegate_limit_decisions_total" ["policy", "route", "decision"],
         "Decisions of policies.";
     LIMIT_NEAR: Counter "sluicegate_limit_near_total" ["policy"],

@@ -7,7 +7,6 @@ mod response;
 
 use std::future::poll_fn;
 use std::mem;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use crate::telemetry::metrics::EndpointFailure;
 use crate::telemetry::registry::GaugeGuard;
 use crate::upstream::attempt::{Attempt, AttemptOutcome};
 use crate::upstream::connector::Stream;
-use crate::upstream::pool::Pool;
+use crate::upstream::host::InFlight;
 use crate::upstream::{
     ClusterTimeouts, Dscp, OutboundRequest, UpstreamError, UpstreamErrorKind, retry,
 };
@@ -35,7 +34,7 @@ use connection::UpstreamConnection;
 #[derive(Debug)]
 pub(in crate::upstream) struct Http1Session {
     pub connection: Box<PooledConnection>,
-    pub pool: Arc<Pool>,
+    pub host: InFlight,
     pub worker: usize,
 }
 
@@ -103,12 +102,12 @@ impl Http1Session {
     }
 
     fn error(&self, kind: UpstreamErrorKind) -> UpstreamError {
-        UpstreamError::new(self.pool.metrics().endpoint(), kind)
+        UpstreamError::new(self.host.metrics().endpoint(), kind)
     }
 
     /// Counts a response that the endpoint did not finish.
     fn failed(&self, reason: EndpointFailure) {
-        self.pool.metrics().failure(reason);
+        self.host.metrics().failure(reason);
     }
 
     /// Returns the connection to the pool if it may carry another request. Must be called after the
@@ -116,7 +115,7 @@ impl Http1Session {
     fn release(mut self) {
         if self.connection.http.is_reusable() {
             self.connection.http.release();
-            self.pool.check_in(self.worker, self.connection);
+            self.host.pool().check_in(self.worker, self.connection);
         }
     }
 }

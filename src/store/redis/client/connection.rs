@@ -28,7 +28,6 @@ const HANDSHAKE_DEADLINE: Duration = Duration::from_millis(400);
 /// leave time for a fifth.
 const DIALLER: Dialler = Dialler {
     head_start: Duration::from_millis(100),
-    dscp: None,
 };
 
 /// The most calls that wait on one connection: at the default deadline 10,000 calls a second of one

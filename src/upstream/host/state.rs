@@ -1,21 +1,22 @@
-//! The state of an endpoint, which all workers share.
+//! The state of a host, which all workers share.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::telemetry::log_throttle::LogThrottle;
 
-/// The least time between two lines that an endpoint fails: an endpoint that fails now and then
-/// does not fill a disk.
+/// The least time between two lines that a host fails: a host that fails now and then does not
+/// fill a disk.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The state of an endpoint: its failures since the last response, which are logged when they begin
-/// and end.
+/// The state of a host: its requests in flight, and its failures since the last response, which are
+/// logged when they begin and end.
 #[derive(Debug)]
-pub(super) struct EndpointState {
-    /// Read without the lock: most endpoints answer.
+pub(in crate::upstream) struct HostState {
+    in_flight: AtomicUsize,
+    /// Read without the lock: most hosts answer.
     is_failing: AtomicBool,
     failures: Mutex<Failures>,
     log: LogThrottle,
@@ -25,21 +26,37 @@ pub(super) struct EndpointState {
 struct Failures {
     /// Requests in a row that failed.
     count: u64,
-    /// A line said that the endpoint fails, and none since that it answers.
+    /// A line said that the host fails, and none since that it answers.
     is_announced: bool,
 }
 
-impl EndpointState {
-    pub(super) fn new() -> Self {
-        EndpointState {
+impl HostState {
+    pub(in crate::upstream) fn new() -> Self {
+        HostState {
+            in_flight: AtomicUsize::new(0),
             is_failing: AtomicBool::new(false),
             failures: Mutex::default(),
             log: LogThrottle::new(INTERVAL),
         }
     }
 
+    /// Returns true if the balancer may pick the host while it has the choice.
+    pub(in crate::upstream) fn is_available(&self) -> bool {
+        true
+    }
+
+    /// Counts a request in flight: from the pick of the host to the end of the response.
+    pub(in crate::upstream) fn begin_request(&self) {
+        self.in_flight.fetch_add(1, Relaxed);
+    }
+
+    /// Counts the end of a request in flight.
+    pub(in crate::upstream) fn end_request(&self) {
+        self.in_flight.fetch_sub(1, Relaxed);
+    }
+
     /// Notes a failure. Returns true if the caller must log it.
-    pub(super) fn record_failure(&self) -> bool {
+    pub(in crate::upstream) fn record_failure(&self) -> bool {
         let mut failures = self.failures.lock();
         self.is_failing.store(true, Relaxed);
         failures.count += 1;
@@ -49,7 +66,7 @@ impl EndpointState {
     }
 
     /// Notes a response. Returns how many requests failed before it if the caller must log that.
-    pub(super) fn record_response(&self) -> Option<u64> {
+    pub(in crate::upstream) fn record_response(&self) -> Option<u64> {
         if !self.is_failing.load(Relaxed) {
             return None;
         }
@@ -71,7 +88,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_failure_and_the_next_answer_are_logged() {
-        let log = EndpointState::new();
+        let log = HostState::new();
         assert_eq!(log.record_response(), None);
         assert!(log.record_failure());
         assert!(!log.record_failure());
@@ -82,8 +99,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_endpoint_that_fails_now_and_then_is_logged_once_in_an_interval() {
-        let log = EndpointState::new();
+    async fn a_host_that_fails_now_and_then_is_logged_once_in_an_interval() {
+        let log = HostState::new();
         assert!(log.record_failure());
         assert_eq!(log.record_response(), Some(1));
         assert!(!log.record_failure());

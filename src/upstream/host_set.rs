@@ -1,0 +1,83 @@
+//! The hosts that a cluster balances at one time. A change of addresses replaces the set.
+
+use std::sync::Arc;
+
+use super::balance::{Balance, Balancer, Pick};
+use super::host::Host;
+
+/// The hosts of a cluster, with the balancer that shares requests among them.
+#[derive(Debug)]
+pub(super) struct HostSet {
+    hosts: Box<[WeightedHost]>,
+    balancer: Balancer,
+}
+
+/// A host of a cluster.
+#[derive(Clone, Debug)]
+pub(super) struct WeightedHost {
+    pub host: Arc<Host>,
+    /// The weight of its endpoint, 1 to 256.
+    pub weight: u16,
+    /// The number of its endpoint.
+    pub endpoint: usize,
+}
+
+impl HostSet {
+    pub(super) fn new(balance: Balance, hosts: Vec<WeightedHost>) -> Self {
+        HostSet {
+            balancer: Balancer::new(balance, &hosts),
+            hosts: hosts.into(),
+        }
+    }
+
+    pub(super) fn hosts(&self) -> &[WeightedHost] {
+        &self.hosts
+    }
+
+    /// Returns true if these are its hosts.
+    pub(super) fn consists_of(&self, hosts: &[WeightedHost]) -> bool {
+        let is_same = |(a, b): (&WeightedHost, &WeightedHost)| Arc::ptr_eq(&a.host, &b.host);
+        self.hosts.len() == hosts.len() && self.hosts.iter().zip(hosts).all(is_same)
+    }
+
+    /// The number of the host to try next, after those in `tried`. The set must not be empty.
+    pub(super) fn pick(&self, tried: &[usize]) -> usize {
+        self.balancer.pick(&Pick {
+            hosts: &self.hosts,
+            tried,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::net::SocketAddr;
+
+    use http::uri::Authority;
+
+    use super::*;
+    use crate::telemetry::metrics::EndpointMetrics;
+    use crate::telemetry::registry::Registry;
+    use crate::upstream::EndpointSpec;
+    use crate::upstream::connector::Connector;
+
+    /// Hosts with these weights.
+    pub(in crate::upstream) fn hosts(weights: &[u16]) -> Vec<WeightedHost> {
+        let (upstream, registry) = ("upstream".into(), Registry::default());
+        let metrics = Arc::new(EndpointMetrics::new(&registry, &upstream, "endpoint"));
+        let spec = EndpointSpec {
+            authority: Authority::from_static("endpoint"),
+            tls: None,
+        };
+        let host = |(endpoint, &weight): (usize, &u16)| {
+            let address = SocketAddr::from(([10, 0, 0, 1], endpoint as u16));
+            let connector = Connector::new(address, &spec);
+            WeightedHost {
+                host: Arc::new(Host::new(connector, 1, Arc::clone(&metrics))),
+                weight,
+                endpoint,
+            }
+        };
+        weights.iter().enumerate().map(host).collect()
+    }
+}
