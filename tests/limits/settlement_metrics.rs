@@ -104,7 +104,7 @@ fn each_settlement_is_counted_by_its_result_and_a_missing_cost_is_warned_of_once
     get(gateway.address(), "/used/many");
     wait_for_settlements(&gateway, "p", [2, 3, 3, 2]);
     // Once more after a reload.
-    wait_for_warnings(&gateway, 2);
+    let warnings = wait_for_warnings(&gateway, 2);
     assert!(warnings[1].contains("malformed"), "{warnings:?}");
 }
 
