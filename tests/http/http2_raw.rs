@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::support::client::{Connection, get};
 use crate::support::frames::{
     ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, Frame, GOAWAY, HEADERS, Http2,
-    MAX_PAYLOAD, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame, get_block, indexed_field,
-    request,
+    MAX_PAYLOAD, PING, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame, get_block,
+    indexed_field, request,
 };
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, Step};
@@ -316,6 +316,70 @@ fn a_head_that_is_large_by_compression_only_is_bounded() {
     });
 }
 
+/// Envoy's bounds, and one for frames that are answered.
+#[test]
+fn floods_of_cheap_frames_end_the_connection() {
+    let gateway = Gateway::start(ECHO);
+    let post = frame(
+        HEADERS,
+        END_HEADERS,
+        1,
+        &[&[0x83][..], &get_block()[1..]].concat(),
+    );
+    let floods: [(Vec<u8>, Vec<u8>); 7] = [
+        (vec![], frame(PING, 0, 0, b"12345678")),
+        (vec![], frame(PING, ACK, 0, b"12345678")),
+        (vec![], frame(SETTINGS, 0, 0, &[])),
+        (vec![], frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 1])),
+        (vec![], frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+        (post, frame(DATA, 0, 1, &[])),
+        (vec![], frame(0x77, 0, 0, b"12345678")),
+    ];
+    for (first, unit) in &floods {
+        attacked(&gateway, |address| {
+            flood(address, first, |_| unit.clone(), 20_000).expect_calm();
+        });
+    }
+    let counted = format!(
+        "sluicegate_bad_requests_total{{listener=\"{}\",reason=\"flood\"}}",
+        gateway.address()
+    );
+    assert_eq!(gateway.metric(&counted), Some(floods.len() as f64));
+    assert!(gateway.log().lines().count() < 10, "no line a flood");
+}
+
+/// A download with two WINDOW_UPDATE frames and a PING for each DATA frame, and many downloads on one
+/// connection.
+#[test]
+fn a_client_that_answers_each_frame_is_no_flood() {
+    const LENGTH: usize = 24 << 20;
+    let origin = Origin::start(|_| crate::support::origin::ok(&"x".repeat(LENGTH)));
+    let gateway = Gateway::start(&format!(
+        "workers: 1\nroutes: [{{ upstream: \"{}\" }}]\n",
+        origin.url()
+    ));
+    let mut client = Http2::open(gateway.address());
+    for number in 0..2 {
+        client.send(&request(stream(number), &get_block()));
+        let mut received = 0;
+        while received < LENGTH {
+            let frame_in = client.receive().expect("the connection is open");
+            if frame_in.kind != DATA || frame_in.payload.is_empty() {
+                continue;
+            }
+            received += frame_in.payload.len();
+            let more = (frame_in.payload.len() as u32).to_be_bytes();
+            let answers = [
+                frame(WINDOW_UPDATE, 0, 0, &more),
+                frame(WINDOW_UPDATE, 0, stream(number), &more),
+                frame(PING, 0, 0, b"12345678"),
+            ];
+            client.send(&answers.concat());
+        }
+        assert_eq!(received, LENGTH);
+    }
+}
+
 /// Frames that cost their sender nothing, with or without a response: read one by one, never kept.
 #[test]
 fn floods_of_frames_that_carry_nothing_are_bounded() {
@@ -330,7 +394,7 @@ fn floods_of_frames_that_carry_nothing_are_bounded() {
         ("PING", vec![], frame(PING, 0, 0, b"12345678")),
         ("PING's answer", vec![], frame(PING, ACK, 0, b"12345678")),
         ("SETTINGS", vec![], frame(SETTINGS, 0, 0, &[])),
-        ("PRIORITY", vec![], frame(2, 0, 1, &[0, 0, 0, 0, 1])),
+        ("PRIORITY", vec![], frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 1])),
         (
             "WINDOW_UPDATE",
             vec![],

@@ -1,7 +1,8 @@
 //! HTTP/2 with a client, on hyper.
 
 mod activity;
-mod header_blocks;
+mod flood;
+mod frame_tracker;
 mod tracked_io;
 mod tracked_service;
 
@@ -79,7 +80,12 @@ impl ConnectionHandler {
         loop {
             tokio::select! {
                 biased;
-                result = &mut connection => return result.map_err(Into::into),
+                result = &mut connection => {
+                    if activity.is_flooded() {
+                        guard.bad_request(BadRequest::Flood);
+                    }
+                    return result.map_err(Into::into);
+                }
                 () = closing.started(), if !draining => {}
                 late = &mut watchdog => match late {
                     // A request on its way is served, or the client learns that it was not (RFC

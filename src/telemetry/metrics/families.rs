@@ -103,7 +103,7 @@ families! {
     ACCEPT_ERRORS: Counter "sluicegate_accept_errors_total" ["listener"],
         "Connections that could not be accepted, and handshakes that failed.";
     BAD_REQUESTS: Counter "sluicegate_bad_requests_total" ["listener", "reason"],
-        "Requests that no route saw: in HTTP/1 answered 400 or 505 (malformed), 431 or 414 (head_too_large) or 408 (timeout); in HTTP/2 header blocks that did not end in time (timeout).";
+        "Requests that no route saw: in HTTP/1 answered 400 or 505 (malformed), 431 or 414 (head_too_large) or 408 (timeout); in HTTP/2 header blocks that did not end in time (timeout), and connections flooded with frames (flood).";
     ACCESS_LOG_DROPPED: Counter "sluicegate_access_log_dropped_lines_total" [],
         "Access log lines lost because the queue was full or the file could not be written.";
     LOG_DROPPED: Counter "sluicegate_log_dropped_lines_total" [],

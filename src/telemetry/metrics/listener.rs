@@ -58,6 +58,8 @@ pub enum BadRequest {
     HeadTooLarge,
     /// Its head did not arrive in time.
     Timeout,
+    /// Its connection is flooded with frames of HTTP/2.
+    Flood,
 }
 
 /// One connection in `sluicegate_connections`, until dropped.

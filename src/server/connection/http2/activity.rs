@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::header_blocks::HeaderBlocks;
+use super::frame_tracker::FrameTracker;
 use crate::server::Timeouts;
 use crate::server::drain::DRAIN_GRACE;
 
@@ -35,15 +35,27 @@ pub(super) struct Activity {
     header_block: Cell<Option<u32>>,
     /// The last write found the socket full.
     blocked: Cell<bool>,
+    /// The client floods the connection with frames.
+    flooded: Cell<bool>,
     /// The server drains.
     closing: Cell<bool>,
 }
 
 impl Activity {
     /// Notes the progress of the client's frames.
-    pub(super) fn received(&self, blocks: &HeaderBlocks) {
-        self.received.set(blocks.has_preface());
-        self.header_block.set(blocks.open());
+    pub(super) fn received(&self, frames: &FrameTracker) {
+        self.received.set(frames.has_preface());
+        self.header_block.set(frames.open());
+    }
+
+    /// Notes that the client floods the connection with frames.
+    pub(super) fn flooded(&self) {
+        self.flooded.set(true);
+    }
+
+    /// Returns true if the connection ends because of a flood of frames.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.flooded.get()
     }
 
     /// Notes a write.

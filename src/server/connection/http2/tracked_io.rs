@@ -1,4 +1,5 @@
-//! The I/O that hyper drives. It reports to [`Activity`].
+//! The I/O that hyper drives. It reports to [`Activity`], and ends a connection that its client
+//! floods with frames.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,14 +10,17 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::Activity;
-use super::header_blocks::HeaderBlocks;
+use super::flood::FloodCounter;
+use super::frame_tracker::{DATA, FrameTracker};
 
 /// A stream that reports to its connection's [`Activity`]. Reads return `first` before new bytes.
 #[derive(Debug)]
 pub(super) struct TrackedIo<T> {
     inner: T,
     first: BytesMut,
-    blocks: HeaderBlocks,
+    received: FrameTracker,
+    sent: FrameTracker,
+    flood: FloodCounter,
     activity: Rc<Activity>,
 }
 
@@ -25,13 +29,47 @@ impl<T> TrackedIo<T> {
         Self {
             inner,
             first,
-            blocks: HeaderBlocks::new(),
+            received: FrameTracker::of_client(),
+            sent: FrameTracker::of_server(),
+            flood: FloodCounter::new(),
             activity,
         }
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for TrackedIo<T> {
+impl<T: AsyncWrite + Unpin> TrackedIo<T> {
+    /// Follows the first `written` of these bytes.
+    fn wrote(&mut self, bufs: &[IoSlice<'_>], result: &Poll<io::Result<usize>>) {
+        self.activity.wrote(result);
+        let Poll::Ready(Ok(mut left)) = *result else {
+            return;
+        };
+        for buf in bufs {
+            let length = buf.len().min(left);
+            left -= length;
+            let flood = &mut self.flood;
+            self.sent.observe(&buf[..length], |head| {
+                if head.kind == DATA {
+                    flood.sent_data();
+                }
+            });
+        }
+    }
+
+    /// Sends GOAWAY if the socket takes it at once, and ends the connection.
+    fn end_flood(&mut self, cx: &mut Context<'_>) -> io::Error {
+        self.activity.flooded();
+        if self.sent.is_between_frames() {
+            let goaway = self.flood.goaway();
+            // The connection ends whether the client reads this or not.
+            let _ = Pin::new(&mut self.inner).poll_write(cx, &goaway);
+            let _ = Pin::new(&mut self.inner).poll_flush(cx);
+        }
+        io::Error::other("the client floods the connection with frames")
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TrackedIo<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -46,9 +84,15 @@ impl<T: AsyncRead + Unpin> AsyncRead for TrackedIo<T> {
         } else {
             ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
         }
-        this.blocks.observe(&buf.filled()[before..]);
-        this.activity.received(&this.blocks);
-        Poll::Ready(Ok(()))
+        let (mut is_flood, flood) = (false, &mut this.flood);
+        let bytes = &buf.filled()[before..];
+        let count = |head| is_flood |= flood.is_one_too_many(head);
+        this.received.observe(bytes, count);
+        this.activity.received(&this.received);
+        Poll::Ready(match is_flood {
+            true => Err(this.end_flood(cx)),
+            false => Ok(()),
+        })
     }
 }
 
@@ -59,7 +103,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TrackedIo<T> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.activity.wrote(&result);
+        self.wrote(&[IoSlice::new(buf)], &result);
         result
     }
 
@@ -69,7 +113,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TrackedIo<T> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.activity.wrote(&result);
+        self.wrote(bufs, &result);
         result
     }
 

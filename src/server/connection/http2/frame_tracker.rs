@@ -1,19 +1,29 @@
-//! Tracks header blocks in the frames of a client (RFC 9113 sections 4.1 and 6.10). hyper does not
-//! report a block that does not end.
+//! Tracks the frames of one direction (RFC 9113 sections 4.1 and 6.10). hyper reports neither a
+//! header block that does not end nor the kinds of frames.
 
 /// Bytes of the preface before the first frame.
 const PREFACE: usize = 24;
 
 /// Types of frames.
-const HEADERS: u8 = 1;
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
 /// The flag of the last frame of a block.
 const END_HEADERS: u8 = 4;
 
-/// The progress of a client's frames. Malformed frames are left to hyper.
+/// The head of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FrameHead {
+    pub(super) length: usize,
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
+}
+
+/// The progress of the frames of one direction. Malformed frames are left to hyper.
 #[derive(Debug)]
-pub(super) struct HeaderBlocks {
+pub(super) struct FrameTracker {
     /// Missing bytes of the preface.
     preface: usize,
     /// The head of the next frame, as far as it was received.
@@ -29,10 +39,19 @@ pub(super) struct HeaderBlocks {
     begun: u32,
 }
 
-impl HeaderBlocks {
-    pub(super) fn new() -> Self {
-        HeaderBlocks {
+impl FrameTracker {
+    /// A tracker of what a client sends.
+    pub(super) fn of_client() -> Self {
+        FrameTracker {
             preface: PREFACE,
+            ..Self::of_server()
+        }
+    }
+
+    /// A tracker of what a server sends.
+    pub(super) fn of_server() -> Self {
+        FrameTracker {
+            preface: 0,
             head: [0; 9],
             filled: 0,
             payload: 0,
@@ -42,8 +61,8 @@ impl HeaderBlocks {
         }
     }
 
-    /// Follows the bytes that come next.
-    pub(super) fn observe(&mut self, mut bytes: &[u8]) {
+    /// Follows the bytes that come next, and passes the head of each frame to `count`.
+    pub(super) fn observe(&mut self, mut bytes: &[u8], mut count: impl FnMut(FrameHead)) {
         skip(&mut bytes, &mut self.preface);
         while !bytes.is_empty() {
             if self.payload == 0 {
@@ -59,7 +78,7 @@ impl HeaderBlocks {
                     return;
                 }
                 self.filled = 0;
-                self.begin_frame();
+                count(self.begin_frame());
             }
             skip(&mut bytes, &mut self.payload);
             if self.payload == 0 && self.ends_block {
@@ -68,13 +87,24 @@ impl HeaderBlocks {
         }
     }
 
-    fn begin_frame(&mut self) {
-        let [a, b, c, kind, flags, ..] = self.head;
+    fn begin_frame(&mut self) -> FrameHead {
+        let [a, b, c, kind, flags, stream @ ..] = self.head;
         self.payload = u32::from_be_bytes([0, a, b, c]) as usize;
         if kind == HEADERS || kind == CONTINUATION {
             self.is_open = true;
             self.ends_block = flags & END_HEADERS != 0;
         }
+        FrameHead {
+            length: self.payload,
+            kind,
+            flags,
+            stream: u32::from_be_bytes(stream) & (u32::MAX >> 1),
+        }
+    }
+
+    /// Returns true if the next byte begins a frame.
+    pub(super) fn is_between_frames(&self) -> bool {
+        self.filled == 0 && self.payload == 0
     }
 
     /// Returns true once the preface is whole.
@@ -109,10 +139,10 @@ mod tests {
 
     /// The open block after each of these parts, which follow the preface.
     fn open(parts: &[Vec<u8>]) -> Vec<Option<u32>> {
-        let mut blocks = HeaderBlocks::new();
+        let mut blocks = FrameTracker::of_client();
         blocks.observe(&[b'x'; PREFACE]);
         let each = parts.iter().map(|part| {
-            blocks.observe(part);
+            blocks.observe(part, |_| ());
             blocks.open()
         });
         each.collect()
@@ -154,10 +184,10 @@ mod tests {
 
     #[test]
     fn the_preface_is_no_frame() {
-        let mut blocks = HeaderBlocks::new();
+        let mut blocks = FrameTracker::of_client();
         blocks.observe(&[1; PREFACE - 1]);
         assert!(!blocks.has_preface());
-        blocks.observe(&[1]);
+        blocks.observe(&[1], |_| ());
         assert!(blocks.has_preface() && blocks.open().is_none());
     }
 
@@ -170,9 +200,9 @@ mod tests {
         ) {
             let frames = frames.into_iter().map(|(kind, flags, length)| frame(kind, flags, length));
             let bytes = [vec![0; PREFACE], frames.collect::<Vec<_>>().concat()].concat();
-            let (mut whole, mut cut) = (HeaderBlocks::new(), HeaderBlocks::new());
-            whole.observe(&bytes);
-            bytes.chunks(size).for_each(|piece| cut.observe(piece));
+            let (mut whole, mut cut) = (FrameTracker::of_client(), FrameTracker::of_client());
+            whole.observe(&bytes, |_| ());
+            bytes.chunks(size).for_each(|piece| cut.observe(piece, |_| ()));
             prop_assert_eq!(whole.open(), cut.open());
         }
     }

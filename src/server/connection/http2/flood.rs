@@ -1,0 +1,218 @@
+//! Counts the frames of a client that cost it nothing and the server work. The bounds are those of
+//! Envoy, except for frames that are answered: hyper keeps no queue of answers to bound.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::frame_tracker::{DATA, FrameHead, HEADERS};
+
+/// Types of frames (RFC 9113 section 6).
+const PRIORITY: u8 = 2;
+const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+
+/// The flag of the last frame of a stream.
+const END_STREAM: u8 = 1;
+
+/// The error code for a client that causes too much work.
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// The most PRIORITY frames for each stream, and before the first.
+const PRIORITIES_PER_STREAM: u64 = 100;
+
+/// The most WINDOW_UPDATE frames for each DATA frame that the client was sent.
+const WINDOW_UPDATES_PER_DATA: u64 = 10;
+
+/// The most DATA frames without a byte, one after the other, on one connection.
+const EMPTY_DATA: u32 = 10;
+
+/// The most SETTINGS, PING and unknown frames within [`CONTROL_WINDOW`], beside one for each DATA
+/// frame sent: clients measure the bandwidth with a PING for each.
+const CONTROL: u64 = 1000;
+const CONTROL_WINDOW: Duration = Duration::from_secs(10);
+
+/// The counts of one connection.
+#[derive(Debug)]
+pub(super) struct FloodCounter {
+    last_stream: u32,
+    streams: u64,
+    data_sent: u64,
+    priorities: u64,
+    window_updates: u64,
+    empty_data: u32,
+    control: u64,
+    /// The beginning of the window of `control`, and the DATA frames sent before it.
+    since: (Instant, u64),
+}
+
+impl FloodCounter {
+    pub(super) fn new() -> Self {
+        Self {
+            last_stream: 0,
+            streams: 0,
+            data_sent: 0,
+            priorities: 0,
+            window_updates: 0,
+            empty_data: 0,
+            control: 0,
+            since: (Instant::now(), 0),
+        }
+    }
+
+    /// Counts a DATA frame to the client.
+    pub(super) fn sent_data(&mut self) {
+        self.data_sent += 1;
+    }
+
+    /// Counts a frame of the client. Returns true if it is one more than the bounds allow.
+    pub(super) fn is_one_too_many(&mut self, head: FrameHead) -> bool {
+        match head.kind {
+            DATA => {
+                let is_empty = head.length == 0 && head.flags & END_STREAM == 0;
+                self.empty_data = if is_empty { self.empty_data + 1 } else { 0 };
+                self.empty_data > EMPTY_DATA
+            }
+            HEADERS => {
+                if head.stream > self.last_stream {
+                    self.last_stream = head.stream;
+                    self.streams += 1;
+                }
+                false
+            }
+            // The library bounds these.
+            CONTINUATION | RST_STREAM => false,
+            PRIORITY => {
+                self.priorities += 1;
+                self.priorities > PRIORITIES_PER_STREAM * (1 + self.streams)
+            }
+            WINDOW_UPDATE => {
+                self.window_updates += 1;
+                let due = self.streams + WINDOW_UPDATES_PER_DATA * self.data_sent;
+                self.window_updates > 5 + 2 * due
+            }
+            _ => self.is_control_flood(),
+        }
+    }
+
+    fn is_control_flood(&mut self) -> bool {
+        self.control += 1;
+        let (begin, data_before) = self.since;
+        if self.control <= CONTROL + (self.data_sent - data_before) {
+            return false;
+        }
+        // The clock is read only here.
+        let now = Instant::now();
+        if now - begin < CONTROL_WINDOW {
+            return true;
+        }
+        (self.control, self.since) = (1, (now, self.data_sent));
+        false
+    }
+
+    /// The GOAWAY that ends the connection.
+    pub(super) fn goaway(&self) -> [u8; 17] {
+        let mut frame = [0; 17];
+        (frame[2], frame[3]) = (8, GOAWAY);
+        frame[9..13].copy_from_slice(&self.last_stream.to_be_bytes());
+        frame[13..].copy_from_slice(&ENHANCE_YOUR_CALM.to_be_bytes());
+        frame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PING: u8 = 6;
+
+    fn head(kind: u8, length: usize, stream: u32) -> FrameHead {
+        FrameHead {
+            length,
+            kind,
+            flags: 0,
+            stream,
+        }
+    }
+
+    /// The number of such frames that are taken, at most `most`.
+    fn taken(counter: &mut FloodCounter, head: FrameHead, most: usize) -> usize {
+        (0..most)
+            .take_while(|_| !counter.is_one_too_many(head))
+            .count()
+    }
+
+    fn begin_streams(counter: &mut FloodCounter, streams: u32) {
+        let heads = (0..streams).map(|number| head(HEADERS, 10, 2 * number + 1));
+        assert!(
+            heads
+                .map(|head| counter.is_one_too_many(head))
+                .all(|cut| !cut)
+        );
+    }
+
+    #[test]
+    fn priorities_are_bounded_by_streams() {
+        for (streams, most) in [(0, 100), (1, 200), (9, 1000)] {
+            let mut counter = FloodCounter::new();
+            begin_streams(&mut counter, streams);
+            assert_eq!(taken(&mut counter, head(PRIORITY, 5, 3), 5000), most);
+        }
+    }
+
+    #[test]
+    fn trailers_open_no_stream() {
+        let mut counter = FloodCounter::new();
+        begin_streams(&mut counter, 1);
+        assert!(!counter.is_one_too_many(head(HEADERS, 10, 1)));
+        assert_eq!(taken(&mut counter, head(PRIORITY, 5, 1), 5000), 200);
+    }
+
+    #[test]
+    fn window_updates_are_bounded_by_streams_and_data() {
+        let mut counter = FloodCounter::new();
+        assert_eq!(taken(&mut counter, head(WINDOW_UPDATE, 4, 0), 5000), 5);
+        let mut counter = FloodCounter::new();
+        begin_streams(&mut counter, 3);
+        (0..20).for_each(|_| counter.sent_data());
+        let update = head(WINDOW_UPDATE, 4, 1);
+        assert_eq!(taken(&mut counter, update, 5000), 5 + 2 * (3 + 200));
+    }
+
+    #[test]
+    fn data_without_a_byte_is_bounded_in_a_row() {
+        let mut counter = FloodCounter::new();
+        let empty = head(DATA, 0, 1);
+        for _ in 0..100 {
+            assert_eq!(taken(&mut counter, empty, 10), 10);
+            assert!(!counter.is_one_too_many(head(DATA, 1, 1)));
+        }
+        assert_eq!(taken(&mut counter, empty, 100), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pings_are_bounded_by_time_and_data() {
+        let mut counter = FloodCounter::new();
+        let ping = head(PING, 8, 0);
+        for _ in 0..10 {
+            assert_eq!(taken(&mut counter, ping, 900), 900);
+            tokio::time::advance(CONTROL_WINDOW).await;
+        }
+        let mut counter = FloodCounter::new();
+        for _ in 0..100_000 {
+            counter.sent_data();
+            assert!(!counter.is_one_too_many(ping));
+        }
+        assert_eq!(taken(&mut counter, ping, 5000), 1000);
+    }
+
+    #[test]
+    fn the_last_frame_names_the_last_stream() {
+        let mut counter = FloodCounter::new();
+        begin_streams(&mut counter, 3);
+        let goaway = counter.goaway();
+        assert_eq!(goaway, [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 11]);
+    }
+}
