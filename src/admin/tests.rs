@@ -10,7 +10,7 @@ use super::health::Phase;
 use super::*;
 use crate::clock::Clock;
 use crate::http::body::RequestBody;
-use crate::http::client_ip::{ClientIp, Header};
+use crate::http::client_ip::ClientIp;
 use crate::http::message::Request;
 use crate::limiter::Secret;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
@@ -32,7 +32,7 @@ fn state(registry: &Registry) -> AdminState {
         upstreams: Vec::new(),
         routes: Vec::new(),
         unmatched: Vec::new(),
-        client_ip: ClientIp::new(Vec::new(), Header::default()),
+        client_ip: ClientIp::default(),
         body_timeout: Duration::ZERO,
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
         preflight: Preflight::Limited,

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use super::sections::jwt::KeyFiles;
 use super::sections::policy::Policies;
 use super::sections::upstream::Upstreams;
 use super::sections::{jwt, responses, route};
+use super::value::TrustedProxy;
 use super::{Code, Finding, Loaded, NodeId};
 use super::{Report, file_errors, schema};
 use crate::files::VersionedFile;
@@ -216,6 +218,17 @@ pub(super) fn written_files(config: &schema::Config) -> impl Iterator<Item = (&P
 }
 
 fn client_ip(spec: &schema::ClientIp) -> ClientIp {
-    let trusted = spec.trusted_proxies.iter().map(|cidr| cidr.get()).collect();
-    ClientIp::new(trusted, spec.header.value)
+    let proxies = || spec.trusted_proxies.iter().map(|proxy| proxy.value);
+    let network = |proxy| match proxy {
+        TrustedProxy::Network(cidr) => Some(cidr.get()),
+        TrustedProxy::Unix => None,
+    };
+    let depth = spec.depth.as_ref();
+    ClientIp {
+        trusted: proxies().filter_map(network).collect(),
+        trusts_unix: proxies().any(|proxy| proxy == TrustedProxy::Unix),
+        header: spec.header.value.clone(),
+        depth: depth.and_then(|depth| NonZeroU8::new(depth.get() as u8)),
+        ipv6_prefix: spec.ipv6_prefix.get() as u8,
+    }
 }

@@ -3,6 +3,7 @@
 
 mod address;
 mod claim;
+mod client_ip_header;
 mod duration;
 mod half_close;
 mod header;
@@ -25,7 +26,7 @@ mod url;
 use std::borrow::Cow;
 use std::fmt;
 
-pub use address::{Cidr, ListenAddress};
+pub use address::{Cidr, ListenAddress, TrustedProxy};
 pub use claim::Claim;
 pub use duration::Duration;
 pub(super) use header::fields;

@@ -1,11 +1,13 @@
 //! The address of the client: the peer's, or the one that trusted proxies report.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU8;
 
 use http::header::{FORWARDED, HeaderName};
 use ipnet::IpNet;
 
 use crate::http::headers::Headers;
+use crate::net::peer_address::PeerAddress;
 
 /// `X-Forwarded-For`.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -13,65 +15,130 @@ pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for
 /// The most hops to read and to forward. Any client may have written those further to the left.
 pub(super) const MAX_HOPS: usize = 64;
 
-/// The field that lists the hops.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The address of clients that have none: peers over a Unix socket that name no client. No network
+/// of addresses contains it, so that no exception for a network is theirs.
+pub const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// The field that names the client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Header {
     /// `X-Forwarded-For`.
     #[default]
     XForwardedFor,
     /// `Forwarded`, RFC 7239.
     Forwarded,
+    /// A field with a single address, such as `X-Real-IP`.
+    Single(HeaderName),
+}
+
+impl Header {
+    fn name(&self) -> HeaderName {
+        match self {
+            Self::XForwardedFor => X_FORWARDED_FOR,
+            Self::Forwarded => FORWARDED,
+            Self::Single(name) => name.clone(),
+        }
+    }
 }
 
 /// The trusted proxies, and the field that they write.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIp {
-    trusted: Vec<IpNet>,
-    header: Header,
+    /// Networks of trusted proxies.
+    pub trusted: Vec<IpNet>,
+    /// Peers over Unix sockets are trusted proxies.
+    pub trusts_unix: bool,
+    /// The field that the trusted proxies write.
+    pub header: Header,
+    /// The client's position in the list of hops, from the right; `None` for the first untrusted.
+    pub depth: Option<NonZeroU8>,
+    /// The bits of an IPv6 address that tell clients apart.
+    pub ipv6_prefix: u8,
+}
+
+/// Trusts nobody.
+impl Default for ClientIp {
+    fn default() -> Self {
+        Self {
+            trusted: Vec::new(),
+            trusts_unix: false,
+            header: Header::default(),
+            depth: None,
+            ipv6_prefix: 64,
+        }
+    }
 }
 
 impl ClientIp {
-    /// Reads `header` as far as the proxies in `trusted` have written it.
-    pub fn new(trusted: Vec<IpNet>, header: Header) -> Self {
-        ClientIp { trusted, header }
+    /// Returns true if the peer is a trusted proxy.
+    pub fn trusts(&self, peer: PeerAddress) -> bool {
+        match peer {
+            PeerAddress::Tcp(address) => self.trusts_address(address.ip()),
+            PeerAddress::Unix => self.trusts_unix,
+        }
     }
 
-    /// Returns true if the peer at `address` is a trusted proxy.
-    pub fn trusts(&self, address: IpAddr) -> bool {
+    fn trusts_address(&self, address: IpAddr) -> bool {
         self.trusted.iter().any(|net| net.contains(&address))
     }
 
-    /// Returns the first untrusted address from the right, beginning with the peer's. The last
-    /// readable hop stands for an unreadable one.
-    pub fn resolve(&self, peer: IpAddr, headers: &Headers) -> IpAddr {
-        let mut client = peer.to_canonical();
-        if self.trusted.is_empty() || !self.trusts(client) {
-            return client;
-        }
-        let values = match self.header {
-            Header::XForwardedFor => headers.get_all(X_FORWARDED_FOR),
-            Header::Forwarded => headers.get_all(FORWARDED),
+    /// Returns the client's address. It is the peer's, unless the peer is a trusted proxy whose field
+    /// has another.
+    pub fn resolve(&self, peer: PeerAddress, headers: &Headers) -> IpAddr {
+        let reported = match self.trusts(peer) {
+            true => self.reported(headers),
+            false => None,
         };
-        // Commas within quotes split, too: an open quote of a client must not hide what a proxy
-        // appends.
-        let hops = values
-            .rev()
-            .flat_map(|value| value.rsplit(|&byte| byte == b','));
-        for hop in hops.take(MAX_HOPS) {
-            let Some(address) = std::str::from_utf8(hop).ok().and_then(|hop| self.read(hop)) else {
+        reported.or(peer.ip()).unwrap_or(NO_ADDRESS)
+    }
+
+    /// The address that a trusted proxy reports.
+    fn reported(&self, headers: &Headers) -> Option<IpAddr> {
+        match (&self.header, self.depth) {
+            (Header::Single(name), _) => single_address(headers, name),
+            (_, Some(depth)) => self.nth_hop(headers, usize::from(depth.get())),
+            (_, None) => self.first_untrusted(headers),
+        }
+    }
+
+    /// The first untrusted hop from the right. The last readable hop stands for an unreadable one.
+    fn first_untrusted(&self, headers: &Headers) -> Option<IpAddr> {
+        let mut client = None;
+        for hop in self.hops(headers).take(MAX_HOPS) {
+            let Some(address) = self.read(hop) else {
                 break;
             };
-            client = address;
-            if !self.trusts(client) {
+            client = Some(address);
+            if !self.trusts_address(address) {
                 break;
             }
         }
         client
     }
 
-    fn read(&self, hop: &str) -> Option<IpAddr> {
+    /// The hop at `depth` from the right; none in a shorter list, in which a client that passed fewer
+    /// proxies wrote that hop. The last readable hop stands for an unreadable one.
+    fn nth_hop(&self, headers: &Headers, depth: usize) -> Option<IpAddr> {
+        let (mut client, mut count) = (None, 0);
+        for hop in self.hops(headers).take(depth) {
+            client = self.read(hop).or(client);
+            count += 1;
+        }
+        client.filter(|_| count == depth)
+    }
+
+    /// The hops from the right, over all lines.
+    fn hops<'h>(&self, headers: &'h Headers) -> impl Iterator<Item = &'h [u8]> + use<'h> {
+        // Commas within quotes split, too: an open quote of a client must not hide what a proxy
+        // appends.
+        let values = headers.get_all(self.header.name()).rev();
+        values.flat_map(|value| value.rsplit(|&byte| byte == b','))
+    }
+
+    fn read(&self, hop: &[u8]) -> Option<IpAddr> {
+        let hop = std::str::from_utf8(hop).ok()?;
         match self.header {
-            Header::XForwardedFor => address(hop.trim()),
+            Header::XForwardedFor | Header::Single(_) => address(hop.trim()),
             Header::Forwarded => {
                 let mut nodes = hop
                     .split(';')
@@ -87,6 +154,24 @@ impl ClientIp {
             }
         }
     }
+
+    /// Removes the field with a single address, which an untrusted peer has written. Upstreams may
+    /// believe it.
+    pub fn remove_untrusted(&self, headers: &mut Headers) {
+        if let Header::Single(name) = &self.header
+            && headers.contains(name)
+        {
+            headers.remove(name);
+        }
+    }
+}
+
+/// The address in all fields of this name; none if they differ.
+fn single_address(headers: &Headers, name: &HeaderName) -> Option<IpAddr> {
+    let read = |value: &[u8]| address(std::str::from_utf8(value).ok()?.trim());
+    let mut values = headers.get_all(name).map(read);
+    let first = values.next()??;
+    values.all(|other| other == Some(first)).then_some(first)
 }
 
 fn unquote(text: &str) -> &str {
@@ -115,20 +200,37 @@ mod tests {
 
     use super::*;
 
-    fn resolve(header: Header, values: &[&str]) -> String {
-        let name = match header {
-            Header::XForwardedFor => X_FORWARDED_FOR,
-            Header::Forwarded => FORWARDED,
-        };
-        let headers: Headers = values
-            .iter()
-            .map(|value| (name.clone(), HeaderValue::from_str(value).expect("a value")))
-            .collect();
+    fn trusting(header: Header, depth: u8) -> ClientIp {
         let nets = ["10.0.0.0/8", "fd00::/8"].map(|net| net.parse().expect("a net"));
-        let client_ip = ClientIp::new(nets.to_vec(), header);
-        client_ip
-            .resolve([10, 0, 0, 1].into(), &headers)
-            .to_string()
+        ClientIp {
+            trusted: nets.to_vec(),
+            header,
+            depth: NonZeroU8::new(depth),
+            ..ClientIp::default()
+        }
+    }
+
+    fn peer(address: &str) -> PeerAddress {
+        let address: IpAddr = address.parse().expect("an address");
+        address.into()
+    }
+
+    fn fields(header: &Header, values: &[&str]) -> Headers {
+        let field = |value: &&str| {
+            let value = HeaderValue::from_str(value).expect("a value");
+            (header.name(), value)
+        };
+        values.iter().map(field).collect()
+    }
+
+    fn resolve_at(header: Header, depth: u8, values: &[&str]) -> String {
+        let headers = fields(&header, values);
+        let client_ip = trusting(header, depth);
+        client_ip.resolve(peer("10.0.0.1"), &headers).to_string()
+    }
+
+    fn resolve(header: Header, values: &[&str]) -> String {
+        resolve_at(header, 0, values)
     }
 
     #[test]
@@ -193,29 +295,85 @@ mod tests {
     }
 
     #[test]
+    fn a_depth_counts_hops_from_the_right() {
+        let xff = |depth, values: &[&str]| resolve_at(Header::XForwardedFor, depth, values);
+        let list = ["1.1.1.1, 2.2.2.2", "3.3.3.3"];
+        assert_eq!(xff(1, &list), "3.3.3.3");
+        assert_eq!(xff(2, &list), "2.2.2.2");
+        assert_eq!(xff(3, &list), "1.1.1.1");
+        // Trusted addresses count as any others.
+        assert_eq!(xff(1, &["1.1.1.1, 10.0.0.9"]), "10.0.0.9");
+        // A client that passed fewer proxies could write the hop.
+        assert_eq!(xff(4, &list), "10.0.0.1");
+        assert_eq!(xff(1, &[]), "10.0.0.1");
+        assert_eq!(xff(2, &["1.1.1.1, unknown, 3.3.3.3"]), "3.3.3.3");
+        assert_eq!(xff(3, &["1.1.1.1, unknown, 3.3.3.3"]), "1.1.1.1");
+        assert_eq!(xff(1, &["1.1.1.1, unknown"]), "10.0.0.1");
+        let forwarded = resolve_at(Header::Forwarded, 2, &["for=1.1.1.1, for=2.2.2.2, for=_x"]);
+        assert_eq!(forwarded, "10.0.0.1");
+    }
+
+    #[test]
+    fn a_single_field_has_one_address() {
+        let real_ip = |values: &[&str]| {
+            let header = Header::Single(HeaderName::from_static("x-real-ip"));
+            resolve(header, values)
+        };
+        assert_eq!(real_ip(&["1.1.1.1"]), "1.1.1.1");
+        assert_eq!(real_ip(&[" [2001:db8::1]:443 "]), "2001:db8::1");
+        assert_eq!(real_ip(&["10.0.0.7"]), "10.0.0.7");
+        assert_eq!(real_ip(&["1.1.1.1", "1.1.1.1"]), "1.1.1.1");
+        for values in [
+            &[][..],
+            &[""],
+            &["unknown"],
+            &["1.1.1.1, 2.2.2.2"],
+            &["1.1.1.1", "2.2.2.2"],
+            &["1.1.1.1", "x"],
+        ] {
+            assert_eq!(real_ip(values), "10.0.0.1", "{values:?}");
+        }
+    }
+
+    #[test]
     fn an_untrusted_peer_is_the_client() {
-        let client_ip = ClientIp::new(
-            vec!["10.0.0.0/8".parse().expect("a net")],
+        for header in [
             Header::XForwardedFor,
-        );
-        let value = HeaderValue::from_static("1.1.1.1, 10.0.0.1");
-        let headers: Headers = [(X_FORWARDED_FOR, value)].into_iter().collect();
-        let resolve = |peer: &str| client_ip.resolve(peer.parse().expect("an address"), &headers);
-        assert_eq!(resolve("9.9.9.9").to_string(), "9.9.9.9");
-        assert_eq!(resolve("10.1.1.1").to_string(), "1.1.1.1");
-        // As a socket for both families reports a peer.
-        assert_eq!(resolve("::ffff:10.1.1.1").to_string(), "1.1.1.1");
-        assert_eq!(resolve("::ffff:9.9.9.9").to_string(), "9.9.9.9");
+            Header::Single(HeaderName::from_static("x-real-ip")),
+        ] {
+            let headers = fields(&header, &["1.1.1.1"]);
+            let client_ip = trusting(header, 0);
+            let resolve = |address: &str| client_ip.resolve(peer(address), &headers).to_string();
+            assert_eq!(resolve("9.9.9.9"), "9.9.9.9");
+            assert_eq!(resolve("10.1.1.1"), "1.1.1.1");
+            // As a socket for both families reports a peer.
+            assert_eq!(resolve("::ffff:10.1.1.1"), "1.1.1.1");
+            assert_eq!(resolve("::ffff:9.9.9.9"), "9.9.9.9");
+        }
+    }
+
+    #[test]
+    fn a_peer_over_a_unix_socket_is_trusted_by_name_only() {
+        let everybody = ClientIp {
+            trusted: vec!["0.0.0.0/0".parse().expect("a net")],
+            ..ClientIp::default()
+        };
+        let headers = fields(&Header::XForwardedFor, &["1.1.1.1"]);
+        assert_eq!(everybody.resolve(PeerAddress::Unix, &headers), NO_ADDRESS);
+        let unix = ClientIp {
+            trusts_unix: true,
+            ..ClientIp::default()
+        };
+        let resolve = |headers| unix.resolve(PeerAddress::Unix, headers);
+        assert_eq!(resolve(&headers), IpAddr::from([1, 1, 1, 1]));
+        assert_eq!(resolve(&Headers::new()), NO_ADDRESS);
     }
 
     #[test]
     fn without_trusted_proxies_the_peer_is_the_client() {
-        let headers: Headers = [(X_FORWARDED_FOR, HeaderValue::from_static("1.1.1.1"))]
-            .into_iter()
-            .collect();
-        let nobody = ClientIp::new(Vec::new(), Header::XForwardedFor);
-        let peer = IpAddr::from([9, 9, 9, 9]);
-        assert_eq!(nobody.resolve(peer, &headers), peer);
+        let headers = fields(&Header::XForwardedFor, &["1.1.1.1"]);
+        let client = ClientIp::default().resolve(peer("9.9.9.9"), &headers);
+        assert_eq!(client, IpAddr::from([9, 9, 9, 9]));
     }
 
     proptest! {

@@ -1,18 +1,19 @@
 //! The client's connection, as it is known before the first request.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use super::informational::InformationalQueue;
+use crate::net::peer_address::PeerAddress;
 
 /// A client's connection, the same for all requests on it.
 #[derive(Clone, Debug)]
 pub struct ClientConnection {
     /// Distinguishes the connections that a worker accepts on a listener.
     pub id: u64,
-    /// The client's address and port.
-    pub peer: SocketAddr,
-    /// The address of the listener that accepted it.
-    pub local: SocketAddr,
+    /// The other end: the peer, or the client that its preamble names.
+    pub peer: PeerAddress,
+    /// The port of the listener that accepted it; `None` for a Unix socket.
+    pub port: Option<u16>,
     /// `https` if the connection is encrypted.
     pub scheme: Scheme,
     /// The server name of TLS (RFC 6066 section 3), lower case.

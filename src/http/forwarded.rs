@@ -30,9 +30,11 @@ pub enum Peer {
 /// The values that are the same for all requests of a connection.
 #[derive(Clone, Debug)]
 pub struct Forwarding {
-    address: FieldValue,
+    /// `None` for a peer without an address.
+    address: Option<FieldValue>,
     proto: FieldValue,
-    port: FieldValue,
+    /// `None` for a Unix socket.
+    port: Option<FieldValue>,
     /// `for=..;proto=..`
     element: FieldValue,
 }
@@ -43,16 +45,17 @@ impl Forwarding {
         let address = connection.peer.ip();
         let proto = connection.scheme.as_str();
         let element = match address {
-            IpAddr::V4(address) => format!("for={address};proto={proto}"),
-            IpAddr::V6(address) => format!("for=\"[{address}]\";proto={proto}"),
+            Some(IpAddr::V4(address)) => format!("for={address};proto={proto}"),
+            Some(IpAddr::V6(address)) => format!("for=\"[{address}]\";proto={proto}"),
+            None => format!("for=unknown;proto={proto}"),
         };
         let value = |text: &str| {
             FieldValue::try_from(text.as_bytes()).expect("addresses are visible ASCII")
         };
         Forwarding {
-            address: value(&address.to_string()),
+            address: address.map(|address| value(&address.to_string())),
             proto: value(proto),
-            port: u64::from(connection.local.port()).into(),
+            port: connection.port.map(|port| u64::from(port).into()),
             element: value(&element),
         }
     }
@@ -70,21 +73,30 @@ impl Forwarding {
     }
 
     fn begin(&self, headers: &mut Headers) {
-        headers.append(X_FORWARDED_FOR, self.address.clone());
+        if let Some(address) = &self.address {
+            headers.append(X_FORWARDED_FOR, address.clone());
+        }
         headers.append(X_FORWARDED_PROTO, self.proto.clone());
-        headers.append(X_FORWARDED_PORT, self.port.clone());
+        if let Some(port) = &self.port {
+            headers.append(X_FORWARDED_PORT, port.clone());
+        }
         headers.append_as(X_FORWARDED_HOST, HOST);
         headers.append(FORWARDED, self.element.clone());
     }
 
     /// The first proxy knows the client's host and port; later ones keep its values.
     fn extend(&self, headers: &mut Headers) {
-        for (name, value) in [(X_FORWARDED_FOR, &self.address), (FORWARDED, &self.element)] {
-            let list = extended(headers, &name, value);
-            headers.insert(name, list);
+        // A hop without an address would end the reader's search for the client.
+        if let Some(address) = &self.address {
+            for (name, value) in [(X_FORWARDED_FOR, address), (FORWARDED, &self.element)] {
+                let list = extended(headers, &name, value);
+                headers.insert(name, list);
+            }
         }
         headers.insert_missing(X_FORWARDED_PROTO, self.proto.clone());
-        headers.insert_missing(X_FORWARDED_PORT, self.port.clone());
+        if let Some(port) = &self.port {
+            headers.insert_missing(X_FORWARDED_PORT, port.clone());
+        }
         if !headers.contains(X_FORWARDED_HOST) {
             headers.append_as(X_FORWARDED_HOST, HOST);
         }

@@ -9,6 +9,7 @@ use std::{
 use socket2::{Domain, Protocol, Type};
 use tokio::net::TcpStream;
 
+use super::peer_address::PeerAddress;
 use super::socket::Socket;
 
 /// The kernel's queue of unaccepted connections for each socket, at most `net.core.somaxconn`.
@@ -76,8 +77,7 @@ pub(crate) struct Listener(tokio::net::TcpListener);
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) socket: Socket,
-    /// The address of the other end. An IPv4 address mapped into IPv6 is converted to IPv4.
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: PeerAddress,
 }
 
 impl Listener {
@@ -107,7 +107,7 @@ impl Accepted {
     fn new(stream: TcpStream, peer: SocketAddr) -> Self {
         Self {
             socket: Socket(stream),
-            peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+            peer: peer.into(),
         }
     }
 }

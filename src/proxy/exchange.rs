@@ -104,7 +104,7 @@ impl Exchange {
     /// Begins an exchange. All decisions use the time that is read here.
     pub(super) fn begin(client: Rc<Client>, request: &Request<RequestBody>) -> Box<Self> {
         let snapshot = client.gateway.ruleset();
-        let peer = client.connection.peer.ip();
+        let peer = client.connection.peer;
         let started = client.gateway.clock.now();
         let log = snapshot.access_log.as_ref();
         // Boxed: it moves from future to future, and into the response body.
@@ -380,7 +380,7 @@ impl RequestContext {
             .ruleset
             .whole()
             .client_ip
-            .trusts(self.client.connection.peer.ip())
+            .trusts(self.client.connection.peer)
         {
             true => Peer::Trusted,
             false => Peer::Untrusted,

@@ -10,10 +10,11 @@ use super::echo::echo;
 use super::exchange::Exchange;
 use super::ruleset::{Rewrite, Route};
 use crate::http::body::RequestBody;
+use crate::http::forwarded::{self, Peer};
 use crate::http::headers::Headers;
 use crate::http::max_forwards::Recipient;
 use crate::http::message::{Request, Response};
-use crate::http::{forwarded, hop_by_hop, max_forwards};
+use crate::http::{hop_by_hop, max_forwards};
 use crate::proxy::admission::{priority, tag};
 use crate::proxy::answers::error::Error;
 use crate::upstream::{OutboundRequest, RunningTarget, UpstreamBody};
@@ -140,8 +141,11 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
         headers.append(UPGRADE, HeaderValue::from_static("websocket"));
     }
     let context = exchange.context();
-    let forwarding = &context.client().forwarding;
-    forwarding.write(context.trust(), headers);
+    let (forwarding, trust) = (&context.client().forwarding, context.trust());
+    forwarding.write(trust, headers);
+    if trust == Peer::Untrusted {
+        context.ruleset.whole().client_ip.remove_untrusted(headers);
+    }
     let (via, value) = forwarded::via(version);
     headers.append(via, value);
     if !route.tags().is_empty() {

@@ -104,7 +104,7 @@ impl ConnectionHandler {
         let mut connection = ClientConnection {
             id,
             peer: client,
-            local: self.local,
+            port: Some(self.local.port()),
             scheme: Scheme::Http,
             server_name: None,
             worker: self.worker,

@@ -174,7 +174,9 @@ fn serves_http2_to_clients_with_prior_knowledge() {
 fn a_mapped_address_becomes_ipv4() {
     let (sender, peers) = mpsc::channel();
     let factory = move |connection: &ClientConnection| {
-        sender.send(connection.peer.ip()).expect("the test listens");
+        sender
+            .send(connection.peer.ip().expect("TCP"))
+            .expect("the test listens");
         let connection = connection.clone();
         service_fn(move |request| Box::pin(answer(connection.clone(), request)))
     };

@@ -1,9 +1,11 @@
 //! Keys that clients can forge.
 
+use ipnet::IpNet;
+
 use super::{AppliedPolicy, Finding, RouteLimits, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{Config, OnMissingKey, Route};
-use crate::config::value::{KeyPart, MissingKeyWord};
+use crate::config::value::{KeyPart, MissingKeyWord, TrustedProxy};
 use crate::rules::HostPattern;
 
 /// Fields in which proxies name the client, and which any client can send.
@@ -130,11 +132,23 @@ pub(super) fn borrowed_zones(places: &[RouteLimits<'_>]) -> Vec<Finding> {
 /// Warns of trusted proxies that include every address.
 pub(super) fn trusts_everyone(config: &Config) -> Vec<Finding> {
     let trusted = config.client_ip.trusted_proxies.iter();
-    let everybody = trusted.filter(|cidr| cidr.get().prefix_len() == 0);
-    let findings = everybody.map(|cidr| {
-        let message = format!("any client from `{}` can choose its address", cidr.value);
-        Finding::warning(cidr.node, Code::TrustsEveryone, message)
+    let everybody = trusted.filter(|proxy| is_world(proxy));
+    let findings = everybody.map(|proxy| {
+        let message = format!("any client from `{}` can choose its address", proxy.value);
+        Finding::warning(proxy.node, Code::TrustsEveryone, message)
             .help("name the networks of your proxies alone, as in `10.0.0.0/8`")
     });
     findings.collect()
+}
+
+/// True for a network that holds more than any one owner's, such as a half of all addresses.
+fn is_world(proxy: &TrustedProxy) -> bool {
+    match proxy {
+        TrustedProxy::Network(network) => match network.get() {
+            IpNet::V4(network) => network.prefix_len() < 8,
+            // Unique local addresses are `fc00::/7` (RFC 4193).
+            IpNet::V6(network) => network.prefix_len() < 7,
+        },
+        TrustedProxy::Unix => false,
+    }
 }

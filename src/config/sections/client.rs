@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::located::{List, Located};
 use crate::config::schema::{SECOND, Timeout};
-use crate::config::value::{Cidr, Size, Whole};
-use crate::config::words::words;
+use crate::config::value::{Size, TrustedProxy, Whole};
 use crate::http::client_ip::Header;
 use crate::server::HalfClose;
 
@@ -49,21 +48,14 @@ pub struct ClientTimeouts {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientIp {
-    /// Networks of the proxies before this one.
-    pub trusted_proxies: List<Cidr>,
-    /// The field that they write: the client is its first address from the right that is not
-    /// trusted.
+    /// Networks of the proxies before this one; `unix` for the peers over Unix sockets.
+    pub trusted_proxies: List<TrustedProxy>,
+    /// The field that they write. In `x-forwarded-for` and `forwarded` the client is the first
+    /// address from the right that is not trusted; any other field has a single address.
     pub header: Located<Header>,
+    /// Takes the address at this position from the right instead, 1 to 32; the peer does not count.
+    /// Only for `x-forwarded-for` and `forwarded`.
+    pub depth: Option<Located<Whole<1, 32>>>,
     /// Bits of an IPv6 address that tell clients apart, 1 to 128.
     pub ipv6_prefix: Located<Whole<1, 128, 64>>,
-}
-
-words! {
-    /// A field that says who the client is.
-    "ClientIpHeader" for Header {
-        /// The customary one.
-        XForwardedFor = "x-forwarded-for",
-        /// The standard one (RFC 7239).
-        Forwarded = "forwarded",
-    }
 }

@@ -15,6 +15,7 @@ use crate::config::value::{FilePath, ListenAddress, Workers};
 use crate::config::words::words;
 use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::files::VersionedFile;
+use crate::http::client_ip::Header;
 use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
 use crate::server::{ClientSpec, ListenerSpec, Protocols, ServerSpec, Timeouts};
 
@@ -100,7 +101,17 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         check_listener(listener, findings);
     }
     check_addresses(config, findings);
+    check_client_ip(config, findings);
+}
+
+fn check_client_ip(config: &Config, findings: &Findings<'_>) {
     let client_ip = &config.client_ip;
+    if let (Some(depth), Header::Single(name)) = (&client_ip.depth, &client_ip.header.value) {
+        let message = format!("`{name}` has a single address: there is none at a depth");
+        let finding = Finding::error(depth.node, Code::Conflict, message);
+        let finding = finding.related(client_ip.header.node, "the field");
+        findings.add(finding.help("remove `depth`, or name `x-forwarded-for` or `forwarded`"));
+    }
     if client_ip.header.node != NodeId::ABSENT && client_ip.trusted_proxies.is_empty() {
         let message = "the field is never read, because no proxy is trusted";
         let finding = Finding::warning(client_ip.header.node, Code::NoEffect, message);

@@ -111,6 +111,39 @@ impl TextValue for Cidr {
     }
 }
 
+/// A trusted proxy: a network, or all peers over Unix sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Display)]
+pub enum TrustedProxy {
+    /// Peers in this network.
+    Network(Cidr),
+    /// Peers over Unix sockets.
+    #[display("unix")]
+    Unix,
+}
+
+/// A stand-in for an unreadable network.
+impl Default for TrustedProxy {
+    fn default() -> Self {
+        Self::Network(Cidr::default())
+    }
+}
+
+text_value!(TrustedProxy);
+
+impl TextValue for TrustedProxy {
+    const NAME: &'static str = "TrustedProxy";
+    const EXPECTED: &'static str =
+        "a network or an address, as in `10.0.0.0/8`, or `unix` for peers over Unix sockets";
+    const PATTERN: &'static str = "unix|[0-9A-Fa-f.:]+(/[0-9]+)?";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        match text {
+            "unix" => Ok(Self::Unix),
+            _ => Cidr::parse(text).map(Self::Network),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,13 +3,18 @@ use std::net::SocketAddr;
 use super::*;
 use crate::http::connection::Scheme;
 use crate::http::headers::ascii;
+use crate::net::peer_address::PeerAddress;
 
 fn forwarding(peer: &str, scheme: Scheme) -> Forwarding {
-    let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+    let peer = peer.parse::<SocketAddr>().expect("an address").into();
+    forwarding_of(peer, Some(8443), scheme)
+}
+
+fn forwarding_of(peer: PeerAddress, port: Option<u16>, scheme: Scheme) -> Forwarding {
     Forwarding::new(&ClientConnection {
         id: 0,
-        peer: address(peer),
-        local: address("127.0.0.1:8443"),
+        peer,
+        port,
         scheme,
         server_name: None,
         worker: 0,
@@ -27,6 +32,10 @@ fn written(peer: Peer, fields: &[(&'static str, &'static str)]) -> Vec<String> {
         );
     }
     forwarding("192.0.2.1:5000", Scheme::Https).write(peer, &mut headers);
+    sorted(&headers)
+}
+
+fn sorted(headers: &Headers) -> Vec<String> {
     let line =
         |(name, value): (&HeaderName, &[u8])| format!("{name}: {}", String::from_utf8_lossy(value));
     let mut lines: Vec<_> = headers.iter().map(line).collect();
@@ -131,5 +140,29 @@ fn via_states_the_received_version() {
     assert_eq!(
         values,
         ["1.0 sluicegate", "1.1 sluicegate", "2.0 sluicegate"]
+    );
+}
+
+#[test]
+fn a_peer_over_a_unix_socket_adds_no_address() {
+    let forwarding = forwarding_of(PeerAddress::Unix, None, Scheme::Http);
+    let write = |peer, fields: &[(HeaderName, &'static str)]| {
+        let fields = fields.iter().cloned();
+        let fields = fields.map(|(name, value)| (name, HeaderValue::from_static(value)));
+        let mut headers: Headers = fields.collect();
+        forwarding.write(peer, &mut headers);
+        sorted(&headers)
+    };
+    let claim = [(X_FORWARDED_FOR, "6.6.6.6")];
+    assert_eq!(
+        write(Peer::Untrusted, &claim),
+        [
+            "forwarded: for=unknown;proto=http",
+            "x-forwarded-proto: http"
+        ]
+    );
+    assert_eq!(
+        write(Peer::Trusted, &claim),
+        ["x-forwarded-for: 6.6.6.6", "x-forwarded-proto: http"]
     );
 }

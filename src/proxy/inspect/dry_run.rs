@@ -58,7 +58,7 @@ pub fn dry_run<T>(
     response: Option<RecordedResponse<'_>>,
     inspect: impl FnOnce(DryRun<'_>) -> T,
 ) -> Result<T, Error> {
-    let client_ip = ruleset.client_ip.resolve(peer, request.headers());
+    let client_ip = ruleset.client_ip.resolve(peer.into(), request.headers());
     let target = RequestTarget::of(request)?;
     let checked = OnceCell::new();
     let matched = MatchedRequest::new(ruleset, target.head(request, client_ip), now, &checked);

@@ -110,7 +110,7 @@ pub fn explain(spec: RulesetSpec, mut request: Request<()>, from: IpAddr) -> Exp
     let homes: HashMap<_, _> = homes.map(|one| (one.name.clone(), one.home)).collect();
     let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(now);
     add_host(&mut request);
-    let client_ip = ruleset.client_ip.resolve(from, request.headers());
+    let client_ip = ruleset.client_ip.resolve(from.into(), request.headers());
     Explanation {
         request: format!("{} {}", request.method(), request.uri()),
         client_ip,
