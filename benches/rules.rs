@@ -2,6 +2,7 @@
 //! fields of proxies. Sizes of the configuration vary; the time of a lookup must not.
 
 use std::hint::black_box;
+use std::net::SocketAddr;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use http::header::{HeaderName, HeaderValue};
@@ -112,8 +113,8 @@ fn target(c: &mut Criterion) {
 fn forwarding(c: &mut Criterion) {
     let forwarding = Forwarding::new(&ClientConnection {
         id: 0,
-        peer: ([192, 0, 2, 1], 5000).into(),
-        local: ([127, 0, 0, 1], 8080).into(),
+        peer: SocketAddr::from(([192, 0, 2, 1], 5000)).into(),
+        port: Some(8080),
         scheme: Scheme::Http,
         server_name: None,
         worker: 0,

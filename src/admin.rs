@@ -32,8 +32,8 @@ use self::service::AdminService;
 use crate::http::connection::ClientConnection;
 use crate::proxy::Gateway;
 use crate::server::{
-    ClientSpec, ConnectionTable, HalfClose, ListenerSpec, Protocols, Server, ServerSpec,
-    StartError, Timeouts,
+    ClientRules, ClientSpec, ConnectionTable, HalfClose, ListenerSpec, Protocols, Server,
+    ServerSpec, StartError, Timeouts,
 };
 use crate::telemetry::registry::Registry;
 
@@ -75,7 +75,8 @@ fn spec(address: SocketAddr, table: ConnectionTable) -> ServerSpec {
         name: "admin",
         workers: NonZeroUsize::MIN,
         listeners: vec![ListenerSpec {
-            address,
+            address: address.into(),
+            proxy_protocol: false,
             // One answer at a time: in HTTP/2 a connection may have a hundred.
             protocols: Protocols::Http1,
             tls: None,
@@ -90,6 +91,7 @@ fn spec(address: SocketAddr, table: ConnectionTable) -> ServerSpec {
             max_connections: 256,
             half_close: HalfClose::default(),
         },
+        client_rules: ClientRules::default(),
         table: Some(table),
     }
 }

@@ -6,6 +6,7 @@
 //! certificates (see [`tls::Tls::adopt`]) and the service's own data.
 
 mod acceptor;
+mod client_rules;
 mod connection;
 mod connection_guard;
 mod connection_table;
@@ -17,7 +18,6 @@ mod worker;
 
 use std::{
     io::Error as IoError,
-    net::SocketAddr,
     num::NonZeroUsize,
     sync::{Arc, mpsc},
     thread::{Builder as ThreadBuilder, JoinHandle},
@@ -26,6 +26,7 @@ use std::{
 
 use tokio::sync::Semaphore;
 
+pub use self::client_rules::ClientRules;
 pub use self::connection_table::{BusyGuard, ConnectionTable, GuardedBody};
 pub use self::service::HttpService;
 use self::{
@@ -36,7 +37,7 @@ use self::{
 };
 use crate::{
     http::connection::ClientConnection,
-    net::listener::{self, BindError},
+    net::listener::{self, BindError, Bound, ListenAddress, SocketFile},
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
 
@@ -51,6 +52,8 @@ pub struct ServerSpec {
     pub listeners: Vec<ListenerSpec>,
     /// Bounds for clients, the same on all listeners.
     pub client: ClientSpec,
+    /// The rules that tell clients apart.
+    pub client_rules: ClientRules,
     /// The table whose oldest connection is closed for a new client when there are
     /// `max_connections`. Requires one worker with one listener of HTTP/1, whose service
     /// [notes](ConnectionTable::begin_exchange) its requests.
@@ -60,8 +63,10 @@ pub struct ServerSpec {
 /// An address that clients connect to.
 #[derive(Clone, Debug)]
 pub struct ListenerSpec {
-    /// The address to bind; port 0 takes a free port.
-    pub address: SocketAddr,
+    /// The address to bind.
+    pub address: ListenAddress,
+    /// Trusted proxies, and peers over a Unix socket, begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
     /// The versions of HTTP that it speaks.
     pub protocols: Protocols,
     /// TLS, loaded with the same `protocols`; `None` for clear text.
@@ -140,9 +145,11 @@ impl Timeouts {
 /// A running server. Dropping it closes all connections at once.
 #[derive(Debug)]
 pub struct Server {
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<ListenAddress>,
     shutdown: ShutdownHandle,
     threads: Vec<JoinHandle<()>>,
+    /// Removed when the workers have ended.
+    _socket_files: Vec<SocketFile>,
 }
 
 impl Server {
@@ -190,22 +197,24 @@ impl Server {
         E: Fn(usize) -> W + Clone + Send + 'static,
         W: Future<Output = ()> + 'static,
     {
-        let (addresses, listeners) = bind(&spec, registry)?;
+        let bound = bind(&spec, registry)?;
         let permits = Semaphore::new(spec.client.max_connections.min(Semaphore::MAX_PERMITS));
         let permits = Arc::new(permits);
         let mut server = Self {
-            addresses,
+            addresses: bound.addresses,
             shutdown: ShutdownHandle::new(),
             threads: Vec::new(),
+            _socket_files: bound.files,
         };
         let (started, starts) = mpsc::channel();
-        for (index, listeners) in listeners.into_iter().enumerate() {
+        for (index, listeners) in bound.by_worker.into_iter().enumerate() {
             let (started, factory) = (started.clone(), factory.clone());
             let (before_serving, after_serving) = (before_serving.clone(), after_serving.clone());
             let worker = Worker {
                 index,
                 listeners,
                 client: spec.client,
+                client_rules: spec.client_rules.clone(),
                 table: spec.table.clone(),
                 permits: permits.clone(),
                 lifetime: server.shutdown.watch(),
@@ -225,7 +234,7 @@ impl Server {
     }
 
     /// Returns the bound addresses, in the order of the spec.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
@@ -254,36 +263,42 @@ impl Drop for Server {
     }
 }
 
-/// Binds all listeners. Returns their addresses, and the sockets of each worker.
-fn bind(
-    spec: &ServerSpec,
-    registry: &Registry,
-) -> Result<(Vec<SocketAddr>, Vec<Vec<BoundListener>>), BindError> {
+/// The bound listeners of a server.
+#[derive(Default)]
+struct BoundListeners {
+    addresses: Vec<ListenAddress>,
+    by_worker: Vec<Vec<BoundListener>>,
+    files: Vec<SocketFile>,
+}
+
+/// Binds all listeners.
+fn bind(spec: &ServerSpec, registry: &Registry) -> Result<BoundListeners, BindError> {
     let workers = spec.workers.get();
-    let mut addresses = Vec::new();
-    let mut by_worker: Vec<_> = std::iter::repeat_with(Vec::new).take(workers).collect();
+    let mut all = BoundListeners::default();
+    all.by_worker.resize_with(workers, Vec::new);
     for listener in &spec.listeners {
-        let sockets = listener::bind(listener.address, workers)?;
-        let failed = |source| BindError {
-            address: listener.address,
-            source,
-        };
-        let local = sockets[0].local_addr().map_err(failed)?;
-        addresses.push(local);
-        let metrics = Arc::new(ListenerMetrics::new(registry, &local.to_string()));
+        let Bound {
+            address,
+            sockets,
+            file,
+        } = listener::bind(&listener.address, workers)?;
+        let metrics = Arc::new(ListenerMetrics::new(registry, &address.to_string()));
         let warnings = Arc::new(AcceptWarnings::new());
-        for (listeners, socket) in by_worker.iter_mut().zip(sockets) {
+        for (listeners, socket) in all.by_worker.iter_mut().zip(sockets) {
             listeners.push(BoundListener {
-                local,
+                local: address.clone(),
                 socket,
                 protocols: listener.protocols,
+                proxy_protocol: listener.proxy_protocol,
                 tls: listener.tls.clone(),
                 metrics: metrics.clone(),
                 warnings: warnings.clone(),
             });
         }
+        all.addresses.push(address);
+        all.files.extend(file);
     }
-    Ok((addresses, by_worker))
+    Ok(all)
 }
 
 /// Reasons why a server does not start.

@@ -1,5 +1,6 @@
 //! The router over a gateway without routes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Uri};
@@ -32,7 +33,7 @@ fn state(registry: &Registry) -> AdminState {
         upstreams: Vec::new(),
         routes: Vec::new(),
         unmatched: Vec::new(),
-        client_ip: ClientIp::default(),
+        client_ip: Arc::new(ClientIp::default()),
         body_timeout: Duration::ZERO,
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
         preflight: Preflight::Limited,

@@ -137,8 +137,9 @@ impl Reloader {
         tracing::info!(hash = compiled.hash, "the configuration is reloaded");
     }
 
-    /// Exchanges the certificates.
+    /// Exchanges the certificates, and the rules that tell clients apart.
     fn adopt(&self, new: &ServerSpec) {
+        self.server.client_rules.adopt(&new.client_rules);
         for (running, wanted) in self.server.listeners.iter().zip(&new.listeners) {
             if let (Some(running), Some(wanted)) = (&running.tls, &wanted.tls) {
                 running.adopt(wanted);
@@ -148,7 +149,11 @@ impl Reloader {
 
     /// Says what is not what runs, and will not be before a restart.
     fn warn_of_restart(&self, new: &Rest) {
-        let listener = |spec: &ListenerSpec| (spec.address, spec.protocols, spec.tls.is_some());
+        let listener = |spec: &ListenerSpec| {
+            let address = spec.address.clone();
+            let is_secured = spec.tls.is_some();
+            (address, spec.protocols, spec.proxy_protocol, is_secured)
+        };
         let (was, is) = (&self.server, &new.server);
         let same_listeners =
             (was.listeners.iter().map(listener)).eq(is.listeners.iter().map(listener));

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::schema::AccessLogFormat;
@@ -78,10 +79,12 @@ pub(super) struct Compiler<'a> {
 pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     let mut compiler = Compiler::new(loaded);
     let config = &loaded.config;
-    let server = compiler.server(config);
+    let client_ip = Arc::new(client_ip(&config.client_ip));
+    let server = compiler.server(config, Arc::clone(&client_ip));
     let key_files = jwt::files(config, |path| loaded.resolve(path));
     compiler.files.extend(key_files.map(VersionedFile::new));
-    let rules = compiler.rules(config, Upstreams::default(), KeyFiles::Needed);
+    let upstreams = Upstreams::default();
+    let rules = compiler.rules(config, upstreams, KeyFiles::Needed, client_ip);
     compiler.check_written_files(config);
     if !compiler.findings.is_empty() {
         return Err(loaded.report(compiler.findings));
@@ -113,7 +116,10 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
 /// Reports policies whose settings no algorithm can have.
 pub fn compile_rules(loaded: &Loaded) -> Result<ruleset::RulesetSpec, Report> {
     let mut compiler = Compiler::new(loaded);
-    let rules = compiler.rules(&loaded.config, Upstreams::stand_ins(), KeyFiles::Optional);
+    let config = &loaded.config;
+    let client_ip = Arc::new(client_ip(&config.client_ip));
+    let upstreams = Upstreams::stand_ins();
+    let rules = compiler.rules(config, upstreams, KeyFiles::Optional, client_ip);
     match compiler.findings.is_empty() {
         true => Ok(rules),
         false => Err(loaded.report(compiler.findings)),
@@ -176,6 +182,7 @@ impl<'a> Compiler<'a> {
         config: &schema::Config,
         mut upstreams: Upstreams,
         key_files: KeyFiles,
+        client_ip: Arc<ClientIp>,
     ) -> ruleset::RulesetSpec {
         let mut policies = Policies::new(config);
         let route_compiler = route::RouteCompiler::new(config, &mut policies);
@@ -195,7 +202,7 @@ impl<'a> Compiler<'a> {
             upstreams: upstreams.into_specs(),
             routes,
             unmatched,
-            client_ip: client_ip(&config.client_ip),
+            client_ip,
             body_timeout: config.client.timeouts.body.get(),
             styles: responses::styles(&config.responses),
             preflight: responses::preflight(&config.responses.cors),

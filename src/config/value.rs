@@ -26,7 +26,7 @@ mod url;
 use std::borrow::Cow;
 use std::fmt;
 
-pub use address::{Cidr, ListenAddress, TrustedProxy};
+pub use address::{Cidr, SocketAddress, TrustedProxy};
 pub use claim::Claim;
 pub use duration::Duration;
 pub(super) use header::fields;

@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(xff(3, &["1.1.1.1, unknown, 3.3.3.3"]), "1.1.1.1");
         assert_eq!(xff(1, &["1.1.1.1, unknown"]), "10.0.0.1");
         let forwarded = resolve_at(Header::Forwarded, 2, &["for=1.1.1.1, for=2.2.2.2, for=_x"]);
-        assert_eq!(forwarded, "10.0.0.1");
+        assert_eq!(forwarded, "2.2.2.2");
     }
 
     #[test]

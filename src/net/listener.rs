@@ -1,41 +1,118 @@
-//! Listening sockets: one per worker and address, sharing the port among the workers only. They
-//! accept [`Socket`]s.
+//! Listening sockets: over TCP one per worker and address, sharing the port among the workers only;
+//! a Unix socket is one for all workers. They accept [`Socket`]s.
+
+mod unix;
 
 use std::{
+    fmt,
     io::{self, ErrorKind},
     net::{SocketAddr, TcpListener},
+    os::unix::net::UnixListener,
+    path::Path,
+    sync::Arc,
 };
 
 use socket2::{Domain, Protocol, Type};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
+pub(crate) use self::unix::SocketFile;
 use super::peer_address::PeerAddress;
 use super::socket::Socket;
 
-/// The kernel's queue of unaccepted connections for each socket, at most `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
+/// An address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// An IP address and a port; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket, at most 107 bytes.
+    Unix(Arc<Path>),
+}
 
-/// Opens `count` sockets that share one address. The kernel spreads connections over them.
-///
-/// The first is bound without SO_REUSEPORT, which fails if another process listens already. With
-/// it, both processes would silently share the clients. Port 0 takes a free port, the same for all
-/// sockets.
+impl ListenAddress {
+    /// Returns the IP address and port, unless it is the path of a Unix socket.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl From<SocketAddr> for ListenAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A bound socket, before it is registered with a runtime.
+#[derive(Debug)]
+pub(crate) enum BoundSocket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// The sockets of one address, one for each worker.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    /// The address, with the port that was free.
+    pub(crate) address: ListenAddress,
+    pub(crate) sockets: Vec<BoundSocket>,
+    /// The file of a Unix socket.
+    pub(crate) file: Option<SocketFile>,
+}
+
+/// Opens `count` sockets that share one address.
 ///
 /// # Errors
 ///
 /// The address with the system's error, and advice for known ones.
-pub(crate) fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, BindError> {
-    let failed = |source| BindError { address, source };
-    let first = open(address).map_err(failed)?;
-    first.bind(&address.into()).map_err(failed)?;
-    first.set_reuse_port(true).map_err(failed)?;
-    let first = listen(first).map_err(failed)?;
-    let bound = first.local_addr().map_err(failed)?;
+pub(crate) fn bind(address: &ListenAddress, count: usize) -> Result<Bound, BindError> {
+    let bound = match address {
+        ListenAddress::Tcp(address) => bind_tcp(*address, count).map(|(address, sockets)| Bound {
+            address: address.into(),
+            sockets: sockets.into_iter().map(BoundSocket::Tcp).collect(),
+            file: None,
+        }),
+        ListenAddress::Unix(path) => unix::bind(path, count).map(|(sockets, file)| Bound {
+            address: address.clone(),
+            sockets: sockets.into_iter().map(BoundSocket::Unix).collect(),
+            file: Some(file),
+        }),
+    };
+    bound.map_err(|source| BindError {
+        address: address.clone(),
+        source,
+    })
+}
+
+/// The kernel's queue of unaccepted connections for each socket, at most `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// Opens `count` sockets over which the kernel spreads connections.
+///
+/// The first is bound without SO_REUSEPORT, which fails if another process listens already. With
+/// it, both processes would silently share the clients. Port 0 takes a free port, the same for all
+/// sockets.
+fn bind_tcp(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+    let first = open(address)?;
+    first.bind(&address.into())?;
+    first.set_reuse_port(true)?;
+    let first = listen(first)?;
+    let bound = first.local_addr()?;
     let mut sockets = vec![first];
     for _ in 1..count {
-        sockets.push(share(bound).map_err(failed)?);
+        sockets.push(share(bound)?);
     }
-    Ok(sockets)
+    Ok((bound, sockets))
 }
 
 fn share(address: SocketAddr) -> io::Result<TcpListener> {
@@ -71,7 +148,10 @@ fn listen(socket: socket2::Socket) -> io::Result<TcpListener> {
 
 /// A listening socket on a worker's runtime.
 #[derive(Debug)]
-pub(crate) struct Listener(tokio::net::TcpListener);
+pub(crate) enum Listener {
+    Tcp(tokio::net::TcpListener),
+    Unix(tokio::net::UnixListener),
+}
 
 /// A connection as the kernel reports it.
 #[derive(Debug)]
@@ -82,32 +162,64 @@ pub(crate) struct Accepted {
 
 impl Listener {
     /// Registers a bound socket with the current runtime.
-    pub(crate) fn new(socket: TcpListener) -> io::Result<Self> {
-        tokio::net::TcpListener::from_std(socket).map(Self)
+    pub(crate) fn new(socket: BoundSocket) -> io::Result<Self> {
+        match socket {
+            BoundSocket::Tcp(socket) => tokio::net::TcpListener::from_std(socket).map(Self::Tcp),
+            BoundSocket::Unix(socket) => tokio::net::UnixListener::from_std(socket).map(Self::Unix),
+        }
     }
 
     /// Waits for the next connection.
     pub(crate) async fn accept(&self) -> io::Result<Accepted> {
-        let (stream, peer) = self.0.accept().await?;
-        Ok(Accepted::new(stream, peer))
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok(Accepted::over_tcp(stream, peer))
+            }
+            Self::Unix(listener) => Ok(Accepted::over_unix(listener.accept().await?.0)),
+        }
     }
 
     /// Returns the connections that the kernel has accepted already, and closes the socket.
     pub(crate) fn into_queued(self) -> impl Iterator<Item = Accepted> {
-        let listener = self.0.into_std().ok();
-        let accept = move || listener.as_ref()?.accept().ok();
-        std::iter::from_fn(accept).filter_map(|(stream, peer)| {
-            stream.set_nonblocking(true).ok()?;
-            Some(Accepted::new(TcpStream::from_std(stream).ok()?, peer))
-        })
+        let socket = match self {
+            Self::Tcp(listener) => listener.into_std().ok().map(BoundSocket::Tcp),
+            Self::Unix(listener) => listener.into_std().ok().map(BoundSocket::Unix),
+        };
+        std::iter::from_fn(move || socket.as_ref()?.accept().ok())
+    }
+}
+
+impl BoundSocket {
+    /// Accepts a connection that waits already.
+    fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok(Accepted::over_tcp(TcpStream::from_std(stream)?, peer))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok(Accepted::over_unix(UnixStream::from_std(stream)?))
+            }
+        }
     }
 }
 
 impl Accepted {
-    fn new(stream: TcpStream, peer: SocketAddr) -> Self {
+    fn over_tcp(stream: TcpStream, peer: SocketAddr) -> Self {
         Self {
-            socket: Socket(stream),
+            socket: Socket::Tcp(stream),
             peer: peer.into(),
+        }
+    }
+
+    fn over_unix(stream: UnixStream) -> Self {
+        Self {
+            socket: Socket::Unix(stream),
+            peer: PeerAddress::Unix,
         }
     }
 }
@@ -116,32 +228,51 @@ impl Accepted {
 #[derive(Debug)]
 pub struct BindError {
     /// The address.
-    pub address: SocketAddr,
+    pub address: ListenAddress,
     /// Why.
     pub source: io::Error,
 }
 
-impl std::fmt::Display for BindError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { address, source } = self;
-        let port = address.port();
-        match source.kind() {
-            ErrorKind::AddrInUse => write!(
+        match (source.kind(), address) {
+            (ErrorKind::AddrInUse, ListenAddress::Tcp(tcp)) => write!(
                 f,
                 "address in use: something listens on {address} already; stop it (`ss -ltnp 'sport = :{port}'` \
-                 names it), or choose another address"
+                 names it), or choose another address",
+                port = tcp.port()
             ),
-            ErrorKind::PermissionDenied => write!(
+            (ErrorKind::PermissionDenied, ListenAddress::Tcp(_)) => write!(
                 f,
                 "not permitted to listen on {address}: ports below 1024 need CAP_NET_BIND_SERVICE; choose \
                  another port, or grant it"
             ),
-            ErrorKind::AddrNotAvailable => {
+            (ErrorKind::AddrNotAvailable, ListenAddress::Tcp(_)) => {
                 write!(
                     f,
                     "cannot listen on {address}: this machine has no such address"
                 )
             }
+            (ErrorKind::AddrInUse, ListenAddress::Unix(path)) => write!(
+                f,
+                "address in use: something listens on {address} already; stop it (`ss -lxp 'src = {}'` \
+                 names it), or choose another path",
+                path.display()
+            ),
+            (ErrorKind::AlreadyExists, ListenAddress::Unix(_)) => write!(
+                f,
+                "cannot listen on {address}: the file is there, and is no socket; remove it, or choose \
+                 another path"
+            ),
+            (ErrorKind::NotFound, ListenAddress::Unix(_)) => write!(
+                f,
+                "cannot listen on {address}: its directory is missing; create it, or choose another path"
+            ),
+            (ErrorKind::PermissionDenied, ListenAddress::Unix(_)) => write!(
+                f,
+                "not permitted to listen on {address}: the process needs write permission for the directory"
+            ),
             _ => write!(f, "cannot listen on {address}: {source}"),
         }
     }
@@ -165,8 +296,7 @@ mod tests {
 
     #[test]
     fn workers_share_one_port() {
-        let sockets = bind(any(), 3).expect("a free port");
-        let address = sockets[0].local_addr().expect("bound");
+        let (address, sockets) = bind_tcp(any(), 3).expect("a free port");
         assert!(
             sockets
                 .iter()
@@ -184,22 +314,22 @@ mod tests {
 
     #[test]
     fn a_second_instance_cannot_share_the_port() {
-        let sockets = bind(any(), 2).expect("a free port");
-        let address = sockets[0].local_addr().expect("bound");
-        let error = bind(address, 2).expect_err("taken");
+        let first = bind(&any().into(), 2).expect("a free port");
+        let address = first.address.clone();
+        let error = bind(&address, 2).expect_err("taken");
         assert!(
             error
                 .to_string()
                 .starts_with(&format!("address in use: something listens on {address}"))
         );
-        drop(sockets);
-        bind(address, 2).expect("free again");
+        drop(first);
+        bind(&address, 2).expect("free again");
     }
 
     #[test]
     fn accepted_sockets_send_at_once() {
-        let sockets = bind(any(), 1).expect("a free port");
-        let client = TcpStream::connect(sockets[0].local_addr().expect("bound"));
+        let (address, sockets) = bind_tcp(any(), 1).expect("a free port");
+        let client = TcpStream::connect(address);
         let (accepted, _) = sockets[0].accept().expect("connected");
         assert!(accepted.nodelay().expect("a socket option"));
         drop(client);
@@ -208,7 +338,7 @@ mod tests {
     #[test]
     fn errors_say_what_to_do() {
         let say = |kind| BindError {
-            address: ([1, 2, 3, 4], 80).into(),
+            address: SocketAddr::from(([1, 2, 3, 4], 80)).into(),
             source: io::Error::from(kind),
         };
         assert!(

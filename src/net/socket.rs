@@ -1,34 +1,63 @@
-//! The transport of a connection below TLS: a TCP stream that writes with few system calls.
+//! The transport of a connection below TLS: a stream that writes with few system calls.
 //!
 //! hyper writes frames of HTTP/2 as several buffers. `writev` of two costs 0.5 to 0.9 us of CPU
 //! more than `send` of one, so small buffers are joined first.
 
 use std::{
     io::{self, IoSlice},
+    mem::MaybeUninit,
     pin::Pin,
     task::{Context, Poll},
 };
 
 use smallvec::SmallVec;
+use socket2::SockRef;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    net::{TcpStream, UnixStream},
 };
 
 /// Buffers up to this many bytes together are copied into one; beyond, copying costs more than it
 /// saves.
 const JOINED: usize = 4096;
 
-/// A TCP stream that prefers one `send` to a `writev`.
+/// A stream that prefers one `send` to a `writev`.
 #[derive(Debug)]
-pub struct Socket(pub TcpStream);
+pub enum Socket {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over a Unix socket.
+    Unix(UnixStream),
+}
 
 impl Socket {
     /// Waits until the other end has sent a byte, or has ended its side.
     pub(crate) async fn first_byte(&self) -> io::Result<()> {
         // `readable` would not do: tokio considers a socket that was just accepted readable.
-        self.0.peek(&mut [0]).await.map(drop)
+        match self {
+            Self::Tcp(stream) => stream.peek(&mut [0]).await.map(drop),
+            Self::Unix(stream) => {
+                let peek = || SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]);
+                stream.async_io(Interest::READABLE, peek).await.map(drop)
+            }
+        }
     }
+}
+
+/// Calls a method of the stream, pinned.
+macro_rules! with_stream {
+    ($socket:expr, $stream:ident => $call:expr) => {
+        match &mut *$socket {
+            Socket::Tcp(stream) => {
+                let $stream = Pin::new(stream);
+                $call
+            }
+            Socket::Unix(stream) => {
+                let $stream = Pin::new(stream);
+                $call
+            }
+        }
+    };
 }
 
 impl AsyncRead for Socket {
@@ -37,7 +66,7 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
+        with_stream!(self, stream => stream.poll_read(cx, buf))
     }
 }
 
@@ -47,7 +76,7 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
+        with_stream!(self, stream => stream.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -55,15 +84,14 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let stream = Pin::new(&mut self.0);
         match plan(bufs) {
-            Plan::One(buf) => stream.poll_write(cx, buf),
+            Plan::One(buf) => self.poll_write(cx, buf),
             Plan::Join => {
                 let mut joined = SmallVec::<[u8; JOINED]>::new();
                 bufs.iter().for_each(|buf| joined.extend_from_slice(buf));
-                stream.poll_write(cx, &joined)
+                self.poll_write(cx, &joined)
             }
-            Plan::Vectored => stream.poll_write_vectored(cx, bufs),
+            Plan::Vectored => with_stream!(self, stream => stream.poll_write_vectored(cx, bufs)),
         }
     }
 
@@ -72,11 +100,11 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        with_stream!(self, stream => stream.poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        with_stream!(self, stream => stream.poll_shutdown(cx))
     }
 }
 
@@ -129,7 +157,7 @@ mod tests {
     async fn every_plan_writes_the_same_bytes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let mut socket = Socket(TcpStream::connect(address).await.expect("listening"));
+        let mut socket = Socket::Tcp(TcpStream::connect(address).await.expect("listening"));
         let (mut peer, _) = listener.accept().await.expect("connected");
         for (head, body) in [("GET ", 0), ("HTTP/1.1 200 OK\r\n\r\n", 10), ("x", 10_000)] {
             let body = "y".repeat(body);

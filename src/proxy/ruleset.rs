@@ -47,7 +47,7 @@ pub struct Ruleset {
     /// All upstreams, in the order of the spec.
     pub upstreams: Vec<Arc<Upstream>>,
     /// Finds the client's address.
-    pub client_ip: ClientIp,
+    pub client_ip: Arc<ClientIp>,
     /// Longest pause of a client within a request's body.
     pub body_timeout: Duration,
     /// The header styles of responses.

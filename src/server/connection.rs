@@ -2,9 +2,9 @@
 //! HTTP/2.
 
 mod http1;
-mod http2;
+pub(super) mod http2;
 
-use std::{future::Future, io, net::SocketAddr, pin::Pin, rc::Rc};
+use std::{future::Future, io, pin::Pin, rc::Rc};
 
 use bytes::BytesMut;
 use tokio::{
@@ -14,12 +14,13 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    ClientSpec, HalfClose, HttpService, Protocols, connection_guard::ConnectionGuard,
+    ClientRules, ClientSpec, HalfClose, HttpService, Protocols, connection_guard::ConnectionGuard,
     drain::DrainWatcher, preamble, service::BoxError, tls::Tls,
 };
 use crate::http::connection::{ClientConnection, Scheme};
 use crate::http::informational::InformationalQueue;
-use crate::net::listener::Accepted;
+use crate::net::listener::{Accepted, ListenAddress};
+use crate::net::peer_address::PeerAddress;
 
 /// The client preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -34,30 +35,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin + 'static> Io for T {}
 
 /// Serves the connections of one listener on one worker.
 pub(super) struct ConnectionHandler {
-    worker: usize,
-    pub(super) local: SocketAddr,
-    http2: hyper::server::conn::http2::Builder<http2::LocalExecutor>,
-    protocols: Protocols,
-    client: ClientSpec,
-    tls: Option<Tls>,
+    pub(super) worker: usize,
+    pub(super) local: ListenAddress,
+    pub(super) http2: hyper::server::conn::http2::Builder<http2::LocalExecutor>,
+    pub(super) protocols: Protocols,
+    pub(super) proxy_protocol: bool,
+    pub(super) client: ClientSpec,
+    pub(super) client_rules: ClientRules,
+    pub(super) tls: Option<Tls>,
 }
 
 impl ConnectionHandler {
-    pub(super) fn new(
-        worker: usize,
-        local: SocketAddr,
-        protocols: Protocols,
-        tls: Option<Tls>,
-        client: &ClientSpec,
-    ) -> Self {
-        Self {
-            worker,
-            local,
-            http2: http2::builder(client),
-            protocols,
-            client: *client,
-            tls,
-        }
+    /// Returns true if connections of this peer begin with a header of the PROXY protocol.
+    fn expects_header(&self, peer: PeerAddress) -> bool {
+        self.proxy_protocol && (peer == PeerAddress::Unix || self.client_rules.load().trusts(peer))
     }
 
     /// Serves one connection to its end. Its errors are the client's, and logged at debug.
@@ -100,17 +91,22 @@ impl ConnectionHandler {
         S: HttpService,
     {
         let deadline = self.first_head();
-        let client = within_deadline(deadline, closing.clone(), preamble::read(&accepted)).await?;
+        let Accepted { mut socket, peer } = accepted;
+        let mut client = peer;
+        if self.expects_header(peer) {
+            let reading = Box::pin(preamble::read(&mut socket, peer));
+            let read = within_deadline(deadline, closing.clone(), reading).await;
+            client = read.inspect_err(|error| guard.preamble_failed(error))?;
+        }
         let mut connection = ClientConnection {
             id,
             peer: client,
-            port: Some(self.local.port()),
+            port: self.local.tcp().map(|address| address.port()),
             scheme: Scheme::Http,
             server_name: None,
             worker: self.worker,
             informational: None,
         };
-        let socket = accepted.socket;
         let Some(tls) = &self.tls else {
             let detection = async {
                 // Without a buffer, so that a quiet connection holds none.

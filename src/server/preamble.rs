@@ -1,12 +1,38 @@
-//! The preamble of a connection: bytes ahead of TLS and HTTP that state the client's address.
+//! The preamble of a connection: bytes ahead of TLS and HTTP that name the client.
 
-use std::io;
+use std::io::{self, ErrorKind};
 
-use crate::net::listener::Accepted;
+use tokio::io::AsyncReadExt;
+
 use crate::net::peer_address::PeerAddress;
+use crate::net::socket::Socket;
+use proxy_protocol::Client;
 
-/// Reads the preamble, and returns the client's address and port. No listener expects a preamble:
-/// the client is the peer.
-pub(super) async fn read(accepted: &Accepted) -> io::Result<PeerAddress> {
-    Ok(accepted.peer)
+mod proxy_protocol;
+
+/// Reads a header of the PROXY protocol, and no byte behind it. Returns the client that it names;
+/// `peer` if it names none.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`] for bytes that are no header, also if they end within one.
+pub(super) async fn read(socket: &mut Socket, peer: PeerAddress) -> io::Result<PeerAddress> {
+    let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
+    let mut header = Vec::new();
+    loop {
+        let missing = proxy_protocol::missing(&header).map_err(invalid)?;
+        if missing == 0 {
+            break;
+        }
+        let read = socket.take(missing as u64).read_buf(&mut header).await?;
+        if read == 0 {
+            return Err(match header.is_empty() {
+                true => ErrorKind::UnexpectedEof.into(),
+                false => io::Error::new(ErrorKind::InvalidData, "the preamble is incomplete"),
+            });
+        }
+    }
+    Ok(match proxy_protocol::parse(&header).map_err(invalid)? {
+        Client::At(address) => address,
+        Client::Peer => peer,
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
     num::NonZeroUsize,
     time::Duration,
 };
@@ -22,12 +22,13 @@ const TIMEOUTS: Timeouts = Timeouts {
 };
 
 fn spec(protocols: Protocols) -> ServerSpec {
-    let address = ([127, 0, 0, 1], 0).into();
+    let address = SocketAddr::from(([127, 0, 0, 1], 0)).into();
     ServerSpec {
         name: "test",
         workers: NonZeroUsize::new(2).expect("not zero"),
         listeners: vec![ListenerSpec {
             address,
+            proxy_protocol: false,
             protocols,
             tls: None,
         }],
@@ -37,8 +38,13 @@ fn spec(protocols: Protocols) -> ServerSpec {
             max_connections: 100,
             half_close: HalfClose::Grace(Duration::from_secs(1)),
         },
+        client_rules: ClientRules::default(),
         table: None,
     }
+}
+
+fn address(server: &Server) -> SocketAddr {
+    server.addresses()[0].tcp().expect("it listens on TCP")
 }
 
 /// Responds with the scheme and the body's length; late to `/slow`.
@@ -70,7 +76,7 @@ fn start(spec: ServerSpec) -> Server {
 }
 
 fn connect(server: &Server) -> TcpStream {
-    let stream = TcpStream::connect(server.addresses()[0]).expect("listening");
+    let stream = TcpStream::connect(address(server)).expect("listening");
     stream
         .set_read_timeout(Some(Duration::from_secs(10)))
         .expect("a socket option");
@@ -181,9 +187,9 @@ fn a_mapped_address_becomes_ipv4() {
         service_fn(move |request| Box::pin(answer(connection.clone(), request)))
     };
     let mut spec = spec(Protocols::Both);
-    spec.listeners[0].address = "[::]:0".parse().expect("an address");
+    spec.listeners[0].address = ListenAddress::Tcp("[::]:0".parse().expect("an address"));
     let server = Server::start(spec, &Registry::default(), factory).expect("starts");
-    let port = server.addresses()[0].port();
+    let port = address(&server).port();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("listening on both families");
     stream.write_all(get("/a").as_bytes()).expect("writes");
     read_until(&mut stream, "/a http 0\n");
@@ -193,7 +199,7 @@ fn a_mapped_address_becomes_ipv4() {
 #[test]
 fn draining_finishes_accepted_connections_and_accepts_no_more() {
     let server = start(spec(Protocols::Both));
-    let address = server.addresses()[0];
+    let address = address(&server);
     let mut busy = connect(&server);
     busy.write_all(get("/slow").as_bytes()).expect("writes");
     let mut clients: Vec<_> = (0..50).map(|_| connect(&server)).collect();
@@ -291,7 +297,7 @@ fn an_address_in_use_starts_nothing() {
     let server = start(spec(Protocols::Both));
     let mut second = spec(Protocols::Both);
     second.listeners.push(second.listeners[0].clone());
-    second.listeners[1].address = server.addresses()[0];
+    second.listeners[1].address = server.addresses()[0].clone();
     let factory = |connection: &ClientConnection| {
         let connection = connection.clone();
         service_fn(move |request| Box::pin(answer(connection.clone(), request)))
@@ -330,7 +336,7 @@ fn exhausted_file_descriptors_delay_clients_only() {
     };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, few).expect("lowers");
     let mut clients: Vec<_> =
-        std::iter::from_fn(|| TcpStream::connect(server.addresses()[0]).ok()).collect();
+        std::iter::from_fn(|| TcpStream::connect(address(&server)).ok()).collect();
     let failed = || {
         registry.render().lines().any(|line| {
             line.starts_with("sluicegate_accept_errors_total{") && !line.ends_with(" 0")

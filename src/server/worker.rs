@@ -3,7 +3,6 @@
 use std::{
     cell::Cell,
     io,
-    net::{SocketAddr, TcpListener},
     rc::Rc,
     sync::{Arc, mpsc},
 };
@@ -17,22 +16,24 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    ClientSpec, ConnectionTable, HttpService, Protocols,
+    ClientRules, ClientSpec, ConnectionTable, HttpService, Protocols,
     acceptor::{AcceptWarnings, Acceptor},
-    connection::ConnectionHandler,
+    connection::{ConnectionHandler, http2},
     drain::{DrainController, ShutdownWatcher},
     tls::Tls,
 };
 use crate::{
-    http::connection::ClientConnection, net::listener::Listener,
+    http::connection::ClientConnection,
+    net::listener::{BoundSocket, ListenAddress, Listener},
     telemetry::metrics::ListenerMetrics,
 };
 
 /// One of a worker's listening sockets, with the settings of its connections.
 pub(super) struct BoundListener {
-    pub(super) local: SocketAddr,
-    pub(super) socket: TcpListener,
+    pub(super) local: ListenAddress,
+    pub(super) socket: BoundSocket,
     pub(super) protocols: Protocols,
+    pub(super) proxy_protocol: bool,
     pub(super) tls: Option<Tls>,
     pub(super) metrics: Arc<ListenerMetrics>,
     pub(super) warnings: Arc<AcceptWarnings>,
@@ -43,6 +44,7 @@ pub(super) struct Worker {
     pub(super) index: usize,
     pub(super) listeners: Vec<BoundListener>,
     pub(super) client: ClientSpec,
+    pub(super) client_rules: ClientRules,
     pub(super) table: Option<ConnectionTable>,
     pub(super) permits: Arc<Semaphore>,
     pub(super) lifetime: ShutdownWatcher,
@@ -92,14 +94,18 @@ impl Worker {
                 Ok(socket) => socket,
                 Err(error) => return drop(started.send(Err(error))),
             };
+            let handler = ConnectionHandler {
+                worker: self.index,
+                local: listener.local,
+                http2: http2::builder(&self.client),
+                protocols: listener.protocols,
+                proxy_protocol: listener.proxy_protocol,
+                client: self.client,
+                client_rules: self.client_rules.clone(),
+                tls: listener.tls,
+            };
             let acceptor = Acceptor {
-                handler: Rc::new(ConnectionHandler::new(
-                    self.index,
-                    listener.local,
-                    listener.protocols,
-                    listener.tls,
-                    &self.client,
-                )),
+                handler: Rc::new(handler),
                 factory: factory.clone(),
                 accepted: Cell::default(),
                 permits: self.permits.clone(),

@@ -22,7 +22,7 @@ pub use limits::{
     BanMetrics, HeldMetrics, InUseMetrics, LimitDecision, LimitMetrics, PolicyMetrics,
     SettlementMetrics, SettlementResult, TableFigures, TrackedKeys, TrackingMetrics, WaitMetrics,
 };
-pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
+pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
 pub use snapshots::SnapshotMetrics;
 pub use store::{RoundResult, StoreMetrics, SyncFigures, SyncMetrics, TrackerMetrics};

@@ -50,7 +50,7 @@ impl Connector {
         let opened = timeout(limit, async {
             let dialled = dial::connect(self.address, dscp).await;
             let stream = dialled.map_err(UpstreamErrorKind::Connect)?;
-            self.secure(Socket(stream)).await
+            self.secure(Socket::Tcp(stream)).await
         });
         let late = UpstreamErrorKind::ConnectTimeout {
             after: limit,
@@ -89,10 +89,11 @@ mod tests {
         };
         let connected = connector.connect(Duration::from_secs(5), dscp).await;
         match connected.expect("it listens") {
-            Either::Left(Socket(stream)) if address.contains(':') => {
+            Either::Left(Socket::Tcp(stream)) if address.contains(':') => {
                 SockRef::from(&stream).tclass_v6().expect("a class")
             }
-            Either::Left(Socket(stream)) => SockRef::from(&stream).tos_v4().expect("a class"),
+            Either::Left(Socket::Tcp(stream)) => SockRef::from(&stream).tos_v4().expect("a class"),
+            Either::Left(Socket::Unix(_)) => panic!("no Unix socket was asked for"),
             Either::Right(_) => panic!("no TLS was asked for"),
         }
     }

@@ -13,6 +13,8 @@ mod http1_raw;
 mod http2_raw;
 mod panics;
 mod paths;
+mod proxy_protocol;
 mod tls;
+mod unix_listeners;
 mod upstream_faults;
 mod websocket;

@@ -63,6 +63,8 @@ impl Proxy {
 
     fn address(&self) -> SocketAddr {
         self.server.as_ref().expect("it runs").addresses()[0]
+            .tcp()
+            .expect("it listens on TCP")
     }
 
     fn has(&self, series: &str) -> bool {

@@ -23,7 +23,8 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
         });
     let findings = endpoints.chain(in_place).filter_map(|(url, node)| {
         let mut listeners = config.listeners.iter();
-        let own = listeners.find(|listener| accepts(listener.address.get(), url))?;
+        let accepts = |address: SocketAddr| accepts(address, url);
+        let own = listeners.find(|listener| listener.address.tcp().is_some_and(accepts))?;
         let address = &own.address;
         let message = format!("requests come back to the listener on `{}`", address.value);
         let finding = Finding::warning(node, Code::OwnListener, message);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::located::Located;
 use crate::config::schema::{Delay, SECOND};
-use crate::config::value::ListenAddress;
+use crate::config::value::SocketAddress;
 use crate::telemetry::access_log::LogTarget;
 
 /// `admin`: the listener for `/metrics`, `/livez` and `/readyz`.
@@ -15,14 +15,14 @@ use crate::telemetry::access_log::LogTarget;
 #[serde(default, deny_unknown_fields)]
 pub struct Admin {
     /// The IP address and port to listen on; keep it away from clients.
-    pub address: Located<ListenAddress>,
+    pub address: Located<SocketAddress>,
 }
 
 impl Default for Admin {
     fn default() -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], 9980));
         Self {
-            address: ListenAddress::new(address).into(),
+            address: SocketAddress::new(address).into(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use rustls_pki_types::UnixTime;
 use schemars::JsonSchema;
@@ -11,20 +12,25 @@ use tracing::warn;
 use crate::config::compile::Compiler;
 use crate::config::schema::Config;
 use crate::config::validate::{report_empty, report_repeated};
-use crate::config::value::{FilePath, ListenAddress, Workers};
+use crate::config::value::{FilePath, Flag, Workers};
 use crate::config::words::words;
 use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::files::VersionedFile;
-use crate::http::client_ip::Header;
+use crate::http::client_ip::{ClientIp, Header};
+use crate::net::listener::ListenAddress;
 use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
-use crate::server::{ClientSpec, ListenerSpec, Protocols, ServerSpec, Timeouts};
+use crate::server::{ClientRules, ClientSpec, ListenerSpec, Protocols, ServerSpec, Timeouts};
 
 /// An item of `listeners`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
-    /// The IP address and port to listen on.
+    /// The IP address and port to listen on, or a Unix socket (`unix:/run/sluicegate.sock`).
     pub address: Located<ListenAddress>,
+    /// Requires a header of the PROXY protocol, version 1 or 2, from `client_ip.trusted_proxies` and
+    /// from peers over a Unix socket. Other peers are read as plain clients.
+    #[serde(default)]
+    pub proxy_protocol: Located<Flag>,
     /// Protocols: with TLS the client chooses (ALPN), without it `h2` is for clients that know
     /// beforehand. `[h2]` alone answers HTTP/1 with 505. Both unless given.
     #[serde(default = "both")]
@@ -38,7 +44,8 @@ impl Default for Listener {
     fn default() -> Self {
         let address = SocketAddr::from(([0, 0, 0, 0], 8080));
         Self {
-            address: ListenAddress::new(address).into(),
+            address: ListenAddress::Tcp(address).into(),
+            proxy_protocol: Located::default(),
             protocols: both(),
             tls: None,
         }
@@ -98,7 +105,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let help = "remove the key for one listener on `0.0.0.0:8080`";
     report_empty(&config.listeners, findings, help);
     for listener in config.listeners.iter() {
-        check_listener(listener, findings);
+        check_listener(listener, config, findings);
     }
     check_addresses(config, findings);
     check_client_ip(config, findings);
@@ -121,7 +128,7 @@ fn check_client_ip(config: &Config, findings: &Findings<'_>) {
     }
 }
 
-fn check_listener(listener: &Listener, findings: &Findings<'_>) {
+fn check_listener(listener: &Listener, config: &Config, findings: &Findings<'_>) {
     let help = "remove the key for `[http/1.1, h2]`";
     report_empty(&listener.protocols, findings, help);
     let protocols = listener.protocols.iter();
@@ -129,6 +136,14 @@ fn check_listener(listener: &Listener, findings: &Findings<'_>) {
     report_repeated(protocols, findings, |_| {
         ("the same protocol twice".to_owned(), "remove one of them")
     });
+    let is_tcp = listener.address.tcp().is_some();
+    if listener.proxy_protocol.get() && is_tcp && config.client_ip.trusted_proxies.is_empty() {
+        let message = "no header is ever read, because no proxy is trusted";
+        let finding = Finding::warning(listener.proxy_protocol.node, Code::NoEffect, message);
+        findings.add(finding.help(
+            "name the networks of your load balancers in `client_ip.trusted_proxies`, or remove the key",
+        ));
+    }
     if let Some(tls) = &listener.tls {
         let help = "name one certificate at least, or remove `tls` for cleartext";
         report_empty(&tls.certificates, findings, help);
@@ -138,23 +153,31 @@ fn check_listener(listener: &Listener, findings: &Findings<'_>) {
 /// Two listeners cannot share an address, or a port if one of them listens on all addresses.
 fn check_addresses(config: &Config, findings: &Findings<'_>) {
     let public = config.listeners.iter().map(|listener| &listener.address);
-    let addresses: Vec<_> = public.chain([&config.admin.address]).collect();
-    for (index, later) in addresses.iter().enumerate() {
+    let public = public.map(|address| (address.value.clone(), address.node));
+    let admin = &config.admin.address;
+    let admin = (ListenAddress::Tcp(admin.get()), admin.node);
+    let addresses: Vec<_> = public.chain([admin]).collect();
+    for (index, (later, node)) in addresses.iter().enumerate() {
         let mut before = addresses[..index].iter();
-        let clash = before.find(|earlier| overlap(earlier.get(), later.get()));
-        let Some(earlier) = clash else { continue };
-        let node = later.node.or(earlier.node);
-        let message = format!(
-            "`{}` is taken by another listener, on `{}`",
-            later.value, earlier.value
-        );
-        let finding = Finding::error(node, Code::DuplicateName, message)
-            .help("give each listener a port of its own; `[::]` is every address, also of IPv4");
-        findings.add(finding.related(earlier.node, "the other one"));
+        let Some((earlier, other)) = before.find(|(earlier, _)| overlap(earlier, later)) else {
+            continue;
+        };
+        let message = format!("`{later}` is taken by another listener, on `{earlier}`");
+        let finding = Finding::error(node.or(*other), Code::DuplicateName, message);
+        let finding = finding.related(*other, "the other one");
+        findings.add(finding.help(match later {
+            ListenAddress::Tcp(_) => {
+                "give each listener a port of its own; `[::]` is every address, also of IPv4"
+            }
+            ListenAddress::Unix(_) => "give each listener a path of its own",
+        }));
     }
 }
 
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
+    let (Some(one), Some(other)) = (one.tcp(), other.tcp()) else {
+        return one == other;
+    };
     let takes = |one: SocketAddr, other: SocketAddr| {
         one.ip() == other.ip() || one.ip().is_unspecified() && (one.is_ipv6() || other.is_ipv4())
     };
@@ -162,7 +185,11 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 impl Compiler<'_> {
-    pub(in crate::config) fn server(&mut self, config: &Config) -> ServerSpec {
+    pub(in crate::config) fn server(
+        &mut self,
+        config: &Config,
+        client_ip: Arc<ClientIp>,
+    ) -> ServerSpec {
         let (client, listeners) = (&config.client, config.listeners.iter());
         ServerSpec {
             name: "worker",
@@ -178,6 +205,7 @@ impl Compiler<'_> {
                 max_connections: client.max_connections.get() as usize,
                 half_close: client.half_close.value,
             },
+            client_rules: ClientRules::new(client_ip),
             table: None,
         }
     }
@@ -191,8 +219,9 @@ impl Compiler<'_> {
         };
         let tls = listener.tls.as_ref();
         ListenerSpec {
-            address: listener.address.get(),
+            address: listener.address.value.clone(),
             protocols,
+            proxy_protocol: listener.proxy_protocol.get(),
             tls: tls.and_then(|tls| self.tls(tls, protocols)),
         }
     }

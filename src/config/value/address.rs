@@ -1,18 +1,20 @@
 //! Addresses to listen on, and networks.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use ipnet::IpNet;
 
 use derive_more::Display;
 
 use super::{ParseFailure, TextValue, failure, text_value};
+use crate::net::listener::ListenAddress;
 
 /// An IP address and a port; port 0 takes any free one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
-pub struct ListenAddress(SocketAddr);
+pub struct SocketAddress(SocketAddr);
 
-impl ListenAddress {
+impl SocketAddress {
     /// Wraps a socket address.
     pub const fn new(address: SocketAddr) -> Self {
         Self(address)
@@ -25,16 +27,16 @@ impl ListenAddress {
 }
 
 /// Any port of the loopback address: a stand-in for an unreadable address.
-impl Default for ListenAddress {
+impl Default for SocketAddress {
     fn default() -> Self {
         Self(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 }
 
-text_value!(ListenAddress);
+text_value!(SocketAddress);
 
-impl TextValue for ListenAddress {
-    const NAME: &'static str = "ListenAddress";
+impl TextValue for SocketAddress {
+    const NAME: &'static str = "SocketAddress";
     const EXPECTED: &'static str = "an IP address with a port, as in `0.0.0.0:8080` or `[::]:8080`";
     const PATTERN: &'static str = "[0-9.]+:[0-9]+|\\[[0-9A-Fa-f:.]+\\]:[0-9]+";
 
@@ -66,6 +68,51 @@ fn listen_help(text: &str) -> String {
             text.replacen("localhost", "it needs an IP address: `127.0.0.1", 1) + "`"
         }
         Err(_) => "write an IP address and a port, as in `0.0.0.0:8080` or `[::]:8080`".to_owned(),
+    }
+}
+
+/// A stand-in for an unreadable address.
+impl Default for ListenAddress {
+    fn default() -> Self {
+        SocketAddress::default().get().into()
+    }
+}
+
+text_value!(ListenAddress);
+
+/// The longest path of a Unix socket, in bytes (unix(7)).
+const MAX_SOCKET_PATH: usize = 107;
+
+impl TextValue for ListenAddress {
+    const NAME: &'static str = "ListenAddress";
+    const EXPECTED: &'static str =
+        "an IP address with a port, as in `0.0.0.0:8080`, or `unix:/run/sluicegate.sock`";
+    const PATTERN: &'static str = "[0-9.]+:[0-9]+|\\[[0-9A-Fa-f:.]+\\]:[0-9]+|unix:/.+";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        if text.starts_with('/') {
+            let help = format!("for a Unix socket write `unix:{text}`");
+            return Err(failure(
+                format!("`{text}` is no address to listen on"),
+                help,
+            ));
+        }
+        let Some(path) = text.strip_prefix("unix:") else {
+            return SocketAddress::parse(text).map(|address| address.get().into());
+        };
+        let problem = match path.len() {
+            _ if !path.starts_with('/') || path.ends_with('/') => "no absolute path of a file",
+            ..=MAX_SOCKET_PATH if !path.contains('\0') => {
+                return Ok(Self::Unix(Path::new(path).into()));
+            }
+            _ => "no path of a socket",
+        };
+        Err(failure(
+            format!("`{path}` is {problem}"),
+            format!(
+                "write the whole path, at most {MAX_SOCKET_PATH} bytes, as in `unix:/run/sluicegate.sock`"
+            ),
+        ))
     }
 }
 
@@ -152,7 +199,7 @@ mod tests {
     fn listens_on_addresses_with_ports() {
         for text in ["0.0.0.0:8080", "[::1]:0"] {
             assert_eq!(
-                ListenAddress::parse(text).map(|address| address.to_string()),
+                SocketAddress::parse(text).map(|address| address.to_string()),
                 Ok(text.to_owned())
             );
         }
@@ -170,12 +217,25 @@ mod tests {
             ("localhost:80", "it needs an IP address: `127.0.0.1:80`"),
         ] {
             assert_eq!(
-                ListenAddress::parse(text),
+                SocketAddress::parse(text),
                 Err(failure(
                     format!("`{text}` is no address to listen on"),
                     help
                 ))
             );
+        }
+    }
+
+    #[test]
+    fn listens_on_unix_sockets() {
+        let longest = format!("unix:/{}", "x".repeat(MAX_SOCKET_PATH - 1));
+        for text in ["unix:/run/s.sock", "0.0.0.0:8080", &longest] {
+            let address = ListenAddress::parse(text).map(|address| address.to_string());
+            assert_eq!(address, Ok(text.to_owned()));
+        }
+        let longer = format!("{longest}x");
+        for text in ["unix:run/s.sock", "unix:", "unix:/run/", &longer] {
+            assert!(ListenAddress::parse(text).is_err(), "{text}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Specs of a ruleset, compiled from the configuration.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue};
@@ -30,7 +31,7 @@ pub struct RulesetSpec {
     /// The limits of requests without a route.
     pub unmatched: Vec<LimitSpec>,
     /// Finds the client's address.
-    pub client_ip: ClientIp,
+    pub client_ip: Arc<ClientIp>,
     /// Longest pause of a client within a request's body.
     pub body_timeout: Duration,
     /// The header styles of responses.

@@ -41,7 +41,7 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(super) fn builder(client: &ClientSpec) -> Builder<LocalExecutor> {
+pub(in crate::server) fn builder(client: &ClientSpec) -> Builder<LocalExecutor> {
     let mut builder = Builder::new(LocalExecutor);
     builder
         .timer(TokioTimer::new())
@@ -117,7 +117,7 @@ impl ConnectionHandler {
 
 /// Runs streams on the worker of their connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LocalExecutor;
+pub(in crate::server) struct LocalExecutor;
 
 impl<F> hyper::rt::Executor<F> for LocalExecutor
 where

@@ -1,5 +1,6 @@
 //! Connections over in-memory pipes, on virtual time.
 
+use std::net::SocketAddr;
 use std::{
     pin::Pin,
     sync::Arc,
@@ -87,14 +88,23 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let connection = ClientConnection {
             id: 0,
-            peer: address,
-            local: address,
+            peer: address.into(),
+            port: Some(1),
             scheme: Scheme::Http,
             server_name: None,
             worker: 0,
             informational: None,
         };
-        let handler = ConnectionHandler::new(0, address, Protocols::Both, None, &client);
+        let handler = ConnectionHandler {
+            worker: 0,
+            local: address.into(),
+            http2: super::http2::builder(&client),
+            protocols: Protocols::Both,
+            proxy_protocol: false,
+            client,
+            client_rules: ClientRules::default(),
+            tls: None,
+        };
         let held = held(&closing);
         let negotiated = NegotiatedConnection::new(version, theirs, handler.first_head());
         let served = handler

@@ -105,7 +105,7 @@ async fn connect(
             .connect(name, socket)
             .await
     };
-    let accepting = async { tls.accept(Socket(listener.accept().await?.0)).await };
+    let accepting = async { tls.accept(Socket::Tcp(listener.accept().await?.0)).await };
     let (connected, accepted) = tokio::join!(connecting, accepting);
     Ok((connected?, accepted?))
 }

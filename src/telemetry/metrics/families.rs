@@ -102,6 +102,8 @@ families! {
         "Client connections being served.";
     ACCEPT_ERRORS: Counter "sluicegate_accept_errors_total" ["listener"],
         "Connections that could not be accepted, and handshakes that failed.";
+    REFUSED_CONNECTIONS: Counter "sluicegate_connections_refused_total" ["listener", "reason"],
+        "Connections closed at once: without a valid header of the PROXY protocol (bad_preamble).";
     BAD_REQUESTS: Counter "sluicegate_bad_requests_total" ["listener", "reason"],
         "Requests that no route saw: in HTTP/1 answered 400 or 505 (malformed), 431 or 414 (head_too_large) or 408 (timeout); in HTTP/2 header blocks that did not end in time (timeout), and connections flooded with frames (flood).";
     ACCESS_LOG_DROPPED: Counter "sluicegate_access_log_dropped_lines_total" [],

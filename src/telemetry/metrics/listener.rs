@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-use super::families::{ACCEPT_ERRORS, BAD_REQUESTS, CONNECTIONS};
+use super::families::{ACCEPT_ERRORS, BAD_REQUESTS, CONNECTIONS, REFUSED_CONNECTIONS};
 use crate::telemetry::registry::{Counter, Gauge, Registry};
 
 /// One listener's connections.
@@ -13,6 +13,7 @@ use crate::telemetry::registry::{Counter, Gauge, Registry};
 pub struct ListenerMetrics {
     open: Gauge,
     accept_errors: Counter,
+    refused: [Counter; ConnectionRefusal::COUNT],
     bad_requests: [Counter; BadRequest::COUNT],
 }
 
@@ -22,6 +23,10 @@ impl ListenerMetrics {
         Self {
             open: registry.gauge(&CONNECTIONS, &[listener]),
             accept_errors: registry.counter(&ACCEPT_ERRORS, &[listener]),
+            refused: array::from_fn(|index| {
+                let reason = ConnectionRefusal::VARIANTS[index].into();
+                registry.counter(&REFUSED_CONNECTIONS, &[listener, reason])
+            }),
             bad_requests: array::from_fn(|index| {
                 registry.counter(
                     &BAD_REQUESTS,
@@ -42,10 +47,23 @@ impl ListenerMetrics {
         self.accept_errors.increment();
     }
 
+    /// Counts a connection that was closed before its first request.
+    pub fn refuse(&self, reason: ConnectionRefusal) {
+        self.refused[reason as usize].increment();
+    }
+
     /// Counts a request that was answered before anybody could see it.
     pub fn bad_request(&self, reason: BadRequest) {
         self.bad_requests[reason as usize].increment();
     }
+}
+
+/// Why a connection was refused, as the `reason` label says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum ConnectionRefusal {
+    /// It does not begin with the header of the PROXY protocol that it needs.
+    BadPreamble,
 }
 
 /// Why a request reached no route, as the `reason` label says it.

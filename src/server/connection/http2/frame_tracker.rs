@@ -140,7 +140,7 @@ mod tests {
     /// The open block after each of these parts, which follow the preface.
     fn open(parts: &[Vec<u8>]) -> Vec<Option<u32>> {
         let mut blocks = FrameTracker::of_client();
-        blocks.observe(&[b'x'; PREFACE]);
+        blocks.observe(&[b'x'; PREFACE], |_| ());
         let each = parts.iter().map(|part| {
             blocks.observe(part, |_| ());
             blocks.open()
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn the_preface_is_no_frame() {
         let mut blocks = FrameTracker::of_client();
-        blocks.observe(&[1; PREFACE - 1]);
+        blocks.observe(&[1; PREFACE - 1], |_| ());
         assert!(!blocks.has_preface());
         blocks.observe(&[1], |_| ());
         assert!(blocks.has_preface() && blocks.open().is_none());

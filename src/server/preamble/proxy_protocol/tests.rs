@@ -38,7 +38,10 @@ fn at(address: &str) -> Client {
 #[test]
 fn version_1_names_the_client() {
     for (line, expected) in [
-        ("TCP4 192.0.2.7 198.51.100.1 12345 443", at("192.0.2.7:12345")),
+        (
+            "TCP4 192.0.2.7 198.51.100.1 12345 443",
+            at("192.0.2.7:12345"),
+        ),
         ("TCP6 2001:db8::7 ::1 1 0", at("[2001:db8::7]:1")),
         ("TCP6 ::ffff:192.0.2.7 ::1 65535 443", at("192.0.2.7:65535")),
         ("UNKNOWN", Client::Peer),
@@ -67,7 +70,11 @@ fn malformed_lines_are_refused() {
         "TCP4 \u{e9} 198.51.100.1 1 2",
     ] {
         let header = format!("PROXY {line}\r\n");
-        assert_eq!(client(header.as_bytes()), Err(InvalidHeader::Malformed), "{line}");
+        assert_eq!(
+            client(header.as_bytes()),
+            Err(InvalidHeader::Malformed),
+            "{line}"
+        );
     }
     let long = format!("PROXY UNKNOWN {}\r\n", "x".repeat(MAX_V1));
     assert_eq!(client(long.as_bytes()), Err(InvalidHeader::TooLong));
@@ -91,9 +98,18 @@ fn version_2_names_the_client() {
         (0x20, 0x11, V4.to_vec(), Client::Peer),
         (0x20, 0xff, vec![1], Client::Peer),
         // A TLV of two bytes, and one of none.
-        (0x21, 0x11, [&V4[..], &[1, 0, 2, b'h', b'2', 4, 0, 0]].concat(), at("192.0.2.7:12345")),
+        (
+            0x21,
+            0x11,
+            [&V4[..], &[1, 0, 2, b'h', b'2', 4, 0, 0]].concat(),
+            at("192.0.2.7:12345"),
+        ),
     ] {
-        assert_eq!(client(&v2(command, family, &block)), Ok(expected), "{family:x}");
+        assert_eq!(
+            client(&v2(command, family, &block)),
+            Ok(expected),
+            "{family:x}"
+        );
     }
 }
 
@@ -112,12 +128,24 @@ fn malformed_blocks_are_refused() {
         (0x21, 0x11, &[&V4[..], &[1, 0, 2, 0]].concat()),
     ] {
         let parsed = client(&v2(command, family, block));
-        assert_eq!(parsed, Err(InvalidHeader::Malformed), "{command:x} {family:x}");
+        assert_eq!(
+            parsed,
+            Err(InvalidHeader::Malformed),
+            "{command:x} {family:x}"
+        );
     }
     let long = v2(0x20, 0, &[0; MAX_V2]);
     assert_eq!(client(&long), Err(InvalidHeader::TooLong));
-    for text in ["GET / HTTP/1.1\r\n\r\n", "PROXY\tTCP4 1.1", "\r\n\r\n\0\r\nQUIT\r"] {
-        assert_eq!(client(text.as_bytes()), Err(InvalidHeader::Missing), "{text}");
+    for text in [
+        "GET / HTTP/1.1\r\n\r\n",
+        "PROXY\tTCP4 1.1",
+        "\r\n\r\n\0\r\nQUIT\r",
+    ] {
+        assert_eq!(
+            client(text.as_bytes()),
+            Err(InvalidHeader::Missing),
+            "{text}"
+        );
     }
 }
 
