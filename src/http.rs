@@ -20,3 +20,4 @@ pub mod message;
 mod parse_cache;
 pub mod path;
 pub mod service;
+pub(crate) mod websocket;

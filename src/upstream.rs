@@ -30,7 +30,10 @@ pub use cluster::Cluster;
 pub use endpoint::Endpoint;
 pub use error::{UpstreamError, UpstreamErrorKind};
 pub use session::{InvalidMessage, UpstreamBody, UpstreamBodyError};
-pub use spec::{ClusterSpec, ClusterTimeouts, EndpointSpec, HostHeader, TargetSpec, UpstreamSpec};
+pub use spec::{
+    ClusterSpec, ClusterTimeouts, EndpointSpec, HostHeader, TargetSpec, UpstreamProtocol,
+    UpstreamSpec,
+};
 pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 
 use crate::clock::Timestamp;
@@ -150,6 +153,7 @@ mod tests {
         let endpoint = |authority: &&'static str| EndpointSpec {
             authority: Authority::from_static(authority),
             tls: None,
+            protocol: UpstreamProtocol::Http1,
         };
         let cluster = ClusterSpec {
             balance: Balance::RoundRobin,

@@ -25,6 +25,7 @@ pub struct RequestBody {
     remaining: u64,
     idle: IdleTimer,
     withholds_trailers: bool,
+    allows_pauses: bool,
 }
 
 /// The source of a body.
@@ -61,6 +62,7 @@ impl RequestBody {
             remaining: 0,
             idle: IdleTimer::new(Duration::ZERO),
             withholds_trailers: false,
+            allows_pauses: false,
         }
     }
 
@@ -68,6 +70,11 @@ impl RequestBody {
     pub fn bound(&mut self, limit: u64, quiet: Duration) {
         self.remaining = limit;
         self.idle.reset_to(quiet);
+    }
+
+    /// Lets the client pause for any time: the caller bounds the exchange.
+    pub(crate) fn allow_pauses(&mut self) {
+        self.allows_pauses = true;
     }
 
     /// Drops its trailers.
@@ -169,7 +176,7 @@ impl Body for RequestBody {
             return Poll::Ready(None);
         };
         let frame = inner.poll_frame(cx);
-        if inner.is_open_tunnel() {
+        if inner.is_open_tunnel() || (this.allows_pauses && frame.is_pending()) {
             return frame.map_err(RequestBodyError::Client);
         }
         let Poll::Ready(frame) = frame else {

@@ -233,6 +233,19 @@ impl From<HeaderMap> for Headers {
     }
 }
 
+impl Headers {
+    /// A map with copies of the fields that `is_kept` accepts.
+    pub(crate) fn to_map(&self, is_kept: impl Fn(&HeaderName, &[u8]) -> bool) -> HeaderMap {
+        let mut map = HeaderMap::with_capacity(self.fields.len());
+        for Field { name, value } in &self.fields {
+            if is_kept(name, value.of(&self.text)) {
+                map.append(name.clone(), value.clone().into_owned(&self.text));
+            }
+        }
+        map
+    }
+}
+
 impl From<Headers> for HeaderMap {
     fn from(headers: Headers) -> Self {
         let Headers { text, fields } = headers;

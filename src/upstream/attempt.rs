@@ -42,6 +42,9 @@ pub(super) enum AttemptOutcome {
     Refused(UpstreamError),
     /// The exchange failed before anything of the request was sent.
     Unsent(UpstreamError),
+    /// The exchange failed, and the endpoint states that it has not processed the request, of which
+    /// a part was sent (RFC 9113 sections 6.8 and 8.7).
+    Unprocessed(UpstreamError),
     /// The exchange failed, and the endpoint may have processed the request.
     Broken(UpstreamError),
     /// The response did not begin in time.
@@ -55,6 +58,7 @@ impl Attempt {
             AttemptOutcome::Response(_) => None,
             AttemptOutcome::Refused(error)
             | AttemptOutcome::Unsent(error)
+            | AttemptOutcome::Unprocessed(error)
             | AttemptOutcome::Broken(error)
             | AttemptOutcome::TimedOut(error) => Some(error),
         }
@@ -65,6 +69,7 @@ impl Attempt {
             AttemptOutcome::Response(response) => Ok(response),
             AttemptOutcome::Refused(error)
             | AttemptOutcome::Unsent(error)
+            | AttemptOutcome::Unprocessed(error)
             | AttemptOutcome::Broken(error)
             | AttemptOutcome::TimedOut(error) => Err(error),
         }

@@ -1,9 +1,11 @@
 //! The connector of a host: TCP and TLS, within one deadline.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::uri::Scheme;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::time::timeout;
@@ -11,7 +13,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
-use super::{ClientTls, EndpointSpec, UpstreamErrorKind};
+use super::spec::ALPN_HTTP2;
+use super::{EndpointSpec, UpstreamErrorKind, UpstreamProtocol};
 use crate::net::dial::{self, Dscp};
 use crate::net::socket::Socket;
 
@@ -24,13 +27,15 @@ pub(super) struct Connector {
     address: SocketAddr,
     /// The TLS settings, and the name to verify; `None` for clear text.
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    protocol: UpstreamProtocol,
 }
 
 impl Connector {
     pub(super) fn new(address: SocketAddr, spec: &EndpointSpec) -> Self {
         Connector {
             address,
-            tls: spec.tls.as_ref().map(ClientTls::connector),
+            tls: spec.tls.as_ref().map(|tls| tls.connector(spec.protocol)),
+            protocol: spec.protocol,
         }
     }
 
@@ -66,10 +71,39 @@ impl Connector {
         };
         let connector = TlsConnector::from(Arc::clone(config));
         let stream = connector.connect(name.clone(), stream).await;
-        stream
-            .map(|stream| Either::Right(Box::new(stream)))
-            .map_err(UpstreamErrorKind::Tls)
+        let stream = stream.map_err(UpstreamErrorKind::Tls)?;
+        if self.protocol == UpstreamProtocol::Http2 && !has_chosen_http2(&stream) {
+            let what = "the server does not choose HTTP/2 (ALPN)";
+            return Err(UpstreamErrorKind::Handshake(io::Error::other(what)));
+        }
+        Ok(Either::Right(Box::new(stream)))
     }
+
+    /// The configured version of HTTP.
+    pub(super) fn protocol(&self) -> UpstreamProtocol {
+        self.protocol
+    }
+
+    /// Returns true if HTTP/2 is spoken over `stream`.
+    pub(super) fn speaks_http2(&self, stream: &Stream) -> bool {
+        match (self.protocol, stream) {
+            (UpstreamProtocol::Http1, _) | (UpstreamProtocol::Auto, Either::Left(_)) => false,
+            (UpstreamProtocol::Http2, _) => true,
+            (UpstreamProtocol::Auto, Either::Right(stream)) => has_chosen_http2(stream),
+        }
+    }
+
+    /// The scheme of requests.
+    pub(super) fn scheme(&self) -> Scheme {
+        match self.tls {
+            Some(_) => Scheme::HTTPS,
+            None => Scheme::HTTP,
+        }
+    }
+}
+
+fn has_chosen_http2(stream: &TlsStream<Socket>) -> bool {
+    stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2)
 }
 
 #[cfg(test)]
@@ -86,6 +120,7 @@ mod tests {
         let connector = Connector {
             address: listener.local_addr().expect("it listens"),
             tls: None,
+            protocol: UpstreamProtocol::Http1,
         };
         let connected = connector.connect(Duration::from_secs(5), dscp).await;
         match connected.expect("it listens") {

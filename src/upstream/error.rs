@@ -38,18 +38,51 @@ pub enum UpstreamErrorKind {
         /// The resolver's delay, if the name was not resolved by then.
         source: Option<io::Error>,
     },
+    /// The server does not speak HTTP/2, or sent no SETTINGS.
+    #[error("no HTTP/2 connection")]
+    Handshake(#[source] io::Error),
+    /// All streams of the most connections were in use for `timeouts.connect`.
+    #[error("no free stream within {0:?} (timeouts.connect)")]
+    NoStream(Duration),
+    /// The server does not support extended CONNECT (RFC 8441).
+    #[error("no WebSocket over HTTP/2")]
+    NoWebSocket,
     /// The connection broke before a response head was there.
     #[error("the connection closed before a response")]
     Closed(#[source] io::Error),
     /// The response is no HTTP, or cannot be forwarded.
     #[error("the response cannot be passed on")]
     Invalid(#[source] InvalidMessage),
+    /// The server violates HTTP/2.
+    #[error("the response violates HTTP/2")]
+    Protocol(#[source] h2::Error),
+    /// The server reset the stream before a response head was there.
+    #[error("the stream was reset before a response")]
+    Reset(#[source] h2::Error),
     /// No response head within `timeouts.response`.
     #[error("no response within {0:?} (timeouts.response)")]
     ResponseTimeout(Duration),
     /// The client stopped, or sent too much: not the upstream's fault.
     #[error("the request body did not arrive")]
     RequestBody(#[source] RequestBodyError),
+}
+
+impl UpstreamErrorKind {
+    /// The failure to open a connection, for another request that waited for it.
+    pub(super) fn copy(&self) -> Self {
+        let copy = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
+        match self {
+            Self::Resolve(error) => Self::Resolve(copy(error)),
+            Self::Tls(error) => Self::Tls(copy(error)),
+            Self::ConnectTimeout { after, source } => Self::ConnectTimeout {
+                after: *after,
+                source: source.as_ref().map(copy),
+            },
+            Self::Handshake(error) => Self::Handshake(copy(error)),
+            Self::Connect(error) => Self::Connect(copy(error)),
+            other => Self::Connect(io::Error::other(other.to_string())),
+        }
+    }
 }
 
 impl UpstreamError {
@@ -68,8 +101,13 @@ impl UpstreamError {
             UpstreamErrorKind::Connect(_) => EndpointFailure::Connect,
             UpstreamErrorKind::Tls(_) => EndpointFailure::Tls,
             UpstreamErrorKind::ConnectTimeout { .. } => EndpointFailure::ConnectTimeout,
+            UpstreamErrorKind::Handshake(_) => EndpointFailure::Handshake,
+            UpstreamErrorKind::NoStream(_) => EndpointFailure::NoStream,
             UpstreamErrorKind::Closed(_) => EndpointFailure::Closed,
-            UpstreamErrorKind::Invalid(_) => EndpointFailure::Invalid,
+            UpstreamErrorKind::Reset(_) => EndpointFailure::Reset,
+            UpstreamErrorKind::Invalid(_)
+            | UpstreamErrorKind::Protocol(_)
+            | UpstreamErrorKind::NoWebSocket => EndpointFailure::Invalid,
             UpstreamErrorKind::ResponseTimeout(_) => EndpointFailure::ResponseTimeout,
             UpstreamErrorKind::RequestBody(_) => return None,
         })
@@ -93,6 +131,8 @@ impl From<ExchangeError> for UpstreamErrorKind {
         match error {
             ExchangeError::Closed(error) => Self::Closed(error),
             ExchangeError::Invalid(invalid) => Self::Invalid(invalid),
+            ExchangeError::Protocol(error) => Self::Protocol(error),
+            ExchangeError::Reset(error) => Self::Reset(error),
             ExchangeError::RequestBody(error) => Self::RequestBody(error),
         }
     }

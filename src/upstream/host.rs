@@ -2,11 +2,15 @@
 //! lives as long as its endpoint has the address.
 
 mod in_flight;
+mod sessions;
 mod state;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+use http::uri::Scheme;
 
 pub(super) use in_flight::InFlight;
 use state::HostState;
@@ -14,8 +18,7 @@ use state::HostState;
 use super::attempt::{Attempt, AttemptOutcome};
 use super::connector::Connector;
 use super::pool::Pool;
-use super::session::{Http1Session, PooledConnection, Session};
-use super::{ClusterTimeouts, OutboundRequest, UpstreamError, retry};
+use super::{ClusterTimeouts, OutboundRequest, UpstreamError, UpstreamProtocol, retry};
 use crate::telemetry::metrics::EndpointMetrics;
 
 /// One address of an endpoint, and its pool.
@@ -23,6 +26,8 @@ use crate::telemetry::metrics::EndpointMetrics;
 pub(super) struct Host {
     connector: Connector,
     pool: Pool,
+    /// The host speaks HTTP/2: as configured, or as it has chosen last (ALPN).
+    is_http2: AtomicBool,
     metrics: Arc<EndpointMetrics>,
     state: HostState,
 }
@@ -31,6 +36,7 @@ impl Host {
     /// A host without connections, to be used by `workers` runtimes.
     pub(super) fn new(connector: Connector, workers: usize, metrics: Arc<EndpointMetrics>) -> Self {
         Host {
+            is_http2: AtomicBool::new(connector.protocol() != UpstreamProtocol::Http1),
             connector,
             pool: Pool::new(workers),
             metrics,
@@ -48,6 +54,11 @@ impl Host {
 
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// The scheme of requests.
+    pub(super) fn scheme(&self) -> Scheme {
+        self.connector.scheme()
     }
 
     /// The metrics of its endpoint.
@@ -89,22 +100,34 @@ impl Host {
         timeouts: &ClusterTimeouts,
     ) -> Attempt {
         let OutboundRequest { worker, dscp, .. } = *outbound;
-        if let Some(connection) = self.pool.checkout(worker, dscp) {
-            let session = session(InFlight::begin(self), worker, connection);
+        if let Some(session) = self.checkout(worker, dscp, timeouts.connect) {
             let attempt = session.send(outbound, timeouts).await;
             if !retry::is_retried_on_new_connection(&attempt) {
                 return attempt;
             }
         }
-        let in_flight = InFlight::begin(self);
-        // Boxed: every request's future would have room for a handshake.
-        let stream = Box::pin(self.connector.connect(timeouts.connect, dscp)).await;
-        match stream {
-            Ok(stream) => {
-                let connection = PooledConnection::new(stream, dscp, self.metrics.connection());
-                let session = session(in_flight, worker, Box::new(connection));
-                session.send(outbound, timeouts).await
+        let attempt = self.attempt_anew(outbound, timeouts).await;
+        // A connection that others share may end before the request is on it.
+        match attempt.outcome {
+            AttemptOutcome::Unsent(_)
+                if self.speaks_http2() && retry::is_retried_on_new_connection(&attempt) =>
+            {
+                self.attempt_anew(outbound, timeouts).await
             }
+            _ => attempt,
+        }
+    }
+
+    /// Sends a request over a new session.
+    async fn attempt_anew(
+        self: &Arc<Self>,
+        outbound: &mut OutboundRequest<'_>,
+        timeouts: &ClusterTimeouts,
+    ) -> Attempt {
+        let OutboundRequest { worker, dscp, .. } = *outbound;
+        // Boxed: every request's future would have room for a handshake.
+        match Box::pin(self.open(worker, dscp, timeouts.connect)).await {
+            Ok(session) => session.send(outbound, timeouts).await,
             Err(kind) => Attempt {
                 outcome: AttemptOutcome::Refused(UpstreamError::new(self.metrics.endpoint(), kind)),
                 may_retry: true,
@@ -132,12 +155,4 @@ impl Host {
             tracing::warn!(upstream, endpoint, %address, reason, error, "the endpoint fails");
         }
     }
-}
-
-fn session(host: InFlight, worker: usize, connection: Box<PooledConnection>) -> Session {
-    Session::Http1(Http1Session {
-        connection,
-        host,
-        worker,
-    })
 }

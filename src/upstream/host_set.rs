@@ -58,8 +58,8 @@ pub(super) mod tests {
     use super::*;
     use crate::telemetry::metrics::EndpointMetrics;
     use crate::telemetry::registry::Registry;
-    use crate::upstream::EndpointSpec;
     use crate::upstream::connector::Connector;
+    use crate::upstream::{EndpointSpec, UpstreamProtocol};
 
     /// Hosts with these weights.
     pub(in crate::upstream) fn hosts(weights: &[u16]) -> Vec<WeightedHost> {
@@ -68,6 +68,7 @@ pub(super) mod tests {
         let spec = EndpointSpec {
             authority: Authority::from_static("endpoint"),
             tls: None,
+            protocol: UpstreamProtocol::Http1,
         };
         let host = |(endpoint, &weight): (usize, &u16)| {
             let address = SocketAddr::from(([10, 0, 0, 1], endpoint as u16));

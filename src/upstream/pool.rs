@@ -1,27 +1,41 @@
-//! Idle connections of one host, a list for each worker, so that a request never changes
-//! threads. The last used connection is used next: the rest grow old and are closed.
+//! Connections of one host, apart for each worker, so that a request never changes threads.
+//!
+//! Connections of HTTP/1.1 are in a list while they are idle. The last used connection is used
+//! next: the rest grow old and are closed. Connections of HTTP/2 are [shared].
 
+mod shared;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Dscp;
-use super::session::PooledConnection;
+use super::session::{PooledConnection, SharedConnection};
+pub(super) use shared::{Group, SharedConnections};
 
 /// The most idle connections of a host that one worker keeps.
 const MAX_IDLE: usize = 512;
 
-/// Idle connections of one host.
+/// The connections of one host.
 #[derive(Debug)]
 pub(super) struct Pool {
-    workers: Box<[Mutex<Vec<Idle>>]>,
+    workers: Box<[Connections]>,
     /// Counts the sweeps, which come once a second: a clock that costs nothing to read.
     sweeps: AtomicU32,
-    /// No connection is kept any more.
+    /// No idle connection is kept any more.
     is_closed: AtomicBool,
 }
 
+/// The connections of one worker.
+#[derive(Debug, Default)]
+struct Connections {
+    idle: Mutex<Vec<Idle>>,
+    shared: Mutex<SharedConnections>,
+}
+
+/// An idle connection of HTTP/1.1.
 #[derive(Debug)]
 struct Idle {
     connection: Box<PooledConnection>,
@@ -32,10 +46,20 @@ struct Idle {
 impl Pool {
     pub(super) fn new(workers: usize) -> Self {
         Pool {
-            workers: (0..workers).map(|_| Mutex::default()).collect(),
+            workers: (0..workers).map(|_| Connections::default()).collect(),
             sweeps: AtomicU32::new(0),
             is_closed: AtomicBool::new(false),
         }
+    }
+
+    /// The shared connections of a worker.
+    pub(super) fn shared(&self, worker: usize) -> MutexGuard<'_, SharedConnections> {
+        self.workers[worker].shared.lock()
+    }
+
+    /// Adds a shared connection to those of its code point.
+    pub(super) fn share(&self, group: &mut Group, connection: Arc<SharedConnection>) {
+        group.add(connection, self.sweeps.load(Ordering::Relaxed));
     }
 
     /// The connection of this code point that went idle last, if one is open.
@@ -46,7 +70,7 @@ impl Pool {
     ) -> Option<Box<PooledConnection>> {
         loop {
             let mut connection = {
-                let mut idle = self.workers[worker].lock();
+                let mut idle = self.workers[worker].idle.lock();
                 let last = idle.iter().rposition(|idle| idle.connection.dscp == dscp)?;
                 idle.remove(last).connection
             };
@@ -59,18 +83,20 @@ impl Pool {
     /// Keeps a connection whose response was read to its end.
     pub(super) fn check_in(&self, worker: usize, connection: Box<PooledConnection>) {
         let since = self.sweeps.load(Ordering::Relaxed);
-        let mut idle = self.workers[worker].lock();
+        let mut idle = self.workers[worker].idle.lock();
         // Read under the lock: `close` sets it before it takes the lock.
         if idle.len() < MAX_IDLE && !self.is_closed.load(Ordering::Relaxed) {
             idle.push(Idle { connection, since });
         }
     }
 
-    /// Closes the idle connections, and keeps none from now on.
+    /// Closes the idle connections, and keeps none from now on. Shared connections end after their
+    /// requests.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         for worker in &self.workers {
-            worker.lock().clear();
+            worker.idle.lock().clear();
+            worker.shared.lock().close();
         }
     }
 
@@ -85,9 +111,10 @@ impl Pool {
         let now = self.sweeps.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let limit = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
         for worker in &self.workers {
-            worker.lock().retain_mut(|idle| {
+            worker.idle.lock().retain_mut(|idle| {
                 now.wrapping_sub(idle.since) <= limit && idle.connection.is_open()
             });
+            worker.shared.lock().sweep(now, limit);
         }
     }
 }

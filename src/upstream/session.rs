@@ -1,9 +1,17 @@
 //! Sessions: connections to an endpoint in use by requests.
 
+mod body;
+mod error;
 mod http1;
+mod http2;
 
-pub(super) use http1::{ExchangeError, Http1Session, PooledConnection};
-pub use http1::{InvalidMessage, UpstreamBody, UpstreamBodyError};
+use tokio_util::either::Either;
+
+pub use body::{UpstreamBody, UpstreamBodyError};
+pub(super) use error::ExchangeError;
+pub use http1::InvalidMessage;
+pub(super) use http1::{Http1Session, PooledConnection};
+pub(super) use http2::{Http2Session, Room, SharedConnection, StreamPermit};
 
 use super::attempt::Attempt;
 use super::{ClusterTimeouts, OutboundRequest};
@@ -13,6 +21,8 @@ use super::{ClusterTimeouts, OutboundRequest};
 pub(super) enum Session {
     /// Exclusive to one request, until its response has ended.
     Http1(Http1Session),
+    /// A stream of a connection that requests share.
+    Http2(Http2Session),
 }
 
 impl Session {
@@ -25,7 +35,8 @@ impl Session {
         timeouts: &ClusterTimeouts,
     ) -> impl Future<Output = Attempt> {
         match self {
-            Self::Http1(session) => session.send(outbound, timeouts),
+            Self::Http1(session) => Either::Left(session.send(outbound, timeouts)),
+            Self::Http2(session) => Either::Right(session.send(outbound, timeouts)),
         }
     }
 }

@@ -46,7 +46,36 @@ pub struct EndpointSpec {
     pub authority: Authority,
     /// Set if the URL's scheme is `https`.
     pub tls: Option<ClientTls>,
+    /// The version of HTTP.
+    pub protocol: UpstreamProtocol,
 }
+
+/// The version of HTTP with an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpstreamProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2, with prior knowledge or by ALPN.
+    Http2,
+    /// The version that the endpoint chooses by ALPN; HTTP/1.1 without TLS.
+    Auto,
+}
+
+impl UpstreamProtocol {
+    /// The protocols to offer (RFC 7301), the preferred first.
+    pub(super) fn alpn(self) -> Vec<Vec<u8>> {
+        let (http2, http1) = (ALPN_HTTP2.to_vec(), b"http/1.1".to_vec());
+        match self {
+            Self::Http1 => vec![http1],
+            Self::Http2 => vec![http2],
+            Self::Auto => vec![http2, http1],
+        }
+    }
+}
+
+/// The name of HTTP/2 in ALPN.
+pub(super) const ALPN_HTTP2: &[u8] = b"h2";
 
 impl EndpointSpec {
     /// Its authority, and true with TLS. No two endpoints of an upstream share their origin.

@@ -8,6 +8,8 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 
+use super::UpstreamProtocol;
+
 mod verifier;
 
 use verifier::ServerVerifier;
@@ -60,8 +62,7 @@ impl ClientTls {
     /// When no certificate can be verified with them.
     pub fn new(name: &str, roots: Roots) -> Result<Self, ClientTlsError> {
         let server = server_name(name)?;
-        let mut config = client_config(&roots, None)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config = client_config(&roots, None)?;
         Ok(ClientTls {
             config: Arc::new(config),
             name: server,
@@ -69,8 +70,14 @@ impl ClientTls {
         })
     }
 
-    pub(super) fn connector(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
-        (Arc::clone(&self.config), self.name.clone())
+    /// The settings with the versions of HTTP to offer, and the name to verify.
+    pub(super) fn connector(
+        &self,
+        protocol: UpstreamProtocol,
+    ) -> (Arc<ClientConfig>, ServerName<'static>) {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = protocol.alpn();
+        (Arc::new(config), self.name.clone())
     }
 }
 

@@ -21,6 +21,8 @@ pub const ACK: u8 = 1;
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
+pub const NO_ERROR: u32 = 0;
+pub const REFUSED_STREAM: u32 = 7;
 pub const CANCEL: u32 = 8;
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
@@ -111,6 +113,30 @@ pub fn get_block() -> Vec<u8> {
     [&[0x82, 0x86, 0x84, 0x01][..], &string("a")].concat()
 }
 
+/// The field block of a 200.
+pub const OK: &[u8] = &[0x88];
+
+/// HEADERS of a response: of a whole one, or one whose body follows.
+pub fn response(stream: u32, block: &[u8], is_whole: bool) -> Vec<u8> {
+    let end = if is_whole { END_STREAM } else { 0 };
+    frame(HEADERS, END_HEADERS | end, stream, block)
+}
+
+/// RST_STREAM.
+pub fn reset(stream: u32, code: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &code.to_be_bytes())
+}
+
+/// GOAWAY, with the last stream that is processed.
+pub fn goaway(last: u32, code: u32) -> Vec<u8> {
+    frame(
+        GOAWAY,
+        0,
+        0,
+        &[last.to_be_bytes(), code.to_be_bytes()].concat(),
+    )
+}
+
 /// A field that is not indexed.
 pub fn field(name: &str, value: &str) -> Vec<u8> {
     [&[0x00][..], &string(name), &string(value)].concat()
@@ -171,6 +197,31 @@ impl Http2 {
         let settings = frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0]);
         connection.send(&[PREFACE, &settings].concat());
         connection
+    }
+
+    /// Accepts a connection of a client, and sends SETTINGS with this payload; `None` if the client
+    /// leaves before its preface.
+    pub fn accept(stream: TcpStream, settings: &[u8]) -> Option<Self> {
+        for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
+            set(&stream, Some(DEADLINE)).expect("a connected socket");
+        }
+        let mut connection = Self { stream };
+        let mut preface = [0; PREFACE.len()];
+        connection.stream.read_exact(&mut preface).ok()?;
+        assert_eq!(preface, PREFACE);
+        connection.try_send(&frame(SETTINGS, 0, 0, settings)).ok()?;
+        Some(connection)
+    }
+
+    /// Waits for the head of the next request. Returns its stream.
+    pub fn next_request(&mut self) -> Option<u32> {
+        let mut frames = self.frames();
+        Some(frames.find(|frame| frame.kind == HEADERS)?.stream)
+    }
+
+    /// Reads until the peer closes.
+    pub fn drain(&mut self) {
+        self.frames().for_each(drop);
     }
 
     /// Bounds how long a write waits for the peer to read.

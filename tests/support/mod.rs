@@ -11,6 +11,7 @@ pub mod costs;
 pub mod fault_proxy;
 pub mod frames;
 pub mod gateway;
+pub mod http2_origin;
 pub mod origin;
 pub mod outage;
 pub mod redis;

@@ -16,7 +16,7 @@ use crate::files::{self, VersionedFile};
 use crate::http::connection::Scheme;
 use crate::upstream::{
     Balance, ClientTls, ClusterSpec, ClusterTimeouts, EndpointSpec, HostHeader, Roots, TargetSpec,
-    UpstreamSpec,
+    UpstreamProtocol, UpstreamSpec,
 };
 
 /// An upstream, under its name in `upstreams`.
@@ -29,6 +29,9 @@ pub struct Upstream {
     /// How requests are shared among the endpoints.
     #[serde(default)]
     pub balance: Located<Balance>,
+    /// The version of HTTP.
+    #[serde(default)]
+    pub protocol: Located<UpstreamProtocol>,
     /// `true` sends the `Host` of the client to the upstream, `false` that of the endpoint's URL.
     #[serde(default)]
     pub preserve_host: Located<Flag<true>>,
@@ -48,6 +51,18 @@ words! {
     "Balance" for Balance {
         /// In turn, by weight.
         RoundRobin = "round_robin",
+    }
+}
+
+words! {
+    /// The version of HTTP with an upstream.
+    "UpstreamProtocol" for UpstreamProtocol {
+        /// HTTP/1.1.
+        Http1 = "http1",
+        /// HTTP/2: by ALPN over TLS, with prior knowledge otherwise.
+        Http2 = "h2",
+        /// The version that the server chooses by ALPN; HTTP/1.1 without TLS.
+        Auto = "auto",
     }
 }
 
@@ -160,6 +175,12 @@ fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
     let tls = &upstream.tls;
     let mut endpoints = upstream.endpoints.iter();
     let encrypted = endpoints.any(|endpoint| endpoint.url.scheme == Scheme::Https);
+    let protocol = &upstream.protocol;
+    if !encrypted && protocol.value == UpstreamProtocol::Auto {
+        let message = "`auto` is HTTP/1.1 for endpoints without TLS";
+        let finding = Finding::warning(protocol.node, Code::NoEffect, message);
+        findings.add(finding.help("write `h2` if the endpoints speak HTTP/2, or remove it"));
+    }
     if !encrypted && (tls.ca.is_some() || tls.server_name.is_some()) {
         let message = "`tls` without an endpoint that uses it";
         let finding = Finding::error(tls.node, Code::NoEffect, message);
@@ -236,7 +257,7 @@ impl Compiler<'_> {
 
     fn endpoints(&mut self, upstream: &Upstream) -> TargetSpec {
         let endpoints = upstream.endpoints.iter().filter_map(|endpoint| {
-            let spec = self.endpoint(&endpoint.url, &upstream.tls)?;
+            let spec = self.endpoint(&endpoint.url, upstream)?;
             Some((spec, endpoint.weight.get() as u16))
         });
         TargetSpec::Cluster(ClusterSpec {
@@ -256,15 +277,19 @@ impl Compiler<'_> {
         })
     }
 
-    fn endpoint(&mut self, url: &Located<OriginUrl>, tls: &UpstreamTls) -> Option<EndpointSpec> {
+    fn endpoint(&mut self, url: &Located<OriginUrl>, upstream: &Upstream) -> Option<EndpointSpec> {
         let text = url.value.to_string();
         let (_, authority) = text.split_once("://")?;
         let tls = match url.scheme {
             Scheme::Http => None,
-            Scheme::Https => Some(self.client_tls(url, tls)?),
+            Scheme::Https => Some(self.client_tls(url, &upstream.tls)?),
         };
         match Authority::try_from(authority) {
-            Ok(authority) => Some(EndpointSpec { authority, tls }),
+            Ok(authority) => Some(EndpointSpec {
+                authority,
+                tls,
+                protocol: upstream.protocol.value,
+            }),
             Err(error) => {
                 self.findings.push(Finding::error(
                     url.node,

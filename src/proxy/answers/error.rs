@@ -112,6 +112,8 @@ impl Error {
                 Kind::ConnectTimeout { .. } | Kind::ResponseTimeout(_) => {
                     StatusCode::GATEWAY_TIMEOUT
                 }
+                Kind::NoStream(_) => StatusCode::SERVICE_UNAVAILABLE,
+                Kind::NoWebSocket => StatusCode::NOT_IMPLEMENTED,
                 Kind::RequestBody(RequestBodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
                 Kind::RequestBody(RequestBodyError::Quiet(_)) => StatusCode::REQUEST_TIMEOUT,
                 Kind::RequestBody(_) => StatusCode::BAD_REQUEST,
@@ -155,8 +157,14 @@ impl Error {
                 Kind::Connect(_) => "The upstream accepts no connection.",
                 Kind::Tls(_) => "No TLS connection to the upstream could be made.",
                 Kind::ConnectTimeout { .. } => "The upstream accepted no connection in time.",
+                Kind::Handshake(_) => "The upstream does not speak HTTP/2.",
+                Kind::NoStream(_) => "The upstream takes no more requests at the moment.",
+                Kind::NoWebSocket => "The upstream does not take WebSockets over HTTP/2.",
+                Kind::Reset(_) => "The upstream reset the stream without a response.",
                 Kind::Closed(_) => "The upstream closed the connection without a response.",
-                Kind::Invalid(_) => "The upstream's response is not valid HTTP.",
+                Kind::Invalid(_) | Kind::Protocol(_) => {
+                    "The upstream's response is not valid HTTP."
+                }
                 Kind::ResponseTimeout(_) => "The upstream sent no response in time.",
                 Kind::RequestBody(error) => match error {
                     RequestBodyError::TooLarge => "The request body is larger than allowed.",

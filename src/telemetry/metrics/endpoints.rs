@@ -34,14 +34,22 @@ pub enum EndpointFailure {
     Tls,
     /// No connection in time.
     ConnectTimeout,
+    /// No HTTP/2 connection: the server does not speak it.
+    Handshake,
+    /// No free stream of HTTP/2 in time.
+    NoStream,
     /// The connection closed before the head of the response.
     Closed,
+    /// The stream was reset before the head of the response.
+    Reset,
     /// The head of the response cannot be passed on.
     Invalid,
     /// No head of a response in time.
     ResponseTimeout,
     /// The connection closed before the end of the response.
     BodyClosed,
+    /// The stream was reset before the end of the response.
+    BodyReset,
     /// The body of the response is not valid HTTP.
     BodyInvalid,
     /// The response stood still.

@@ -16,7 +16,7 @@ use crate::net::resolve::Resolver;
 use crate::telemetry::registry::Registry;
 use crate::upstream::endpoint::EndpointContext;
 use crate::upstream::host::Host;
-use crate::upstream::{UpstreamErrorKind, balance::Balance};
+use crate::upstream::{UpstreamErrorKind, UpstreamProtocol, balance::Balance};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -79,6 +79,7 @@ impl Names {
         let spec = |&authority: &&'static str| EndpointSpec {
             authority: Authority::from_static(authority),
             tls: None,
+            protocol: UpstreamProtocol::Http1,
         };
         let spec = ClusterSpec {
             balance: Balance::RoundRobin,

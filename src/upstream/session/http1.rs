@@ -13,8 +13,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 pub use crate::http::http1::InvalidMessage;
-pub use body::{UpstreamBody, UpstreamBodyError};
-pub(in crate::upstream) use connection::ExchangeError;
+pub(in crate::upstream) use body::Http1Body;
 
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
@@ -24,6 +23,7 @@ use crate::telemetry::registry::GaugeGuard;
 use crate::upstream::attempt::{Attempt, AttemptOutcome};
 use crate::upstream::connector::Stream;
 use crate::upstream::host::InFlight;
+use crate::upstream::session::{ExchangeError, UpstreamBody};
 use crate::upstream::{
     ClusterTimeouts, Dscp, OutboundRequest, UpstreamError, UpstreamErrorKind, retry,
 };
@@ -95,9 +95,11 @@ impl Http1Session {
 
     fn respond(self, response: Response<()>, timeouts: &ClusterTimeouts) -> Response<UpstreamBody> {
         let is_tunnel = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        response.map(|()| match is_tunnel {
-            true => UpstreamBody::tunnel(self, timeouts),
-            false => UpstreamBody::new(self, timeouts.idle),
+        response.map(|()| {
+            UpstreamBody::from(match is_tunnel {
+                true => Http1Body::tunnel(self, timeouts),
+                false => Http1Body::new(self, timeouts.idle),
+            })
         })
     }
 
@@ -171,6 +173,6 @@ impl PooledConnection {
 }
 
 /// Returns true if another response follows (RFC 9110 section 15.2), as after all 1xx but 101.
-fn is_informational(status: StatusCode) -> bool {
+pub(super) fn is_informational(status: StatusCode) -> bool {
     status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
 }

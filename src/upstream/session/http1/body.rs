@@ -1,7 +1,6 @@
 //! The body of a response from an upstream. It holds the session, and returns its connection to
 //! the pool at its end.
 
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -9,14 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::{ExchangeError, Http1Session, InvalidMessage};
-use crate::http::body::RequestBodyError;
-use crate::telemetry::metrics::EndpointFailure;
+use super::Http1Session;
 use crate::upstream::ClusterTimeouts;
+use crate::upstream::session::body::UpstreamBodyError;
 
-/// The body of an upstream's response.
+/// The body of an upstream's response over HTTP/1.1.
 #[derive(Debug)]
-pub struct UpstreamBody {
+pub(in crate::upstream) struct Http1Body {
     /// `None` once the body has ended.
     session: Option<Http1Session>,
     /// The time-out of a tunnel's open direction once the other has ended.
@@ -25,37 +23,7 @@ pub struct UpstreamBody {
     failure: Option<UpstreamBodyError>,
 }
 
-/// Reasons why a response broke off.
-#[derive(Debug, thiserror::Error)]
-pub enum UpstreamBodyError {
-    /// The connection broke, or ended too early.
-    #[error("the upstream broke off its response")]
-    Closed(#[source] io::Error),
-    /// The framing, or the trailers.
-    #[error("the upstream's response is not valid HTTP")]
-    Invalid(#[source] InvalidMessage),
-    /// No byte was received or sent for `timeouts.idle`, or for `timeouts.tunnel` in a tunnel that
-    /// is open both ways.
-    #[error("nothing was sent for {0:?} (timeouts.idle, or timeouts.tunnel of a WebSocket)")]
-    Quiet(Duration),
-    /// The body of the request broke off while it was sent.
-    #[error(transparent)]
-    Request(RequestBodyError),
-}
-
-impl UpstreamBodyError {
-    /// The endpoint's failure; `None` if the client failed.
-    pub fn reason(&self) -> Option<EndpointFailure> {
-        match self {
-            Self::Closed(_) => Some(EndpointFailure::BodyClosed),
-            Self::Invalid(_) => Some(EndpointFailure::BodyInvalid),
-            Self::Quiet(_) => Some(EndpointFailure::BodyTimeout),
-            Self::Request(_) => None,
-        }
-    }
-}
-
-impl UpstreamBody {
+impl Http1Body {
     /// A response over `session`. It ends with an error after `idle` without a byte either way.
     pub(super) fn new(session: Http1Session, idle: Duration) -> Self {
         Self::bounded(session, idle, None)
@@ -69,7 +37,7 @@ impl UpstreamBody {
 
     fn bounded(mut session: Http1Session, idle: Duration, half_closed: Option<Duration>) -> Self {
         session.connection.idle_timer.reset_to(idle);
-        let mut body = UpstreamBody {
+        let mut body = Http1Body {
             session: Some(session),
             half_closed,
             failure: None,
@@ -96,7 +64,7 @@ impl UpstreamBody {
     }
 }
 
-impl Body for UpstreamBody {
+impl Body for Http1Body {
     type Data = Bytes;
     type Error = UpstreamBodyError;
 
@@ -154,15 +122,5 @@ impl Body for UpstreamBody {
             None => None,
         };
         remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
-    }
-}
-
-impl From<ExchangeError> for UpstreamBodyError {
-    fn from(failure: ExchangeError) -> Self {
-        match failure {
-            ExchangeError::Closed(error) => Self::Closed(error),
-            ExchangeError::Invalid(invalid) => Self::Invalid(invalid),
-            ExchangeError::RequestBody(error) => Self::Request(error),
-        }
     }
 }

@@ -18,6 +18,7 @@ use super::{InvalidMessage, request, response};
 use crate::http::body::{RequestBody, RequestBodyError};
 use crate::http::http1::{Decoded, Decoder, Framing, MessageWriter, ReadBuffer, SendError};
 use crate::http::message::{Request, Response};
+use crate::upstream::session::ExchangeError;
 
 /// A connection to an upstream.
 #[derive(Debug)]
@@ -32,17 +33,6 @@ pub(super) struct UpstreamConnection<T> {
     is_head: bool,
     /// The client's further bytes, if the upstream accepts the upgrade.
     tunnel: Option<Box<RequestBody>>,
-}
-
-/// Reasons why an exchange broke off.
-#[derive(Debug)]
-pub(in crate::upstream) enum ExchangeError {
-    /// The connection broke, or ended before the response did.
-    Closed(io::Error),
-    /// The response is no valid HTTP.
-    Invalid(InvalidMessage),
-    /// The client's request body broke off.
-    RequestBody(RequestBodyError),
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {

@@ -1,0 +1,143 @@
+//! Connections of HTTP/2, which the requests of a worker share. Requests that find no free stream
+//! wait for one connection that is opened for all of them, or for a stream that becomes free.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use crate::upstream::session::{Room, SharedConnection, StreamPermit};
+use crate::upstream::{Dscp, UpstreamErrorKind};
+
+/// The most shared connections of a worker to a host, for each code point.
+const MAX_CONNECTIONS: usize = 64;
+
+/// The shared connections of one worker.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct SharedConnections(Vec<Group>);
+
+/// The connections of one code point.
+#[derive(Debug)]
+pub(in crate::upstream) struct Group {
+    dscp: Option<Dscp>,
+    connections: Vec<Shared>,
+    is_dialling: bool,
+    /// How many dials have ended.
+    dials: u64,
+    /// The failure of the last dial.
+    failure: Option<UpstreamErrorKind>,
+    /// Wakes the requests that wait: a dial or a stream has ended.
+    changed: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    connection: Arc<SharedConnection>,
+    /// The number of sweeps before it went idle.
+    since: u32,
+}
+
+impl SharedConnections {
+    /// The connections of this code point.
+    pub(in crate::upstream) fn group(&mut self, dscp: Option<Dscp>) -> &mut Group {
+        let known = self.0.iter().position(|group| group.dscp == dscp);
+        let place = known.unwrap_or_else(|| {
+            self.0.push(Group::new(dscp));
+            self.0.len() - 1
+        });
+        &mut self.0[place]
+    }
+
+    /// Forgets all connections, which end after their requests.
+    pub(super) fn close(&mut self) {
+        for group in &mut self.0 {
+            group.connections.clear();
+        }
+    }
+
+    /// Closes connections that were idle for `limit` sweeps, and pings those that are silent.
+    pub(super) fn sweep(&mut self, now: u32, limit: u32) {
+        for group in &mut self.0 {
+            group.connections.retain_mut(|shared| {
+                if shared.connection.sweep() {
+                    shared.since = now;
+                }
+                now.wrapping_sub(shared.since) <= limit && shared.connection.room().is_some()
+            });
+        }
+    }
+}
+
+impl Group {
+    fn new(dscp: Option<Dscp>) -> Self {
+        Group {
+            dscp,
+            connections: Vec::new(),
+            is_dialling: false,
+            dials: 0,
+            failure: None,
+            changed: Arc::default(),
+        }
+    }
+
+    /// Reserves a stream of the first connection that has one free. Also returns true if seven
+    /// eighths of the last connection's streams are used, so that another one must be opened.
+    pub(in crate::upstream) fn reserve(&mut self) -> Option<(StreamPermit, bool)> {
+        let mut place = 0;
+        while let Some(Shared { connection, .. }) = self.connections.get(place) {
+            match connection.room() {
+                None => {
+                    self.connections.remove(place);
+                }
+                Some(Room { free: 0, .. }) => place += 1,
+                Some(Room { free, limit }) => {
+                    let is_last = place + 1 == self.connections.len();
+                    return Some((connection.reserve(), is_last && free == limit / 8));
+                }
+            }
+        }
+        None
+    }
+
+    /// Notes that a dial begins. Returns false if one is under way, or there are enough
+    /// connections.
+    pub(in crate::upstream) fn begin_dial(&mut self) -> bool {
+        let begins = !self.is_dialling && self.connections.len() < MAX_CONNECTIONS;
+        self.is_dialling |= begins;
+        begins
+    }
+
+    /// Notes the end of the dial, and wakes the requests that wait for it.
+    pub(in crate::upstream) fn end_dial(&mut self, failure: Option<UpstreamErrorKind>) {
+        self.is_dialling = false;
+        self.dials += 1;
+        self.failure = failure;
+        self.changed.notify_waiters();
+    }
+
+    /// Adds a connection.
+    pub(super) fn add(&mut self, connection: Arc<SharedConnection>, now: u32) {
+        let since = now;
+        self.connections.push(Shared { connection, since });
+    }
+
+    /// Returns true if a dial is under way.
+    pub(in crate::upstream) fn is_dialling(&self) -> bool {
+        self.is_dialling
+    }
+
+    /// The number of dials that have ended.
+    pub(in crate::upstream) fn dials(&self) -> u64 {
+        self.dials
+    }
+
+    /// The failure of the last dial, if it has ended after the first `dials`.
+    pub(in crate::upstream) fn failure_since(&self, dials: u64) -> Option<UpstreamErrorKind> {
+        let failure = self.failure.as_ref().filter(|_| self.dials > dials);
+        failure.map(UpstreamErrorKind::copy)
+    }
+
+    /// Wakes the requests that wait.
+    pub(in crate::upstream) fn changed(&self) -> &Arc<Notify> {
+        &self.changed
+    }
+}

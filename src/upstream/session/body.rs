@@ -1,0 +1,115 @@
+//! The body of a response from an upstream. It holds its session, and ends with it.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::http1::Http1Body;
+use super::http2::Http2Body;
+use super::{ExchangeError, InvalidMessage};
+use crate::http::body::RequestBodyError;
+use crate::telemetry::metrics::EndpointFailure;
+
+/// The body of an upstream's response.
+#[derive(Debug)]
+pub struct UpstreamBody(Protocol);
+
+#[derive(Debug)]
+enum Protocol {
+    Http1(Http1Body),
+    Http2(Http2Body),
+}
+
+/// Reasons why a response broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamBodyError {
+    /// The connection broke, or ended too early.
+    #[error("the upstream broke off its response")]
+    Closed(#[source] io::Error),
+    /// The framing, or the trailers.
+    #[error("the upstream's response is not valid HTTP")]
+    Invalid(#[source] InvalidMessage),
+    /// The frames of HTTP/2.
+    #[error("the upstream violates HTTP/2")]
+    Protocol(#[source] h2::Error),
+    /// The upstream reset the stream. The client gets the same error code.
+    #[error("the upstream reset the stream")]
+    Reset(#[source] h2::Error),
+    /// No byte was received or sent for `timeouts.idle`, or for `timeouts.tunnel` in a tunnel that
+    /// is open both ways.
+    #[error("nothing was sent for {0:?} (timeouts.idle, or timeouts.tunnel of a WebSocket)")]
+    Quiet(Duration),
+    /// The body of the request broke off while it was sent.
+    #[error(transparent)]
+    Request(RequestBodyError),
+}
+
+impl UpstreamBodyError {
+    /// The endpoint's failure; `None` if the client failed.
+    pub fn reason(&self) -> Option<EndpointFailure> {
+        match self {
+            Self::Closed(_) => Some(EndpointFailure::BodyClosed),
+            Self::Invalid(_) | Self::Protocol(_) => Some(EndpointFailure::BodyInvalid),
+            Self::Reset(_) => Some(EndpointFailure::BodyReset),
+            Self::Quiet(_) => Some(EndpointFailure::BodyTimeout),
+            Self::Request(_) => None,
+        }
+    }
+}
+
+impl From<Http1Body> for UpstreamBody {
+    fn from(body: Http1Body) -> Self {
+        UpstreamBody(Protocol::Http1(body))
+    }
+}
+
+impl From<Http2Body> for UpstreamBody {
+    fn from(body: Http2Body) -> Self {
+        UpstreamBody(Protocol::Http2(body))
+    }
+}
+
+impl Body for UpstreamBody {
+    type Data = Bytes;
+    type Error = UpstreamBodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
+        match &mut self.get_mut().0 {
+            Protocol::Http1(body) => Pin::new(body).poll_frame(cx),
+            Protocol::Http2(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Protocol::Http1(body) => body.is_end_stream(),
+            Protocol::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Protocol::Http1(body) => body.size_hint(),
+            Protocol::Http2(body) => body.size_hint(),
+        }
+    }
+}
+
+impl From<ExchangeError> for UpstreamBodyError {
+    fn from(failure: ExchangeError) -> Self {
+        match failure {
+            ExchangeError::Closed(error) => Self::Closed(error),
+            ExchangeError::Invalid(invalid) => Self::Invalid(invalid),
+            ExchangeError::Protocol(error) => Self::Protocol(error),
+            ExchangeError::Reset(error) => Self::Reset(error),
+            ExchangeError::RequestBody(error) => Self::Request(error),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! A connection of HTTP/2, which the requests of one worker share. A task of that worker drives it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::Bytes;
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use h2::{Ping, PingPong, SendStream};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::counted_io::{CountedIo, IoCounts};
+use super::keep_alive::{Action, KeepAlive};
+use crate::telemetry::registry::GaugeGuard;
+use crate::upstream::connector::Stream;
+use crate::upstream::session::error::into_io;
+
+/// Flow-control windows: the most bytes that a host may send unread on a stream, and on a
+/// connection.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// The most bytes that a stream buffers for the connection.
+const BUFFER: usize = 64 * 1024;
+
+/// The largest head of a response, in bytes.
+const MAX_HEAD: u32 = 64 * 1024;
+
+/// The most streams on a connection, if the host allows more.
+const MAX_STREAMS: u32 = 256;
+
+/// The limit of streams before the host's SETTINGS have come. No host can announce this number.
+const UNKNOWN_LIMIT: usize = usize::MAX - 1;
+
+/// A connection with its streams.
+#[derive(Debug)]
+pub(in crate::upstream) struct SharedConnection {
+    requests: Mutex<SendRequest<Bytes>>,
+    state: Arc<ConnectionState>,
+}
+
+/// The state that a connection's task shares with requests.
+#[derive(Debug)]
+struct ConnectionState {
+    /// Streams that requests hold.
+    streams: AtomicU32,
+    io: IoCounts,
+    keep_alive: Mutex<KeepAlive>,
+    /// A request has had a stream since the last sweep.
+    is_used: AtomicBool,
+    /// The host does not answer pings.
+    is_dead: AtomicBool,
+    /// Wakes the task, for a ping or the end.
+    task: Notify,
+    /// Wakes the requests that wait for a stream.
+    freed: Arc<Notify>,
+}
+
+/// The room of a connection for further requests.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::upstream) struct Room {
+    /// Streams that requests may have beside those that they hold.
+    pub free: u32,
+    /// The most streams at once.
+    pub limit: u32,
+}
+
+/// A stream that its holder may open. Dropping it lets another request have it.
+#[derive(Debug)]
+pub(in crate::upstream) struct StreamPermit(Arc<SharedConnection>);
+
+impl SharedConnection {
+    /// Begins HTTP/2 on `stream`, and waits for the SETTINGS of the host. Wakes requests through
+    /// `freed` when they may have a stream.
+    ///
+    /// # Errors
+    /// When the host does not speak HTTP/2, or closes the connection.
+    pub(in crate::upstream) async fn open(
+        stream: Stream,
+        freed: Arc<Notify>,
+        open: GaugeGuard,
+    ) -> io::Result<Arc<Self>> {
+        let state = Arc::new(ConnectionState {
+            streams: AtomicU32::new(0),
+            io: IoCounts::default(),
+            keep_alive: Mutex::default(),
+            is_used: AtomicBool::new(false),
+            is_dead: AtomicBool::new(false),
+            task: Notify::new(),
+            freed,
+        });
+        let io = CountedIo::new(stream, state.io.clone());
+        let (requests, mut connection) = builder().handshake(io).await.map_err(into_io)?;
+        std::future::poll_fn(|cx| poll_settings(&mut connection, cx)).await?;
+        tokio::task::spawn_local(drive(connection, Arc::clone(&state), open));
+        Ok(Arc::new(SharedConnection {
+            requests: Mutex::new(requests),
+            state,
+        }))
+    }
+
+    /// The room for further requests; `None` if the connection takes no more: it has ended, or the
+    /// host sent GOAWAY.
+    pub(in crate::upstream) fn room(&self) -> Option<Room> {
+        let mut requests = self.requests.lock();
+        let mut cx = Context::from_waker(Waker::noop());
+        let is_ready = match requests.poll_ready(&mut cx) {
+            Poll::Ready(Err(_)) => return None,
+            Poll::Ready(Ok(())) => true,
+            // The last stream within the limit is still to be opened.
+            Poll::Pending => false,
+        };
+        let limit = u32::try_from(requests.current_max_send_streams());
+        let limit = limit.map_or(MAX_STREAMS, |limit| limit.min(MAX_STREAMS));
+        let free = limit.saturating_sub(self.state.streams.load(Relaxed));
+        Some(Room {
+            free: if is_ready { free } else { 0 },
+            limit,
+        })
+    }
+
+    /// Reserves one of the free streams of its [`room`](Self::room).
+    pub(in crate::upstream) fn reserve(self: &Arc<Self>) -> StreamPermit {
+        self.state.is_used.store(true, Relaxed);
+        self.state.streams.fetch_add(1, Relaxed);
+        StreamPermit(Arc::clone(self))
+    }
+
+    /// Looks after a connection with open streams, once a second: a silent host is pinged, and the
+    /// connection of one that does not answer ends. Returns true if requests have used the
+    /// connection since the last call.
+    pub(in crate::upstream) fn sweep(&self) -> bool {
+        let state = &self.state;
+        let has_streams = state.streams.load(Relaxed) > 0;
+        let action = state.keep_alive.lock().tick(state.io.reads(), has_streams);
+        if action != Action::None {
+            state.is_dead.store(action == Action::Close, Relaxed);
+            state.task.notify_one();
+        }
+        state.is_used.swap(has_streams, Relaxed) || has_streams
+    }
+}
+
+impl StreamPermit {
+    /// Opens the stream with the head of a request, which is the whole request if it has no body.
+    ///
+    /// # Errors
+    /// When the connection takes no more streams: nothing was sent.
+    pub(super) fn open(
+        &self,
+        request: http::Request<()>,
+        is_whole: bool,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
+        self.0.requests.lock().send_request(request, is_whole)
+    }
+
+    /// How many bytes were ever written to the connection.
+    pub(super) fn written(&self) -> u64 {
+        self.0.state.io.written()
+    }
+
+    /// Returns true if the host supports extended CONNECT (RFC 8441).
+    pub(super) fn supports_extended_connect(&self) -> bool {
+        self.0
+            .requests
+            .lock()
+            .is_extended_connect_protocol_enabled()
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        let state = &self.0.state;
+        state.streams.fetch_sub(1, Relaxed);
+        state.freed.notify_one();
+    }
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .initial_max_send_streams(UNKNOWN_LIMIT)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buffer_size(BUFFER)
+        .max_header_list_size(MAX_HEAD)
+        .enable_push(false);
+    builder
+}
+
+/// Waits for the SETTINGS of the host, with which every connection begins (RFC 9113 section 3.4).
+fn poll_settings(
+    connection: &mut Connection<CountedIo<Stream>, Bytes>,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    let polled = Pin::new(&mut *connection).poll(cx).map_err(into_io)?;
+    if connection.max_concurrent_send_streams() != UNKNOWN_LIMIT {
+        return Poll::Ready(Ok(()));
+    }
+    ready!(polled);
+    Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Drives a connection to its end: until no request holds a stream and its pool has dropped it, the
+/// host closes it, or the host is found dead.
+async fn drive(
+    mut connection: Connection<CountedIo<Stream>, Bytes>,
+    state: Arc<ConnectionState>,
+    open: GaugeGuard,
+) {
+    let mut pings = connection.ping_pong();
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::debug!(error, "connection to an upstream ended");
+                }
+                break;
+            }
+            () = state.task.notified() => {
+                if state.is_dead.load(Relaxed) {
+                    tracing::debug!("an upstream does not answer pings");
+                    break;
+                }
+                if let Some(pings) = &mut pings {
+                    ping(pings);
+                }
+            }
+        }
+    }
+    drop((connection, open));
+    state.freed.notify_waiters();
+}
+
+/// Sends a ping. The answer counts as any other read.
+fn ping(pings: &mut PingPong) {
+    // An earlier answer must be taken before.
+    let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
+    let _ = pings.send_ping(Ping::opaque());
+}

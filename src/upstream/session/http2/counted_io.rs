@@ -1,0 +1,100 @@
+//! The I/O of a connection, which counts what passes.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The counts of a connection. Only its task changes them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct IoCounts(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    reads: AtomicU32,
+    written: AtomicU64,
+}
+
+impl IoCounts {
+    /// How often something was read. Wraps around.
+    pub(super) fn reads(&self) -> u32 {
+        self.0.reads.load(Relaxed)
+    }
+
+    /// How many bytes were written.
+    pub(super) fn written(&self) -> u64 {
+        self.0.written.load(Relaxed)
+    }
+
+    fn wrote(&self, result: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(length)) = result {
+            let written = self.written() + *length as u64;
+            self.0.written.store(written, Relaxed);
+        }
+    }
+}
+
+/// A stream that counts its reads and written bytes.
+#[derive(Debug)]
+pub(super) struct CountedIo<T> {
+    inner: T,
+    counts: IoCounts,
+}
+
+impl<T> CountedIo<T> {
+    pub(super) fn new(inner: T, counts: IoCounts) -> Self {
+        CountedIo { inner, counts }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for CountedIo<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.inner).poll_read(cx, buf);
+        if result.is_ready() {
+            let reads = self.counts.reads().wrapping_add(1);
+            self.counts.0.reads.store(reads, Relaxed);
+        }
+        result
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for CountedIo<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.counts.wrote(&result);
+        result
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.counts.wrote(&result);
+        result
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
