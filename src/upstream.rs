@@ -25,14 +25,14 @@ use std::time::Duration;
 
 pub use crate::net::dial::Dscp;
 pub use attempt::OutboundRequest;
-pub use balance::Balance;
+pub use balance::{BALANCE_SECRET, Balance};
 pub use cluster::Cluster;
 pub use endpoint::Endpoint;
 pub use error::{UpstreamError, UpstreamErrorKind};
 pub use session::{InvalidMessage, UpstreamBody, UpstreamBodyError};
 pub use spec::{
-    ClusterSpec, ClusterTimeouts, EndpointSpec, HostHeader, TargetSpec, UpstreamProtocol,
-    UpstreamSpec,
+    ClusterSpec, ClusterTimeouts, ConnectionLimits, EndpointSpec, HostHeader, TargetSpec,
+    UpstreamProtocol, UpstreamSpec,
 };
 pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 
@@ -164,6 +164,10 @@ mod tests {
                 response: second,
                 idle: second,
                 tunnel: second,
+            },
+            connections: ConnectionLimits {
+                max_lifetime: second,
+                max_requests: 1,
             },
             resolve_every: second,
         };

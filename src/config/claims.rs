@@ -1,4 +1,4 @@
-//! Token claims that keys, conditions and time zones use.
+//! Token claims that keys, hashes, conditions and time zones use.
 
 use super::document::NodeId;
 use super::schema::{Condition, Config, Policy};
@@ -7,6 +7,10 @@ use super::value::KeyPart;
 /// Every used claim and its node.
 pub(super) fn used(config: &Config) -> Vec<(&str, NodeId)> {
     let mut claims: Vec<_> = config.all_policies().flat_map(of_policy).collect();
+    let hashes = config.upstreams.values();
+    let hashes = hashes.filter_map(|upstream| upstream.balance.key());
+    let parts = hashes.flat_map(|key| &key.0);
+    claims.extend(parts.filter_map(|part| of_part((&part.value, part.node))));
     let exempt = config.exempt.iter().filter_map(|one| one.part.as_ref());
     claims.extend(exempt.filter_map(|part| of_part((&part.value, part.node))));
     claims

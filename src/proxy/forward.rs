@@ -9,6 +9,7 @@ use super::body::ResponseBody;
 use super::echo::echo;
 use super::exchange::Exchange;
 use super::ruleset::{Rewrite, Route};
+use super::target::RequestTarget;
 use crate::http::body::RequestBody;
 use crate::http::forwarded::{self, Peer};
 use crate::http::headers::Headers;
@@ -17,9 +18,36 @@ use crate::http::message::{Request, Response};
 use crate::http::{hop_by_hop, max_forwards};
 use crate::proxy::admission::{priority, tag};
 use crate::proxy::answers::error::Error;
-use crate::upstream::{OutboundRequest, RunningTarget, UpstreamBody};
+use crate::rules::{Head, Key};
+use crate::upstream::{BALANCE_SECRET, OutboundRequest, RunningTarget, UpstreamBody};
 
-/// Forwards the request to the route's upstream.
+/// The hash of the key by which the route's upstream chooses a host. `None` if it hashes none, or a
+/// part is missing or has several values.
+pub(super) fn balance_key(
+    exchange: &Exchange,
+    request: &Request<RequestBody>,
+    target: &RequestTarget,
+) -> Option<u64> {
+    let (context, route) = (exchange.context(), exchange.route());
+    let descriptor = route.balance_key.as_ref()?;
+    let ruleset = context.ruleset.whole();
+    let was_known = context.token.get().is_some();
+    let token = ruleset.token(route, request.headers(), context.started, &context.token);
+    let head = Head {
+        token: token.as_ref(),
+        ..target.head(request, context.client_ip)
+    };
+    let key = descriptor.fingerprint(&BALANCE_SECRET, &head);
+    if let Some(tokens) = &ruleset.tokens {
+        tokens.record(&context.token, was_known, context.started);
+    }
+    match key {
+        Key::Bucket(hash) => Some(hash.bits()),
+        Key::Skip | Key::Refuse => None,
+    }
+}
+
+/// Forwards the request to the route's upstream. `key` is the hash of its [`balance_key`].
 ///
 /// # Errors
 /// There is no response: no route, a body that is too large, an upstream that fails.
@@ -27,6 +55,7 @@ pub(super) async fn forward(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
     path: Option<String>,
+    key: Option<u64>,
 ) -> Result<Response<ResponseBody>, Error> {
     let (context, route) = (exchange.context(), exchange.route());
     let upstream = route.upstream.as_ref().ok_or(Error::NoRoute)?;
@@ -62,6 +91,7 @@ pub(super) async fn forward(
                 request,
                 informational: interim,
                 dscp,
+                key,
                 endpoint: exchange.endpoint(),
             };
             // Awaited where it is made: a named future takes its room twice.

@@ -249,8 +249,10 @@ async fn serve(
                 Box::pin(delay.wait()).await;
                 exchange.resume();
             }
+            let key = forward::balance_key(exchange, request, &target);
             let path = target.into_normalised_path();
-            forward::forward(exchange, request, path).await.map(Some)
+            let forwarded = forward::forward(exchange, request, path, key);
+            forwarded.await.map(Some)
         }
         Disposition::Tarpit(slot) => {
             discard::discard(request);

@@ -23,7 +23,7 @@ use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
-use crate::rules::{Head, LocalPeriods, RequestToken, Router, TokenCheck};
+use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
 use crate::store::{Buckets, Penalties, Store};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, TrackerMetrics};
@@ -121,11 +121,13 @@ pub struct Route {
     pub refusing: usize,
     /// The upstream; `None` for requests without a route.
     pub upstream: Option<Arc<Upstream>>,
+    /// The key by which the upstream chooses hosts, if it hashes one.
+    pub balance_key: Option<Descriptor>,
     /// Fields that tell the upstream of a lower priority.
     pub priority_fields: Vec<HeaderName>,
     /// Treatment of preflight requests.
     pub preflight: Preflight,
-    /// A limit reads a claim of the token.
+    /// A limit or the balancer's key reads a claim of the token.
     pub reads_token: bool,
     /// Changes to requests before they are forwarded.
     pub rewrite: Rewrite,

@@ -20,6 +20,10 @@ pub struct OutboundRequest<'a> {
     pub worker: usize,
     /// The DSCP of its packets. Requests with one use connections of that code point only.
     pub dscp: Option<Dscp>,
+    /// The hash of the key by which the cluster chooses a host, under [`BALANCE_SECRET`].
+    ///
+    /// [`BALANCE_SECRET`]: super::BALANCE_SECRET
+    pub key: Option<u64>,
     /// The index of the endpoint that was tried last.
     pub endpoint: &'a Cell<Option<usize>>,
 }

@@ -1,11 +1,14 @@
 //! Load balancing: picks a host for each attempt.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod rendezvous;
+mod rotation;
+
+use smallvec::SmallVec;
 
 use super::host_set::WeightedHost;
-
-/// The most turns of unavailable hosts that a request skips in search of its host.
-const MAX_SKIPPED: usize = 16;
+pub use rendezvous::BALANCE_SECRET;
+use rendezvous::Rendezvous;
+use rotation::{Order, Rotation};
 
 /// The load-balancing algorithm of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,50 +16,92 @@ pub enum Balance {
     /// Each in turn, as often as its weight.
     #[default]
     RoundRobin,
+    /// The less loaded of two random hosts (Mitzenmacher, "The Power of Two Choices", 2001).
+    LeastRequests,
+    /// A random host, by weight.
+    Random,
+    /// The same host for the same key, within a bound of its load.
+    Hash,
 }
 
-/// The running load balancer of an upstream.
+/// The running load balancer of a set of hosts.
 #[derive(Debug)]
 pub(super) enum Balancer {
-    /// Each in turn, as often as its weight.
-    RoundRobin(RoundRobin),
+    RoundRobin(Rotation),
+    LeastRequests(Rotation),
+    Random(Rotation),
+    /// The second is for requests without a key.
+    Hash(Rendezvous, Rotation),
 }
 
 /// The inputs of a pick.
+#[derive(Clone, Copy)]
 pub(super) struct Pick<'a> {
-    /// The hosts of the balancer.
+    /// The hosts of the balancer, at least one.
     pub hosts: &'a [WeightedHost],
     /// The indices of those that were tried, in this order; not all of them.
     pub tried: &'a [usize],
-}
-
-/// A smooth weighted rotation, laid out once: weights 3, 1 give `a a b a`, not `a a a b`.
-#[derive(Debug)]
-pub(super) struct RoundRobin {
-    turns: Box<[u32]>,
-    next: AtomicUsize,
+    /// The hash of the request's key, if it has one.
+    pub key: Option<u64>,
 }
 
 impl Balancer {
     /// Shares requests among these hosts.
     pub(super) fn new(balance: Balance, hosts: &[WeightedHost]) -> Self {
+        let rotation = |order| Rotation::new(hosts, order);
         match balance {
-            Balance::RoundRobin => Self::RoundRobin(RoundRobin::new(hosts)),
+            Balance::RoundRobin => Self::RoundRobin(rotation(Order::InTurn)),
+            Balance::LeastRequests => Self::LeastRequests(rotation(Order::Random)),
+            Balance::Random => Self::Random(rotation(Order::Random)),
+            Balance::Hash => Self::Hash(Rendezvous::new(hosts), rotation(Order::Random)),
         }
     }
 
-    /// The index of the host to try next.
+    /// The index of the host to try next: one that was not tried, and an available one if there is
+    /// any.
     pub(super) fn pick(&self, pick: &Pick<'_>) -> usize {
-        match self {
-            Self::RoundRobin(rotation) => rotation.pick(pick),
+        if pick.hosts.len() == 1 {
+            return 0;
+        }
+        match (self, pick.tried.last(), pick.key) {
+            // In order, so that each host follows each other equally often.
+            (Self::RoundRobin(_), Some(last), _) => pick.candidate_from(last + 1),
+            (Self::LeastRequests(rotation), ..) => less_loaded(rotation, pick),
+            (Self::Hash(hosts, _), _, Some(key)) => hosts.pick(pick, key),
+            (Self::RoundRobin(rotation) | Self::Random(rotation) | Self::Hash(_, rotation), ..) => {
+                rotation.draw(pick)
+            }
         }
     }
 }
 
+/// The less loaded of two random candidates, by requests in flight for each unit of weight.
+fn less_loaded(rotation: &Rotation, pick: &Pick<'_>) -> usize {
+    let first = rotation.draw(pick);
+    let mut tried = SmallVec::<[usize; 4]>::from_slice(pick.tried);
+    tried.push(first);
+    let others = Pick {
+        tried: &tried,
+        ..*pick
+    };
+    let second = rotation.draw(&others);
+    let [a, b] = [first, second].map(|index| &pick.hosts[index]);
+    // in_flight / weight, compared without a division.
+    let is_lighter = b.in_flight() * u64::from(a.weight) < a.in_flight() * u64::from(b.weight);
+    match is_lighter && others.is_candidate(second) {
+        true => second,
+        false => first,
+    }
+}
+
 impl Pick<'_> {
+    fn is_untried(&self, index: usize) -> bool {
+        !self.tried.contains(&index)
+    }
+
     /// Returns true if the host has not failed this request, and is available.
     fn is_candidate(&self, index: usize) -> bool {
-        !self.tried.contains(&index) && self.hosts[index].host.state().is_available()
+        self.is_untried(index) && self.hosts[index].host.state().is_available()
     }
 
     /// The first candidate from `start` on; without one, the first host that was not tried.
@@ -64,109 +109,29 @@ impl Pick<'_> {
         let count = self.hosts.len();
         let order = || (start..start + count).map(|index| index % count);
         let candidate = order().find(|&index| self.is_candidate(index));
-        let untried = || order().find(|index| !self.tried.contains(index));
+        let untried = || order().find(|&index| self.is_untried(index));
         candidate.or_else(untried).unwrap_or(start % count)
     }
-}
 
-impl RoundRobin {
-    /// A rotation of hosts with these weights, divided by their greatest common divisor.
-    fn new(hosts: &[WeightedHost]) -> Self {
-        let divisor = hosts.iter().fold(0, |all, one| gcd(all, one.weight)).max(1);
-        // A host of weight w has the turns at 1/2w, 3/2w, 5/2w .. of the rotation.
-        let turns = hosts.iter().enumerate().flat_map(|(index, one)| {
-            let weight = u64::from(one.weight / divisor);
-            (0..weight).map(move |turn| (((2 * turn + 1) << 32) / weight, index as u32))
+    /// A candidate by weight; without one, a host that was not tried.
+    fn candidate_by_weight(&self, random: u64) -> usize {
+        let all = 0..self.hosts.len();
+        let has_candidate = all.clone().any(|index| self.is_candidate(index));
+        let is_eligible = |index: &usize| match has_candidate {
+            true => self.is_candidate(*index),
+            false => self.is_untried(*index),
+        };
+        let weight = |index: usize| u64::from(self.hosts[index].weight);
+        let total: u64 = all.clone().filter(is_eligible).map(weight).sum();
+        let mut left = random % total.max(1);
+        let drawn = all.filter(is_eligible).find(|&index| {
+            let is_drawn = left < weight(index);
+            left = left.saturating_sub(weight(index));
+            is_drawn
         });
-        let mut turns: Vec<_> = turns.collect();
-        turns.sort_unstable();
-        RoundRobin {
-            turns: turns.into_iter().map(|(_, index)| index).collect(),
-            next: AtomicUsize::new(0),
-        }
+        drawn.unwrap_or(0)
     }
-
-    /// The next of the rotation, then the others in their order.
-    fn pick(&self, pick: &Pick<'_>) -> usize {
-        match pick.tried.last() {
-            None => self.next(pick),
-            Some(last) => pick.candidate_from(last + 1),
-        }
-    }
-
-    /// The next candidate of the rotation.
-    fn next(&self, pick: &Pick<'_>) -> usize {
-        if pick.hosts.len() <= 1 {
-            return 0;
-        }
-        let mut index = self.turn();
-        for _ in 0..MAX_SKIPPED {
-            if pick.is_candidate(index) {
-                return index;
-            }
-            index = self.turn();
-        }
-        pick.candidate_from(index)
-    }
-
-    fn turn(&self) -> usize {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.turns.len();
-        self.turns[turn] as usize
-    }
-}
-
-fn gcd(a: u16, b: u16) -> u16 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::upstream::host_set::tests::hosts;
-
-    fn turns(weights: &[u16], count: usize) -> Vec<usize> {
-        let hosts = hosts(weights);
-        let rotation = RoundRobin::new(&hosts);
-        let pick = Pick {
-            hosts: &hosts,
-            tried: &[],
-        };
-        (0..count).map(|_| rotation.pick(&pick)).collect()
-    }
-
-    #[test]
-    fn a_request_tries_every_host_once() {
-        let hosts = hosts(&[1, 1, 1]);
-        let balancer = Balancer::new(Balance::RoundRobin, &hosts);
-        for expected in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
-            let mut tried = Vec::new();
-            for _ in &hosts {
-                tried.push(balancer.pick(&Pick {
-                    hosts: &hosts,
-                    tried: &tried,
-                }));
-            }
-            assert_eq!(tried, expected);
-        }
-    }
-
-    #[test]
-    fn equal_weights_take_turns() {
-        assert_eq!(turns(&[5, 5, 5], 6), [0, 1, 2, 0, 1, 2]);
-    }
-
-    #[test]
-    fn a_heavier_host_is_spread_over_the_rotation() {
-        assert_eq!(turns(&[3, 1], 8), [0, 0, 1, 0, 0, 0, 1, 0]);
-    }
-
-    #[test]
-    fn every_host_is_chosen_as_often_as_its_weight() {
-        let weights = [7, 1, 4, 2];
-        let turns = turns(&weights, 14 * 3);
-        for (host, weight) in weights.iter().enumerate() {
-            let chosen = turns.iter().filter(|&&turn| turn == host).count();
-            assert_eq!(chosen, usize::from(*weight) * 3);
-        }
-    }
-}
+mod tests;

@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::host_set::{HostSet, WeightedHost};
 use super::retry;
 use super::{
-    Balance, ClusterSpec, ClusterTimeouts, Endpoint, EndpointSpec, HostHeader, OutboundRequest,
-    UpstreamBody, UpstreamError,
+    Balance, ClusterSpec, ClusterTimeouts, ConnectionLimits, Endpoint, EndpointSpec, HostHeader,
+    OutboundRequest, UpstreamBody, UpstreamError,
 };
 use crate::http::message::Response;
 
@@ -34,6 +34,7 @@ pub struct Cluster {
     resolve_every: Duration,
     host: HostHeader,
     timeouts: ClusterTimeouts,
+    connections: ConnectionLimits,
 }
 
 impl Cluster {
@@ -50,6 +51,7 @@ impl Cluster {
             resolve_every: spec.resolve_every,
             host: spec.host,
             timeouts: spec.timeouts,
+            connections: spec.connections,
         };
         cluster.update_hosts();
         cluster
@@ -82,7 +84,7 @@ impl Cluster {
             self.host == HostHeader::Endpoint || !outbound.request.headers().contains(HOST);
         let mut tried = SmallVec::<[usize; 2]>::new();
         loop {
-            let number = set.pick(&tried);
+            let number = set.pick(&tried, outbound.key);
             let WeightedHost { host, endpoint, .. } = &set.hosts()[number];
             outbound.endpoint.set(Some(*endpoint));
             if own_host {
@@ -179,6 +181,9 @@ impl Cluster {
             hosts.iter().map(host).collect::<Vec<_>>()
         });
         let hosts: Vec<_> = hosts.collect();
+        for one in &hosts {
+            one.host.pool().limit(self.connections);
+        }
         if !self.hosts.load().consists_of(&hosts) {
             self.hosts
                 .store(Arc::new(HostSet::new(self.balance, hosts)));

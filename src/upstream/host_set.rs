@@ -22,6 +22,13 @@ pub(super) struct WeightedHost {
     pub endpoint: usize,
 }
 
+impl WeightedHost {
+    /// The requests in flight.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.host.state().in_flight() as u64
+    }
+}
+
 impl HostSet {
     pub(super) fn new(balance: Balance, hosts: Vec<WeightedHost>) -> Self {
         HostSet {
@@ -40,11 +47,13 @@ impl HostSet {
         self.hosts.len() == hosts.len() && self.hosts.iter().zip(hosts).all(is_same)
     }
 
-    /// The number of the host to try next, after those in `tried`. The set must not be empty.
-    pub(super) fn pick(&self, tried: &[usize]) -> usize {
+    /// The number of the host to try next, after those in `tried`, for a request with this key. The
+    /// set must not be empty.
+    pub(super) fn pick(&self, tried: &[usize], key: Option<u64>) -> usize {
         self.balancer.pick(&Pick {
             hosts: &self.hosts,
             tried,
+            key,
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Connections of HTTP/1.1 are in a list while they are idle. The last used connection is used
 //! next: the rest grow old and are closed. Connections of HTTP/2 are [shared].
 
+mod lease;
 mod shared;
 
 use std::sync::Arc;
@@ -11,8 +12,10 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::Dscp;
 use super::session::{PooledConnection, SharedConnection};
+use super::{ConnectionLimits, Dscp};
+pub(super) use lease::Lease;
+use lease::Leases;
 pub(super) use shared::{Group, SharedConnections};
 
 /// The most idle connections of a host that one worker keeps.
@@ -24,6 +27,7 @@ pub(super) struct Pool {
     workers: Box<[Connections]>,
     /// Counts the sweeps, which come once a second: a clock that costs nothing to read.
     sweeps: AtomicU32,
+    leases: Leases,
     /// No idle connection is kept any more.
     is_closed: AtomicBool,
 }
@@ -48,8 +52,19 @@ impl Pool {
         Pool {
             workers: (0..workers).map(|_| Connections::default()).collect(),
             sweeps: AtomicU32::new(0),
+            leases: Leases::default(),
             is_closed: AtomicBool::new(false),
         }
+    }
+
+    /// Bounds connections that are opened from now on.
+    pub(super) fn limit(&self, limits: ConnectionLimits) {
+        self.leases.limit(limits);
+    }
+
+    /// The lease of a new connection.
+    pub(super) fn lease(&self) -> Lease {
+        self.leases.begin(self.sweeps.load(Ordering::Relaxed))
     }
 
     /// The shared connections of a worker.
@@ -59,7 +74,8 @@ impl Pool {
 
     /// Adds a shared connection to those of its code point.
     pub(super) fn share(&self, group: &mut Group, connection: Arc<SharedConnection>) {
-        group.add(connection, self.sweeps.load(Ordering::Relaxed));
+        let now = self.sweeps.load(Ordering::Relaxed);
+        group.add(connection, self.leases.begin(now), now);
     }
 
     /// The connection of this code point that went idle last, if one is open.
@@ -80,9 +96,13 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection whose response was read to its end.
-    pub(super) fn check_in(&self, worker: usize, connection: Box<PooledConnection>) {
+    /// Keeps a connection whose response was read to its end, unless its lease is over.
+    pub(super) fn check_in(&self, worker: usize, mut connection: Box<PooledConnection>) {
         let since = self.sweeps.load(Ordering::Relaxed);
+        connection.lease.spend();
+        if connection.lease.is_over(since) {
+            return;
+        }
         let mut idle = self.workers[worker].idle.lock();
         // Read under the lock: `close` sets it before it takes the lock.
         if idle.len() < MAX_IDLE && !self.is_closed.load(Ordering::Relaxed) {
@@ -105,14 +125,16 @@ impl Pool {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Closes connections that were idle for `limit` whole seconds, or that the upstream closed.
+    /// Closes connections that were idle for `limit` whole seconds, whose lease is over, or that the
+    /// upstream closed.
     /// Must be called once a second.
     pub(super) fn sweep(&self, limit: Duration) {
         let now = self.sweeps.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let limit = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
         for worker in &self.workers {
             worker.idle.lock().retain_mut(|idle| {
-                now.wrapping_sub(idle.since) <= limit && idle.connection.is_open()
+                let is_fresh = now.wrapping_sub(idle.since) <= limit;
+                is_fresh && !idle.connection.lease.is_over(now) && idle.connection.is_open()
             });
             worker.shared.lock().sweep(now, limit);
         }

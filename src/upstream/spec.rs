@@ -35,6 +35,8 @@ pub struct ClusterSpec {
     pub host: HostHeader,
     /// Time-outs for the servers.
     pub timeouts: ClusterTimeouts,
+    /// Bounds of kept connections.
+    pub connections: ConnectionLimits,
     /// The time between two lookups of a name.
     pub resolve_every: Duration,
 }
@@ -89,6 +91,15 @@ impl EndpointSpec {
         let port = self.authority.port_u16().unwrap_or(default_port);
         (self.authority.host().trim_matches(['[', ']']), port)
     }
+}
+
+/// Bounds of connections that carry one request after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// The age from which a connection is not used again, give or take 10 %.
+    pub max_lifetime: Duration,
+    /// The most requests over one connection.
+    pub max_requests: u32,
 }
 
 /// The Host of forwarded requests.

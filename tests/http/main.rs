@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod balancing;
 mod clients;
 mod endpoints;
 mod flood;
@@ -13,6 +14,8 @@ mod http1_raw;
 mod http2_faults;
 mod http2_raw;
 mod http2_upstream;
+mod kept_connections;
+mod names;
 mod panics;
 mod paths;
 mod proxy_protocol;

@@ -125,6 +125,13 @@ impl Origin {
         Self::start(|_| ok("ok"))
     }
 
+    /// As [`plain`](Self::plain), at this address.
+    pub fn plain_at(address: SocketAddr) -> Self {
+        Self::listen_at(address, |stream, record, connection| {
+            converse(stream, record, connection, &|_| ok("ok"))
+        })
+    }
+
     /// Hands each connection to `handler`, with no request read; only connections are recorded.
     pub fn raw(handler: impl Fn(TcpStream) + Send + Sync + 'static) -> Self {
         Self::listen(move |stream, _, _| {
@@ -136,7 +143,14 @@ impl Origin {
     fn listen(
         serve: impl Fn(TcpStream, &Record, usize) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Self::listen_at(([127, 0, 0, 1], 0).into(), serve)
+    }
+
+    fn listen_at(
+        address: SocketAddr,
+        serve: impl Fn(TcpStream, &Record, usize) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
         let record = Arc::new(Record::default());
         let accepting = Arc::clone(&record);

@@ -6,17 +6,18 @@ use http::uri::Authority;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::balance::{self, Balance};
 use crate::config::compile::{Compiler, MAX_CERTIFICATE_FILE};
-use crate::config::schema::{Config, DAY, SECOND, Timeout};
+use crate::config::schema::{Config, DAY, HOUR, SECOND, Timeout};
 use crate::config::validate::{report_empty, report_repeated};
 use crate::config::value::{Duration, FilePath, Flag, OriginUrl, ServerName, UpstreamRef, Whole};
 use crate::config::words::words;
-use crate::config::{Code, Finding, Findings, List, Located};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::files::{self, VersionedFile};
 use crate::http::connection::Scheme;
 use crate::upstream::{
-    Balance, ClientTls, ClusterSpec, ClusterTimeouts, EndpointSpec, HostHeader, Roots, TargetSpec,
-    UpstreamProtocol, UpstreamSpec,
+    ClientTls, ClusterSpec, ClusterTimeouts, ConnectionLimits, EndpointSpec, HostHeader, Roots,
+    TargetSpec, UpstreamProtocol, UpstreamSpec,
 };
 
 /// An upstream, under its name in `upstreams`.
@@ -26,7 +27,7 @@ pub struct Upstream {
     /// Its servers: URLs, or mappings with `url` and `weight`.
     #[schemars(length(min = 1))]
     pub endpoints: List<Endpoint>,
-    /// How requests are shared among the endpoints.
+    /// How requests are shared among the addresses of the endpoints.
     #[serde(default)]
     pub balance: Located<Balance>,
     /// The version of HTTP.
@@ -41,17 +42,12 @@ pub struct Upstream {
     /// How long it may take.
     #[serde(default)]
     pub timeouts: Located<UpstreamTimeouts>,
+    /// Bounds of kept connections.
+    #[serde(default)]
+    pub connections: Located<UpstreamConnections>,
     /// TLS towards endpoints with `https`.
     #[serde(default)]
     pub tls: Located<UpstreamTls>,
-}
-
-words! {
-    /// How requests are shared among endpoints.
-    "Balance" for Balance {
-        /// In turn, by weight.
-        RoundRobin = "round_robin",
-    }
 }
 
 words! {
@@ -130,6 +126,21 @@ pub struct UpstreamTimeouts {
     pub tunnel: Located<Timeout<{ 3_600 * SECOND }>>,
 }
 
+/// `connections` of an upstream.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct UpstreamConnections {
+    /// The age from which a connection is not used again, give or take 10 %, `1s` to `1w`.
+    pub max_lifetime: Located<ConnectionLifetime>,
+    /// The most requests over one connection, 1 to 4294967295.
+    pub max_requests: Located<ConnectionRequests>,
+}
+
+/// The life of a connection to an endpoint.
+pub type ConnectionLifetime = Duration<SECOND, { 7 * DAY }, HOUR>;
+/// Requests over a connection to an endpoint.
+pub type ConnectionRequests = Whole<1, { u32::MAX }, 100_000>;
+
 /// `tls` of an upstream and of `store.redis`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -150,6 +161,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let used: HashSet<_> = used.collect();
     for (name, upstream) in config.upstreams.iter() {
         check_upstream(upstream, findings);
+        balance::check(name, upstream, config, findings);
         if name.as_str() == "echo" {
             let message = "`echo` is the name of the built-in upstream";
             let finding = Finding::error(upstream.node, Code::Conflict, message);
@@ -172,6 +184,7 @@ fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
             "remove one of them; `weight` gives it a larger share",
         )
     });
+    check_effects(upstream, findings);
     let tls = &upstream.tls;
     let mut endpoints = upstream.endpoints.iter();
     let encrypted = endpoints.any(|endpoint| endpoint.url.scheme == Scheme::Https);
@@ -186,6 +199,23 @@ fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
         let finding = Finding::error(tls.node, Code::NoEffect, message);
         findings
             .add(finding.help("write the URLs of the endpoints with `https://`, or remove `tls`"));
+    }
+}
+
+/// Warns of settings without an effect on these endpoints.
+fn check_effects(upstream: &Upstream, findings: &Findings<'_>) {
+    let endpoints: Vec<_> = upstream.endpoints.iter().collect();
+    if let [only] = endpoints[..]
+        && only.weight.node != NodeId::ABSENT
+    {
+        let message = "the weight of the only endpoint";
+        let finding = Finding::warning(only.weight.node, Code::NoEffect, message);
+        findings.add(finding.help("remove it: all requests go to this endpoint"));
+    }
+    let every = upstream.resolve_every.node;
+    if every != NodeId::ABSENT && endpoints.iter().all(|endpoint| endpoint.url.is_address()) {
+        let finding = Finding::warning(every, Code::NoEffect, "no endpoint has a name to look up");
+        findings.add(finding.help("remove `resolve_every`"));
     }
 }
 
@@ -262,7 +292,7 @@ impl Compiler<'_> {
         });
         TargetSpec::Cluster(ClusterSpec {
             endpoints: endpoints.collect(),
-            balance: upstream.balance.value,
+            balance: upstream.balance.compile(),
             host: match upstream.preserve_host.get() {
                 true => HostHeader::Preserve,
                 false => HostHeader::Endpoint,
@@ -272,6 +302,10 @@ impl Compiler<'_> {
                 response: upstream.timeouts.response.get(),
                 idle: upstream.timeouts.idle.get(),
                 tunnel: upstream.timeouts.tunnel.get(),
+            },
+            connections: ConnectionLimits {
+                max_lifetime: upstream.connections.max_lifetime.get(),
+                max_requests: upstream.connections.max_requests.get(),
             },
             resolve_every: upstream.resolve_every.get(),
         })

@@ -1,6 +1,7 @@
 //! Origins, as in `http://10.0.0.11:3000`, and references to upstreams.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use derive_more::Display;
 
@@ -17,6 +18,13 @@ pub struct OriginUrl {
     pub host: String,
     /// The port, 1 to 65535.
     pub port: u16,
+}
+
+impl OriginUrl {
+    /// Returns true if its host is an address, which needs no lookup.
+    pub fn is_address(&self) -> bool {
+        self.host.parse::<IpAddr>().is_ok()
+    }
 }
 
 /// Port 80 of this machine: a stand-in for an unreadable URL.

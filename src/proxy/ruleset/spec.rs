@@ -146,6 +146,8 @@ pub struct RouteSpec {
     pub limits: Vec<LimitSpec>,
     /// Index of the upstream.
     pub upstream: usize,
+    /// The key by which the upstream chooses hosts, if it hashes one.
+    pub balance_key: Option<Descriptor>,
     /// Changes to requests before they are forwarded.
     pub rewrite: Rewrite,
     /// Largest body of a request, in bytes.

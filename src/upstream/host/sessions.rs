@@ -79,7 +79,7 @@ impl Host {
 
     fn keep(&self, dscp: Option<Dscp>, stream: Stream) -> Box<PooledConnection> {
         let open = self.metrics.connection();
-        Box::new(PooledConnection::new(stream, dscp, open))
+        Box::new(PooledConnection::new(stream, dscp, self.pool.lease(), open))
     }
 
     /// Waits for a stream of a shared connection. Opens a connection for all requests that wait, if

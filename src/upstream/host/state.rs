@@ -45,6 +45,11 @@ impl HostState {
         true
     }
 
+    /// The requests in flight.
+    pub(in crate::upstream) fn in_flight(&self) -> usize {
+        self.in_flight.load(Relaxed)
+    }
+
     /// Counts a request in flight: from the pick of the host to the end of the response.
     pub(in crate::upstream) fn begin_request(&self) {
         self.in_flight.fetch_add(1, Relaxed);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use super::Lease;
 use crate::upstream::session::{Room, SharedConnection, StreamPermit};
 use crate::upstream::{Dscp, UpstreamErrorKind};
 
@@ -32,6 +33,7 @@ pub(in crate::upstream) struct Group {
 #[derive(Debug)]
 struct Shared {
     connection: Arc<SharedConnection>,
+    lease: Lease,
     /// The number of sweeps before it went idle.
     since: u32,
 }
@@ -61,7 +63,8 @@ impl SharedConnections {
                 if shared.connection.sweep() {
                     shared.since = now;
                 }
-                now.wrapping_sub(shared.since) <= limit && shared.connection.room().is_some()
+                let is_fresh = now.wrapping_sub(shared.since) <= limit;
+                is_fresh && !shared.lease.is_over(now) && shared.connection.room().is_some()
             });
         }
     }
@@ -83,15 +86,25 @@ impl Group {
     /// eighths of the last connection's streams are used, so that another one must be opened.
     pub(in crate::upstream) fn reserve(&mut self) -> Option<(StreamPermit, bool)> {
         let mut place = 0;
-        while let Some(Shared { connection, .. }) = self.connections.get(place) {
+        while let Some(Shared {
+            connection, lease, ..
+        }) = self.connections.get_mut(place)
+        {
             match connection.room() {
                 None => {
                     self.connections.remove(place);
                 }
                 Some(Room { free: 0, .. }) => place += 1,
                 Some(Room { free, limit }) => {
+                    let permit = connection.reserve();
+                    lease.spend();
+                    if lease.is_spent() {
+                        // It ends after its requests.
+                        self.connections.remove(place);
+                        return Some((permit, false));
+                    }
                     let is_last = place + 1 == self.connections.len();
-                    return Some((connection.reserve(), is_last && free == limit / 8));
+                    return Some((permit, is_last && free == limit / 8));
                 }
             }
         }
@@ -115,9 +128,12 @@ impl Group {
     }
 
     /// Adds a connection.
-    pub(super) fn add(&mut self, connection: Arc<SharedConnection>, now: u32) {
-        let since = now;
-        self.connections.push(Shared { connection, since });
+    pub(super) fn add(&mut self, connection: Arc<SharedConnection>, lease: Lease, now: u32) {
+        self.connections.push(Shared {
+            connection,
+            lease,
+            since: now,
+        });
     }
 
     /// Returns true if a dial is under way.

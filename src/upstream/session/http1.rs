@@ -23,6 +23,7 @@ use crate::telemetry::registry::GaugeGuard;
 use crate::upstream::attempt::{Attempt, AttemptOutcome};
 use crate::upstream::connector::Stream;
 use crate::upstream::host::InFlight;
+use crate::upstream::pool::Lease;
 use crate::upstream::session::{ExchangeError, UpstreamBody};
 use crate::upstream::{
     ClusterTimeouts, Dscp, OutboundRequest, UpstreamError, UpstreamErrorKind, retry,
@@ -47,6 +48,8 @@ pub(in crate::upstream) struct PooledConnection {
     written: u64,
     /// The code point of its packets.
     pub dscp: Option<Dscp>,
+    /// Its further use.
+    pub lease: Lease,
     _open: GaugeGuard,
 }
 
@@ -123,12 +126,18 @@ impl Http1Session {
 }
 
 impl PooledConnection {
-    pub(in crate::upstream) fn new(stream: Stream, dscp: Option<Dscp>, open: GaugeGuard) -> Self {
+    pub(in crate::upstream) fn new(
+        stream: Stream,
+        dscp: Option<Dscp>,
+        lease: Lease,
+        open: GaugeGuard,
+    ) -> Self {
         PooledConnection {
             http: UpstreamConnection::new(stream),
             idle_timer: IdleTimer::new(Duration::ZERO),
             written: 0,
             dscp,
+            lease,
             _open: open,
         }
     }

@@ -8,7 +8,7 @@ use crate::config::sections::condition::condition;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
 use crate::config::sections::policy::Policies;
-use crate::config::value::{self, KeyPart, MissingKeyWord, fields};
+use crate::config::value::{self, KeyPart, MissingKeyWord, UpstreamRef, fields};
 use crate::config::{Code, Finding, Located};
 use crate::http::path::comparable;
 use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
@@ -156,6 +156,7 @@ impl<'a> RouteCompiler<'a> {
         RouteSpec {
             limits: self.limits(&applied, policies, &name, &matches),
             upstream,
+            balance_key: self.balance_key(route, &name, &matches),
             rewrite: rewrite(&route.request),
             max_body: match &route.request.max_body {
                 Some(size) => size.bytes(),
@@ -164,6 +165,26 @@ impl<'a> RouteCompiler<'a> {
             name,
             matches,
         }
+    }
+
+    /// The key by which the route's upstream chooses hosts, if it hashes one.
+    fn balance_key(&self, route: &Route, name: &str, taken: &RouteMatch) -> Option<Descriptor> {
+        let UpstreamRef::Named(upstream) = &route.upstream.value else {
+            return None;
+        };
+        let key = self
+            .config
+            .upstreams
+            .get(upstream.as_str())?
+            .balance
+            .key()?;
+        let parts = key.0.iter().map(|part| self.part(part, name, taken));
+        let prefix = self.config.client_ip.ipv6_prefix.get() as u8;
+        Some(Descriptor::new(
+            parts.collect(),
+            rules::OnMissingKey::Skip,
+            prefix,
+        ))
     }
 
     /// The limits of these policies.

@@ -8,6 +8,7 @@ use http::HeaderName;
 use super::Builder;
 use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
 use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteSpec};
+use crate::rules::Descriptor;
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
 use crate::upstream::{RunningTarget, Upstream};
 
@@ -29,7 +30,12 @@ impl Builder<'_> {
             limits,
             refusing,
             preflight: self.preflight,
-            reads_token: reads_token(&spec.limits, policies),
+            reads_token: reads_token(&spec.limits, policies)
+                || spec
+                    .balance_key
+                    .as_ref()
+                    .is_some_and(Descriptor::reads_token),
+            balance_key: spec.balance_key,
             upstream: Some(Arc::clone(&upstreams[spec.upstream])),
             rewrite: spec.rewrite,
             max_body: spec.max_body,
@@ -52,6 +58,7 @@ impl Builder<'_> {
             // The proxy itself answers such requests.
             learned_responses: None,
             upstream: None,
+            balance_key: None,
             rewrite: Default::default(),
             max_body: 0,
             metrics: RouteMetrics::new(&self.surroundings.registry, NAME),

@@ -1,0 +1,133 @@
+//! `balance` of an upstream: the load-balancing algorithm.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::config::located::Located;
+use crate::config::schema::{Config, Key, Upstream};
+use crate::config::validate::report_repeated;
+use crate::config::value::{KeyPart, UpstreamRef};
+use crate::config::{Code, Finding, Findings};
+use crate::upstream;
+
+/// How requests are shared among the addresses of the endpoints.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    expecting = "`round_robin`, `least_requests`, `random`, or a hash of parts of the request: `{ hash: [client_ip] }`"
+)]
+#[schemars(rename = "Balance", untagged)]
+pub enum Balance {
+    /// An algorithm that needs no key.
+    #[serde(rename = "scalar")]
+    Word(BalanceWord),
+    /// The same address for the same key.
+    #[serde(rename = "mapping")]
+    Hash(HashBalance),
+}
+
+/// An algorithm that needs no key.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BalanceWord {
+    /// In turn, by weight.
+    #[default]
+    RoundRobin,
+    /// The less loaded of two random addresses: requests in flight for each unit of weight.
+    LeastRequests,
+    /// A random address, by weight.
+    Random,
+}
+
+/// Consistent hashing with bounded loads: an address has at most 1.25 times its share of the
+/// requests in flight.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HashBalance {
+    /// The parts of a request that choose its address. Requests without one go to a random address.
+    pub hash: Located<Key>,
+}
+
+impl Default for Balance {
+    fn default() -> Self {
+        Self::Word(BalanceWord::default())
+    }
+}
+
+/// Serializes the written form, which the schema shows as the default.
+impl Serialize for Balance {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Word(word) => word.serialize(serializer),
+            Self::Hash(hash) => hash.serialize(serializer),
+        }
+    }
+}
+
+impl Balance {
+    /// The key of a hash.
+    pub(in crate::config) fn key(&self) -> Option<&Located<Key>> {
+        match self {
+            Self::Word(_) => None,
+            Self::Hash(HashBalance { hash }) => Some(hash),
+        }
+    }
+
+    pub(super) fn compile(&self) -> upstream::Balance {
+        match self {
+            Self::Word(BalanceWord::RoundRobin) => upstream::Balance::RoundRobin,
+            Self::Word(BalanceWord::LeastRequests) => upstream::Balance::LeastRequests,
+            Self::Word(BalanceWord::Random) => upstream::Balance::Random,
+            Self::Hash(_) => upstream::Balance::Hash,
+        }
+    }
+}
+
+pub(super) fn check(name: &str, upstream: &Upstream, config: &Config, findings: &Findings<'_>) {
+    let Some(key) = upstream.balance.key() else {
+        return;
+    };
+    if key.0.is_empty() {
+        let finding = Finding::error(key.node, Code::NoValue, "a hash of nothing");
+        findings.add(finding.help("name one part at least, as in `{ hash: [client_ip] }`"));
+    }
+    let shown = key.0.iter().map(|part| (part.to_string(), part.node));
+    report_repeated(shown, findings, |part| {
+        (format!("`{part}` twice in one hash"), "remove one of them")
+    });
+    check_captures(name, key, config, findings);
+    let mut endpoints = upstream.endpoints.iter();
+    if let (Some(only), None) = (endpoints.next(), endpoints.next())
+        && only.url.is_address()
+    {
+        let message = "a hash over one address";
+        let finding = Finding::warning(upstream.balance.node, Code::NoEffect, message);
+        findings.add(finding.help("remove `balance`, or add endpoints"));
+    }
+}
+
+/// A capture that no route to the upstream has would be missing from every request.
+fn check_captures(name: &str, key: &Key, config: &Config, findings: &Findings<'_>) {
+    let leads_here =
+        |upstream: &UpstreamRef| matches!(upstream, UpstreamRef::Named(to) if to.as_str() == name);
+    for part in &key.0 {
+        let KeyPart::Capture(capture) = &part.value else {
+            continue;
+        };
+        let mut routes = config
+            .routes
+            .iter()
+            .filter(|route| leads_here(&route.upstream));
+        let has_capture = routes.any(|route| {
+            let path = route.matches.path.as_ref();
+            path.is_some_and(|path| path.captures().any(|one| one == capture))
+        });
+        if !has_capture {
+            let message = format!("no route to `{name}` captures a segment `{capture}`");
+            let finding = Finding::error(part.node, Code::UnknownName, message);
+            findings.add(finding.help(format!(
+                "write the path of such a route with it, as in `/users/{{{capture}}}`"
+            )));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A smooth weighted rotation, laid out once: weights 3, 1 give `a a b a`, not `a a a b`. Its turns
+//! come in order, or at random.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Pick;
+use crate::upstream::host_set::WeightedHost;
+
+/// The most turns of other hosts that a request skips in search of a candidate.
+const MAX_SKIPPED: usize = 16;
+
+/// The turns of hosts, each as often as its weight.
+#[derive(Debug)]
+pub(in crate::upstream) struct Rotation {
+    turns: Box<[u32]>,
+    order: Order,
+    next: AtomicU64,
+}
+
+/// The order of the turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    InTurn,
+    Random,
+}
+
+impl Rotation {
+    /// A rotation of hosts with these weights, divided by their greatest common divisor.
+    pub(super) fn new(hosts: &[WeightedHost], order: Order) -> Self {
+        let divisor = hosts.iter().fold(0, |all, one| gcd(all, one.weight)).max(1);
+        // A host of weight w has the turns at 1/2w, 3/2w, 5/2w .. of the rotation.
+        let turns = hosts.iter().enumerate().flat_map(|(index, one)| {
+            let weight = u64::from(one.weight / divisor);
+            (0..weight).map(move |turn| (((2 * turn + 1) << 32) / weight, index as u32))
+        });
+        let mut turns: Vec<_> = turns.collect();
+        turns.sort_unstable();
+        Rotation {
+            turns: turns.into_iter().map(|(_, index)| index).collect(),
+            next: AtomicU64::new(match order {
+                Order::InTurn => 0,
+                // Machines draw different hosts.
+                Order::Random => RandomState::new().hash_one(0),
+            }),
+            order,
+        }
+    }
+
+    /// The host of the next turn that is a candidate; without one, a host that was not tried.
+    pub(super) fn draw(&self, pick: &Pick<'_>) -> usize {
+        for _ in 0..MAX_SKIPPED {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let turn = match self.order {
+                Order::InTurn => number,
+                Order::Random => mix(number),
+            };
+            let index = self.turns[(turn % self.turns.len() as u64) as usize] as usize;
+            if pick.is_candidate(index) {
+                return index;
+            }
+        }
+        pick.candidate_by_weight(mix(self.next.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+/// A random number for each number: SplitMix64 (Steele, Lea and Flood, 2014).
+pub(super) fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn gcd(a: u16, b: u16) -> u16 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

@@ -1,0 +1,128 @@
+//! Endpoints by name: the proxy sees a hosts file of the test's, by a mount namespace of its own.
+//! A system that grants no namespace runs none of these tests.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::support::client::get;
+use crate::support::gateway::Gateway;
+use crate::support::origin::Origin;
+use crate::support::wait_for;
+
+/// Starts the proxy where `/etc/hosts` has these lines. It forwards to `http://app.test:PORT`.
+/// `None` if the system grants no namespace.
+fn start(hosts: &[&str], port: u16) -> Option<Gateway> {
+    let mut probe = Command::new("unshare");
+    probe.args(["--map-root-user", "--mount", "true"]);
+    let probed = probe.stderr(Stdio::null()).status();
+    if !probed.is_ok_and(|status| status.success()) {
+        eprintln!("not tested: `unshare --map-root-user --mount` is not permitted");
+        return None;
+    }
+    let inner = r#"mount --bind hosts /etc/hosts && exec "$0" "$@""#;
+    let commands = format!(
+        r#"printf '{}' > hosts; exec unshare --map-root-user --mount sh -c '{inner}' "$0" "$@""#,
+        hosts.join("\n")
+    );
+    let endpoint = format!("http://app.test:{port}");
+    let config = format!(
+        "workers: 1
+upstreams: {{ app: {{ endpoints: [\"{endpoint}\"], resolve_every: 1s }} }}
+routes: [{{ upstream: app }}]
+"
+    );
+    Some(Gateway::start_after(&commands, &config))
+}
+
+/// Changes the hosts file in place.
+fn set_hosts(gateway: &Gateway, hosts: &[&str]) {
+    let path = gateway.dir().join("hosts");
+    fs::write(path, hosts.join("\n")).expect("the directory is writable");
+}
+
+/// The value of a series of the endpoint.
+fn metric(gateway: &Gateway, name: &str, port: u16) -> f64 {
+    let labels = format!("{{upstream=\"app\",endpoint=\"app.test:{port}\"}}");
+    let value = gateway.metric(&format!("sluicegate_upstream_{name}{labels}"));
+    value.unwrap_or(0.0)
+}
+
+/// Two origins at one port of 127.0.0.2 and 127.0.0.3.
+fn origins() -> (Origin, Origin, u16) {
+    let first = Origin::plain_at(([127, 0, 0, 2], 0).into());
+    let port = first.address().port();
+    let second = Origin::plain_at(([127, 0, 0, 3], port).into());
+    (first, second, port)
+}
+
+#[test]
+fn all_addresses_of_a_name_take_turns() {
+    let (first, second, port) = origins();
+    let Some(gateway) = start(&["127.0.0.2 app.test", "127.0.0.3 app.test"], port) else {
+        return;
+    };
+    for _ in 0..8 {
+        assert_eq!(get(gateway.address(), "/").status, 200);
+    }
+    assert_eq!([first.requests().len(), second.requests().len()], [4, 4]);
+    assert_eq!(metric(&gateway, "hosts", port), 2.0);
+    assert_eq!(metric(&gateway, "requests_total", port), 8.0, "one series");
+}
+
+#[test]
+fn a_name_that_moves_is_followed_and_its_old_connections_end() {
+    let (first, second, port) = origins();
+    let Some(gateway) = start(&["127.0.0.2 app.test"], port) else {
+        return;
+    };
+    assert_eq!(get(gateway.address(), "/").status, 200);
+    assert_eq!(metric(&gateway, "connections", port), 1.0, "it is kept");
+    set_hosts(&gateway, &["127.0.0.3 app.test"]);
+    gateway.wait_for_log("the addresses of the name changed");
+    wait_for("requests at the new address", || {
+        assert_eq!(get(gateway.address(), "/").status, 200);
+        (!second.requests().is_empty()).then_some(())
+    });
+    let before = first.requests().len();
+    for _ in 0..4 {
+        assert_eq!(get(gateway.address(), "/").status, 200);
+    }
+    assert_eq!(first.requests().len(), before);
+    wait_for("the end of the old connection", || {
+        (metric(&gateway, "connections", port) == 1.0).then_some(())
+    });
+}
+
+#[test]
+fn the_last_known_address_serves_while_the_name_does_not_resolve() {
+    let (first, _, port) = origins();
+    let Some(gateway) = start(&["127.0.0.2 app.test"], port) else {
+        return;
+    };
+    assert_eq!(get(gateway.address(), "/").status, 200);
+    for broken in ["127.0.0.3 other.test", "0.0.0.0 app.test"] {
+        let failures = metric(&gateway, "lookup_failures_total", port);
+        set_hosts(&gateway, &[broken]);
+        wait_for("a lookup that fails", || {
+            assert_eq!(get(gateway.address(), "/").status, 200);
+            (metric(&gateway, "lookup_failures_total", port) > failures).then_some(())
+        });
+    }
+    gateway.wait_for_log("the name does not resolve");
+    assert_eq!(first.connections(), 1, "it is kept");
+    set_hosts(&gateway, &["127.0.0.2 app.test"]);
+    gateway.wait_for_log("the name resolves again");
+}
+
+#[test]
+fn a_name_with_a_dead_address_serves_every_request() {
+    let origin = Origin::plain_at(([127, 0, 0, 2], 0).into());
+    let port = origin.address().port();
+    let Some(gateway) = start(&["127.0.0.2 app.test", "127.0.0.3 app.test"], port) else {
+        return;
+    };
+    for _ in 0..8 {
+        assert_eq!(get(gateway.address(), "/").status, 200);
+    }
+    assert_eq!(origin.requests().len(), 8);
+}
