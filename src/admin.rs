@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `/metrics` | every metric, in Prometheus's text format |
 //! | `/livez` | 200 while the process runs: never depends on upstreams or stores |
-//! | `/readyz` | 200 while it takes traffic, 503 while it starts, drains, or cannot do without a store that is out of reach; lines more say how each store is |
+//! | `/readyz` | 200 while it takes traffic, 503 while it starts, drains, or cannot do without a store that is out of reach; more lines say how each store is, and if connections run out |
 //!
 //! Other paths are 404, other methods than GET and HEAD are 405. Nothing here changes the process.
 
@@ -32,8 +32,8 @@ use self::service::AdminService;
 use crate::http::connection::ClientConnection;
 use crate::proxy::Gateway;
 use crate::server::{
-    ClientRules, ClientSpec, ConnectionTable, HalfClose, ListenerSpec, Protocols, Server,
-    ServerSpec, StartError, Timeouts,
+    ClientRules, ClientSpec, ConnectionLife, ConnectionTable, HalfClose, ListenerSpec, Protocols,
+    Server, ServerSpec, StartError, Timeouts,
 };
 use crate::telemetry::registry::Registry;
 
@@ -89,6 +89,12 @@ fn spec(address: SocketAddr, table: ConnectionTable) -> ServerSpec {
             },
             max_head: 16 * 1024,
             max_connections: 256,
+            // The table evicts instead.
+            max_connections_per_client: Some(usize::MAX),
+            life: ConnectionLife {
+                max_requests: u32::MAX,
+                max_lifetime: Duration::from_secs(24 * 3600),
+            },
             half_close: HalfClose::default(),
         },
         client_rules: ClientRules::default(),

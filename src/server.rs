@@ -6,11 +6,15 @@
 //! certificates (see [`tls::Tls::adopt`]) and the service's own data.
 
 mod acceptor;
+mod client_counts;
 mod client_rules;
+mod client_spec;
 mod connection;
+mod connection_bounds;
 mod connection_guard;
 mod connection_table;
 pub mod drain;
+mod idle_list;
 mod preamble;
 mod service;
 pub mod tls;
@@ -21,16 +25,16 @@ use std::{
     num::NonZeroUsize,
     sync::{Arc, mpsc},
     thread::{Builder as ThreadBuilder, JoinHandle},
-    time::Duration,
 };
 
-use tokio::sync::Semaphore;
-
 pub use self::client_rules::ClientRules;
+pub use self::client_spec::{ClientSpec, ConnectionLife, HalfClose, Timeouts};
+pub use self::connection_bounds::ConnectionPressure;
 pub use self::connection_table::{BusyGuard, ConnectionTable, GuardedBody};
 pub use self::service::HttpService;
 use self::{
     acceptor::AcceptWarnings,
+    connection_bounds::ConnectionBounds,
     drain::ShutdownHandle,
     tls::Tls,
     worker::{BoundListener, Worker},
@@ -95,59 +99,12 @@ impl Protocols {
     }
 }
 
-/// Bounds towards clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientSpec {
-    /// Time-outs for clients.
-    pub timeouts: Timeouts,
-    /// The largest head of a request, in bytes; a larger one is answered with 431.
-    pub max_head: usize,
-    /// The most connections at once over all listeners; further ones wait, unread.
-    pub max_connections: usize,
-    /// The time that half-closing clients get.
-    pub half_close: HalfClose,
-}
-
-/// The time that a client gets for its response after it has ended its side of the connection. It
-/// may have half-closed, or be gone, which only a write would show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HalfClose {
-    /// The response must begin, or go on, within this time.
-    Grace(Duration),
-    /// As much as any other client.
-    Serve,
-}
-
-impl Default for HalfClose {
-    fn default() -> Self {
-        Self::Grace(Duration::from_secs(1))
-    }
-}
-
-/// Time-outs of a client's connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// For a whole head, from its first byte. The first head counts from connecting, with the TLS
-    /// handshake. Also for heads of HTTP/2 frames.
-    pub head: Duration,
-    /// For a client that reads nothing of its response.
-    pub body: Duration,
-    /// For the next request.
-    pub idle: Duration,
-}
-
-impl Timeouts {
-    fn longest(&self) -> Duration {
-        self.head.max(self.body).max(self.idle)
-    }
-}
-
 /// A running server. Dropping it closes all connections at once.
-#[derive(Debug)]
 pub struct Server {
     addresses: Vec<ListenAddress>,
     shutdown: ShutdownHandle,
     threads: Vec<JoinHandle<()>>,
+    bounds: Arc<ConnectionBounds>,
     /// Removed when the workers have ended.
     _socket_files: Vec<SocketFile>,
 }
@@ -198,12 +155,13 @@ impl Server {
         W: Future<Output = ()> + 'static,
     {
         let bound = bind(&spec, registry)?;
-        let permits = Semaphore::new(spec.client.max_connections.min(Semaphore::MAX_PERMITS));
-        let permits = Arc::new(permits);
+        let bounds = ConnectionBounds::new(&spec.client, spec.workers.get());
+        let bounds = Arc::new(bounds);
         let mut server = Self {
             addresses: bound.addresses,
             shutdown: ShutdownHandle::new(),
             threads: Vec::new(),
+            bounds: bounds.clone(),
             _socket_files: bound.files,
         };
         let (started, starts) = mpsc::channel();
@@ -216,7 +174,7 @@ impl Server {
                 client: spec.client,
                 client_rules: spec.client_rules.clone(),
                 table: spec.table.clone(),
-                permits: permits.clone(),
+                bounds: bounds.clone(),
                 lifetime: server.shutdown.watch(),
             };
             let thread = ThreadBuilder::new().name(format!("{}-{index}", spec.name));
@@ -238,6 +196,11 @@ impl Server {
         &self.addresses
     }
 
+    /// Returns the use of its connections.
+    pub fn pressure(&self) -> ConnectionPressure {
+        ConnectionPressure(self.bounds.clone())
+    }
+
     /// Returns the handle that ends this server.
     pub fn shutdown(&self) -> ShutdownHandle {
         self.shutdown.clone()
@@ -253,6 +216,15 @@ impl Server {
             // The panic hook has logged a worker's panic.
             let _ = thread.join();
         }
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut server = f.debug_struct("Server");
+        server
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
     }
 }
 

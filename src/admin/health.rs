@@ -1,7 +1,7 @@
 //! Liveness and readiness of the process.
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicU8, Ordering::Relaxed},
 };
 
@@ -12,6 +12,7 @@ use http::header::RETRY_AFTER;
 
 use super::{AdminState, NO_STORE};
 use crate::proxy::Ruleset;
+use crate::server::ConnectionPressure;
 
 /// The phase of the process, for `/readyz`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,18 +36,36 @@ impl Phase {
     }
 }
 
-/// The process's phase, which `app` sets and probes read. Clones share it; it starts as `Starting`.
+/// The process's phase, which `app` sets and probes read, and the use of its connections. Clones
+/// share it; it starts as `Starting`.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<AtomicU8>);
+pub struct Readiness {
+    phase: Arc<AtomicU8>,
+    pressure: Arc<OnceLock<ConnectionPressure>>,
+}
 
 impl Readiness {
     /// Enters a phase.
     pub fn set(&self, phase: Phase) {
-        self.0.store(phase as u8, Relaxed);
+        self.phase.store(phase as u8, Relaxed);
+    }
+
+    /// Reports the use of these connections from now on.
+    pub fn watch(&self, pressure: ConnectionPressure) {
+        let _ = self.pressure.set(pressure);
+    }
+
+    /// A line if connections run out. The process still takes traffic: idle ones give way.
+    fn pressure_line(&self) -> String {
+        let pressure = self.pressure.get().filter(|one| one.is_near_max());
+        pressure.map_or_else(String::new, |pressure| {
+            let (open, max) = (pressure.open(), pressure.max());
+            format!("connections: {open} of {max}, idle ones give way\n")
+        })
     }
 
     fn get(&self) -> Phase {
-        match self.0.load(Relaxed) {
+        match self.phase.load(Relaxed) {
             0 => Phase::Starting,
             1 => Phase::Ready,
             _ => Phase::Draining,
@@ -54,7 +73,7 @@ impl Readiness {
     }
 }
 
-/// The state of the stores.
+/// The state of the stores, and of connections.
 #[derive(Debug, Default)]
 struct StoreReport {
     /// A line for each store.
@@ -87,10 +106,9 @@ pub(super) async fn livez() -> impl IntoResponse {
 }
 
 pub(super) async fn readyz(State(state): State<AdminState>) -> Response {
-    respond(
-        state.readiness.get(),
-        StoreReport::new(&state.gateway.ruleset()),
-    )
+    let mut report = StoreReport::new(&state.gateway.ruleset());
+    report.lines += &state.readiness.pressure_line();
+    respond(state.readiness.get(), report)
 }
 
 fn respond(phase: Phase, StoreReport { lines, unready }: StoreReport) -> Response {

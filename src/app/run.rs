@@ -128,7 +128,7 @@ struct Process {
     /// True once workers accept clients.
     is_open: watch::Sender<bool>,
     /// Series that are shown as long as this lives.
-    _series: (Gauge, Observer, Vec<Observer>),
+    _series: (Observer, Gauge, Observer, Vec<Observer>),
 }
 
 impl Process {
@@ -188,8 +188,12 @@ impl Process {
             worker_startup(&connections, &is_open),
             move |worker| Arc::clone(&last).flush_stores(worker),
         )?;
+        let pressure = server.pressure();
+        readiness.watch(server.pressure());
+        let share = move || pressure.open() as f64 / pressure.max() as f64;
         Ok(Process {
             _series: (
+                metrics::connection_pressure(&registry, share),
                 metrics::build_info(&registry, env!("CARGO_PKG_VERSION"), REVISION),
                 metrics::log_dropped(&registry, log),
                 process::register(&registry),

@@ -1,6 +1,6 @@
 //! The address of the client: the peer's, or the one that trusted proxies report.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU8;
 
 use http::header::{FORWARDED, HeaderName};
@@ -80,6 +80,17 @@ impl ClientIp {
 
     fn trusts_address(&self, address: IpAddr) -> bool {
         self.trusted.iter().any(|net| net.contains(&address))
+    }
+
+    /// Returns the address by which a client is told apart: of IPv6 the first bits only.
+    pub fn identify(&self, address: IpAddr) -> IpAddr {
+        match address {
+            IpAddr::V4(_) => address,
+            IpAddr::V6(address) => {
+                let rest = 128 - u32::from(self.ipv6_prefix.clamp(1, 128));
+                Ipv6Addr::from(u128::from(address) >> rest << rest).into()
+            }
+        }
     }
 
     /// Returns the client's address. It is the peer's, unless the peer is a trusted proxy whose field
@@ -367,6 +378,20 @@ mod tests {
         let resolve = |headers| unix.resolve(PeerAddress::Unix, headers);
         assert_eq!(resolve(&headers), IpAddr::from([1, 1, 1, 1]));
         assert_eq!(resolve(&Headers::new()), NO_ADDRESS);
+    }
+
+    #[test]
+    fn clients_are_told_apart_by_the_first_bits_of_ipv6() {
+        for (prefix, expected) in [(64, "2001:db8:1:2::"), (128, "2001:db8:1:2::3"), (1, "::")] {
+            let rules = ClientIp {
+                ipv6_prefix: prefix,
+                ..ClientIp::default()
+            };
+            let address = "2001:db8:1:2::3".parse().expect("an address");
+            assert_eq!(rules.identify(address).to_string(), expected);
+            let address = IpAddr::from([192, 0, 2, 7]);
+            assert_eq!(rules.identify(address), address);
+        }
     }
 
     #[test]

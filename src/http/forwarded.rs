@@ -11,7 +11,7 @@ use http::header::{FORWARDED, HOST, HeaderName, HeaderValue, VIA};
 use smallvec::SmallVec;
 
 use super::client_ip::{MAX_HOPS, X_FORWARDED_FOR};
-use super::connection::ClientConnection;
+use super::connection::{ClientConnection, Scheme};
 use crate::http::headers::{FieldValue, Headers};
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -32,9 +32,9 @@ pub enum Peer {
 pub struct Forwarding {
     /// `None` for a peer without an address.
     address: Option<FieldValue>,
-    proto: FieldValue,
+    scheme: Scheme,
     /// `None` for a Unix socket.
-    port: Option<FieldValue>,
+    port: Option<u16>,
     /// `for=..;proto=..`
     element: FieldValue,
 }
@@ -54,8 +54,8 @@ impl Forwarding {
         };
         Forwarding {
             address: address.map(|address| value(&address.to_string())),
-            proto: value(proto),
-            port: connection.port.map(|port| u64::from(port).into()),
+            scheme: connection.scheme,
+            port: connection.port,
             element: value(&element),
         }
     }
@@ -72,13 +72,17 @@ impl Forwarding {
         }
     }
 
+    fn proto(&self) -> HeaderValue {
+        HeaderValue::from_static(self.scheme.as_str())
+    }
+
     fn begin(&self, headers: &mut Headers) {
         if let Some(address) = &self.address {
             headers.append(X_FORWARDED_FOR, address.clone());
         }
-        headers.append(X_FORWARDED_PROTO, self.proto.clone());
-        if let Some(port) = &self.port {
-            headers.append(X_FORWARDED_PORT, port.clone());
+        headers.append(X_FORWARDED_PROTO, self.proto());
+        if let Some(port) = self.port {
+            headers.append(X_FORWARDED_PORT, u64::from(port));
         }
         headers.append_as(X_FORWARDED_HOST, HOST);
         headers.append(FORWARDED, self.element.clone());
@@ -93,9 +97,9 @@ impl Forwarding {
                 headers.insert(name, list);
             }
         }
-        headers.insert_missing(X_FORWARDED_PROTO, self.proto.clone());
-        if let Some(port) = &self.port {
-            headers.insert_missing(X_FORWARDED_PORT, port.clone());
+        headers.insert_missing(X_FORWARDED_PROTO, self.proto());
+        if let Some(port) = self.port {
+            headers.insert_missing(X_FORWARDED_PORT, u64::from(port));
         }
         if !headers.contains(X_FORWARDED_HOST) {
             headers.append_as(X_FORWARDED_HOST, HOST);

@@ -45,6 +45,13 @@ impl IdleTimer {
         self.limit
     }
 
+    /// The time since which an event is missing: of the poll that has found it missing, or else now.
+    pub fn waiting_since(&self) -> Instant {
+        self.deadline
+            .and_then(|deadline| deadline.checked_sub(self.limit))
+            .unwrap_or_else(Instant::now)
+    }
+
     /// Notes an event. The next wait starts when [`poll_expired`](Self::poll_expired) is called.
     pub fn reset(&mut self) {
         self.deadline = None;

@@ -1,23 +1,30 @@
 //! The accept loop of one worker on one listener. It ends when the server drains, never on an
 //! error.
 
-use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, io, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::OwnedSemaphorePermit,
     task::{spawn_local, yield_now},
     time::sleep,
 };
 use tracing::warn;
 
 use super::{
-    ConnectionTable, HttpService, connection::ConnectionHandler, connection_guard::ConnectionGuard,
+    ConnectionTable, HttpService,
+    connection::ConnectionHandler,
+    connection_bounds::{ConnectionBounds, TooManyConnections},
+    connection_guard::ConnectionGuard,
     drain::DrainWatcher,
 };
 use crate::{
     http::connection::ClientConnection,
-    net::listener::{Accepted, Listener},
-    telemetry::{log_throttle::LogThrottle, metrics::ListenerMetrics},
+    net::listener::{Accepted, ListenAddress, Listener},
+    net::peer_address::PeerAddress,
+    telemetry::{
+        log_throttle::LogThrottle,
+        metrics::{ConnectionRefusal, ListenerMetrics},
+    },
 };
 
 /// The pause after a failed accept for want of resources. The kernel does not report when they are
@@ -32,8 +39,8 @@ pub(super) struct Acceptor<F> {
     pub(super) factory: F,
     /// Connections since the start.
     pub(super) accepted: Cell<u64>,
-    /// Permits for connections, shared by all workers and listeners.
-    pub(super) permits: Arc<Semaphore>,
+    /// The bounds of connections, shared by all workers and listeners.
+    pub(super) bounds: Arc<ConnectionBounds>,
     /// The table that evicts a connection when there is no permit.
     pub(super) table: Option<ConnectionTable>,
     pub(super) metrics: Arc<ListenerMetrics>,
@@ -47,6 +54,7 @@ pub(super) struct Acceptor<F> {
 pub(super) struct AcceptWarnings {
     accept_error: LogThrottle,
     max_connections: LogThrottle,
+    max_per_client: LogThrottle,
 }
 
 impl AcceptWarnings {
@@ -54,6 +62,14 @@ impl AcceptWarnings {
         Self {
             accept_error: LogThrottle::new(WARNING_INTERVAL),
             max_connections: LogThrottle::new(WARNING_INTERVAL),
+            max_per_client: LogThrottle::new(WARNING_INTERVAL),
+        }
+    }
+
+    /// Says that a client has as many connections as it may.
+    pub(super) fn log_refused(&self, listener: &ListenAddress, client: PeerAddress) {
+        if let Some(omitted) = self.max_per_client.admit_now() {
+            warn!(%listener, %client, omitted, "max_connections_per_client reached: new connections of the client are closed");
         }
     }
 }
@@ -84,16 +100,20 @@ where
     }
 
     /// Starts serving a connection as soon as it has a permit. Until then this one waits unread,
-    /// and later ones wait in the kernel.
+    /// and later ones wait in the kernel. Closes the connection if its client has too many.
     async fn serve(&self, accepted: Accepted) {
+        let Ok(client) = self.count_client(accepted.peer) else {
+            return;
+        };
         let permit = self.permit().await;
         let id = self.accepted.get();
         self.accepted.set(id + 1);
         let serve = |permit| {
             let (factory, closing) = (self.factory.clone(), self.closing.clone());
-            let guard = ConnectionGuard::new(&self.metrics, permit, closing.clone());
+            let place = self.bounds.enter(self.handler.worker, permit, client);
+            let guard = ConnectionGuard::new(&self.metrics, place, closing);
             let handler = self.handler.clone();
-            handler.serve(id, accepted, factory, guard, closing)
+            handler.serve(id, accepted, factory, guard)
         };
         let Some(table) = &self.table else {
             spawn_local(serve(Some(permit)));
@@ -114,20 +134,39 @@ where
 }
 
 impl<F> Acceptor<F> {
-    /// Waits for a permit. A server with a table evicts a connection for it.
+    /// Counts the connection of a client that is known already.
+    fn count_client(&self, peer: PeerAddress) -> Result<Option<IpAddr>, TooManyConnections> {
+        if self.handler.expects_header(peer) {
+            return Ok(None);
+        }
+        let rules = self.handler.client_rules.load();
+        let counted = self.bounds.count_client(peer, &rules);
+        counted.inspect_err(|_| {
+            self.metrics.refuse(ConnectionRefusal::MaxPerClient);
+            self.warnings.log_refused(&self.handler.local, peer);
+        })
+    }
+
+    /// Waits for a permit, for which an idle connection gives way near the bound. A server with a
+    /// table evicts a connection at the bound.
     async fn permit(&self) -> OwnedSemaphorePermit {
-        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+        if self.table.is_none() && self.bounds.is_near_max() {
+            self.bounds.evict();
+        }
+        if let Some(permit) = self.bounds.try_permit() {
             return permit;
         }
         match &self.table {
             Some(table) => {
                 table.evict();
                 self.log_full("an older one gives way");
+                self.bounds.permit().await
             }
-            None => self.log_full("new clients wait"),
+            None => {
+                self.log_full("new clients wait unless idle connections give way");
+                self.bounds.permit_of_idle().await
+            }
         }
-        let permit = self.permits.clone().acquire_owned().await;
-        permit.expect("the semaphore is never closed")
     }
 
     fn log_full(&self, consequence: &str) {

@@ -4,7 +4,12 @@
 mod http1;
 pub(super) mod http2;
 
-use std::{future::Future, io, pin::Pin, rc::Rc};
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::Pin,
+    rc::Rc,
+};
 
 use bytes::BytesMut;
 use tokio::{
@@ -14,8 +19,11 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    ClientRules, ClientSpec, HalfClose, HttpService, Protocols, connection_guard::ConnectionGuard,
-    drain::DrainWatcher, preamble, service::BoxError, tls::Tls,
+    ClientRules, ClientSpec, HalfClose, HttpService, Protocols,
+    connection_guard::{ConnectionGuard, Evicted},
+    preamble,
+    service::BoxError,
+    tls::Tls,
 };
 use crate::http::connection::{ClientConnection, Scheme};
 use crate::http::informational::InformationalQueue;
@@ -47,7 +55,7 @@ pub(super) struct ConnectionHandler {
 
 impl ConnectionHandler {
     /// Returns true if connections of this peer begin with a header of the PROXY protocol.
-    fn expects_header(&self, peer: PeerAddress) -> bool {
+    pub(super) fn expects_header(&self, peer: PeerAddress) -> bool {
         self.proxy_protocol && (peer == PeerAddress::Unix || self.client_rules.load().trusts(peer))
     }
 
@@ -58,7 +66,6 @@ impl ConnectionHandler {
         accepted: Accepted,
         factory: F,
         guard: ConnectionGuard,
-        closing: DrainWatcher,
     ) where
         F: Fn(&ClientConnection) -> S,
         S: HttpService,
@@ -66,7 +73,7 @@ impl ConnectionHandler {
         let peer = accepted.peer;
         // Each stage is boxed by itself: an idle connection has room for its own protocol, not for
         // others or for its handshake.
-        let opening = Box::pin(self.open(id, accepted, factory, guard, closing));
+        let opening = Box::pin(self.open(id, accepted, factory, guard));
         let result = match opening.await {
             Ok(serving) => serving.await,
             Err(error) => Err(error.into()),
@@ -84,7 +91,6 @@ impl ConnectionHandler {
         accepted: Accepted,
         factory: F,
         guard: ConnectionGuard,
-        closing: DrainWatcher,
     ) -> io::Result<Serving<'_>>
     where
         F: Fn(&ClientConnection) -> S,
@@ -95,8 +101,9 @@ impl ConnectionHandler {
         let mut client = peer;
         if self.expects_header(peer) {
             let reading = Box::pin(preamble::read(&mut socket, peer));
-            let read = within_deadline(deadline, closing.clone(), reading).await;
+            let read = within_deadline(deadline, &guard, reading).await;
             client = read.inspect_err(|error| guard.preamble_failed(error))?;
+            guard.count_client(client, &self.client_rules.load())?;
         }
         let mut connection = ClientConnection {
             id,
@@ -113,11 +120,11 @@ impl ConnectionHandler {
                 socket.first_byte().await?;
                 detect_version(socket, self.protocols, deadline).await
             };
-            let negotiated = within_deadline(deadline, closing.clone(), detection).await?;
-            return Ok(self.serve_requests(negotiated, connection, factory, guard, closing));
+            let negotiated = within_deadline(deadline, &guard, detection).await?;
+            return Ok(self.serve_requests(negotiated, connection, factory, guard));
         };
         let handshake = Box::pin(tls.accept(socket));
-        let session = within_deadline(deadline, closing.clone(), handshake)
+        let session = within_deadline(deadline, &guard, handshake)
             .await
             .inspect_err(|_| guard.handshake_failed())?;
         connection.scheme = Scheme::Https;
@@ -127,11 +134,11 @@ impl ConnectionHandler {
             // Without ALPN, HTTP/2 needs prior knowledge, as in clear text.
             (None, Protocols::Http2) => {
                 let detection = detect_version(session.stream, self.protocols, deadline);
-                within_deadline(deadline, closing.clone(), detection).await?
+                within_deadline(deadline, &guard, detection).await?
             }
             (None, _) => NegotiatedConnection::new(HttpVersion::Http1, session.stream, deadline),
         };
-        Ok(self.serve_requests(negotiated, connection, factory, guard, closing))
+        Ok(self.serve_requests(negotiated, connection, factory, guard))
     }
 
     /// The deadline for the first head of a connection that begins now.
@@ -146,7 +153,6 @@ impl ConnectionHandler {
         mut connection: ClientConnection,
         factory: impl Fn(&ClientConnection) -> S,
         guard: ConnectionGuard,
-        closing: DrainWatcher,
     ) -> Serving<'_>
     where
         T: Io,
@@ -157,12 +163,13 @@ impl ConnectionHandler {
         // hyper cannot send them in HTTP/2.
         connection.informational = (version == HttpVersion::Http1).then(|| informational.clone());
         let service = ConnectionService {
+            id: connection.id,
             service: factory(&connection),
             informational,
         };
         match version {
-            HttpVersion::Http1 => Box::pin(self.http1(negotiated, service, guard, closing)),
-            HttpVersion::Http2 => Box::pin(self.http2(negotiated, service.service, guard, closing)),
+            HttpVersion::Http1 => Box::pin(self.http1(negotiated, service, guard)),
+            HttpVersion::Http2 => Box::pin(self.http2(negotiated, service, guard)),
             HttpVersion::Unsupported => Box::pin(self.refuse_http1(negotiated, service, guard)),
         }
     }
@@ -203,17 +210,20 @@ pub(super) enum HttpVersion {
 
 /// A service, and the informational responses that it sends.
 struct ConnectionService<S> {
+    /// The connection's number.
+    id: u64,
     service: S,
     informational: InformationalQueue,
 }
 
 /// Runs a stage before the first request: bounded in time, and given up when the server drains
-/// while the client sends nothing.
+/// while the client sends nothing, or when the connection has to give way to another.
 async fn within_deadline<T>(
     deadline: Instant,
-    mut closing: DrainWatcher,
+    guard: &ConnectionGuard,
     work: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
+    let mut closing = guard.closing().clone();
     let late = || {
         io::Error::new(
             io::ErrorKind::TimedOut,
@@ -224,6 +234,7 @@ async fn within_deadline<T>(
         biased;
         result = timeout_at(deadline, work) => result.map_err(|_| late())?,
         () = closing.past_grace() => Err(late()),
+        () = poll_fn(|cx| guard.poll_evicted(cx, Instant::now)) => Err(io::Error::other(Evicted)),
     }
 }
 

@@ -136,7 +136,7 @@ impl DrainWatcher {
 /// Runs `serving` to its end, and sets `draining` when the worker drains.
 pub(super) async fn until_drained<T>(
     serving: impl Future<Output = T>,
-    closing: DrainWatcher,
+    closing: &DrainWatcher,
     draining: &Cell<bool>,
 ) -> T {
     let mut waiting = closing.clone();

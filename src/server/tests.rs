@@ -36,6 +36,11 @@ fn spec(protocols: Protocols) -> ServerSpec {
             timeouts: TIMEOUTS,
             max_head: 8 * 1024,
             max_connections: 100,
+            max_connections_per_client: Some(100),
+            life: ConnectionLife {
+                max_requests: 1_000,
+                max_lifetime: Duration::from_secs(3600),
+            },
             half_close: HalfClose::Grace(Duration::from_secs(1)),
         },
         client_rules: ClientRules::default(),
@@ -253,9 +258,11 @@ fn clients_beyond_max_connections_wait() {
             .filter(|l| l.starts_with("sluicegate_connections{"))
             .all(|l| l.ends_with(" 1"))
     };
+    // A request in flight: an idle connection would give way.
     let mut first = connect(&server);
-    first.write_all(get("/a").as_bytes()).expect("writes");
-    read_until(&mut first, "/a http 0\n");
+    let begun = get("/a").replace("\r\n\r\n", "\r\ncontent-length: 1\r\n\r\n");
+    first.write_all(begun.as_bytes()).expect("writes");
+    wait_for("the first connection", open);
     let mut others: Vec<_> = (0..20).map(|_| connect(&server)).collect();
     for client in &mut others {
         let last = get("/b").replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");

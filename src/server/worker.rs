@@ -9,7 +9,6 @@ use std::{
 
 use tokio::{
     runtime::{Builder, LocalOptions, LocalRuntime},
-    sync::Semaphore,
     task::spawn_local,
     time::sleep_until,
 };
@@ -19,6 +18,7 @@ use super::{
     ClientRules, ClientSpec, ConnectionTable, HttpService, Protocols,
     acceptor::{AcceptWarnings, Acceptor},
     connection::{ConnectionHandler, http2},
+    connection_bounds::ConnectionBounds,
     drain::{DrainController, ShutdownWatcher},
     tls::Tls,
 };
@@ -46,7 +46,7 @@ pub(super) struct Worker {
     pub(super) client: ClientSpec,
     pub(super) client_rules: ClientRules,
     pub(super) table: Option<ConnectionTable>,
-    pub(super) permits: Arc<Semaphore>,
+    pub(super) bounds: Arc<ConnectionBounds>,
     pub(super) lifetime: ShutdownWatcher,
 }
 
@@ -108,7 +108,7 @@ impl Worker {
                 handler: Rc::new(handler),
                 factory: factory.clone(),
                 accepted: Cell::default(),
-                permits: self.permits.clone(),
+                bounds: self.bounds.clone(),
                 table: self.table.clone(),
                 metrics: listener.metrics,
                 closing: closing.clone(),

@@ -27,7 +27,7 @@ pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
 pub use snapshots::SnapshotMetrics;
 pub use store::{RoundResult, StoreMetrics, SyncFigures, SyncMetrics, TrackerMetrics};
 
-use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO, LOG_DROPPED};
+use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO, CONNECTION_PRESSURE, LOG_DROPPED};
 use super::logging::ProcessLog;
 use super::registry::{Counter, Gauge, Observer, Registry};
 
@@ -40,6 +40,14 @@ pub(super) fn access_log_dropped(registry: &Registry) -> Counter {
 pub fn log_dropped(registry: &Registry, log: &ProcessLog) -> Observer {
     let log = log.clone();
     registry.observe(&LOG_DROPPED, &[], move || log.dropped_lines() as f64)
+}
+
+/// Shows the share of connections that are in use, as long as the observer is kept.
+pub fn connection_pressure(
+    registry: &Registry,
+    share: impl Fn() -> f64 + Send + Sync + 'static,
+) -> Observer {
+    registry.observe(&CONNECTION_PRESSURE, &[], share)
 }
 
 /// Says which program runs; keep what it returns for the life of the process.

@@ -152,22 +152,28 @@ fn the_soft_limit_is_raised_and_a_low_hard_limit_is_reported() {
 #[test]
 fn client_connections_leave_descriptors_for_upstreams() {
     let origin = Origin::plain();
-    let config = format!("routes: [{{ upstream: \"{}\" }}]\n", origin.url());
+    let config = format!(
+        "client: {{ max_connections_per_client: 200 }}\nroutes: [{{ upstream: \"{}\" }}]\n",
+        origin.url()
+    );
     let gateway = Gateway::start_after("ulimit -n 200", &config);
     let mut admin = Connection::open(gateway.admin);
-    let mut served: Vec<_> = (0..20)
-        .map(|_| Connection::open(gateway.address()))
-        .collect();
+    // Requests in flight, each with a connection to the upstream: idle connections would give way.
+    let connect = || {
+        let mut connection = Connection::open(gateway.address());
+        connection.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n");
+        connection
+    };
+    let mut served: Vec<_> = std::iter::repeat_with(connect).take(20).collect();
     wait_for("all who are to be served", || {
         (sum(&mut admin, "sluicegate_connections") == 21.0).then_some(())
     });
-    let connect = || TcpStream::connect(gateway.address()).expect("the kernel queues it");
     let crowd: Vec<_> = std::iter::repeat_with(connect).take(100).collect();
     wait_for("as many as there are files for", || {
         (sum(&mut admin, "sluicegate_connections") == 76.0).then_some(())
     });
     for connection in &mut served {
-        assert_eq!(connection.exchange(GET).status, 200);
+        assert_eq!(connection.exchange("x").status, 200);
     }
     assert_eq!(get(gateway.admin, "/livez").status, 200);
     drop(crowd);

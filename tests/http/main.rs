@@ -6,6 +6,7 @@ mod support;
 mod balancing;
 mod clients;
 mod endpoints;
+mod fair_connections;
 mod flood;
 mod forwarding;
 mod half_close;

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::located::{List, Located};
-use crate::config::schema::{SECOND, Timeout};
-use crate::config::value::{Size, TrustedProxy, Whole};
+use crate::config::schema::{DAY, HOUR, SECOND, Timeout};
+use crate::config::value::{Duration, Size, TrustedProxy, Whole};
 use crate::http::client_ip::Header;
 use crate::server::HalfClose;
 
@@ -25,8 +25,17 @@ pub struct ClientBounds {
     pub max_head: Located<HeadSize>,
     /// The largest request body, `0B` to `1024GiB`; 413 beyond. A route may say less or more.
     pub max_body: Located<BodySize<{ 100 << 20 }>>,
-    /// Connections of clients at a time, over all listeners, 1 to 1000000.
+    /// Connections of clients at a time, over all listeners, 1 to 1000000. Near it the oldest idle
+    /// connection gives way to a new one.
     pub max_connections: Located<Whole<1, 1_000_000, 20_000>>,
+    /// Connections of one client at a time, 1 to 1000000; further ones are closed. Three quarters of
+    /// `max_connections` unless given. Trusted proxies are no clients.
+    pub max_connections_per_client: Option<Located<Whole<1, 1_000_000>>>,
+    /// Requests on one connection, 1 to 1000000000; then the client has to open another.
+    pub max_requests: Located<Whole<1, 1_000_000_000, 100_000>>,
+    /// How long one connection lives, `1s` to `1d`; then the client has to open another, after its
+    /// requests in flight.
+    pub max_lifetime: Located<Duration<{ SECOND }, DAY, { HOUR }>>,
     /// How long a client that has ended its side of the connection (FIN) waits for its answer to
     /// begin or to go on: `0s` to `1h`, or `serve` for as long as any other.
     pub half_close: Located<HalfClose>,

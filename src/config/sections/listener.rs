@@ -19,7 +19,9 @@ use crate::files::VersionedFile;
 use crate::http::client_ip::{ClientIp, Header};
 use crate::net::listener::ListenAddress;
 use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
-use crate::server::{ClientRules, ClientSpec, ListenerSpec, Protocols, ServerSpec, Timeouts};
+use crate::server::{
+    ClientRules, ClientSpec, ConnectionLife, ListenerSpec, Protocols, ServerSpec, Timeouts,
+};
 
 /// An item of `listeners`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -191,6 +193,7 @@ impl Compiler<'_> {
         client_ip: Arc<ClientIp>,
     ) -> ServerSpec {
         let (client, listeners) = (&config.client, config.listeners.iter());
+        let per_client = client.max_connections_per_client.as_ref();
         ServerSpec {
             name: "worker",
             workers: workers(config.workers.value),
@@ -203,6 +206,11 @@ impl Compiler<'_> {
                 },
                 max_head: client.max_head.bytes() as usize,
                 max_connections: client.max_connections.get() as usize,
+                max_connections_per_client: per_client.map(|most| most.get() as usize),
+                life: ConnectionLife {
+                    max_requests: client.max_requests.get(),
+                    max_lifetime: client.max_lifetime.get(),
+                },
                 half_close: client.half_close.value,
             },
             client_rules: ClientRules::new(client_ip),

@@ -1,7 +1,6 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::http::connection::Scheme;
 use crate::http::headers::ascii;
 use crate::net::peer_address::PeerAddress;
 

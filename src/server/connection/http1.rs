@@ -17,6 +17,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::CONNECTION;
 use http::{StatusCode, Version};
+use tokio::time::Instant;
 
 use super::{
     ClientSpec, ConnectionHandler, ConnectionService, HalfClose, Io, NegotiatedConnection,
@@ -30,7 +31,7 @@ use crate::http::message::Response;
 use crate::http::service::ServiceFuture;
 use crate::net::idle_timer::IdleTimer;
 use crate::server::connection_guard::ConnectionGuard;
-use crate::server::drain::{DRAIN_GRACE, DrainWatcher, until_drained};
+use crate::server::drain::{DRAIN_GRACE, until_drained};
 use crate::server::service::{BoxError, HttpService};
 use crate::telemetry::metrics::BadRequest;
 use lingering_close::CloseReason;
@@ -46,23 +47,25 @@ impl ConnectionHandler {
         negotiated: NegotiatedConnection<T>,
         service: ConnectionService<S>,
         guard: ConnectionGuard,
-        closing: DrainWatcher,
     ) -> Result<(), BoxError>
     where
         T: Io,
         S: HttpService,
     {
         let (io, first) = (negotiated.io, negotiated.first);
+        let life = self.client.life.of(service.id, Instant::now());
         let draining = Cell::new(false);
         let ConnectionService {
             service,
             informational,
+            ..
         } = service;
         let mut connection =
-            Http1Connection::new(io, first, &self.client, informational, &draining);
+            Http1Connection::new(io, first, &self.client, informational, &draining, &guard);
+        (connection.requests_left, connection.expires) = life;
         connection.idle_timer = IdleTimer::until(negotiated.first_head, self.client.timeouts.head);
-        let end = until_drained(connection.serve(&service), closing, &draining).await;
-        Box::pin(connection.end(end, &guard)).await
+        let end = until_drained(connection.serve(&service), guard.closing(), &draining).await;
+        Box::pin(connection.end(end)).await
     }
 }
 
@@ -71,6 +74,13 @@ struct Http1Connection<'a, T, B> {
     io: T,
     client: &'a ClientSpec,
     draining: &'a Cell<bool>,
+    guard: &'a ConnectionGuard,
+    /// How many requests may follow.
+    requests_left: u32,
+    /// After this time, the next request is the last.
+    expires: Instant,
+    /// A response was no 429.
+    was_served: bool,
     informational: InformationalQueue,
     read_buffer: ReadBuffer,
     writer: MessageWriter<B>,
@@ -137,14 +147,20 @@ impl ConnectionHandler {
         }
         let draining = Cell::new(false);
         let (io, first, informational) = (negotiated.io, negotiated.first, service.informational);
-        let mut connection =
-            Http1Connection::<_, S::Body>::new(io, first, &self.client, informational, &draining);
+        let mut connection = Http1Connection::<_, S::Body>::new(
+            io,
+            first,
+            &self.client,
+            informational,
+            &draining,
+            &guard,
+        );
         let refused = CloseReason::Refused(
             StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             BadRequest::Malformed,
             "this listener speaks HTTP/2 only".to_owned(),
         );
-        Box::pin(connection.end(Err(refused), &guard)).await
+        Box::pin(connection.end(Err(refused))).await
     }
 }
 
@@ -159,11 +175,16 @@ where
         client: &'a ClientSpec,
         informational: InformationalQueue,
         draining: &'a Cell<bool>,
+        guard: &'a ConnectionGuard,
     ) -> Self {
         Http1Connection {
             io,
             client,
             draining,
+            guard,
+            requests_left: 1,
+            expires: Instant::now(),
+            was_served: false,
             informational,
             read_buffer: ReadBuffer::new(first),
             writer: MessageWriter::default(),
@@ -229,7 +250,14 @@ where
                 self.wait_for(Wait::LastRequest);
             }
         }
-        ready!(self.idle_timer.poll_expired(cx));
+        if self.idle_timer.poll_expired(cx).is_pending() {
+            let since = self.idle_timer.waiting_since();
+            if since >= self.expires {
+                self.requests_left = self.requests_left.min(1);
+            }
+            ready!(self.guard.poll_evicted(cx, || since));
+            return Poll::Ready(Err(CloseReason::Evicted));
+        }
         let reason = "the head did not arrive in time";
         Poll::Ready(match self.wait {
             Wait::Head => Err(CloseReason::Refused(
@@ -269,6 +297,8 @@ where
         S: HttpService<Body = B>,
     {
         let traits = RequestTraits::of(&head.request);
+        self.guard.begin();
+        self.requests_left = self.requests_left.saturating_sub(1);
         self.wait_for(Wait::Service);
         // Each response has the grace of a half-closing client.
         if let Some(written) = &mut self.written_at_eof {
@@ -349,7 +379,11 @@ where
         let framing = traits.framing(head.status(), &body);
         let may_discard = !self.decoder.has_ended() && self.may_discard();
         self.expects_continue = false;
+        let may_stay = self.guard.may_stay(head.status(), self.was_served);
+        self.was_served |= head.status() != StatusCode::TOO_MANY_REQUESTS;
         self.keep_alive &= !self.draining.get()
+            && self.requests_left > 0
+            && may_stay
             && !matches!(framing, Framing::UntilClose | Framing::Tunnel)
             && keeps_alive(head.headers())
             && (self.decoder.has_ended()

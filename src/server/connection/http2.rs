@@ -6,19 +6,25 @@ mod frame_tracker;
 mod tracked_io;
 mod tracked_service;
 
-use std::{future::Future, pin::pin, rc::Rc, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use hyper::server::conn::http2::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use self::{
     activity::{Activity, Overdue, Wait, Watchdog},
     tracked_io::TrackedIo,
     tracked_service::TrackedService,
 };
-use super::{ConnectionHandler, Io, NegotiatedConnection};
-use crate::server::drain::{DRAIN_GRACE, DrainWatcher};
+use super::{ConnectionHandler, ConnectionService, Io, NegotiatedConnection};
+use crate::server::drain::DRAIN_GRACE;
 use crate::server::{
     ClientSpec, HttpService, connection_guard::ConnectionGuard, service::BoxError,
 };
@@ -59,9 +65,8 @@ impl ConnectionHandler {
     pub(super) async fn http2<T, S>(
         &self,
         negotiated: NegotiatedConnection<T>,
-        service: S,
+        service: ConnectionService<S>,
         guard: ConnectionGuard,
-        mut closing: DrainWatcher,
     ) -> Result<(), BoxError>
     where
         T: Io,
@@ -69,14 +74,16 @@ impl ConnectionHandler {
     {
         let activity = Rc::new(Activity::default());
         let io = TrackedIo::new(negotiated.io, negotiated.first, activity.clone());
-        let service = TrackedService::new(service, activity.clone());
+        let (max_requests, expires) = self.client.life.of(service.id, Instant::now());
+        let service = TrackedService::new(service.service, activity.clone());
         let mut connection = pin!(self.http2.serve_connection(TokioIo::new(io), service));
         let mut watchdog = Watchdog::new(
             activity.clone(),
             self.client.timeouts,
             negotiated.first_head,
+            expires,
         );
-        let mut draining = false;
+        let (mut closing, mut draining) = (guard.closing().clone(), false);
         loop {
             tokio::select! {
                 biased;
@@ -87,10 +94,12 @@ impl ConnectionHandler {
                     return result.map_err(Into::into);
                 }
                 () = closing.started(), if !draining => {}
+                () = poll_fn(|cx| poll_spent(&activity, &guard, max_requests, cx)), if !draining => {}
                 late = &mut watchdog => match late {
                     // A request on its way is served, or the client learns that it was not (RFC
                     // 9113 section 6.8).
                     Overdue::Wait(Wait::FirstRequest | Wait::NextRequest { .. }) if !draining => {}
+                    Overdue::Age => {}
                     Overdue::Wait(
                         Wait::Preface
                         | Wait::FirstRequest
@@ -111,6 +120,32 @@ impl ConnectionHandler {
             draining = true;
             activity.close();
             connection.as_mut().graceful_shutdown();
+        }
+    }
+}
+
+/// Becomes ready when the client has to open another connection: after its last request, or because
+/// this one gives way.
+fn poll_spent(
+    activity: &Activity,
+    guard: &ConnectionGuard,
+    max_requests: u32,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    if activity.begun() >= max_requests {
+        return Poll::Ready(());
+    }
+    if let Some(status) = activity.take_status() {
+        let was_served = activity.was_served();
+        if !guard.may_stay(status, was_served) {
+            return Poll::Ready(());
+        }
+    }
+    match activity.in_flight() {
+        0 => guard.poll_evicted(cx, Instant::now),
+        _ => {
+            guard.begin();
+            Poll::Pending
         }
     }
 }

@@ -15,7 +15,6 @@ use hyper::body::{Frame, Incoming};
 use tokio::{
     io::{AsyncWriteExt, DuplexStream, duplex, split},
     net::TcpStream,
-    sync::Semaphore,
     task::{JoinHandle, LocalSet, spawn_local},
     time::{Sleep, sleep},
 };
@@ -25,7 +24,11 @@ use crate::{
     http::body::RequestBody,
     http::message::{Request, Response},
     http::service::service_fn,
-    server::{Timeouts, drain::DrainController},
+    server::{
+        ConnectionLife, Timeouts,
+        connection_bounds::ConnectionBounds,
+        drain::{DrainController, DrainWatcher},
+    },
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
 
@@ -46,6 +49,11 @@ const CLIENT: ClientSpec = ClientSpec {
     },
     max_head: 8 * 1024,
     max_connections: 1,
+    max_connections_per_client: None,
+    life: ConnectionLife {
+        max_requests: 1_000,
+        max_lifetime: Duration::from_secs(3600),
+    },
     half_close: HalfClose::Grace(Duration::from_secs(1)),
 };
 
@@ -59,13 +67,12 @@ struct Client {
     working: Arc<()>,
 }
 
-fn held(closing: &DrainWatcher) -> ConnectionGuard {
-    let place = Arc::new(Semaphore::new(1))
-        .try_acquire_owned()
-        .expect("one place");
+pub(super) fn held(closing: &DrainWatcher) -> ConnectionGuard {
+    let bounds = Arc::new(ConnectionBounds::new(&CLIENT, 1));
+    let permit = bounds.try_permit();
     ConnectionGuard::new(
         &Arc::new(ListenerMetrics::new(&Registry::default(), "test")),
-        Some(place),
+        bounds.enter(0, permit, None),
         closing.clone(),
     )
 }
@@ -108,7 +115,7 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
         let held = held(&closing);
         let negotiated = NegotiatedConnection::new(version, theirs, handler.first_head());
         let served = handler
-            .serve_requests(negotiated, connection, factory, held, closing)
+            .serve_requests(negotiated, connection, factory, held)
             .await;
         served.map_err(|error| error.to_string())
     });

@@ -103,7 +103,11 @@ families! {
     ACCEPT_ERRORS: Counter "sluicegate_accept_errors_total" ["listener"],
         "Connections that could not be accepted, and handshakes that failed.";
     REFUSED_CONNECTIONS: Counter "sluicegate_connections_refused_total" ["listener", "reason"],
-        "Connections closed at once: without a valid header of the PROXY protocol (bad_preamble).";
+        "Connections closed at once: beyond `client.max_connections_per_client` (max_per_client), or without a valid header of the PROXY protocol (bad_preamble).";
+    EVICTED_CONNECTIONS: Counter "sluicegate_connections_evicted_total" ["listener"],
+        "Idle connections that were closed for a new one, near `client.max_connections`.";
+    CONNECTION_PRESSURE: Gauge "sluicegate_connection_pressure_ratio" [],
+        "Connections of clients in use, as a share of the most that there may be.";
     BAD_REQUESTS: Counter "sluicegate_bad_requests_total" ["listener", "reason"],
         "Requests that no route saw: in HTTP/1 answered 400 or 505 (malformed), 431 or 414 (head_too_large) or 408 (timeout); in HTTP/2 header blocks that did not end in time (timeout), and connections flooded with frames (flood).";
     ACCESS_LOG_DROPPED: Counter "sluicegate_access_log_dropped_lines_total" [],

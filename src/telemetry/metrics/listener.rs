@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-use super::families::{ACCEPT_ERRORS, BAD_REQUESTS, CONNECTIONS, REFUSED_CONNECTIONS};
+use super::families::{
+    ACCEPT_ERRORS, BAD_REQUESTS, CONNECTIONS, EVICTED_CONNECTIONS, REFUSED_CONNECTIONS,
+};
 use crate::telemetry::registry::{Counter, Gauge, Registry};
 
 /// One listener's connections.
@@ -13,6 +15,7 @@ use crate::telemetry::registry::{Counter, Gauge, Registry};
 pub struct ListenerMetrics {
     open: Gauge,
     accept_errors: Counter,
+    evicted: Counter,
     refused: [Counter; ConnectionRefusal::COUNT],
     bad_requests: [Counter; BadRequest::COUNT],
 }
@@ -23,6 +26,7 @@ impl ListenerMetrics {
         Self {
             open: registry.gauge(&CONNECTIONS, &[listener]),
             accept_errors: registry.counter(&ACCEPT_ERRORS, &[listener]),
+            evicted: registry.counter(&EVICTED_CONNECTIONS, &[listener]),
             refused: array::from_fn(|index| {
                 let reason = ConnectionRefusal::VARIANTS[index].into();
                 registry.counter(&REFUSED_CONNECTIONS, &[listener, reason])
@@ -52,6 +56,11 @@ impl ListenerMetrics {
         self.refused[reason as usize].increment();
     }
 
+    /// Counts an idle connection that gave way to a new one.
+    pub fn evicted(&self) {
+        self.evicted.increment();
+    }
+
     /// Counts a request that was answered before anybody could see it.
     pub fn bad_request(&self, reason: BadRequest) {
         self.bad_requests[reason as usize].increment();
@@ -62,6 +71,8 @@ impl ListenerMetrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum ConnectionRefusal {
+    /// Its client has as many as it may.
+    MaxPerClient,
     /// It does not begin with the header of the PROXY protocol that it needs.
     BadPreamble,
 }

@@ -14,7 +14,7 @@ use super::request::InvalidRequest;
 use super::response;
 use crate::http::http1::SendError;
 use crate::server::connection::Io;
-use crate::server::connection_guard::ConnectionGuard;
+use crate::server::connection_guard::Evicted;
 use crate::server::service::BoxError;
 use crate::telemetry::metrics::BadRequest;
 
@@ -28,6 +28,8 @@ const LINGER_BYTES: u64 = 1024 * 1024;
 pub(super) enum CloseReason {
     /// The bytes are no request; the connection sends the error response itself.
     Refused(StatusCode, BadRequest, String),
+    /// The idle connection gives way to a new one.
+    Evicted,
     Broken(BoxError),
 }
 
@@ -37,11 +39,7 @@ where
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
 {
     /// Closes the connection so that the client sees its last response.
-    pub(super) async fn end(
-        &mut self,
-        end: Result<(), CloseReason>,
-        guard: &ConnectionGuard,
-    ) -> Result<(), BoxError> {
+    pub(super) async fn end(&mut self, end: Result<(), CloseReason>) -> Result<(), BoxError> {
         match end {
             Ok(()) => {
                 let is_read = self.decoder.has_ended() && self.is_silent();
@@ -49,10 +47,14 @@ where
                 Ok(())
             }
             Err(CloseReason::Refused(status, kind, reason)) => {
-                guard.bad_request(kind);
+                self.guard.bad_request(kind);
                 let answer = response::refusal(status, &reason);
                 self.close(answer.as_bytes(), true).await;
                 Err(reason.into())
+            }
+            Err(CloseReason::Evicted) => {
+                self.close(b"", false).await;
+                Err(Evicted.into())
             }
             Err(CloseReason::Broken(error)) => Err(error),
         }

@@ -17,7 +17,9 @@ use crate::http::framing;
 use crate::http::http1::test_mutations::{cuts, mutated, pieces};
 use crate::http::message::Request;
 use crate::http::service::service_fn;
-use crate::server::Timeouts;
+use crate::server::connection::tests::held;
+use crate::server::drain::DrainController;
+use crate::server::{ConnectionLife, Timeouts};
 
 const CLIENT: ClientSpec = ClientSpec {
     timeouts: Timeouts {
@@ -27,6 +29,11 @@ const CLIENT: ClientSpec = ClientSpec {
     },
     max_head: 8 * 1024,
     max_connections: 1,
+    max_connections_per_client: None,
+    life: ConnectionLife {
+        max_requests: 1_000,
+        max_lifetime: Duration::from_secs(3600),
+    },
     half_close: HalfClose::Grace(Duration::from_secs(1)),
 };
 
@@ -133,6 +140,8 @@ fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String
         Box::pin(see(Rc::clone(&noted), request))
     });
     let draining = Cell::new(false);
+    let (_closer, closing) = DrainController::new();
+    let guard = held(&closing);
     run(async {
         let mut connection = Http1Connection::new(
             script,
@@ -140,7 +149,9 @@ fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String
             &CLIENT,
             InformationalQueue::default(),
             &draining,
+            &guard,
         );
+        connection.requests_left = 1_000;
         let end = connection.serve(&service).await;
         if let Err(CloseReason::Refused(status, _, reason)) = end {
             let answer = response::refusal(status, &reason);
@@ -291,7 +302,10 @@ fn a_late_informational_response_is_dropped() {
             ["/hints", "/"].map(|path| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"));
         let first = BytesMut::from(requests.concat().as_bytes());
         let draining = Cell::new(false);
-        let mut connection = Http1Connection::new(ours, first, &CLIENT, interim, &draining);
+        let (_closer, closing) = DrainController::new();
+        let guard = held(&closing);
+        let mut connection = Http1Connection::new(ours, first, &CLIENT, interim, &draining, &guard);
+        connection.requests_left = 10;
         let client = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             theirs.shutdown().await.expect("an open pipe");

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use http::StatusCode;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::frame_tracker::FrameTracker;
@@ -29,6 +30,10 @@ pub(super) struct Activity {
     frames: Cell<u32>,
     /// Writes that took at least a byte.
     writes: Cell<u32>,
+    /// The status of the last response, until it is taken.
+    status: Cell<Option<StatusCode>>,
+    /// A response was no 429.
+    was_served: Cell<bool>,
     /// The client's preface was received.
     received: Cell<bool>,
     /// The number of the header block, or of the frame's head, that is incomplete.
@@ -81,6 +86,34 @@ impl Activity {
         }
     }
 
+    /// Notes a response.
+    pub(super) fn respond(&self, status: StatusCode) {
+        self.status.set(Some(status));
+        if status != StatusCode::TOO_MANY_REQUESTS {
+            self.was_served.set(true);
+        }
+    }
+
+    /// The status of the last response, once.
+    pub(super) fn take_status(&self) -> Option<StatusCode> {
+        self.status.take()
+    }
+
+    /// Returns true once a response was no 429.
+    pub(super) fn was_served(&self) -> bool {
+        self.was_served.get()
+    }
+
+    /// Requests since the connection began.
+    pub(super) fn begun(&self) -> u32 {
+        self.begun.get()
+    }
+
+    /// Requests of the service whose response body has not ended.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight.get()
+    }
+
     /// Notes that the server drains.
     pub(super) fn close(&self) {
         self.closing.set(true);
@@ -118,6 +151,8 @@ fn add(counter: &Cell<u32>, more: u32) {
 pub(super) enum Overdue {
     /// The current wait of the connection.
     Wait(Wait),
+    /// The whole connection: it ends after the requests in flight.
+    Age,
     /// An incomplete header block or frame's head, whatever else goes on.
     HeaderBlock,
 }
@@ -148,6 +183,11 @@ pub(super) struct ExchangeGuard {
 }
 
 impl ExchangeGuard {
+    /// Notes the head of the response.
+    pub(super) fn respond(&self, status: StatusCode) {
+        self.activity.respond(status);
+    }
+
     /// Notes that the body returned a frame, which the client must take.
     pub(super) fn gave_frame(&mut self) {
         if !self.owed {
@@ -189,12 +229,20 @@ pub(super) struct Watchdog {
     /// The incomplete header block or frame's head, and its deadline. Apart from `wait`: other
     /// progress does not extend it.
     header_block: Option<(u32, Instant)>,
+    /// The end of the connection's time, until it is reported.
+    expires: Option<Instant>,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Watchdog {
-    /// A watchdog for a connection whose first request is due at `first_head`.
-    pub(super) fn new(activity: Rc<Activity>, timeouts: Timeouts, first_head: Instant) -> Self {
+    /// A watchdog for a connection whose first request is due at `first_head`, and which ends after
+    /// `expires`.
+    pub(super) fn new(
+        activity: Rc<Activity>,
+        timeouts: Timeouts,
+        first_head: Instant,
+        expires: Instant,
+    ) -> Self {
         Self {
             activity,
             timeouts,
@@ -203,6 +251,7 @@ impl Watchdog {
             first_head,
             deadline: Some(first_head),
             header_block: None,
+            expires: Some(expires),
             timer: Box::pin(sleep_until(first_head)),
         }
     }
@@ -260,7 +309,9 @@ impl Watchdog {
         let wait = self.deadline.map(|at| (Overdue::Wait(self.wait), at));
         let block = self.header_block.map(|(_, at)| (Overdue::HeaderBlock, at));
         // `min_by_key` returns the first of equals: the incomplete head.
-        block.into_iter().chain(wait).min_by_key(|(_, at)| *at)
+        let age = self.expires.map(|at| (Overdue::Age, at));
+        let all = block.into_iter().chain(wait).chain(age);
+        all.min_by_key(|(_, at)| *at)
     }
 }
 
@@ -273,7 +324,12 @@ impl Future for Watchdog {
             ready!(self.timer.as_mut().poll(cx));
             let now = Instant::now();
             let next = match self.earliest() {
-                Some((late, deadline)) if deadline <= now => return Poll::Ready(late),
+                Some((late, deadline)) if deadline <= now => {
+                    if late == Overdue::Age {
+                        self.expires = None;
+                    }
+                    return Poll::Ready(late);
+                }
                 Some((_, deadline)) => deadline,
                 None => now + self.timeouts.longest(),
             };

@@ -69,6 +69,7 @@ where
             .exchange
             .take()
             .expect("a future is not polled after its end");
+        exchange.respond(response.status());
         let response = response.map(|inner| TrackedBody { inner, exchange });
         Poll::Ready(Ok(response.into()))
     }

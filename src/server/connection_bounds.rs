@@ -1,0 +1,260 @@
+//! How many connections a server has, and which of them gives way to a new one.
+//!
+//! Near the bound the connection that has been idle longest ends for each that comes, whichever
+//! worker has it. At the bound a new client waits until a connection ends or becomes idle.
+
+use std::cell::Cell;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::task::{Context, Poll};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::ClientSpec;
+use super::client_counts::ClientCounts;
+use super::idle_list::IdleList;
+use crate::http::client_ip::ClientIp;
+use crate::net::peer_address::PeerAddress;
+
+/// The bounds of a server, shared by its workers and listeners.
+pub(super) struct ConnectionBounds {
+    permits: Arc<Semaphore>,
+    max: usize,
+    clients: ClientCounts,
+    /// By worker. Only eviction locks the list of another.
+    idle: Box<[Mutex<IdleList>]>,
+    /// Clients that wait for a permit.
+    waiting: AtomicUsize,
+}
+
+/// A client that has as many connections as it may.
+#[derive(Debug)]
+pub(super) struct TooManyConnections;
+
+impl ConnectionBounds {
+    pub(super) fn new(client: &ClientSpec, workers: usize) -> Self {
+        let max = client.max_connections.min(Semaphore::MAX_PERMITS);
+        // By default one client leaves a quarter to others.
+        let most = client.max_connections_per_client.unwrap_or(max - max / 4);
+        let lists = std::iter::repeat_with(|| Mutex::new(IdleList::new()));
+        Self {
+            permits: Arc::new(Semaphore::new(max)),
+            max,
+            clients: ClientCounts::new(most),
+            idle: lists.take(workers).collect(),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// The connections that are open.
+    pub(super) fn open(&self) -> usize {
+        self.max - self.permits.available_permits().min(self.max)
+    }
+
+    /// The most connections at once.
+    pub(super) fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Returns true if nine tenths of the connections are in use.
+    pub(super) fn is_near_max(&self) -> bool {
+        self.permits.available_permits() <= self.max / 10
+    }
+
+    /// Returns true while a client waits for a connection to end.
+    pub(super) fn is_at_max(&self) -> bool {
+        self.waiting.load(Relaxed) > 0
+    }
+
+    /// Counts a connection of this client, unless it is a proxy: those carry many clients. Returns
+    /// the address that is counted.
+    ///
+    /// # Errors
+    /// When the client has as many connections as it may.
+    pub(super) fn count_client(
+        &self,
+        client: PeerAddress,
+        rules: &ClientIp,
+    ) -> Result<Option<IpAddr>, TooManyConnections> {
+        let Some(address) = client.ip().filter(|_| !rules.trusts(client)) else {
+            return Ok(None);
+        };
+        let address = rules.identify(address);
+        match self.clients.enter(address) {
+            true => Ok(Some(address)),
+            false => Err(TooManyConnections),
+        }
+    }
+
+    /// Returns a permit if one is free.
+    pub(super) fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.permits.clone().try_acquire_owned().ok()
+    }
+
+    /// Waits for a permit.
+    pub(super) async fn permit(&self) -> OwnedSemaphorePermit {
+        let permit = self.permits.clone().acquire_owned().await;
+        permit.expect("the semaphore is never closed")
+    }
+
+    /// Waits for a permit for which idle connections give way.
+    pub(super) async fn permit_of_idle(&self) -> OwnedSemaphorePermit {
+        // Before the lists are looked at: a connection that becomes idle later sees it.
+        let _waiting = Waiting::new(&self.waiting);
+        self.evict();
+        self.permit().await
+    }
+
+    /// Evicts the connection that has been idle longest, if there is one.
+    pub(super) fn evict(&self) {
+        let oldest = |list: &Mutex<IdleList>| list.lock().oldest();
+        let lists = self.idle.iter();
+        let lists = lists.filter_map(|list| Some((oldest(list)?, list)));
+        if let Some((_, list)) = lists.min_by_key(|(since, _)| *since) {
+            let task = list.lock().evict();
+            task.into_iter().for_each(std::task::Waker::wake);
+        }
+    }
+
+    /// Adds a connection that a worker serves.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        worker: usize,
+        permit: Option<OwnedSemaphorePermit>,
+        client: Option<IpAddr>,
+    ) -> ConnectionPlace {
+        ConnectionPlace {
+            index: self.idle[worker].lock().insert(Instant::now()),
+            worker: worker as u32,
+            is_idle: Cell::new(true),
+            client: Cell::new(client),
+            has_permit: permit.map(OwnedSemaphorePermit::forget).is_some(),
+            bounds: self.clone(),
+        }
+    }
+}
+
+/// Counts a client that waits, until dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// The place of a connection within the bounds, until dropped.
+pub(super) struct ConnectionPlace {
+    bounds: Arc<ConnectionBounds>,
+    worker: u32,
+    index: u32,
+    /// As the list has it, unless the connection is evicted.
+    is_idle: Cell<bool>,
+    /// The client that is counted.
+    client: Cell<Option<IpAddr>>,
+    /// False if the table of connections holds the permit. An owned permit would be larger.
+    has_permit: bool,
+}
+
+impl ConnectionPlace {
+    pub(super) fn bounds(&self) -> &ConnectionBounds {
+        &self.bounds
+    }
+
+    /// Counts the client, which is known only now.
+    ///
+    /// # Errors
+    /// When the client has as many connections as it may.
+    pub(super) fn count_client(
+        &self,
+        client: PeerAddress,
+        rules: &ClientIp,
+    ) -> Result<(), TooManyConnections> {
+        self.client.set(self.bounds.count_client(client, rules)?);
+        Ok(())
+    }
+
+    /// Notes a request in flight.
+    pub(super) fn begin(&self) {
+        if self.is_idle.replace(false) {
+            self.list().lock().begin(self.index);
+        }
+    }
+
+    /// Notes that no request is in flight since then. Becomes ready when the connection has to give
+    /// way.
+    pub(super) fn poll_evicted(
+        &self,
+        cx: &mut Context<'_>,
+        since: impl FnOnce() -> Instant,
+    ) -> Poll<()> {
+        let was_idle = self.is_idle.replace(true);
+        let mut list = self.list().lock();
+        let is_evicted = list.is_evicted(self.index, since, cx.waker());
+        drop(list);
+        match is_evicted || !was_idle && self.bounds.is_at_max() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    fn list(&self) -> &Mutex<IdleList> {
+        &self.bounds.idle[self.worker as usize]
+    }
+}
+
+impl Drop for ConnectionPlace {
+    fn drop(&mut self) {
+        self.list().lock().remove(self.index);
+        if let Some(client) = self.client.get() {
+            self.bounds.clients.leave(client);
+        }
+        self.bounds
+            .permits
+            .add_permits(usize::from(self.has_permit));
+    }
+}
+
+impl fmt::Debug for ConnectionPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionPlace").finish_non_exhaustive()
+    }
+}
+
+/// The use of a server's connections, for operators. Clones share it.
+#[derive(Clone)]
+pub struct ConnectionPressure(pub(super) Arc<ConnectionBounds>);
+
+impl ConnectionPressure {
+    /// Returns the number of open connections.
+    pub fn open(&self) -> usize {
+        self.0.open()
+    }
+
+    /// Returns the most connections at once.
+    pub fn max(&self) -> usize {
+        self.0.max()
+    }
+
+    /// Returns true if idle connections give way to new ones.
+    pub fn is_near_max(&self) -> bool {
+        self.0.is_near_max()
+    }
+}
+
+impl fmt::Debug for ConnectionPressure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} connections", self.open(), self.max())
+    }
+}
