@@ -8,6 +8,7 @@ pub(crate) mod date;
 pub mod event_stream;
 pub mod forwarded;
 pub mod framing;
+pub(crate) mod grpc;
 pub mod headers;
 pub mod hop_by_hop;
 pub mod host;

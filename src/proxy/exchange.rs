@@ -317,7 +317,8 @@ impl Exchange {
         self.admission.requested_fields(self.route())
     }
 
-    fn elapsed(&self) -> Duration {
+    /// The time since the request began.
+    pub(super) fn elapsed(&self) -> Duration {
         self.context.now().since(self.context.started)
     }
 

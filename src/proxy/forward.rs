@@ -4,6 +4,7 @@ use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, UPGRADE};
 use http::uri::{PathAndQuery, Uri};
 use http::{StatusCode, Version};
 use http_body::Body;
+use tokio::time::timeout;
 
 use super::body::ResponseBody;
 use super::echo::echo;
@@ -15,7 +16,7 @@ use crate::http::forwarded::{self, Peer};
 use crate::http::headers::Headers;
 use crate::http::max_forwards::Recipient;
 use crate::http::message::{Request, Response};
-use crate::http::{hop_by_hop, max_forwards};
+use crate::http::{grpc, hop_by_hop, max_forwards};
 use crate::proxy::admission::{priority, tag};
 use crate::proxy::answers::error::Error;
 use crate::rules::{Head, Key};
@@ -95,7 +96,16 @@ pub(super) async fn forward(
                 endpoint: exchange.endpoint(),
             };
             // Awaited where it is made: a named future takes its room twice.
-            let response = cluster.send(&mut outbound).await?;
+            let response = match grpc::timeout(outbound.request.headers()) {
+                None => cluster.send(&mut outbound).await?,
+                // Boxed: few requests have a deadline.
+                Some(limit) => {
+                    let left = limit.saturating_sub(exchange.elapsed());
+                    let response = timeout(left, cluster.send(&mut outbound));
+                    let late = |_| Error::Deadline(limit);
+                    Box::pin(response).await.map_err(late)??
+                }
+            };
             exchange.response_arrived();
             let response = forwarded_response(response);
             learn(exchange.route(), request, &response);

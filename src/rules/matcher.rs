@@ -8,6 +8,7 @@ use http::Method;
 use http::header::{HeaderName, HeaderValue};
 
 use super::{Head, Lookup, query, segments};
+use crate::http::grpc;
 
 /// All conditions of a route. An empty list is no condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct RouteMatch {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// All of these parameters, each with this value and no other, decoded.
     pub query: Vec<(String, String)>,
+    /// The requests of gRPC alone.
+    pub is_grpc: bool,
     /// The paths that count as equal.
     pub form: PathEquivalence,
 }
@@ -96,6 +99,8 @@ pub enum Mismatch {
     Header(HeaderName),
     /// This parameter is absent, or has another value, alone or besides.
     Query(String),
+    /// No request of gRPC.
+    Grpc,
 }
 
 impl fmt::Display for Mismatch {
@@ -106,6 +111,7 @@ impl fmt::Display for Mismatch {
             Self::Method => f.write_str("another method"),
             Self::Header(name) => write!(f, "the header {name} is absent, or another"),
             Self::Query(name) => write!(f, "the query parameter {name} is absent, or another"),
+            Self::Grpc => f.write_str("no request of gRPC"),
         }
     }
 }
@@ -137,6 +143,9 @@ impl RouteMatch {
         if !self.methods.is_empty() && !self.methods.contains(head.method) {
             return Some(Mismatch::Method);
         }
+        if self.is_grpc && !grpc::is_request(head.headers) {
+            return Some(Mismatch::Grpc);
+        }
         let header = self.headers.iter().find(|(name, value)| {
             Lookup::among(head.headers.get_all(name)) != Lookup::One(value.as_bytes())
         });
@@ -151,7 +160,9 @@ impl RouteMatch {
 
     /// How many conditions there are beyond host and path.
     pub(super) fn conditions(&self) -> usize {
-        usize::from(!self.methods.is_empty()) + self.headers.len() + self.query.len()
+        let flags = [!self.methods.is_empty(), self.is_grpc];
+        let flags = flags.into_iter().map(usize::from).sum::<usize>();
+        flags + self.headers.len() + self.query.len()
     }
 
     /// Returns true if the conditions beyond host and path match each request that those of `other`
@@ -163,6 +174,7 @@ impl RouteMatch {
             (own, others) => others.iter().all(|method| own.contains(method)),
         };
         methods
+            && (other.is_grpc || !self.is_grpc)
             && self
                 .headers
                 .iter()

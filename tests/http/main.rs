@@ -9,6 +9,7 @@ mod endpoints;
 mod fair_connections;
 mod flood;
 mod forwarding;
+mod grpc;
 mod half_close;
 mod header_fields;
 mod http1_raw;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use super::grpc::GrpcStatus;
 use crate::http::body::RequestBodyError;
 use crate::http::framing::FramingError;
 use crate::http::host::HostError;
@@ -34,6 +35,9 @@ pub enum Error {
     /// The store of a limit does not answer, and the policy has `on_store_error: refuse`.
     #[error("a limit cannot be checked at the moment")]
     Undecided,
+    /// No response by the deadline of a gRPC request (`grpc-timeout`).
+    #[error("no response within {0:?} (grpc-timeout)")]
+    Deadline(Duration),
     /// The code that serves requests panicked.
     #[error("the proxy failed: its log has a panic")]
     Panicked,
@@ -107,6 +111,7 @@ impl Error {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Undecided => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream(error) => match &error.kind {
                 Kind::ConnectTimeout { .. } | Kind::ResponseTimeout(_) => {
@@ -122,6 +127,18 @@ impl Error {
         }
     }
 
+    /// The status for clients of gRPC. A connection that is not made in time is no deadline: the
+    /// request may be sent again.
+    pub(crate) fn grpc_status(&self) -> GrpcStatus {
+        match self {
+            Self::Upstream(UpstreamError {
+                kind: Kind::ConnectTimeout { .. },
+                ..
+            }) => GrpcStatus::Unavailable,
+            _ => GrpcStatus::of(self.status()),
+        }
+    }
+
     /// Value of Retry-After: the store is in use again within a second of its return.
     pub fn retry_after(&self) -> Option<Duration> {
         matches!(self, Self::Undecided).then_some(Duration::from_secs(1))
@@ -134,6 +151,7 @@ impl Error {
             Self::NoRoute => "no_route",
             Self::TooLarge => "body_too_large",
             Self::Undecided => "store",
+            Self::Deadline(_) => "deadline",
             Self::Panicked => "panic",
             Self::Upstream(error) => match &error.kind {
                 Kind::RequestBody(RequestBodyError::TooLarge) => "body_too_large",
@@ -151,6 +169,7 @@ impl Error {
             Self::NoRoute => "No route takes this request.",
             Self::TooLarge => "The request body is larger than allowed.",
             Self::Undecided => "A limit cannot be checked at the moment.",
+            Self::Deadline(_) => "The deadline of the request is over.",
             Self::Panicked => "The proxy failed on this request.",
             Self::Upstream(error) => match &error.kind {
                 Kind::Resolve(_) => "The upstream's name does not resolve.",

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
+use crate::http::grpc;
 use crate::http::headers::Headers;
 use crate::http::message::Response;
 use crate::proxy::body::ResponseBody;
@@ -16,13 +17,13 @@ use crate::proxy::body::ResponseBody;
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-const GRPC: &str = "application/grpc";
 const WEB: &str = "-web";
 
 /// Status codes of gRPC (`doc/statuscodes.md`) that a proxy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrpcStatus {
     Unknown = 2,
+    DeadlineExceeded = 4,
     ResourceExhausted = 8,
     Unimplemented = 12,
     Internal = 13,
@@ -30,16 +31,15 @@ pub(crate) enum GrpcStatus {
 }
 
 impl GrpcStatus {
-    /// Maps a status of HTTP as clients do (`doc/http-grpc-status-mapping.md`), except 413, which
-    /// becomes gRPC's own status for a large message.
+    /// Maps a status of HTTP as clients do (`doc/http-grpc-status-mapping.md`), except 413 and 504,
+    /// which become gRPC's own status for a large message and for a time-out.
     pub(crate) fn of(status: StatusCode) -> Self {
         match status {
             StatusCode::BAD_REQUEST => Self::Internal,
             StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED => Self::Unimplemented,
             StatusCode::PAYLOAD_TOO_LARGE => Self::ResourceExhausted,
-            StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Self::Unavailable,
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => Self::Unavailable,
+            StatusCode::GATEWAY_TIMEOUT => Self::DeadlineExceeded,
             _ => Self::Unknown,
         }
     }
@@ -47,14 +47,9 @@ impl GrpcStatus {
 
 /// The content type of the response, if the request is one of gRPC.
 pub(crate) fn response_content_type(request: &Headers) -> Option<HeaderValue> {
-    let requested = request.get(CONTENT_TYPE)?;
-    let start = requested.get(..GRPC.len())?;
-    if !start.eq_ignore_ascii_case(GRPC.as_bytes()) {
-        return None;
-    }
-    let rest = &requested[GRPC.len()..];
+    let rest = grpc::subtype(request.get(CONTENT_TYPE)?)?;
     match rest.first() {
-        None | Some(b'+' | b';') => Some(HeaderValue::from_static(GRPC)),
+        None | Some(b'+' | b';') => Some(HeaderValue::from_static(grpc::CONTENT)),
         Some(_) if rest.starts_with(WEB.as_bytes()) => request.get_owned(CONTENT_TYPE),
         Some(_) => None,
     }

@@ -20,7 +20,7 @@ pub(crate) fn error_response(
 ) -> Response<ResponseBody> {
     let status = error.status();
     if let Some(content_type) = grpc::response_content_type(request) {
-        return grpc::trailers_only(content_type, grpc::GrpcStatus::of(status), error.detail());
+        return grpc::trailers_only(content_type, error.grpc_status(), error.detail());
     }
     let title = status.canonical_reason().unwrap_or("Error");
     let format = ResponseFormats::Accept.choose(accept);

@@ -1,7 +1,7 @@
 //! Checks of routes: names, matches, upstreams, changes to requests.
 
 use crate::config::nearest;
-use crate::config::schema::{Config, RequestChanges, Route};
+use crate::config::schema::{Config, Match, RequestChanges, Route};
 use crate::config::validate::{is_framing, report_repeated, report_twice};
 use crate::config::value::{FieldName, PathPattern, PathPrefix, Segment, UpstreamRef};
 use crate::config::{Code, Finding, Findings, NodeId};
@@ -30,13 +30,32 @@ fn check_match(route: &Route, findings: &Findings<'_>) {
     let matches = &route.matches;
     report_twice(&matches.hosts, findings);
     report_twice(&matches.methods, findings);
+    check_grpc(matches, findings);
     let about_paths = [route.case_sensitive.node, route.trailing_slash.node];
     let without_path = about_paths
         .into_iter()
-        .filter(|&node| matches.path.is_none() && node != NodeId::ABSENT);
+        .filter(|&node| matches.path_pattern().is_none() && node != NodeId::ABSENT);
     for node in without_path {
         let finding = Finding::warning(node, Code::NoEffect, "the route takes every path");
         findings.add(finding.help("remove it, or give `match` a `path`"));
+    }
+}
+
+/// A method of gRPC is a path, and its requests are POST.
+fn check_grpc(matches: &Match, findings: &Findings<'_>) {
+    let Some(grpc) = &matches.grpc else {
+        return;
+    };
+    let path = matches.path.as_ref().map(|path| (path.node, "path"));
+    let methods = matches
+        .methods
+        .first()
+        .map(|method| (method.node, "methods"));
+    for (node, key) in [path, methods].into_iter().flatten() {
+        let message = format!("`grpc` and `{key}` in one match");
+        let finding = Finding::error(node, Code::Conflict, message);
+        let finding = finding.related(grpc.node, "says the path and the method");
+        findings.add(finding.help(format!("remove `{key}`, or `grpc`")));
     }
 }
 

@@ -86,7 +86,8 @@ pub(in crate::config) fn unreachable<'a>(
 fn description(route: &Route) -> String {
     let methods = route.matches.methods.iter().map(ToString::to_string);
     let hosts = route.matches.hosts.iter().map(ToString::to_string);
-    let path = route.matches.path.iter().map(ToString::to_string);
+    let path = route.matches.path_pattern();
+    let path = path.iter().map(ToString::to_string);
     let words = methods.chain(hosts).chain(path).flat_map(|word| {
         let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         word.split(|c| !safe(c))
@@ -279,12 +280,17 @@ fn resolve<'a>(
 
 fn matches(route: &Route) -> RouteMatch {
     let matches = &route.matches;
-    let (path, query) = (matches.path.as_ref(), matches.query.iter());
+    let (path, query) = (matches.path_pattern(), matches.query.iter());
+    let is_grpc = matches.grpc.is_some();
     let (hosts, methods) = (matches.hosts.iter(), matches.methods.iter());
     RouteMatch {
         hosts: hosts.map(|host| host.value.clone()).collect(),
-        path: path.map(|path| path_pattern(path)).unwrap_or_default(),
-        methods: methods.map(|method| method.get().clone()).collect(),
+        path: path.map(|path| path_pattern(&path)).unwrap_or_default(),
+        methods: match is_grpc {
+            true => vec![http::Method::POST],
+            false => methods.map(|method| method.get().clone()).collect(),
+        },
+        is_grpc,
         headers: fields(&matches.headers).collect(),
         query: query
             .map(|(name, value)| (name.to_string(), value.to_string()))

@@ -9,7 +9,8 @@ use crate::config::located::{List, Located, Table};
 use crate::config::schema::Limit;
 use crate::config::sections::client::BodySize;
 use crate::config::value::{
-    FieldName, FieldValue, Flag, Method, Name, PathPattern, PathPrefix, Text, UpstreamRef,
+    FieldName, FieldValue, Flag, GrpcPattern, Method, Name, PathPattern, PathPrefix, Text,
+    UpstreamRef,
 };
 use crate::config::words::words;
 use crate::rules::{HostPattern, TrailingSlash};
@@ -53,6 +54,9 @@ pub struct Match {
     /// The path: `/a/b` exactly, `/a/{name}` any one segment, `/a/**` everything below and `/a`
     /// itself. Every path without it.
     pub path: Option<Located<PathPattern>>,
+    /// A method of a gRPC service: `pkg.Service/Method`, or `pkg.Service` for all of its methods.
+    /// Takes requests of gRPC alone; instead of `path` and `methods`.
+    pub grpc: Option<Located<GrpcPattern>>,
     /// Methods, any of them. `GET` does not include `HEAD`. Every method without it.
     pub methods: List<Method>,
     /// Fields with their exact values, all of them.
@@ -85,6 +89,14 @@ pub struct RequestChanges {
     pub max_body: Option<Located<BodySize>>,
 }
 
+impl Match {
+    /// The pattern of its paths, by `path` or by `grpc`; `None` for every path.
+    pub(in crate::config) fn path_pattern(&self) -> Option<PathPattern> {
+        let grpc = self.grpc.as_ref().map(|grpc| grpc.path());
+        grpc.or_else(|| self.path.as_ref().map(|path| path.value.clone()))
+    }
+}
+
 impl Route {
     /// The name, or the match: `GET|POST api.example.com/v1/**`, which no name looks like.
     pub fn title(&self) -> String {
@@ -93,7 +105,8 @@ impl Route {
         }
         let Match {
             hosts,
-            path,
+            path: _,
+            grpc,
             methods,
             headers,
             query,
@@ -101,10 +114,11 @@ impl Route {
         let mut title = join(methods, "|");
         title.push_str(if title.is_empty() { "" } else { " " });
         title.push_str(&join(hosts, "|"));
-        match path {
+        match self.matches.path_pattern() {
             Some(path) => title.push_str(&path.to_string()),
             None => title.push_str("/**"),
         }
+        title.push_str(if grpc.is_some() { " (gRPC)" } else { "" });
         for (name, value) in query.iter() {
             title.push_str(&format!(" ?{}={}", name.value, value.value));
         }

@@ -1,0 +1,66 @@
+//! Patterns for the methods of gRPC services.
+
+use std::fmt;
+
+use super::{ParseFailure, PathPattern, Segment, TextValue, failure, text_value};
+
+/// A method of a gRPC service, or all of its methods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrpcPattern {
+    service: String,
+    /// `None` for all methods.
+    method: Option<String>,
+}
+
+impl GrpcPattern {
+    /// The paths of its requests.
+    pub fn path(&self) -> PathPattern {
+        let segments = [Some(&self.service), self.method.as_ref()];
+        let segments = segments.into_iter().flatten().cloned();
+        PathPattern {
+            segments: segments.map(Segment::Literal).collect(),
+            rest: self.method.is_none(),
+        }
+    }
+}
+
+impl fmt::Display for GrpcPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let method = self.method.as_deref().unwrap_or("*");
+        write!(f, "{}/{method}", self.service)
+    }
+}
+
+text_value!(GrpcPattern);
+
+impl TextValue for GrpcPattern {
+    const NAME: &'static str = "GrpcPattern";
+    const EXPECTED: &'static str =
+        "a method of gRPC, as in `pkg.Service/Method`, or `pkg.Service` for all methods";
+    const PATTERN: &'static str = "[0-9A-Za-z_]+(\\.[0-9A-Za-z_]+)*(/([0-9A-Za-z_]+|\\*))?";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        let is_name = |name: &str| {
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            !name.is_empty() && name.bytes().all(is_part)
+        };
+        let (service, method) = match text.split_once('/') {
+            Some((service, "*")) => (service, None),
+            Some((service, method)) => (service, Some(method)),
+            None => (text, None),
+        };
+        if service.split('.').all(is_name) && method.is_none_or(is_name) {
+            return Ok(GrpcPattern {
+                service: service.to_owned(),
+                method: method.map(str::to_owned),
+            });
+        }
+        Err(failure(
+            format!("`{text}` is no method of a gRPC service"),
+            match text.strip_prefix('/') {
+                Some(rest) => format!("without a slash in front: `{rest}`"),
+                None => "write `pkg.Service/Method`, or `pkg.Service` for all methods".to_owned(),
+            },
+        ))
+    }
+}

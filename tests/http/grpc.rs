@@ -1,0 +1,211 @@
+//! gRPC through the proxy: routes and limits for methods, errors as clients of gRPC read them, and
+//! deadlines.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request};
+
+use crate::support::gateway::Gateway;
+use crate::support::http2_origin::{Http2Origin, scripted};
+use crate::support::{DEADLINE, now, origin};
+
+/// A response to a call.
+#[derive(Debug)]
+struct Reply {
+    status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    trailers: HeaderMap,
+}
+
+impl Reply {
+    /// `grpc-status`, in the trailers or in a response of trailers only.
+    fn code(&self) -> Option<&str> {
+        let field = |fields: &'_ HeaderMap| fields.get("grpc-status").cloned();
+        let value = field(&self.trailers).or_else(|| field(&self.headers))?;
+        let codes = ["0", "2", "4", "8", "12", "13", "14"];
+        codes.into_iter().find(|code| value == *code)
+    }
+}
+
+/// Calls a method with these fields and a message of three bytes.
+fn call(address: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Reply {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        let stream = tokio::net::TcpStream::connect(address)
+            .await
+            .expect("it listens");
+        let (mut requests, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        let mut request = Request::post(format!("http://a{path}")).header("te", "trailers");
+        if !fields.iter().any(|(name, _)| *name == "content-type") {
+            request = request.header("content-type", "application/grpc+proto");
+        }
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(()).expect("a request");
+        let (response, mut upload) = requests.send_request(request, false).expect("a stream");
+        let message = Bytes::from_static(b"\0\0\0\0\x03abc");
+        upload.send_data(message, true).expect("it is open");
+        let response = tokio::time::timeout(DEADLINE, response).await;
+        let (head, mut receiver) = response.expect("in time").expect("a response").into_parts();
+        let mut body = Vec::new();
+        while let Some(data) = receiver.data().await {
+            body.extend_from_slice(&data.expect("a whole body"));
+        }
+        let trailers = receiver.trailers().await.expect("a whole response");
+        Reply {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body,
+            trailers: trailers.unwrap_or_default(),
+        }
+    })
+}
+
+/// A server that answers with the request's message, and details in the trailers.
+fn echoing() -> Http2Origin {
+    Http2Origin::start(100, |mut exchange| async move {
+        let (body, _) = exchange.receive().await?;
+        let trailers = [
+            ("grpc-status", "0"),
+            ("grpc-message", "all%20is%20well"),
+            ("grpc-status-details-bin", "AAECAw"),
+        ];
+        exchange.answer(&body, &trailers).await
+    })
+}
+
+#[test]
+fn a_call_passes_with_its_metadata_and_trailers() {
+    let origin = echoing();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{ greeter: {{ endpoints: [\"{}\"], protocol: h2 }} }}
+routes: [{{ match: {{ grpc: helloworld.Greeter }}, upstream: greeter }}]
+",
+        origin.url()
+    ));
+    let fields = [("trace-bin", "AAEC"), ("grpc-timeout", "20S")];
+    let reply = call(gateway.address(), "/helloworld.Greeter/SayHello", &fields);
+    assert_eq!((reply.status, reply.code()), (200, Some("0")), "{reply:?}");
+    assert_eq!(reply.body, b"\0\0\0\0\x03abc");
+    assert_eq!(reply.trailers["grpc-message"], "all%20is%20well");
+    assert_eq!(reply.trailers["grpc-status-details-bin"], "AAECAw");
+    let head = origin.only_request().head;
+    assert_eq!(head.method(), "POST");
+    assert_eq!(head.uri().path(), "/helloworld.Greeter/SayHello");
+    let passed = ["te", "content-type", "trace-bin", "grpc-timeout"];
+    let passed = passed.map(|name| head.headers()[name].to_str().expect("text"));
+    assert_eq!(
+        passed,
+        ["trailers", "application/grpc+proto", "AAEC", "20S"]
+    );
+}
+
+#[test]
+fn methods_of_a_service_have_their_own_routes_and_limits() {
+    let origin = echoing();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{ greeter: {{ endpoints: [\"{}\"], protocol: h2 }} }}
+routes:
+  - {{ match: {{ grpc: pkg.Service/Dear }}, upstream: greeter, limits: [{{ quota: 1/1h }}] }}
+  - {{ match: {{ grpc: \"pkg.Service/*\" }}, upstream: greeter }}
+",
+        origin.url()
+    ));
+    let code = |path: &str| {
+        let reply = call(gateway.address(), path, &[]);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.code().map(str::to_owned)
+    };
+    assert_eq!(code("/pkg.Service/Dear").as_deref(), Some("0"));
+    assert_eq!(
+        code("/pkg.Service/Dear").as_deref(),
+        Some("8"),
+        "RESOURCE_EXHAUSTED"
+    );
+    for path in [
+        "/pkg.Service/Cheap",
+        "/pkg.Service/dear",
+        "/pkg.Service/Cheap",
+    ] {
+        assert_eq!(code(path).as_deref(), Some("0"), "{path}");
+    }
+    for path in ["/pkg.Services/Dear", "/pkg.service/Dear", "/Service/Dear"] {
+        assert_eq!(code(path).as_deref(), Some("12"), "UNIMPLEMENTED: {path}");
+    }
+    for other in [
+        "application/json",
+        "application/grpc-web",
+        "application/grpcx",
+    ] {
+        let reply = call(
+            gateway.address(),
+            "/pkg.Service/Cheap",
+            &[("content-type", other)],
+        );
+        assert!(
+            reply.status == 404 || reply.code() == Some("12"),
+            "{other}: {reply:?}"
+        );
+    }
+}
+
+#[test]
+fn failures_of_the_upstream_have_statuses_of_grpc() {
+    let code = |url: &str| {
+        let gateway = Gateway::start(&format!(
+            "upstreams:
+  greeter: {{ endpoints: [\"{url}\"], protocol: h2, timeouts: {{ response: 300ms }} }}
+routes: [{{ upstream: greeter }}]
+"
+        ));
+        let reply = call(gateway.address(), "/a.B/C", &[]);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.headers["content-type"], "application/grpc");
+        reply.code().map(str::to_owned)
+    };
+    let refusing = format!("http://{}", origin::refusing_address());
+    assert_eq!(code(&refusing).as_deref(), Some("14"), "UNAVAILABLE");
+    let silent = scripted(&[], |connection| connection.drain());
+    assert_eq!(
+        code(&silent.url()).as_deref(),
+        Some("4"),
+        "DEADLINE_EXCEEDED"
+    );
+    let resetting = scripted(&[], |connection| {
+        while let Some(stream) = connection.next_request() {
+            connection.send(&crate::support::frames::reset(stream, 2));
+        }
+    });
+    assert_eq!(code(&resetting.url()).as_deref(), Some("14"), "UNAVAILABLE");
+}
+
+#[test]
+fn a_call_ends_at_its_deadline() {
+    let (left, seen) = std::sync::mpsc::channel();
+    let origin = Http2Origin::start(100, move |mut exchange| {
+        let left = left.clone();
+        async move {
+            let reason = std::future::poll_fn(|cx| exchange.respond.poll_reset(cx)).await;
+            left.send(reason.ok().map(u32::from)).ok()
+        }
+    });
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{ greeter: {{ endpoints: [\"{}\"], protocol: h2 }} }}
+routes: [{{ upstream: greeter }}]
+",
+        origin.url()
+    ));
+    let started = now();
+    let reply = call(gateway.address(), "/a.B/C", &[("grpc-timeout", "200m")]);
+    assert_eq!((reply.status, reply.code()), (200, Some("4")), "{reply:?}");
+    assert!(started.elapsed() >= Duration::from_millis(200));
+    let reason = seen.recv_timeout(DEADLINE).expect("a reset");
+    assert_eq!(reason, Some(crate::support::frames::CANCEL));
+}
