@@ -1,11 +1,13 @@
--- Cycles 10,000 API keys, so that every request meets another bucket; prints what happened as one JSON line.
+-- Cycles API keys, so that every request meets another bucket; prints what happened as one JSON line. Its arguments are the
+-- path and the number of keys.
 
 local requests = {}
 local at = 0
 
-init = function()
-   for key = 1, 10000 do
-      requests[key] = wrk.format("GET", "/item", { ["x-api-key"] = string.format("key-%05d", key) })
+init = function(arguments)
+   local path, keys = arguments[1], tonumber(arguments[2])
+   for key = 1, keys do
+      requests[key] = wrk.format("GET", path, { ["x-api-key"] = string.format("key-%05d", key) })
    end
 end
 

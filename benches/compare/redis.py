@@ -17,8 +17,7 @@ import sys
 import tempfile
 import time
 
-import compare
-from compare import Bench, LOAD_CORE, PROXY_CORE, column, cpu_seconds, free_port, load, measure, stop
+from bench import LOAD_CORE, PROXY_CORE, Bench, column, cpu_model, cpu_seconds, free_port, load, measure, stop
 
 MANY = {"quota": "1000000/1s", "limits": "[per-key]", "cache": "0s", "sync": ""}
 FEW = {**MANY, "quota": "1/300d"}
@@ -95,7 +94,7 @@ class RedisBench(Bench):
                 self.alone(pid)
                 load(port, 1)
                 self.command("CONFIG", "RESETSTAT")
-                result = measure(pid, port, seconds)
+                result = measure(pid, lambda: load(port, seconds))
                 result["calls"] = self.calls() / result["requests"]
                 with awake():
                     result["alone"] = load(port, 1, connections=1)
@@ -139,7 +138,7 @@ class RedisBench(Bench):
 def report(results, bare, bench, options):
     lines = [
         f"{options.rounds} interleaved rounds of {options.seconds} s, 64 keep-alive connections, 10,000 keys; one worker on one "
-        f"core of {compare.cpu_model()}. A bare EVALSHA takes {bare[0]:.0f} us (p50, one connection; p99 {bare[1]:.0f}); the script, as "
+        f"core of {cpu_model()}. A bare EVALSHA takes {bare[0]:.0f} us (p50, one connection; p99 {bare[1]:.0f}); the script, as "
         f"the server counts it, {bench.script:.0f} us; a gcra bucket {bench.key_bytes():.0f} bytes.",
         "",
         "| case | CPU us a request | to memory | calls a request | requests/s | calls/s | p50 us | p99 us | one connection: p50 us | p99 us |",
