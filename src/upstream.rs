@@ -152,6 +152,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let endpoint = |authority: &&'static str| EndpointSpec {
             authority: Authority::from_static(authority),
+            socket: None,
             tls: None,
             protocol: UpstreamProtocol::Http1,
         };

@@ -1,15 +1,20 @@
-//! Connections to a host and port: name, addresses, TCP ("happy eyeballs", RFC 8305).
+//! Connections to an address, or to a host and port: name, addresses, TCP ("happy eyeballs", RFC
+//! 8305).
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::resolve;
+use super::socket::Socket;
 
 /// A code point of Differentiated Services (RFC 2474), by which networks tell the classes of
 /// packets.
@@ -35,6 +40,35 @@ impl Dscp {
             SocketAddr::V6(_) => SockRef::from(&socket).set_tclass_v6(class)?,
         }
         socket.connect(address).await
+    }
+}
+
+/// An address to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DialAddress {
+    /// An IP address and a port.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(Arc<Path>),
+}
+
+impl fmt::Display for DialAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Connects to one address. Packets over TCP have this code point, if any.
+///
+/// # Errors
+/// The system's.
+pub(crate) async fn dial(address: &DialAddress, dscp: Option<Dscp>) -> io::Result<Socket> {
+    match address {
+        DialAddress::Tcp(address) => connect(*address, dscp).await.map(Socket::Tcp),
+        DialAddress::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
     }
 }
 
@@ -107,11 +141,8 @@ impl Dialler {
     }
 }
 
-/// Connects to one address, with this code point if any. The stream sends small writes at once.
-///
-/// # Errors
-/// The system's.
-pub(crate) async fn connect(address: SocketAddr, dscp: Option<Dscp>) -> io::Result<TcpStream> {
+/// Connects with this code point, if any. The stream sends small writes at once.
+async fn connect(address: SocketAddr, dscp: Option<Dscp>) -> io::Result<TcpStream> {
     let stream = match dscp {
         None => TcpStream::connect(address).await?,
         Some(dscp) => dscp.connect(address).await?,

@@ -1,7 +1,6 @@
-//! The connector of a host: TCP and TLS, within one deadline.
+//! The connector of a host: socket and TLS, within one deadline.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio_util::either::Either;
 
 use super::spec::ALPN_HTTP2;
 use super::{EndpointSpec, UpstreamErrorKind, UpstreamProtocol};
-use crate::net::dial::{self, Dscp};
+use crate::net::dial::{self, DialAddress, Dscp};
 use crate::net::socket::Socket;
 
 /// The stream of a connection to a host, without or with TLS.
@@ -24,14 +23,14 @@ pub(super) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
 /// Connects to one host.
 #[derive(Debug)]
 pub(super) struct Connector {
-    address: SocketAddr,
+    address: DialAddress,
     /// The TLS settings, and the name to verify; `None` for clear text.
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     protocol: UpstreamProtocol,
 }
 
 impl Connector {
-    pub(super) fn new(address: SocketAddr, spec: &EndpointSpec) -> Self {
+    pub(super) fn new(address: DialAddress, spec: &EndpointSpec) -> Self {
         Connector {
             address,
             tls: spec.tls.as_ref().map(|tls| tls.connector(spec.protocol)),
@@ -39,8 +38,8 @@ impl Connector {
         }
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
+    pub(super) fn address(&self) -> &DialAddress {
+        &self.address
     }
 
     /// Opens a connection, with this code point if any.
@@ -53,9 +52,9 @@ impl Connector {
         dscp: Option<Dscp>,
     ) -> Result<Stream, UpstreamErrorKind> {
         let opened = timeout(limit, async {
-            let dialled = dial::connect(self.address, dscp).await;
-            let stream = dialled.map_err(UpstreamErrorKind::Connect)?;
-            self.secure(Socket::Tcp(stream)).await
+            let dialled = dial::dial(&self.address, dscp).await;
+            self.secure(dialled.map_err(UpstreamErrorKind::Connect)?)
+                .await
         });
         let late = UpstreamErrorKind::ConnectTimeout {
             after: limit,
@@ -118,7 +117,7 @@ mod tests {
     async fn class(address: &str, dscp: Option<Dscp>) -> u32 {
         let listener = TcpListener::bind((address, 0)).expect("a port");
         let connector = Connector {
-            address: listener.local_addr().expect("it listens"),
+            address: DialAddress::Tcp(listener.local_addr().expect("it listens")),
             tls: None,
             protocol: UpstreamProtocol::Http1,
         };

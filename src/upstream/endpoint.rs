@@ -1,5 +1,5 @@
-//! A configured server of an upstream, and its hosts: the addresses that its name resolves to. It
-//! outlives reloads: a new ruleset finds the endpoint by its [`EndpointSpec`].
+//! A configured server of an upstream, and its hosts: the addresses that its name resolves to, or
+//! its Unix socket. It outlives reloads: a new ruleset finds the endpoint by its [`EndpointSpec`].
 
 mod answer;
 mod lookups;
@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::connector::Connector;
 use super::host::Host;
 use super::{EndpointSpec, UpstreamError};
+use crate::net::dial::DialAddress;
 use crate::net::resolve::Resolver;
 use crate::telemetry::metrics::EndpointMetrics;
 use crate::telemetry::registry::{GaugeGuard, Registry};
@@ -54,19 +55,19 @@ struct Current {
 impl Endpoint {
     /// An endpoint without connections, whose name is not looked up yet.
     pub(super) fn new(spec: EndpointSpec, context: &EndpointContext<'_>) -> Self {
-        let label = spec.authority.as_str();
-        let metrics = EndpointMetrics::new(context.registry, context.upstream, label);
+        let (label, _) = spec.origin();
+        let metrics = EndpointMetrics::new(context.registry, context.upstream, &label);
         let (name, port) = spec.name_and_port();
         let address = name
             .parse()
             .ok()
             .map(|ip: IpAddr| SocketAddr::new(ip, port));
-        let lookups = match address {
-            Some(_) => None,
-            None => Some(Lookups::new(context.resolver, name, port)),
+        let lookups = match (address, &spec.socket) {
+            (None, None) => Some(Lookups::new(context.resolver, name, port)),
+            _ => None,
         };
         let endpoint = Endpoint {
-            host_header: HeaderValue::from_str(label)
+            host_header: HeaderValue::from_str(spec.authority.as_str())
                 .expect("an authority has only characters that a field value may have"),
             workers: context.workers,
             current: Mutex::new(Current {
@@ -78,7 +79,12 @@ impl Endpoint {
             lookups,
             spec,
         };
-        if let Some(address) = address {
+        if let Some(path) = &endpoint.spec.socket {
+            let host = Arc::new(endpoint.host(DialAddress::Unix(Arc::clone(path))));
+            let mut current = endpoint.current.lock();
+            current.hosts = Arc::from([host]);
+            current._counted = endpoint.metrics.hosts(1);
+        } else if let Some(address) = address {
             endpoint.replace_hosts(Answer::literal(address));
         }
         endpoint
@@ -89,7 +95,7 @@ impl Endpoint {
         self.host_header.clone()
     }
 
-    /// Its host and port, as the configuration writes it.
+    /// Its host and port or its socket, as the configuration writes it.
     pub fn label(&self) -> &Arc<str> {
         self.metrics.endpoint()
     }
@@ -163,14 +169,13 @@ impl Endpoint {
         }
         let known = Arc::clone(&current.hosts);
         let host = |&address: &SocketAddr| {
-            let known = known.iter().find(|host| host.address() == address);
+            let address = DialAddress::Tcp(address);
+            let known = known.iter().find(|host| *host.address() == address);
             known.map_or_else(|| Arc::new(self.host(address)), Arc::clone)
         };
         let hosts: Arc<[_]> = answer.usable.iter().map(host).collect();
-        for gone in known
-            .iter()
-            .filter(|host| !answer.usable.contains(&host.address()))
-        {
+        let is_kept = |host: &&Arc<Host>| hosts.iter().any(|one| Arc::ptr_eq(one, host));
+        for gone in known.iter().filter(|host| !is_kept(host)) {
             gone.retire();
         }
         current._counted = self.metrics.hosts(hosts.len());
@@ -178,7 +183,7 @@ impl Endpoint {
         Some(std::mem::replace(&mut current.answer, answer))
     }
 
-    fn host(&self, address: SocketAddr) -> Host {
+    fn host(&self, address: DialAddress) -> Host {
         let connector = Connector::new(address, &self.spec);
         Host::new(connector, self.workers, Arc::clone(&self.metrics))
     }

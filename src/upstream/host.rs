@@ -1,11 +1,10 @@
-//! One address of an endpoint with its connections and its state: the unit that is balanced. It
+//! One address of an endpoint, or its Unix socket, with its connections and its state: the unit that is balanced. It
 //! lives as long as its endpoint has the address.
 
 mod in_flight;
 mod sessions;
 mod state;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use super::attempt::{Attempt, AttemptOutcome};
 use super::connector::Connector;
 use super::pool::Pool;
 use super::{ClusterTimeouts, OutboundRequest, UpstreamError, UpstreamProtocol, retry};
+use crate::net::dial::DialAddress;
 use crate::telemetry::metrics::EndpointMetrics;
 
 /// One address of an endpoint, and its pool.
@@ -44,7 +44,7 @@ impl Host {
         }
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> &DialAddress {
         self.connector.address()
     }
 

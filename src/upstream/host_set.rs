@@ -60,11 +60,10 @@ impl HostSet {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::net::SocketAddr;
-
     use http::uri::Authority;
 
     use super::*;
+    use crate::net::dial::DialAddress;
     use crate::telemetry::metrics::EndpointMetrics;
     use crate::telemetry::registry::Registry;
     use crate::upstream::connector::Connector;
@@ -76,11 +75,12 @@ pub(super) mod tests {
         let metrics = Arc::new(EndpointMetrics::new(&registry, &upstream, "endpoint"));
         let spec = EndpointSpec {
             authority: Authority::from_static("endpoint"),
+            socket: None,
             tls: None,
             protocol: UpstreamProtocol::Http1,
         };
         let host = |(endpoint, &weight): (usize, &u16)| {
-            let address = SocketAddr::from(([10, 0, 0, 1], endpoint as u16));
+            let address = DialAddress::Tcp(([10, 0, 0, 1], endpoint as u16).into());
             let connector = Connector::new(address, &spec);
             WeightedHost {
                 host: Arc::new(Host::new(connector, 1, Arc::clone(&metrics))),

@@ -1,10 +1,13 @@
 //! The settings of upstreams, as the configuration is compiled to them.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::Authority;
 
 use super::{Balance, ClientTls};
+use crate::net::dial::DialAddress;
 
 /// The settings of an upstream.
 #[derive(Clone, Debug)]
@@ -44,8 +47,10 @@ pub struct ClusterSpec {
 /// The identity of an endpoint. Equal endpoints of an upstream share their connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointSpec {
-    /// Host and port; the scheme's port by default.
+    /// Host and port; the scheme's port by default. `localhost` with a Unix socket.
     pub authority: Authority,
+    /// The path of its Unix socket, instead of an address.
+    pub socket: Option<Arc<Path>>,
     /// Set if the URL's scheme is `https`.
     pub tls: Option<ClientTls>,
     /// The version of HTTP.
@@ -80,9 +85,13 @@ impl UpstreamProtocol {
 pub(super) const ALPN_HTTP2: &[u8] = b"h2";
 
 impl EndpointSpec {
-    /// Its authority, and true with TLS. No two endpoints of an upstream share their origin.
-    pub(super) fn origin(&self) -> (&Authority, bool) {
-        (&self.authority, self.tls.is_some())
+    /// Its name in metrics and logs, and true with TLS. No two endpoints of an upstream share both.
+    pub(super) fn origin(&self) -> (String, bool) {
+        let label = match &self.socket {
+            Some(path) => DialAddress::Unix(Arc::clone(path)).to_string(),
+            None => self.authority.to_string(),
+        };
+        (label, self.tls.is_some())
     }
 
     /// Its name or address, without brackets, and its port.

@@ -23,5 +23,6 @@ mod paths;
 mod proxy_protocol;
 mod tls;
 mod unix_listeners;
+mod unix_upstreams;
 mod upstream_faults;
 mod websocket;

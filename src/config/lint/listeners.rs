@@ -6,6 +6,7 @@ use super::Finding;
 use crate::config::diagnostic::Code;
 use crate::config::schema::Config;
 use crate::config::value::{OriginUrl, UpstreamRef};
+use crate::net::listener::ListenAddress;
 
 /// Warns of endpoints that are a listener of this proxy: requests loop until a limit refuses them.
 pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
@@ -23,8 +24,11 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
         });
     let findings = endpoints.chain(in_place).filter_map(|(url, node)| {
         let mut listeners = config.listeners.iter();
-        let accepts = |address: SocketAddr| accepts(address, url);
-        let own = listeners.find(|listener| listener.address.tcp().is_some_and(accepts))?;
+        let own = listeners.find(|listener| match (&listener.address.value, &url.socket) {
+            (ListenAddress::Tcp(address), None) => accepts(*address, url),
+            (ListenAddress::Unix(listener), Some(socket)) => listener == socket,
+            _ => false,
+        })?;
         let address = &own.address;
         let message = format!("requests come back to the listener on `{}`", address.value);
         let finding = Finding::warning(node, Code::OwnListener, message);

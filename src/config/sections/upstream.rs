@@ -66,7 +66,7 @@ words! {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(from = "EndpointForm")]
 pub struct Endpoint {
-    /// Scheme, host and port.
+    /// Scheme, host and port, or a Unix socket.
     pub url: Located<OriginUrl>,
     /// Its share of the requests, in proportion to the others'.
     pub weight: Located<Weight>,
@@ -91,7 +91,7 @@ enum EndpointForm {
     Scalar(Located<OriginUrl>),
     /// A URL with its weight.
     Mapping {
-        /// Scheme, host and port, as in `http://10.0.0.11:3000`.
+        /// Scheme, host and port, as in `http://10.0.0.11:3000`, or `unix:/run/app.sock`.
         url: Located<OriginUrl>,
         /// Its share of the requests, in proportion to the others', 1 to 256.
         #[serde(default)]
@@ -313,7 +313,10 @@ impl Compiler<'_> {
 
     fn endpoint(&mut self, url: &Located<OriginUrl>, upstream: &Upstream) -> Option<EndpointSpec> {
         let text = url.value.to_string();
-        let (_, authority) = text.split_once("://")?;
+        let authority = match (&url.socket, text.split_once("://")) {
+            (None, Some((_, authority))) => authority,
+            _ => "localhost",
+        };
         let tls = match url.scheme {
             Scheme::Http => None,
             Scheme::Https => Some(self.client_tls(url, &upstream.tls)?),
@@ -321,6 +324,7 @@ impl Compiler<'_> {
         match Authority::try_from(authority) {
             Ok(authority) => Some(EndpointSpec {
                 authority,
+                socket: url.socket.clone(),
                 tls,
                 protocol: upstream.protocol.value,
             }),

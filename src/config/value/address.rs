@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
@@ -100,20 +101,23 @@ impl TextValue for ListenAddress {
         let Some(path) = text.strip_prefix("unix:") else {
             return SocketAddress::parse(text).map(|address| address.get().into());
         };
-        let problem = match path.len() {
-            _ if !path.starts_with('/') || path.ends_with('/') => "no absolute path of a file",
-            ..=MAX_SOCKET_PATH if !path.contains('\0') => {
-                return Ok(Self::Unix(Path::new(path).into()));
-            }
-            _ => "no path of a socket",
-        };
-        Err(failure(
-            format!("`{path}` is {problem}"),
-            format!(
-                "write the whole path, at most {MAX_SOCKET_PATH} bytes, as in `unix:/run/sluicegate.sock`"
-            ),
-        ))
+        parse_socket_path(path).map(Self::Unix)
     }
+}
+
+/// The path of a Unix socket, after `unix:`.
+pub(super) fn parse_socket_path(path: &str) -> Result<Arc<Path>, ParseFailure> {
+    let problem = match path.len() {
+        _ if !path.starts_with('/') || path.ends_with('/') => "no absolute path of a file",
+        ..=MAX_SOCKET_PATH if !path.contains('\0') => return Ok(Path::new(path).into()),
+        _ => "no path of a socket",
+    };
+    Err(failure(
+        format!("`{path}` is {problem}"),
+        format!(
+            "write the whole path, at most {MAX_SOCKET_PATH} bytes, as in `unix:/run/sluicegate.sock`"
+        ),
+    ))
 }
 
 /// A network, or a single address.

@@ -1,29 +1,35 @@
-//! Origins, as in `http://10.0.0.11:3000`, and references to upstreams.
+//! Origins, as in `http://10.0.0.11:3000` or `unix:/run/app.sock`, and references to upstreams.
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
 
 use derive_more::Display;
 
+use super::address::parse_socket_path;
 use super::host::is_host_name;
 use super::{Name, ParseFailure, TextValue, failure, text_value};
 use crate::http::connection::Scheme;
 
-/// An origin: scheme, host and port, with no path.
+/// An origin: scheme, host and port, with no path; or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginUrl {
     /// The scheme. Port 80 unless given, 443 with TLS.
     pub scheme: Scheme,
-    /// A DNS name in lower case, an IPv4 address, or an IPv6 address without brackets.
+    /// A DNS name in lower case, an IPv4 address, or an IPv6 address without brackets; `localhost`
+    /// with a Unix socket.
     pub host: String,
     /// The port, 1 to 65535.
     pub port: u16,
+    /// The path of a Unix socket, instead of host and port.
+    pub socket: Option<Arc<Path>>,
 }
 
 impl OriginUrl {
-    /// Returns true if its host is an address, which needs no lookup.
+    /// Returns true if its host is an address or a socket, which needs no lookup.
     pub fn is_address(&self) -> bool {
-        self.host.parse::<IpAddr>().is_ok()
+        self.socket.is_some() || self.host.parse::<IpAddr>().is_ok()
     }
 }
 
@@ -34,12 +40,16 @@ impl Default for OriginUrl {
             scheme: Scheme::Http,
             host: "127.0.0.1".to_owned(),
             port: 80,
+            socket: None,
         }
     }
 }
 
 impl fmt::Display for OriginUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.socket {
+            return write!(f, "unix:{}", path.display());
+        }
         let (scheme, default_port) = match self.scheme {
             Scheme::Http => ("http", 80),
             Scheme::Https => ("https", 443),
@@ -60,17 +70,27 @@ text_value!(OriginUrl);
 
 impl TextValue for OriginUrl {
     const NAME: &'static str = "OriginUrl";
-    const EXPECTED: &'static str =
-        "the URL of an origin without a path, as in `http://10.0.0.11:3000`";
-    const PATTERN: &'static str = "https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?";
+    const EXPECTED: &'static str = "the URL of an origin without a path, as in `http://10.0.0.11:3000`, or `unix:/run/app.sock`";
+    const PATTERN: &'static str =
+        "https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?|unix:/.+";
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Ok(Self {
+                host: "localhost".to_owned(),
+                socket: Some(parse_socket_path(path)?),
+                ..Self::default()
+            });
+        }
         let (scheme, default_port, rest) = match text.split_once("://") {
             Some(("http", rest)) => (Scheme::Http, 80, rest),
             Some(("https", rest)) => (Scheme::Https, 443, rest),
             _ => {
                 let message = format!("`{text}` is no URL of an origin");
-                return Err(failure(message, "start with `http://` or `https://`"));
+                return Err(failure(
+                    message,
+                    "start with `http://`, `https://` or `unix:/`",
+                ));
             }
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
@@ -91,6 +111,7 @@ impl TextValue for OriginUrl {
             scheme,
             host: parse_host(text, host)?,
             port,
+            socket: None,
         })
     }
 }
@@ -154,7 +175,7 @@ impl TextValue for UpstreamRef {
     const EXPECTED: &'static str =
         "the name of an upstream, a URL as in `http://10.0.0.11:3000`, or `echo`";
     const PATTERN: &'static str =
-        "[A-Za-z0-9._-]{1,64}|https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?";
+        "[A-Za-z0-9._-]{1,64}|https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?|unix:/.+";
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {
@@ -175,6 +196,7 @@ mod tests {
             ("http://10.0.0.11:3000", "http://10.0.0.11:3000", 3000),
             ("https://API.internal/", "https://api.internal", 443),
             ("http://[::1]", "http://[::1]", 80),
+            ("unix:/run/app.sock", "unix:/run/app.sock", 80),
         ] {
             let url = OriginUrl::parse(text).map(|url| (url.to_string(), url.port));
             assert_eq!(url, Ok((shown.to_owned(), port)));

@@ -78,6 +78,7 @@ impl Names {
     fn cluster(&self, endpoints: &[&'static str], previous: Option<&Cluster>) -> Arc<Cluster> {
         let spec = |&authority: &&'static str| EndpointSpec {
             authority: Authority::from_static(authority),
+            socket: None,
             tls: None,
             protocol: UpstreamProtocol::Http1,
         };
