@@ -1,12 +1,16 @@
 //! gRPC through the proxy: routes and limits for methods, errors as clients of gRPC read them, and
 //! deadlines.
 
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 
+use crate::support::client::run;
 use crate::support::gateway::Gateway;
 use crate::support::http2_origin::{Http2Origin, scripted};
 use crate::support::{DEADLINE, now, origin};
@@ -208,4 +212,47 @@ routes: [{{ upstream: greeter }}]
     assert!(started.elapsed() >= Duration::from_millis(200));
     let reason = seen.recv_timeout(DEADLINE).expect("a reset");
     assert_eq!(reason, Some(crate::support::frames::CANCEL));
+}
+
+/// The interpreter that `scripts/grpcio` installs.
+fn python() -> PathBuf {
+    let temporary = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let target = temporary.parent().expect("it is in the target directory");
+    let python = target.join("grpcio/bin/python");
+    assert!(
+        python.exists(),
+        "{} is missing: ./scripts/grpcio installs it (./scripts/test does so)",
+        python.display()
+    );
+    python
+}
+
+#[test]
+fn grpcio_at_both_ends_sees_no_proxy() {
+    let (python, program) = (python(), "tests/http/grpc_calls.py");
+    let mut server = Command::new(&python)
+        .args([program, "serve"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // The server ends with its input.
+    let input = server.stdin.take();
+    let mut port = String::new();
+    let output = server.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut port).expect("a port");
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{ service: {{ endpoints: [\"http://127.0.0.1:{}\"], protocol: h2 }} }}
+routes:
+  - {{ match: {{ grpc: test.Echo/Limited }}, upstream: service, limits: [{{ quota: 1/1h }}] }}
+  - {{ match: {{ grpc: test.Echo }}, upstream: service }}
+",
+        port.trim()
+    ));
+    let address = gateway.address().to_string();
+    let output = run(&python.to_string_lossy(), &[program, "call", &address]);
+    drop(input);
+    server.wait().expect("our child");
+    assert_eq!(output.code, Some(0), "{output}");
+    assert_eq!(output.stdout.lines().count(), 10, "{output}");
 }
