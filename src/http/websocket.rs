@@ -1,7 +1,8 @@
 //! The opening handshake of WebSocket over HTTP/1.1 (RFC 6455 section 4), which WebSocket over
-//! HTTP/2 (RFC 8441) does not have.
+//! HTTP/2 (RFC 8441) does not have. The proxy makes one of the other.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
@@ -32,6 +33,18 @@ impl Accept {
             response.insert(SEC_WEBSOCKET_ACCEPT, accept.clone());
         }
     }
+}
+
+/// Adds a new key to a request.
+pub(crate) fn add_key(request: &mut Headers) {
+    let mut key = [0; 16];
+    // Only a cache needs the key to be random: without it, zeros will do.
+    let _ = rand::fill(&mut key);
+    let key = HeaderValue::try_from(STANDARD.encode(key));
+    request.insert(
+        SEC_WEBSOCKET_KEY,
+        key.expect("Base64 has only visible characters"),
+    );
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::support::client::{Connection, get};
 use crate::support::gateway::Gateway;
+use crate::support::http2_origin::{self, Http2Origin};
 use crate::support::origin::{Origin, answer, ok, raw};
 use crate::support::wait_for;
 use tungstenite::protocol::frame::coding::CloseCode;
@@ -420,4 +421,86 @@ fn a_tunnel_with_one_end_open_ends_after_silence() {
     wait_for("the tunnel to be counted", || {
         gateway.metric(switched).filter(|count| *count == 1.0)
     });
+}
+
+/// The status of an extended CONNECT (RFC 8441), and the bytes that come back for `sent`.
+fn connect_over_http2(gateway: &Gateway, sent: &'static [u8]) -> (u16, Vec<u8>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let exchange = async {
+        let stream = tokio::net::TcpStream::connect(gateway.address()).await?;
+        let (mut requests, connection) = h2::client::handshake(stream).await?;
+        tokio::spawn(connection);
+        while !requests.is_extended_connect_protocol_enabled() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let request = http::Request::connect(format!("http://{}/chat", gateway.address()));
+        let mut request = request.header("sec-websocket-version", "13").body(())?;
+        let websocket = h2::ext::Protocol::from_static("websocket");
+        request.extensions_mut().insert(websocket);
+        let (response, mut upload) = requests.send_request(request, false)?;
+        let (head, mut receiver) = response.await?.into_parts();
+        assert_eq!(head.headers.get("sec-websocket-accept"), None);
+        if head.status != 200 {
+            return Ok((head.status.as_u16(), Vec::new()));
+        }
+        upload.send_data(sent.into(), true)?;
+        let mut received = Vec::new();
+        while let Some(data) = receiver.data().await {
+            received.extend_from_slice(&data?);
+        }
+        Ok::<_, Box<dyn std::error::Error>>((200, received))
+    };
+    let bounded = async { tokio::time::timeout(crate::support::DEADLINE, exchange).await };
+    let seen = runtime.expect("a runtime").block_on(bounded);
+    seen.expect("in time").expect("a response")
+}
+
+/// `hello` and a close, with a mask of zeros.
+const HELLO_AND_CLOSE: &[u8] = b"\x81\x85\0\0\0\0hello\x88\x80\0\0\0\0";
+
+#[test]
+fn a_client_of_http2_connects_to_a_server_of_http1() {
+    let origin = echoing();
+    let gateway = before(&origin, "", "");
+    let (status, received) = connect_over_http2(&gateway, HELLO_AND_CLOSE);
+    assert_eq!(status, 200);
+    assert_eq!(received, b"\x81\x05hello\x88\x00");
+    let switched = "sluicegate_route_requests_total{route=\"a\",class=\"1xx\"}";
+    wait_for("the socket to be counted", || {
+        gateway.metric(switched).filter(|count| *count == 1.0)
+    });
+}
+
+#[test]
+fn a_client_of_http2_connects_to_a_server_of_http2() {
+    let origin = Http2Origin::start(100, |mut exchange| async move {
+        assert_eq!(exchange.head.method(), "CONNECT");
+        let mut stream = exchange.begin(&[])?;
+        let (body, _) = exchange.receive().await?;
+        http2_origin::send(&mut stream, &body).await?;
+        stream.send_data(bytes::Bytes::new(), true).ok()
+    });
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{ chat: {{ endpoints: ['{}'], protocol: h2 }} }}\nroutes: [{{ upstream: chat }}]\n",
+        origin.url()
+    ));
+    let (status, received) = connect_over_http2(&gateway, b"hello");
+    assert_eq!((status, received.as_slice()), (200, &b"hello"[..]));
+}
+
+#[test]
+fn a_limit_and_a_refusal_answer_a_client_of_http2() {
+    let origin = Origin::start(|_| ok("no socket here"));
+    let gateway = before(&origin, "", ", limits: [{ quota: 1/1h }]");
+    assert_eq!(
+        connect_over_http2(&gateway, b"").0,
+        502,
+        "a 200 would open the tunnel"
+    );
+    assert_eq!(connect_over_http2(&gateway, b"").0, 429);
+    let origin = Origin::start(|_| answer(404, ""));
+    let gateway = before(&origin, "", "");
+    assert_eq!(connect_over_http2(&gateway, b"").0, 404);
 }

@@ -5,6 +5,7 @@ mod flood;
 mod frame_tracker;
 mod tracked_io;
 mod tracked_service;
+mod tunnel;
 
 use std::{
     future::{Future, poll_fn},
@@ -53,6 +54,7 @@ pub(in crate::server) fn builder(client: &ClientSpec) -> Builder<LocalExecutor> 
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(client.max_head).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
+        .enable_connect_protocol()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(BUFFER)

@@ -8,11 +8,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, service::Service};
 use pin_project_lite::pin_project;
 
 use super::activity::{Activity, ExchangeGuard};
+use super::tunnel::Tunnel;
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
 
@@ -32,6 +34,7 @@ impl<S> TrackedService<S> {
 impl<S, B> Service<hyper::Request<Incoming>> for TrackedService<S>
 where
     S: Service<Request<RequestBody>, Response = Response<B>>,
+    B: Body<Data = Bytes> + Unpin + 'static,
 {
     type Response = hyper::Response<TrackedBody<B>>;
     type Error = S::Error;
@@ -39,11 +42,11 @@ where
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         let exchange = self.activity.begin();
+        let (request, tunnel) = Tunnel::of(request);
         TrackedFuture {
-            inner: self
-                .inner
-                .call(Request::from(request).map(RequestBody::from)),
+            inner: self.inner.call(request),
             exchange: Some(exchange),
+            tunnel,
         }
     }
 }
@@ -53,12 +56,14 @@ pin_project! {
         #[pin]
         inner: F,
         exchange: Option<ExchangeGuard>,
+        tunnel: Option<Box<Tunnel>>,
     }
 }
 
 impl<F, B, E> Future for TrackedFuture<F>
 where
     F: Future<Output = Result<Response<B>, E>>,
+    B: Body<Data = Bytes> + Unpin + 'static,
 {
     type Output = Result<hyper::Response<TrackedBody<B>>, E>;
 
@@ -70,21 +75,18 @@ where
             .take()
             .expect("a future is not polled after its end");
         exchange.respond(response.status());
-        let response = response.map(|inner| TrackedBody { inner, exchange });
-        Poll::Ready(Ok(response.into()))
+        let response = match this.tunnel.take() {
+            None => response.map(|inner| Some((inner, exchange))),
+            Some(tunnel) => tunnel.open(response, exchange),
+        };
+        Poll::Ready(Ok(response.map(TrackedBody).into()))
     }
 }
 
-pin_project! {
-    /// The body of a response, whose end ends the exchange.
-    pub(super) struct TrackedBody<B> {
-        #[pin]
-        inner: B,
-        exchange: ExchangeGuard,
-    }
-}
+/// The body of a response, whose end ends the exchange; `None` for none.
+pub(super) struct TrackedBody<B>(Option<(B, ExchangeGuard)>);
 
-impl<B: Body> Body for TrackedBody<B> {
+impl<B: Body + Unpin> Body for TrackedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -92,18 +94,23 @@ impl<B: Body> Body for TrackedBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        let this = self.project();
-        this.exchange.polled();
-        let frame = ready!(this.inner.poll_frame(cx));
-        this.exchange.gave_frame();
+        let Some((inner, exchange)) = &mut self.get_mut().0 else {
+            return Poll::Ready(None);
+        };
+        exchange.polled();
+        let frame = ready!(Pin::new(inner).poll_frame(cx));
+        exchange.gave_frame();
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.0
+            .as_ref()
+            .is_none_or(|(inner, _)| inner.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        let hint = self.0.as_ref().map(|(inner, _)| inner.size_hint());
+        hint.unwrap_or_else(|| SizeHint::with_exact(0))
     }
 }
