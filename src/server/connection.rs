@@ -126,7 +126,7 @@ impl ConnectionHandler {
         let handshake = Box::pin(tls.accept(socket));
         let session = within_deadline(deadline, &guard, handshake)
             .await
-            .inspect_err(|_| guard.handshake_failed())?;
+            .inspect_err(|error| guard.handshake_failed(error))?;
         connection.scheme = Scheme::Https;
         connection.server_name = session.server_name;
         let negotiated = match (session.version, self.protocols) {

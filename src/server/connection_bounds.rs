@@ -258,3 +258,94 @@ impl fmt::Debug for ConnectionPressure {
         write!(f, "{} of {} connections", self.open(), self.max())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::server::{ConnectionLife, HalfClose, Timeouts};
+
+    fn bounds(max_connections: usize, per_client: Option<usize>) -> Arc<ConnectionBounds> {
+        let second = Duration::from_secs(1);
+        let client = ClientSpec {
+            timeouts: Timeouts {
+                head: second,
+                body: second,
+                idle: second,
+            },
+            max_head: 1,
+            max_connections,
+            max_connections_per_client: per_client,
+            life: ConnectionLife {
+                max_requests: 1,
+                max_lifetime: second,
+            },
+            half_close: HalfClose::Serve,
+        };
+        Arc::new(ConnectionBounds::new(&client, 2))
+    }
+
+    fn is_evicted(place: &ConnectionPlace) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        place.poll_evicted(&mut cx, Instant::now).is_ready()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_of_all_workers_gives_way() {
+        let bounds = bounds(10, None);
+        let mut places = Vec::new();
+        for worker in [1, 0, 1, 0] {
+            places.push(bounds.enter(worker, bounds.try_permit(), None));
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        // The first is used again, the second is busy.
+        places[0].begin();
+        assert!(!is_evicted(&places[0]));
+        places[1].begin();
+        for evicted in [&[2][..], &[2, 3], &[2, 3, 0]] {
+            bounds.evict();
+            for one in [0, 2, 3] {
+                assert_eq!(is_evicted(&places[one]), evicted.contains(&one));
+            }
+        }
+        assert_eq!(bounds.open(), 4);
+        drop(places);
+        assert_eq!(bounds.open(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_becomes_idle_gives_way_to_one_that_waits() {
+        let bounds = bounds(1, None);
+        let place = bounds.enter(0, bounds.try_permit(), None);
+        place.begin();
+        let mut waiting = Box::pin(bounds.permit_of_idle());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+        assert!(bounds.is_at_max() && is_evicted(&place));
+        drop(place);
+        assert!(waiting.as_mut().poll(&mut cx).is_ready());
+        drop(waiting);
+        assert!(!bounds.is_at_max());
+    }
+
+    #[test]
+    fn a_client_leaves_a_quarter_to_others_by_default() {
+        let rules = ClientIp {
+            trusts_unix: true,
+            trusted: vec!["10.0.0.0/8".parse().expect("a network")],
+            ..ClientIp::default()
+        };
+        let [client, proxy] = ["192.0.2.1:1", "10.0.0.1:1"]
+            .map(|address| PeerAddress::Tcp(address.parse().expect("an address")));
+        for (max, per_client, expected) in [(8, None, 6), (1, None, 1), (8, Some(2), 2)] {
+            let bounds = bounds(max, per_client);
+            let counted = || bounds.count_client(client, &rules).is_ok();
+            assert_eq!((0..20).take_while(|_| counted()).count(), expected);
+            for proxy in [proxy, PeerAddress::Unix] {
+                assert!((0..20).all(|_| bounds.count_client(proxy, &rules).is_ok()));
+            }
+        }
+    }
+}

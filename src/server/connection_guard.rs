@@ -56,8 +56,11 @@ impl ConnectionGuard {
         &self.0.closing
     }
 
-    pub(super) fn handshake_failed(&self) {
-        self.0.metrics.listener().accept_error();
+    /// Counts a handshake that failed, unless the connection gave way to another.
+    pub(super) fn handshake_failed(&self, error: &io::Error) {
+        if !error.get_ref().is_some_and(|error| error.is::<Evicted>()) {
+            self.0.metrics.listener().accept_error();
+        }
     }
 
     /// Counts a preamble that is no header, unless the client has sent nothing.

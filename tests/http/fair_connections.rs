@@ -179,7 +179,7 @@ routes: [{ upstream: echo }]
 #[test]
 fn the_oldest_idle_connection_gives_way() {
     let gateway = Gateway::start(
-        "workers: 2
+        "workers: 1
 client: { max_connections: 10, max_connections_per_client: 10 }
 routes: [{ upstream: echo }]
 ",

@@ -32,7 +32,7 @@ pub struct ClientBounds {
     /// `max_connections` unless given. Trusted proxies are no clients.
     pub max_connections_per_client: Option<Located<Whole<1, 1_000_000>>>,
     /// Requests on one connection, 1 to 1000000000; then the client has to open another.
-    pub max_requests: Located<Whole<1, 1_000_000_000, 100_000>>,
+    pub max_requests: Located<Whole<1, 1_000_000_000, 1_000_000>>,
     /// How long one connection lives, `1s` to `1d`; then the client has to open another, after its
     /// requests in flight.
     pub max_lifetime: Located<Duration<{ SECOND }, DAY, { HOUR }>>,

@@ -110,7 +110,24 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         check_listener(listener, config, findings);
     }
     check_addresses(config, findings);
+    check_shares(config, findings);
     check_client_ip(config, findings);
+}
+
+/// The bound of one client matters only below that of all.
+fn check_shares(config: &Config, findings: &Findings<'_>) {
+    let max = &config.client.max_connections;
+    let per_client = config.client.max_connections_per_client.as_ref();
+    if let Some(most) = per_client.filter(|most| most.get() >= max.get()) {
+        let message = format!("one client may hold all {} connections", max.value);
+        let finding = Finding::warning(most.node, Code::NoEffect, message);
+        let finding = finding.related(max.node, "the connections of all clients");
+        findings.add(
+            finding.help(
+                "set less than `max_connections`, or remove the key for three quarters of it",
+            ),
+        );
+    }
 }
 
 fn check_client_ip(config: &Config, findings: &Findings<'_>) {
