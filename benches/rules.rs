@@ -114,7 +114,7 @@ fn forwarding(c: &mut Criterion) {
     let forwarding = Forwarding::new(&ClientConnection {
         id: 0,
         peer: SocketAddr::from(([192, 0, 2, 1], 5000)).into(),
-        port: Some(8080),
+        local: Some(([127, 0, 0, 1], 8080).into()),
         scheme: Scheme::Http,
         server_name: None,
         worker: 0,

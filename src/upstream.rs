@@ -14,6 +14,7 @@ mod error;
 mod host;
 mod host_set;
 mod pool;
+mod proxy_header;
 mod retry;
 mod session;
 mod spec;
@@ -155,6 +156,7 @@ mod tests {
             socket: None,
             tls: None,
             protocol: UpstreamProtocol::Http1,
+            sends_proxy_header: false,
         };
         let cluster = ClusterSpec {
             balance: Balance::RoundRobin,

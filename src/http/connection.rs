@@ -1,5 +1,6 @@
 //! The client's connection, as it is known before the first request.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::informational::InformationalQueue;
@@ -12,8 +13,8 @@ pub struct ClientConnection {
     pub id: u64,
     /// The other end: the peer, or the client that its preamble names.
     pub peer: PeerAddress,
-    /// The port of the listener that accepted it; `None` for a Unix socket.
-    pub port: Option<u16>,
+    /// The address at which it was accepted; `None` for a Unix socket.
+    pub local: Option<SocketAddr>,
     /// `https` if the connection is encrypted.
     pub scheme: Scheme,
     /// The server name of TLS (RFC 6066 section 3), lower case.

@@ -55,7 +55,7 @@ impl Forwarding {
         Forwarding {
             address: address.map(|address| value(&address.to_string())),
             scheme: connection.scheme,
-            port: connection.port,
+            port: connection.local.map(|address| address.port()),
             element: value(&element),
         }
     }

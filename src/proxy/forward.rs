@@ -88,6 +88,7 @@ pub(super) async fn forward(
             let interim = interim.filter(|_| request.version() == Version::HTTP_11);
             let dscp = priority::dscp(route, exchange.admission());
             let mut outbound = OutboundRequest {
+                client: connection,
                 worker: connection.worker,
                 request,
                 informational: interim,

@@ -7,6 +7,7 @@ pub(super) mod http2;
 use std::{
     future::{Future, poll_fn},
     io,
+    net::SocketAddr,
     pin::Pin,
     rc::Rc,
 };
@@ -29,6 +30,7 @@ use crate::http::connection::{ClientConnection, Scheme};
 use crate::http::informational::InformationalQueue;
 use crate::net::listener::{Accepted, ListenAddress};
 use crate::net::peer_address::PeerAddress;
+use crate::net::socket::Socket;
 
 /// The client preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -98,6 +100,7 @@ impl ConnectionHandler {
     {
         let deadline = self.first_head();
         let Accepted { mut socket, peer } = accepted;
+        let local = self.local_address(&socket);
         let mut client = peer;
         if self.expects_header(peer) {
             let reading = Box::pin(preamble::read(&mut socket, peer));
@@ -108,7 +111,7 @@ impl ConnectionHandler {
         let mut connection = ClientConnection {
             id,
             peer: client,
-            port: self.local.tcp().map(|address| address.port()),
+            local,
             scheme: Scheme::Http,
             server_name: None,
             worker: self.worker,
@@ -139,6 +142,16 @@ impl ConnectionHandler {
             (None, _) => NegotiatedConnection::new(HttpVersion::Http1, session.stream, deadline),
         };
         Ok(self.serve_requests(negotiated, connection, factory, guard))
+    }
+
+    /// The address at which a connection was accepted: the listener's, or the system's answer if
+    /// that listens on all addresses.
+    fn local_address(&self, socket: &Socket) -> Option<SocketAddr> {
+        let listener = self.local.tcp()?;
+        match (listener.ip().is_unspecified(), socket) {
+            (true, Socket::Tcp(stream)) => stream.local_addr().ok().or(Some(listener)),
+            _ => Some(listener),
+        }
     }
 
     /// The deadline for the first head of a connection that begins now.

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::{Dscp, UpstreamBody, UpstreamError};
 use crate::http::body::RequestBody;
+use crate::http::connection::ClientConnection;
 use crate::http::informational::InformationalQueue;
 use crate::http::message::{Request, Response};
 
@@ -16,6 +17,8 @@ pub struct OutboundRequest<'a> {
     pub request: &'a mut Request<RequestBody>,
     /// The queue for informational responses.
     pub informational: Option<&'a InformationalQueue>,
+    /// The client's connection, which the PROXY protocol names.
+    pub client: &'a ClientConnection,
     /// The index of the worker, whose connections it uses.
     pub worker: usize,
     /// The DSCP of its packets. Requests with one use connections of that code point only.

@@ -1,4 +1,4 @@
-//! The connector of a host: socket and TLS, within one deadline.
+//! The connector of a host: socket, PROXY header and TLS, within one deadline.
 
 use std::io;
 use std::sync::Arc;
@@ -7,13 +7,15 @@ use std::time::Duration;
 use http::uri::Scheme;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use super::spec::ALPN_HTTP2;
-use super::{EndpointSpec, UpstreamErrorKind, UpstreamProtocol};
+use super::{EndpointSpec, UpstreamErrorKind, UpstreamProtocol, proxy_header};
+use crate::http::connection::ClientConnection;
 use crate::net::dial::{self, DialAddress, Dscp};
 use crate::net::socket::Socket;
 
@@ -27,6 +29,7 @@ pub(super) struct Connector {
     /// The TLS settings, and the name to verify; `None` for clear text.
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     protocol: UpstreamProtocol,
+    sends_proxy_header: bool,
 }
 
 impl Connector {
@@ -35,6 +38,7 @@ impl Connector {
             address,
             tls: spec.tls.as_ref().map(|tls| tls.connector(spec.protocol)),
             protocol: spec.protocol,
+            sends_proxy_header: spec.sends_proxy_header,
         }
     }
 
@@ -42,7 +46,13 @@ impl Connector {
         &self.address
     }
 
-    /// Opens a connection, with this code point if any.
+    /// Returns true if a connection names one client, so that it must not carry requests of others.
+    pub(super) fn is_for_one_client(&self) -> bool {
+        self.sends_proxy_header
+    }
+
+    /// Opens a connection, with this code point if any. A header of the PROXY protocol names
+    /// `client`.
     ///
     /// # Errors
     /// Any failure to open it within `limit`.
@@ -50,11 +60,17 @@ impl Connector {
         &self,
         limit: Duration,
         dscp: Option<Dscp>,
+        client: Option<&ClientConnection>,
     ) -> Result<Stream, UpstreamErrorKind> {
         let opened = timeout(limit, async {
             let dialled = dial::dial(&self.address, dscp).await;
-            self.secure(dialled.map_err(UpstreamErrorKind::Connect)?)
-                .await
+            let mut socket = dialled.map_err(UpstreamErrorKind::Connect)?;
+            if self.sends_proxy_header {
+                let header = proxy_header::header(client);
+                let sent = socket.write_all(&header).await;
+                sent.map_err(UpstreamErrorKind::Connect)?;
+            }
+            self.secure(socket).await
         });
         let late = UpstreamErrorKind::ConnectTimeout {
             after: limit,
@@ -120,8 +136,9 @@ mod tests {
             address: DialAddress::Tcp(listener.local_addr().expect("it listens")),
             tls: None,
             protocol: UpstreamProtocol::Http1,
+            sends_proxy_header: false,
         };
-        let connected = connector.connect(Duration::from_secs(5), dscp).await;
+        let connected = connector.connect(Duration::from_secs(5), dscp, None).await;
         match connected.expect("it listens") {
             Either::Left(Socket::Tcp(stream)) if address.contains(':') => {
                 SockRef::from(&stream).tclass_v6().expect("a class")

@@ -124,9 +124,14 @@ impl Host {
         outbound: &mut OutboundRequest<'_>,
         timeouts: &ClusterTimeouts,
     ) -> Attempt {
-        let OutboundRequest { worker, dscp, .. } = *outbound;
+        let OutboundRequest {
+            worker,
+            dscp,
+            client,
+            ..
+        } = *outbound;
         // Boxed: every request's future would have room for a handshake.
-        match Box::pin(self.open(worker, dscp, timeouts.connect)).await {
+        match Box::pin(self.open(worker, dscp, client, timeouts.connect)).await {
             Ok(session) => session.send(outbound, timeouts).await,
             Err(kind) => Attempt {
                 outcome: AttemptOutcome::Refused(UpstreamError::new(self.metrics.endpoint(), kind)),

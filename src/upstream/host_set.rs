@@ -78,6 +78,7 @@ pub(super) mod tests {
             socket: None,
             tls: None,
             protocol: UpstreamProtocol::Http1,
+            sends_proxy_header: false,
         };
         let host = |(endpoint, &weight): (usize, &u16)| {
             let address = DialAddress::Tcp(([10, 0, 0, 1], endpoint as u16).into());

@@ -55,6 +55,8 @@ pub struct EndpointSpec {
     pub tls: Option<ClientTls>,
     /// The version of HTTP.
     pub protocol: UpstreamProtocol,
+    /// Connections begin with a header of the PROXY protocol, and carry one request each.
+    pub sends_proxy_header: bool,
 }
 
 /// The version of HTTP with an endpoint.

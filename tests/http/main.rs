@@ -20,6 +20,7 @@ mod kept_connections;
 mod names;
 mod panics;
 mod paths;
+mod proxy_header;
 mod proxy_protocol;
 mod tls;
 mod unix_listeners;

@@ -39,6 +39,10 @@ pub struct Upstream {
     /// How often the names of endpoints are looked up, `1s` to `1d`.
     #[serde(default)]
     pub resolve_every: Located<ResolveInterval>,
+    /// `true` sends a header of the PROXY protocol, version 2, at the start of each connection. A
+    /// connection then carries one request.
+    #[serde(default)]
+    pub send_proxy_protocol: Located<Flag<false>>,
     /// How long it may take.
     #[serde(default)]
     pub timeouts: Located<UpstreamTimeouts>,
@@ -185,6 +189,13 @@ fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
         )
     });
     check_effects(upstream, findings);
+    if upstream.send_proxy_protocol.get() && upstream.protocol.value != UpstreamProtocol::Http1 {
+        let message = "connections of HTTP/2 are shared, and a PROXY header names one client";
+        let node = upstream.send_proxy_protocol.node;
+        let finding = Finding::error(node, Code::Conflict, message);
+        let finding = finding.related(upstream.protocol.node, "the version of HTTP");
+        findings.add(finding.help("remove `protocol`, or `send_proxy_protocol`"));
+    }
     let tls = &upstream.tls;
     let mut endpoints = upstream.endpoints.iter();
     let encrypted = endpoints.any(|endpoint| endpoint.url.scheme == Scheme::Https);
@@ -327,6 +338,7 @@ impl Compiler<'_> {
                 socket: url.socket.clone(),
                 tls,
                 protocol: upstream.protocol.value,
+                sends_proxy_header: upstream.send_proxy_protocol.get(),
             }),
             Err(error) => {
                 self.findings.push(Finding::error(

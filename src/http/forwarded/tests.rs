@@ -13,7 +13,7 @@ fn forwarding_of(peer: PeerAddress, port: Option<u16>, scheme: Scheme) -> Forwar
     Forwarding::new(&ClientConnection {
         id: 0,
         peer,
-        port,
+        local: port.map(|port| SocketAddr::from(([127, 0, 0, 1], port))),
         scheme,
         server_name: None,
         worker: 0,

@@ -96,7 +96,7 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
         let connection = ClientConnection {
             id: 0,
             peer: address.into(),
-            port: Some(1),
+            local: Some(address),
             scheme: Scheme::Http,
             server_name: None,
             worker: 0,

@@ -81,6 +81,7 @@ impl Names {
             socket: None,
             tls: None,
             protocol: UpstreamProtocol::Http1,
+            sends_proxy_header: false,
         };
         let spec = ClusterSpec {
             balance: Balance::RoundRobin,

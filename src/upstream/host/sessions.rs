@@ -9,7 +9,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Host, InFlight};
+use crate::http::connection::ClientConnection;
 use crate::upstream::connector::Stream;
+use crate::upstream::pool::Lease;
 use crate::upstream::session::{
     Http1Session, Http2Session, PooledConnection, Session, SharedConnection, StreamPermit,
 };
@@ -54,6 +56,7 @@ impl Host {
         self: &Arc<Self>,
         worker: usize,
         dscp: Option<Dscp>,
+        client: &ClientConnection,
         limit: Duration,
     ) -> Result<Session, UpstreamErrorKind> {
         let in_flight = InFlight::begin(self);
@@ -65,7 +68,7 @@ impl Host {
                 return Ok(exclusive(in_flight, worker, connection));
             }
         }
-        let stream = self.connector.connect(limit, dscp).await?;
+        let stream = self.connector.connect(limit, dscp, Some(client)).await?;
         if !self.connector.speaks_http2(&stream) {
             return Ok(exclusive(in_flight, worker, self.keep(dscp, stream)));
         }
@@ -79,7 +82,11 @@ impl Host {
 
     fn keep(&self, dscp: Option<Dscp>, stream: Stream) -> Box<PooledConnection> {
         let open = self.metrics.connection();
-        Box::new(PooledConnection::new(stream, dscp, self.pool.lease(), open))
+        let lease = match self.connector.is_for_one_client() {
+            true => Lease::once(),
+            false => self.pool.lease(),
+        };
+        Box::new(PooledConnection::new(stream, dscp, lease, open))
     }
 
     /// Waits for a stream of a shared connection. Opens a connection for all requests that wait, if
@@ -160,7 +167,7 @@ impl Host {
         changed: Arc<Notify>,
     ) -> Result<Dialled, UpstreamErrorKind> {
         let deadline = Instant::now() + limit;
-        let stream = self.connector.connect(limit, dscp).await?;
+        let stream = self.connector.connect(limit, dscp, None).await?;
         if !self.connector.speaks_http2(&stream) {
             return Ok(Dialled::Exclusive(self.keep(dscp, stream)));
         }

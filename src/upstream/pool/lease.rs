@@ -52,6 +52,14 @@ impl Leases {
 }
 
 impl Lease {
+    /// The lease of a connection that carries one request.
+    pub(in crate::upstream) fn once() -> Self {
+        Lease {
+            requests: 1,
+            ends: 0,
+        }
+    }
+
     /// Counts a request.
     pub(super) fn spend(&mut self) {
         self.requests = self.requests.saturating_sub(1);
