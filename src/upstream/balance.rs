@@ -20,7 +20,7 @@ pub enum Balance {
     LeastRequests,
     /// A random host, by weight.
     Random,
-    /// The same host for the same key, within a bound of its load.
+    /// One host for each key, within a bound of its load (consistent hashing).
     Hash,
 }
 

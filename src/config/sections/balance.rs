@@ -21,7 +21,7 @@ pub enum Balance {
     /// An algorithm that needs no key.
     #[serde(rename = "scalar")]
     Word(BalanceWord),
-    /// The same address for the same key.
+    /// One address for each key.
     #[serde(rename = "mapping")]
     Hash(HashBalance),
 }
