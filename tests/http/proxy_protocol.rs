@@ -275,3 +275,36 @@ routes: [{{ upstream: \"{}\" }}]
     ];
     assert_eq!(curl(&arguments).stdout, "2");
 }
+
+/// One proxy behind another, over TCP and over a Unix socket.
+#[test]
+fn the_header_of_another_instance_names_the_client() {
+    let origin = Origin::plain();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let socket = dir.path().join("inner.sock");
+    let inner = Gateway::start(&format!(
+        "listeners:
+  - {{ address: \"127.0.0.1:0\", proxy_protocol: true }}
+  - {{ address: \"unix:{}\", proxy_protocol: true }}
+client_ip: {{ trusted_proxies: [127.0.0.1] }}
+routes: [{{ upstream: \"{}\" }}]
+",
+        socket.display(),
+        origin.url()
+    ));
+    let unix = format!("unix:{}", socket.display());
+    for endpoint in [inner.url("").trim_end_matches('/'), &unix] {
+        origin.forget();
+        let outer = Gateway::start(&format!(
+            "upstreams: {{ inner: {{ endpoints: [\"{endpoint}\"], send_proxy_protocol: true }} }}
+routes: [{{ upstream: inner }}]
+"
+        ));
+        let url = outer.url("/");
+        let output = curl(&["--interface", "127.0.0.2", "-w", "%{http_code}", &url]);
+        assert!(output.stdout.ends_with("200"), "{output}");
+        let request = origin.only_request();
+        assert_eq!(request.header("x-forwarded-for"), Some("127.0.0.2"));
+    }
+    assert_eq!(bad_preambles(&inner), 0.0);
+}
