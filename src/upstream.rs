@@ -9,15 +9,18 @@ mod attempt;
 mod balance;
 mod cluster;
 mod connector;
+mod ejection;
 mod endpoint;
 mod error;
 mod host;
 mod host_set;
+mod outliers;
 mod pool;
 mod proxy_header;
 mod retry;
 mod session;
 mod spec;
+mod stall;
 mod tls;
 
 use std::collections::HashMap;
@@ -25,11 +28,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::net::dial::Dscp;
-pub use attempt::OutboundRequest;
+pub use attempt::{BodyReplay, OutboundRequest};
 pub use balance::{BALANCE_SECRET, Balance};
 pub use cluster::Cluster;
+pub use ejection::EjectionSpec;
 pub use endpoint::Endpoint;
 pub use error::{UpstreamError, UpstreamErrorKind};
+pub use retry::{RetryConditions, RetrySpec};
 pub use session::{InvalidMessage, UpstreamBody, UpstreamBodyError};
 pub use spec::{
     ClusterSpec, ClusterTimeouts, ConnectionLimits, EndpointSpec, HostHeader, TargetSpec,
@@ -43,6 +48,9 @@ use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::telemetry::registry::Registry;
 use endpoint::EndpointContext;
+
+/// The time between two looks at the hosts of an upstream.
+pub const TICK: Duration = Duration::from_millis(100);
 
 /// A running upstream.
 #[derive(Debug)]
@@ -88,7 +96,7 @@ impl Upstream {
         let target = match spec.target {
             TargetSpec::Echo => RunningTarget::Echo,
             TargetSpec::Cluster(spec) => {
-                RunningTarget::Cluster(Arc::new(Cluster::new(spec, endpoint)))
+                RunningTarget::Cluster(Arc::new(Cluster::new(*spec, endpoint)))
             }
         };
         Upstream {
@@ -137,6 +145,13 @@ impl Upstream {
             cluster.sweep();
         }
     }
+
+    /// Finds hosts that fail, and lets others return. Must be called every [`TICK`].
+    pub fn tick(&self) {
+        if let RunningTarget::Cluster(cluster) = &self.target {
+            cluster.tick();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -167,16 +182,21 @@ mod tests {
                 response: second,
                 idle: second,
                 tunnel: second,
+                attempt: None,
+                request: None,
             },
             connections: ConnectionLimits {
                 max_lifetime: second,
                 max_requests: 1,
             },
             resolve_every: second,
+            ejection: None,
+            slow_start: second,
+            retries: RetrySpec::default(),
         };
         let spec = UpstreamSpec {
             name: "upstream".to_owned(),
-            target: TargetSpec::Cluster(cluster),
+            target: TargetSpec::Cluster(Box::new(cluster)),
         };
         Upstream::new(spec, 1, registry, previous)
     }

@@ -37,6 +37,7 @@ use crate::telemetry::metrics::{self, RequestMetrics};
 use crate::telemetry::panics;
 use crate::telemetry::process;
 use crate::telemetry::registry::{Gauge, Observer, Registry};
+use crate::upstream::TICK;
 
 /// How long the last lines of the access log may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
@@ -268,6 +269,7 @@ impl Process {
     /// Reloads and does the chores until the process is told to end.
     async fn watch(&mut self, signals: &mut Signals, mut watch: FileWatcher) {
         watch.set_files(self.reloader.files());
+        tokio::spawn(tick_upstreams(Arc::clone(&self.gateway)));
         tokio::spawn(run_periodic_work(
             Arc::clone(&self.clock),
             Arc::clone(&self.gateway),
@@ -345,6 +347,18 @@ async fn run_periodic_work(clock: Arc<Clock>, gateway: Arc<Gateway>) {
         let unused = gateway.take_unused();
         if !unused.is_empty() {
             spawn_blocking(move || drop(unused));
+        }
+    }
+}
+
+/// Finds hosts of upstreams that fail, several times a second.
+async fn tick_upstreams(gateway: Arc<Gateway>) {
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        for upstream in &gateway.ruleset().upstreams {
+            upstream.tick();
         }
     }
 }

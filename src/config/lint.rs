@@ -12,6 +12,7 @@ mod listeners;
 mod outcome;
 mod redis;
 mod room;
+mod upstreams;
 
 use std::time::Duration;
 
@@ -42,6 +43,7 @@ pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
         room::memory(&loaded),
         answers::idle_jitter(&places),
         redis::shared_buckets(config, &places),
+        upstreams::fault_handling(config),
     ];
     let found = loaded.report(found.concat());
     loaded.warnings.and(found)

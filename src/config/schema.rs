@@ -35,8 +35,9 @@ pub use super::sections::responses::{
 pub use super::sections::route::{Match, RequestChanges, Route};
 pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
 pub use super::sections::upstream::{
-    ConnectionLifetime, ConnectionRequests, Endpoint, ResolveInterval, Upstream,
-    UpstreamConnections, UpstreamTimeouts, UpstreamTls, Weight,
+    ConnectionLifetime, ConnectionRequests, Ejection, EjectionRules, Endpoint, Off,
+    ResolveInterval, Retries, SlowStart, Upstream, UpstreamConnections, UpstreamTimeouts,
+    UpstreamTls, Weight,
 };
 pub use super::sections::zone::{ClaimedZone, Zone};
 pub use json::json_schema;

@@ -2,6 +2,7 @@
 //! is buffered: back-pressure reaches the client.
 
 mod channel;
+mod replay;
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,8 +15,10 @@ use hyper::body::Incoming;
 
 pub use channel::ReceiveError;
 pub(crate) use channel::{BodyReceiver, BodySender, Demand, body_channel};
+pub use replay::ReplayedBody;
 
 use crate::net::idle_timer::IdleTimer;
+use replay::AttemptBody;
 
 /// A request body that ends with an error once the client has sent too many bytes, or nothing for
 /// too long.
@@ -39,6 +42,8 @@ enum Inner {
         body: BodyReceiver,
         is_open: bool,
     },
+    /// A body that may be sent again, and has its own bounds.
+    Attempt(AttemptBody),
 }
 
 /// Reasons why a request body broke off. All are the client's fault.
@@ -75,6 +80,9 @@ impl RequestBody {
     /// Lets the client pause for any time: the caller bounds the exchange.
     pub(crate) fn allow_pauses(&mut self) {
         self.allows_pauses = true;
+        if let Some(Inner::Attempt(body)) = &mut self.inner {
+            body.allow_pauses();
+        }
     }
 
     /// Drops its trailers.
@@ -92,7 +100,19 @@ impl RequestBody {
 
     /// Returns true for a body over HTTP/2. Over HTTP/1 the connection discards unread bodies.
     pub fn is_http2(&self) -> bool {
-        matches!(self.inner, Some(Inner::Http2(_)))
+        match &self.inner {
+            Some(Inner::Http2(_)) => true,
+            Some(Inner::Attempt(body)) => body.is_http2(),
+            _ => false,
+        }
+    }
+
+    /// A body that returns to its [`ReplayedBody`].
+    fn attempt(body: AttemptBody) -> Self {
+        RequestBody {
+            inner: Some(Inner::Attempt(body)),
+            ..RequestBody::empty()
+        }
     }
 
     /// An empty body of a request that asks to switch protocols.
@@ -143,23 +163,26 @@ impl Inner {
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        let client = RequestBodyError::Client;
         match self {
             Self::Http1(body) => Pin::new(body)
                 .poll_frame(cx)
-                .map_err(ClientBodyError::Http1),
+                .map_err(|error| client(ClientBodyError::Http1(error))),
             Self::Http2(body) => Pin::new(body)
                 .poll_frame(cx)
-                .map_err(ClientBodyError::Http2),
+                .map_err(|error| client(ClientBodyError::Http2(error))),
             Self::Tunnel { is_open: false, .. } => Poll::Ready(None),
             Self::Tunnel { body, .. } => Pin::new(body)
                 .poll_frame(cx)
-                .map_err(ClientBodyError::Http1),
+                .map_err(|error| client(ClientBodyError::Http1(error))),
+            Self::Attempt(body) => body.poll_frame(cx),
         }
     }
 
-    fn is_open_tunnel(&self) -> bool {
-        matches!(self, Self::Tunnel { is_open: true, .. })
+    /// Returns true if the bounds of the [`RequestBody`] do not apply to it.
+    fn is_unbounded(&self) -> bool {
+        matches!(self, Self::Tunnel { is_open: true, .. } | Self::Attempt(_))
     }
 }
 
@@ -176,8 +199,8 @@ impl Body for RequestBody {
             return Poll::Ready(None);
         };
         let frame = inner.poll_frame(cx);
-        if inner.is_open_tunnel() || (this.allows_pauses && frame.is_pending()) {
-            return frame.map_err(RequestBodyError::Client);
+        if inner.is_unbounded() || (this.allows_pauses && frame.is_pending()) {
+            return frame;
         }
         let Poll::Ready(frame) = frame else {
             ready!(this.idle.poll_expired(cx));
@@ -186,7 +209,7 @@ impl Body for RequestBody {
         this.idle.reset();
         Poll::Ready(match frame {
             None => None,
-            Some(Err(error)) => Some(Err(RequestBodyError::Client(error))),
+            Some(Err(error)) => Some(Err(error)),
             Some(Ok(frame)) if frame.is_trailers() && this.withholds_trailers => None,
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -206,6 +229,7 @@ impl Body for RequestBody {
             None | Some(Inner::Tunnel { is_open: false, .. }) => true,
             Some(Inner::Http1(body) | Inner::Tunnel { body, .. }) => body.is_end_stream(),
             Some(Inner::Http2(body)) => body.is_end_stream(),
+            Some(Inner::Attempt(body)) => body.is_end_stream(),
         }
     }
 
@@ -214,6 +238,7 @@ impl Body for RequestBody {
             None | Some(Inner::Tunnel { is_open: false, .. }) => SizeHint::with_exact(0),
             Some(Inner::Http1(body) | Inner::Tunnel { body, .. }) => body.size_hint(),
             Some(Inner::Http2(body)) => body.size_hint(),
+            Some(Inner::Attempt(body)) => body.size_hint(),
         }
     }
 }

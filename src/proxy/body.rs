@@ -2,13 +2,15 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::catch_panic::{self, CaughtPanic};
 use crate::http::body::{RequestBody, RequestBodyError};
-use crate::telemetry::metrics::RequestMetrics;
+use crate::telemetry::metrics::{EndpointFailure, RequestMetrics};
 use crate::upstream::{UpstreamBody, UpstreamBodyError};
 
 /// The body of a response.
@@ -16,6 +18,14 @@ use crate::upstream::{UpstreamBody, UpstreamBodyError};
 pub struct ResponseBody {
     content: Content,
     observer: Option<Box<dyn BodyObserver>>,
+    /// The end of the time for the whole request.
+    deadline: Option<Box<Deadline>>,
+}
+
+#[derive(Debug)]
+struct Deadline {
+    sleep: Pin<Box<Sleep>>,
+    time: Duration,
 }
 
 /// The owner of an exchange, which learns how the body goes and ends with it: when it is dropped.
@@ -53,6 +63,9 @@ pub enum ResponseBodyError {
     /// The request body broke off while it was echoed.
     #[error(transparent)]
     Request(#[from] RequestBodyError),
+    /// The time for the whole request is over.
+    #[error("the response did not end within {0:?} (timeouts.request)")]
+    Deadline(Duration),
     /// The code that forwards the body has panicked.
     #[error(transparent)]
     Panicked(#[from] CaughtPanic),
@@ -64,6 +77,7 @@ impl ResponseBodyError {
         match self {
             Self::Upstream(error) => error.reason().map_or("request_body", |why| why.as_str()),
             Self::Request(_) => "request_body",
+            Self::Deadline(_) => EndpointFailure::RequestTimeout.as_str(),
             Self::Panicked(_) => "panic",
         }
     }
@@ -80,9 +94,17 @@ impl ResponseBody {
         Self::from(Content::Streamed(bytes))
     }
 
-    /// The body of an upstream's response.
-    pub(super) fn upstream(body: UpstreamBody) -> Self {
-        Self::from(Content::Upstream(body))
+    /// The body of an upstream's response, which must end before `deadline`.
+    pub(super) fn upstream(body: UpstreamBody, deadline: Option<(Instant, Duration)>) -> Self {
+        let deadline = deadline.filter(|_| !body.is_end_stream());
+        let deadline = deadline.map(|(at, time)| {
+            let sleep = Box::pin(sleep_until(at));
+            Box::new(Deadline { sleep, time })
+        });
+        ResponseBody {
+            deadline,
+            ..Self::from(Content::Upstream(body))
+        }
     }
 
     /// `head`, then the request's own body.
@@ -95,6 +117,7 @@ impl ResponseBody {
         ResponseBody {
             content,
             observer: None,
+            deadline: None,
         }
     }
 
@@ -144,6 +167,15 @@ impl Body for ResponseBody {
             return this.content.poll(cx);
         };
         let content = &mut this.content;
+        if let Some(deadline) = &mut this.deadline
+            && deadline.sleep.as_mut().poll(cx).is_ready()
+        {
+            let error = ResponseBodyError::Deadline(deadline.time);
+            this.deadline = None;
+            *content = Content::Own(Bytes::new());
+            observer.broken(&error);
+            return Poll::Ready(Some(Err(error)));
+        }
         let polled = catch_panic::catch(observer.metrics(), || content.poll(cx));
         let frame = match polled {
             Ok(polled) => ready!(polled),

@@ -70,6 +70,8 @@ pub(super) struct Exchange {
     upstream: Option<Duration>,
     /// The number of the last endpoint.
     endpoint: Cell<Option<usize>>,
+    /// How many hosts of the upstream were tried.
+    attempts: Cell<u32>,
     /// The reason for a missing or incomplete response.
     error: Option<&'static str>,
 }
@@ -132,6 +134,7 @@ impl Exchange {
             stated: Vec::new(),
             upstream: None,
             endpoint: Cell::new(None),
+            attempts: Cell::new(0),
             error: None,
         })
     }
@@ -169,6 +172,11 @@ impl Exchange {
     /// The place for the number of the endpoint.
     pub(super) fn endpoint(&self) -> &Cell<Option<usize>> {
         &self.endpoint
+    }
+
+    /// The place for the number of hosts that were tried.
+    pub(super) fn attempts(&self) -> &Cell<u32> {
+        &self.attempts
     }
 
     /// Notes that the upstream's response head has arrived.

@@ -1,10 +1,12 @@
 //! Forwarding: the request goes to its upstream, and the response head comes back.
 
+use std::time::Duration;
+
 use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, UPGRADE};
 use http::uri::{PathAndQuery, Uri};
 use http::{StatusCode, Version};
 use http_body::Body;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::body::ResponseBody;
 use super::echo::echo;
@@ -20,7 +22,7 @@ use crate::http::{grpc, hop_by_hop, max_forwards};
 use crate::proxy::admission::{priority, tag};
 use crate::proxy::answers::error::Error;
 use crate::rules::{Head, Key};
-use crate::upstream::{BALANCE_SECRET, OutboundRequest, RunningTarget, UpstreamBody};
+use crate::upstream::{BALANCE_SECRET, BodyReplay, OutboundRequest, RunningTarget, UpstreamBody};
 
 /// The hash of the key by which the route's upstream chooses a host. `None` if it hashes none, or a
 /// part is missing or has several values.
@@ -95,6 +97,9 @@ pub(super) async fn forward(
                 dscp,
                 key,
                 endpoint: exchange.endpoint(),
+                attempts: exchange.attempts(),
+                deadline: None,
+                replay: BodyReplay::Once,
             };
             // Awaited where it is made: a named future takes its room twice.
             let response = match grpc::timeout(outbound.request.headers()) {
@@ -107,8 +112,9 @@ pub(super) async fn forward(
                     Box::pin(response).await.map_err(late)??
                 }
             };
+            let deadline = outbound.deadline;
             exchange.response_arrived();
-            let response = forwarded_response(response);
+            let response = forwarded_response(response, deadline);
             learn(exchange.route(), request, &response);
             Ok(response)
         }
@@ -122,12 +128,17 @@ fn learn(route: &Route, request: &Request<RequestBody>, response: &Response<Resp
     }
 }
 
-fn forwarded_response(mut response: Response<UpstreamBody>) -> Response<ResponseBody> {
+fn forwarded_response(
+    mut response: Response<UpstreamBody>,
+    deadline: Option<(Instant, Duration)>,
+) -> Response<ResponseBody> {
     let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
     hop_by_hop::remove(response.headers_mut());
     let (name, value) = forwarded::via(version);
     response.headers_mut().append(name, value);
-    response.map(ResponseBody::upstream)
+    // A tunnel has no end to wait for.
+    let deadline = deadline.filter(|_| response.status() != StatusCode::SWITCHING_PROTOCOLS);
+    response.map(|body| ResponseBody::upstream(body, deadline))
 }
 
 /// The target in origin form: the matched path and the query. `None` if it is the client's target.

@@ -115,6 +115,8 @@ pub struct Record<'a> {
     pub upstream: &'a [u8],
     /// Its endpoint that was sent the request last.
     pub endpoint: &'a [u8],
+    /// How many of its addresses were tried.
+    pub attempts: u32,
     /// Why there is no response of the upstream's, or not all of it.
     pub error: &'static str,
     /// The deciding policy.

@@ -16,7 +16,7 @@ mod snapshots;
 mod store;
 
 pub use config::ConfigMetrics;
-pub use endpoints::{EndpointFailure, EndpointMetrics};
+pub use endpoints::{EjectionReason, EndpointFailure, EndpointMetrics, RetryReason};
 pub use jwt::JwtMetrics;
 pub use limits::{
     BanMetrics, HeldMetrics, InUseMetrics, LimitDecision, LimitMetrics, PolicyMetrics,

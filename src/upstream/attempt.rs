@@ -1,9 +1,17 @@
 //! One attempt at a request, and its outcome.
 
 use std::cell::Cell;
+use std::io;
+use std::time::Duration;
 
-use super::{Dscp, UpstreamBody, UpstreamError};
-use crate::http::body::RequestBody;
+use http::StatusCode;
+use rustix::io::Errno;
+use tokio::time::Instant;
+
+use super::{
+    ClusterTimeouts, Dscp, RetrySpec, UpstreamBody, UpstreamError, UpstreamErrorKind, retry,
+};
+use crate::http::body::{ReplayedBody, RequestBody};
 use crate::http::connection::ClientConnection;
 use crate::http::informational::InformationalQueue;
 use crate::http::message::{Request, Response};
@@ -29,14 +37,91 @@ pub struct OutboundRequest<'a> {
     pub key: Option<u64>,
     /// The index of the endpoint that was tried last.
     pub endpoint: &'a Cell<Option<usize>>,
+    /// How many hosts were tried.
+    pub attempts: &'a Cell<u32>,
+    /// The end of the time for the whole request, and how much that was.
+    pub deadline: Option<(Instant, Duration)>,
+    /// The means to send the body again.
+    pub replay: BodyReplay,
+}
+
+/// The means to send the body of a request again.
+#[derive(Debug, Default)]
+pub enum BodyReplay {
+    /// The body is sent once.
+    #[default]
+    Once,
+    /// There is no body.
+    Empty,
+    /// The beginning of the body is kept while it is sent.
+    Kept(ReplayedBody),
+}
+
+impl OutboundRequest<'_> {
+    /// Begins the time for the whole request, and keeps its body as far as `retries` say so.
+    pub(super) fn prepare(&mut self, timeouts: &ClusterTimeouts, retries: &RetrySpec) {
+        if let Some(time) = timeouts.request {
+            let deadline = (Instant::now() + time, time);
+            let earlier = self.deadline.filter(|(at, _)| *at < deadline.0);
+            self.deadline = Some(earlier.unwrap_or(deadline));
+        }
+        let is_tunnel = self.request.body().is_tunnel();
+        if !is_tunnel && self.request.body().is_empty() {
+            self.replay = BodyReplay::Empty;
+        } else if retries.keeps_body(self.request) {
+            let body = std::mem::replace(self.request.body_mut(), RequestBody::empty());
+            let (kept, first) = ReplayedBody::new(body, retries.max_body);
+            *self.request.body_mut() = first;
+            self.replay = BodyReplay::Kept(kept);
+        }
+    }
+
+    /// Returns true if the request may be given up while it is processed, and sent elsewhere.
+    pub(super) fn may_be_moved(&self, retries: &RetrySpec) -> bool {
+        let is_replayed = !matches!(self.replay, BodyReplay::Once);
+        retries.attempts > 0 && is_replayed && retry::is_repeatable(self.request)
+    }
+
+    /// The end of the time for an attempt that begins now, and the error then.
+    pub(super) fn limit(&self, timeouts: &ClusterTimeouts) -> Option<(Instant, UpstreamErrorKind)> {
+        let attempt = timeouts.attempt.map(|time| {
+            let error = UpstreamErrorKind::AttemptTimeout(time);
+            (Instant::now() + time, error)
+        });
+        let deadline = self
+            .deadline
+            .map(|(at, time)| (at, UpstreamErrorKind::Deadline(time)));
+        match (attempt, deadline) {
+            (Some(attempt), Some(deadline)) if deadline.0 <= attempt.0 => Some(deadline),
+            (attempt, deadline) => attempt.or(deadline),
+        }
+    }
+
+    /// Makes the request whole after an attempt. Returns false if its body cannot be sent again.
+    pub(super) fn restore(&mut self) -> bool {
+        let body = self.request.body_mut();
+        match &self.replay {
+            BodyReplay::Empty => true,
+            // A session returns a body, or a tunnel, of which it has sent nothing.
+            _ if !body.is_empty() || body.is_tunnel() => true,
+            BodyReplay::Once => false,
+            BodyReplay::Kept(kept) => match kept.take_again() {
+                Some(again) => {
+                    *body = again;
+                    true
+                }
+                None => false,
+            },
+        }
+    }
 }
 
 /// An attempt that has ended.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub outcome: AttemptOutcome,
-    /// The request is unchanged, and the endpoint may receive it again: it has received nothing of
-    /// it, or the request is idempotent.
+    /// A host may receive the request again, if its body can be sent again: the request is
+    /// idempotent, or nothing of it was processed.
     pub may_retry: bool,
 }
 
@@ -56,6 +141,21 @@ pub(super) enum AttemptOutcome {
     Broken(UpstreamError),
     /// The response did not begin in time.
     TimedOut(UpstreamError),
+    /// The host was found stalled while the request waited.
+    Stalled(UpstreamError),
+}
+
+/// What an attempt tells of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It works.
+    Good,
+    /// It failed.
+    Failed,
+    /// It took no connection.
+    NoConnection,
+    /// Nothing: the client, this machine or the time for the whole request ended the attempt.
+    Excused,
 }
 
 impl Attempt {
@@ -67,7 +167,8 @@ impl Attempt {
             | AttemptOutcome::Unsent(error)
             | AttemptOutcome::Unprocessed(error)
             | AttemptOutcome::Broken(error)
-            | AttemptOutcome::TimedOut(error) => Some(error),
+            | AttemptOutcome::TimedOut(error)
+            | AttemptOutcome::Stalled(error) => Some(error),
         }
     }
 
@@ -78,7 +179,90 @@ impl Attempt {
             | AttemptOutcome::Unsent(error)
             | AttemptOutcome::Unprocessed(error)
             | AttemptOutcome::Broken(error)
-            | AttemptOutcome::TimedOut(error) => Err(error),
+            | AttemptOutcome::TimedOut(error)
+            | AttemptOutcome::Stalled(error) => Err(error),
         }
+    }
+
+    /// What the attempt tells of the host.
+    pub(super) fn verdict(&self) -> Verdict {
+        match &self.outcome {
+            AttemptOutcome::Response(response) if is_failure(response.status()) => Verdict::Failed,
+            AttemptOutcome::Response(_) => Verdict::Good,
+            AttemptOutcome::Refused(error) => match &error.kind {
+                UpstreamErrorKind::Resolve(_) | UpstreamErrorKind::NoStream(_) => Verdict::Excused,
+                UpstreamErrorKind::Connect(error) if is_local(error) => Verdict::Excused,
+                _ => Verdict::NoConnection,
+            },
+            AttemptOutcome::Stalled(_) => Verdict::Excused,
+            AttemptOutcome::Unsent(error)
+            | AttemptOutcome::Unprocessed(error)
+            | AttemptOutcome::Broken(error)
+            | AttemptOutcome::TimedOut(error) => match &error.kind {
+                UpstreamErrorKind::RequestBody(_)
+                | UpstreamErrorKind::NoWebSocket
+                | UpstreamErrorKind::Deadline(_) => Verdict::Excused,
+                _ => Verdict::Failed,
+            },
+        }
+    }
+}
+
+/// Returns true for statuses that say that the server fails, not the request.
+fn is_failure(status: StatusCode) -> bool {
+    let is_of_request = |status| {
+        status == StatusCode::NOT_IMPLEMENTED || status == StatusCode::HTTP_VERSION_NOT_SUPPORTED
+    };
+    status.is_server_error() && !is_of_request(status)
+}
+
+/// Returns true if a connection failed for want of something on this machine: descriptors, memory,
+/// ports.
+fn is_local(error: &io::Error) -> bool {
+    let local = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+        Errno::ADDRNOTAVAIL,
+    ];
+    local
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_failures_are_not_the_hosts() {
+        let verdict = |outcome: fn(UpstreamError) -> AttemptOutcome, kind| {
+            let outcome = outcome(UpstreamError::new(&"host".into(), kind));
+            let may_retry = false;
+            Attempt { outcome, may_retry }.verdict()
+        };
+        let second = Duration::from_secs(1);
+        let connect = |errno: Errno| UpstreamErrorKind::Connect(errno.into());
+        for (kind, expected) in [
+            (connect(Errno::CONNREFUSED), Verdict::NoConnection),
+            (connect(Errno::HOSTUNREACH), Verdict::NoConnection),
+            (connect(Errno::MFILE), Verdict::Excused),
+            (connect(Errno::ADDRNOTAVAIL), Verdict::Excused),
+        ] {
+            assert_eq!(verdict(AttemptOutcome::Refused, kind), expected);
+        }
+        let late = UpstreamErrorKind::ResponseTimeout(second);
+        assert_eq!(verdict(AttemptOutcome::TimedOut, late), Verdict::Failed);
+        let over = UpstreamErrorKind::Deadline(second);
+        assert_eq!(verdict(AttemptOutcome::TimedOut, over), Verdict::Excused);
+    }
+
+    #[test]
+    fn statuses_that_tell_of_the_request_are_no_failures() {
+        let failures = (100..600).filter_map(|status| StatusCode::from_u16(status).ok());
+        let failures: Vec<_> = failures.filter(|status| is_failure(*status)).collect();
+        assert!(failures.iter().all(StatusCode::is_server_error));
+        assert_eq!(failures.len(), 98);
     }
 }

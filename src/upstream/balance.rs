@@ -99,26 +99,34 @@ impl Pick<'_> {
         !self.tried.contains(&index)
     }
 
-    /// Returns true if the host has not failed this request, and is available.
-    fn is_candidate(&self, index: usize) -> bool {
-        self.is_untried(index) && self.hosts[index].host.state().is_available()
+    /// Returns true if the host has not failed this request, and is not left out.
+    fn is_in_use(&self, index: usize) -> bool {
+        self.is_untried(index) && !self.hosts[index].host.is_left_out()
     }
 
-    /// The first candidate from `start` on; without one, the first host that was not tried.
+    /// Returns true if the host has not failed this request, and takes one of its turns.
+    fn is_candidate(&self, index: usize) -> bool {
+        self.is_untried(index) && self.hosts[index].host.is_available()
+    }
+
+    /// The first candidate from `start` on; without one, the first host that was not tried and is
+    /// not left out; if all are left out, the first that was not tried.
     fn candidate_from(&self, start: usize) -> usize {
         let count = self.hosts.len();
         let order = || (start..start + count).map(|index| index % count);
         let candidate = order().find(|&index| self.is_candidate(index));
+        let in_use = || order().find(|&index| self.is_in_use(index));
         let untried = || order().find(|&index| self.is_untried(index));
-        candidate.or_else(untried).unwrap_or(start % count)
+        let found = candidate.or_else(in_use).or_else(untried);
+        found.unwrap_or(start % count)
     }
 
-    /// A candidate by weight; without one, a host that was not tried.
+    /// A host by weight that was not tried and is not left out; if all are, one that was not tried.
     fn candidate_by_weight(&self, random: u64) -> usize {
         let all = 0..self.hosts.len();
-        let has_candidate = all.clone().any(|index| self.is_candidate(index));
-        let is_eligible = |index: &usize| match has_candidate {
-            true => self.is_candidate(*index),
+        let has_some = all.clone().any(|index| self.is_in_use(index));
+        let is_eligible = |index: &usize| match has_some {
+            true => self.is_in_use(*index),
             false => self.is_untried(*index),
         };
         let weight = |index: usize| u64::from(self.hosts[index].weight);

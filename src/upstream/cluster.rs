@@ -9,15 +9,18 @@ use http::header::HOST;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::attempt::Attempt;
 use super::host_set::{HostSet, WeightedHost};
-use super::retry;
+use super::outliers::OutlierDetection;
+use super::retry::RetryBudget;
 use super::{
     Balance, ClusterSpec, ClusterTimeouts, ConnectionLimits, Endpoint, EndpointSpec, HostHeader,
-    OutboundRequest, UpstreamBody, UpstreamError,
+    OutboundRequest, RetrySpec, UpstreamBody, UpstreamError,
 };
 use crate::http::message::Response;
+use crate::telemetry::metrics::RetryReason;
 
 /// The running servers of an upstream.
 #[derive(Debug)]
@@ -35,11 +38,15 @@ pub struct Cluster {
     host: HostHeader,
     timeouts: ClusterTimeouts,
     connections: ConnectionLimits,
+    outliers: OutlierDetection,
+    retries: RetrySpec,
+    budget: RetryBudget,
 }
 
 impl Cluster {
     /// A cluster of these endpoints, each as `endpoint` finds or starts it.
     pub(super) fn new(spec: ClusterSpec, endpoint: impl Fn(EndpointSpec) -> Arc<Endpoint>) -> Self {
+        let outliers = OutlierDetection::new(&spec);
         let (endpoints, weights): (Vec<_>, Vec<_>) = spec.endpoints.into_iter().unzip();
         let cluster = Cluster {
             endpoints: endpoints.into_iter().map(endpoint).collect(),
@@ -52,6 +59,9 @@ impl Cluster {
             host: spec.host,
             timeouts: spec.timeouts,
             connections: spec.connections,
+            outliers,
+            budget: RetryBudget::new(spec.retries.budget, spec.retries.min_per_second),
+            retries: spec.retries,
         };
         cluster.update_hosts();
         cluster
@@ -61,7 +71,8 @@ impl Cluster {
         &self.endpoints
     }
 
-    /// Sends a request, and waits for the head of the response. Tries each host at most once.
+    /// Sends a request, and waits for the head of the response. Tries each host at most once, and
+    /// as many as `retries` allow.
     ///
     /// # Errors
     /// The last host's error.
@@ -82,21 +93,53 @@ impl Cluster {
         // A client of HTTP/1.0 may send no Host, which HTTP/1.1 requires.
         let own_host =
             self.host == HostHeader::Endpoint || !outbound.request.headers().contains(HOST);
+        self.budget.record_request();
+        outbound.prepare(&self.timeouts, &self.retries);
         let mut tried = SmallVec::<[usize; 2]>::new();
+        let mut number = set.pick(&[], outbound.key);
         loop {
-            let number = set.pick(&tried, outbound.key);
             let WeightedHost { host, endpoint, .. } = &set.hosts()[number];
             outbound.endpoint.set(Some(*endpoint));
             if own_host {
                 let host = self.endpoints[*endpoint].host_header();
                 outbound.request.headers_mut().insert(HOST, host);
             }
+            let attempt = host.send(outbound, &self.timeouts, &self.retries).await;
+            let ejection = self.outliers.judge(set.hosts(), host, &attempt);
+            host.report(&attempt, ejection);
             tried.push(number);
-            let attempt = host.send(outbound, &self.timeouts).await;
-            if tried.len() == set.hosts().len() || !retry::is_retried_elsewhere(&attempt) {
-                return attempt.into_result();
+            outbound.attempts.set(tried.len() as u32);
+            match self.next_host(&attempt, outbound, &set, &tried) {
+                Some(next) => number = next,
+                None => return attempt.into_result(),
             }
         }
+    }
+
+    /// The number of the host to try after `attempt`; `None` if there is to be no other attempt.
+    fn next_host(
+        &self,
+        attempt: &Attempt,
+        outbound: &mut OutboundRequest<'_>,
+        set: &HostSet,
+        tried: &[usize],
+    ) -> Option<usize> {
+        let reason = self.retries.reason(attempt)?;
+        if tried.len() == set.hosts().len() || tried.len() > self.retries.attempts as usize {
+            return None;
+        }
+        let next = set.pick(tried, outbound.key);
+        let failed = &set.hosts()[*tried.last()?].host;
+        if set.hosts()[next].host.is_left_out() || !outbound.restore() {
+            return None;
+        }
+        // The requests that leave a stalled host are bounded by being there at one instant.
+        if reason != RetryReason::Stalled && !self.budget.withdraw() {
+            failed.metrics().retry_denied();
+            return None;
+        }
+        failed.metrics().retry(reason);
+        Some(next)
     }
 
     /// Waits until the name of an endpoint has resolved.
@@ -137,9 +180,19 @@ impl Cluster {
     pub(super) fn sweep(self: &Arc<Self>) {
         self.begin_lookups(self.resolve_every);
         self.update_hosts();
-        for one in self.hosts.load().hosts() {
+        let set = self.hosts.load();
+        for one in set.hosts() {
             one.host.sweep(self.timeouts.idle);
         }
+        self.outliers.sweep(set.hosts(), Instant::now());
+        self.budget.begin_second();
+    }
+
+    /// Finds hosts that fail, and lets others return. Must be called several times a second.
+    pub(super) fn tick(&self) {
+        self.outliers
+            .tick(self.hosts.load().hosts(), Instant::now());
+        self.budget.refill();
     }
 
     /// Begins the lookups that are due, each as a task of the current runtime.
@@ -184,7 +237,18 @@ impl Cluster {
         for one in &hosts {
             one.host.pool().limit(self.connections);
         }
-        if !self.hosts.load().consists_of(&hosts) {
+        let before = self.hosts.load();
+        if !before.consists_of(&hosts) {
+            let is_known = |host| {
+                before
+                    .hosts()
+                    .iter()
+                    .any(|one| Arc::ptr_eq(&one.host, host))
+            };
+            let new = hosts.iter().filter(|one| !is_known(&one.host));
+            // At the start all are new.
+            let new = new.filter(|_| !before.hosts().is_empty());
+            new.for_each(|one| self.outliers.start_slowly(&one.host, Instant::now()));
             self.hosts
                 .store(Arc::new(HostSet::new(self.balance, hosts)));
         }

@@ -62,6 +62,15 @@ pub enum UpstreamErrorKind {
     /// No response head within `timeouts.response`.
     #[error("no response within {0:?} (timeouts.response)")]
     ResponseTimeout(Duration),
+    /// No response head within `timeouts.attempt`.
+    #[error("no response within {0:?} (timeouts.attempt)")]
+    AttemptTimeout(Duration),
+    /// No response head within `timeouts.request`.
+    #[error("no response within {0:?} (timeouts.request)")]
+    Deadline(Duration),
+    /// The host took requests and answered none, while others answered theirs.
+    #[error("the endpoint answers no request, while others do")]
+    Stalled,
     /// The client stopped, or sent too much: not the upstream's fault.
     #[error("the request body did not arrive")]
     RequestBody(#[source] RequestBodyError),
@@ -109,6 +118,9 @@ impl UpstreamError {
             | UpstreamErrorKind::Protocol(_)
             | UpstreamErrorKind::NoWebSocket => EndpointFailure::Invalid,
             UpstreamErrorKind::ResponseTimeout(_) => EndpointFailure::ResponseTimeout,
+            UpstreamErrorKind::AttemptTimeout(_) => EndpointFailure::AttemptTimeout,
+            UpstreamErrorKind::Deadline(_) => EndpointFailure::RequestTimeout,
+            UpstreamErrorKind::Stalled => EndpointFailure::Stalled,
             UpstreamErrorKind::RequestBody(_) => return None,
         })
     }

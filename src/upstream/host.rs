@@ -1,23 +1,32 @@
 //! One address of an endpoint, or its Unix socket, with its connections and its state: the unit that is balanced. It
 //! lives as long as its endpoint has the address.
 
+mod availability;
+mod counts;
 mod in_flight;
+mod report;
 mod sessions;
 mod state;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use availability::Availability;
+use counts::Counts;
 use http::uri::Scheme;
-
 pub(super) use in_flight::InFlight;
 use state::HostState;
+use tokio::time::{Sleep, sleep_until};
 
 use super::attempt::{Attempt, AttemptOutcome};
 use super::connector::Connector;
 use super::pool::Pool;
-use super::{ClusterTimeouts, OutboundRequest, UpstreamError, UpstreamProtocol, retry};
+use super::{
+    ClusterTimeouts, OutboundRequest, RetrySpec, UpstreamError, UpstreamErrorKind,
+    UpstreamProtocol, retry,
+};
 use crate::net::dial::DialAddress;
 use crate::telemetry::metrics::EndpointMetrics;
 
@@ -30,6 +39,8 @@ pub(super) struct Host {
     is_http2: AtomicBool,
     metrics: Arc<EndpointMetrics>,
     state: HostState,
+    counts: Counts,
+    availability: Availability,
 }
 
 impl Host {
@@ -39,8 +50,10 @@ impl Host {
             is_http2: AtomicBool::new(connector.protocol() != UpstreamProtocol::Http1),
             connector,
             pool: Pool::new(workers),
-            metrics,
             state: HostState::new(),
+            counts: Counts::default(),
+            availability: Availability::new(workers, &metrics),
+            metrics,
         }
     }
 
@@ -50,6 +63,10 @@ impl Host {
 
     pub(super) fn state(&self) -> &HostState {
         &self.state
+    }
+
+    pub(super) fn availability(&self) -> &Availability {
+        &self.availability
     }
 
     pub(super) fn pool(&self) -> &Pool {
@@ -77,20 +94,41 @@ impl Host {
         self.pool.close();
     }
 
-    /// Sends a request, and waits for the head of the response. Counts it, and logs when the host
-    /// begins to fail or answers again.
+    /// Sends a request, and waits for the head of the response, or until the time for the attempt is
+    /// over or the host stalls. Counts it.
     pub(super) async fn send(
         self: &Arc<Self>,
         outbound: &mut OutboundRequest<'_>,
         timeouts: &ClusterTimeouts,
+        retries: &RetrySpec,
     ) -> Attempt {
         self.metrics.request();
-        let attempt = self.attempt(outbound, timeouts).await;
-        match attempt.error() {
-            None => self.record_response(),
-            Some(error) => self.record_failure(error),
-        }
+        let waiting = self.counts.begin();
+        let (worker, may_move) = (outbound.worker, outbound.may_be_moved(retries));
+        let limit = outbound.limit(timeouts);
+        let mut limit = limit.map(|(at, kind)| (Box::pin(sleep_until(at)), kind));
+        let attempt = tokio::select! {
+            biased;
+            attempt = self.attempt(outbound, timeouts) => attempt,
+            () = self.availability.stalled(worker), if may_move => {
+                let outcome = AttemptOutcome::Stalled(self.error(UpstreamErrorKind::Stalled));
+                Attempt { outcome, may_retry: true }
+            }
+            () = elapsed(&mut limit) => {
+                let late = limit.expect("a time has elapsed").1;
+                let is_last = matches!(late, UpstreamErrorKind::Deadline(_));
+                Attempt {
+                    may_retry: !is_last && retry::is_repeatable(outbound.request),
+                    outcome: AttemptOutcome::TimedOut(self.error(late)),
+                }
+            }
+        };
+        waiting.end(attempt.verdict(), attempt.error().is_none());
         attempt
+    }
+
+    fn error(&self, kind: UpstreamErrorKind) -> UpstreamError {
+        UpstreamError::new(self.metrics.endpoint(), kind)
     }
 
     /// Sends a request over a kept session, or else over a new one.
@@ -102,7 +140,7 @@ impl Host {
         let OutboundRequest { worker, dscp, .. } = *outbound;
         if let Some(session) = self.checkout(worker, dscp, timeouts.connect) {
             let attempt = session.send(outbound, timeouts).await;
-            if !retry::is_retried_on_new_connection(&attempt) {
+            if !retry::is_retried_on_new_connection(&attempt) || !outbound.restore() {
                 return attempt;
             }
         }
@@ -134,30 +172,17 @@ impl Host {
         match Box::pin(self.open(worker, dscp, client, timeouts.connect)).await {
             Ok(session) => session.send(outbound, timeouts).await,
             Err(kind) => Attempt {
-                outcome: AttemptOutcome::Refused(UpstreamError::new(self.metrics.endpoint(), kind)),
+                outcome: AttemptOutcome::Refused(self.error(kind)),
                 may_retry: true,
             },
         }
     }
+}
 
-    fn record_response(&self) {
-        if let Some(failures) = self.state.record_response() {
-            let (upstream, endpoint) = (self.metrics.upstream(), &**self.metrics.endpoint());
-            let address = self.connector.address();
-            tracing::info!(upstream, endpoint, %address, failures, "the endpoint answers again");
-        }
-    }
-
-    fn record_failure(&self, error: &UpstreamError) {
-        let Some(reason) = error.reason() else {
-            return;
-        };
-        self.metrics.failure(reason);
-        if self.state.record_failure() {
-            let (upstream, endpoint) = (self.metrics.upstream(), &**self.metrics.endpoint());
-            let address = self.connector.address();
-            let (reason, error) = (reason.as_str(), error as &dyn std::error::Error);
-            tracing::warn!(upstream, endpoint, %address, reason, error, "the endpoint fails");
-        }
+/// Waits for the end of `limit`, if there is one.
+async fn elapsed(limit: &mut Option<(Pin<Box<Sleep>>, UpstreamErrorKind)>) {
+    match limit {
+        Some((sleep, _)) => sleep.as_mut().await,
+        None => std::future::pending().await,
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::uri::Authority;
 
-use super::{Balance, ClientTls};
+use super::{Balance, ClientTls, EjectionSpec, RetrySpec};
 use crate::net::dial::DialAddress;
 
 /// The settings of an upstream.
@@ -24,7 +24,7 @@ pub enum TargetSpec {
     /// The built-in origin, which responds with the request.
     Echo,
     /// Servers.
-    Cluster(ClusterSpec),
+    Cluster(Box<ClusterSpec>),
 }
 
 /// The servers of an upstream.
@@ -42,6 +42,12 @@ pub struct ClusterSpec {
     pub connections: ConnectionLimits,
     /// The time between two lookups of a name.
     pub resolve_every: Duration,
+    /// The rules by which hosts are ejected, if any is.
+    pub ejection: Option<EjectionSpec>,
+    /// The time in which a host that returns, or is new beside others, gets its whole share.
+    pub slow_start: Duration,
+    /// Further attempts at failed requests.
+    pub retries: RetrySpec,
 }
 
 /// The identity of an endpoint. Equal endpoints of an upstream share their connections.
@@ -127,6 +133,10 @@ pub enum HostHeader {
 pub struct ClusterTimeouts {
     /// For TCP and TLS together; also for the first answer about a name.
     pub connect: Duration,
+    /// For each attempt at a response's head, if bounded beside `response`.
+    pub attempt: Option<Duration>,
+    /// For the whole request, to the last byte of its response, if bounded.
+    pub request: Option<Duration>,
     /// From the request's head to the response's.
     pub response: Duration,
     /// Between two parts of a response's body, or of a tunnel with one direction open; and how long

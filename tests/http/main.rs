@@ -5,6 +5,7 @@ mod support;
 
 mod balancing;
 mod clients;
+mod ejection;
 mod endpoints;
 mod fair_connections;
 mod flood;
@@ -22,6 +23,7 @@ mod panics;
 mod paths;
 mod proxy_header;
 mod proxy_protocol;
+mod retries;
 mod tls;
 mod unix_listeners;
 mod unix_upstreams;

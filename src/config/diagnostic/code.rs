@@ -52,6 +52,8 @@ pub enum Code {
     TrustsEveryone,
     /// An upstream that is a listener of the proxy itself.
     OwnListener,
+    /// Retries that may go on for long.
+    RetriesWithoutDeadline,
     /// A quota for a window that is likely longer than the process runs.
     ForgottenAtRestart,
     /// A small quota whose bucket a flood of other keys can evict.

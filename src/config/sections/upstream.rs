@@ -1,5 +1,8 @@
 //! Upstreams: endpoints, time-outs, TLS.
 
+mod ejection;
+mod retries;
+
 use std::collections::{HashMap, HashSet};
 
 use http::uri::Authority;
@@ -15,9 +18,12 @@ use crate::config::words::words;
 use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::files::{self, VersionedFile};
 use crate::http::connection::Scheme;
+pub use ejection::{Ejection, EjectionRules, Off};
+pub use retries::Retries;
+
 use crate::upstream::{
-    ClientTls, ClusterSpec, ClusterTimeouts, ConnectionLimits, EndpointSpec, HostHeader, Roots,
-    TargetSpec, UpstreamProtocol, UpstreamSpec,
+    ClientTls, ClusterSpec, ClusterTimeouts, ConnectionLimits, EndpointSpec, HostHeader, RetrySpec,
+    Roots, TargetSpec, UpstreamProtocol, UpstreamSpec,
 };
 
 /// An upstream, under its name in `upstreams`.
@@ -49,6 +55,16 @@ pub struct Upstream {
     /// Bounds of kept connections.
     #[serde(default)]
     pub connections: Located<UpstreamConnections>,
+    /// When an address that fails is left out, and for how long; `off` for never.
+    #[serde(default)]
+    pub ejection: Located<Ejection>,
+    /// The time in which an address that returns, or is new beside others, gets its whole share of
+    /// the requests, `0s` to `1h`.
+    #[serde(default)]
+    pub slow_start: Located<SlowStart>,
+    /// Further attempts at requests that fail.
+    #[serde(default)]
+    pub retries: Located<Retries>,
     /// TLS towards endpoints with `https`.
     #[serde(default)]
     pub tls: Located<UpstreamTls>,
@@ -78,6 +94,9 @@ pub struct Endpoint {
 
 /// The time between two lookups of a name.
 pub type ResolveInterval = Duration<SECOND, DAY, { 30 * SECOND }>;
+
+/// The time in which an address gets its whole share of the requests.
+pub type SlowStart = Duration<0, HOUR, { 30 * SECOND }>;
 
 /// The share of an endpoint, 1 to 256.
 pub type Weight = Whole<1, 256>;
@@ -121,8 +140,14 @@ impl From<EndpointForm> for Endpoint {
 pub struct UpstreamTimeouts {
     /// For a connection to be there, TLS included; 504 beyond.
     pub connect: Located<Timeout<SECOND>>,
+    /// For the head of a response, at each attempt: beyond, another address is tried, or 504. None
+    /// unless given.
+    pub attempt: Option<Located<Timeout<SECOND>>>,
     /// For the head of a response, from the end of the request; 504 beyond.
     pub response: Located<Timeout<{ 30 * SECOND }>>,
+    /// For the whole request, attempts and response included: 504 beyond, or the response is cut.
+    /// None unless given.
+    pub request: Option<Located<Timeout<SECOND>>>,
     /// For the next part of a body, and for the reuse of a connection.
     pub idle: Located<Timeout<{ 60 * SECOND }>>,
     /// For the next byte in either direction of a WebSocket; `idle` once either side has ended its
@@ -196,6 +221,8 @@ fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
         let finding = finding.related(upstream.protocol.node, "the version of HTTP");
         findings.add(finding.help("remove `protocol`, or `send_proxy_protocol`"));
     }
+    ejection::check(&upstream.ejection, findings);
+    retries::check(&upstream.retries, findings);
     let tls = &upstream.tls;
     let mut endpoints = upstream.endpoints.iter();
     let encrypted = endpoints.any(|endpoint| endpoint.url.scheme == Scheme::Https);
@@ -301,7 +328,7 @@ impl Compiler<'_> {
             let spec = self.endpoint(&endpoint.url, upstream)?;
             Some((spec, endpoint.weight.get() as u16))
         });
-        TargetSpec::Cluster(ClusterSpec {
+        TargetSpec::Cluster(Box::new(ClusterSpec {
             endpoints: endpoints.collect(),
             balance: upstream.balance.compile(),
             host: match upstream.preserve_host.get() {
@@ -313,13 +340,21 @@ impl Compiler<'_> {
                 response: upstream.timeouts.response.get(),
                 idle: upstream.timeouts.idle.get(),
                 tunnel: upstream.timeouts.tunnel.get(),
+                attempt: upstream.timeouts.attempt.as_ref().map(|time| time.get()),
+                request: upstream.timeouts.request.as_ref().map(|time| time.get()),
+            },
+            ejection: ejection::compile(&upstream.ejection),
+            slow_start: upstream.slow_start.get(),
+            retries: RetrySpec {
+                is_http2: upstream.protocol.value != UpstreamProtocol::Http1,
+                ..retries::compile(&upstream.retries)
             },
             connections: ConnectionLimits {
                 max_lifetime: upstream.connections.max_lifetime.get(),
                 max_requests: upstream.connections.max_requests.get(),
             },
             resolve_every: upstream.resolve_every.get(),
-        })
+        }))
     }
 
     fn endpoint(&mut self, url: &Located<OriginUrl>, upstream: &Upstream) -> Option<EndpointSpec> {

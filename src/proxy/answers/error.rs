@@ -114,9 +114,11 @@ impl Error {
             Self::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream(error) => match &error.kind {
-                Kind::ConnectTimeout { .. } | Kind::ResponseTimeout(_) => {
-                    StatusCode::GATEWAY_TIMEOUT
-                }
+                Kind::ConnectTimeout { .. }
+                | Kind::ResponseTimeout(_)
+                | Kind::AttemptTimeout(_)
+                | Kind::Deadline(_)
+                | Kind::Stalled => StatusCode::GATEWAY_TIMEOUT,
                 Kind::NoStream(_) => StatusCode::SERVICE_UNAVAILABLE,
                 Kind::NoWebSocket => StatusCode::NOT_IMPLEMENTED,
                 Kind::RequestBody(RequestBodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -184,7 +186,10 @@ impl Error {
                 Kind::Invalid(_) | Kind::Protocol(_) => {
                     "The upstream's response is not valid HTTP."
                 }
-                Kind::ResponseTimeout(_) => "The upstream sent no response in time.",
+                Kind::ResponseTimeout(_)
+                | Kind::AttemptTimeout(_)
+                | Kind::Deadline(_)
+                | Kind::Stalled => "The upstream sent no response in time.",
                 Kind::RequestBody(error) => match error {
                     RequestBodyError::TooLarge => "The request body is larger than allowed.",
                     RequestBodyError::Quiet(_) => "The request body did not arrive in time.",

@@ -108,6 +108,7 @@ impl Exchange {
             upstream_time: self.upstream,
             upstream: upstream.as_bytes(),
             endpoint: endpoint.as_bytes(),
+            attempts: self.attempts.get(),
             error: self.error.unwrap_or_default(),
             route: route.name.as_bytes(),
             policy: policy.as_bytes(),

@@ -61,6 +61,10 @@ impl Formatter {
                 milliseconds(out, part);
             }
         }
+        if record.attempts > 1 {
+            out.extend_from_slice(b",\"attempts\":");
+            number(out, record.attempts.into());
+        }
         costs(out, record.costs);
         for (key, text) in [
             (&b",\"route\":\""[..], record.route),
@@ -294,6 +298,7 @@ mod tests {
             route: b"search",
             upstream: b"",
             endpoint: b"",
+            attempts: 1,
             error: "",
             policy: b"per-key",
             decision: "limited",
@@ -339,12 +344,17 @@ mod tests {
         let failed = Record {
             upstream: b"api",
             endpoint: b"10.0.0.7:80",
+            attempts: 2,
             error: "connect",
             ..record(b"/", b"")
         };
         let line = line(LineFormat::Json, &failed);
         let said = "\"route\":\"search\",\"upstream\":\"api\",\"endpoint\":\"10.0.0.7:80\",\"error\":\"connect\",";
         assert!(line.contains(said), "{line}");
+        assert!(
+            line.contains("\"duration_ms\":1.204,\"attempts\":2,"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ fn record(path: &[u8]) -> Record<'_> {
         route: b"",
         upstream: b"",
         endpoint: b"",
+        attempts: 1,
         error: "",
         policy: b"",
         decision: "",

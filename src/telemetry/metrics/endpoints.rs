@@ -5,8 +5,9 @@ use std::sync::Arc;
 use strum::{IntoStaticStr, VariantArray};
 
 use super::families::{
-    ENDPOINT_CONNECTIONS, ENDPOINT_FAILURES, ENDPOINT_HOSTS, ENDPOINT_LOOKUP_FAILURES,
-    ENDPOINT_REQUESTS,
+    ENDPOINT_AVAILABLE, ENDPOINT_CONNECTIONS, ENDPOINT_EJECTIONS, ENDPOINT_FAILURES,
+    ENDPOINT_HOSTS, ENDPOINT_LOOKUP_FAILURES, ENDPOINT_REQUESTS, ENDPOINT_RETRIES,
+    ENDPOINT_RETRIES_DENIED,
 };
 use crate::telemetry::registry::{Counter, CounterSet, Gauge, GaugeGuard, Registry};
 
@@ -20,6 +21,10 @@ pub struct EndpointMetrics {
     connections: Gauge,
     hosts: Gauge,
     lookup_failures: Counter,
+    available: Gauge,
+    ejections: CounterSet,
+    retries: CounterSet,
+    denied: Counter,
 }
 
 /// The reason for a failure of an endpoint: the `reason` label, and the `error` of the access log.
@@ -46,6 +51,12 @@ pub enum EndpointFailure {
     Invalid,
     /// No head of a response in time.
     ResponseTimeout,
+    /// No head of a response to one attempt in time.
+    AttemptTimeout,
+    /// The time for the whole request was over.
+    RequestTimeout,
+    /// It answered no request, while others did.
+    Stalled,
     /// The connection closed before the end of the response.
     BodyClosed,
     /// The stream was reset before the end of the response.
@@ -63,11 +74,63 @@ impl EndpointFailure {
     }
 }
 
+/// The reason for an ejection: the `reason` label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum EjectionReason {
+    /// It took no connection.
+    ConnectFailure,
+    /// Too many failures in a row.
+    ConsecutiveFailures,
+    /// Too large a part of its requests failed.
+    FailureRate,
+    /// It sent no response to anybody while others did.
+    Stalled,
+    /// The first request after an ejection failed.
+    Probation,
+}
+
+impl EjectionReason {
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// The reason for a retry: the `reason` label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum RetryReason {
+    /// There was no connection.
+    ConnectFailure,
+    /// The host did not process the request.
+    Refused,
+    /// The connection broke, or the response was not valid.
+    Reset,
+    /// The response was late.
+    Timeout,
+    /// The response had a status that is tried again.
+    Status,
+    /// The host was stalled.
+    Stalled,
+}
+
+impl RetryReason {
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
 impl EndpointMetrics {
     /// The handles of this endpoint of the upstream. Series of failures begin with the first one.
     pub fn new(registry: &Registry, upstream: &Arc<str>, endpoint: &str) -> Self {
         let reason = |index: usize| EndpointFailure::VARIANTS[index].as_str();
         let (labels, count) = ([&**upstream, endpoint], EndpointFailure::VARIANTS.len());
+        let ejections = EjectionReason::VARIANTS.len();
+        let ejection = |index: usize| EjectionReason::VARIANTS[index].as_str();
+        let retries = RetryReason::VARIANTS.len();
+        let retry = |index: usize| RetryReason::VARIANTS[index].as_str();
         Self {
             upstream: Arc::clone(upstream),
             endpoint: endpoint.into(),
@@ -76,6 +139,10 @@ impl EndpointMetrics {
             connections: registry.gauge(&ENDPOINT_CONNECTIONS, &labels),
             hosts: registry.gauge(&ENDPOINT_HOSTS, &labels),
             lookup_failures: registry.counter(&ENDPOINT_LOOKUP_FAILURES, &labels),
+            available: registry.gauge(&ENDPOINT_AVAILABLE, &labels),
+            ejections: registry.counter_set(&ENDPOINT_EJECTIONS, &labels, ejections, ejection),
+            retries: registry.counter_set(&ENDPOINT_RETRIES, &labels, retries, retry),
+            denied: registry.counter(&ENDPOINT_RETRIES_DENIED, &labels),
         }
     }
 
@@ -112,5 +179,25 @@ impl EndpointMetrics {
     /// Counts a lookup of the endpoint's name that failed.
     pub fn lookup_failure(&self) {
         self.lookup_failures.increment();
+    }
+
+    /// Counts a host as available until the guard is dropped.
+    pub fn available(&self) -> GaugeGuard {
+        self.available.hold(1)
+    }
+
+    /// Counts an ejection.
+    pub fn ejection(&self, reason: EjectionReason) {
+        self.ejections.increment(reason as usize);
+    }
+
+    /// Counts a request that is sent elsewhere after it failed here.
+    pub fn retry(&self, reason: RetryReason) {
+        self.retries.increment(reason as usize);
+    }
+
+    /// Counts a request that is not sent elsewhere because the retry budget is spent.
+    pub fn retry_denied(&self) {
+        self.denied.increment();
     }
 }

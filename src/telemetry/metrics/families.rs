@@ -40,6 +40,14 @@ families! {
         "Open connections to an endpoint, including idle ones.";
     ENDPOINT_HOSTS: Gauge "sluicegate_upstream_hosts" ["upstream", "endpoint"],
         "Addresses of an endpoint that requests are shared among.";
+    ENDPOINT_AVAILABLE: Gauge "sluicegate_upstream_hosts_available" ["upstream", "endpoint"],
+        "Addresses of an endpoint that are not left out for failures.";
+    ENDPOINT_EJECTIONS: Counter hides_zero "sluicegate_upstream_ejections_total" ["upstream", "endpoint", "reason"],
+        "Times that an address of an endpoint was left out for its failures.";
+    ENDPOINT_RETRIES: Counter hides_zero "sluicegate_upstream_retries_total" ["upstream", "endpoint", "reason"],
+        "Requests that failed at an endpoint and were sent to another address.";
+    ENDPOINT_RETRIES_DENIED: Counter hides_zero "sluicegate_upstream_retries_denied_total" ["upstream", "endpoint"],
+        "Requests that failed at an endpoint and were not sent elsewhere because the retry budget was spent.";
     ENDPOINT_LOOKUP_FAILURES: Counter hides_zero "sluicegate_upstream_lookup_failures_total" ["upstream", "endpoint"],
         "Lookups of an endpoint's name that failed or found no usable address.";
     LIMIT_DECISIONS: Counter hides_zero "sluicegate_limit_decisions_total" ["policy", "route", "decision"],

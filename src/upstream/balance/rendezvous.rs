@@ -35,7 +35,7 @@ impl Rendezvous {
     pub(super) fn pick(&self, pick: &Pick<'_>, key: u64) -> usize {
         let available = || {
             let all = pick.hosts.iter();
-            all.filter(|one| one.host.state().is_available())
+            all.filter(|one| !one.host.is_left_out())
         };
         let weights: u64 = available().map(|one| u64::from(one.weight)).sum();
         let requests = 1 + available().map(WeightedHost::in_flight).sum::<u64>();

@@ -92,12 +92,17 @@ impl Names {
                 response: SECOND,
                 idle: SECOND,
                 tunnel: SECOND,
+                attempt: None,
+                request: None,
             },
             connections: ConnectionLimits {
                 max_lifetime: SECOND,
                 max_requests: 1,
             },
             resolve_every: 30 * SECOND,
+            ejection: None,
+            slow_start: Duration::ZERO,
+            retries: RetrySpec::default(),
         };
         let upstream = "upstream".into();
         let context = EndpointContext {

@@ -20,6 +20,7 @@ pub(in crate::upstream) struct HostState {
     is_failing: AtomicBool,
     failures: Mutex<Failures>,
     log: LogThrottle,
+    ejection_log: LogThrottle,
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +29,8 @@ struct Failures {
     count: u64,
     /// A line said that the host fails, and none since that it answers.
     is_announced: bool,
+    /// A line said that the host is ejected, and none since that it answers.
+    is_ejected: bool,
 }
 
 impl HostState {
@@ -37,12 +40,8 @@ impl HostState {
             is_failing: AtomicBool::new(false),
             failures: Mutex::default(),
             log: LogThrottle::new(INTERVAL),
+            ejection_log: LogThrottle::new(INTERVAL),
         }
-    }
-
-    /// Returns true if the balancer may pick the host while it has the choice.
-    pub(in crate::upstream) fn is_available(&self) -> bool {
-        true
     }
 
     /// The requests in flight.
@@ -70,6 +69,16 @@ impl HostState {
         is_logged
     }
 
+    /// Notes an ejection. Returns true if the caller must log it.
+    pub(in crate::upstream) fn record_ejection(&self) -> bool {
+        let mut failures = self.failures.lock();
+        self.is_failing.store(true, Relaxed);
+        let is_logged = !failures.is_ejected && self.ejection_log.admit_now().is_some();
+        failures.is_ejected |= is_logged;
+        failures.is_announced |= is_logged;
+        is_logged
+    }
+
     /// Notes a response. Returns how many requests failed before it if the caller must log that.
     pub(in crate::upstream) fn record_response(&self) -> Option<u64> {
         if !self.is_failing.load(Relaxed) {
@@ -80,6 +89,7 @@ impl HostState {
         let Failures {
             count,
             is_announced,
+            ..
         } = std::mem::take(&mut *failures);
         is_announced.then_some(count)
     }

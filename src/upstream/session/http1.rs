@@ -87,11 +87,7 @@ impl Http1Session {
             }
         };
         Attempt {
-            may_retry: match outcome {
-                AttemptOutcome::Response(_) => false,
-                AttemptOutcome::Unsent(_) => true,
-                _ => is_repeatable,
-            },
+            may_retry: is_repeatable || matches!(outcome, AttemptOutcome::Unsent(_)),
             outcome,
         }
     }
@@ -112,12 +108,13 @@ impl Http1Session {
 
     /// Counts a response that the endpoint did not finish.
     fn failed(&self, reason: EndpointFailure) {
-        self.host.metrics().failure(reason);
+        self.host.record_broken_body(reason);
     }
 
     /// Returns the connection to the pool if it may carry another request. Must be called after the
     /// end of the response.
     fn release(mut self) {
+        self.host.record_whole_body();
         if self.connection.http.is_reusable() {
             self.connection.http.release();
             self.host.pool().check_in(self.worker, self.connection);

@@ -57,7 +57,7 @@ impl Http2Session {
         match poll_fn(|cx| exchange.poll_head(cx, informational)).await {
             Some(Ok(head)) => Attempt {
                 outcome: AttemptOutcome::Response(respond(exchange, head, timeouts)),
-                may_retry: false,
+                may_retry: is_repeatable,
             },
             None => Attempt {
                 outcome: AttemptOutcome::TimedOut(error(UpstreamErrorKind::ResponseTimeout(
@@ -74,7 +74,7 @@ impl Http2Session {
                 *request.body_mut() = body.unwrap_or_else(RequestBody::empty);
                 let error = error(kind.into());
                 Attempt {
-                    may_retry: is_untouched && (!is_processed || is_repeatable),
+                    may_retry: !is_processed || is_repeatable,
                     outcome: match (is_processed, is_untouched) {
                         (true, _) => AttemptOutcome::Broken(error),
                         (false, true) => AttemptOutcome::Unsent(error),

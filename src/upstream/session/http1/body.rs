@@ -50,7 +50,11 @@ impl Http1Body {
     /// connection that fails at once would keep.
     fn fail(&mut self, error: UpstreamBodyError, cx: &mut Context<'_>) {
         if let (Some(session), Some(reason)) = (self.session.take(), error.reason()) {
-            session.failed(reason);
+            match self.half_closed {
+                // How a tunnel ends says nothing of the host.
+                Some(_) => session.host.metrics().failure(reason),
+                None => session.failed(reason),
+            }
         }
         self.failure = Some(error);
         cx.waker().wake_by_ref();

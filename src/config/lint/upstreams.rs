@@ -1,0 +1,63 @@
+//! Upstreams: retries that may go on for long, and options of which one address makes no use.
+
+use super::Finding;
+use crate::config::NodeId;
+use crate::config::diagnostic::Code;
+use crate::config::schema::{Config, Ejection, Upstream};
+
+/// All lints about the faults of upstreams.
+pub(super) fn fault_handling(config: &Config) -> Vec<Finding> {
+    let upstreams = config.upstreams.values();
+    let findings = upstreams.flat_map(|upstream| {
+        let endless = retries_without_deadline(upstream);
+        endless.into_iter().chain(options_of_one_address(upstream))
+    });
+    findings.collect()
+}
+
+/// Warns of retries that the user asks for, each of which may take the whole time for a response.
+fn retries_without_deadline(upstream: &Upstream) -> Option<Finding> {
+    let (retries, timeouts) = (&upstream.retries, &upstream.timeouts);
+    let attempts = retries.attempts.get();
+    let is_bounded = timeouts.request.is_some() || timeouts.attempt.is_some();
+    if retries.node == NodeId::ABSENT || attempts == 0 || is_bounded {
+        return None;
+    }
+    let longest = timeouts.response.get() * (attempts + 1);
+    let message = format!("a request may take {longest:?} until it fails");
+    let finding = Finding::warning(retries.node, Code::RetriesWithoutDeadline, message);
+    let finding = finding
+        .at_key()
+        .related(timeouts.response.node, "the time of each attempt");
+    Some(finding.help("bound it: `timeouts: { request: 30s }`, or each attempt: `{ attempt: 5s }`"))
+}
+
+/// Warns of options that need another address where there is one.
+fn options_of_one_address(upstream: &Upstream) -> Vec<Finding> {
+    let [endpoint] = upstream.endpoints.as_slice() else {
+        return Vec::new();
+    };
+    // A name may have several addresses.
+    if !endpoint.url.is_address() {
+        return Vec::new();
+    }
+    let is_ejecting = matches!(upstream.ejection.value, Ejection::On(_));
+    let options = [
+        ("ejection", upstream.ejection.node, is_ejecting),
+        (
+            "retries",
+            upstream.retries.node,
+            upstream.retries.attempts.get() > 0,
+        ),
+    ];
+    let given = options
+        .into_iter()
+        .filter(|(_, node, is_on)| *node != NodeId::ABSENT && *is_on);
+    let findings = given.map(|(option, node, _)| {
+        let message = format!("`{option}` with a single address");
+        let finding = Finding::warning(node, Code::NoEffect, message).at_key();
+        let finding = finding.related(upstream.endpoints.node, "the address");
+        finding.help("it needs another one to send requests to: add an endpoint, or remove it")
+    });
+    findings.collect()
+}

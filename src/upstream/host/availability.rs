@@ -1,0 +1,196 @@
+//! The availability of a host: if, and how often, the balancer may pick it. Read by every pick, and
+//! changed by ejections and a few times a second.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::counts::Counts;
+use crate::telemetry::metrics::{EjectionReason, EndpointMetrics};
+use crate::telemetry::registry::GaugeGuard;
+use crate::upstream::ejection::{EjectionSpec, FULL, Standing};
+use crate::upstream::stall::{Load, Silence};
+
+/// The seconds of which requests count for the failure rate.
+const WINDOW: usize = 10;
+
+/// The fewest requests of which a failure rate is computed.
+const MIN_REQUESTS: u64 = 100;
+
+/// The availability of a host.
+#[derive(Debug)]
+pub(in crate::upstream) struct Availability {
+    /// The share of its requests that the host gets, 0 to [`FULL`].
+    share: AtomicU32,
+    is_on_probation: AtomicBool,
+    /// Counts the picks of a host whose share is not full.
+    offers: AtomicU32,
+    record: Mutex<Record>,
+    /// Notified when the requests that wait must be tried elsewhere: one for each worker, so that
+    /// none waits for the lock of another.
+    leave: Box<[Notify]>,
+}
+
+#[derive(Debug)]
+struct Record {
+    standing: Standing,
+    silence: Silence,
+    /// Judged and failed requests at the start of each of the last seconds, the oldest first.
+    seconds: VecDeque<(u64, u64)>,
+    /// Counts the host as available.
+    available: Option<GaugeGuard>,
+}
+
+impl Availability {
+    pub(super) fn new(workers: usize, metrics: &EndpointMetrics) -> Self {
+        Availability {
+            share: AtomicU32::new(FULL),
+            is_on_probation: AtomicBool::new(false),
+            offers: AtomicU32::new(0),
+            record: Mutex::new(Record {
+                standing: Standing::new(),
+                silence: Silence::new(Instant::now()),
+                seconds: VecDeque::new(),
+                available: Some(metrics.available()),
+            }),
+            leave: (0..workers).map(|_| Notify::new()).collect(),
+        }
+    }
+
+    /// The share of its requests that the host gets, from 0 to [`FULL`].
+    pub(super) fn share(&self) -> u32 {
+        self.share.load(Relaxed)
+    }
+
+    pub(super) fn is_on_probation(&self) -> bool {
+        self.is_on_probation.load(Relaxed)
+    }
+
+    /// Returns true if the host gets no requests while there are others.
+    pub(in crate::upstream) fn is_left_out(&self) -> bool {
+        self.share.load(Relaxed) == 0
+    }
+
+    /// Returns true if the balancer may pick the host, which is offered one of its turns. A host on
+    /// probation gets one request at a time.
+    pub(super) fn takes_turn(&self, counts: &Counts) -> bool {
+        let share = self.share.load(Relaxed);
+        if self.is_on_probation.load(Relaxed) && counts.waiting() > 0 {
+            return false;
+        }
+        // Multiples of the golden ratio are spread evenly over the shares.
+        share == FULL || {
+            let offer = self.offers.fetch_add(1, Relaxed).wrapping_mul(0x9E37_79B9);
+            (offer >> 24) < share
+        }
+    }
+
+    /// Waits until the host stalls.
+    pub(super) async fn stalled(&self, worker: usize) {
+        self.leave[worker].notified().await;
+    }
+
+    /// Begins the slow start of a host that is new beside others.
+    pub(in crate::upstream) fn start_slowly(&self, slow_start: Duration, now: Instant) {
+        let mut record = self.record.lock();
+        record.standing.start_slowly(now);
+        self.publish(&record, slow_start, now);
+    }
+
+    /// Ejects the host. Returns for how long, or `None` if it is ejected already. The caller has
+    /// made sure that enough others are left.
+    pub(super) fn eject(
+        &self,
+        spec: &EjectionSpec,
+        reason: EjectionReason,
+        now: Instant,
+    ) -> Option<Duration> {
+        let mut record = self.record.lock();
+        let length = record.standing.eject(spec, now)?;
+        record.available = None;
+        self.publish(&record, Duration::ZERO, now);
+        drop(record);
+        if reason == EjectionReason::Stalled {
+            self.leave.iter().for_each(Notify::notify_waiters);
+        }
+        Some(length)
+    }
+
+    /// Ends an ejection: now, or once it has lasted as long as it should.
+    pub(super) fn end_ejection(&self, is_early: bool, metrics: &EndpointMetrics, now: Instant) {
+        let mut record = self.record.lock();
+        let is_over = match is_early {
+            true => record.standing.pardon(now),
+            false => record.standing.end_ejection(now),
+        };
+        if is_over {
+            record.available = Some(metrics.available());
+            self.publish(&record, Duration::MAX, now);
+        }
+    }
+
+    /// Notes a good answer, which ends a probation.
+    pub(in crate::upstream) fn record_answer(&self) {
+        if self.is_on_probation.load(Relaxed) && self.record.lock().standing.pass() {
+            self.is_on_probation.store(false, Relaxed);
+        }
+    }
+
+    /// Brings the share up to date.
+    pub(in crate::upstream) fn update_share(&self, slow_start: Duration, now: Instant) {
+        if self.share.load(Relaxed) != FULL {
+            self.publish(&self.record.lock(), slow_start, now);
+        }
+    }
+
+    /// Responses since the last look at its silence.
+    pub(in crate::upstream) fn new_heads(&self, load: &Load) -> u64 {
+        self.record.lock().silence.new_heads(load)
+    }
+
+    /// Returns true if the host is stalled. `other_heads` are the others' responses since the last
+    /// look.
+    pub(in crate::upstream) fn is_stalled(
+        &self,
+        load: &Load,
+        others: &Load,
+        other_heads: u64,
+        now: Instant,
+    ) -> bool {
+        let mut record = self.record.lock();
+        record.silence.observe(load, others, other_heads, now);
+        match record.standing.is_on_probation() {
+            true => record.silence.is_stall_on_probation(load, now),
+            false => record.silence.is_stall(load, others, now),
+        }
+    }
+
+    /// Returns true if too many of the last requests failed. Must be called once a second.
+    pub(super) fn fails_too_often(&self, percent: u32, counts: &Counts) -> bool {
+        let (judged, failed) = counts.judged();
+        let mut record = self.record.lock();
+        let &(old_judged, old_failed) = record.seconds.front().unwrap_or(&(judged, failed));
+        record.seconds.push_back((judged, failed));
+        if record.seconds.len() > WINDOW {
+            record.seconds.pop_front();
+        }
+        let (judged, failed) = (judged - old_judged, failed - old_failed);
+        let is_often = judged >= MIN_REQUESTS && failed * 100 >= judged * u64::from(percent);
+        if is_often {
+            record.seconds.clear();
+        }
+        is_often
+    }
+
+    /// Shows the standing to the balancer.
+    fn publish(&self, record: &Record, slow_start: Duration, now: Instant) {
+        let share = record.standing.share(slow_start, now);
+        self.is_on_probation
+            .store(record.standing.is_on_probation(), Relaxed);
+        self.share.store(share, Relaxed);
+    }
+}

@@ -1,0 +1,162 @@
+//! Counts of a host's requests. Those of a request that meets no fault cost two locked
+//! instructions; all others are derived.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::upstream::attempt::Verdict;
+
+/// Counts of a host's requests since the start.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    started: AtomicU64,
+    /// Requests that got the head of a response.
+    heads: AtomicU64,
+    /// Requests that ended without one.
+    headless: AtomicU64,
+    /// Those of them that are not the host's fault.
+    excused: AtomicU64,
+    /// Failures of the host.
+    failures: AtomicU64,
+    /// Failures since the last good answer.
+    in_a_row: AtomicU32,
+    /// Responses that broke off since the last whole one.
+    broken_bodies: AtomicU32,
+}
+
+/// A request that waits for the head of a response. Dropped early, its client has left.
+#[derive(Debug)]
+pub(super) struct Waiting<'a>(Option<&'a Counts>);
+
+impl Counts {
+    /// Counts a request that waits from now on.
+    pub(super) fn begin(&self) -> Waiting<'_> {
+        self.started.fetch_add(1, Relaxed);
+        Waiting(Some(self))
+    }
+
+    /// Responses since the start.
+    pub(super) fn heads(&self) -> u64 {
+        self.heads.load(Relaxed)
+    }
+
+    /// Requests that wait for the head of a response.
+    pub(super) fn waiting(&self) -> u64 {
+        // Ends are read first: no request ends before it starts.
+        let ended = self.heads.load(Relaxed) + self.headless.load(Relaxed);
+        self.started.load(Relaxed).saturating_sub(ended)
+    }
+
+    /// Requests that tell how the host is, and those of them that it failed.
+    pub(super) fn judged(&self) -> (u64, u64) {
+        let headless = self.headless.load(Relaxed);
+        let judged = self.heads.load(Relaxed) + headless.saturating_sub(self.excused.load(Relaxed));
+        (judged, self.failures.load(Relaxed))
+    }
+
+    pub(super) fn failures_in_a_row(&self) -> u32 {
+        self.in_a_row.load(Relaxed)
+    }
+
+    pub(super) fn broken_bodies_in_a_row(&self) -> u32 {
+        self.broken_bodies.load(Relaxed)
+    }
+
+    /// Forgets the failures in a row, at the start of an ejection.
+    pub(super) fn forgive(&self) {
+        self.in_a_row.store(0, Relaxed);
+        self.broken_bodies.store(0, Relaxed);
+    }
+
+    /// Counts a response that broke off.
+    pub(super) fn record_broken_body(&self) {
+        self.failures.fetch_add(1, Relaxed);
+        self.broken_bodies.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a response that ended well.
+    pub(super) fn record_whole_body(&self) {
+        if self.broken_bodies.load(Relaxed) != 0 {
+            self.broken_bodies.store(0, Relaxed);
+        }
+    }
+
+    fn record(&self, verdict: Verdict, has_head: bool) {
+        match has_head {
+            true => self.heads.fetch_add(1, Relaxed),
+            false => self.headless.fetch_add(1, Relaxed),
+        };
+        match verdict {
+            Verdict::Good if self.in_a_row.load(Relaxed) != 0 => self.in_a_row.store(0, Relaxed),
+            Verdict::Good => {}
+            Verdict::Failed | Verdict::NoConnection => {
+                self.failures.fetch_add(1, Relaxed);
+                self.in_a_row.fetch_add(1, Relaxed);
+            }
+            Verdict::Excused => {
+                self.excused.fetch_add(u64::from(!has_head), Relaxed);
+            }
+        }
+    }
+}
+
+impl Waiting<'_> {
+    /// Counts the end of the wait.
+    pub(super) fn end(mut self, verdict: Verdict, has_head: bool) {
+        if let Some(counts) = self.0.take() {
+            counts.record(verdict, has_head);
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(counts) = self.0.take() {
+            counts.record(Verdict::Excused, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_good_answer_ends_a_row_of_failures() {
+        let counts = Counts::default();
+        let verdicts = [
+            Verdict::Failed,
+            Verdict::Failed,
+            Verdict::Good,
+            Verdict::Failed,
+        ];
+        let rows = verdicts.map(|verdict| {
+            counts.begin().end(verdict, true);
+            counts.failures_in_a_row()
+        });
+        assert_eq!(rows, [1, 2, 0, 1]);
+        assert_eq!(counts.judged(), (4, 3));
+    }
+
+    #[test]
+    fn a_client_that_leaves_counts_as_nothing() {
+        let counts = Counts::default();
+        counts.begin().end(Verdict::NoConnection, false);
+        let waiting = counts.begin();
+        assert_eq!((counts.waiting(), counts.heads()), (1, 0));
+        drop(waiting);
+        assert_eq!((counts.waiting(), counts.judged()), (0, (1, 1)));
+        assert_eq!(counts.failures_in_a_row(), 1);
+    }
+
+    #[test]
+    fn responses_that_break_off_have_a_row_of_their_own() {
+        let counts = Counts::default();
+        for row in 1..3 {
+            counts.begin().end(Verdict::Good, true);
+            counts.record_broken_body();
+            assert_eq!(counts.broken_bodies_in_a_row(), row);
+        }
+        counts.record_whole_body();
+        assert_eq!(counts.broken_bodies_in_a_row(), 0);
+    }
+}

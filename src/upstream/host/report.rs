@@ -1,0 +1,149 @@
+//! The faults of a host, as outlier detection, metrics and the log learn of them.
+
+use tokio::time::Instant;
+
+use super::Host;
+use crate::telemetry::metrics::{EjectionReason, EndpointFailure};
+use crate::upstream::UpstreamError;
+use crate::upstream::attempt::{Attempt, Verdict};
+use crate::upstream::ejection::EjectionSpec;
+use crate::upstream::outliers::Ejection;
+use crate::upstream::stall::Load;
+
+impl Host {
+    /// Returns true if the balancer may pick the host while it has the choice.
+    pub(in crate::upstream) fn is_available(&self) -> bool {
+        self.availability.takes_turn(&self.counts)
+    }
+
+    /// Returns true if the host gets no requests while there are others.
+    pub(in crate::upstream) fn is_left_out(&self) -> bool {
+        self.availability.is_left_out()
+    }
+
+    /// Its load, at a weight of 1 to 256.
+    pub(in crate::upstream) fn load(&self, weight: u16) -> Load {
+        Load {
+            heads: self.counts.heads(),
+            waiting: self.counts.waiting(),
+            share: u64::from(weight) * u64::from(self.availability.share()),
+        }
+    }
+
+    /// Counts a response that the host did not finish.
+    pub(in crate::upstream) fn record_broken_body(&self, reason: EndpointFailure) {
+        self.metrics.failure(reason);
+        // Silence may be meant, as between two events of a stream.
+        if reason != EndpointFailure::BodyTimeout {
+            self.counts.record_broken_body();
+        }
+    }
+
+    /// Counts a response that has ended well.
+    pub(in crate::upstream) fn record_whole_body(&self) {
+        self.counts.record_whole_body();
+    }
+
+    /// The reason to eject the host for the failed attempt that was counted last, if there is one.
+    pub(in crate::upstream) fn reason_to_eject(
+        &self,
+        spec: &EjectionSpec,
+        verdict: Verdict,
+    ) -> Option<EjectionReason> {
+        let row = self.counts.failures_in_a_row();
+        match verdict {
+            Verdict::Good | Verdict::Excused => None,
+            Verdict::NoConnection => Some(EjectionReason::ConnectFailure),
+            Verdict::Failed if self.availability.is_on_probation() => {
+                Some(EjectionReason::Probation)
+            }
+            Verdict::Failed if row >= spec.consecutive_failures => {
+                Some(EjectionReason::ConsecutiveFailures)
+            }
+            Verdict::Failed => None,
+        }
+    }
+
+    /// The reason to eject the host for its last seconds, if there is one. Must be called once a
+    /// second.
+    pub(in crate::upstream) fn reason_of_late(
+        &self,
+        spec: &EjectionSpec,
+    ) -> Option<EjectionReason> {
+        if self.counts.broken_bodies_in_a_row() >= spec.consecutive_failures {
+            return Some(EjectionReason::ConsecutiveFailures);
+        }
+        let percent = spec.failure_rate?;
+        let is_often = self.availability.fails_too_often(percent, &self.counts);
+        is_often.then_some(EjectionReason::FailureRate)
+    }
+
+    /// Ejects the host. Returns `None` if it is ejected already. The caller has made sure that
+    /// enough others are left.
+    pub(in crate::upstream) fn eject(
+        &self,
+        spec: &EjectionSpec,
+        reason: EjectionReason,
+        now: Instant,
+    ) -> Option<Ejection> {
+        let time = self.availability.eject(spec, reason, now)?;
+        self.counts.forgive();
+        self.metrics.ejection(reason);
+        Some(Ejection { reason, time })
+    }
+
+    /// Ends an ejection: at once, or if it has lasted as long as it should.
+    pub(in crate::upstream) fn end_ejection(&self, is_early: bool, now: Instant) {
+        self.availability.end_ejection(is_early, &self.metrics, now);
+    }
+
+    /// Counts a failed attempt, and logs when the host begins to fail, is ejected, or answers again.
+    pub(in crate::upstream) fn report(&self, attempt: &Attempt, ejection: Option<Ejection>) {
+        let is_told = match attempt.error() {
+            None if attempt.verdict() == Verdict::Good => {
+                self.report_answer();
+                false
+            }
+            None => false,
+            Some(error) => self.report_failure(error, ejection),
+        };
+        if let Some(ejection) = ejection.filter(|_| !is_told) {
+            self.report_ejection(ejection);
+        }
+    }
+
+    fn report_answer(&self) {
+        if let Some(failures) = self.state.record_response() {
+            let (upstream, endpoint) = (self.metrics.upstream(), &**self.metrics.endpoint());
+            let address = self.connector.address();
+            tracing::info!(upstream, endpoint, %address, failures, "the endpoint answers again");
+        }
+    }
+
+    /// Returns true if a line tells of the failure.
+    fn report_failure(&self, error: &UpstreamError, ejection: Option<Ejection>) -> bool {
+        let Some(reason) = error.reason() else {
+            return false;
+        };
+        self.metrics.failure(reason);
+        let is_told = self.state.record_failure();
+        if is_told {
+            let (upstream, endpoint) = (self.metrics.upstream(), &**self.metrics.endpoint());
+            let address = self.connector.address();
+            let (reason, error) = (reason.as_str(), error as &dyn std::error::Error);
+            let ejected = ejection.map(|ejection| tracing::field::debug(ejection.time));
+            tracing::warn!(upstream, endpoint, %address, reason, error, ejected, "the endpoint fails");
+        }
+        is_told
+    }
+
+    /// Logs an ejection, unless lines said so lately.
+    pub(in crate::upstream) fn report_ejection(&self, ejection: Ejection) {
+        if self.state.record_ejection() {
+            let (upstream, endpoint) = (self.metrics.upstream(), &**self.metrics.endpoint());
+            let address = self.connector.address();
+            let (reason, ejected) = (ejection.reason.as_str(), ejection.time);
+            tracing::warn!(upstream, endpoint, %address, reason, ?ejected, "the endpoint is ejected");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! One endpoint of three is bad: soon no request fails, with the defaults. An endpoint that is
+//! ejected stays so through a reload, and comes back when it works.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::client::{Connection, get};
+use crate::support::gateway::Gateway;
+use crate::support::origin::{BlackHole, Origin, Step, answer, ok, raw, refusing_address};
+use crate::support::{now, wait_for};
+use rustix::process::Signal;
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Requests a second.
+const RATE: u32 = 200;
+
+/// Connections of the clients together.
+const CLIENTS: usize = 32;
+
+fn config(endpoints: &[String], options: &str) -> String {
+    format!(
+        "upstreams: {{ pool: {{ endpoints: {endpoints:?}{options} }} }}
+routes: [{{ upstream: pool }}]
+"
+    )
+}
+
+/// An answered request.
+struct Answered {
+    sent: Duration,
+    took: Duration,
+    status: u16,
+}
+
+/// Sends [`RATE`] requests a second for `seconds`.
+fn load(gateway: &Gateway, seconds: u32) -> Vec<Answered> {
+    let (address, started) = (gateway.address(), now());
+    let (next, total) = (Arc::new(AtomicUsize::new(0)), (RATE * seconds) as usize);
+    let client = |_| {
+        let next = Arc::clone(&next);
+        thread::spawn(move || {
+            let mut connection = Connection::open(address);
+            let mut answered = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= total {
+                    return answered;
+                }
+                let due = Duration::from_secs(1) / RATE * number as u32;
+                thread::sleep(due.saturating_sub(started.elapsed()));
+                let sent = started.elapsed();
+                connection.send(GET);
+                let status = match connection.try_receive() {
+                    Ok(Some(response)) => response.status,
+                    _ => {
+                        connection = Connection::open(address);
+                        0
+                    }
+                };
+                let took = started.elapsed().saturating_sub(sent);
+                answered.push(Answered { sent, took, status });
+            }
+        })
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(client).collect();
+    let answered = clients.into_iter().map(|client| client.join());
+    answered.flat_map(|all| all.expect("a client")).collect()
+}
+
+/// Asserts that all requests that were sent after the first second got a 200, and none took as long
+/// as a time-out.
+#[track_caller]
+fn expect_no_late_failure(bad: &str, answered: &[Answered]) {
+    let late = answered
+        .iter()
+        .filter(|one| one.sent > Duration::from_secs(1));
+    let failed: Vec<_> = late
+        .filter(|one| one.status != 200)
+        .map(|one| (one.sent, one.status))
+        .collect();
+    assert!(failed.is_empty(), "{bad}: {failed:?}");
+    let longest = answered.iter().map(|one| one.took).max();
+    assert!(
+        longest < Some(Duration::from_secs(15)),
+        "{bad}: {longest:?}"
+    );
+}
+
+/// Loads three endpoints, of which `bad` is one.
+fn expect_that_it_is_left_out(name: &str, bad: String) -> Gateway {
+    let good = [Origin::plain(), Origin::plain()];
+    let endpoints = [good[0].url(), bad, good[1].url()];
+    let gateway = Gateway::start(&config(&endpoints, ""));
+    expect_no_late_failure(name, &load(&gateway, 3));
+    gateway
+}
+
+fn expect_that_origin_is_left_out(name: &str, steps: Vec<Step>) {
+    let bad = Origin::start(move |_| steps.clone());
+    let gateway = expect_that_it_is_left_out(name, bad.url());
+    let label = format!("{{upstream=\"pool\",endpoint=\"{}\"}}", bad.address());
+    let available = gateway.metric(&format!("sluicegate_upstream_hosts_available{label}"));
+    assert_eq!(available, Some(0.0));
+    gateway.wait_for_log("ejected");
+}
+
+#[test]
+fn an_endpoint_that_resets_is_left_out() {
+    expect_that_origin_is_left_out("reset", vec![Step::Reset]);
+}
+
+#[test]
+fn an_endpoint_that_sends_garbage_is_left_out() {
+    let garbage = [raw("SSH-2.0-OpenSSH_9.2\r\n"), vec![Step::Close]].concat();
+    expect_that_origin_is_left_out("garbage", garbage);
+}
+
+#[test]
+fn an_endpoint_that_answers_500_is_left_out() {
+    expect_that_origin_is_left_out("500", answer(500, "broken"));
+}
+
+#[test]
+fn an_endpoint_that_answers_503_is_left_out() {
+    expect_that_origin_is_left_out("503", answer(503, "busy"));
+}
+
+#[test]
+fn an_endpoint_that_hangs_is_left_out_long_before_its_time_out() {
+    expect_that_origin_is_left_out("hang", vec![Step::Hang]);
+}
+
+#[test]
+fn an_endpoint_that_breaks_bodies_off_is_left_out() {
+    let cut = raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+    expect_that_origin_is_left_out_after_seconds("cut", [cut, vec![Step::Close]].concat());
+}
+
+/// Responses that break off are counted once a second.
+fn expect_that_origin_is_left_out_after_seconds(name: &str, steps: Vec<Step>) {
+    let bad = Origin::start(move |_| steps.clone());
+    let good = Origin::plain();
+    let gateway = Gateway::start(&config(&[good.url(), bad.url()], ""));
+    load(&gateway, 2);
+    gateway.wait_for_log("consecutive_failures");
+    let answered = load(&gateway, 1);
+    assert!(answered.iter().all(|one| one.status == 200), "{name}");
+}
+
+#[test]
+fn an_endpoint_that_refuses_connections_is_left_out() {
+    let bad = refusing_address();
+    let gateway = expect_that_it_is_left_out("refused", format!("http://{bad}"));
+    let label = format!("{{upstream=\"pool\",endpoint=\"{bad}\"}}");
+    let requests = gateway.metric(&format!("sluicegate_upstream_requests_total{label}"));
+    assert!(
+        requests.is_some_and(|requests| requests < 40.0),
+        "{requests:?}"
+    );
+}
+
+#[test]
+fn an_endpoint_that_takes_no_connection_is_left_out() {
+    let bad = BlackHole::open();
+    expect_that_it_is_left_out("black hole", format!("http://{}", bad.address));
+}
+
+#[test]
+fn an_endpoint_that_hangs_after_it_worked_is_left_out() {
+    let hangs = Arc::new(AtomicBool::new(false));
+    let is_hanging = Arc::clone(&hangs);
+    let bad = Origin::start(move |_| match is_hanging.load(Ordering::Relaxed) {
+        true => vec![Step::Hang],
+        false => ok("ok"),
+    });
+    let good = [Origin::plain(), Origin::plain()];
+    let endpoints = [good[0].url(), bad.url(), good[1].url()];
+    let gateway = Gateway::start(&config(&endpoints, ""));
+    assert!(load(&gateway, 1).iter().all(|one| one.status == 200));
+    hangs.store(true, Ordering::Relaxed);
+    let answered = load(&gateway, 3);
+    assert!(answered.iter().all(|one| one.status == 200));
+    expect_no_late_failure("hang", &answered);
+    gateway.wait_for_log("stalled");
+}
+
+#[test]
+fn slow_answers_of_all_endpoints_are_no_fault() {
+    let slow = || Origin::start(|_| [vec![Step::Pause(Duration::from_secs(2))], ok("ok")].concat());
+    let origins = [slow(), slow(), slow()];
+    let gateway = Gateway::start(&config(&origins.each_ref().map(Origin::url), ""));
+    assert!(load(&gateway, 1).iter().all(|one| one.status == 200));
+    assert!(!gateway.log().contains("ejected"), "{}", gateway.log());
+}
+
+#[test]
+fn the_last_endpoint_is_never_left_out() {
+    let bad = Origin::start(|_| answer(503, "busy"));
+    let gateway = Gateway::start(&config(&[bad.url()], ""));
+    for _ in 0..20 {
+        assert_eq!(get(gateway.address(), "/").text(), "busy");
+    }
+    let worse = Origin::start(|_| answer(503, "worse"));
+    gateway.reload(&config(&[bad.url(), worse.url()], ""));
+    for _ in 0..20 {
+        assert_eq!(get(gateway.address(), "/").status, 503);
+    }
+    assert_eq!(bad.requests().len() + worse.requests().len(), 40);
+}
+
+#[test]
+fn no_endpoint_is_ejected_where_that_is_off() {
+    let bad = Origin::start(|_| answer(503, "busy"));
+    let good = Origin::plain();
+    let gateway = Gateway::start(&config(&[bad.url(), good.url()], ", ejection: off"));
+    for _ in 0..40 {
+        get(gateway.address(), "/");
+    }
+    assert_eq!(bad.requests().len(), 20);
+}
+
+#[test]
+fn an_endpoint_that_works_again_comes_back() {
+    let fails = Arc::new(AtomicBool::new(true));
+    let is_failing = Arc::clone(&fails);
+    let bad = Origin::start(move |_| match is_failing.load(Ordering::Relaxed) {
+        true => vec![Step::Reset],
+        false => ok("back"),
+    });
+    let good = Origin::plain();
+    let options = ", ejection: { for: 300ms }, slow_start: 0s";
+    let gateway = Gateway::start(&config(&[bad.url(), good.url()], options));
+    wait_for("the ejection", || {
+        assert_eq!(get(gateway.address(), "/").status, 200);
+        gateway
+            .log()
+            .contains("the endpoint is ejected")
+            .then_some(())
+    });
+    fails.store(false, Ordering::Relaxed);
+    wait_for("the endpoint to be back", || {
+        (get(gateway.address(), "/").text() == "back").then_some(())
+    });
+    gateway.wait_for_log("the endpoint answers again");
+    let texts: Vec<_> = (0..20)
+        .map(|_| get(gateway.address(), "/").text())
+        .collect();
+    assert_eq!(texts.iter().filter(|text| *text == "back").count(), 10);
+}
+
+#[test]
+fn an_ejection_outlives_a_reload() {
+    let bad = Origin::start(|_| vec![Step::Reset]);
+    let good = Origin::plain();
+    let endpoints = [bad.url(), good.url()];
+    let gateway = Gateway::start(&config(&endpoints, ", ejection: { for: 1h, max_for: 1h }"));
+    wait_for("the ejection", || {
+        get(gateway.address(), "/");
+        gateway
+            .log()
+            .contains("the endpoint is ejected")
+            .then_some(())
+    });
+    let before = bad.requests().len();
+    gateway.reload(&config(&endpoints, ", ejection: { for: 50m, max_for: 2h }"));
+    for _ in 0..20 {
+        assert_eq!(get(gateway.address(), "/").status, 200);
+    }
+    assert_eq!(bad.requests().len(), before);
+}
+
+/// Requests wait at an endpoint that hangs when the process is told to end.
+#[test]
+fn a_stalled_endpoint_is_left_while_the_process_drains() {
+    let hangs = Arc::new(AtomicBool::new(false));
+    let is_hanging = Arc::clone(&hangs);
+    let bad = Origin::start(move |_| match is_hanging.load(Ordering::Relaxed) {
+        true => vec![Step::Hang],
+        false => ok("ok"),
+    });
+    let good = Origin::plain();
+    let gateway = Gateway::start(&config(&[good.url(), bad.url()], ""));
+    load(&gateway, 1);
+    hangs.store(true, Ordering::Relaxed);
+    let address = gateway.address();
+    let client = |_| {
+        let mut connection = Connection::open(address);
+        connection.send(GET);
+        thread::spawn(move || connection.receive().status)
+    };
+    let clients: Vec<_> = (0..60).map(client).collect();
+    wait_for("requests", || (bad.requests().len() > 110).then_some(()));
+    gateway.signal(Signal::TERM);
+    for client in clients {
+        assert_eq!(client.join().expect("a client"), 200);
+    }
+}
