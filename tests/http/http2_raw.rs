@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use crate::support::client::{Connection, get};
 use crate::support::frames::{
-    ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, Frame, GOAWAY, HEADERS, Http2,
-    MAX_PAYLOAD, PING, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame, get_block,
-    indexed_field, request,
+    ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, GOAWAY,
+    HEADERS, Http2, MAX_PAYLOAD, PING, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame,
+    get_block, indexed_field, request,
 };
 use crate::support::gateway::Gateway;
-use crate::support::origin::{Origin, Step};
+use crate::support::origin::{Origin, Step, ok};
 use crate::support::{now, wait_for};
 
 /// One worker, so that the attacker and the other client meet.
@@ -413,4 +413,35 @@ fn floods_of_frames_that_carry_nothing_are_bounded() {
         }
     }
     assert!(gateway.log().lines().count() < 10, "no line a frame");
+}
+
+#[test]
+fn trailers_with_pseudo_fields_are_malformed() {
+    let origin = Origin::start(|request| ok(&format!("{:?}", request.trailers)));
+    let gateway = Gateway::start(&format!("routes: [{{ upstream: \"{}\" }}]\n", origin.url()));
+    let head = [&[0x83, 0x86, 0x84][..], &field(":authority", "a")].concat();
+    for (pseudo, is_malformed) in [
+        (vec![0x84], true),
+        (field(":path", "/other"), true),
+        ([field("x-a", "1"), vec![0x82]].concat(), true),
+        (field("x-a", "1"), false),
+    ] {
+        let mut client = Http2::open(gateway.address());
+        client.send(&frame(HEADERS, END_HEADERS, 1, &head));
+        client.send(&frame(DATA, 0, 1, b"body"));
+        client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &pseudo));
+        let end = client
+            .frames()
+            .find(|frame| [HEADERS, RST_STREAM].contains(&frame.kind));
+        let end = end.expect("an answer");
+        match is_malformed {
+            true => assert_eq!(end.error(), Some(1), "PROTOCOL_ERROR: {end:?}"),
+            false => assert_eq!(end.status(), Some(200), "{end:?}"),
+        }
+        // The connection goes on.
+        assert_eq!(client.status_of(3, &get_block()), 200);
+    }
+    let posts = origin.requests();
+    let posts = posts.iter().filter(|request| request.method == "POST");
+    assert_eq!(posts.count(), 1, "only whole requests reach the upstream");
 }

@@ -5,6 +5,7 @@ mod flood;
 mod frame_tracker;
 mod tracked_io;
 mod tracked_service;
+mod trailers;
 mod tunnel;
 
 use std::{

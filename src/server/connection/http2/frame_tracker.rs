@@ -61,8 +61,9 @@ impl FrameTracker {
         }
     }
 
-    /// Follows the bytes that come next, and passes the head of each frame to `count`.
-    pub(super) fn observe(&mut self, mut bytes: &[u8], mut count: impl FnMut(FrameHead)) {
+    /// Follows the bytes that come next, and passes the head of each frame to `see`, with the bytes
+    /// behind it.
+    pub(super) fn observe(&mut self, mut bytes: &[u8], mut see: impl FnMut(FrameHead, &[u8])) {
         skip(&mut bytes, &mut self.preface);
         while !bytes.is_empty() {
             if self.payload == 0 {
@@ -78,7 +79,7 @@ impl FrameTracker {
                     return;
                 }
                 self.filled = 0;
-                count(self.begin_frame());
+                see(self.begin_frame(), bytes);
             }
             skip(&mut bytes, &mut self.payload);
             if self.payload == 0 && self.ends_block {
@@ -140,9 +141,9 @@ mod tests {
     /// The open block after each of these parts, which follow the preface.
     fn open(parts: &[Vec<u8>]) -> Vec<Option<u32>> {
         let mut blocks = FrameTracker::of_client();
-        blocks.observe(&[b'x'; PREFACE], |_| ());
+        blocks.observe(&[b'x'; PREFACE], |_, _| ());
         let each = parts.iter().map(|part| {
-            blocks.observe(part, |_| ());
+            blocks.observe(part, |_, _| ());
             blocks.open()
         });
         each.collect()
@@ -185,9 +186,9 @@ mod tests {
     #[test]
     fn the_preface_is_no_frame() {
         let mut blocks = FrameTracker::of_client();
-        blocks.observe(&[1; PREFACE - 1], |_| ());
+        blocks.observe(&[1; PREFACE - 1], |_, _| ());
         assert!(!blocks.has_preface());
-        blocks.observe(&[1], |_| ());
+        blocks.observe(&[1], |_, _| ());
         assert!(blocks.has_preface() && blocks.open().is_none());
     }
 
@@ -201,8 +202,8 @@ mod tests {
             let frames = frames.into_iter().map(|(kind, flags, length)| frame(kind, flags, length));
             let bytes = [vec![0; PREFACE], frames.collect::<Vec<_>>().concat()].concat();
             let (mut whole, mut cut) = (FrameTracker::of_client(), FrameTracker::of_client());
-            whole.observe(&bytes, |_| ());
-            bytes.chunks(size).for_each(|piece| cut.observe(piece, |_| ()));
+            whole.observe(&bytes, |_, _| ());
+            bytes.chunks(size).for_each(|piece| cut.observe(piece, |_, _| ()));
             prop_assert_eq!(whole.open(), cut.open());
         }
     }

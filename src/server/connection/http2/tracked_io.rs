@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::activity::Activity;
 use super::flood::FloodCounter;
 use super::frame_tracker::{DATA, FrameTracker};
+use super::trailers::{self, TrailerCheck};
 
 /// A stream that reports to its connection's [`Activity`]. Reads return `first` before new bytes.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(super) struct TrackedIo<T> {
     received: FrameTracker,
     sent: FrameTracker,
     flood: FloodCounter,
+    trailers: TrailerCheck,
     activity: Rc<Activity>,
 }
 
@@ -32,6 +34,7 @@ impl<T> TrackedIo<T> {
             received: FrameTracker::of_client(),
             sent: FrameTracker::of_server(),
             flood: FloodCounter::new(),
+            trailers: TrailerCheck::default(),
             activity,
         }
     }
@@ -48,7 +51,7 @@ impl<T: AsyncWrite + Unpin> TrackedIo<T> {
             let length = buf.len().min(left);
             left -= length;
             let flood = &mut self.flood;
-            self.sent.observe(&buf[..length], |head| {
+            self.sent.observe(&buf[..length], |head, _| {
                 if head.kind == DATA {
                     flood.sent_data();
                 }
@@ -85,9 +88,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TrackedIo<T> {
             ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
         }
         let (mut is_flood, flood) = (false, &mut this.flood);
-        let bytes = &buf.filled()[before..];
-        let count = |head| is_flood |= flood.is_one_too_many(head);
-        this.received.observe(bytes, count);
+        let bytes = &mut buf.filled_mut()[before..];
+        let (length, trailers, mut malformed) = (bytes.len(), &mut this.trailers, Vec::new());
+        this.received.observe(bytes, |head, rest| {
+            is_flood |= flood.is_one_too_many(head);
+            if trailers.is_malformed(head, rest) {
+                malformed.push(length - rest.len());
+            }
+        });
+        malformed
+            .into_iter()
+            .for_each(|payload| trailers::spoil(bytes, payload));
         this.activity.received(&this.received);
         Poll::Ready(match is_flood {
             true => Err(this.end_flood(cx)),
