@@ -10,6 +10,9 @@ use crate::upstream::host_set::WeightedHost;
 /// The most turns of other hosts that a request skips in search of a candidate.
 const MAX_SKIPPED: usize = 16;
 
+/// The most turns, beside one for each host. Larger weights are rounded to fit.
+const MAX_TURNS: u64 = 1 << 14;
+
 /// The turns of hosts, each as often as its weight.
 #[derive(Debug)]
 pub(in crate::upstream) struct Rotation {
@@ -29,9 +32,14 @@ impl Rotation {
     /// A rotation of hosts with these weights, divided by their greatest common divisor.
     pub(super) fn new(hosts: &[WeightedHost], order: Order) -> Self {
         let divisor = hosts.iter().fold(0, |all, one| gcd(all, one.weight)).max(1);
+        let total: u64 = hosts
+            .iter()
+            .map(|one| u64::from(one.weight / divisor))
+            .sum();
+        let scale = total.div_ceil(MAX_TURNS).max(1);
         // A host of weight w has the turns at 1/2w, 3/2w, 5/2w .. of the rotation.
         let turns = hosts.iter().enumerate().flat_map(|(index, one)| {
-            let weight = u64::from(one.weight / divisor);
+            let weight = u64::from(one.weight / divisor).div_ceil(scale);
             (0..weight).map(move |turn| (((2 * turn + 1) << 32) / weight, index as u32))
         });
         let mut turns: Vec<_> = turns.collect();
@@ -74,4 +82,23 @@ pub(super) fn mix(number: u64) -> u64 {
 
 fn gcd(a: u16, b: u16) -> u16 {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::host_set::tests::hosts;
+
+    #[test]
+    fn many_large_weights_make_a_bounded_rotation() {
+        let weights: Vec<_> = (0..640).map(|host| [256, 1, 17][host % 3]).collect();
+        let rotation = Rotation::new(&hosts(&weights), Order::InTurn);
+        assert!(rotation.turns.len() as u64 <= MAX_TURNS + 640);
+        let turns = |host| rotation.turns.iter().filter(|&&turn| turn == host).count();
+        assert_eq!(
+            [turns(0), turns(1), turns(2)],
+            [64, 1, 5],
+            "256, 1 and 17 of 4"
+        );
+    }
 }
