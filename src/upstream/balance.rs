@@ -88,7 +88,7 @@ fn less_loaded(rotation: &Rotation, pick: &Pick<'_>) -> usize {
     let [a, b] = [first, second].map(|index| &pick.hosts[index]);
     // in_flight / weight, compared without a division.
     let is_lighter = b.in_flight() * u64::from(a.weight) < a.in_flight() * u64::from(b.weight);
-    match is_lighter && others.is_candidate(second) {
+    match is_lighter && others.is_in_use(second) {
         true => second,
         false => first,
     }

@@ -31,7 +31,7 @@ impl Rendezvous {
     }
 
     /// The host of `key`: the first in its ranking that is a candidate and has room, or else a
-    /// candidate, or else a host that was not tried.
+    /// candidate, or else a host that is not left out, or else one that was not tried.
     pub(super) fn pick(&self, pick: &Pick<'_>, key: u64) -> usize {
         let available = || {
             let all = pick.hosts.iter();
@@ -47,6 +47,7 @@ impl Rendezvous {
             let one = &pick.hosts[index];
             let preference = [
                 pick.is_untried(index),
+                pick.is_in_use(index),
                 pick.is_candidate(index),
                 has_room(one),
             ];

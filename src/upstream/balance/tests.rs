@@ -1,10 +1,23 @@
 //! Properties of all balancers, and the order of turns.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
+use tokio::time::Instant;
 
 use super::*;
+use crate::telemetry::metrics::EjectionReason;
+use crate::upstream::ejection::EjectionSpec;
 use crate::upstream::host::InFlight;
 use crate::upstream::host_set::tests::hosts;
+
+const EJECTION: EjectionSpec = EjectionSpec {
+    consecutive_failures: 1,
+    failure_rate: None,
+    base: Duration::from_secs(10),
+    max: Duration::from_secs(10),
+    max_ejected: 100,
+};
 
 const ALL: [Balance; 4] = [
     Balance::RoundRobin,
@@ -144,6 +157,27 @@ proptest! {
                 let error = 6.0 * (expected * (1.0 - share)).sqrt() + 1.0;
                 prop_assert!((*count as f64 - expected).abs() <= error, "{balance:?} {counts:?}");
             }
+        }
+    }
+
+    #[test]
+    fn no_host_that_is_left_out_is_tried_before_the_others(
+        states in prop::collection::vec((1_u16..=256, any::<bool>()), 2..8),
+        number in any::<u64>(),
+        has_key in any::<bool>(),
+    ) {
+        let weights: Vec<_> = states.iter().map(|(weight, _)| *weight).collect();
+        for balance in ALL {
+            let balanced = Balanced::new(balance, &weights);
+            for (one, _) in balanced.hosts.iter().zip(&states).filter(|(_, state)| state.1) {
+                one.host.eject(&EJECTION, EjectionReason::ConnectFailure, Instant::now());
+            }
+            let mut tried = Vec::new();
+            for _ in &weights {
+                tried.push(balanced.pick(&tried, key(number / 2).filter(|_| has_key)));
+            }
+            let left_out: Vec<_> = tried.iter().map(|&index| states[index].1).collect();
+            prop_assert!(left_out.is_sorted(), "{balance:?}: {tried:?} {left_out:?}");
         }
     }
 
