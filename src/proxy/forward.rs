@@ -6,7 +6,7 @@ use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, UPGRADE};
 use http::uri::{PathAndQuery, Uri};
 use http::{StatusCode, Version};
 use http_body::Body;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::body::ResponseBody;
 use super::echo::echo;
@@ -89,6 +89,10 @@ pub(super) async fn forward(
             let interim = connection.informational.as_ref();
             let interim = interim.filter(|_| request.version() == Version::HTTP_11);
             let dscp = priority::dscp(route, exchange.admission());
+            let deadline = grpc::timeout(request.headers()).map(|limit| {
+                let left = limit.saturating_sub(exchange.elapsed());
+                (Instant::now() + left, limit)
+            });
             let mut outbound = OutboundRequest {
                 client: connection,
                 worker: connection.worker,
@@ -98,20 +102,11 @@ pub(super) async fn forward(
                 key,
                 endpoint: exchange.endpoint(),
                 attempts: exchange.attempts(),
-                deadline: None,
+                deadline,
                 replay: BodyReplay::Once,
             };
             // Awaited where it is made: a named future takes its room twice.
-            let response = match grpc::timeout(outbound.request.headers()) {
-                None => cluster.send(&mut outbound).await?,
-                // Boxed: few requests have a deadline.
-                Some(limit) => {
-                    let left = limit.saturating_sub(exchange.elapsed());
-                    let response = timeout(left, cluster.send(&mut outbound));
-                    let late = |_| Error::Deadline(limit);
-                    Box::pin(response).await.map_err(late)??
-                }
-            };
+            let response = cluster.send(&mut outbound).await?;
             let deadline = outbound.deadline;
             exchange.response_arrived();
             let response = forwarded_response(response, deadline);

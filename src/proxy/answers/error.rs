@@ -35,9 +35,6 @@ pub enum Error {
     /// The store of a limit does not answer, and the policy has `on_store_error: refuse`.
     #[error("a limit cannot be checked at the moment")]
     Undecided,
-    /// No response by the deadline of a gRPC request (`grpc-timeout`).
-    #[error("no response within {0:?} (grpc-timeout)")]
-    Deadline(Duration),
     /// The code that serves requests panicked.
     #[error("the proxy failed: its log has a panic")]
     Panicked,
@@ -111,7 +108,6 @@ impl Error {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Undecided => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream(error) => match &error.kind {
                 Kind::ConnectTimeout { .. }
@@ -153,7 +149,6 @@ impl Error {
             Self::NoRoute => "no_route",
             Self::TooLarge => "body_too_large",
             Self::Undecided => "store",
-            Self::Deadline(_) => "deadline",
             Self::Panicked => "panic",
             Self::Upstream(error) => match &error.kind {
                 Kind::RequestBody(RequestBodyError::TooLarge) => "body_too_large",
@@ -171,7 +166,6 @@ impl Error {
             Self::NoRoute => "No route takes this request.",
             Self::TooLarge => "The request body is larger than allowed.",
             Self::Undecided => "A limit cannot be checked at the moment.",
-            Self::Deadline(_) => "The deadline of the request is over.",
             Self::Panicked => "The proxy failed on this request.",
             Self::Upstream(error) => match &error.kind {
                 Kind::Resolve(_) => "The upstream's name does not resolve.",
