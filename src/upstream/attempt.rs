@@ -145,9 +145,9 @@ pub(super) enum AttemptOutcome {
     Stalled(UpstreamError),
 }
 
-/// What an attempt tells of the host.
+/// The evidence of an attempt about its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum HostEvidence {
     /// It works.
     Good,
     /// It failed.
@@ -184,25 +184,29 @@ impl Attempt {
         }
     }
 
-    /// What the attempt tells of the host.
-    pub(super) fn verdict(&self) -> Verdict {
+    /// The evidence about the host.
+    pub(super) fn evidence(&self) -> HostEvidence {
         match &self.outcome {
-            AttemptOutcome::Response(response) if is_failure(response.status()) => Verdict::Failed,
-            AttemptOutcome::Response(_) => Verdict::Good,
+            AttemptOutcome::Response(response) if is_failure(response.status()) => {
+                HostEvidence::Failed
+            }
+            AttemptOutcome::Response(_) => HostEvidence::Good,
             AttemptOutcome::Refused(error) => match &error.kind {
-                UpstreamErrorKind::Resolve(_) | UpstreamErrorKind::NoStream(_) => Verdict::Excused,
-                UpstreamErrorKind::Connect(error) if is_local(error) => Verdict::Excused,
-                _ => Verdict::NoConnection,
+                UpstreamErrorKind::Resolve(_) | UpstreamErrorKind::NoStream(_) => {
+                    HostEvidence::Excused
+                }
+                UpstreamErrorKind::Connect(error) if is_local(error) => HostEvidence::Excused,
+                _ => HostEvidence::NoConnection,
             },
-            AttemptOutcome::Stalled(_) => Verdict::Excused,
+            AttemptOutcome::Stalled(_) => HostEvidence::Excused,
             AttemptOutcome::Unsent(error)
             | AttemptOutcome::Unprocessed(error)
             | AttemptOutcome::Broken(error)
             | AttemptOutcome::TimedOut(error) => match &error.kind {
                 UpstreamErrorKind::RequestBody(_)
                 | UpstreamErrorKind::NoWebSocket
-                | UpstreamErrorKind::Deadline(_) => Verdict::Excused,
-                _ => Verdict::Failed,
+                | UpstreamErrorKind::Deadline(_) => HostEvidence::Excused,
+                _ => HostEvidence::Failed,
             },
         }
     }
@@ -237,25 +241,31 @@ mod tests {
 
     #[test]
     fn some_failures_are_not_the_hosts() {
-        let verdict = |outcome: fn(UpstreamError) -> AttemptOutcome, kind| {
+        let evidence = |outcome: fn(UpstreamError) -> AttemptOutcome, kind| {
             let outcome = outcome(UpstreamError::new(&"host".into(), kind));
             let may_retry = false;
-            Attempt { outcome, may_retry }.verdict()
+            Attempt { outcome, may_retry }.evidence()
         };
         let second = Duration::from_secs(1);
         let connect = |errno: Errno| UpstreamErrorKind::Connect(errno.into());
         for (kind, expected) in [
-            (connect(Errno::CONNREFUSED), Verdict::NoConnection),
-            (connect(Errno::HOSTUNREACH), Verdict::NoConnection),
-            (connect(Errno::MFILE), Verdict::Excused),
-            (connect(Errno::ADDRNOTAVAIL), Verdict::Excused),
+            (connect(Errno::CONNREFUSED), HostEvidence::NoConnection),
+            (connect(Errno::HOSTUNREACH), HostEvidence::NoConnection),
+            (connect(Errno::MFILE), HostEvidence::Excused),
+            (connect(Errno::ADDRNOTAVAIL), HostEvidence::Excused),
         ] {
-            assert_eq!(verdict(AttemptOutcome::Refused, kind), expected);
+            assert_eq!(evidence(AttemptOutcome::Refused, kind), expected);
         }
         let late = UpstreamErrorKind::ResponseTimeout(second);
-        assert_eq!(verdict(AttemptOutcome::TimedOut, late), Verdict::Failed);
+        assert_eq!(
+            evidence(AttemptOutcome::TimedOut, late),
+            HostEvidence::Failed
+        );
         let over = UpstreamErrorKind::Deadline(second);
-        assert_eq!(verdict(AttemptOutcome::TimedOut, over), Verdict::Excused);
+        assert_eq!(
+            evidence(AttemptOutcome::TimedOut, over),
+            HostEvidence::Excused
+        );
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Host {
                 }
             }
         };
-        waiting.end(attempt.verdict(), attempt.error().is_none());
+        waiting.end(attempt.evidence(), attempt.error().is_none());
         attempt
     }
 

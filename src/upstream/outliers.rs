@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::attempt::{Attempt, Verdict};
+use super::attempt::{Attempt, HostEvidence};
 use super::ejection::EjectionSpec;
 use super::host::Host;
 use super::host_set::WeightedHost;
@@ -52,12 +52,12 @@ impl OutlierDetection {
         attempt: &Attempt,
     ) -> Option<Ejection> {
         let spec = self.ejection.as_ref()?;
-        let verdict = attempt.verdict();
-        if verdict == Verdict::Good {
+        let evidence = attempt.evidence();
+        if evidence == HostEvidence::Good {
             host.availability().record_answer();
             return None;
         }
-        let reason = host.reason_to_eject(spec, verdict)?;
+        let reason = host.reason_to_eject(spec, evidence)?;
         self.eject(spec, hosts, host, reason, Instant::now())
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::upstream::attempt::Verdict;
+use crate::upstream::attempt::HostEvidence;
 
 /// Counts of a host's requests since the start.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(super) struct Counts {
     heads: AtomicU64,
     /// Requests that ended without one.
     headless: AtomicU64,
-    /// Those of them that are not the host's fault.
+    /// Requests without a head that are not the host's fault.
     excused: AtomicU64,
     /// Failures of the host.
     failures: AtomicU64,
@@ -80,19 +80,21 @@ impl Counts {
         }
     }
 
-    fn record(&self, verdict: Verdict, has_head: bool) {
+    fn record(&self, evidence: HostEvidence, has_head: bool) {
         match has_head {
             true => self.heads.fetch_add(1, Relaxed),
             false => self.headless.fetch_add(1, Relaxed),
         };
-        match verdict {
-            Verdict::Good if self.in_a_row.load(Relaxed) != 0 => self.in_a_row.store(0, Relaxed),
-            Verdict::Good => {}
-            Verdict::Failed | Verdict::NoConnection => {
+        match evidence {
+            HostEvidence::Good if self.in_a_row.load(Relaxed) != 0 => {
+                self.in_a_row.store(0, Relaxed)
+            }
+            HostEvidence::Good => {}
+            HostEvidence::Failed | HostEvidence::NoConnection => {
                 self.failures.fetch_add(1, Relaxed);
                 self.in_a_row.fetch_add(1, Relaxed);
             }
-            Verdict::Excused => {
+            HostEvidence::Excused => {
                 self.excused.fetch_add(u64::from(!has_head), Relaxed);
             }
         }
@@ -101,9 +103,9 @@ impl Counts {
 
 impl Waiting<'_> {
     /// Counts the end of the wait.
-    pub(super) fn end(mut self, verdict: Verdict, has_head: bool) {
+    pub(super) fn end(mut self, evidence: HostEvidence, has_head: bool) {
         if let Some(counts) = self.0.take() {
-            counts.record(verdict, has_head);
+            counts.record(evidence, has_head);
         }
     }
 }
@@ -111,7 +113,7 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(counts) = self.0.take() {
-            counts.record(Verdict::Excused, false);
+            counts.record(HostEvidence::Excused, false);
         }
     }
 }
@@ -124,13 +126,13 @@ mod tests {
     fn any_good_answer_ends_a_row_of_failures() {
         let counts = Counts::default();
         let verdicts = [
-            Verdict::Failed,
-            Verdict::Failed,
-            Verdict::Good,
-            Verdict::Failed,
+            HostEvidence::Failed,
+            HostEvidence::Failed,
+            HostEvidence::Good,
+            HostEvidence::Failed,
         ];
-        let rows = verdicts.map(|verdict| {
-            counts.begin().end(verdict, true);
+        let rows = verdicts.map(|evidence| {
+            counts.begin().end(evidence, true);
             counts.failures_in_a_row()
         });
         assert_eq!(rows, [1, 2, 0, 1]);
@@ -140,7 +142,7 @@ mod tests {
     #[test]
     fn a_client_that_leaves_counts_as_nothing() {
         let counts = Counts::default();
-        counts.begin().end(Verdict::NoConnection, false);
+        counts.begin().end(HostEvidence::NoConnection, false);
         let waiting = counts.begin();
         assert_eq!((counts.waiting(), counts.heads()), (1, 0));
         drop(waiting);
@@ -152,7 +154,7 @@ mod tests {
     fn responses_that_break_off_have_a_row_of_their_own() {
         let counts = Counts::default();
         for row in 1..3 {
-            counts.begin().end(Verdict::Good, true);
+            counts.begin().end(HostEvidence::Good, true);
             counts.record_broken_body();
             assert_eq!(counts.broken_bodies_in_a_row(), row);
         }

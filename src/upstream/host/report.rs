@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::Host;
 use crate::telemetry::metrics::{EjectionReason, EndpointFailure};
 use crate::upstream::UpstreamError;
-use crate::upstream::attempt::{Attempt, Verdict};
+use crate::upstream::attempt::{Attempt, HostEvidence};
 use crate::upstream::ejection::EjectionSpec;
 use crate::upstream::outliers::Ejection;
 use crate::upstream::stall::Load;
@@ -48,19 +48,19 @@ impl Host {
     pub(in crate::upstream) fn reason_to_eject(
         &self,
         spec: &EjectionSpec,
-        verdict: Verdict,
+        evidence: HostEvidence,
     ) -> Option<EjectionReason> {
         let row = self.counts.failures_in_a_row();
-        match verdict {
-            Verdict::Good | Verdict::Excused => None,
-            Verdict::NoConnection => Some(EjectionReason::ConnectFailure),
-            Verdict::Failed if self.availability.is_on_probation() => {
+        match evidence {
+            HostEvidence::Good | HostEvidence::Excused => None,
+            HostEvidence::NoConnection => Some(EjectionReason::ConnectFailure),
+            HostEvidence::Failed if self.availability.is_on_probation() => {
                 Some(EjectionReason::Probation)
             }
-            Verdict::Failed if row >= spec.consecutive_failures => {
+            HostEvidence::Failed if row >= spec.consecutive_failures => {
                 Some(EjectionReason::ConsecutiveFailures)
             }
-            Verdict::Failed => None,
+            HostEvidence::Failed => None,
         }
     }
 
@@ -100,7 +100,7 @@ impl Host {
     /// Counts a failed attempt, and logs when the host begins to fail, is ejected, or answers again.
     pub(in crate::upstream) fn report(&self, attempt: &Attempt, ejection: Option<Ejection>) {
         let is_told = match attempt.error() {
-            None if attempt.verdict() == Verdict::Good => {
+            None if attempt.evidence() == HostEvidence::Good => {
                 self.report_answer();
                 false
             }

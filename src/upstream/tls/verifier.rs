@@ -72,7 +72,7 @@ impl ServerCertVerifier for ServerVerifier {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
-            verdict => verdict,
+            evidence => evidence,
         }
     }
 
@@ -139,8 +139,8 @@ mod tests {
         let year = Duration::from_secs(365 * 86_400);
         let now = Duration::from_secs(1_800_000_000) + year * u32::try_from(later).expect("a few");
         let now = UnixTime::since_unix_epoch(now);
-        let verdict = verifier.verify_server_cert(shown, &[], &host, &[], now);
-        verdict.is_ok()
+        let evidence = verifier.verify_server_cert(shown, &[], &host, &[], now);
+        evidence.is_ok()
     }
 
     #[test]
