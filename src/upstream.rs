@@ -12,6 +12,7 @@ mod connector;
 mod ejection;
 mod endpoint;
 mod error;
+mod health;
 mod host;
 mod host_set;
 mod outliers;
@@ -34,6 +35,7 @@ pub use cluster::Cluster;
 pub use ejection::EjectionSpec;
 pub use endpoint::Endpoint;
 pub use error::{UpstreamError, UpstreamErrorKind};
+pub use health::HealthSpec;
 pub use retry::{RetryConditions, RetrySpec};
 pub use session::{InvalidMessage, UpstreamBody, UpstreamBodyError};
 pub use spec::{
@@ -146,7 +148,8 @@ impl Upstream {
         }
     }
 
-    /// Finds hosts that fail, and lets others return. Must be called every [`TICK`].
+    /// Finds hosts that fail, lets others return, and begins health checks. Must be called every
+    /// [`TICK`], on a runtime.
     pub fn tick(&self) {
         if let RunningTarget::Cluster(cluster) = &self.target {
             cluster.tick();
@@ -191,6 +194,7 @@ mod tests {
             },
             resolve_every: second,
             ejection: None,
+            health: None,
             slow_start: second,
             retries: RetrySpec::default(),
         };

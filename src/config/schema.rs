@@ -35,7 +35,7 @@ pub use super::sections::responses::{
 pub use super::sections::route::{Match, RequestChanges, Route};
 pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
 pub use super::sections::upstream::{
-    ConnectionLifetime, ConnectionRequests, Ejection, EjectionRules, Endpoint, Off,
+    ConnectionLifetime, ConnectionRequests, Ejection, EjectionRules, Endpoint, Health, Off,
     ResolveInterval, Retries, SlowStart, Upstream, UpstreamConnections, UpstreamTimeouts,
     UpstreamTls, Weight,
 };

@@ -222,7 +222,7 @@ fn is_failure(status: StatusCode) -> bool {
 
 /// Returns true if a connection failed for want of something on this machine: descriptors, memory,
 /// ports.
-fn is_local(error: &io::Error) -> bool {
+pub(super) fn is_local(error: &io::Error) -> bool {
     let local = [
         Errno::MFILE,
         Errno::NFILE,

@@ -16,8 +16,8 @@ use super::host_set::{HostSet, WeightedHost};
 use super::outliers::OutlierDetection;
 use super::retry::RetryBudget;
 use super::{
-    Balance, ClusterSpec, ClusterTimeouts, ConnectionLimits, Endpoint, EndpointSpec, HostHeader,
-    OutboundRequest, RetrySpec, UpstreamBody, UpstreamError,
+    Balance, ClusterSpec, ClusterTimeouts, ConnectionLimits, Endpoint, EndpointSpec, HealthSpec,
+    HostHeader, OutboundRequest, RetrySpec, UpstreamBody, UpstreamError,
 };
 use crate::http::message::Response;
 use crate::telemetry::metrics::RetryReason;
@@ -39,6 +39,7 @@ pub struct Cluster {
     timeouts: ClusterTimeouts,
     connections: ConnectionLimits,
     outliers: OutlierDetection,
+    health: Option<Arc<HealthSpec>>,
     retries: RetrySpec,
     budget: RetryBudget,
 }
@@ -60,6 +61,7 @@ impl Cluster {
             timeouts: spec.timeouts,
             connections: spec.connections,
             outliers,
+            health: spec.health.map(Arc::new),
             budget: RetryBudget::new(spec.retries.budget, spec.retries.min_per_second),
             retries: spec.retries,
         };
@@ -130,7 +132,8 @@ impl Cluster {
         }
         let next = set.pick(tried, outbound.key);
         let failed = &set.hosts()[*tried.last()?].host;
-        if set.hosts()[next].host.is_left_out() || !outbound.restore() {
+        let is_left_out = set.hosts()[next].host.is_left_out() && !set.is_in_panic();
+        if is_left_out || !outbound.restore() {
             return None;
         }
         // The requests that leave a stalled host are bounded by being there at one instant.
@@ -188,10 +191,20 @@ impl Cluster {
         self.budget.begin_second();
     }
 
-    /// Finds hosts that fail, and lets others return. Must be called several times a second.
+    /// Finds hosts that fail, lets others return, and begins health checks. Must be called several
+    /// times a second, on a runtime.
     pub(super) fn tick(&self) {
-        self.outliers
-            .tick(self.hosts.load().hosts(), Instant::now());
+        let (set, now) = (self.hosts.load(), Instant::now());
+        self.outliers.tick(set.hosts(), now);
+        for WeightedHost { host, endpoint, .. } in set.hosts() {
+            match &self.health {
+                Some(spec) => {
+                    let authority = &self.endpoints[*endpoint].spec().authority;
+                    host.begin_check(spec, authority, now);
+                }
+                None => host.forget_health(now),
+            }
+        }
         self.budget.refill();
     }
 

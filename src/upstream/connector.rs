@@ -56,17 +56,20 @@ impl Connector {
     ///
     /// # Errors
     /// Any failure to open it within `limit`.
-    pub(super) async fn connect(
-        &self,
+    pub(super) fn connect<'a>(
+        &'a self,
         limit: Duration,
         dscp: Option<Dscp>,
         client: Option<&ClientConnection>,
-    ) -> Result<Stream, UpstreamErrorKind> {
-        let opened = timeout(limit, async {
+    ) -> impl Future<Output = Result<Stream, UpstreamErrorKind>> + use<'a> {
+        // Written before the future begins: a client stays on the thread of its worker.
+        let header = self
+            .sends_proxy_header
+            .then(|| proxy_header::header(client));
+        let opened = timeout(limit, async move {
             let dialled = dial::dial(&self.address, dscp).await;
             let mut socket = dialled.map_err(UpstreamErrorKind::Connect)?;
-            if self.sends_proxy_header {
-                let header = proxy_header::header(client);
+            if let Some(header) = header {
                 let sent = socket.write_all(&header).await;
                 sent.map_err(UpstreamErrorKind::Connect)?;
             }
@@ -76,7 +79,7 @@ impl Connector {
             after: limit,
             source: None,
         };
-        opened.await.unwrap_or(Err(late))
+        async { opened.await.unwrap_or(Err(late)) }
     }
 
     /// Begins TLS, if the endpoint has it.

@@ -72,8 +72,10 @@ impl Standing {
 
     /// Begins a slow start: the host is new, or was left out for another reason.
     pub(super) fn start_slowly(&mut self, now: Instant) {
-        if let Phase::Good(since) = &mut self.phase {
-            *since = Some(now);
+        match &mut self.phase {
+            Phase::Good(since) => *since = Some(now),
+            Phase::Probation(since) => *since = now,
+            Phase::Ejected { .. } => {}
         }
     }
 

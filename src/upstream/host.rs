@@ -3,6 +3,7 @@
 
 mod availability;
 mod counts;
+mod health;
 mod in_flight;
 mod report;
 mod sessions;
@@ -17,11 +18,13 @@ use availability::Availability;
 use counts::Counts;
 use http::uri::Scheme;
 pub(super) use in_flight::InFlight;
+use parking_lot::Mutex;
 use state::HostState;
 use tokio::time::{Sleep, sleep_until};
 
 use super::attempt::{Attempt, AttemptOutcome};
 use super::connector::Connector;
+use super::health::HealthRecord;
 use super::pool::Pool;
 use super::{
     ClusterTimeouts, OutboundRequest, RetrySpec, UpstreamError, UpstreamErrorKind,
@@ -41,6 +44,7 @@ pub(super) struct Host {
     state: HostState,
     counts: Counts,
     availability: Availability,
+    health: Mutex<HealthRecord>,
 }
 
 impl Host {
@@ -53,6 +57,7 @@ impl Host {
             state: HostState::new(),
             counts: Counts::default(),
             availability: Availability::new(workers, &metrics),
+            health: Mutex::new(HealthRecord::new()),
             metrics,
         }
     }

@@ -47,6 +47,11 @@ impl HostSet {
         self.hosts.len() == hosts.len() && self.hosts.iter().zip(hosts).all(is_same)
     }
 
+    /// Returns true if every host is left out: then all are used.
+    pub(super) fn is_in_panic(&self) -> bool {
+        self.hosts.iter().all(|one| one.host.is_left_out())
+    }
+
     /// The number of the host to try next, after those in `tried`, for a request with this key. The
     /// set must not be empty.
     pub(super) fn pick(&self, tried: &[usize], key: Option<u64>) -> usize {

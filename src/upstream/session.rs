@@ -10,8 +10,8 @@ use tokio_util::either::Either;
 pub use body::{UpstreamBody, UpstreamBodyError};
 pub(super) use error::ExchangeError;
 pub use http1::InvalidMessage;
-pub(super) use http1::{Http1Session, PooledConnection};
-pub(super) use http2::{Http2Session, Room, SharedConnection, StreamPermit};
+pub(super) use http1::{Http1Session, PooledConnection, http1_status};
+pub(super) use http2::{Http2Session, Room, SharedConnection, StreamPermit, http2_status};
 
 use super::attempt::Attempt;
 use super::{ClusterTimeouts, OutboundRequest};

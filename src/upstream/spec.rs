@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::uri::Authority;
 
-use super::{Balance, ClientTls, EjectionSpec, RetrySpec};
+use super::{Balance, ClientTls, EjectionSpec, HealthSpec, RetrySpec};
 use crate::net::dial::DialAddress;
 
 /// The settings of an upstream.
@@ -44,6 +44,8 @@ pub struct ClusterSpec {
     pub resolve_every: Duration,
     /// The rules by which hosts are ejected, if any is.
     pub ejection: Option<EjectionSpec>,
+    /// The rules by which hosts are checked, if any is.
+    pub health: Option<HealthSpec>,
     /// The time in which a host that returns, or is new beside others, gets its whole share.
     pub slow_start: Duration,
     /// Further attempts at failed requests.

@@ -13,6 +13,7 @@ mod forwarding;
 mod grpc;
 mod half_close;
 mod header_fields;
+mod health;
 mod http1_raw;
 mod http2_faults;
 mod http2_raw;

@@ -42,12 +42,18 @@ fn options_of_one_address(upstream: &Upstream) -> Vec<Finding> {
         return Vec::new();
     }
     let is_ejecting = matches!(upstream.ejection.value, Ejection::On(_));
+    let health = upstream.health.as_ref();
     let options = [
         ("ejection", upstream.ejection.node, is_ejecting),
         (
             "retries",
             upstream.retries.node,
             upstream.retries.attempts.get() > 0,
+        ),
+        (
+            "health",
+            health.map_or(NodeId::ABSENT, |health| health.node),
+            true,
         ),
     ];
     let given = options

@@ -1,6 +1,7 @@
 //! Upstreams: endpoints, time-outs, TLS.
 
 mod ejection;
+mod health;
 mod retries;
 
 use std::collections::{HashMap, HashSet};
@@ -19,6 +20,7 @@ use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::files::{self, VersionedFile};
 use crate::http::connection::Scheme;
 pub use ejection::{Ejection, EjectionRules, Off};
+pub use health::Health;
 pub use retries::Retries;
 
 use crate::upstream::{
@@ -58,6 +60,10 @@ pub struct Upstream {
     /// When an address that fails is left out, and for how long; `off` for never.
     #[serde(default)]
     pub ejection: Located<Ejection>,
+    /// Requests of the proxy's own, by which addresses that are not well are found and left out.
+    /// None unless given.
+    #[serde(default)]
+    pub health: Option<Located<Health>>,
     /// The time in which an address that returns, or is new beside others, gets its whole share of
     /// the requests, `0s` to `1h`.
     #[serde(default)]
@@ -222,6 +228,7 @@ fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
         findings.add(finding.help("remove `protocol`, or `send_proxy_protocol`"));
     }
     ejection::check(&upstream.ejection, findings);
+    health::check(upstream, findings);
     retries::check(&upstream.retries, findings);
     let tls = &upstream.tls;
     let mut endpoints = upstream.endpoints.iter();
@@ -344,6 +351,7 @@ impl Compiler<'_> {
                 request: upstream.timeouts.request.as_ref().map(|time| time.get()),
             },
             ejection: ejection::compile(&upstream.ejection),
+            health: upstream.health.as_deref().map(health::compile),
             slow_start: upstream.slow_start.get(),
             retries: RetrySpec {
                 is_http2: upstream.protocol.value != UpstreamProtocol::Http1,

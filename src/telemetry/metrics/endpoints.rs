@@ -6,8 +6,8 @@ use strum::{IntoStaticStr, VariantArray};
 
 use super::families::{
     ENDPOINT_AVAILABLE, ENDPOINT_CONNECTIONS, ENDPOINT_EJECTIONS, ENDPOINT_FAILURES,
-    ENDPOINT_HOSTS, ENDPOINT_LOOKUP_FAILURES, ENDPOINT_REQUESTS, ENDPOINT_RETRIES,
-    ENDPOINT_RETRIES_DENIED,
+    ENDPOINT_HEALTH_CHECKS, ENDPOINT_HOSTS, ENDPOINT_LOOKUP_FAILURES, ENDPOINT_REQUESTS,
+    ENDPOINT_RETRIES, ENDPOINT_RETRIES_DENIED,
 };
 use crate::telemetry::registry::{Counter, CounterSet, Gauge, GaugeGuard, Registry};
 
@@ -23,6 +23,7 @@ pub struct EndpointMetrics {
     lookup_failures: Counter,
     available: Gauge,
     ejections: CounterSet,
+    health_checks: CounterSet,
     retries: CounterSet,
     denied: Counter,
 }
@@ -129,6 +130,7 @@ impl EndpointMetrics {
         let (labels, count) = ([&**upstream, endpoint], EndpointFailure::VARIANTS.len());
         let ejections = EjectionReason::VARIANTS.len();
         let ejection = |index: usize| EjectionReason::VARIANTS[index].as_str();
+        let health = |index: usize| ["unhealthy", "healthy"][index];
         let retries = RetryReason::VARIANTS.len();
         let retry = |index: usize| RetryReason::VARIANTS[index].as_str();
         Self {
@@ -141,6 +143,7 @@ impl EndpointMetrics {
             lookup_failures: registry.counter(&ENDPOINT_LOOKUP_FAILURES, &labels),
             available: registry.gauge(&ENDPOINT_AVAILABLE, &labels),
             ejections: registry.counter_set(&ENDPOINT_EJECTIONS, &labels, ejections, ejection),
+            health_checks: registry.counter_set(&ENDPOINT_HEALTH_CHECKS, &labels, 2, health),
             retries: registry.counter_set(&ENDPOINT_RETRIES, &labels, retries, retry),
             denied: registry.counter(&ENDPOINT_RETRIES_DENIED, &labels),
         }
@@ -189,6 +192,11 @@ impl EndpointMetrics {
     /// Counts an ejection.
     pub fn ejection(&self, reason: EjectionReason) {
         self.ejections.increment(reason as usize);
+    }
+
+    /// Counts a health check.
+    pub fn health_check(&self, is_healthy: bool) {
+        self.health_checks.increment(usize::from(is_healthy));
     }
 
     /// Counts a request that is sent elsewhere after it failed here.

@@ -41,9 +41,11 @@ families! {
     ENDPOINT_HOSTS: Gauge "sluicegate_upstream_hosts" ["upstream", "endpoint"],
         "Addresses of an endpoint that requests are shared among.";
     ENDPOINT_AVAILABLE: Gauge "sluicegate_upstream_hosts_available" ["upstream", "endpoint"],
-        "Addresses of an endpoint that are not left out for failures.";
+        "Addresses of an endpoint that are not left out for failures or failed health checks.";
     ENDPOINT_EJECTIONS: Counter hides_zero "sluicegate_upstream_ejections_total" ["upstream", "endpoint", "reason"],
         "Times that an address of an endpoint was left out for its failures.";
+    ENDPOINT_HEALTH_CHECKS: Counter hides_zero "sluicegate_upstream_health_checks_total" ["upstream", "endpoint", "result"],
+        "Health checks of the addresses of an endpoint: `healthy` or `unhealthy`.";
     ENDPOINT_RETRIES: Counter hides_zero "sluicegate_upstream_retries_total" ["upstream", "endpoint", "reason"],
         "Requests that failed at an endpoint and were sent to another address.";
     ENDPOINT_RETRIES_DENIED: Counter hides_zero "sluicegate_upstream_retries_denied_total" ["upstream", "endpoint"],

@@ -101,6 +101,7 @@ impl Names {
             },
             resolve_every: 30 * SECOND,
             ejection: None,
+            health: None,
             slow_start: Duration::ZERO,
             retries: RetrySpec::default(),
         };

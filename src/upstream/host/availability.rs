@@ -41,6 +41,10 @@ struct Record {
     silence: Silence,
     /// Judged and failed requests at the start of each of the last seconds, the oldest first.
     seconds: VecDeque<(u64, u64)>,
+    /// The reason for the last ejection.
+    reason: Option<EjectionReason>,
+    /// Health checks fail.
+    is_unhealthy: bool,
     /// Counts the host as available.
     available: Option<GaugeGuard>,
 }
@@ -55,6 +59,8 @@ impl Availability {
                 standing: Standing::new(),
                 silence: Silence::new(Instant::now()),
                 seconds: VecDeque::new(),
+                reason: None,
+                is_unhealthy: false,
                 available: Some(metrics.available()),
             }),
             leave: (0..workers).map(|_| Notify::new()).collect(),
@@ -111,6 +117,7 @@ impl Availability {
     ) -> Option<Duration> {
         let mut record = self.record.lock();
         let length = record.standing.eject(spec, now)?;
+        record.reason = Some(reason);
         record.available = None;
         self.publish(&record, Duration::ZERO, now);
         drop(record);
@@ -128,9 +135,28 @@ impl Availability {
             false => record.standing.end_ejection(now),
         };
         if is_over {
-            record.available = Some(metrics.available());
+            record.count(metrics);
             self.publish(&record, Duration::MAX, now);
         }
+    }
+
+    /// Ends an ejection for the lack of a connection, since there was one.
+    pub(super) fn end_connect_failure(&self, metrics: &EndpointMetrics, now: Instant) {
+        let reason = self.record.lock().reason;
+        if reason == Some(EjectionReason::ConnectFailure) {
+            self.end_ejection(true, metrics, now);
+        }
+    }
+
+    /// Leaves the host out while it is unhealthy. It comes back with a slow start.
+    pub(super) fn set_health(&self, is_healthy: bool, metrics: &EndpointMetrics, now: Instant) {
+        let mut record = self.record.lock();
+        record.is_unhealthy = !is_healthy;
+        if is_healthy {
+            record.standing.start_slowly(now);
+        }
+        record.count(metrics);
+        self.publish(&record, Duration::MAX, now);
     }
 
     /// Notes a good answer, which ends a probation.
@@ -188,9 +214,20 @@ impl Availability {
 
     /// Shows the standing to the balancer.
     fn publish(&self, record: &Record, slow_start: Duration, now: Instant) {
-        let share = record.standing.share(slow_start, now);
+        let share = match record.is_unhealthy {
+            true => 0,
+            false => record.standing.share(slow_start, now),
+        };
         self.is_on_probation
             .store(record.standing.is_on_probation(), Relaxed);
         self.share.store(share, Relaxed);
+    }
+}
+
+impl Record {
+    /// Counts the host as available, or no longer.
+    fn count(&mut self, metrics: &EndpointMetrics) {
+        let is_available = !self.is_unhealthy && !self.standing.is_ejected();
+        self.available = is_available.then(|| metrics.available());
     }
 }

@@ -4,6 +4,7 @@ mod body;
 mod connection;
 mod request;
 mod response;
+mod status;
 
 use std::future::poll_fn;
 use std::mem;
@@ -14,6 +15,7 @@ use http::StatusCode;
 
 pub use crate::http::http1::InvalidMessage;
 pub(in crate::upstream) use body::Http1Body;
+pub(in crate::upstream) use status::http1_status;
 
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;

@@ -7,6 +7,7 @@ mod counted_io;
 mod exchange;
 mod keep_alive;
 mod request;
+mod status;
 mod upload;
 
 use std::future::poll_fn;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 pub(in crate::upstream) use body::Http2Body;
 pub(in crate::upstream) use connection::{Room, SharedConnection, StreamPermit};
+pub(in crate::upstream) use status::http2_status;
 
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};

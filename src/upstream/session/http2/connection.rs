@@ -27,7 +27,7 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const BUFFER: usize = 64 * 1024;
 
 /// The largest head of a response, in bytes.
-const MAX_HEAD: u32 = 64 * 1024;
+pub(super) const MAX_HEAD: u32 = 64 * 1024;
 
 /// The most streams on a connection, if the host allows more.
 const MAX_STREAMS: u32 = 256;

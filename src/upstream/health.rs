@@ -1,0 +1,223 @@
+//! Active health checks: a request of the proxy's own to each host, now and then. Here are the
+//! rules, and the record of one host, at instants that the caller gives.
+//!
+//! Not here: the exchange (`check`), and the effect on a host (`host/health.rs`).
+
+mod check;
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use http::StatusCode;
+use http::uri::{Authority, PathAndQuery};
+use tokio::time::Instant;
+
+pub(super) use check::{CheckFailure, check};
+
+/// The longest time before the first check of a host.
+const MAX_FIRST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The rules of health checks.
+#[derive(Clone, Debug)]
+pub struct HealthSpec {
+    /// The target of the request.
+    pub path: PathAndQuery,
+    /// Its Host; the endpoint's own unless given.
+    pub host: Option<Authority>,
+    /// The time between two checks of a host, give or take 10 %.
+    pub every: Duration,
+    /// For the whole check, from the connection to the status.
+    pub timeout: Duration,
+    /// Failures in a row after which a host is unhealthy.
+    pub unhealthy_after: u32,
+    /// Successes in a row after which it is healthy again.
+    pub healthy_after: u32,
+    /// The statuses of a host that is well.
+    pub statuses: Vec<RangeInclusive<u16>>,
+}
+
+impl HealthSpec {
+    fn expects(&self, status: StatusCode) -> bool {
+        let mut statuses = self.statuses.iter();
+        statuses.any(|range| range.contains(&status.as_u16()))
+    }
+}
+
+/// The record of a host: the instant of its next check, and its state. One check runs at a time.
+#[derive(Debug)]
+pub(super) struct HealthRecord {
+    /// `None` while no check is planned.
+    due: Option<Instant>,
+    is_running: bool,
+    is_healthy: bool,
+    /// Results in a row that speak against the state.
+    contrary: u32,
+}
+
+/// A change of a host's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HealthChange {
+    Healthy,
+    Unhealthy,
+}
+
+impl HealthRecord {
+    /// A healthy host, without a planned check.
+    pub(super) fn new() -> Self {
+        HealthRecord {
+            due: None,
+            is_running: false,
+            is_healthy: true,
+            contrary: 0,
+        }
+    }
+
+    /// Begins a check if one is due and none runs. The caller must then run it, and
+    /// [`end`](Self::end) it.
+    pub(super) fn begin(&mut self, every: Duration, now: Instant) -> bool {
+        // The first checks of all hosts are spread over an interval.
+        let first = || now + part(every.min(MAX_FIRST_PAUSE), 0, 1000);
+        // A reload may have shortened the interval.
+        let longest = now + every + every / 10;
+        let due = self.due.map_or_else(first, |due| due.min(longest));
+        let begins = due <= now && !self.is_running;
+        self.is_running |= begins;
+        self.due = Some(match begins {
+            true => now + part(every, 900, 1100),
+            false => due,
+        });
+        begins
+    }
+
+    /// Ends a check: it has passed or failed, or tells nothing (`None`).
+    pub(super) fn end(&mut self, result: Option<bool>, spec: &HealthSpec) -> Option<HealthChange> {
+        self.is_running = false;
+        let is_passed = result.filter(|_| self.due.is_some())?;
+        if is_passed == self.is_healthy {
+            self.contrary = 0;
+            return None;
+        }
+        self.contrary += 1;
+        let (enough, change) = match is_passed {
+            true => (spec.healthy_after, HealthChange::Healthy),
+            false => (spec.unhealthy_after, HealthChange::Unhealthy),
+        };
+        if self.contrary < enough {
+            return None;
+        }
+        self.is_healthy = is_passed;
+        self.contrary = 0;
+        Some(change)
+    }
+
+    /// Forgets all results, since hosts are checked no longer. Returns true if it was unhealthy.
+    pub(super) fn forget(&mut self) -> bool {
+        let was_unhealthy = !self.is_healthy;
+        *self = HealthRecord {
+            is_running: self.is_running,
+            ..HealthRecord::new()
+        };
+        was_unhealthy
+    }
+}
+
+/// A random part of `time` from `low` to `high` thousandths.
+fn part(time: Duration, low: u32, high: u32) -> Duration {
+    let random = RandomState::new().hash_one(0) % u64::from(high - low + 1);
+    time / 1000 * (low + random as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn spec(unhealthy_after: u32, healthy_after: u32) -> HealthSpec {
+        HealthSpec {
+            path: PathAndQuery::from_static("/"),
+            host: None,
+            every: SECOND,
+            timeout: SECOND,
+            unhealthy_after,
+            healthy_after,
+            statuses: vec![200..=299, 401..=401],
+        }
+    }
+
+    /// The changes after each of these results, `+` or `-`, or `?` for none.
+    fn changes(record: &mut HealthRecord, results: &str) -> String {
+        let spec = spec(3, 2);
+        let mut now = Instant::now();
+        let change = |result: char| {
+            while !record.begin(spec.every, now) {
+                now += SECOND / 10;
+            }
+            let result = (result != '?').then_some(result == '+');
+            match record.end(result, &spec) {
+                None => '.',
+                Some(HealthChange::Healthy) => 'H',
+                Some(HealthChange::Unhealthy) => 'U',
+            }
+        };
+        results.chars().map(change).collect()
+    }
+
+    #[test]
+    fn the_state_changes_after_enough_results_in_a_row() {
+        let mut record = HealthRecord::new();
+        assert_eq!(changes(&mut record, "+--+--+---"), ".........U");
+        assert_eq!(changes(&mut record, "--+-+-++"), ".......H");
+        assert_eq!(changes(&mut record, "-?-?-"), "....U");
+        assert!(record.forget());
+        assert!(!record.forget(), "it counts as healthy");
+        assert_eq!(changes(&mut record, "---"), "..U");
+    }
+
+    #[test]
+    fn one_check_runs_at_a_time_and_the_next_follows_after_the_interval() {
+        let (mut record, start, spec) = (HealthRecord::new(), Instant::now(), spec(1, 1));
+        record.begin(SECOND, start);
+        let mut now = start + SECOND;
+        assert!(record.is_running || record.begin(SECOND, now), "the first");
+        now += 100 * SECOND;
+        assert!(!record.begin(SECOND, now), "it still runs");
+        record.end(Some(true), &spec);
+        assert!(record.begin(SECOND, now));
+        record.end(Some(true), &spec);
+        assert!(!record.begin(SECOND, now + SECOND * 89 / 100));
+        assert!(record.begin(SECOND, now + SECOND * 111 / 100));
+    }
+
+    #[test]
+    fn a_shorter_interval_holds_at_once() {
+        let (mut record, start) = (HealthRecord::new(), Instant::now());
+        let hour = 3_600 * SECOND;
+        record.begin(hour, start);
+        assert!(record.is_running || record.begin(hour, start + MAX_FIRST_PAUSE));
+        record.end(Some(true), &spec(1, 1));
+        let now = start + 10 * SECOND;
+        assert!(!record.begin(SECOND, now));
+        assert!(record.begin(SECOND, now + 2 * SECOND));
+    }
+
+    #[test]
+    fn the_result_of_a_check_that_outlived_its_option_is_dropped() {
+        let (mut record, start, spec) = (HealthRecord::new(), Instant::now(), spec(1, 1));
+        record.begin(SECOND, start);
+        record.begin(SECOND, start + SECOND);
+        assert!(!record.forget());
+        assert_eq!(record.end(Some(false), &spec), None);
+    }
+
+    #[test]
+    fn statuses_are_ranges() {
+        let expects = |code| spec(1, 1).expects(StatusCode::from_u16(code).expect("a status"));
+        let expected = [200, 250, 299, 300, 400, 401, 402, 503].map(expects);
+        assert_eq!(
+            expected,
+            [true, true, true, false, false, true, false, false]
+        );
+    }
+}
