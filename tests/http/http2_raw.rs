@@ -22,7 +22,7 @@ const ECHO: &str = "workers: 1\nroutes: [{ upstream: echo }]\n";
 
 /// The most memory that an attack may add, in bytes: a fraction of the frames, heads and responses
 /// that it sends.
-const BOUND: f64 = 16.0 * 1024.0 * 1024.0;
+const BOUND: f64 = 24.0 * 1024.0 * 1024.0;
 
 fn resident(gateway: &Gateway) -> f64 {
     gateway
