@@ -2,8 +2,8 @@
 //! (Mirrokni, Thorup and Zadimoghaddam, 2018).
 //!
 //! Each key ranks all hosts at random, in proportion to their weights, and goes to the first with
-//! room. When a host goes, its keys alone move, to all others alike. There is no table: a pick costs
-//! some 10 ns for each host.
+//! room. When a host goes, its keys alone move, to all others alike. There is no table: a pick
+//! looks at each host.
 
 use super::Pick;
 use super::rotation::mix;
