@@ -1,5 +1,5 @@
-//! One address of an endpoint, or its Unix socket, with its connections and its state: the unit that is balanced. It
-//! lives as long as its endpoint has the address.
+//! One address of an endpoint, or its Unix socket, with its connections and its state: the unit
+//! that is balanced. It lives as long as its endpoint has the address.
 
 mod availability;
 mod counts;
@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use availability::Availability;
-use counts::Counts;
+use counts::HostCounts;
 use http::uri::Scheme;
 pub(super) use in_flight::InFlight;
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ pub(super) struct Host {
     is_http2: AtomicBool,
     metrics: Arc<EndpointMetrics>,
     state: HostState,
-    counts: Counts,
+    counts: HostCounts,
     availability: Availability,
     health: Mutex<HealthRecord>,
 }
@@ -55,7 +55,7 @@ impl Host {
             connector,
             pool: Pool::new(workers),
             state: HostState::new(),
-            counts: Counts::default(),
+            counts: HostCounts::default(),
             availability: Availability::new(workers, &metrics),
             health: Mutex::new(HealthRecord::new()),
             metrics,

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::session::{PooledConnection, SharedConnection};
 use super::{ConnectionLimits, Dscp};
-pub(super) use lease::Lease;
+pub(super) use lease::ConnectionLease;
 use lease::Leases;
 pub(super) use shared::{Group, SharedConnections};
 
@@ -63,7 +63,7 @@ impl Pool {
     }
 
     /// The lease of a new connection.
-    pub(super) fn lease(&self) -> Lease {
+    pub(super) fn lease(&self) -> ConnectionLease {
         self.leases.begin(self.sweeps.load(Ordering::Relaxed))
     }
 

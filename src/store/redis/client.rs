@@ -47,7 +47,7 @@ pub use self::state::State;
 
 use self::call_metrics::{CallMetrics, Operation};
 use self::connection::ConnectOptions;
-use self::node::{Health, Node};
+use self::node::{Node, NodeHealth};
 use self::server_map::{ServerMap, Topology};
 use self::state_log::StateLog;
 use crate::clock::{Clock, Timestamp};
@@ -197,7 +197,7 @@ impl Client {
     pub fn is_reachable(&self) -> bool {
         let map = self.0.map.load();
         let mut nodes = map.nodes.iter();
-        nodes.any(|node| node.health() == Health::Healthy)
+        nodes.any(|node| node.health() == NodeHealth::Healthy)
     }
 
     /// The state of the store.
@@ -369,9 +369,9 @@ impl Shared {
         let mut state = State::Up;
         for node in &map.nodes {
             match node.health() {
-                Health::Healthy => {}
-                Health::Starting => state = State::Starting,
-                Health::Faulty(fault) => {
+                NodeHealth::Healthy => {}
+                NodeHealth::Starting => state = State::Starting,
+                NodeHealth::Faulty(fault) => {
                     let server = Some(node.address.clone());
                     return State::Down { server, fault };
                 }

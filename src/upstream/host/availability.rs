@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::counts::Counts;
+use super::counts::HostCounts;
 use crate::telemetry::metrics::{EjectionReason, EndpointMetrics};
 use crate::telemetry::registry::GaugeGuard;
 use crate::upstream::ejection::{EjectionSpec, FULL, Standing};
@@ -83,7 +83,7 @@ impl Availability {
 
     /// Returns true if the balancer may pick the host, which is offered one of its turns. A host on
     /// probation gets one request at a time.
-    pub(super) fn takes_turn(&self, counts: &Counts) -> bool {
+    pub(super) fn takes_turn(&self, counts: &HostCounts) -> bool {
         let share = self.share.load(Relaxed);
         if self.is_on_probation.load(Relaxed) && counts.waiting() > 0 {
             return false;
@@ -196,7 +196,7 @@ impl Availability {
     }
 
     /// Returns true if too many of the last requests failed. Must be called once a second.
-    pub(super) fn fails_too_often(&self, percent: u32, counts: &Counts) -> bool {
+    pub(super) fn fails_too_often(&self, percent: u32, counts: &HostCounts) -> bool {
         let (judged, failed) = counts.judged();
         let mut record = self.record.lock();
         let &(old_judged, old_failed) = record.seconds.front().unwrap_or(&(judged, failed));

@@ -7,7 +7,7 @@ use crate::upstream::attempt::HostEvidence;
 
 /// Counts of a host's requests since the start.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct HostCounts {
     started: AtomicU64,
     /// Requests that got the head of a response.
     heads: AtomicU64,
@@ -25,9 +25,9 @@ pub(super) struct Counts {
 
 /// A request that waits for the head of a response. Dropped early, its client has left.
 #[derive(Debug)]
-pub(super) struct Waiting<'a>(Option<&'a Counts>);
+pub(super) struct Waiting<'a>(Option<&'a HostCounts>);
 
-impl Counts {
+impl HostCounts {
     /// Counts a request that waits from now on.
     pub(super) fn begin(&self) -> Waiting<'_> {
         self.started.fetch_add(1, Relaxed);
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn any_good_answer_ends_a_row_of_failures() {
-        let counts = Counts::default();
+        let counts = HostCounts::default();
         let verdicts = [
             HostEvidence::Failed,
             HostEvidence::Failed,
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_client_that_leaves_counts_as_nothing() {
-        let counts = Counts::default();
+        let counts = HostCounts::default();
         counts.begin().end(HostEvidence::NoConnection, false);
         let waiting = counts.begin();
         assert_eq!((counts.waiting(), counts.heads()), (1, 0));
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn responses_that_break_off_have_a_row_of_their_own() {
-        let counts = Counts::default();
+        let counts = HostCounts::default();
         for row in 1..3 {
             counts.begin().end(HostEvidence::Good, true);
             counts.record_broken_body();

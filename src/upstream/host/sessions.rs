@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Host, InFlight};
 use crate::http::connection::ClientConnection;
 use crate::upstream::connector::Stream;
-use crate::upstream::pool::Lease;
+use crate::upstream::pool::ConnectionLease;
 use crate::upstream::session::{
     Http1Session, Http2Session, PooledConnection, Session, SharedConnection, StreamPermit,
 };
@@ -83,7 +83,7 @@ impl Host {
     fn keep(&self, dscp: Option<Dscp>, stream: Stream) -> Box<PooledConnection> {
         let open = self.metrics.connection();
         let lease = match self.connector.is_for_one_client() {
-            true => Lease::once(),
+            true => ConnectionLease::once(),
             false => self.pool.lease(),
         };
         Box::new(PooledConnection::new(stream, dscp, lease, open))

@@ -12,7 +12,7 @@ const MAX_LIFETIME: u32 = i32::MAX as u32;
 
 /// The further use of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::upstream) struct Lease {
+pub(in crate::upstream) struct ConnectionLease {
     /// The requests that it may still carry.
     requests: u32,
     /// The number of sweeps from which it carries no other.
@@ -39,22 +39,22 @@ impl Leases {
 
     /// The lease of a connection that is opened after so many sweeps. Its end is early or late by
     /// up to 10 %: connections that were opened together do not end together.
-    pub(super) fn begin(&self, sweeps: u32) -> Lease {
+    pub(super) fn begin(&self, sweeps: u32) -> ConnectionLease {
         let limits = *self.0.lock();
         let per_mille = 900 + RandomState::new().hash_one(sweeps) % 201;
         let seconds = u128::from(limits.max_lifetime.as_secs()) * u128::from(per_mille) / 1000;
         let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
-        Lease {
+        ConnectionLease {
             requests: limits.max_requests,
             ends: sweeps.wrapping_add(seconds.clamp(1, MAX_LIFETIME)),
         }
     }
 }
 
-impl Lease {
+impl ConnectionLease {
     /// The lease of a connection that carries one request.
     pub(in crate::upstream) fn once() -> Self {
-        Lease {
+        ConnectionLease {
             requests: 1,
             ends: 0,
         }

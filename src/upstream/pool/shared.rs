@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::Lease;
+use super::ConnectionLease;
 use crate::upstream::session::{Room, SharedConnection, StreamPermit};
 use crate::upstream::{Dscp, UpstreamErrorKind};
 
@@ -33,7 +33,7 @@ pub(in crate::upstream) struct Group {
 #[derive(Debug)]
 struct Shared {
     connection: Arc<SharedConnection>,
-    lease: Lease,
+    lease: ConnectionLease,
     /// The number of sweeps before it went idle.
     since: u32,
 }
@@ -128,7 +128,12 @@ impl Group {
     }
 
     /// Adds a connection.
-    pub(super) fn add(&mut self, connection: Arc<SharedConnection>, lease: Lease, now: u32) {
+    pub(super) fn add(
+        &mut self,
+        connection: Arc<SharedConnection>,
+        lease: ConnectionLease,
+        now: u32,
+    ) {
         self.connections.push(Shared {
             connection,
             lease,

@@ -25,7 +25,7 @@ use crate::telemetry::registry::GaugeGuard;
 use crate::upstream::attempt::{Attempt, AttemptOutcome};
 use crate::upstream::connector::Stream;
 use crate::upstream::host::InFlight;
-use crate::upstream::pool::Lease;
+use crate::upstream::pool::ConnectionLease;
 use crate::upstream::session::{ExchangeError, UpstreamBody};
 use crate::upstream::{
     ClusterTimeouts, Dscp, OutboundRequest, UpstreamError, UpstreamErrorKind, retry,
@@ -51,7 +51,7 @@ pub(in crate::upstream) struct PooledConnection {
     /// The code point of its packets.
     pub dscp: Option<Dscp>,
     /// Its further use.
-    pub lease: Lease,
+    pub lease: ConnectionLease,
     _open: GaugeGuard,
 }
 
@@ -128,7 +128,7 @@ impl PooledConnection {
     pub(in crate::upstream) fn new(
         stream: Stream,
         dscp: Option<Dscp>,
-        lease: Lease,
+        lease: ConnectionLease,
         open: GaugeGuard,
     ) -> Self {
         PooledConnection {

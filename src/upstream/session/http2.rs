@@ -24,7 +24,7 @@ use crate::upstream::attempt::{Attempt, AttemptOutcome};
 use crate::upstream::host::InFlight;
 use crate::upstream::session::{ExchangeError, InvalidMessage, UpstreamBody};
 use crate::upstream::{ClusterTimeouts, OutboundRequest, UpstreamError, UpstreamErrorKind, retry};
-use exchange::{Exchange, Failure, ResponseHead};
+use exchange::{Failure, ReceivedHead, StreamExchange};
 
 /// A Host that HTTP/2 cannot have.
 const INVALID_HOST: InvalidMessage = InvalidMessage::Meaning("the request's Host is no authority");
@@ -95,7 +95,7 @@ impl Http2Session {
         self,
         request: &mut Request<RequestBody>,
         timeouts: &ClusterTimeouts,
-    ) -> Result<Box<Exchange>, UpstreamErrorKind> {
+    ) -> Result<Box<StreamExchange>, UpstreamErrorKind> {
         if request.body().is_tunnel() && !self.permit.supports_extended_connect() {
             return Err(UpstreamErrorKind::NoWebSocket);
         }
@@ -107,7 +107,7 @@ impl Http2Session {
             .permit
             .open(head, is_whole)
             .map_err(|error| UpstreamErrorKind::from(ExchangeError::from(error)))?;
-        Ok(Exchange::new(
+        Ok(StreamExchange::new(
             self,
             request,
             response,
@@ -125,11 +125,11 @@ impl Http2Session {
 
 /// The response, with its body.
 fn respond(
-    exchange: Box<Exchange>,
-    response: ResponseHead,
+    exchange: Box<StreamExchange>,
+    response: ReceivedHead,
     timeouts: &ClusterTimeouts,
 ) -> Response<UpstreamBody> {
-    let ResponseHead {
+    let ReceivedHead {
         head,
         receiver,
         length,

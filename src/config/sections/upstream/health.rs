@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::schema::{HOUR, SECOND, Upstream};
 use crate::config::validate::{report_empty, report_twice};
-use crate::config::value::{Duration, OriginForm, RequestHost, StatusRange, Whole};
+use crate::config::value::{Duration, HostField, OriginForm, StatusRange, Whole};
 use crate::config::{Findings, List, Located};
 use crate::upstream::HealthSpec;
 
@@ -33,7 +33,7 @@ pub struct Health {
     pub status: List<StatusRange>,
     /// The `Host` of the request; that of the endpoint's URL by default.
     #[serde(default)]
-    pub host: Option<Located<RequestHost>>,
+    pub host: Option<Located<HostField>>,
 }
 
 fn successes() -> List<StatusRange> {

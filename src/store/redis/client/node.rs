@@ -48,7 +48,7 @@ const OPEN: u8 = 2;
 
 /// The health of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Health {
+pub(super) enum NodeHealth {
     Starting,
     Healthy,
     Faulty(Fault),
@@ -99,12 +99,12 @@ impl Node {
         self.connections[worker].store(connection);
     }
 
-    pub(super) fn health(&self) -> Health {
+    pub(super) fn health(&self) -> NodeHealth {
         let condition = self.condition.lock();
         match (&condition.fault, condition.breaker.is_open()) {
-            (_, false) => Health::Healthy,
-            (None, true) => Health::Starting,
-            (Some(fault), true) => Health::Faulty(fault.clone()),
+            (_, false) => NodeHealth::Healthy,
+            (None, true) => NodeHealth::Starting,
+            (Some(fault), true) => NodeHealth::Faulty(fault.clone()),
         }
     }
 

@@ -10,7 +10,7 @@ use h2::RecvStream;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
-use super::exchange::Exchange;
+use super::exchange::StreamExchange;
 use super::upload::UploadTask;
 use crate::upstream::ClusterTimeouts;
 use crate::upstream::session::{ExchangeError, UpstreamBodyError};
@@ -19,7 +19,7 @@ use crate::upstream::session::{ExchangeError, UpstreamBodyError};
 #[derive(Debug)]
 pub(in crate::upstream) struct Http2Body {
     /// `None` once the body has ended.
-    exchange: Option<Box<Exchange>>,
+    exchange: Option<Box<StreamExchange>>,
     /// The error that the next poll returns.
     failure: Option<UpstreamBodyError>,
 }
@@ -43,7 +43,7 @@ impl Http2Body {
     /// The body that `receiver` yields, of `length` bytes if known. It ends with an error after
     /// `timeouts.idle` without a frame either way, or `timeouts.tunnel` in a tunnel.
     pub(super) fn new(
-        mut exchange: Box<Exchange>,
+        mut exchange: Box<StreamExchange>,
         receiver: RecvStream,
         length: Option<u64>,
         timeouts: &ClusterTimeouts,
@@ -87,7 +87,7 @@ impl Http2Body {
     }
 }
 
-impl Exchange {
+impl StreamExchange {
     /// Receives the next frame; `None` at the end. Ends with an error after the time-out.
     fn poll_frame(
         &mut self,
@@ -186,7 +186,7 @@ impl Body for Http2Body {
         };
         match ready!(exchange.poll_frame(cx)) {
             Some(Ok(frame)) => {
-                let has_ended = |exchange: &mut Box<Exchange>| {
+                let has_ended = |exchange: &mut Box<StreamExchange>| {
                     exchange.download.as_ref().is_none_or(Download::has_ended)
                 };
                 this.exchange.take_if(has_ended);

@@ -28,7 +28,7 @@ const MAX_FIELDS: usize = 256;
 
 /// A request that waits for the head of its response.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct StreamExchange {
     pub session: Http2Session,
     response: ResponseFuture,
     /// The rest of the request; `None` once it is sent.
@@ -48,7 +48,7 @@ pub(super) struct Exchange {
 }
 
 /// The head of a response, and its body.
-pub(super) struct ResponseHead {
+pub(super) struct ReceivedHead {
     pub head: Response<()>,
     /// `None` if there is no body.
     pub receiver: Option<RecvStream>,
@@ -72,7 +72,7 @@ impl From<ExchangeError> for Failure {
     }
 }
 
-impl Exchange {
+impl StreamExchange {
     /// An exchange that takes the body of `request`, to be sent on `stream`.
     pub(super) fn new(
         session: Http2Session,
@@ -90,7 +90,7 @@ impl Exchange {
             let body = std::mem::replace(request.body_mut(), RequestBody::empty());
             Upload::new(stream, body)
         });
-        Box::new(Exchange {
+        Box::new(StreamExchange {
             session,
             response,
             upload,
@@ -123,7 +123,7 @@ impl Exchange {
         &mut self,
         cx: &mut Context<'_>,
         informational: Option<&InformationalQueue>,
-    ) -> Poll<Option<Result<ResponseHead, Failure>>> {
+    ) -> Poll<Option<Result<ReceivedHead, Failure>>> {
         if let Err(error) = self.poll_upload(cx) {
             return Poll::Ready(Some(Err(error.into())));
         }
@@ -184,7 +184,7 @@ impl Exchange {
         Ok(())
     }
 
-    fn accept(&self, response: http::Response<RecvStream>) -> Result<ResponseHead, ExchangeError> {
+    fn accept(&self, response: http::Response<RecvStream>) -> Result<ReceivedHead, ExchangeError> {
         let (head, receiver) = response.into_parts();
         let status = head.status;
         let headers = fields(head.headers)?;
@@ -192,7 +192,7 @@ impl Exchange {
         if let Some(accept) = &self.websocket_accept
             && status.is_success()
         {
-            return Ok(ResponseHead {
+            return Ok(ReceivedHead {
                 head: switching(head, accept),
                 receiver: Some(receiver),
                 length: None,
@@ -205,7 +205,7 @@ impl Exchange {
         let has_body = !self.is_head
             && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
             && !receiver.is_end_stream();
-        Ok(ResponseHead {
+        Ok(ReceivedHead {
             head,
             receiver: has_body.then_some(receiver),
             length: if has_body { length } else { Some(0) },

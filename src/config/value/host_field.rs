@@ -7,9 +7,9 @@ use super::{ParseFailure, TextValue, failure, text_value};
 
 /// A host, with a port if wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Display)]
-pub struct RequestHost(Authority);
+pub struct HostField(Authority);
 
-impl RequestHost {
+impl HostField {
     /// The host and the port.
     pub fn get(&self) -> &Authority {
         &self.0
@@ -17,15 +17,15 @@ impl RequestHost {
 }
 
 /// A stand-in for an unreadable host.
-impl Default for RequestHost {
+impl Default for HostField {
     fn default() -> Self {
         Self(Authority::from_static("localhost"))
     }
 }
 
-text_value!(RequestHost);
+text_value!(HostField);
 
-impl TextValue for RequestHost {
+impl TextValue for HostField {
     const NAME: &'static str = "RequestHost";
     const EXPECTED: &'static str = "a host, as in `api.internal` or `api.internal:8080`";
     const PATTERN: &'static str = "[^/@?#\\s]+";
@@ -52,13 +52,13 @@ mod tests {
     #[test]
     fn a_host_may_have_a_port() {
         for text in ["api.internal", "10.0.0.1:80", "[::1]", "[::1]:8080"] {
-            let parsed = text.parse::<RequestHost>().map(|host| host.to_string());
+            let parsed = text.parse::<HostField>().map(|host| host.to_string());
             assert_eq!(parsed, Ok(text.to_owned()));
         }
         for wrong in [
             "", "a@b", "a b", "a/b", "http://a", ":80", "a:", "a:b", "a:99999", "::1",
         ] {
-            assert!(wrong.parse::<RequestHost>().is_err(), "{wrong}");
+            assert!(wrong.parse::<HostField>().is_err(), "{wrong}");
         }
     }
 }
