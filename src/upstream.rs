@@ -35,7 +35,7 @@ pub use cluster::Cluster;
 pub use ejection::EjectionSpec;
 pub use endpoint::Endpoint;
 pub use error::{UpstreamError, UpstreamErrorKind};
-pub use health::HealthSpec;
+pub use health::{HealthRequest, HealthSpec, MAX_GRPC_SERVICE};
 pub use retry::{RetryConditions, RetrySpec};
 pub use session::{InvalidMessage, UpstreamBody, UpstreamBodyError};
 pub use spec::{

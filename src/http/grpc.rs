@@ -17,8 +17,12 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Returns true for a request of gRPC. gRPC-Web is another protocol.
 pub(crate) fn is_request(headers: &Headers) -> bool {
-    let rest = headers.get(CONTENT_TYPE).and_then(subtype);
-    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+    headers.get(CONTENT_TYPE).is_some_and(is_content_type)
+}
+
+/// Returns true for the content types of gRPC.
+pub(crate) fn is_content_type(content_type: &[u8]) -> bool {
+    subtype(content_type).is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
 /// The rest of a content type that begins as those of gRPC do.

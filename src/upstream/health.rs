@@ -1,19 +1,20 @@
 //! Active health checks: a request of the proxy's own to each host, now and then. Here are the
 //! rules, and the record of one host, at instants that the caller gives.
 //!
-//! Not here: the exchange (`check`), and the effect on a host (`host/health.rs`).
+//! Not here: the exchange (`check`, `grpc`), and the effect on a host (`host/health.rs`).
 
 mod check;
+mod grpc;
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use http::StatusCode;
 use http::uri::{Authority, PathAndQuery};
 use tokio::time::Instant;
 
 pub(super) use check::{CheckFailure, check};
+pub use grpc::MAX_GRPC_SERVICE;
 
 /// The longest time before the first check of a host.
 const MAX_FIRST_PAUSE: Duration = Duration::from_secs(5);
@@ -21,27 +22,35 @@ const MAX_FIRST_PAUSE: Duration = Duration::from_secs(5);
 /// The rules of health checks.
 #[derive(Clone, Debug)]
 pub struct HealthSpec {
-    /// The target of the request.
-    pub path: PathAndQuery,
+    /// The request of each check.
+    pub request: HealthRequest,
     /// Its Host; the endpoint's own unless given.
     pub host: Option<Authority>,
     /// The time between two checks of a host, give or take 10 %.
     pub every: Duration,
-    /// For the whole check, from the connection to the status.
+    /// For the whole check, from the connection to the answer.
     pub timeout: Duration,
     /// Failures in a row after which a host is unhealthy.
     pub unhealthy_after: u32,
     /// Successes in a row after which it is healthy again.
     pub healthy_after: u32,
-    /// The statuses of a host that is well.
-    pub statuses: Vec<RangeInclusive<u16>>,
 }
 
-impl HealthSpec {
-    fn expects(&self, status: StatusCode) -> bool {
-        let mut statuses = self.statuses.iter();
-        statuses.any(|range| range.contains(&status.as_u16()))
-    }
+/// The request of a check, and the answer of a host that is well.
+#[derive(Clone, Debug)]
+pub enum HealthRequest {
+    /// A GET.
+    Get {
+        /// Its target.
+        path: PathAndQuery,
+        /// The statuses of a host that is well.
+        statuses: Vec<RangeInclusive<u16>>,
+    },
+    /// A call of `grpc.health.v1.Health/Check`, which must be answered with `SERVING`.
+    Grpc {
+        /// The name of the service, of at most [`MAX_GRPC_SERVICE`] bytes; empty for the server.
+        service: String,
+    },
 }
 
 /// The record of a host: the instant of its next check, and its state. One check runs at a time.
@@ -136,13 +145,15 @@ mod tests {
 
     fn spec(unhealthy_after: u32, healthy_after: u32) -> HealthSpec {
         HealthSpec {
-            path: PathAndQuery::from_static("/"),
+            request: HealthRequest::Get {
+                path: PathAndQuery::from_static("/"),
+                statuses: vec![200..=299, 401..=401],
+            },
             host: None,
             every: SECOND,
             timeout: SECOND,
             unhealthy_after,
             healthy_after,
-            statuses: vec![200..=299, 401..=401],
         }
     }
 
@@ -209,15 +220,5 @@ mod tests {
         record.begin(SECOND, start + SECOND);
         assert!(!record.forget());
         assert_eq!(record.end(Some(false), &spec), None);
-    }
-
-    #[test]
-    fn statuses_are_ranges() {
-        let expects = |code| spec(1, 1).expects(StatusCode::from_u16(code).expect("a status"));
-        let expected = [200, 250, 299, 300, 400, 401, 402, 503].map(expects);
-        assert_eq!(
-            expected,
-            [true, true, true, false, false, true, false, false]
-        );
     }
 }

@@ -11,7 +11,9 @@ pub use body::{UpstreamBody, UpstreamBodyError};
 pub(super) use error::ExchangeError;
 pub use http1::InvalidMessage;
 pub(super) use http1::{Http1Session, PooledConnection, http1_status};
-pub(super) use http2::{Http2Session, Room, SharedConnection, StreamPermit, http2_status};
+pub(super) use http2::{
+    Http2Session, Room, SharedConnection, StreamPermit, WholeResponse, http2_call, http2_status,
+};
 
 use super::attempt::Attempt;
 use super::{ClusterTimeouts, OutboundRequest};

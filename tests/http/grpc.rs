@@ -215,7 +215,7 @@ routes: [{{ upstream: greeter }}]
 }
 
 /// The interpreter that `scripts/grpcio` installs.
-fn python() -> PathBuf {
+pub(crate) fn python() -> PathBuf {
     let temporary = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let target = temporary.parent().expect("it is in the target directory");
     let python = target.join("grpcio/bin/python");

@@ -11,6 +11,7 @@ mod fair_connections;
 mod flood;
 mod forwarding;
 mod grpc;
+mod grpc_health;
 mod half_close;
 mod header_fields;
 mod health;

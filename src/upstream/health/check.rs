@@ -1,16 +1,19 @@
-//! One check: a GET over a connection of its own, of whose answer only the status counts.
+//! One check: a GET, of whose answer only the status counts, or a call of gRPC. Each has a connection
+//! of its own.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use http::StatusCode;
-use http::uri::{Authority, Uri};
+use http::uri::{Authority, PathAndQuery, Scheme, Uri};
+use http::{HeaderValue, Request, StatusCode, header};
 use tokio::time::{Instant, timeout_at};
 
-use super::HealthSpec;
+use super::grpc::{self, GrpcFailure};
+use super::{HealthRequest, HealthSpec};
 use crate::upstream::UpstreamErrorKind;
 use crate::upstream::attempt::is_local;
-use crate::upstream::connector::Connector;
-use crate::upstream::session::{http1_status, http2_status};
+use crate::upstream::connector::{Connector, Stream};
+use crate::upstream::session::{http1_status, http2_call, http2_status};
 
 /// The name of the proxy in checks.
 const USER_AGENT: &str = "sluicegate";
@@ -21,7 +24,13 @@ pub(in crate::upstream) enum CheckFailure {
     /// The status is not an expected one.
     #[error("status {}", _0.as_u16())]
     Status(StatusCode),
-    /// No status in time.
+    /// The answer to a call does not say that the service is well.
+    #[error(transparent)]
+    Grpc(#[from] GrpcFailure),
+    /// The host has chosen HTTP/1.1.
+    #[error("the server does not choose HTTP/2 (ALPN), which gRPC needs")]
+    NoHttp2,
+    /// No answer in time.
     #[error("no answer within {0:?} (health.timeout)")]
     Timeout(Duration),
     /// No connection, or no valid answer.
@@ -39,7 +48,7 @@ impl CheckFailure {
 /// Checks the host of `connector`. `authority` is the endpoint's own.
 ///
 /// # Errors
-/// When there is no expected status in time.
+/// When there is no answer in time that says that the host is well.
 pub(in crate::upstream) async fn check(
     connector: &Connector,
     spec: &HealthSpec,
@@ -47,24 +56,35 @@ pub(in crate::upstream) async fn check(
 ) -> Result<(), CheckFailure> {
     let authority = spec.host.as_ref().unwrap_or(authority);
     let deadline = Instant::now() + spec.timeout;
-    let status = timeout_at(deadline, exchange(connector, spec, authority, deadline));
+    let exchange = async {
+        // The deadline of the check is earlier.
+        let stream = connector.connect(2 * spec.timeout, None, None).await?;
+        match &spec.request {
+            HealthRequest::Get { path, statuses } => {
+                let status = get(connector, stream, path, authority, deadline).await?;
+                match is_one_of(status, statuses) {
+                    true => Ok(()),
+                    false => Err(CheckFailure::Status(status)),
+                }
+            }
+            HealthRequest::Grpc { service } => call(connector, stream, service, authority).await,
+        }
+    };
     let late = |_| CheckFailure::Timeout(spec.timeout);
-    let status = status.await.map_err(late)??;
-    match spec.expects(status) {
-        true => Ok(()),
-        false => Err(CheckFailure::Status(status)),
-    }
+    timeout_at(deadline, exchange).await.map_err(late)?
 }
 
-async fn exchange(
+fn is_one_of(status: StatusCode, ranges: &[RangeInclusive<u16>]) -> bool {
+    ranges.iter().any(|range| range.contains(&status.as_u16()))
+}
+
+async fn get(
     connector: &Connector,
-    spec: &HealthSpec,
+    stream: Stream,
+    path: &PathAndQuery,
     authority: &Authority,
     deadline: Instant,
 ) -> Result<StatusCode, UpstreamErrorKind> {
-    // The deadline of the check is earlier.
-    let stream = connector.connect(2 * spec.timeout, None, None).await?;
-    let path = &spec.path;
     if !connector.speaks_http2(&stream) {
         let head = format!(
             "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {USER_AGENT}\r\n\
@@ -72,17 +92,55 @@ async fn exchange(
         );
         return Ok(http1_status(stream, head.as_bytes(), deadline).await?);
     }
+    let head = head(connector.scheme(), authority.clone(), path.clone());
+    Ok(http2_status(stream, head).await?)
+}
+
+async fn call(
+    connector: &Connector,
+    stream: Stream,
+    service: &str,
+    authority: &Authority,
+) -> Result<(), CheckFailure> {
+    if !connector.speaks_http2(&stream) {
+        return Err(CheckFailure::NoHttp2);
+    }
+    let head = grpc::head(connector.scheme(), authority.clone());
+    let response = http2_call(stream, head, grpc::message(service)).await;
+    let response = response.map_err(UpstreamErrorKind::from)?;
+    match response.head.status() {
+        StatusCode::OK => Ok(grpc::read(&response)?),
+        status => Err(CheckFailure::Status(status)),
+    }
+}
+
+/// The head of a GET over HTTP/2.
+pub(super) fn head(scheme: Scheme, authority: Authority, path: PathAndQuery) -> Request<()> {
     let uri = Uri::builder()
-        .scheme(connector.scheme())
-        .authority(authority.clone())
-        .path_and_query(path.clone())
-        .build()
-        .expect("it has all its parts");
-    let mut request = http::Request::new(());
-    *request.uri_mut() = uri;
-    let agent = http::HeaderValue::from_static(USER_AGENT);
-    request
-        .headers_mut()
-        .insert(http::header::USER_AGENT, agent);
-    Ok(http2_status(stream, request).await?)
+        .scheme(scheme)
+        .authority(authority)
+        .path_and_query(path);
+    let mut head = Request::new(());
+    *head.uri_mut() = uri.build().expect("it has all its parts");
+    let agent = HeaderValue::from_static(USER_AGENT);
+    head.headers_mut().insert(header::USER_AGENT, agent);
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_ranges() {
+        let expects = |code| {
+            let status = StatusCode::from_u16(code).expect("a status");
+            is_one_of(status, &[200..=299, 401..=401])
+        };
+        let expected = [200, 250, 299, 300, 400, 401, 402, 503].map(expects);
+        assert_eq!(
+            expected,
+            [true, true, true, false, false, true, false, false]
+        );
+    }
 }

@@ -6,8 +6,8 @@ mod connection;
 mod counted_io;
 mod exchange;
 mod keep_alive;
+mod own_connection;
 mod request;
-mod status;
 mod upload;
 
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub(in crate::upstream) use body::Http2Body;
 pub(in crate::upstream) use connection::{Room, SharedConnection, StreamPermit};
-pub(in crate::upstream) use status::http2_status;
+pub(in crate::upstream) use own_connection::{WholeResponse, http2_call, http2_status};
 
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};

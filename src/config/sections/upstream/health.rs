@@ -5,20 +5,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::schema::{HOUR, SECOND, Upstream};
 use crate::config::validate::{report_empty, report_twice};
-use crate::config::value::{Duration, HostField, OriginForm, StatusRange, Whole};
-use crate::config::{Findings, List, Located};
-use crate::upstream::HealthSpec;
+use crate::config::value::{Duration, GrpcService, HostField, OriginForm, StatusRange, Whole};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId};
+use crate::http::connection::Scheme;
+use crate::upstream::{HealthRequest, HealthSpec, UpstreamProtocol};
 
 /// `health` of an upstream.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// The path of the request, with a query if wanted.
-    pub path: Located<OriginForm>,
+    /// The path of a GET, with a query if wanted.
+    #[serde(default)]
+    pub path: Option<Located<OriginForm>>,
+    /// Instead of `path`: the name of a service, or `""` for the whole server, to ask
+    /// `grpc.health.v1.Health/Check` for. Needs `protocol: h2`, or `auto` with TLS.
+    #[serde(default)]
+    pub grpc: Option<Located<GrpcService>>,
     /// The time between two checks of an address, give or take 10 %, `1s` to `1h`.
     #[serde(default)]
     pub every: Located<Duration<SECOND, HOUR, { 5 * SECOND }>>,
-    /// For a whole check, from the connection to the status, `1ms` to `1h`.
+    /// For a whole check, from the connection to the answer, `1ms` to `1h`.
     #[serde(default)]
     pub timeout: Located<Duration<1, HOUR, { 2 * SECOND }>>,
     /// Failures in a row after which an address is left out, 1 to 100.
@@ -27,7 +33,7 @@ pub struct Health {
     /// Successes in a row after which it is back, 1 to 100.
     #[serde(default)]
     pub healthy_after: Located<Whole<1, 100, 2>>,
-    /// The statuses of an address that is well.
+    /// The statuses of an address that is well, if it is asked by a GET.
     #[serde(default = "successes")]
     #[schemars(length(min = 1))]
     pub status: List<StatusRange>,
@@ -41,21 +47,68 @@ fn successes() -> List<StatusRange> {
 }
 
 pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
-    if let Some(health) = &upstream.health {
-        let help = "name the statuses of an address that is well: `status: [200-399]`";
-        report_empty(&health.status, findings, help);
-        report_twice(&health.status, findings);
+    let Some(health) = &upstream.health else {
+        return;
+    };
+    let help = "name the statuses of an address that is well: `status: [200-399]`";
+    report_empty(&health.status, findings, help);
+    report_twice(&health.status, findings);
+    match (&health.path, &health.grpc) {
+        (Some(path), Some(grpc)) => {
+            let message = "`path` and `grpc` in one `health`";
+            let finding = Finding::error(path.node, Code::Conflict, message);
+            let finding = finding.related(grpc.node, "asks by a call of gRPC");
+            findings.add(finding.help("remove `path`, or `grpc`"));
+        }
+        (Some(_), None) => {}
+        (None, Some(grpc)) => check_grpc(upstream, health, grpc.node, findings),
+        (None, None) => {
+            let message = "neither `path` nor `grpc`";
+            let finding = Finding::error(health.node, Code::MissingKey, message);
+            findings.add(finding.help("write `path: /healthz`, or `grpc: \"\"` for gRPC"));
+        }
     }
 }
 
+fn check_grpc(upstream: &Upstream, health: &Health, grpc: NodeId, findings: &Findings<'_>) {
+    if health.status.node != NodeId::ABSENT {
+        let message = "`status` of a check by `grpc`";
+        let finding = Finding::error(health.status.node, Code::Conflict, message);
+        let finding = finding.related(grpc, "expects `SERVING`");
+        findings.add(finding.help("remove `status`"));
+    }
+    let mut endpoints = upstream.endpoints.iter();
+    let protocol = &upstream.protocol;
+    let reason = match protocol.value {
+        UpstreamProtocol::Http2 => return,
+        UpstreamProtocol::Http1 => "gRPC needs HTTP/2, and `protocol` is `http1`",
+        UpstreamProtocol::Auto if endpoints.all(|one| one.url.scheme == Scheme::Https) => return,
+        UpstreamProtocol::Auto => {
+            "gRPC needs HTTP/2, and `protocol: auto` is HTTP/1.1 for endpoints without TLS"
+        }
+    };
+    let finding = Finding::error(grpc, Code::Conflict, reason);
+    let finding = finding.related(protocol.node, "the version of HTTP");
+    findings.add(finding.help("write `protocol: h2` in the upstream"));
+}
+
 pub(super) fn compile(health: &Health) -> HealthSpec {
+    let statuses = health.status.iter().map(|one| one.range()).collect();
+    let path = health.path.as_deref().cloned().unwrap_or_default();
     HealthSpec {
-        path: health.path.get().clone(),
+        request: match &health.grpc {
+            Some(service) => HealthRequest::Grpc {
+                service: service.to_string(),
+            },
+            None => HealthRequest::Get {
+                path: path.get().clone(),
+                statuses,
+            },
+        },
         host: health.host.as_ref().map(|host| host.get().clone()),
         every: health.every.get(),
         timeout: health.timeout.get(),
         unhealthy_after: health.unhealthy_after.get(),
         healthy_after: health.healthy_after.get(),
-        statuses: health.status.iter().map(|one| one.range()).collect(),
     }
 }
