@@ -16,6 +16,7 @@ mod half_close;
 mod header_fields;
 mod health;
 mod http1_raw;
+mod http2_bodies;
 mod http2_faults;
 mod http2_raw;
 mod http2_upstream;

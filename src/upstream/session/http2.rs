@@ -18,8 +18,7 @@ pub(in crate::upstream) use connection::{Room, SharedConnection, StreamPermit};
 pub(in crate::upstream) use own_connection::{WholeResponse, http2_call, http2_status};
 
 use crate::http::body::RequestBody;
-use crate::http::message::{Request, Response};
-use crate::telemetry::metrics::EndpointFailure;
+use crate::http::message::Response;
 use crate::upstream::attempt::{Attempt, AttemptOutcome};
 use crate::upstream::host::InFlight;
 use crate::upstream::session::{ExchangeError, InvalidMessage, UpstreamBody};
@@ -43,11 +42,11 @@ impl Http2Session {
         outbound: &mut OutboundRequest<'_>,
         timeouts: &ClusterTimeouts,
     ) -> Attempt {
-        let (request, informational) = (&mut *outbound.request, outbound.informational);
-        let is_repeatable = retry::is_repeatable(request);
+        let informational = outbound.informational;
+        let is_repeatable = retry::is_repeatable(outbound.request);
         let endpoint = Arc::clone(self.host.metrics().endpoint());
         let error = |kind| UpstreamError::new(&endpoint, kind);
-        let mut exchange = match self.begin(request, timeouts) {
+        let mut exchange = match self.begin(outbound, timeouts) {
             Ok(exchange) => exchange,
             Err(kind) => {
                 return Attempt {
@@ -68,12 +67,19 @@ impl Http2Session {
                 may_retry: is_repeatable,
             },
             Some(Err(Failure {
+                error: ExchangeError::Reset(reset),
+                ..
+            })) if let Some(time) = exchange.missed_deadline(&reset) => Attempt {
+                outcome: AttemptOutcome::TimedOut(error(UpstreamErrorKind::Deadline(time))),
+                may_retry: false,
+            },
+            Some(Err(Failure {
                 error: kind,
                 is_processed,
             })) => {
                 let body = exchange.into_untouched_body();
                 let is_untouched = body.is_some();
-                *request.body_mut() = body.unwrap_or_else(RequestBody::empty);
+                *outbound.request.body_mut() = body.unwrap_or_else(RequestBody::empty);
                 let error = error(kind.into());
                 Attempt {
                     may_retry: !is_processed || is_repeatable,
@@ -87,15 +93,16 @@ impl Http2Session {
         }
     }
 
-    /// Opens the stream with the head of `request`, and takes its body.
+    /// Opens the stream with the head of the request, and takes its body.
     ///
     /// # Errors
     /// When the connection takes no stream: nothing is sent, and the request is unchanged.
     fn begin(
         self,
-        request: &mut Request<RequestBody>,
+        outbound: &mut OutboundRequest<'_>,
         timeouts: &ClusterTimeouts,
     ) -> Result<Box<StreamExchange>, UpstreamErrorKind> {
+        let request = &*outbound.request;
         if request.body().is_tunnel() && !self.permit.supports_extended_connect() {
             return Err(UpstreamErrorKind::NoWebSocket);
         }
@@ -109,17 +116,12 @@ impl Http2Session {
             .map_err(|error| UpstreamErrorKind::from(ExchangeError::from(error)))?;
         Ok(StreamExchange::new(
             self,
-            request,
+            outbound,
             response,
             (!is_whole).then_some(stream),
             written,
             timeouts.response,
         ))
-    }
-
-    /// Counts a response that the endpoint did not finish.
-    fn failed(&self, reason: EndpointFailure) {
-        self.host.metrics().failure(reason);
     }
 }
 
@@ -137,7 +139,10 @@ fn respond(
     head.map(|()| {
         UpstreamBody::from(match receiver {
             Some(receiver) => Http2Body::new(exchange, receiver, length, timeouts),
-            None => Http2Body::empty(),
+            None => {
+                exchange.session.host.record_whole_body();
+                Http2Body::empty()
+            }
         })
     })
 }

@@ -79,8 +79,8 @@ impl Http2Body {
     /// Ends the body with `error` at the next poll: earlier frames are sent first, which a
     /// connection that fails at once would keep.
     fn fail(&mut self, error: UpstreamBodyError, cx: &mut Context<'_>) {
-        if let (Some(exchange), Some(reason)) = (self.exchange.take(), error.reason()) {
-            exchange.session.failed(reason);
+        if let Some(exchange) = self.exchange.take() {
+            exchange.record_broken_body(&error);
         }
         self.failure = Some(error);
         cx.waker().wake_by_ref();
@@ -189,7 +189,9 @@ impl Body for Http2Body {
                 let has_ended = |exchange: &mut Box<StreamExchange>| {
                     exchange.download.as_ref().is_none_or(Download::has_ended)
                 };
-                this.exchange.take_if(has_ended);
+                if let Some(exchange) = this.exchange.take_if(has_ended) {
+                    exchange.session.host.record_whole_body();
+                }
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(failure)) => {
@@ -197,7 +199,9 @@ impl Body for Http2Body {
                 Poll::Pending
             }
             None => {
-                this.exchange = None;
+                if let Some(exchange) = this.exchange.take().filter(|one| !one.is_tunnel()) {
+                    exchange.session.host.record_whole_body();
+                }
                 Poll::Ready(None)
             }
         }

@@ -9,6 +9,7 @@ use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, StatusCode, Version};
+use tokio::time::Instant;
 
 use super::Http2Session;
 use super::body::Download;
@@ -18,10 +19,14 @@ use crate::http::framing::{self, FramingFields};
 use crate::http::headers::Headers;
 use crate::http::http1::{InvalidMessage, content_length};
 use crate::http::informational::InformationalQueue;
-use crate::http::message::{Request, Response};
+use crate::http::message::Response;
 use crate::http::websocket;
 use crate::net::idle_timer::IdleTimer;
-use crate::upstream::session::ExchangeError;
+use crate::upstream::OutboundRequest;
+use crate::upstream::session::{ExchangeError, UpstreamBodyError};
+
+/// The time by which a host may find a deadline over before this machine does: timers are not exact.
+const DEADLINE_SLACK: Duration = Duration::from_millis(10);
 
 /// The most fields in a head.
 const MAX_FIELDS: usize = 256;
@@ -39,6 +44,8 @@ pub(super) struct StreamExchange {
     is_head: bool,
     /// The field value that a client of HTTP/1.1 expects after it has asked for a WebSocket.
     websocket_accept: Option<websocket::Accept>,
+    /// The end of the time for the whole request, and how much that was.
+    deadline: Option<(Instant, Duration)>,
     /// The frames from the client up to the last poll.
     received: u32,
     /// The bytes that the connection had written before.
@@ -73,15 +80,16 @@ impl From<ExchangeError> for Failure {
 }
 
 impl StreamExchange {
-    /// An exchange that takes the body of `request`, to be sent on `stream`.
+    /// An exchange that takes the body of the request, to be sent on `stream`.
     pub(super) fn new(
         session: Http2Session,
-        request: &mut Request<RequestBody>,
+        outbound: &mut OutboundRequest<'_>,
         response: ResponseFuture,
         stream: Option<SendStream<Bytes>>,
         written: u64,
         limit: Duration,
     ) -> Box<Self> {
+        let (request, deadline) = (&mut *outbound.request, outbound.deadline);
         let is_tunnel = request.body().is_tunnel();
         let websocket_accept = is_tunnel.then(|| websocket::Accept::of(request.headers()));
         let is_head = request.method() == Method::HEAD;
@@ -98,6 +106,7 @@ impl StreamExchange {
             is_whole,
             is_head,
             websocket_accept,
+            deadline,
             received: 0,
             written,
             download: None,
@@ -107,6 +116,28 @@ impl StreamExchange {
     /// Returns true if the request asks for a tunnel.
     pub(super) fn is_tunnel(&self) -> bool {
         self.websocket_accept.is_some()
+    }
+
+    /// The time for the whole request, if `error` says that the host has cancelled it at the end of
+    /// that time, as servers of gRPC do.
+    pub(super) fn missed_deadline(&self, error: &h2::Error) -> Option<Duration> {
+        let (at, time) = self.deadline?;
+        let is_cancelled = error.is_remote() && error.reason() == Some(Reason::CANCEL);
+        (is_cancelled && Instant::now() + DEADLINE_SLACK >= at).then_some(time)
+    }
+
+    /// Counts a response that the host did not finish.
+    pub(super) fn record_broken_body(&self, error: &UpstreamBodyError) {
+        let host = &self.session.host;
+        let is_cancelled = matches!(error, UpstreamBodyError::Reset(error)
+            if self.missed_deadline(error).is_some());
+        match error.reason() {
+            Some(_) if is_cancelled => {}
+            // How a tunnel ends says nothing of the host.
+            Some(reason) if self.is_tunnel() => host.metrics().failure(reason),
+            Some(reason) => host.record_broken_body(reason),
+            None => {}
+        }
     }
 
     /// The body, if nothing was taken from it.
