@@ -13,6 +13,7 @@ pub mod headers;
 pub mod hop_by_hop;
 pub mod host;
 pub mod http1;
+pub(crate) mod http2;
 pub mod informational;
 pub mod json_pointer;
 pub mod json_scan;

@@ -18,6 +18,7 @@ mod health;
 mod http1_raw;
 mod http2_bodies;
 mod http2_faults;
+mod http2_floods;
 mod http2_raw;
 mod http2_upstream;
 mod kept_connections;

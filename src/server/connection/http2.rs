@@ -1,8 +1,6 @@
 //! HTTP/2 with a client, on hyper.
 
 mod activity;
-mod flood;
-mod frame_tracker;
 mod tracked_io;
 mod tracked_service;
 mod trailers;

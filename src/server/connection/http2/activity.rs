@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use http::StatusCode;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::frame_tracker::FrameTracker;
+use crate::http::http2::FrameTracker;
 use crate::server::Timeouts;
 use crate::server::drain::DRAIN_GRACE;
 

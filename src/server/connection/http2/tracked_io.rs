@@ -10,18 +10,15 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::Activity;
-use super::flood::FloodCounter;
-use super::frame_tracker::{DATA, FrameTracker};
 use super::trailers::{self, TrailerCheck};
+use crate::http::http2::ConnectionFrames;
 
 /// A stream that reports to its connection's [`Activity`]. Reads return `first` before new bytes.
 #[derive(Debug)]
 pub(super) struct TrackedIo<T> {
     inner: T,
     first: BytesMut,
-    received: FrameTracker,
-    sent: FrameTracker,
-    flood: FloodCounter,
+    frames: ConnectionFrames,
     trailers: TrailerCheck,
     activity: Rc<Activity>,
 }
@@ -31,9 +28,7 @@ impl<T> TrackedIo<T> {
         Self {
             inner,
             first,
-            received: FrameTracker::of_client(),
-            sent: FrameTracker::of_server(),
-            flood: FloodCounter::new(),
+            frames: ConnectionFrames::with_client(),
             trailers: TrailerCheck::default(),
             activity,
         }
@@ -44,26 +39,15 @@ impl<T: AsyncWrite + Unpin> TrackedIo<T> {
     /// Follows the first `written` of these bytes.
     fn wrote(&mut self, bufs: &[IoSlice<'_>], result: &Poll<io::Result<usize>>) {
         self.activity.wrote(result);
-        let Poll::Ready(Ok(mut left)) = *result else {
-            return;
-        };
-        for buf in bufs {
-            let length = buf.len().min(left);
-            left -= length;
-            let flood = &mut self.flood;
-            self.sent.observe(&buf[..length], |head, _| {
-                if head.kind == DATA {
-                    flood.sent_data();
-                }
-            });
+        if let Poll::Ready(Ok(length)) = *result {
+            self.frames.sent(bufs, length);
         }
     }
 
     /// Sends GOAWAY if the socket takes it at once, and ends the connection.
     fn end_flood(&mut self, cx: &mut Context<'_>) -> io::Error {
         self.activity.flooded();
-        if self.sent.is_between_frames() {
-            let goaway = self.flood.goaway();
+        if let Some(goaway) = self.frames.goaway() {
             // The connection ends whether the client reads this or not.
             let _ = Pin::new(&mut self.inner).poll_write(cx, &goaway);
             let _ = Pin::new(&mut self.inner).poll_flush(cx);
@@ -87,11 +71,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TrackedIo<T> {
         } else {
             ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
         }
-        let (mut is_flood, flood) = (false, &mut this.flood);
         let bytes = &mut buf.filled_mut()[before..];
         let (length, trailers, mut malformed) = (bytes.len(), &mut this.trailers, Vec::new());
-        this.received.observe(bytes, |head, rest| {
-            is_flood |= flood.is_one_too_many(head);
+        let is_flood = this.frames.received(bytes, |head, rest| {
             if trailers.is_malformed(head, rest) {
                 malformed.push(length - rest.len());
             }
@@ -99,7 +81,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TrackedIo<T> {
         malformed
             .into_iter()
             .for_each(|payload| trailers::spoil(bytes, payload));
-        this.activity.received(&this.received);
+        this.activity.received(this.frames.tracker());
         Poll::Ready(match is_flood {
             true => Err(this.end_flood(cx)),
             false => Ok(()),

@@ -5,7 +5,7 @@
 //! PROTOCOL_ERROR: trailers without it are malformed as well. What is not found passes, and h2 drops
 //! it: trailers that are not read in one piece, and references to the dynamic table of HPACK.
 
-use super::frame_tracker::{FrameHead, HEADERS};
+use crate::http::http2::{FrameHead, HEADERS};
 
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;

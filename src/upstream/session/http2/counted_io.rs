@@ -1,12 +1,15 @@
-//! The I/O of a connection, which counts what passes.
+//! The I/O of a connection, which counts what passes, and ends a connection that its host floods with
+//! frames.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::http::http2::ConnectionFrames;
 
 /// The counts of a connection. Only its task changes them.
 #[derive(Clone, Debug, Default)]
@@ -28,13 +31,6 @@ impl IoCounts {
     pub(super) fn written(&self) -> u64 {
         self.0.written.load(Relaxed)
     }
-
-    fn wrote(&self, result: &Poll<io::Result<usize>>) {
-        if let Poll::Ready(Ok(length)) = result {
-            let written = self.written() + *length as u64;
-            self.0.written.store(written, Relaxed);
-        }
-    }
 }
 
 /// A stream that counts its reads and written bytes.
@@ -42,11 +38,24 @@ impl IoCounts {
 pub(super) struct CountedIo<T> {
     inner: T,
     counts: IoCounts,
+    frames: ConnectionFrames,
 }
 
 impl<T> CountedIo<T> {
     pub(super) fn new(inner: T, counts: IoCounts) -> Self {
-        CountedIo { inner, counts }
+        CountedIo {
+            inner,
+            counts,
+            frames: ConnectionFrames::with_server(),
+        }
+    }
+
+    fn wrote(&mut self, bufs: &[IoSlice<'_>], result: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(length)) = *result {
+            let written = self.counts.written() + length as u64;
+            self.counts.0.written.store(written, Relaxed);
+            self.frames.sent(bufs, length);
+        }
     }
 }
 
@@ -56,12 +65,18 @@ impl<T: AsyncRead + Unpin> AsyncRead for CountedIo<T> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let result = Pin::new(&mut self.inner).poll_read(cx, buf);
-        if result.is_ready() {
-            let reads = self.counts.reads().wrapping_add(1);
-            self.counts.0.reads.store(reads, Relaxed);
-        }
-        result
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
+        let reads = self.counts.reads().wrapping_add(1);
+        self.counts.0.reads.store(reads, Relaxed);
+        Poll::Ready(
+            match self.frames.received(&buf.filled()[before..], |_, _| ()) {
+                true => Err(io::Error::other(
+                    "the upstream floods the connection with frames",
+                )),
+                false => Ok(()),
+            },
+        )
     }
 }
 
@@ -72,7 +87,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for CountedIo<T> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.counts.wrote(&result);
+        self.wrote(&[IoSlice::new(buf)], &result);
         result
     }
 
@@ -82,7 +97,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for CountedIo<T> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.counts.wrote(&result);
+        self.wrote(bufs, &result);
         result
     }
 

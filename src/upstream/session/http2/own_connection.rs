@@ -5,6 +5,7 @@ use h2::client::{Builder, SendRequest};
 use http::{HeaderMap, Request, Response, StatusCode};
 
 use super::connection::MAX_HEAD;
+use super::counted_io::{CountedIo, IoCounts};
 use crate::upstream::connector::Stream;
 use crate::upstream::session::{ExchangeError, InvalidMessage};
 
@@ -73,7 +74,8 @@ async fn over_connection<T>(
 ) -> Result<T, ExchangeError> {
     let mut builder = Builder::new();
     builder.max_header_list_size(MAX_HEAD).enable_push(false);
-    let (requests, connection) = builder.handshake::<_, Bytes>(stream).await?;
+    let io = CountedIo::new(stream, IoCounts::default());
+    let (requests, connection) = builder.handshake::<_, Bytes>(io).await?;
     let mut exchange = std::pin::pin!(exchange(requests));
     tokio::select! {
         biased;

@@ -1,12 +1,12 @@
-//! Tracks the frames of one direction (RFC 9113 sections 4.1 and 6.10). hyper reports neither a
-//! header block that does not end nor the kinds of frames.
+//! Tracks the frames of one direction (RFC 9113 sections 4.1 and 6.10). hyper and h2 report
+//! neither a header block that does not end nor the kinds of frames.
 
 /// Bytes of the preface before the first frame.
 const PREFACE: usize = 24;
 
 /// Types of frames.
 pub(super) const DATA: u8 = 0;
-pub(super) const HEADERS: u8 = 1;
+pub(crate) const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
 /// The flag of the last frame of a block.
@@ -14,16 +14,16 @@ const END_HEADERS: u8 = 4;
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FrameHead {
-    pub(super) length: usize,
-    pub(super) kind: u8,
-    pub(super) flags: u8,
-    pub(super) stream: u32,
+pub(crate) struct FrameHead {
+    pub(crate) length: usize,
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
 }
 
-/// The progress of the frames of one direction. Malformed frames are left to hyper.
+/// The progress of the frames of one direction. Malformed frames are left to the library.
 #[derive(Debug)]
-pub(super) struct FrameTracker {
+pub(crate) struct FrameTracker {
     /// Missing bytes of the preface.
     preface: usize,
     /// The head of the next frame, as far as it was received.
@@ -109,12 +109,12 @@ impl FrameTracker {
     }
 
     /// Returns true once the preface is whole.
-    pub(super) fn has_preface(&self) -> bool {
+    pub(crate) fn has_preface(&self) -> bool {
         self.preface == 0
     }
 
     /// The number of the header block, or of the frame's head, that is incomplete.
-    pub(super) fn open(&self) -> Option<u32> {
+    pub(crate) fn open(&self) -> Option<u32> {
         (self.is_open || self.filled > 0).then_some(self.begun)
     }
 }

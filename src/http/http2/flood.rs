@@ -1,5 +1,6 @@
-//! Counts the frames of a client that cost it nothing and the server work. The bounds are those of
-//! Envoy, except for frames that are answered: hyper keeps no queue of answers to bound.
+//! Counts the frames of a peer, client or server, that cost it nothing and this machine work. The
+//! bounds are those of Envoy, except for resets, and for frames that are answered: h2 keeps no queue
+//! of answers to bound.
 
 use std::time::Duration;
 
@@ -17,20 +18,27 @@ const CONTINUATION: u8 = 9;
 /// The flag of the last frame of a stream.
 const END_STREAM: u8 = 1;
 
-/// The error code for a client that causes too much work.
+/// The error code for a peer that causes too much work.
 const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// The most PRIORITY frames for each stream, and before the first.
 const PRIORITIES_PER_STREAM: u64 = 100;
 
-/// The most WINDOW_UPDATE frames for each DATA frame that the client was sent.
+/// The HEADERS frames of each stream beyond which they count as control frames: a server may send any
+/// number of informational responses.
+const HEADERS_PER_STREAM: u64 = 10;
+
+/// The most RST_STREAM frames beside one for each stream.
+const RESETS: u64 = 100;
+
+/// The most WINDOW_UPDATE frames for each DATA frame that the peer was sent.
 const WINDOW_UPDATES_PER_DATA: u64 = 10;
 
 /// The most DATA frames without a byte, one after the other, on one connection.
 const EMPTY_DATA: u32 = 10;
 
 /// The most SETTINGS, PING and unknown frames within [`CONTROL_WINDOW`], beside one for each DATA
-/// frame sent: clients measure the bandwidth with a PING for each.
+/// frame sent: peers measure the bandwidth with a PING for each.
 const CONTROL: u64 = 1000;
 const CONTROL_WINDOW: Duration = Duration::from_secs(10);
 
@@ -40,7 +48,9 @@ pub(super) struct FloodCounter {
     last_stream: u32,
     streams: u64,
     data_sent: u64,
+    headers: u64,
     priorities: u64,
+    resets: u64,
     window_updates: u64,
     empty_data: u32,
     control: u64,
@@ -54,7 +64,9 @@ impl FloodCounter {
             last_stream: 0,
             streams: 0,
             data_sent: 0,
+            headers: 0,
             priorities: 0,
+            resets: 0,
             window_updates: 0,
             empty_data: 0,
             control: 0,
@@ -62,12 +74,24 @@ impl FloodCounter {
         }
     }
 
-    /// Counts a DATA frame to the client.
-    pub(super) fn sent_data(&mut self) {
-        self.data_sent += 1;
+    /// Counts a frame to the peer.
+    pub(super) fn sent(&mut self, head: FrameHead) {
+        match head.kind {
+            DATA => self.data_sent += 1,
+            HEADERS => self.count_stream(head),
+            _ => {}
+        }
     }
 
-    /// Counts a frame of the client. Returns true if it is one more than the bounds allow.
+    /// Counts the stream of this head, if it is a new one. Only one side opens streams.
+    fn count_stream(&mut self, head: FrameHead) {
+        if head.stream > self.last_stream {
+            self.last_stream = head.stream;
+            self.streams += 1;
+        }
+    }
+
+    /// Counts a frame of the peer. Returns true if it is one more than the bounds allow.
     pub(super) fn is_one_too_many(&mut self, head: FrameHead) -> bool {
         match head.kind {
             DATA => {
@@ -76,14 +100,16 @@ impl FloodCounter {
                 self.empty_data > EMPTY_DATA
             }
             HEADERS => {
-                if head.stream > self.last_stream {
-                    self.last_stream = head.stream;
-                    self.streams += 1;
-                }
-                false
+                self.count_stream(head);
+                self.headers += 1;
+                self.headers > HEADERS_PER_STREAM * self.streams && self.is_control_flood()
             }
             // The library bounds these.
-            CONTINUATION | RST_STREAM => false,
+            CONTINUATION => false,
+            RST_STREAM => {
+                self.resets += 1;
+                self.resets > RESETS + self.streams
+            }
             PRIORITY => {
                 self.priorities += 1;
                 self.priorities > PRIORITIES_PER_STREAM * (1 + self.streams)
@@ -163,6 +189,24 @@ mod tests {
     }
 
     #[test]
+    fn resets_are_bounded_by_streams_of_either_side() {
+        let mut counter = FloodCounter::new();
+        begin_streams(&mut counter, 3);
+        assert_eq!(taken(&mut counter, head(RST_STREAM, 4, 1), 5000), 103);
+        let mut counter = FloodCounter::new();
+        (0..3).for_each(|number| counter.sent(head(HEADERS, 10, 2 * number + 1)));
+        assert_eq!(taken(&mut counter, head(RST_STREAM, 4, 1), 5000), 103);
+    }
+
+    #[test]
+    fn informational_responses_are_bounded() {
+        let mut counter = FloodCounter::new();
+        let early = head(HEADERS, 10, 1);
+        counter.sent(early);
+        assert_eq!(taken(&mut counter, early, 5000), 1010);
+    }
+
+    #[test]
     fn trailers_open_no_stream() {
         let mut counter = FloodCounter::new();
         begin_streams(&mut counter, 1);
@@ -176,7 +220,7 @@ mod tests {
         assert_eq!(taken(&mut counter, head(WINDOW_UPDATE, 4, 0), 5000), 5);
         let mut counter = FloodCounter::new();
         begin_streams(&mut counter, 3);
-        (0..20).for_each(|_| counter.sent_data());
+        (0..20).for_each(|_| counter.sent(head(DATA, 1, 1)));
         let update = head(WINDOW_UPDATE, 4, 1);
         assert_eq!(taken(&mut counter, update, 5000), 5 + 2 * (3 + 200));
     }
@@ -202,7 +246,7 @@ mod tests {
         }
         let mut counter = FloodCounter::new();
         for _ in 0..100_000 {
-            counter.sent_data();
+            counter.sent(head(DATA, 1, 1));
             assert!(!counter.is_one_too_many(ping));
         }
         assert_eq!(taken(&mut counter, ping, 5000), 1000);
