@@ -75,7 +75,8 @@ pub enum RunningTarget {
 
 impl Upstream {
     /// Starts an upstream for `workers` runtimes. Equal endpoints of `previous`, from before a
-    /// reload, keep their hosts with connections and state.
+    /// reload, keep their hosts with connections and state, and
+    /// the retry budget goes on.
     pub fn new(
         spec: UpstreamSpec,
         workers: usize,
@@ -98,7 +99,8 @@ impl Upstream {
         let target = match spec.target {
             TargetSpec::Echo => RunningTarget::Echo,
             TargetSpec::Cluster(spec) => {
-                RunningTarget::Cluster(Arc::new(Cluster::new(*spec, endpoint)))
+                let previous = previous.and_then(Self::cluster);
+                RunningTarget::Cluster(Arc::new(Cluster::new(*spec, endpoint, previous)))
             }
         };
         Upstream {
@@ -119,12 +121,16 @@ impl Upstream {
         &self.target
     }
 
+    fn cluster(&self) -> Option<&Cluster> {
+        match &self.target {
+            RunningTarget::Echo => None,
+            RunningTarget::Cluster(cluster) => Some(cluster),
+        }
+    }
+
     /// Its endpoints; none for the built-in origin.
     pub fn endpoints(&self) -> &[Arc<Endpoint>] {
-        match &self.target {
-            RunningTarget::Echo => &[],
-            RunningTarget::Cluster(cluster) => cluster.endpoints(),
-        }
+        self.cluster().map_or(&[], Cluster::endpoints)
     }
 
     /// Counts a response whose head took `elapsed`.

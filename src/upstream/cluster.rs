@@ -45,8 +45,20 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster of these endpoints, each as `endpoint` finds or starts it.
-    pub(super) fn new(spec: ClusterSpec, endpoint: impl Fn(EndpointSpec) -> Arc<Endpoint>) -> Self {
+    /// A cluster of these endpoints, each as `endpoint` finds or starts it. Its retry budget goes on
+    /// from `previous`, from before a reload.
+    pub(super) fn new(
+        spec: ClusterSpec,
+        endpoint: impl Fn(EndpointSpec) -> Arc<Endpoint>,
+        previous: Option<&Self>,
+    ) -> Self {
+        let counts = previous.map(|previous| Arc::clone(previous.budget.counts()));
+        let retries = &spec.retries;
+        let budget = RetryBudget::new(
+            retries.budget,
+            retries.min_per_second,
+            counts.unwrap_or_default(),
+        );
         let outliers = OutlierDetection::new(&spec);
         let (endpoints, weights): (Vec<_>, Vec<_>) = spec.endpoints.into_iter().unzip();
         let cluster = Cluster {
@@ -62,7 +74,7 @@ impl Cluster {
             connections: spec.connections,
             outliers,
             health: spec.health.map(Arc::new),
-            budget: RetryBudget::new(spec.retries.budget, spec.retries.min_per_second),
+            budget,
             retries: spec.retries,
         };
         cluster.update_hosts();

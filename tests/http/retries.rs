@@ -151,6 +151,31 @@ fn retries_of_an_outage_are_bounded_by_the_budget() {
 }
 
 #[test]
+fn a_reload_does_not_renew_the_budget() {
+    let bad = [(); 2].map(|()| failing(vec![Step::Reset]));
+    let urls = bad.each_ref().map(Origin::url);
+    let config = |max_body: usize| {
+        let retries = format!("budget: 0%, min_per_second: 1, max_body: {max_body}B");
+        config(&urls, &format!(", retries: {{ {retries} }}"))
+    };
+    let gateway = Gateway::start(&config(0));
+    let started = now();
+    let mut requests = 0;
+    for reload in 1..=8 {
+        for _ in 0..15 {
+            assert_eq!(get(gateway.address(), "/").status, 502);
+            requests += 1;
+        }
+        gateway.reload(&config(reload));
+    }
+    let tried: usize = bad.iter().map(|one| one.requests().len()).sum();
+    let retries = tried - requests;
+    // 10 in any ten seconds.
+    let most = 10 * (2 + started.elapsed().as_secs() as usize / 10);
+    assert!((10..=most).contains(&retries), "{retries} of {most}");
+}
+
+#[test]
 fn a_request_that_is_retried_is_charged_once() {
     let (bad, good) = (failing(vec![Step::Reset]), Origin::plain());
     let limit = "limits: [{ quota: 10/1h, algorithm: fixed_window, key: constant }]\n";

@@ -113,10 +113,11 @@ impl Names {
             resolver: self.resolver,
         };
         let known = previous.map_or(&[][..], Cluster::endpoints);
-        Arc::new(Cluster::new(spec, |spec| {
+        let endpoint = |spec| {
             let known = known.iter().find(|known| *known.spec() == spec);
             known.map_or_else(|| Arc::new(Endpoint::new(spec, &context)), Arc::clone)
-        }))
+        };
+        Arc::new(Cluster::new(spec, endpoint, previous))
     }
 
     fn metric(&self, name: &str) -> String {

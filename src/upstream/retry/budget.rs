@@ -2,6 +2,7 @@
 //! ten seconds, and a reserve. It keeps an outage from being made worse by retries.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
@@ -16,6 +17,12 @@ pub(in crate::upstream) struct RetryBudget {
     percent: u64,
     /// Retries in each window beside that share.
     reserve: u64,
+    counts: Arc<RetryCounts>,
+}
+
+/// The requests and retries of an upstream, which outlive reloads.
+#[derive(Debug)]
+pub(in crate::upstream) struct RetryCounts {
     requests: AtomicU64,
     retries: AtomicU64,
     /// The most that `retries` may be.
@@ -25,40 +32,49 @@ pub(in crate::upstream) struct RetryBudget {
 }
 
 impl RetryBudget {
-    pub(in crate::upstream) fn new(percent: u32, min_per_second: u32) -> Self {
-        let reserve = u64::from(min_per_second) * WINDOW as u64;
-        RetryBudget {
+    /// A budget for what `counts` says, from before a reload.
+    pub(in crate::upstream) fn new(
+        percent: u32,
+        min_per_second: u32,
+        counts: Arc<RetryCounts>,
+    ) -> Self {
+        let budget = RetryBudget {
             percent: percent.into(),
-            reserve,
-            requests: AtomicU64::new(0),
-            retries: AtomicU64::new(0),
-            limit: AtomicU64::new(reserve),
-            seconds: Mutex::new(VecDeque::from([(0, 0)])),
-        }
+            reserve: u64::from(min_per_second) * WINDOW as u64,
+            counts,
+        };
+        budget.refill();
+        budget
+    }
+
+    pub(in crate::upstream) fn counts(&self) -> &Arc<RetryCounts> {
+        &self.counts
     }
 
     /// Counts a request, which is no retry.
     pub(in crate::upstream) fn record_request(&self) {
-        self.requests.fetch_add(1, Relaxed);
+        self.counts.requests.fetch_add(1, Relaxed);
     }
 
     /// Takes a retry from the budget. Returns false if it is spent.
     pub(in crate::upstream) fn withdraw(&self) -> bool {
-        let limit = self.limit.load(Relaxed);
+        let limit = self.counts.limit.load(Relaxed);
         let more = |retries| (retries < limit).then_some(retries + 1);
-        self.retries.fetch_update(Relaxed, Relaxed, more).is_ok()
+        let retries = &self.counts.retries;
+        retries.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
     /// Grants retries for the requests since the last call. Must be called a few times a second.
     pub(in crate::upstream) fn refill(&self) {
-        let seconds = self.seconds.lock();
+        let seconds = self.counts.seconds.lock();
         self.set_limit(&seconds);
     }
 
     /// Begins another second, and forgets the oldest.
     pub(in crate::upstream) fn begin_second(&self) {
-        let mut seconds = self.seconds.lock();
-        seconds.push_back((self.requests.load(Relaxed), self.retries.load(Relaxed)));
+        let counts = &self.counts;
+        let mut seconds = counts.seconds.lock();
+        seconds.push_back((counts.requests.load(Relaxed), counts.retries.load(Relaxed)));
         if seconds.len() > WINDOW {
             seconds.pop_front();
         }
@@ -67,9 +83,21 @@ impl RetryBudget {
 
     fn set_limit(&self, seconds: &VecDeque<(u64, u64)>) {
         let &(requests, retries) = seconds.front().unwrap_or(&(0, 0));
-        let recent = self.requests.load(Relaxed).saturating_sub(requests);
+        let recent = self.counts.requests.load(Relaxed);
+        let recent = recent.saturating_sub(requests);
         let granted = recent * self.percent / 100 + self.reserve;
-        self.limit.store(retries + granted, Relaxed);
+        self.counts.limit.store(retries + granted, Relaxed);
+    }
+}
+
+impl Default for RetryCounts {
+    fn default() -> Self {
+        RetryCounts {
+            requests: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
+            seconds: Mutex::new(VecDeque::from([(0, 0)])),
+        }
     }
 }
 
@@ -78,6 +106,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn budget(percent: u32, min_per_second: u32) -> RetryBudget {
+        RetryBudget::new(percent, min_per_second, Arc::default())
+    }
 
     /// How many of `wanted` retries are granted.
     fn withdrawn(budget: &RetryBudget, wanted: u64) -> u64 {
@@ -91,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_fifth_of_the_requests_and_the_reserve_may_be_retries() {
-        let budget = RetryBudget::new(20, 10);
+        let budget = budget(20, 10);
         assert_eq!(withdrawn(&budget, 1_000), 100);
         request(&budget, 1_000);
         assert_eq!(withdrawn(&budget, 1_000), 200);
@@ -100,7 +132,7 @@ mod tests {
 
     #[test]
     fn requests_and_retries_count_for_ten_seconds() {
-        let budget = RetryBudget::new(20, 1);
+        let budget = budget(20, 1);
         request(&budget, 100);
         assert_eq!(withdrawn(&budget, 100), 30);
         for _ in 0..9 {
@@ -112,8 +144,19 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_goes_on_with_earlier_counts() {
+        let before = budget(20, 10);
+        request(&before, 1_000);
+        assert_eq!(withdrawn(&before, 1_000), 300);
+        let after = RetryBudget::new(20, 10, Arc::clone(before.counts()));
+        assert_eq!(withdrawn(&after, 1_000), 0);
+        let larger = RetryBudget::new(40, 10, Arc::clone(before.counts()));
+        assert_eq!(withdrawn(&larger, 1_000), 200);
+    }
+
+    #[test]
     fn without_a_budget_nothing_is_retried() {
-        let budget = RetryBudget::new(0, 0);
+        let budget = budget(0, 0);
         request(&budget, 1_000);
         assert_eq!(withdrawn(&budget, 1), 0);
     }
@@ -123,7 +166,7 @@ mod tests {
         fn retries_of_any_ten_seconds_are_a_part_of_the_requests_of_twenty(
             seconds in prop::collection::vec((0..200_u64, 0..200_u64), 1..60),
         ) {
-            let budget = RetryBudget::new(20, 10);
+            let budget = budget(20, 10);
             let mut counts = Vec::new();
             for (requests, wanted) in seconds {
                 request(&budget, requests);
