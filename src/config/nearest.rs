@@ -8,6 +8,18 @@ pub(super) fn advice(word: &str, known: &[&str], introduction: &str) -> String {
     }
 }
 
+/// The most values that are all listed for a wrong one.
+const MAX_LISTED: usize = 8;
+
+/// Returns all values of an option that are known, or the nearest if there are many.
+pub(super) fn values(word: &str, known: &[&str]) -> String {
+    let introduction = "it can be";
+    match known.len() <= MAX_LISTED {
+        true => format!("{introduction}: {}", list(known)),
+        false => advice(word, known, introduction),
+    }
+}
+
 /// The largest number of words that one word is compared with. Names can be tens of thousands, and
 /// wrong ones too.
 const MAX_COMPARED: usize = 1_000;

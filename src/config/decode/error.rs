@@ -89,7 +89,7 @@ impl serde::de::Error for DecodeError {
             format!("unknown value `{found}`"),
             expected,
         )
-        .with_help(nearest::advice(found, known, "it can be"))
+        .with_help(nearest::values(found, known))
     }
 
     fn missing_field(field: &'static str) -> Self {
