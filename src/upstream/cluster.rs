@@ -144,8 +144,10 @@ impl Cluster {
         }
         let next = set.pick(tried, outbound.key);
         let failed = &set.hosts()[*tried.last()?].host;
-        let is_left_out = set.hosts()[next].host.is_left_out() && !set.is_in_panic();
-        if is_left_out || !outbound.restore() {
+        let other = &set.hosts()[next].host;
+        // The last resort is a host that may be back.
+        let is_left_out = other.is_left_out() && !other.availability().may_be_back();
+        if (is_left_out && !set.is_in_panic()) || !outbound.restore() {
             return None;
         }
         // The requests that leave a stalled host are bounded by being there at one instant.

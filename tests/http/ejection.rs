@@ -1,6 +1,7 @@
 //! One endpoint of three is bad: soon no request fails, with the defaults. An endpoint that is
 //! ejected stays so through a reload, and comes back when it works.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -249,6 +250,35 @@ fn an_endpoint_that_works_again_comes_back() {
         .map(|_| get(gateway.address(), "/").text())
         .collect();
     assert_eq!(texts.iter().filter(|text| *text == "back").count(), 10);
+}
+
+#[test]
+fn an_endpoint_without_connections_is_the_last_resort() {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let address = free.expect("a free port");
+    let is_good = Arc::new(AtomicBool::new(true));
+    let flag = Arc::clone(&is_good);
+    let other = Origin::start(move |_| match flag.load(Ordering::Relaxed) {
+        true => ok("ok"),
+        false => vec![Step::Reset],
+    });
+    let endpoints = [format!("http://{address}"), other.url()];
+    let options = ", ejection: { for: 1h, max_for: 1h }, slow_start: 0s";
+    let gateway = Gateway::start(&config(&endpoints, options));
+    wait_for("the ejection", || {
+        assert_eq!(get(gateway.address(), "/").status, 200);
+        gateway.log().contains("ejected=3600s").then_some(())
+    });
+    let back = Origin::plain_at(address);
+    is_good.store(false, Ordering::Relaxed);
+    for _ in 0..20 {
+        assert_eq!(get(gateway.address(), "/").status, 200);
+    }
+    // It is in use again.
+    wait_for("its share", || {
+        assert_eq!(get(gateway.address(), "/").status, 200);
+        (back.requests().len() > 30).then_some(())
+    });
 }
 
 #[test]

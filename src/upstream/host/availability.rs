@@ -148,6 +148,14 @@ impl Availability {
         }
     }
 
+    /// Returns true if the host is ejected for the lack of a connection alone: it may be back, and an
+    /// attempt shows it within the time for a connection.
+    pub(in crate::upstream) fn may_be_back(&self) -> bool {
+        let record = self.record.lock();
+        let is_refusing = record.reason == Some(EjectionReason::ConnectFailure);
+        is_refusing && record.standing.is_ejected() && !record.is_unhealthy
+    }
+
     /// Leaves the host out while it is unhealthy. It comes back with a slow start.
     pub(super) fn set_health(&self, is_healthy: bool, metrics: &EndpointMetrics, now: Instant) {
         let mut record = self.record.lock();

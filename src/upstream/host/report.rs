@@ -21,6 +21,14 @@ impl Host {
         self.availability.is_left_out()
     }
 
+    /// Notes a new connection, which ends an ejection for the lack of one.
+    pub(super) fn record_connection(&self) {
+        if self.is_left_out() {
+            let now = Instant::now();
+            self.availability.end_connect_failure(&self.metrics, now);
+        }
+    }
+
     /// Its load, at a weight of 1 to 256.
     pub(in crate::upstream) fn load(&self, weight: u16) -> Load {
         Load {

@@ -69,6 +69,7 @@ impl Host {
             }
         }
         let stream = self.connector.connect(limit, dscp, Some(client)).await?;
+        self.record_connection();
         if !self.connector.speaks_http2(&stream) {
             return Ok(exclusive(in_flight, worker, self.keep(dscp, stream)));
         }
@@ -168,6 +169,7 @@ impl Host {
     ) -> Result<Dialled, UpstreamErrorKind> {
         let deadline = Instant::now() + limit;
         let stream = self.connector.connect(limit, dscp, None).await?;
+        self.record_connection();
         if !self.connector.speaks_http2(&stream) {
             return Ok(Dialled::Exclusive(self.keep(dscp, stream)));
         }
