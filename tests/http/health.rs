@@ -3,14 +3,17 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use crate::support::client::get;
 use crate::support::gateway::Gateway;
 use crate::support::http2_origin::Http2Origin;
 use crate::support::origin::{Origin, Step, answer, ok, raw, refusing_address};
-use crate::support::wait_for;
+use crate::support::{tls, wait_for};
 
 /// Checks every second, and no slow start.
 fn config(endpoints: &[String], health: &str) -> String {
@@ -279,4 +282,89 @@ fn an_endpoint_of_http2_is_checked_over_http2() {
         assert_eq!(authority, Some("api.internal"));
     }
     assert_eq!(lines(&gateway, "unhealthy"), 0);
+}
+
+#[test]
+fn an_endpoint_with_tls_is_checked_as_requests_reach_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    tls::certify(dir.path(), "own", &["localhost"]);
+    let [certificate, key] = ["own.pem", "own.key"].map(|name| dir.path().join(name));
+    let (certificate, key) = (certificate.display(), key.display());
+    let origin = Gateway::start(&format!(
+        "listeners: [{{ address: 127.0.0.1:0, tls: {{ certificates: [{{ certificate: {certificate}, key: {key} }}] }} }}]
+routes: [{{ upstream: echo }}]
+"
+    ));
+    let upstream = |name: &str, options: &str| {
+        format!(
+            "  {name}: {{ endpoints: [\"https://{}\"], {options}, health: {{ path: /, every: 1s, unhealthy_after: 1 }} }}\n",
+            origin.address()
+        )
+    };
+    let trusted = format!("tls: {{ ca: {certificate}, server_name: localhost }}");
+    let gateway = Gateway::start(&format!(
+        "upstreams:\n{}{}{}routes:
+  - {{ match: {{ path: /a }}, upstream: http1 }}
+  - {{ match: {{ path: /b }}, upstream: auto }}
+  - {{ match: {{ path: /c }}, upstream: other }}
+",
+        upstream("http1", &trusted),
+        upstream("auto", &format!("{trusted}, protocol: auto")),
+        upstream("other", &trusted.replace("localhost", "elsewhere.example")),
+    ));
+    let checks = |name: &str, result: &str| {
+        let address = origin.address();
+        let labels = format!("upstream=\"{name}\",endpoint=\"{address}\",result=\"{result}\"");
+        let series = format!("sluicegate_upstream_health_checks_total{{{labels}}}");
+        gateway.metric(&series).unwrap_or_default()
+    };
+    for name in ["http1", "auto"] {
+        wait_for(name, || (checks(name, "healthy") >= 2.0).then_some(()));
+        assert_eq!(checks(name, "unhealthy"), 0.0, "{name}");
+    }
+    gateway.wait_for_log("the endpoint is unhealthy upstream=\"other\"");
+    gateway.wait_for_log("no TLS connection");
+    assert_eq!(checks("other", "healthy"), 0.0);
+}
+
+/// Answers every connection at `path` with 200, until the next one after the flag is set.
+fn serve_unix(path: &Path, is_over: &Arc<AtomicBool>) {
+    let listener = UnixListener::bind(path).expect("a free path");
+    let is_over = Arc::clone(is_over);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let mut bytes = [0; 2048];
+            let _request = stream.read(&mut bytes).unwrap_or(0);
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer).ok();
+        }
+    });
+}
+
+#[test]
+fn an_endpoint_on_a_unix_socket_is_checked() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("app.sock");
+    let is_over = Arc::new(AtomicBool::new(false));
+    serve_unix(&path, &is_over);
+    let endpoint = format!("unix:{}", path.display());
+    let (other, _) = switched("b");
+    let gateway = Gateway::start(&config(&[endpoint.clone(), other.url()], ""));
+    let labels = format!("upstream=\"pool\",endpoint=\"{endpoint}\",result=\"healthy\"");
+    let series = format!("sluicegate_upstream_health_checks_total{{{labels}}}");
+    wait_for("a check", || {
+        gateway.metric(&series).filter(|&checks| checks >= 1.0)
+    });
+
+    is_over.store(true, Ordering::Relaxed);
+    gateway.wait_for_log("the endpoint is unhealthy");
+    gateway.wait_for_log("no connection");
+    assert_eq!(answers(&gateway, "b"), 20);
+    std::fs::remove_file(&path).expect("it is there");
+    serve_unix(&path, &Arc::default());
+    gateway.wait_for_log("the endpoint is healthy again");
+    wait_for("its share", || (answers(&gateway, "b") == 10).then_some(()));
 }

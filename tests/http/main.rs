@@ -25,6 +25,7 @@ mod kept_connections;
 mod names;
 mod panics;
 mod paths;
+mod process_life;
 mod proxy_header;
 mod proxy_protocol;
 mod retries;
