@@ -259,10 +259,12 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             NodeValue::Sequence(_) => "sequence",
             NodeValue::Mapping(_) => "mapping",
         };
-        self.place(match variants.contains(&form) {
-            true => visitor.visit_enum(FormAccess { reader: self, form }),
-            false => Err(self.mismatch(&visitor)),
-        })
+        if !variants.contains(&form) {
+            return self.place(Err(self.mismatch(&visitor)));
+        }
+        let expected = (&visitor as &dyn Expected).to_string();
+        let value = visitor.visit_enum(FormAccess { reader: self, form });
+        self.place(value.map_err(|error| error.of_form(&expected)))
     }
 
     serde::forward_to_deserialize_any! {

@@ -45,6 +45,16 @@ impl DecodeError {
         self
     }
 
+    /// Names the other forms of a value beside its words, if the error is an unknown word.
+    pub(super) fn of_form(mut self, expected: &str) -> Self {
+        if let Self::Placed(finding) = &mut self
+            && finding.code == Code::UnknownValue
+        {
+            finding.help = Some(format!("it can be: {expected}"));
+        }
+        self
+    }
+
     /// Converts to a finding, at `reader` unless the place is known.
     pub(super) fn into_finding(self, reader: Reader<'_>) -> Finding {
         let (code, error) = match self {
