@@ -11,7 +11,6 @@ use super::value::{Duration, Name, Whole, Workers};
 
 pub use super::sections::admin::{AccessLog, AccessLogFormat, Admin, ShutdownTimes};
 pub use super::sections::amounts::Amounts;
-pub use super::sections::balance::{Balance, BalanceWord, HashBalance};
 pub use super::sections::client::{BodySize, ClientBounds, ClientIp, ClientTimeouts, HeadSize};
 pub use super::sections::condition::Condition;
 pub use super::sections::cost::{Cost, Pointers, Reserve, StatedCost, StatedReserve, UnitSize};
@@ -35,9 +34,9 @@ pub use super::sections::responses::{
 pub use super::sections::route::{Match, RequestChanges, Route};
 pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
 pub use super::sections::upstream::{
-    ConnectionLifetime, ConnectionRequests, Ejection, EjectionRules, Endpoint, Health, Off,
-    ResolveInterval, Retries, SlowStart, Upstream, UpstreamConnections, UpstreamTimeouts,
-    UpstreamTls, Weight,
+    Balance, BalanceWord, ConnectionLifetime, ConnectionRequests, Ejection, EjectionRules,
+    Endpoint, HashBalance, Health, Off, ResolveInterval, Retries, SlowStart, Upstream,
+    UpstreamConnections, UpstreamTimeouts, UpstreamTls, Weight,
 };
 pub use super::sections::zone::{ClaimedZone, Zone};
 pub use json::json_schema;

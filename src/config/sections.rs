@@ -3,7 +3,6 @@
 pub(super) mod admin;
 pub(super) mod algorithm;
 pub(super) mod amounts;
-pub(super) mod balance;
 pub(super) mod client;
 pub(super) mod condition;
 pub(super) mod cost;

@@ -1,0 +1,119 @@
+//! `endpoints` of an upstream: its servers.
+
+use http::uri::Authority;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::compile::Compiler;
+use crate::config::schema::Upstream;
+use crate::config::validate::{report_empty, report_repeated};
+use crate::config::value::{OriginUrl, Whole};
+use crate::config::{Code, Finding, Findings, Located, NodeId};
+use crate::http::connection::Scheme;
+use crate::upstream::EndpointSpec;
+
+/// A server of an upstream.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(from = "EndpointForm")]
+pub struct Endpoint {
+    /// Scheme, host and port, or a Unix socket.
+    pub url: Located<OriginUrl>,
+    /// Its share of the requests, in proportion to the others'.
+    pub weight: Located<Weight>,
+}
+
+/// The share of an endpoint, 1 to 256.
+pub type Weight = Whole<1, 256>;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    rename_all = "snake_case",
+    deny_unknown_fields,
+    expecting = "a URL, or a mapping: `{ url: http://10.0.0.11:3000, weight: 2 }`"
+)]
+#[schemars(rename = "Endpoint", untagged)]
+enum EndpointForm {
+    /// A URL, with a weight of 1.
+    Scalar(Located<OriginUrl>),
+    /// A URL with its weight.
+    Mapping {
+        /// Scheme, host and port, as in `http://10.0.0.11:3000`, or `unix:/run/app.sock`.
+        url: Located<OriginUrl>,
+        /// Its share of the requests, in proportion to the others', 1 to 256.
+        #[serde(default)]
+        weight: Located<Weight>,
+    },
+}
+
+impl From<EndpointForm> for Endpoint {
+    fn from(form: EndpointForm) -> Self {
+        match form {
+            EndpointForm::Scalar(url) => Self {
+                url,
+                weight: Located::default(),
+            },
+            EndpointForm::Mapping { url, weight } => Self { url, weight },
+        }
+    }
+}
+
+pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
+    let help = "name one server at least: `endpoints: [http://10.0.0.11:3000]`";
+    report_empty(&upstream.endpoints, findings, help);
+    let urls = upstream.endpoints.iter();
+    let urls = urls.map(|endpoint| (endpoint.url.to_string(), endpoint.url.node));
+    report_repeated(urls, findings, |url| {
+        (
+            format!("`{url}` twice in one upstream"),
+            "remove one of them; `weight` gives it a larger share",
+        )
+    });
+    if let [only] = &upstream.endpoints[..]
+        && only.weight.node != NodeId::ABSENT
+    {
+        let message = "the weight of the only endpoint";
+        let finding = Finding::warning(only.weight.node, Code::NoEffect, message);
+        findings.add(finding.help("remove it: all requests go to this endpoint"));
+    }
+    let (mut endpoints, every) = (upstream.endpoints.iter(), upstream.resolve_every.node);
+    if every != NodeId::ABSENT && endpoints.all(|endpoint| endpoint.url.is_address()) {
+        let finding = Finding::warning(every, Code::NoEffect, "no endpoint has a name to look up");
+        findings.add(finding.help("remove `resolve_every`"));
+    }
+}
+
+impl Compiler<'_> {
+    pub(super) fn endpoint(
+        &mut self,
+        url: &Located<OriginUrl>,
+        upstream: &Upstream,
+    ) -> Option<EndpointSpec> {
+        let text = url.value.to_string();
+        let authority = match (&url.socket, text.split_once("://")) {
+            (None, Some((_, authority))) => authority,
+            _ => "localhost",
+        };
+        let tls = match url.scheme {
+            Scheme::Http => None,
+            Scheme::Https => Some(self.client_tls(url, &upstream.tls)?),
+        };
+        match Authority::try_from(authority) {
+            Ok(authority) => Some(EndpointSpec {
+                authority,
+                socket: url.socket.clone(),
+                tls,
+                protocol: upstream.protocol.value,
+                sends_proxy_header: upstream.send_proxy_protocol.get(),
+            }),
+            Err(error) => {
+                self.findings.push(Finding::error(
+                    url.node,
+                    Code::InvalidValue,
+                    error.to_string(),
+                ));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `tls` of an upstream, and of Redis.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::compile::{Compiler, MAX_CERTIFICATE_FILE};
+use crate::config::schema::Upstream;
+use crate::config::value::{FilePath, OriginUrl, ServerName};
+use crate::config::{Code, Finding, Findings, Located};
+use crate::files::{self, VersionedFile};
+use crate::upstream::{ClientTls, Roots};
+
+/// `tls` of an upstream and of `store.redis`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct UpstreamTls {
+    /// A file with the certificates (PEM) that servers are verified against, instead of the
+    /// system's.
+    pub ca: Option<Located<FilePath>>,
+    /// The name that servers are asked for (SNI) and verified by, instead of the host of each.
+    pub server_name: Option<Located<ServerName>>,
+}
+
+pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
+    let tls = &upstream.tls;
+    if !upstream.has_tls() && (tls.ca.is_some() || tls.server_name.is_some()) {
+        let message = "`tls` without an endpoint that uses it";
+        let finding = Finding::error(tls.node, Code::NoEffect, message);
+        findings
+            .add(finding.help("write the URLs of the endpoints with `https://`, or remove `tls`"));
+    }
+}
+
+impl Compiler<'_> {
+    /// The certificates that servers are verified against; `None` with a finding.
+    pub(in crate::config) fn roots(&mut self, tls: &UpstreamTls) -> Option<Roots> {
+        let Some(ca) = &tls.ca else {
+            return Some(Roots::System);
+        };
+        let path = self.loaded.resolve(ca.as_path());
+        self.files.push(VersionedFile::new(path.clone()));
+        match files::read(&path, MAX_CERTIFICATE_FILE) {
+            Ok(content) => Some(Roots::Pem { path, content }),
+            Err(error) => {
+                self.unreadable(&path, ca.node, &error);
+                None
+            }
+        }
+    }
+
+    pub(super) fn client_tls(
+        &mut self,
+        url: &Located<OriginUrl>,
+        tls: &UpstreamTls,
+    ) -> Option<ClientTls> {
+        let roots = self.roots(tls)?;
+        let name = tls.server_name.as_ref();
+        let name = name.map_or(url.host.as_str(), |name| name.as_str());
+        let node = tls.ca.as_ref().map_or(url.node, |ca| ca.node);
+        ClientTls::new(name, roots)
+            .map_err(|error| {
+                self.findings
+                    .push(Finding::error(node, Code::InvalidValue, error.to_string()));
+            })
+            .ok()
+    }
+}
