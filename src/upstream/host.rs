@@ -33,6 +33,9 @@ use super::{
 use crate::net::dial::DialAddress;
 use crate::telemetry::metrics::EndpointMetrics;
 
+/// The most new connections on which a request is refused, while the host answers others.
+const MAX_REFUSALS: u32 = 8;
+
 /// One address of an endpoint, and its pool.
 #[derive(Debug)]
 pub(super) struct Host {
@@ -149,16 +152,28 @@ impl Host {
                 return attempt;
             }
         }
-        let attempt = self.attempt_anew(outbound, timeouts).await;
-        // A connection that others share may end before the request is on it.
-        match attempt.outcome {
-            AttemptOutcome::Unsent(_)
-                if self.speaks_http2() && retry::is_retried_on_new_connection(&attempt) =>
-            {
-                self.attempt_anew(outbound, timeouts).await
+        let mut heads = self.counts.heads();
+        let mut attempt = self.attempt_anew(outbound, timeouts).await;
+        // A connection that others share may end before the host takes the request, and so may the
+        // next one, of a host that takes few requests on each.
+        for round in 0..MAX_REFUSALS {
+            let is_answering = self.counts.heads() != heads;
+            if !self.has_refused(&attempt) || !(round == 0 || is_answering) || !outbound.restore() {
+                break;
             }
-            _ => attempt,
+            heads = self.counts.heads();
+            attempt = self.attempt_anew(outbound, timeouts).await;
         }
+        attempt
+    }
+
+    /// Returns true if a connection of HTTP/2 ended, and the request was not processed.
+    fn has_refused(&self, attempt: &Attempt) -> bool {
+        let is_unprocessed = matches!(
+            attempt.outcome,
+            AttemptOutcome::Unsent(_) | AttemptOutcome::Unprocessed(_)
+        );
+        is_unprocessed && self.speaks_http2() && retry::is_retried_on_new_connection(attempt)
     }
 
     /// Sends a request over a new session.

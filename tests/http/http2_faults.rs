@@ -190,6 +190,36 @@ fn after_goaway_requests_in_flight_end_and_others_have_a_new_connection() {
 }
 
 #[test]
+fn connections_of_few_requests_refuse_none_for_good() {
+    // As of nginx with a small `keepalive_requests`.
+    let origin = scripted(&[], |connection| {
+        let mut last = 0;
+        for _ in 0..2 {
+            let Some(stream) = connection.next_request() else {
+                return;
+            };
+            connection.send(&frames::response(stream, frames::OK, true));
+            last = stream;
+        }
+        connection.send(&frames::goaway(last, frames::NO_ERROR));
+        connection.drain();
+    });
+    let gateway = Gateway::start(&config(&[&origin]).replace("500ms", "10s"));
+    let address = gateway.address();
+    for request in [
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab",
+    ] {
+        let clients = [(); 12]
+            .map(|()| thread::spawn(move || Connection::open(address).exchange(request).status));
+        for client in clients {
+            assert_eq!(client.join().expect("no panic"), 200, "{request}");
+        }
+    }
+    assert!(origin.connections() >= 12, "{}", origin.connections());
+}
+
+#[test]
 fn a_storm_of_goaway_is_a_502_and_few_connections() {
     let origin = scripted(&[], |connection| {
         if connection.next_request().is_some() {
