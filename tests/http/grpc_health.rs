@@ -254,16 +254,18 @@ fn servers_that_break_off_or_hang_fail() {
     expect_unhealthy(&closed.url(), "no answer within 500ms (health.timeout)");
 }
 
-#[test]
-fn a_server_that_chooses_http1_fails() {
+/// A server with TLS that offers these versions, before `origin`, and a proxy that checks it.
+fn checked_over_tls(offered: &str, origin: &Http2Origin) -> (Gateway, Gateway) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     tls::certify(dir.path(), "own", &["localhost"]);
     let [certificate, key] = ["own.pem", "own.key"].map(|name| dir.path().join(name));
     let (certificate, key) = (certificate.display(), key.display());
-    let origin = Gateway::start(&format!(
-        "listeners: [{{ address: 127.0.0.1:0, protocols: [http/1.1], tls: {{ certificates: [{{ certificate: {certificate}, key: {key} }}] }} }}]
-routes: [{{ upstream: echo }}]
-"
+    let server = Gateway::start(&format!(
+        "listeners: [{{ address: 127.0.0.1:0, protocols: {offered}, tls: {{ certificates: [{{ certificate: {certificate}, key: {key} }}] }} }}]
+upstreams: {{ origin: {{ endpoints: [\"{}\"], protocol: h2 }} }}
+routes: [{{ upstream: origin }}]
+",
+        origin.url()
     ));
     let gateway = Gateway::start(&format!(
         "upstreams:
@@ -274,10 +276,25 @@ routes: [{{ upstream: echo }}]
     health: {{ grpc: \"\", every: 1s }}
 routes: [{{ upstream: pool }}]
 ",
-        origin.address()
+        server.address()
     ));
+    (server, gateway)
+}
+
+#[test]
+fn a_server_with_tls_is_checked_over_http2_alone() {
+    let origin = answering("ok", &SERVING);
+    let (server, gateway) = checked_over_tls("[http/1.1]", &origin);
     gateway.wait_for_log("the server does not choose HTTP/2 (ALPN), which gRPC needs");
     assert_eq!(get(gateway.address(), "/").status, 200, "all are used");
+    drop(server);
+
+    let (server, gateway) = checked_over_tls("[h2, http/1.1]", &origin);
+    let endpoint = server.address().to_string();
+    wait_for("two checks", || {
+        (checks(&gateway, &endpoint, "healthy") >= 2.0).then_some(())
+    });
+    assert_eq!(checks(&gateway, &endpoint, "unhealthy"), 0.0);
 }
 
 /// grpcio-health-checking, whose status a test sets through its input.
