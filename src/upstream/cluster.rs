@@ -145,9 +145,10 @@ impl Cluster {
         let next = set.pick(tried, outbound.key);
         let failed = &set.hosts()[*tried.last()?].host;
         let other = &set.hosts()[next].host;
-        // The last resort is a host that may be back.
-        let is_left_out = other.is_left_out() && !other.availability().may_be_back();
-        if (is_left_out && !set.is_in_panic()) || !outbound.restore() {
+        // The last resort is a host that may be back. A response is better than its failure.
+        let is_last_resort = || attempt.error().is_some() && other.availability().may_be_back();
+        let is_left_out = other.is_left_out() && !set.is_in_panic() && !is_last_resort();
+        if is_left_out || !outbound.restore() {
             return None;
         }
         // The requests that leave a stalled host are bounded by being there at one instant.

@@ -282,6 +282,18 @@ fn an_endpoint_without_connections_is_the_last_resort() {
 }
 
 #[test]
+fn a_response_is_better_than_the_last_resort() {
+    let failing = Origin::start(|_| answer(503, "sorry"));
+    let endpoints = [format!("http://{}", refusing_address()), failing.url()];
+    let options = ", retries: { retry_on: [connect_failure, \"503\"] }";
+    let gateway = Gateway::start(&config(&endpoints, options));
+    for _ in 0..20 {
+        let response = get(gateway.address(), "/");
+        assert_eq!((response.status, response.text().as_str()), (503, "sorry"));
+    }
+}
+
+#[test]
 fn an_ejection_outlives_a_reload() {
     let bad = Origin::start(|_| vec![Step::Reset]);
     let good = Origin::plain();
