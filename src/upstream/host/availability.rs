@@ -148,12 +148,12 @@ impl Availability {
         }
     }
 
-    /// Returns true if the host is ejected for the lack of a connection alone: it may be back, and an
-    /// attempt shows it within the time for a connection.
+    /// Returns true if the host is ejected and may be back, such as after a restart. A stalled one
+    /// would keep a request waiting.
     pub(in crate::upstream) fn may_be_back(&self) -> bool {
         let record = self.record.lock();
-        let is_refusing = record.reason == Some(EjectionReason::ConnectFailure);
-        is_refusing && record.standing.is_ejected() && !record.is_unhealthy
+        let is_stalled = record.reason == Some(EjectionReason::Stalled);
+        record.standing.is_ejected() && !is_stalled && !record.is_unhealthy
     }
 
     /// Leaves the host out while it is unhealthy. It comes back with a slow start.
