@@ -1,7 +1,6 @@
 //! One endpoint of three is bad: soon no request fails, with the defaults. An endpoint that is
 //! ejected stays so through a reload, and comes back when it works.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -9,7 +8,9 @@ use std::time::Duration;
 
 use crate::support::client::{Connection, get};
 use crate::support::gateway::Gateway;
-use crate::support::origin::{BlackHole, Origin, Step, answer, ok, raw, refusing_address};
+use crate::support::origin::{
+    BlackHole, Origin, Step, answer, free_address, ok, raw, refusing_address,
+};
 use crate::support::{now, wait_for};
 use rustix::process::Signal;
 
@@ -254,8 +255,7 @@ fn an_endpoint_that_works_again_comes_back() {
 
 #[test]
 fn an_endpoint_without_connections_is_the_last_resort() {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = free.expect("a free port");
+    let address = free_address();
     let is_good = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&is_good);
     let other = Origin::start(move |_| match flag.load(Ordering::Relaxed) {

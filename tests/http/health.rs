@@ -2,7 +2,6 @@
 //! comes back when they pass.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +11,7 @@ use std::thread;
 use crate::support::client::get;
 use crate::support::gateway::Gateway;
 use crate::support::http2_origin::Http2Origin;
-use crate::support::origin::{Origin, Step, answer, ok, raw, refusing_address};
+use crate::support::origin::{Origin, Step, answer, free_address, ok, raw, refusing_address};
 use crate::support::{tls, wait_for};
 
 /// Checks every second, and no slow start.
@@ -214,8 +213,7 @@ routes: [{{ upstream: pool }}]
 
 #[test]
 fn a_check_that_passes_ends_an_ejection_for_a_failure_to_connect() {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = free.expect("a free port");
+    let address = free_address();
     let (other, _) = switched("b");
     let endpoints = [format!("http://{address}"), other.url()];
     let options = ", unhealthy_after: 100";

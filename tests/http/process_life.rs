@@ -2,7 +2,7 @@
 //! are killed and restarted under load.
 
 use std::future::poll_fn;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -16,13 +16,8 @@ use crate::support::DEADLINE;
 use crate::support::client::{Connection, get};
 use crate::support::gateway::Gateway;
 use crate::support::http2_origin::{Exchange, Http2Origin, send};
+use crate::support::origin::free_address;
 use crate::support::{now, wait_for};
-
-/// A free address, for a process that is started there again.
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.expect("a free port")
-}
 
 /// Sends each message back, and ends with `grpc-status: 0`.
 async fn echo(mut exchange: Exchange) -> Option<()> {

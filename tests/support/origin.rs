@@ -251,6 +251,20 @@ pub fn refusing_address() -> SocketAddr {
     address.as_socket().expect("an address of IPv4")
 }
 
+/// A free address, for a server that starts there later, or again. The kernel gives its port to
+/// nobody meanwhile: it is below those that it chooses from (`net.ipv4.ip_local_port_range`).
+pub fn free_address() -> SocketAddr {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let first = std::process::id() as usize * 64;
+    loop {
+        let port = 12_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
 /// A listener whose queue is full: a connection to it is neither accepted nor refused.
 pub struct BlackHole {
     _listener: Socket,
