@@ -23,7 +23,10 @@ pub use algorithm::sliding_counters::SlidingCounters;
 pub use algorithm::sliding_log::SlidingLog;
 pub use algorithm::sliding_window::SlidingWindow;
 pub use algorithm::window_weight::OldestPart;
-pub use algorithm::{Algorithm, Compatibility, EncodedAlgorithm, ReservedCharge, RingConversion};
+pub use algorithm::{
+    Algorithm, ArrivalTime, BucketView, Compatibility, EncodedAlgorithm, ReservedCharge,
+    RingConversion,
+};
 pub use calendar::{Calendar, Calendars, Period};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};

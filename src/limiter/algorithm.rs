@@ -2,7 +2,8 @@
 //!
 //! A new algorithm is a file with the same five functions, and a variant here. `algorithm/tests.rs`
 //! checks the promises of all algorithms. `rings.rs` has the operations on rings, `debt.rs` the
-//! charges of refused requests, `remote_usage.rs` the charges of other machines.
+//! charges of refused requests, `remote_usage.rs` the charges of other machines, `view.rs` buckets
+//! for people to look at.
 
 pub(super) mod concurrency;
 mod debt;
@@ -18,6 +19,7 @@ pub(super) mod sliding_counters;
 pub(super) mod sliding_log;
 pub(super) mod sliding_window;
 pub(super) mod window_weight;
+mod view;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -34,6 +36,7 @@ pub use self::settle::ReservedCharge;
 use self::sliding_counters::SlidingCounters;
 use self::sliding_log::SlidingLog;
 use self::sliding_window::SlidingWindow;
+pub use self::view::{ArrivalTime, BucketView};
 use super::ring::BucketState;
 use super::{Cell, Decision, Fingerprint, Outcome, Quota, WindowEnd};
 use crate::clock::Timestamp;

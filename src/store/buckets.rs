@@ -9,7 +9,7 @@ use super::redis_binding::RedisBinding;
 use super::sync_recorder::SyncRecorder;
 use super::{Charge, HomeSpec, OnStoreError, Store, Table};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Decision, Fingerprint, Secret, WindowEnd};
+use crate::limiter::{Algorithm, BucketView, Decision, Fingerprint, Secret, WindowEnd};
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::{InUseMetrics, TrackingMetrics};
 use crate::telemetry::registry::Registry;
@@ -113,6 +113,22 @@ impl Buckets {
             window_end,
         };
         charge.peek(now)
+    }
+
+    /// The bucket of `key` in memory, for people to look at.
+    pub fn view(
+        &self,
+        key: Fingerprint,
+        window_end: Option<WindowEnd>,
+        now: Timestamp,
+    ) -> BucketView {
+        let charge = Charge {
+            table: &self.table,
+            key,
+            cost: 0,
+            window_end,
+        };
+        charge.view(now)
     }
 
     /// True if requests are charged in Redis.

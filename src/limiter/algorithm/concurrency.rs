@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::BucketView;
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome};
 
@@ -90,6 +91,15 @@ impl Concurrency {
             reset: if used == 0 { now } else { guess },
             more_at: None,
             cell: Self::cell(used, waiting),
+        }
+    }
+
+    pub(super) const fn bucket_view(&self, cell: Cell) -> BucketView {
+        BucketView::Concurrency {
+            in_use: cell.a,
+            max: self.max,
+            waiting: cell.b,
+            queue: self.queue,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Refusal, ReservedCharge, refuse};
+use super::{BucketView, Refusal, ReservedCharge, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Calendar, Cell, Decision, Fingerprint, Outcome, Quota};
 
@@ -224,6 +224,17 @@ impl FixedWindow {
             u128::from(cell.a)
         } else {
             0
+        }
+    }
+
+    pub(super) fn bucket_view(&self, cell: Cell, now: Timestamp) -> BucketView {
+        let window = self.running(cell, now);
+        let runs = Self::is_running(cell, now) || self.start != Start::FirstRequest;
+        BucketView::FixedWindow {
+            used: window.a,
+            limit: self.quota.limit(),
+            window: self.quota.window(),
+            ends_in: runs.then(|| Timestamp::from_micros(Self::end_of(window)).since(now)),
         }
     }
 

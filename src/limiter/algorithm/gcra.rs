@@ -5,7 +5,9 @@
 //! TAT below a microsecond is kept as a numerator over the limit, so that 3/1s never drifts: every
 //! sum here is in units of 1/limit microseconds.
 
-use super::{Refusal, ReservedCharge, div_ceil, div_floor, refuse};
+use std::time::Duration;
+
+use super::{ArrivalTime, Refusal, ReservedCharge, div_ceil, div_floor, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
@@ -155,6 +157,16 @@ impl Gcra {
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
         let ahead = cell.expires.saturating_sub(now.as_micros());
         (u128::from(ahead) * u128::from(self.limit())).saturating_sub(u128::from(cell.a))
+    }
+
+    /// TAT as people look at it, rounded up to a microsecond.
+    pub(super) fn arrival_time(&self, cell: Cell, now: Timestamp) -> ArrivalTime {
+        ArrivalTime {
+            ahead: Duration::from_micros(cell.expires.saturating_sub(now.as_micros())),
+            tau: Duration::from_micros(self.tau().micros),
+            quota: self.quota,
+            burst: self.burst,
+        }
     }
 
     /// The later TAT.

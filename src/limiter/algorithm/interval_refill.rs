@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Refusal, ReservedCharge, refuse};
+use super::{BucketView, Refusal, ReservedCharge, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
@@ -124,6 +124,18 @@ impl IntervalRefill {
 
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
         u128::from(self.view(cell, now).missing)
+    }
+
+    pub(super) fn bucket_view(&self, cell: Cell, now: Timestamp) -> BucketView {
+        let view = self.view(cell, now);
+        let next = Timestamp::from_micros(view.next).since(now);
+        BucketView::IntervalRefill {
+            missing: view.missing,
+            capacity: self.capacity,
+            amount: self.amount,
+            interval: Duration::from_micros(self.interval),
+            next: (view.missing > 0).then_some(next),
+        }
     }
 
     /// The larger debt, with the later of the two refills.

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use super::div_ceil;
 use super::gcra::Gcra;
+use super::{BucketView, div_ceil};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
@@ -104,6 +104,13 @@ impl LeakyBucket {
     fn after(&self, now: Timestamp, wait: u128) -> Timestamp {
         let limit = u64::from(self.line.quota().limit());
         now.saturating_add_micros(div_ceil(wait, limit))
+    }
+
+    pub(super) fn bucket_view(&self, cell: Cell, now: Timestamp) -> BucketView {
+        BucketView::LeakyBucket {
+            line: self.line.arrival_time(cell, now),
+            delay_after: self.parts().0,
+        }
     }
 
     /// The bucket after the request that left the cell `charged`, for `cost` units, has left the

@@ -5,9 +5,10 @@ mod give_back;
 mod rebuild;
 
 use std::num::NonZero;
+use std::time::Duration;
 
 use super::window_weight::{OldestPart, WindowWeight};
-use super::{Refusal, refuse};
+use super::{BucketView, Refusal, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::ring::{BucketState, Ring, RingMemory, RingShape};
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
@@ -165,6 +166,26 @@ impl SlidingCounters {
         let view = self.view(state, now);
         self.weighing
             .estimate(view.oldest, view.others, view.elapsed)
+    }
+
+    /// Parts are counted together if there are more than [`BucketView::MOST`].
+    pub(super) fn bucket_view(&self, state: BucketState<'_>, now: Timestamp) -> BucketView {
+        let view = self.view(state, now);
+        let parts = 0..=u64::from(self.parts);
+        let counts: Vec<_> = parts
+            .map(|back| self.count(&view, view.part.checked_sub(back)))
+            .collect();
+        let together = counts.len().div_ceil(BucketView::MOST);
+        let sum = |counts: &[u32]| counts.iter().copied().fold(0, u32::saturating_add);
+        let earlier = self.weighing.part * (together as u64 - 1);
+        BucketView::SlidingWindow {
+            limit: self.quota.limit(),
+            used: self.quota.limit() - self.remaining(&view),
+            part: Duration::from_micros(self.weighing.part * together as u64),
+            elapsed: Duration::from_micros(earlier + view.elapsed),
+            oldest: self.weighing.oldest,
+            counts: counts.chunks(together).map(sum).rev().collect(),
+        }
     }
 
     /// Chunks that the ring of `before` lacks to become `after`: the root, and the chunk of the

@@ -5,7 +5,7 @@ mod give_back;
 
 use std::num::NonZero;
 
-use super::{History, Refusal, refuse};
+use super::{BucketView, History, Refusal, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::ring::{BucketState, Ring, RingMemory, RingShape};
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
@@ -124,6 +124,21 @@ impl SlidingLog {
 
     pub(super) fn used(&self, state: BucketState<'_>, now: Timestamp) -> u128 {
         u128::from(self.view(state, now).units)
+    }
+
+    pub(super) fn bucket_view(&self, state: BucketState<'_>, now: Timestamp) -> BucketView {
+        let view = self.view(state, now);
+        let newest_first = (view.left..view.left + view.units).rev();
+        let age = |unit| {
+            let tick = Timestamp::from_micros(self.tick_of(&view, unit) * self.tick);
+            now.since(tick)
+        };
+        BucketView::SlidingLog {
+            limit: self.quota.limit(),
+            window: self.quota.window(),
+            used: view.units,
+            ages: newest_first.take(BucketView::MOST).map(age).collect(),
+        }
     }
 
     /// Chunks that the ring of `before` lacks to become `after`.

@@ -1,8 +1,10 @@
 //! The sliding window counter with one part (`precision: 1`): the previous window, weighted by its
 //! covered share, plus the current one. `sliding_counters` has more parts, whose cells need a ring.
 
+use std::time::Duration;
+
 use super::window_weight::{OldestPart, WindowWeight};
-use super::{History, Refusal, ReservedCharge, refuse};
+use super::{BucketView, History, Refusal, ReservedCharge, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota};
 
@@ -84,6 +86,18 @@ impl SlidingWindow {
 
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
         self.estimate(&self.view(cell, now))
+    }
+
+    pub(super) fn bucket_view(&self, cell: Cell, now: Timestamp) -> BucketView {
+        let view = self.view(cell, now);
+        BucketView::SlidingWindow {
+            limit: self.quota.limit(),
+            used: self.quota.limit() - self.remaining(&view),
+            part: self.quota.window(),
+            elapsed: Duration::from_micros(view.elapsed),
+            oldest: self.oldest,
+            counts: vec![view.oldest, view.current],
+        }
     }
 
     /// Counts less in the part of the charge, as long as that part counts.

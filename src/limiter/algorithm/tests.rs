@@ -6,6 +6,7 @@ mod kept;
 mod known;
 mod models;
 mod most;
+mod view;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use super::table_rules::{TableRules, refuse_for_memory};
 use crate::clock::Timestamp;
-use crate::limiter::{Cell, Decision, Fingerprint, Verdict, WindowEnd};
+use crate::limiter::{BucketView, Cell, Decision, Fingerprint, Verdict, WindowEnd};
 use locking::{LockedBuckets, lock_all};
 
 /// A charge to one bucket.
@@ -196,6 +196,11 @@ impl Charge<'_> {
     /// The decision of [`charge_all`] for this charge alone, without charging.
     pub fn peek(&self, now: Timestamp) -> Decision {
         self.table.peek_at(self, now)
+    }
+
+    /// The bucket as its algorithm sees it at `now`, for people to look at.
+    pub fn view(&self, now: Timestamp) -> BucketView {
+        self.table.view_at(self, now)
     }
 
     /// The rules of a table, its own or a successor, for this charge.

@@ -5,6 +5,7 @@
 mod in_use;
 mod export;
 mod layout;
+mod read;
 mod reclaim;
 mod migrate;
 
@@ -202,34 +203,6 @@ impl Table {
             window_end: None,
         };
         charge.peek(now)
-    }
-
-    pub(super) fn peek_at(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
-        let &Charge { key, cost, .. } = charge;
-        let rules = charge.rules(self);
-        if let Some(permits) = &self.permits {
-            let max = self.algorithm.capacity();
-            let cell = permits.shard(key).lock().cell(key, max);
-            return self.algorithm.decide(cell, now, cost);
-        }
-        let index = self.index(key.bits());
-        let (segment, offset) = self.place(index);
-        let Some(segment) = self.segments[segment].get() else {
-            let new = rules.open(Cell::EMPTY, key.bits(), now);
-            return self.algorithm.decide(new, now, cost);
-        };
-        match segment.get(offset).and_then(Bucket::lock) {
-            Some(slots) => {
-                let slot = slots.choose_slot(key.bits(), rules, now);
-                let decision = rules.decide(slot.cell, now, cost);
-                if slot.has_no_memory() {
-                    return refuse_for_memory(decision, slot.cell, now);
-                }
-                slot.release(rules);
-                decision
-            }
-            None => self.next().peek_at(charge, now),
-        }
     }
 
     /// The rules by which buckets are filled.

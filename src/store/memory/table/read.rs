@@ -1,0 +1,78 @@
+//! Reading a bucket without charging it.
+
+use super::{Bucket, Charge, Table, refuse_for_memory};
+use crate::clock::Timestamp;
+use crate::limiter::{BucketView, Cell, Decision};
+use crate::store::memory::table_rules::TableRules;
+
+/// The bucket of a key, under its lock.
+struct FoundBucket<'a> {
+    rules: TableRules<'a>,
+    cell: Cell,
+    /// Memory lacks for the first ring of the key.
+    has_no_memory: bool,
+}
+
+impl Table {
+    /// The decision of [`Charge::peek`].
+    pub(in crate::store::memory) fn peek_at(
+        &self,
+        charge: &Charge<'_>,
+        now: Timestamp,
+    ) -> Decision {
+        self.read(charge, now, |found| {
+            let decision = found.rules.decide(found.cell, now, charge.cost);
+            match found.has_no_memory {
+                true => refuse_for_memory(decision, found.cell, now),
+                false => decision,
+            }
+        })
+    }
+
+    /// The bucket of [`Charge::view`].
+    pub(in crate::store::memory) fn view_at(
+        &self,
+        charge: &Charge<'_>,
+        now: Timestamp,
+    ) -> BucketView {
+        self.read(charge, now, |found| {
+            let state = found.rules.state(found.cell);
+            self.algorithm.view(state, now)
+        })
+    }
+
+    fn read<T>(
+        &self,
+        charge: &Charge<'_>,
+        now: Timestamp,
+        look: impl FnOnce(FoundBucket<'_>) -> T,
+    ) -> T {
+        let rules = charge.rules(self);
+        let found = |cell| FoundBucket {
+            rules,
+            cell,
+            has_no_memory: false,
+        };
+        if let Some(permits) = &self.permits {
+            let max = self.algorithm.capacity();
+            let cell = permits.shard(charge.key).lock().cell(charge.key, max);
+            return look(found(cell));
+        }
+        let (segment, offset) = self.place(self.index(charge.key.bits()));
+        let Some(segment) = self.segments[segment].get() else {
+            return look(found(rules.open(Cell::EMPTY, charge.key.bits(), now)));
+        };
+        match segment.get(offset).and_then(Bucket::lock) {
+            Some(slots) => {
+                let slot = slots.choose_slot(charge.key.bits(), rules, now);
+                let looked = look(FoundBucket {
+                    has_no_memory: slot.has_no_memory(),
+                    ..found(slot.cell)
+                });
+                slot.release(rules);
+                looked
+            }
+            None => self.next().read(charge, now, look),
+        }
+    }
+}
