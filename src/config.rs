@@ -25,7 +25,7 @@ pub mod value;
 mod variables;
 mod words;
 
-pub use compile::{Compiled, ShutdownSpec, SnapshotSpec, compile, compile_rules};
+pub use compile::{Compiled, ShutdownSpec, SnapshotSpec, compile, compile_policies, compile_rules};
 pub use diagnostic::{Code, Colour, Problem, Report, Severity};
 pub use document::{Document, NodeId};
 pub use finding::Finding;

@@ -3,9 +3,11 @@
 //! forwarded.
 //!
 //! `log` reads lines, `simulation` decides about them, `report` says what came of it.
+//! `playground` decides about arrivals of a user's choice.
 
 mod log;
 mod millis;
+pub mod playground;
 mod report;
 mod simulation;
 mod tally;

@@ -126,6 +126,25 @@ pub fn compile_rules(loaded: &Loaded) -> Result<ruleset::RulesetSpec, Report> {
     }
 }
 
+/// Compiles only the policies, named and in place. No file is read.
+///
+/// # Errors
+/// As [`compile_rules`].
+pub fn compile_policies(loaded: &Loaded) -> Result<Vec<PolicySpec>, Report> {
+    // Nothing is forwarded: all routes may name the first upstream.
+    const UPSTREAM: usize = 0;
+    let config = &loaded.config;
+    let mut policies = Policies::new(config);
+    let compiler = route::RouteCompiler::new(config, &mut policies);
+    for (route, name) in config.routes.iter().zip(route::names(config)) {
+        compiler.route(route, name, &mut policies, UPSTREAM);
+    }
+    match policies.findings.is_empty() {
+        true => Ok(policies.into_specs()),
+        false => Err(loaded.report(policies.findings)),
+    }
+}
+
 impl<'a> Compiler<'a> {
     fn new(loaded: &'a Loaded) -> Self {
         Compiler {

@@ -2,6 +2,7 @@
 //! gives the values their meaning.
 
 mod build;
+mod json;
 mod syntax;
 mod yaml;
 

@@ -9,7 +9,8 @@ use http::StatusCode;
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
-use crate::limiter::Decision;
+use crate::limiter::{BucketView, Decision, Secret};
+use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::settle::{ResponseEnd, ResponseHead, Settling};
 use crate::proxy::admission::tag::{self, TagDecisions};
 use crate::proxy::admission::{self, Admission, AdmissionInputs};
@@ -18,7 +19,8 @@ use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::{Limit, Route, Ruleset};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{BodyEnd, Head, ResponseOrigin};
-use crate::store::Store;
+use crate::store::{InUse, Store};
+use crate::telemetry::metrics::LimitDecision;
 
 /// Decision on one request.
 #[derive(Debug)]
@@ -148,5 +150,29 @@ impl DryRun<'_> {
     /// The limits that apply, and their decisions; none if one refuses because the key is missing.
     pub fn decisions(&self) -> impl Iterator<Item = (&Limit, &Decision)> {
         self.admission.decisions(self.route)
+    }
+
+    /// The decision for the access log.
+    pub fn logged(&self) -> LimitDecision {
+        self.admission.logged(self.route).1
+    }
+
+    /// The buckets of the limits that apply, after the decision: those of the keys, not of further
+    /// overflow tiers.
+    pub fn views(&self, secret: &Secret, now: Timestamp) -> impl Iterator<Item = BucketView> {
+        let limits = self.route.limits_for(&self.head).iter();
+        limits.filter_map(move |limit| {
+            let Applicability::Bucket(key, place) = limit.evaluate(secret, &self.head) else {
+                return None;
+            };
+            let policy = limit.quota(place);
+            let window_end = policy.window_end(&self.head, now);
+            Some(policy.buckets.view(key, window_end, now))
+        })
+    }
+
+    /// The units in use, which the request returns when they are dropped.
+    pub fn into_units_in_use(self) -> Vec<InUse> {
+        self.admission.result.in_use
     }
 }

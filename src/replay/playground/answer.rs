@@ -1,0 +1,64 @@
+//! What is told of each decision.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::proxy::inspect::cell::CellView;
+use crate::replay::millis::Millis;
+
+/// The decisions of all policies on all arrivals.
+#[derive(Debug, Serialize)]
+pub struct Answer {
+    /// The number of arrivals.
+    pub arrivals: usize,
+    /// The first arrival whose decisions are told.
+    pub from: usize,
+    /// The policies, in the order of the request.
+    pub policies: Vec<PolicyAnswer>,
+    /// `policies` of the text, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Value>,
+}
+
+/// The decisions of one policy.
+#[derive(Debug, Serialize)]
+pub struct PolicyAnswer {
+    /// Its name.
+    pub name: String,
+    /// Its algorithm.
+    pub algorithm: &'static str,
+    /// Its quota, as configured.
+    pub quota: String,
+    /// The most units that one instant can take.
+    pub capacity_units: u32,
+    /// The bucket of a client that has not come yet, at the start.
+    pub new_cell: CellView,
+    /// A decision for each arrival from `from` on.
+    pub decisions: Vec<DecisionRow>,
+}
+
+/// One decision; fields that do not apply are left out.
+#[derive(Debug, Serialize)]
+pub struct DecisionRow {
+    /// The instant of the arrival.
+    pub at_ms: u64,
+    /// Its client.
+    pub key: Box<str>,
+    /// Its cost in units.
+    pub cost: u32,
+    /// The decision, in the words of the metrics.
+    pub decision: &'static str,
+    /// Units that remain after it.
+    pub remaining: u32,
+    /// The time until the bucket is whole.
+    pub(super) reset_ms: Millis,
+    /// The time until the same request is admitted; missing for ever, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) retry_after_ms: Option<Millis>,
+    /// The time for which a delayed request waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) delay_ms: Option<Millis>,
+    /// The bucket after the decision; left out of all but the last decisions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cell: Option<CellView>,
+}

@@ -1,0 +1,192 @@
+//! One policy that decides about all arrivals, with buckets of its own.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{HOST, HeaderName, HeaderValue};
+
+use super::answer::{DecisionRow, PolicyAnswer};
+use super::request::Arrival;
+use super::{MAX_ARRIVALS, MAX_CELLS};
+use crate::clock::{Clock, Timestamp};
+use crate::http::client_ip::ClientIp;
+use crate::http::message::Request;
+use crate::limiter::{Cell, Outcome, Secret};
+
+use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
+use crate::proxy::inspect::dry_run::{DryRun, dry_run};
+use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
+use crate::proxy::ruleset::{LimitSpec, PolicySpec, Preflight, RulesetSpec};
+use crate::proxy::{ActionSpec, Mode, Ruleset};
+use crate::replay::millis::Millis;
+use crate::rules::{Cost, Descriptor, KeyPart, OnMissingKey};
+use crate::store::{HomeSpec, InUse};
+use crate::telemetry::registry::Registry;
+
+/// The field of a request that has the client.
+const KEY: HeaderName = HeaderName::from_static("x-client");
+/// The field of a request that has the cost.
+const COST: HeaderName = HeaderName::from_static("x-cost");
+/// The sender of all requests.
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// The hash key: nobody attacks a playground.
+const SECRET: Secret = Secret::from_key([0, 0]);
+/// Room for all clients, so that none is evicted.
+const KEYS: usize = 2 * MAX_ARRIVALS;
+/// Memory for its buckets, in bytes. Only those that are charged take any.
+const MAX_SIZE: u64 = 64 << 20;
+
+/// What a decision is told with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Decision,
+    DecisionAndCell,
+}
+
+/// A policy and its buckets.
+pub(super) struct Lane {
+    ruleset: Arc<Ruleset>,
+    /// Units in use by the end of their requests; the number tells equal ends apart.
+    in_use: BTreeMap<(Timestamp, usize), Vec<InUse>>,
+}
+
+impl Lane {
+    /// Enforces `policy` for every request, by the client that it names.
+    pub(super) fn new(policy: PolicySpec) -> Self {
+        let context = BuildContext {
+            workers: 1,
+            registry: Registry::default(),
+            clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
+            secret: SECRET,
+        };
+        let prepared = PreparedRuleset::new(rules(policy), &context, None);
+        Self {
+            ruleset: prepared.migrate_buckets(Timestamp::EPOCH),
+            in_use: BTreeMap::new(),
+        }
+    }
+
+    /// Decides about all arrivals, and tells the decisions from `from` on.
+    pub(super) fn play(mut self, arrivals: &[Arrival], from: usize) -> PolicyAnswer {
+        let first_cell = arrivals.len().saturating_sub(MAX_CELLS);
+        let mut decisions = Vec::new();
+        for (number, arrival) in arrivals.iter().enumerate() {
+            let shown = match number >= first_cell.max(from) {
+                true => Shown::DecisionAndCell,
+                false => Shown::Decision,
+            };
+            let row = self.decide(number, arrival, shown);
+            decisions.extend(row.filter(|_| number >= from));
+        }
+        let policy = &self.ruleset.policies[0];
+        let algorithm = policy.buckets.algorithm();
+        PolicyAnswer {
+            name: policy.name.to_string(),
+            algorithm: algorithm.kind(),
+            quota: policy.quota.clone(),
+            capacity_units: algorithm.capacity(),
+            new_cell: algorithm.view(Cell::EMPTY, Timestamp::EPOCH).into(),
+            decisions,
+        }
+    }
+
+    /// Decides about one arrival; `None` if the proxy answers before any limit.
+    fn decide(&mut self, number: usize, arrival: &Arrival, shown: Shown) -> Option<DecisionRow> {
+        let now = arrival.at();
+        while let Some(ended) = self.in_use.first_entry().filter(|one| one.key().0 <= now) {
+            ended.remove();
+        }
+        let ruleset = &*self.ruleset;
+        let decided = dry_run(ruleset, &request(arrival), PEER, now, None, |run| {
+            let row = row(ruleset, &run, arrival, shown);
+            (row, run.into_units_in_use())
+        });
+        let (row, in_use) = decided.ok()?;
+        if !in_use.is_empty() {
+            self.in_use.insert((arrival.ends(), number), in_use);
+        }
+        row
+    }
+}
+
+fn row(
+    ruleset: &Ruleset,
+    run: &DryRun<'_>,
+    arrival: &Arrival,
+    shown: Shown,
+) -> Option<DecisionRow> {
+    let (now, decision) = (arrival.at(), run.decision()?);
+    let wait = |until: Timestamp| Millis(until.since(now).as_micros() as u64);
+    let retry_at = match decision.outcome {
+        Outcome::Refuse { retry_at } => retry_at,
+        Outcome::Admit | Outcome::Delay { .. } => None,
+    };
+    let view = run.views(&ruleset.secret, now).next();
+    Some(DecisionRow {
+        at_ms: arrival.at_ms,
+        key: (&*arrival.key).into(),
+        cost: arrival.cost,
+        decision: run.logged().as_str(),
+        remaining: decision.remaining,
+        reset_ms: wait(decision.reset),
+        retry_after_ms: retry_at.map(wait),
+        delay_ms: decision.delayed_until().map(wait),
+        cell: view
+            .filter(|_| shown == Shown::DecisionAndCell)
+            .map(Into::into),
+    })
+}
+
+/// The request of an arrival.
+fn request(arrival: &Arrival) -> Request<()> {
+    let mut request = Request::new(());
+    let headers = request.headers_mut();
+    headers.append(HOST, HeaderValue::from_static("localhost"));
+    if let Ok(key) = HeaderValue::from_str(&arrival.key) {
+        headers.append(KEY, key);
+    }
+    headers.append(COST, HeaderValue::from(arrival.cost));
+    request
+}
+
+/// Rules with this policy for every request. It enforces, in memory, and without exceptions.
+fn rules(policy: PolicySpec) -> RulesetSpec {
+    let mut policy = PolicySpec {
+        home: HomeSpec::Memory,
+        settles: false,
+        mode: Mode::Enforce,
+        action: ActionSpec::Reject,
+        overrides: Vec::new(),
+        ..policy
+    };
+    if !policy.algorithm.is_concurrency() {
+        policy.set_max_keys(KEYS);
+    }
+    let limit = LimitSpec {
+        policy: 0,
+        when: None,
+        exceptions: None,
+        descriptor: Descriptor::new(vec![KeyPart::Header(KEY)], OnMissingKey::Refuse, 64),
+        cost: Cost::Header {
+            name: COST,
+            default: 1,
+            max: u32::MAX,
+        },
+        settlement: None,
+    };
+    RulesetSpec {
+        policies: vec![policy],
+        upstreams: Vec::new(),
+        routes: Vec::new(),
+        unmatched: vec![limit],
+        client_ip: Arc::new(ClientIp::default()),
+        body_timeout: Duration::ZERO,
+        styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
+        preflight: Preflight::Limited,
+        max_size: MAX_SIZE,
+        tokens: None,
+        store: None,
+    }
+}
