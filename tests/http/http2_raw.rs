@@ -419,9 +419,11 @@ fn floods_of_frames_that_carry_nothing_are_bounded() {
 fn trailers_with_pseudo_fields_are_malformed() {
     let origin = Origin::start(|request| ok(&format!("{:?}", request.trailers)));
     let gateway = Gateway::start(&format!("routes: [{{ upstream: \"{}\" }}]\n", origin.url()));
-    let head = [&[0x83, 0x86, 0x84][..], &field(":authority", "a")].concat();
+    let head = [&[0x83, 0x86, 0x84][..], &indexed_field(":authority", "a")].concat();
     for (pseudo, is_malformed) in [
         (vec![0x84], true),
+        // `:authority` of the head, in the dynamic table.
+        (vec![0xbe], true),
         (field(":path", "/other"), true),
         ([field("x-a", "1"), vec![0x82]].concat(), true),
         (field("x-a", "1"), false),

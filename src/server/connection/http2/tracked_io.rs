@@ -29,7 +29,7 @@ impl<T> TrackedIo<T> {
             inner,
             first,
             frames: ConnectionFrames::with_client(),
-            trailers: TrailerCheck::default(),
+            trailers: TrailerCheck::new(),
             activity,
         }
     }

@@ -2,8 +2,8 @@
 //! drops them without a word.
 //!
 //! Such trailers lose their END_STREAM flag on the way to h2, which then resets the stream with
-//! PROTOCOL_ERROR: trailers without it are malformed as well. What is not found passes, and h2 drops
-//! it: trailers that are not read in one piece, and references to the dynamic table of HPACK.
+//! PROTOCOL_ERROR: trailers without it are malformed as well. Trailers that are not read in one piece
+//! pass, and h2 drops their pseudo-fields.
 
 use crate::http::http2::{FrameHead, HEADERS};
 
@@ -15,30 +15,84 @@ const PRIORITY: u8 = 32;
 /// The pseudo-fields of HPACK's static table (RFC 7541 appendix A).
 const PSEUDO: std::ops::RangeInclusive<usize> = 1..=14;
 
+/// The index of the latest entry of HPACK's dynamic table (RFC 7541 section 2.3.3).
+const DYNAMIC: usize = 62;
+
 /// Finds malformed trailers among the frames of a client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TrailerCheck {
     /// The latest stream that the client has opened.
     latest: u32,
+    /// The entries of the dynamic table that are pseudo-fields, a bit for each, the latest lowest:
+    /// 4096 bytes have room for 128. `None` once a block was not read in one piece.
+    dynamic: Option<u128>,
 }
 
 impl TrailerCheck {
+    pub(super) fn new() -> Self {
+        TrailerCheck {
+            latest: 0,
+            dynamic: Some(0),
+        }
+    }
+
     /// Looks at a frame whose payload begins `payload`. Returns true for whole trailers with a
     /// pseudo-field.
     pub(super) fn is_malformed(&mut self, head: FrameHead, payload: &[u8]) -> bool {
         if head.kind != HEADERS {
             return false;
         }
-        if head.stream > self.latest {
-            self.latest = head.stream;
-            return false;
-        }
-        let whole = END_STREAM | END_HEADERS;
         let block = payload
             .get(..head.length)
-            .filter(|_| head.flags & whole == whole);
+            .filter(|_| head.flags & END_HEADERS != 0);
         let block = block.and_then(|block| without_padding(head.flags, block));
-        block.is_some_and(|block| has_pseudo_field(block).unwrap_or(false))
+        let has_pseudo_field = block.and_then(|block| self.has_pseudo_field(block));
+        if has_pseudo_field.is_none() {
+            self.dynamic = None;
+        }
+        let is_trailers = head.stream <= self.latest;
+        self.latest = self.latest.max(head.stream);
+        is_trailers && head.flags & END_STREAM != 0 && has_pseudo_field == Some(true)
+    }
+
+    /// Walks over the representations of a field block (RFC 7541 section 6), and follows the dynamic
+    /// table. `None` if the block is cut off.
+    fn has_pseudo_field(&mut self, mut block: &[u8]) -> Option<bool> {
+        let mut has_any = false;
+        while let Some(&first) = block.first() {
+            if first & 0x80 != 0 {
+                has_any |= self.is_pseudo(integer(&mut block, 7)?);
+                continue;
+            }
+            if first & 0xe0 == 0x20 {
+                // The size of the dynamic table.
+                integer(&mut block, 5)?;
+                continue;
+            }
+            let is_indexed = first & 0x40 != 0;
+            let is_pseudo = match integer(&mut block, if is_indexed { 6 } else { 4 })? {
+                0 => begins_with_colon(string(&mut block)?),
+                name => self.is_pseudo(name),
+            };
+            string(&mut block)?;
+            if is_indexed {
+                let add = |entries| entries << 1 | u128::from(is_pseudo);
+                self.dynamic = self.dynamic.map(add);
+            }
+            has_any |= is_pseudo;
+        }
+        Some(has_any)
+    }
+
+    /// Returns true if the field of this index is known to be a pseudo-field.
+    fn is_pseudo(&self, index: usize) -> bool {
+        let entry = index.checked_sub(DYNAMIC);
+        let entry = entry.and_then(|entry| u32::try_from(entry).ok());
+        match (entry, self.dynamic) {
+            (None, _) => PSEUDO.contains(&index),
+            (Some(entry), Some(entries)) => entries.checked_shr(entry).unwrap_or(0) & 1 == 1,
+            (Some(_), None) => false,
+        }
     }
 }
 
@@ -62,30 +116,6 @@ fn without_padding(flags: u8, mut block: &[u8]) -> Option<&[u8]> {
         0 => Some(block),
         _ => block.get(5..),
     }
-}
-
-/// Walks over the representations of a field block (RFC 7541 section 6). `None` if it is cut off.
-fn has_pseudo_field(mut block: &[u8]) -> Option<bool> {
-    while let Some(&first) = block.first() {
-        if first & 0x80 != 0 {
-            if PSEUDO.contains(&integer(&mut block, 7)?) {
-                return Some(true);
-            }
-            continue;
-        }
-        if first & 0xe0 == 0x20 {
-            // The size of the dynamic table.
-            integer(&mut block, 5)?;
-            continue;
-        }
-        let prefix = if first & 0x40 != 0 { 6 } else { 4 };
-        let name = integer(&mut block, prefix)?;
-        if PSEUDO.contains(&name) || (name == 0 && begins_with_colon(string(&mut block)?)) {
-            return Some(true);
-        }
-        string(&mut block)?;
-    }
-    Some(false)
 }
 
 /// Reads an integer (RFC 7541 section 5.1).
@@ -131,7 +161,7 @@ mod tests {
             flags,
             stream: 1,
         };
-        let mut check = TrailerCheck::default();
+        let mut check = TrailerCheck::new();
         assert!(!check.is_malformed(head(END_HEADERS), block), "a head");
         check.is_malformed(head(flags), block)
     }
@@ -156,6 +186,38 @@ mod tests {
         }
         assert!(is_malformed(whole | PADDED, b"\x02\x84\0\0"));
         assert!(is_malformed(whole | PRIORITY, b"\0\0\0\0\0\x84"));
+    }
+
+    #[test]
+    fn pseudo_fields_of_the_dynamic_table_are_found() {
+        let whole = END_STREAM | END_HEADERS;
+        let head = |flags, stream, block: &[u8]| FrameHead {
+            length: block.len(),
+            kind: HEADERS,
+            flags,
+            stream,
+        };
+        // `:path: /x`, then `a: b`: the second and the first entry.
+        let fields = b"\x82\x44\x02/x\x40\x01a\x01b";
+        for (trailers, is_pseudo) in [
+            (&b"\xbf"[..], true),
+            (b"\x0f\x30\x02/y", true),
+            (b"\xbe", false),
+            (b"\x0f\x2f\x02/y", false),
+            (b"\xc0", false),
+            (b"\xff\xff\x7f", false),
+            (b"\x40\x01c\x01d\xc0", true),
+        ] {
+            let mut check = TrailerCheck::new();
+            assert!(!check.is_malformed(head(END_HEADERS, 1, fields), fields));
+            let is_malformed = check.is_malformed(head(whole, 1, trailers), trailers);
+            assert_eq!(is_malformed, is_pseudo, "{trailers:?}");
+            // A block in two frames may have added entries.
+            let mut check = TrailerCheck::new();
+            assert!(!check.is_malformed(head(END_HEADERS, 1, fields), fields));
+            assert!(!check.is_malformed(head(END_STREAM, 3, fields), fields));
+            assert!(!check.is_malformed(head(whole, 1, trailers), trailers));
+        }
     }
 
     #[test]
