@@ -10,7 +10,7 @@ use super::attempt::{Attempt, HostEvidence};
 use super::ejection::EjectionSpec;
 use super::host::Host;
 use super::host_set::WeightedHost;
-use super::stall::Load;
+use super::stall::{Load, Progress};
 use super::{Balance, ClusterSpec};
 use crate::telemetry::metrics::EjectionReason;
 
@@ -127,16 +127,16 @@ impl OutlierDetection {
     }
 
     fn find_stalls(&self, spec: &EjectionSpec, hosts: &[WeightedHost], now: Instant) {
-        let loads = hosts.iter().map(|one| one.host.load(one.weight));
-        let loads: Vec<Load> = loads.collect();
-        let heads = hosts.iter().zip(&loads);
-        let heads = heads.map(|(one, load)| one.host.availability().new_heads(load));
-        let heads: Vec<u64> = heads.collect();
-        let (all, all_heads) = (Load::sum(&loads), heads.iter().sum::<u64>());
-        for ((one, load), own_heads) in hosts.iter().zip(&loads).zip(heads) {
-            let (others, other_heads) = (all.without(load), all_heads - own_heads);
-            let availability = one.host.availability();
-            if availability.is_stalled(load, &others, other_heads, now)
+        let loads = hosts.iter().map(|one| {
+            let load = one.host.load();
+            (load, one.host.availability().progress(&load))
+        });
+        let loads: Vec<(Load, Progress)> = loads.collect();
+        let parts = loads.iter().map(|(_, progress)| *progress);
+        let all = parts.fold(Progress::default(), Progress::and);
+        for (one, (load, progress)) in hosts.iter().zip(&loads) {
+            let others = all.without(*progress);
+            if one.host.availability().is_stalled(load, others, now)
                 && let Some(ejection) =
                     self.eject(spec, hosts, &one.host, EjectionReason::Stalled, now)
             {

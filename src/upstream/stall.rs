@@ -2,52 +2,62 @@
 //! upstream do. Found long before its requests time out, from counts that are compared a few times
 //! a second.
 //!
-//! The test: let the others send `n` responses while this host is silent, and let its share of the
-//! requests be `p` for each of theirs. A host that works, and gets the same kinds of requests, is
-//! silent by chance with a probability of at most `e^-np` (Poisson). [`EXPECTED`] bounds `np`. Slow
-//! requests on all hosts, such as long polls, make no host send responses, and none is found.
+//! The test is Fisher's exact test, of one side. If the host works, and gets the same kinds of
+//! requests as the others, then it is chance which of all requests are the slow ones. [`chance`] is
+//! the probability that all requests of the silent host are among them. Slow requests on all hosts,
+//! such as long polls, make it large, and no host is found.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The fewest requests that wait at a stalled host.
-const WAITING: u64 = 5;
+/// The fewest requests without a response at a stalled host.
+const UNANSWERED: u64 = 3;
 
 /// The shortest silence of a stalled host.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// The responses that the host would have sent meanwhile: silence by chance has a probability of
-/// `e^-10`, 1 in 22,000.
-const EXPECTED: f64 = 10.0;
+/// The largest probability of silence by chance: 1 in 3,000.
+const CHANCE: f64 = 1.0 / 3000.0;
 
-/// The counts of a host, or the sums of several.
-#[derive(Clone, Copy, Debug, Default)]
+/// The responses of others meanwhile that show a host on probation to be stalled.
+const PROBATION: u64 = 10;
+
+/// The most requests of the silent host that are looked at: more would only be less likely.
+const SAMPLE: u64 = 100;
+
+/// Counts of a host's requests, or sums of several hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Load {
+    /// Requests since the start, without those that it failed.
+    pub requests: u64,
     /// Heads of responses since the start.
     pub heads: u64,
     /// Requests that wait for a head.
     pub waiting: u64,
-    /// The share of the requests that it gets: weight by slow start.
-    pub share: u64,
 }
 
-impl Load {
-    /// The sum of several.
-    pub(super) fn sum(loads: &[Load]) -> Self {
-        loads.iter().fold(Load::default(), |all, one| Load {
-            heads: all.heads + one.heads,
-            waiting: all.waiting + one.waiting,
-            share: all.share + one.share,
-        })
+/// Requests in a time, and heads of responses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    pub requests: u64,
+    pub heads: u64,
+}
+
+impl Progress {
+    /// The sum of both.
+    pub(super) fn and(self, other: Progress) -> Progress {
+        Progress {
+            requests: self.requests + other.requests,
+            heads: self.heads + other.heads,
+        }
     }
 
     /// This sum without one of its parts.
-    pub(super) fn without(&self, part: &Load) -> Self {
-        Load {
+    pub(super) fn without(self, part: Progress) -> Progress {
+        Progress {
+            requests: self.requests - part.requests,
             heads: self.heads - part.heads,
-            waiting: self.waiting - part.waiting,
-            share: self.share - part.share,
         }
     }
 }
@@ -55,67 +65,91 @@ impl Load {
 /// The silence of a host.
 #[derive(Debug)]
 pub(super) struct Silence {
-    /// The last instant at which it answered, or had no request.
+    /// The last instant at which it answered, or had been sent no request since.
     since: Instant,
-    /// Its responses at the last observation.
-    heads: u64,
-    /// Responses of the others since.
-    others: u64,
-    /// Responses that were expected of it since.
-    expected: f64,
+    /// Its counts at the last observation.
+    last: Load,
+    /// Its requests since, none of which has a response.
+    unanswered: u64,
+    /// The requests of the others since.
+    others: Progress,
+    /// How long the silence had lasted when it could no longer be chance.
+    telling: Option<Duration>,
 }
 
 impl Silence {
     pub(super) fn new(now: Instant) -> Self {
         Silence {
             since: now,
-            heads: 0,
-            others: 0,
-            expected: 0.0,
+            last: Load::default(),
+            unanswered: 0,
+            others: Progress::default(),
+            telling: None,
         }
     }
 
-    /// The responses since the last observation.
-    pub(super) fn new_heads(&self, load: &Load) -> u64 {
-        load.heads.saturating_sub(self.heads)
+    /// The progress since the last observation.
+    pub(super) fn progress(&self, load: &Load) -> Progress {
+        Progress {
+            requests: load.requests.saturating_sub(self.last.requests),
+            heads: load.heads.saturating_sub(self.last.heads),
+        }
     }
 
-    /// Notes the host's load, and the responses of all others since the last observation.
-    pub(super) fn observe(&mut self, load: &Load, others: &Load, other_heads: u64, now: Instant) {
-        let is_silent = load.waiting > 0 && load.heads == self.heads;
-        self.heads = load.heads;
-        if !is_silent {
-            (self.since, self.others, self.expected) = (now, 0, 0.0);
+    /// Notes the host's load, and the progress of all others since the last observation.
+    pub(super) fn observe(&mut self, load: &Load, others: Progress, now: Instant) {
+        let own = self.progress(load);
+        let unanswered = self.unanswered + own.requests;
+        if own.heads > 0 || unanswered == 0 {
+            self.restart(load, now);
+            // Those that have come since, at most.
+            self.unanswered = own.requests.saturating_sub(own.heads);
             return;
         }
-        self.others += other_heads;
-        if others.share > 0 {
-            self.expected += other_heads as f64 * load.share as f64 / others.share as f64;
+        self.last = *load;
+        self.unanswered = unanswered;
+        self.others = self.others.and(others);
+        if self.telling.is_none() && chance(self.unanswered, self.others) <= CHANCE {
+            self.telling = Some(now.saturating_duration_since(self.since));
         }
+    }
+
+    /// Forgets what was before: the host was left out.
+    pub(super) fn restart(&mut self, load: &Load, now: Instant) {
+        *self = Silence {
+            last: *load,
+            ..Silence::new(now)
+        };
     }
 
     /// Returns true if the host is stalled.
     ///
-    /// The expectation by shares holds for hosts that are picked at random. A host with more
-    /// requests in flight may be picked less: then as many responses are expected of it as of the
-    /// same number of requests at the others.
-    pub(super) fn is_stall(&self, load: &Load, others: &Load, now: Instant) -> bool {
-        let all = self.others + others.waiting;
-        let answered = match all {
-            0 => 0.0,
-            all => load.waiting as f64 * self.others as f64 / all as f64,
-        };
-        load.waiting >= WAITING
-            && now.saturating_duration_since(self.since) >= SILENCE
-            && self.expected.min(answered) >= EXPECTED
+    /// A host that is only somewhat slower than the others answers soon after them: so the silence
+    /// must last twice as long as it took to tell.
+    pub(super) fn is_stall(&self, load: &Load, now: Instant) -> bool {
+        let lasted = now.saturating_duration_since(self.since);
+        load.waiting > 0
+            && self.unanswered >= UNANSWERED
+            && lasted >= SILENCE
+            && self.telling.is_some_and(|telling| lasted >= 2 * telling)
     }
 
     /// Returns true if a host on probation is stalled, which gets one request at a time.
     pub(super) fn is_stall_on_probation(&self, load: &Load, now: Instant) -> bool {
         load.waiting > 0
             && now.saturating_duration_since(self.since) >= SILENCE
-            && self.others as f64 >= EXPECTED
+            && self.others.heads >= PROBATION
     }
+}
+
+/// The probability that chance alone leaves all `silent` requests of one host without a response, if
+/// the others' requests had as many responses as they had: the hypergeometric distribution.
+fn chance(silent: u64, others: Progress) -> f64 {
+    let answered = others.heads.min(others.requests);
+    let all = silent + others.requests;
+    let unanswered = all - answered;
+    let each = (0..silent.min(SAMPLE)).map(|one| (unanswered - one) as f64 / (all - one) as f64);
+    each.product()
 }
 
 #[cfg(test)]
@@ -124,79 +158,140 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(100);
 
-    /// A host of three with equal shares.
-    fn load(heads: u64, waiting: u64) -> Load {
-        Load {
-            heads,
-            waiting,
-            share: 256,
-        }
-    }
-
-    fn others(waiting: u64) -> Load {
-        Load {
-            share: 512,
-            ..load(0, waiting)
-        }
-    }
-
-    /// The tick at which the host is found stalled, if it has `waiting(tick)` requests, sends
-    /// `heads(tick)` responses in all, and the others send `other_heads` a tick.
+    /// The tick at which a host is found stalled, if it has been sent `requests(tick)` in all, has
+    /// answered `heads(tick)` of them, and the others make this progress in each tick.
     fn found(
-        waiting: impl Fn(u64) -> u64,
+        requests: impl Fn(u64) -> u64,
         heads: impl Fn(u64) -> u64,
-        other_heads: u64,
-        others_waiting: u64,
+        others: impl Fn(u64) -> Progress,
     ) -> Option<u64> {
         let mut now = Instant::now();
         let mut silence = Silence::new(now);
         (1..300).find(|&tick| {
             now += TICK;
-            let (load, others) = (load(heads(tick), waiting(tick)), others(others_waiting));
-            silence.observe(&load, &others, other_heads, now);
-            silence.is_stall(&load, &others, now)
+            let (requests, heads) = (requests(tick), heads(tick));
+            let load = Load {
+                requests,
+                heads,
+                waiting: requests - heads,
+            };
+            silence.observe(&load, others(tick), now);
+            silence.is_stall(&load, now)
         })
+    }
+
+    /// All requests of the others have a response.
+    fn answered(requests: u64) -> Progress {
+        Progress {
+            requests,
+            heads: requests,
+        }
+    }
+
+    #[test]
+    fn the_chance_is_that_of_the_hypergeometric_distribution() {
+        let close = |chance: f64, odds: f64| (chance * odds - 1.0).abs() < 1e-9;
+        assert!(close(chance(5, answered(10)), 3003.0));
+        assert!(close(chance(7, answered(7)), 3432.0));
+        // Two of ten requests of the others are slow as well: C(5, 3) of C(13, 3).
+        let others = Progress {
+            requests: 10,
+            heads: 8,
+        };
+        assert!(close(chance(3, others), 28.6));
+        // Responses to requests from before.
+        let late = Progress {
+            requests: 0,
+            heads: 50,
+        };
+        assert_eq!(chance(3, late), 1.0);
+        assert!(chance(1_000_000, answered(1_000_000)) < CHANCE);
     }
 
     #[test]
     fn a_host_that_hangs_under_load_is_found_after_half_a_second() {
-        let at = found(|tick| 7 * tick, |_| 0, 14, 2);
+        let at = found(|tick| 7 * tick, |_| 0, |_| answered(14));
         assert_eq!(at, Some(5));
     }
 
     #[test]
     fn a_host_that_hangs_after_it_worked_is_found() {
-        let at = found(
-            |tick| 7 * tick.saturating_sub(49),
-            |tick| 7 * tick.min(50),
-            14,
-            2,
-        );
+        let at = found(|tick| 7 * tick, |tick| 7 * tick.min(50), |_| answered(14));
         assert_eq!(at, Some(55));
+    }
+
+    /// Each client waits at the host in the end, after it had responses of others.
+    #[test]
+    fn few_clients_suffice() {
+        let clients = |clients: u64, hosts: u64| {
+            let others = clients * (hosts - 1);
+            let once = move |tick| answered(if tick == 1 { others } else { 0 });
+            found(|_| clients, |_| 0, once)
+        };
+        for (hosts, fewest) in [(2, 7), (3, 5), (5, 4), (10, 3), (100, 3)] {
+            assert_eq!(clients(fewest, hosts), Some(5), "{hosts} hosts");
+            assert_eq!(clients(fewest - 1, hosts), None, "{hosts} hosts");
+        }
+    }
+
+    /// Clients give up after two seconds, and come back.
+    #[test]
+    fn requests_that_clients_gave_up_count() {
+        let rounds = |tick: u64| tick.div_ceil(20);
+        let others = |tick| answered(if tick % 20 == 1 { 4 } else { 0 });
+        assert_eq!(found(|tick| 2 * rounds(tick), |_| 0, others), Some(82));
+    }
+
+    #[test]
+    fn a_host_that_is_somewhat_slower_is_not_stalled() {
+        // All are asked at once. The others answer after two seconds, the host after three.
+        let others = |tick| match tick {
+            1 => Progress {
+                requests: 40,
+                heads: 0,
+            },
+            20 => Progress {
+                requests: 0,
+                heads: 40,
+            },
+            _ => answered(0),
+        };
+        let heads = |tick| if tick < 30 { 0 } else { 20 };
+        assert_eq!(found(|_| 20, heads, others), None);
+        assert_eq!(found(|_| 20, |_| 0, others), Some(40));
     }
 
     #[test]
     fn a_host_that_answers_now_and_then_is_not_stalled() {
-        assert_eq!(found(|_| 100, |tick| tick / 4, 1_000, 2), None);
+        let at = found(|tick| 100 + 7 * tick, |tick| tick / 4, |_| answered(1_000));
+        assert_eq!(at, None);
     }
 
     #[test]
     fn long_polls_on_all_hosts_are_no_stall() {
-        assert_eq!(found(|tick| 10 * tick, |_| 0, 0, 1_000), None);
-        // One in a hundred is answered on the others: too few to expect ten of forty.
-        assert_eq!(found(|_| 40, |_| 0, 1, 10_000), None);
-    }
-
-    #[test]
-    fn few_requests_are_no_stall() {
-        assert_eq!(found(|_| 4, |_| 0, 1_000, 0), None);
-        assert_eq!(found(|_| 9, |_| 0, 1_000, 0), None);
-        assert_eq!(found(|_| 10, |_| 0, 1_000, 0), Some(5));
+        let polls = |heads| Progress {
+            requests: 20,
+            heads,
+        };
+        assert_eq!(found(|tick| 10 * tick, |_| 0, |_| polls(0)), None);
+        // Some of the others' are answered.
+        let polls_at_first = |tick| match tick {
+            1 => Progress {
+                requests: 100,
+                heads: 0,
+            },
+            _ => answered(1),
+        };
+        assert_eq!(found(|_| 3, |_| 0, polls_at_first), None);
     }
 
     #[test]
     fn silence_without_requests_does_not_count() {
-        let at = found(|tick| if tick < 200 { 0 } else { 20 }, |_| 0, 100, 0);
+        let at = found(
+            |tick| if tick < 200 { 0 } else { 20 },
+            |_| 0,
+            |_| answered(100),
+        );
         assert_eq!(at, Some(204));
     }
 
@@ -204,10 +299,14 @@ mod tests {
     fn a_host_on_probation_is_found_by_its_only_request() {
         let mut now = Instant::now();
         let mut silence = Silence::new(now);
-        let (one, rest) = (load(0, 1), others(0));
+        let one = Load {
+            requests: 1,
+            heads: 0,
+            waiting: 1,
+        };
         let found = (1..10).find(|_| {
             now += TICK;
-            silence.observe(&one, &rest, 5, now);
+            silence.observe(&one, answered(5), now);
             silence.is_stall_on_probation(&one, now)
         });
         assert_eq!(found, Some(5));

@@ -19,7 +19,7 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// Requests a second.
 const RATE: u32 = 200;
 
-/// Connections of the clients together.
+/// Connections of the clients together, where the number does not matter.
 const CLIENTS: usize = 32;
 
 fn config(endpoints: &[String], options: &str) -> String {
@@ -39,6 +39,11 @@ struct Answered {
 
 /// Sends [`RATE`] requests a second for `seconds`.
 fn load(gateway: &Gateway, seconds: u32) -> Vec<Answered> {
+    load_of(CLIENTS, gateway, seconds)
+}
+
+/// Sends [`RATE`] requests a second for `seconds`, over this number of connections.
+fn load_of(clients: usize, gateway: &Gateway, seconds: u32) -> Vec<Answered> {
     let (address, started) = (gateway.address(), now());
     let (next, total) = (Arc::new(AtomicUsize::new(0)), (RATE * seconds) as usize);
     let client = |_| {
@@ -67,7 +72,7 @@ fn load(gateway: &Gateway, seconds: u32) -> Vec<Answered> {
             }
         })
     };
-    let clients: Vec<_> = (0..CLIENTS).map(client).collect();
+    let clients: Vec<_> = (0..clients).map(client).collect();
     let answered = clients.into_iter().map(|client| client.join());
     answered.flat_map(|all| all.expect("a client")).collect()
 }
@@ -187,6 +192,21 @@ fn an_endpoint_that_hangs_after_it_worked_is_left_out() {
     assert!(answered.iter().all(|one| one.status == 200));
     expect_no_late_failure("hang", &answered);
     gateway.wait_for_log("stalled");
+}
+
+/// All of them soon wait at the endpoint.
+#[test]
+fn an_endpoint_that_hangs_is_found_by_few_clients() {
+    for (others, clients) in [(1, 8), (2, 6), (5, 4)] {
+        let bad = Origin::start(|_| vec![Step::Hang]);
+        let good: Vec<_> = (0..others).map(|_| Origin::plain()).collect();
+        let endpoints: Vec<_> = good.iter().chain([&bad]).map(Origin::url).collect();
+        let gateway = Gateway::start(&config(&endpoints, ""));
+        let answered = load_of(clients, &gateway, 2);
+        assert!(answered.iter().all(|one| one.status == 200));
+        expect_no_late_failure("few", &answered);
+        gateway.wait_for_log("stalled");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::counts::HostCounts;
 use crate::telemetry::metrics::{EjectionReason, EndpointMetrics};
 use crate::telemetry::registry::GaugeGuard;
 use crate::upstream::ejection::{EjectionSpec, FULL, Standing};
-use crate::upstream::stall::{Load, Silence};
+use crate::upstream::stall::{Load, Progress, Silence};
 
 /// The seconds of which requests count for the failure rate.
 const WINDOW: usize = 10;
@@ -65,11 +65,6 @@ impl Availability {
             }),
             leave: (0..workers).map(|_| Notify::new()).collect(),
         }
-    }
-
-    /// The share of its requests that the host gets, from 0 to [`FULL`].
-    pub(super) fn share(&self) -> u32 {
-        self.share.load(Relaxed)
     }
 
     pub(super) fn is_on_probation(&self) -> bool {
@@ -181,25 +176,29 @@ impl Availability {
         }
     }
 
-    /// Responses since the last look at its silence.
-    pub(in crate::upstream) fn new_heads(&self, load: &Load) -> u64 {
-        self.record.lock().silence.new_heads(load)
+    /// Its progress since the last look at its silence.
+    pub(in crate::upstream) fn progress(&self, load: &Load) -> Progress {
+        self.record.lock().silence.progress(load)
     }
 
-    /// Returns true if the host is stalled. `other_heads` are the others' responses since the last
+    /// Returns true if the host is stalled. `others` is the progress of the others since the last
     /// look.
     pub(in crate::upstream) fn is_stalled(
         &self,
         load: &Load,
-        others: &Load,
-        other_heads: u64,
+        others: Progress,
         now: Instant,
     ) -> bool {
         let mut record = self.record.lock();
-        record.silence.observe(load, others, other_heads, now);
-        match record.standing.is_on_probation() {
+        let is_on_probation = record.standing.is_on_probation();
+        if self.is_left_out() || (is_on_probation && load.waiting == 0) {
+            record.silence.restart(load, now);
+            return false;
+        }
+        record.silence.observe(load, others, now);
+        match is_on_probation {
             true => record.silence.is_stall_on_probation(load, now),
-            false => record.silence.is_stall(load, others, now),
+            false => record.silence.is_stall(load, now),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::upstream::attempt::HostEvidence;
+use crate::upstream::stall::Load;
 
 /// Counts of a host's requests since the start.
 #[derive(Debug, Default)]
@@ -32,6 +33,17 @@ impl HostCounts {
     pub(super) fn begin(&self) -> Waiting<'_> {
         self.started.fetch_add(1, Relaxed);
         Waiting(Some(self))
+    }
+
+    /// The counts that tell if the host is stalled.
+    pub(super) fn load(&self) -> Load {
+        let waiting = self.waiting();
+        let heads = self.heads();
+        Load {
+            requests: heads + waiting + self.excused.load(Relaxed),
+            heads,
+            waiting,
+        }
     }
 
     /// Responses since the start.

@@ -29,13 +29,9 @@ impl Host {
         }
     }
 
-    /// Its load, at a weight of 1 to 256.
-    pub(in crate::upstream) fn load(&self, weight: u16) -> Load {
-        Load {
-            heads: self.counts.heads(),
-            waiting: self.counts.waiting(),
-            share: u64::from(weight) * u64::from(self.availability.share()),
-        }
+    /// Its load.
+    pub(in crate::upstream) fn load(&self) -> Load {
+        self.counts.load()
     }
 
     /// Counts a response that the host did not finish.
