@@ -44,6 +44,7 @@ pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
         answers::idle_jitter(&places),
         redis::shared_buckets(config, &places),
         upstreams::fault_handling(config),
+        upstreams::grpc_over_http1(config),
     ];
     let found = loaded.report(found.concat());
     loaded.warnings.and(found)

@@ -1,16 +1,39 @@
-//! Upstreams: retries that may go on for long, and options of which one address makes no use.
+//! Upstreams: retries that may go on for long, options without an effect, and gRPC over HTTP/1.1.
 
 use super::Finding;
 use crate::config::NodeId;
 use crate::config::diagnostic::Code;
 use crate::config::schema::{Config, Ejection, Upstream};
+use crate::config::value::UpstreamRef;
+use crate::upstream::UpstreamProtocol;
 
 /// All lints about the faults of upstreams.
 pub(super) fn fault_handling(config: &Config) -> Vec<Finding> {
     let upstreams = config.upstreams.values();
     let findings = upstreams.flat_map(|upstream| {
-        let endless = retries_without_deadline(upstream);
-        endless.into_iter().chain(options_of_one_address(upstream))
+        let endless = retries_without_deadline(upstream).into_iter();
+        let late = late_attempts(upstream).into_iter();
+        let of_one_address = options_of_one_address(upstream);
+        endless.chain(late).chain(of_one_address)
+    });
+    findings.collect()
+}
+
+/// Warns of routes for gRPC, which needs HTTP/2, to upstreams that speak HTTP/1.1.
+pub(super) fn grpc_over_http1(config: &Config) -> Vec<Finding> {
+    let findings = config.routes.iter().filter_map(|route| {
+        let grpc = route.matches.grpc.as_ref()?;
+        let protocol = match &route.upstream.value {
+            UpstreamRef::Echo => return None,
+            UpstreamRef::Url(_) => UpstreamProtocol::default(),
+            UpstreamRef::Named(name) => config.upstreams.get(name.as_str())?.protocol.value,
+        };
+        let message = "gRPC needs HTTP/2, and the upstream speaks HTTP/1.1";
+        let finding = Finding::warning(grpc.node, Code::NoEffect, message);
+        let finding = finding.related(route.upstream.node, "the upstream");
+        (protocol == UpstreamProtocol::Http1).then(|| {
+            finding.help("write `protocol: h2` in the upstream, which has to be in `upstreams`")
+        })
     });
     findings.collect()
 }
@@ -30,6 +53,20 @@ fn retries_without_deadline(upstream: &Upstream) -> Option<Finding> {
         .at_key()
         .related(timeouts.response.node, "the time of each attempt");
     Some(finding.help("bound it: `timeouts: { request: 30s }`, or each attempt: `{ attempt: 5s }`"))
+}
+
+/// Warns of a time for each attempt that is not over before the whole request is.
+fn late_attempts(upstream: &Upstream) -> Option<Finding> {
+    let timeouts = &upstream.timeouts;
+    let (attempt, request) = (timeouts.attempt.as_ref()?, timeouts.request.as_ref()?);
+    let finding = Finding::warning(
+        attempt.node,
+        Code::NoEffect,
+        "the whole request ends before an attempt does",
+    );
+    let finding = finding.related(request.node, "the time of the whole request");
+    (attempt.get() >= request.get())
+        .then(|| finding.help("set less than `request`, so that there is time for another attempt"))
 }
 
 /// Warns of options that need another address where there is one.

@@ -14,7 +14,7 @@ use crate::config::schema::Config;
 use crate::config::validate::{report_empty, report_repeated};
 use crate::config::value::{FilePath, Flag, Workers};
 use crate::config::words::words;
-use crate::config::{Code, Finding, Findings, List, Located, NodeId};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::files::VersionedFile;
 use crate::http::client_ip::{ClientIp, Header};
 use crate::net::listener::ListenAddress;
@@ -138,9 +138,13 @@ fn check_client_ip(config: &Config, findings: &Findings<'_>) {
         let finding = finding.related(client_ip.header.node, "the field");
         findings.add(finding.help("remove `depth`, or name `x-forwarded-for` or `forwarded`"));
     }
-    if client_ip.header.node != NodeId::ABSENT && client_ip.trusted_proxies.is_empty() {
+    let depth = node_of(&client_ip.depth).unwrap_or(NodeId::ABSENT);
+    let given = [client_ip.header.node, depth].into_iter();
+    let given =
+        given.filter(|node| *node != NodeId::ABSENT && client_ip.trusted_proxies.is_empty());
+    for node in given {
         let message = "the field is never read, because no proxy is trusted";
-        let finding = Finding::warning(client_ip.header.node, Code::NoEffect, message);
+        let finding = Finding::warning(node, Code::NoEffect, message);
         findings.add(finding.help(
             "name the networks of your proxies in `client_ip.trusted_proxies`, or remove the key",
         ));
