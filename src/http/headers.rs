@@ -246,10 +246,14 @@ impl Headers {
     }
 }
 
+/// Fields that hyper adds to a response: `Content-Length` and `Date`. Without room for them it would
+/// build the map again.
+const ADDED_BY_HYPER: usize = 2;
+
 impl From<Headers> for HeaderMap {
     fn from(headers: Headers) -> Self {
         let Headers { text, fields } = headers;
-        let mut map = HeaderMap::with_capacity(fields.len());
+        let mut map = HeaderMap::with_capacity(fields.len() + ADDED_BY_HYPER);
         for Field { name, value } in fields {
             map.append(name, value.into_owned(&text));
         }

@@ -62,13 +62,16 @@ impl ConnectionHandler {
     }
 
     /// Serves one connection to its end. Its errors are the client's, and logged at debug.
-    pub(super) async fn serve<F, S>(
+    ///
+    /// Not async: its future would have room for each argument.
+    pub(super) fn serve<F, S>(
         self: Rc<Self>,
         id: u64,
         accepted: Accepted,
         factory: F,
         guard: ConnectionGuard,
-    ) where
+    ) -> impl Future<Output = ()> + use<F, S>
+    where
         F: Fn(&ClientConnection) -> S,
         S: HttpService,
     {
@@ -76,24 +79,26 @@ impl ConnectionHandler {
         // Each stage is boxed by itself: an idle connection has room for its own protocol, not for
         // others or for its handshake.
         let opening = Box::pin(self.open(id, accepted, factory, guard));
-        let result = match opening.await {
-            Ok(serving) => serving.await,
-            Err(error) => Err(error.into()),
-        };
-        if let Err(error) = result {
-            debug!(%peer, error, "connection closed");
+        async move {
+            let result = match opening.await {
+                Ok(serving) => serving.await,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = result {
+                debug!(%peer, error, "connection closed");
+            }
         }
     }
 
     /// Reads the preamble, shakes hands and detects the version of HTTP. Returns the future that
     /// serves requests.
     async fn open<F, S>(
-        &self,
+        self: Rc<Self>,
         id: u64,
         accepted: Accepted,
         factory: F,
         guard: ConnectionGuard,
-    ) -> io::Result<Serving<'_>>
+    ) -> io::Result<Serving>
     where
         F: Fn(&ClientConnection) -> S,
         S: HttpService,
@@ -161,12 +166,12 @@ impl ConnectionHandler {
 
     /// Makes the service of a connection, and serves requests.
     fn serve_requests<T, S>(
-        &self,
+        self: Rc<Self>,
         negotiated: NegotiatedConnection<T>,
         mut connection: ClientConnection,
         factory: impl Fn(&ClientConnection) -> S,
         guard: ConnectionGuard,
-    ) -> Serving<'_>
+    ) -> Serving
     where
         T: Io,
         S: HttpService,
@@ -210,7 +215,7 @@ impl<T> NegotiatedConnection<T> {
 }
 
 /// The future that serves the requests of a connection.
-type Serving<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + 'a>>;
+type Serving = Pin<Box<dyn Future<Output = Result<(), BoxError>>>>;
 
 /// The version of HTTP that a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -133,15 +133,16 @@ impl DrainWatcher {
     }
 }
 
-/// Runs `serving` to its end, and sets `draining` when the worker drains.
+/// Runs `serving` to its end, and sets `draining` when the worker drains. By reference: a future
+/// keeps room for each place that an argument passes through.
 pub(super) async fn until_drained<T>(
-    serving: impl Future<Output = T>,
+    mut serving: Pin<&mut impl Future<Output = T>>,
     closing: &DrainWatcher,
     draining: &Cell<bool>,
 ) -> T {
     let mut waiting = closing.clone();
     // Unconstrained: it is polled once, and must have registered the waker then.
-    let (mut serving, mut started) = (pin!(serving), pin!(unconstrained(waiting.started())));
+    let mut started = pin!(unconstrained(waiting.started()));
     let mut is_awaited = false;
     poll_fn(|cx| {
         loop {

@@ -10,7 +10,8 @@ mod response;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::mem;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -42,30 +43,33 @@ use response::RequestTraits;
 const MOST_AHEAD: usize = 8 * 1024;
 
 impl ConnectionHandler {
-    pub(super) async fn http1<T, S>(
-        &self,
+    /// Serves a connection. Not async: its future would have room for each argument twice.
+    pub(super) fn http1<T, S>(
+        self: Rc<Self>,
         negotiated: NegotiatedConnection<T>,
         service: ConnectionService<S>,
         guard: ConnectionGuard,
-    ) -> Result<(), BoxError>
+    ) -> impl Future<Output = Result<(), BoxError>> + use<T, S>
     where
         T: Io,
         S: HttpService,
     {
-        let (io, first) = (negotiated.io, negotiated.first);
         let life = self.client.life.of(service.id, Instant::now());
-        let draining = Cell::new(false);
-        let ConnectionService {
-            service,
-            informational,
-            ..
-        } = service;
-        let mut connection =
-            Http1Connection::new(io, first, &self.client, informational, &draining, &guard);
-        (connection.requests_left, connection.expires) = life;
-        connection.idle_timer = IdleTimer::until(negotiated.first_head, self.client.timeouts.head);
-        let end = until_drained(connection.serve(&service), guard.closing(), &draining).await;
-        Box::pin(connection.end(end)).await
+        let idle_timer = IdleTimer::until(negotiated.first_head, self.client.timeouts.head);
+        let (io, first) = (negotiated.io, negotiated.first);
+        let (service, informational) = (service.service, service.informational);
+        async move {
+            let draining = Cell::new(false);
+            let mut connection =
+                Http1Connection::new(io, first, &self.client, informational, &draining, &guard);
+            (connection.requests_left, connection.expires) = life;
+            connection.idle_timer = idle_timer;
+            let end = {
+                let serving = pin!(connection.serve(&service));
+                until_drained(serving, guard.closing(), &draining).await
+            };
+            Box::pin(connection.end(end)).await
+        }
     }
 }
 
@@ -132,7 +136,7 @@ enum Wait {
 impl ConnectionHandler {
     /// Refuses HTTP/1 on a listener of HTTP/2 alone.
     pub(super) async fn refuse_http1<T, S>(
-        &self,
+        self: Rc<Self>,
         negotiated: NegotiatedConnection<T>,
         service: ConnectionService<S>,
         guard: ConnectionGuard,
@@ -206,7 +210,13 @@ where
         S: HttpService<Body = B>,
     {
         while let Some((head, text)) = poll_fn(|cx| self.poll_head(cx)).await? {
-            self.serve_one(service, head, text).await?;
+            // Not handed to an async function, whose future would have room for the head.
+            let pending = self.start_request(service, head.of(text)?)?;
+            if let Some((traits, mut future)) = pending {
+                let response = poll_fn(|cx| self.poll_answer(future.as_mut(), cx)).await?;
+                self.start_response(traits, response);
+            }
+            poll_fn(|cx| self.poll_send(cx)).await?;
             if !self.keep_alive {
                 break;
             }
@@ -267,24 +277,6 @@ where
             )),
             _ => Ok(None),
         })
-    }
-
-    /// Serves one request.
-    async fn serve_one<S>(
-        &mut self,
-        service: &S,
-        head: ParsedHead,
-        text: Bytes,
-    ) -> Result<(), CloseReason>
-    where
-        S: HttpService<Body = B>,
-    {
-        let pending = self.start_request(service, head.of(text)?)?;
-        if let Some((traits, mut future)) = pending {
-            let response = poll_fn(|cx| self.poll_answer(future.as_mut(), cx)).await?;
-            self.start_response(traits, response);
-        }
-        poll_fn(|cx| self.poll_send(cx)).await
     }
 
     /// Starts to serve a request. Starts the response if it is ready, else returns its future.

@@ -64,7 +64,7 @@ pub(in crate::server) fn builder(client: &ClientSpec) -> Builder<LocalExecutor> 
 
 impl ConnectionHandler {
     pub(super) async fn http2<T, S>(
-        &self,
+        self: Rc<Self>,
         negotiated: NegotiatedConnection<T>,
         service: ConnectionService<S>,
         guard: ConnectionGuard,

@@ -102,7 +102,7 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
             worker: 0,
             informational: None,
         };
-        let handler = ConnectionHandler {
+        let handler = Rc::new(ConnectionHandler {
             worker: 0,
             local: address.into(),
             http2: super::http2::builder(&client),
@@ -111,7 +111,7 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
             client,
             client_rules: ClientRules::default(),
             tls: None,
-        };
+        });
         let held = held(&closing);
         let negotiated = NegotiatedConnection::new(version, theirs, handler.first_head());
         let served = handler
