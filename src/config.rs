@@ -14,7 +14,6 @@ mod finding;
 mod lint;
 mod load;
 mod located;
-mod nearest;
 pub mod schema;
 mod sections;
 mod source;

@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod files;
+pub mod nearest;
 pub mod limiter;
 pub mod telemetry;
 pub mod net;

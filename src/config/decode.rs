@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, Expected, IntoDeserializer, Visitor};
 use super::diagnostic::Code;
 use super::document::{NodeId, NodeValue};
 use super::finding::{Finding, Findings, Part};
-use super::nearest;
+use crate::nearest;
 use access::{Entries, FormAccess, LocatedParts};
 use error::DecodeError;
 

@@ -8,8 +8,8 @@ use super::Reader;
 use crate::config::diagnostic::Code;
 use crate::config::document::{NodeValue, TextOrigin};
 use crate::config::finding::{Finding, Part};
-use crate::config::nearest;
 use crate::config::value::ValueError;
+use crate::nearest;
 
 /// The error of one value.
 #[derive(Debug)]

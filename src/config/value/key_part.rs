@@ -3,7 +3,7 @@
 use derive_more::{Deref, Display};
 
 use super::{FieldName, ParseFailure, TextValue, failure, text_value};
-use crate::config::nearest;
+use crate::nearest;
 
 /// One part of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Display)]

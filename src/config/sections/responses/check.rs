@@ -1,11 +1,11 @@
 //! Checks of `on_limit` and of rate-limit fields.
 
 use super::style_fields;
-use crate::config::nearest;
 use crate::config::schema::{Action, BodyFormat, Config, HeaderFields, OnLimit};
 use crate::config::validate::is_framing;
 use crate::config::words::Word as _;
 use crate::config::{Code, Finding, Findings, List, Located};
+use crate::nearest;
 use crate::proxy::answers::limit_headers::StyleFields;
 use crate::proxy::{Template, TemplateError};
 

@@ -1,10 +1,10 @@
 //! Checks of routes: names, matches, upstreams, changes to requests.
 
-use crate::config::nearest;
 use crate::config::schema::{Config, Match, RequestChanges, Route};
 use crate::config::validate::{is_framing, report_repeated, report_twice};
 use crate::config::value::{FieldName, PathPattern, PathPrefix, Segment, UpstreamRef};
 use crate::config::{Code, Finding, Findings, NodeId};
+use crate::nearest;
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     if config.routes.is_empty() && !findings.has_at("routes") {

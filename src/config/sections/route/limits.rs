@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::config::nearest;
 use crate::config::schema::{Config, Limit, Policy, Route};
 use crate::config::sections::policy::captures;
 use crate::config::validate::report_repeated;
 use crate::config::value::Name;
 use crate::config::{Code, Finding, Findings, List, NodeId};
+use crate::nearest;
 
 pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) {
     let everywhere = config.routes.iter().flat_map(|route| captures_of(route));

@@ -1,7 +1,7 @@
 //! Suggests known words in place of a misspelt one.
 
 /// Returns `did you mean` with the nearest word, or `introduction` with all known words.
-pub(super) fn advice(word: &str, known: &[&str], introduction: &str) -> String {
+pub fn advice(word: &str, known: &[&str], introduction: &str) -> String {
     match nearest(word, known) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None => format!("{introduction}: {}", list(known)),
@@ -12,7 +12,7 @@ pub(super) fn advice(word: &str, known: &[&str], introduction: &str) -> String {
 const MAX_LISTED: usize = 8;
 
 /// Returns all values of an option that are known, or the nearest if there are many.
-pub(super) fn values(word: &str, known: &[&str]) -> String {
+pub fn values(word: &str, known: &[&str]) -> String {
     let introduction = "it can be";
     match known.len() <= MAX_LISTED {
         true => format!("{introduction}: {}", list(known)),
@@ -25,7 +25,7 @@ pub(super) fn values(word: &str, known: &[&str]) -> String {
 const MAX_COMPARED: usize = 1_000;
 
 /// The known word closest to `word`, if one is close: a third of the letters may differ.
-pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_lowercase();
     let bound = (word.chars().count() / 3).max(1);
     // The difference in length is a lower bound of the distance, and cheap.
@@ -44,7 +44,7 @@ pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 /// The words in backquotes, joined with commas.
-pub(super) fn list(words: &[&str]) -> String {
+pub fn list(words: &[&str]) -> String {
     let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
     quoted.join(", ")
 }
