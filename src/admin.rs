@@ -6,13 +6,21 @@
 //! | `/metrics` | every metric, in Prometheus's text format |
 //! | `/livez` | 200 while the process runs: never depends on upstreams or stores |
 //! | `/readyz` | 200 while it takes traffic, 503 while it starts, drains, or cannot do without a store that is out of reach; more lines say how each store is, and if connections run out |
+//! | `/v1/..` | the API, behind tokens: `api` has its endpoints |
 //!
-//! Other paths are 404, other methods than GET and HEAD are 405. Nothing here changes the process.
+//! Other paths are 404, other methods 405.
 
-mod auth;
+mod api;
+mod audit;
+pub mod auth;
 pub mod health;
+mod json;
+mod policies;
+mod problem_details;
+pub mod reload_history;
 mod scrape;
 mod service;
+pub mod status;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -20,29 +28,82 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::middleware::from_fn;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::StatusCode;
 use http::header::{ALLOW, CACHE_CONTROL, HeaderName};
+use http::{StatusCode, Uri};
 
+use self::auth::{Access, AccessSpec};
 use self::health::Readiness;
+use self::problem_details::ProblemDetails;
+use self::reload_history::ReloadHistory;
 use self::scrape::MetricsRenderer;
 use self::service::AdminService;
+use self::status::ProcessFacts;
+use crate::clock::Clock;
 use crate::http::connection::ClientConnection;
 use crate::proxy::Gateway;
 use crate::server::{
     ClientRules, ClientSpec, ConnectionLife, ConnectionTable, HalfClose, ListenerSpec, Protocols,
     Server, ServerSpec, StartError, Timeouts,
 };
+use crate::telemetry::metrics::AdminMetrics;
 use crate::telemetry::registry::Registry;
+
+/// The settings of the admin listener.
+#[derive(Clone, Debug)]
+pub struct AdminSpec {
+    /// The address to bind.
+    pub address: SocketAddr,
+    /// The tokens of the API's callers.
+    pub access: AccessSpec,
+}
+
+/// The parts of the process that endpoints read and change. `app` keeps clones of some.
+#[derive(Clone, Debug)]
+pub struct AdminContext {
+    /// The registry of metric series.
+    pub registry: Registry,
+    /// The phase of the process, and the use of its connections.
+    pub readiness: Readiness,
+    /// The server of requests, with the ruleset in force.
+    pub gateway: Arc<Gateway>,
+    /// The clock.
+    pub clock: Arc<Clock>,
+    /// The tokens of callers.
+    pub access: Access,
+    /// The running configuration, and the last reloads.
+    pub reloads: ReloadHistory,
+    /// The constants of the process.
+    pub facts: ProcessFacts,
+}
 
 /// The process, as endpoints see it. Clones share it.
 #[derive(Clone)]
 struct AdminState {
     metrics: MetricsRenderer,
+    admin_metrics: AdminMetrics,
     readiness: Readiness,
     gateway: Arc<Gateway>,
+    clock: Arc<Clock>,
+    access: Access,
+    reloads: ReloadHistory,
+    facts: ProcessFacts,
+}
+
+impl AdminState {
+    fn new(context: AdminContext) -> Self {
+        Self {
+            metrics: MetricsRenderer::new(context.registry.clone()),
+            admin_metrics: AdminMetrics::new(&context.registry),
+            readiness: context.readiness,
+            gateway: context.gateway,
+            clock: context.clock,
+            access: context.access,
+            reloads: context.reloads,
+            facts: context.facts,
+        }
+    }
 }
 
 /// Starts the admin server at `address`.
@@ -50,22 +111,14 @@ struct AdminState {
 /// # Errors
 ///
 /// An address that cannot be bound, or a thread that cannot be started.
-pub fn start(
-    address: SocketAddr,
-    registry: &Registry,
-    readiness: Readiness,
-    gateway: Arc<Gateway>,
-) -> Result<Server, StartError> {
-    let metrics = MetricsRenderer::new(registry.clone());
-    let router = router(AdminState {
-        metrics,
-        readiness,
-        gateway,
-    });
+pub fn start(address: SocketAddr, context: AdminContext) -> Result<Server, StartError> {
+    let registry = context.registry.clone();
+    let router = router(AdminState::new(context));
     let table = ConnectionTable::default();
     let spec = spec(address, table.clone());
-    Server::start(spec, registry, move |connection: &ClientConnection| {
-        AdminService::new(router.clone(), table.clone(), connection.id)
+    Server::start(spec, &registry, move |connection: &ClientConnection| {
+        let (router, table) = (router.clone(), table.clone());
+        AdminService::new(router, table, connection.id, connection.peer)
     })
 }
 
@@ -102,33 +155,40 @@ fn spec(address: SocketAddr, table: ConnectionTable) -> ServerSpec {
     }
 }
 
-/// All endpoints, behind authentication.
+/// All paths. Those of the API alone need a token.
 fn router(state: AdminState) -> Router {
     Router::new()
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(scrape::metrics))
+        .merge(api::router(&state))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
-        .layer(from_fn(auth::authenticate))
         .with_state(state)
 }
 
 /// A header field of every response: each is true for a moment only.
 const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
 
-async fn not_found() -> impl IntoResponse {
+async fn not_found(uri: Uri) -> Response {
+    let status = StatusCode::NOT_FOUND;
+    if api::contains(&uri) {
+        let detail = "the API has no such path: see /v1/openapi.json";
+        return ProblemDetails::new(status, detail).into_response();
+    }
     let body = "not found: try /metrics, /livez or /readyz\n";
-    (StatusCode::NOT_FOUND, [NO_STORE], body)
+    (status, [NO_STORE], body).into_response()
 }
 
-async fn method_not_allowed() -> impl IntoResponse {
+async fn method_not_allowed(uri: Uri) -> Response {
+    let status = StatusCode::METHOD_NOT_ALLOWED;
+    if api::contains(&uri) {
+        // The router adds `Allow`.
+        let detail = "this path has other methods: `Allow` names them";
+        return ProblemDetails::new(status, detail).into_response();
+    }
     let headers = [NO_STORE, (ALLOW, "GET, HEAD")];
-    (
-        StatusCode::METHOD_NOT_ALLOWED,
-        headers,
-        "only GET and HEAD\n",
-    )
+    (status, headers, "only GET and HEAD\n").into_response()
 }
 
 #[cfg(test)]

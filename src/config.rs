@@ -24,7 +24,9 @@ pub mod value;
 mod variables;
 mod words;
 
-pub use compile::{Compiled, ShutdownSpec, SnapshotSpec, compile, compile_policies, compile_rules};
+pub use compile::{
+    Compiled, ConfigText, ShutdownSpec, SnapshotSpec, compile, compile_policies, compile_rules,
+};
 pub use diagnostic::{Code, Colour, Problem, Report, Severity};
 pub use document::{Document, NodeId};
 pub use finding::Finding;

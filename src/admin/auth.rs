@@ -1,10 +1,235 @@
-//! Authentication of admin requests, before they reach an endpoint.
+//! Authentication of callers of the API: bearer tokens (RFC 6750), and the role of each.
+//!
+//! Browsers send no token by themselves, so another site cannot use a caller's. Requests that
+//! change something are refused beside that if a page of another origin sends them.
 
-use axum::extract::Request;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand;
+use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use http::{HeaderMap, StatusCode};
 
-/// Lets every request pass: endpoints only read, and the listener's address protects them.
-pub(super) async fn authenticate(request: Request, next: Next) -> Response {
-    next.run(request).await
+use super::AdminState;
+use super::problem_details::ProblemDetails;
+use crate::net::peer_address::PeerAddress;
+use crate::telemetry::metrics::AdminRefusal;
+
+/// The tokens of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessSpec {
+    /// Tokens of callers that may read.
+    pub read: Vec<TokenDigest>,
+    /// Tokens of callers that may also change what runs.
+    pub write: Vec<TokenDigest>,
 }
+
+/// The SHA-256 of a token. The token itself is not kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TokenDigest([u8; 32]);
+
+impl TokenDigest {
+    /// The digest of this token.
+    pub fn of(token: &str) -> Self {
+        let digest = digest(&SHA256, token.as_bytes());
+        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    }
+
+    /// Compares in constant time.
+    fn matches(&self, other: &Self) -> bool {
+        verify_slices_are_equal(&self.0, &other.0).is_ok()
+    }
+}
+
+/// Omits the digest.
+impl fmt::Debug for TokenDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenDigest")
+    }
+}
+
+/// The role of a caller. Each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub(super) enum Role {
+    Read,
+    Write,
+}
+
+/// An authenticated caller.
+#[derive(Clone, Debug)]
+pub(super) struct Actor {
+    role: Role,
+    /// The place of its token in the configuration, from 1.
+    number: usize,
+    /// The other end of its connection.
+    pub(super) peer: PeerAddress,
+}
+
+/// The token's role and place: `write#1`.
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", <&str>::from(self.role), self.number)
+    }
+}
+
+/// The tokens in force, which reloads replace. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    in_force: Arc<ArcSwap<AccessSpec>>,
+    /// The token that was made because none was configured. It stays valid while none is.
+    made: Arc<OnceLock<TokenDigest>>,
+}
+
+impl Access {
+    /// The tokens of `spec`; without any, a write token that is made and logged.
+    pub fn new(spec: AccessSpec) -> Self {
+        let access = Self::default();
+        access.reload(spec);
+        access
+    }
+
+    /// Accepts these tokens, and no others, from now on.
+    pub fn reload(&self, mut spec: AccessSpec) {
+        if spec.read.is_empty() && spec.write.is_empty() {
+            spec.write.push(*self.made.get_or_init(make_token));
+        }
+        self.in_force.store(Arc::new(spec));
+    }
+
+    /// The role of a token, and its place from 1. Compares with all tokens, whatever matches.
+    fn identify(&self, token: &str) -> Option<(Role, usize)> {
+        let (given, known) = (TokenDigest::of(token), self.in_force.load());
+        let find = |role, digests: &[TokenDigest]| {
+            let numbered = digests.iter().zip(1..);
+            numbered.fold(None, |found, (digest, number)| {
+                match digest.matches(&given) {
+                    true => Some((role, number)),
+                    false => found,
+                }
+            })
+        };
+        let readers = find(Role::Read, &known.read);
+        find(Role::Write, &known.write).or(readers)
+    }
+}
+
+/// Makes a token of 256 random bits, and logs it.
+fn make_token() -> TokenDigest {
+    let mut bytes = [0; 32];
+    rand::fill(&mut bytes).expect("the system has random numbers");
+    let token = URL_SAFE_NO_PAD.encode(bytes);
+    tracing::info!(
+        token,
+        "admin.tokens is empty: this token may read and write until the process ends"
+    );
+    TokenDigest::of(&token)
+}
+
+/// Lets callers pass that may read.
+pub(super) async fn require_read(
+    State(state): State<AdminState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    require(Role::Read, &state, request, next).await
+}
+
+/// Lets callers pass that may change something.
+pub(super) async fn require_write(
+    State(state): State<AdminState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    require(Role::Write, &state, request, next).await
+}
+
+async fn require(role: Role, state: &AdminState, mut request: Request, next: Next) -> Response {
+    match authorise(role, &state.access, &request) {
+        Ok(actor) => {
+            request.extensions_mut().insert(actor);
+            next.run(request).await
+        }
+        Err(refusal) => {
+            state.admin_metrics.refused(refusal);
+            respond(refusal)
+        }
+    }
+}
+
+fn authorise(role: Role, access: &Access, request: &Request) -> Result<Actor, AdminRefusal> {
+    let headers = request.headers();
+    let caller = bearer(headers).and_then(|token| access.identify(token));
+    let (held, number) = caller.ok_or(AdminRefusal::Unauthenticated)?;
+    if held < role {
+        return Err(AdminRefusal::Forbidden);
+    }
+    if role == Role::Write && is_cross_origin(headers) {
+        return Err(AdminRefusal::CrossOrigin);
+    }
+    let peer = request.extensions().get::<PeerAddress>().copied();
+    Ok(Actor {
+        role: held,
+        number,
+        peer: peer.unwrap_or(PeerAddress::Unix),
+    })
+}
+
+/// The token of the only `Authorization` field (RFC 6750 section 2.1).
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut fields = headers.get_all(AUTHORIZATION).iter();
+    let (field, None) = (fields.next()?, fields.next()) else {
+        return None;
+    };
+    let (scheme, token) = field.to_str().ok()?.split_once(' ')?;
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+    is_bearer.then_some(token.trim_start_matches(' '))
+}
+
+/// Returns true for requests of pages that this listener has not served (RFC 6454). A proxy before
+/// the listener may speak TLS, so the scheme does not count.
+fn is_cross_origin(headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(ORIGIN) else {
+        return false;
+    };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let origin = origin.to_str().ok();
+    let authority = origin.and_then(|origin| Some(origin.split_once("://")?.1));
+    !authority
+        .zip(host)
+        .is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
+}
+
+fn respond(refusal: AdminRefusal) -> Response {
+    let (status, detail) = match refusal {
+        AdminRefusal::Unauthenticated => (
+            StatusCode::UNAUTHORIZED,
+            "send a token of admin.tokens: `Authorization: Bearer TOKEN`",
+        ),
+        AdminRefusal::Forbidden => (
+            StatusCode::FORBIDDEN,
+            "this token may read only: use one of admin.tokens.write",
+        ),
+        AdminRefusal::CrossOrigin => (
+            StatusCode::FORBIDDEN,
+            "a page of another origin sent this: the listener serves its own pages only",
+        ),
+    };
+    let mut response = ProblemDetails::new(status, detail).into_response();
+    if status == StatusCode::UNAUTHORIZED {
+        let challenge = HeaderValue::from_static("Bearer realm=\"sluicegate admin\"");
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ pub enum Phase {
 
 impl Phase {
     /// Returns the word that `/readyz` answers.
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",
             Self::Ready => "ready",
@@ -57,14 +57,20 @@ impl Readiness {
 
     /// A line if connections run out. The process still takes traffic: idle ones give way.
     fn pressure_line(&self) -> String {
-        let pressure = self.pressure.get().filter(|one| one.is_near_max());
+        let pressure = self.pressure().filter(|one| one.is_near_max());
         pressure.map_or_else(String::new, |pressure| {
             let (open, max) = (pressure.open(), pressure.max());
             format!("connections: {open} of {max}, idle ones give way\n")
         })
     }
 
-    fn get(&self) -> Phase {
+    /// The use of connections; `None` before all listeners serve.
+    pub(super) fn pressure(&self) -> Option<&ConnectionPressure> {
+        self.pressure.get()
+    }
+
+    /// The phase.
+    pub(super) fn get(&self) -> Phase {
         match self.phase.load(Relaxed) {
             0 => Phase::Starting,
             1 => Phase::Ready,

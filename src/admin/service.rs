@@ -12,6 +12,7 @@ use hyper_util::service::TowerToHyperService;
 
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
+use crate::net::peer_address::PeerAddress;
 use crate::server::{ConnectionTable, GuardedBody};
 
 /// The largest body of a request, in bytes. An endpoint that reads a larger one answers 413.
@@ -27,14 +28,21 @@ pub(super) struct AdminService {
     router: TowerToHyperService<Router>,
     table: ConnectionTable,
     connection: u64,
+    peer: PeerAddress,
 }
 
 impl AdminService {
-    pub(super) fn new(router: Router, table: ConnectionTable, connection: u64) -> Self {
+    pub(super) fn new(
+        router: Router,
+        table: ConnectionTable,
+        connection: u64,
+        peer: PeerAddress,
+    ) -> Self {
         Self {
             router: TowerToHyperService::new(router),
             table,
             connection,
+            peer,
         }
     }
 }
@@ -48,7 +56,9 @@ impl Service<Request<RequestBody>> for AdminService {
         let busy = self.table.begin_exchange(self.connection);
         request.body_mut().bound(u64::MAX, BODY_TIMEOUT);
         let bounded = request.map(|body| Limited::new(body, MAX_BODY));
-        let response = self.router.call(bounded.into());
+        let mut bounded: http::Request<_> = bounded.into();
+        bounded.extensions_mut().insert(self.peer);
+        let response = self.router.call(bounded);
         Box::pin(async { Ok(busy.guard(response.await?.into())) })
     }
 }
@@ -71,7 +81,8 @@ mod tests {
         let mut request = Request::new(RequestBody::from(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from_static("/");
-        let response = AdminService::new(router, ConnectionTable::default(), 0).call(request);
+        let response = AdminService::new(router, ConnectionTable::default(), 0, PeerAddress::Unix);
+        let response = response.call(request);
         let frame = Frame::data(Bytes::from(vec![b'x'; length]));
         sender.send(Some(Ok(frame)), &Context::from_waker(Waker::noop()));
         let response = response.await;

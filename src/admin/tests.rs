@@ -7,13 +7,16 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use http_body_util::BodyExt;
 use hyper::service::Service;
 
+use super::auth::TokenDigest;
 use super::health::Phase;
+use super::reload_history::RunningConfig;
 use super::*;
 use crate::clock::Clock;
 use crate::http::body::RequestBody;
 use crate::http::client_ip::ClientIp;
 use crate::http::message::Request;
 use crate::limiter::Secret;
+use crate::net::peer_address::PeerAddress;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Preflight, RulesetSpec};
@@ -43,11 +46,29 @@ fn state(registry: &Registry) -> AdminState {
     };
     let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(clock.now());
     let metrics = Arc::new(RequestMetrics::new(registry));
-    AdminState {
-        metrics: MetricsRenderer::new(registry.clone()),
+    let now = clock.now();
+    AdminState::new(AdminContext {
+        registry: registry.clone(),
         readiness: Readiness::default(),
-        gateway: Arc::new(Gateway::new(ruleset, clock, metrics)),
-    }
+        gateway: Arc::new(Gateway::new(ruleset, Arc::clone(&clock), metrics)),
+        clock,
+        access: Access::new(AccessSpec {
+            read: vec![TokenDigest::of("reader")],
+            write: vec![TokenDigest::of("writer")],
+        }),
+        reloads: ReloadHistory::new(RunningConfig {
+            source: "test.yaml".to_owned(),
+            text: "".into(),
+            hash: "0".to_owned(),
+            loaded_at: now,
+        }),
+        facts: ProcessFacts {
+            version: "0",
+            revision: "0",
+            workers: 0,
+            started_at: now,
+        },
+    })
 }
 
 /// Returns the status, the header fields and the body of a response.
@@ -59,7 +80,12 @@ fn respond(
     let mut request = Request::new(RequestBody::empty());
     *request.method_mut() = method;
     *request.uri_mut() = Uri::from_static(path);
-    let service = AdminService::new(router(state.clone()), ConnectionTable::default(), 0);
+    let service = AdminService::new(
+        router(state.clone()),
+        ConnectionTable::default(),
+        0,
+        PeerAddress::Unix,
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.expect("a runtime").block_on(async {
         let response = service.call(request).await.expect("infallible");

@@ -4,14 +4,17 @@
 //! are handed over, the certificates are exchanged, and the snapshot is swapped: none of it can fail.
 
 use std::fmt::Display;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::StartupError;
 use super::access_logs::{self, Writers};
 use super::connections::Connections;
 use super::snapshot_thread::SnapshotThread;
-use crate::config::{Compiled, ShutdownSpec, SnapshotSpec, Source};
+use crate::admin::AdminSpec;
+use crate::admin::auth::Access;
+use crate::admin::reload_history::{ReloadHistory, RunningConfig};
+use crate::clock::Timestamp;
+use crate::config::{Compiled, ConfigText, ShutdownSpec, SnapshotSpec, Source};
 use crate::files::VersionedFile;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset};
@@ -24,7 +27,9 @@ pub(super) struct Reloader {
     source: Source,
     surroundings: BuildContext,
     server: ServerSpec,
-    admin: SocketAddr,
+    admin: AdminSpec,
+    access: Access,
+    history: ReloadHistory,
     shutdown: ShutdownSpec,
     files: Vec<VersionedFile>,
     access_logs: Writers,
@@ -40,11 +45,14 @@ impl Reloader {
         surroundings: BuildContext,
         connections: Connections,
     ) -> Self {
-        let now = seconds(&surroundings);
+        let now = surroundings.clock.now();
+        let running = running_config(&compiled.text, now);
         Reloader {
-            metrics: ConfigMetrics::new(&surroundings.registry, &compiled.hash, now),
+            metrics: ConfigMetrics::new(&surroundings.registry, &running.hash, seconds(now)),
             server: compiled.server.clone(),
-            admin: compiled.admin,
+            access: Access::new(compiled.admin.access.clone()),
+            admin: compiled.admin.clone(),
+            history: ReloadHistory::new(running),
             shutdown: compiled.shutdown,
             files: compiled.files.clone(),
             access_logs: Writers::default(),
@@ -62,6 +70,16 @@ impl Reloader {
             .map(|path| VersionedFile::new(path.into()))
             .chain(self.files.clone())
             .collect()
+    }
+
+    /// The tokens of the admin API's callers, which reloads replace.
+    pub(super) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// The running configuration, and the last reloads.
+    pub(super) fn history(&self) -> &ReloadHistory {
+        &self.history
     }
 
     /// The access logs that are being written.
@@ -115,6 +133,8 @@ impl Reloader {
 
     fn failed(&self, why: &dyn Display) {
         self.metrics.failed();
+        let now = self.surroundings.clock.now();
+        self.history.failed(now, &why.to_string());
         tracing::error!("the configuration is not reloaded; the old one serves on\n{why}");
     }
 
@@ -130,11 +150,14 @@ impl Reloader {
         self.adopt(&compiled.server);
         self.warn_of_restart(&compiled);
         keeper.follow(compiled.snapshot);
+        self.access.reload(compiled.admin.access);
         self.shutdown = compiled.shutdown;
         self.files = compiled.files;
-        self.metrics
-            .reloaded(&compiled.hash, seconds(&self.surroundings));
-        tracing::info!(hash = compiled.hash, "the configuration is reloaded");
+        let now = self.surroundings.clock.now();
+        let running = running_config(&compiled.text, now);
+        self.metrics.reloaded(&running.hash, seconds(now));
+        tracing::info!(hash = running.hash, "the configuration is reloaded");
+        self.history.succeeded(running);
     }
 
     /// Exchanges the certificates, and the rules that tell clients apart.
@@ -161,7 +184,7 @@ impl Reloader {
             ("workers", was.workers != is.workers),
             ("listeners", !same_listeners),
             ("client", was.client != is.client),
-            ("admin", self.admin != new.admin),
+            ("admin.address", self.admin.address != new.admin.address),
         ]
         .into_iter()
         .filter_map(|(section, changed)| changed.then_some(section))
@@ -184,11 +207,11 @@ pub(super) type Refusal = Box<dyn Display>;
 /// The compiled configuration outside the ruleset.
 struct Rest {
     server: ServerSpec,
-    admin: SocketAddr,
+    admin: AdminSpec,
     snapshot: Option<SnapshotSpec>,
     shutdown: ShutdownSpec,
     files: Vec<VersionedFile>,
-    hash: String,
+    text: ConfigText,
 }
 
 async fn off_the_runtime<T: Send + 'static>(
@@ -219,12 +242,22 @@ fn build(
             snapshot: compiled.snapshot,
             shutdown: compiled.shutdown,
             files: compiled.files,
-            hash: compiled.hash,
+            text: compiled.text,
         };
         Ok(Prepared { built, rest })
     }
 }
 
-fn seconds(surroundings: &BuildContext) -> i64 {
-    (surroundings.clock.now().as_micros() / 1_000_000) as i64
+/// The configuration that runs from `now` on.
+fn running_config(text: &ConfigText, now: Timestamp) -> RunningConfig {
+    RunningConfig {
+        source: text.source.clone(),
+        text: Arc::clone(&text.masked),
+        hash: text.hash.clone(),
+        loaded_at: now,
+    }
+}
+
+fn seconds(instant: Timestamp) -> i64 {
+    (instant.as_micros() / 1_000_000) as i64
 }

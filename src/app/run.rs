@@ -23,8 +23,9 @@ use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
 use super::sync_thread::SyncThread;
 use super::watch::FileWatcher;
 use crate::admin::{
-    self,
+    self, AdminContext,
     health::{Phase, Readiness},
+    status::ProcessFacts,
 };
 use crate::clock::Clock;
 use crate::config::{Report, Source};
@@ -137,6 +138,7 @@ impl Process {
         let compiled = source.compile()?;
         let registry = Registry::default();
         let clock = Arc::new(Clock::system());
+        let started_at = clock.now();
         let kept = PreviousSnapshot::find(compiled.snapshot.as_ref(), clock.now());
         let surroundings = BuildContext {
             workers: compiled.server.workers.get(),
@@ -176,7 +178,23 @@ impl Process {
             &connections,
         )?;
         let readiness = Readiness::default();
-        let admin = start_admin(compiled.admin, &registry, &readiness, &gateway)?;
+        let admin = start_admin(
+            compiled.admin.address,
+            AdminContext {
+                registry: registry.clone(),
+                readiness: readiness.clone(),
+                gateway: Arc::clone(&gateway),
+                clock: Arc::clone(&clock),
+                access: reloader.access().clone(),
+                reloads: reloader.history().clone(),
+                facts: ProcessFacts {
+                    version: env!("CARGO_PKG_VERSION"),
+                    revision: REVISION,
+                    workers: surroundings.workers,
+                    started_at,
+                },
+            },
+        )?;
         let clients = Arc::clone(&gateway);
         let last = Arc::clone(&gateway);
         let mut spec = compiled.server;
@@ -363,13 +381,8 @@ async fn tick_upstreams(gateway: Arc<Gateway>) {
     }
 }
 
-fn start_admin(
-    address: SocketAddr,
-    registry: &Registry,
-    readiness: &Readiness,
-    gateway: &Arc<Gateway>,
-) -> Result<Server, StartError> {
-    let server = admin::start(address, registry, readiness.clone(), Arc::clone(gateway))?;
+fn start_admin(address: SocketAddr, context: AdminContext) -> Result<Server, StartError> {
+    let server = admin::start(address, context)?;
     for address in server.addresses() {
         tracing::info!(%address, "admin listening");
     }

@@ -2,7 +2,6 @@
 //! `compile`. Errors here concern other files that the configuration names.
 
 use std::io;
-use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use super::sections::{jwt, responses, route};
 use super::value::TrustedProxy;
 use super::{Code, Finding, Loaded, NodeId};
 use super::{Report, file_errors, schema};
+use crate::admin::AdminSpec;
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{self, PolicySpec};
@@ -31,8 +31,8 @@ pub(super) const MAX_CERTIFICATE_FILE: u64 = 16 << 20;
 pub struct Compiled {
     /// Workers, listeners, bounds for clients.
     pub server: ServerSpec,
-    /// The address of the admin listener.
-    pub admin: SocketAddr,
+    /// The admin listener, and the tokens of its callers.
+    pub admin: AdminSpec,
     /// The access log, unless it is disabled.
     pub access_log: Option<AccessLogSpec>,
     /// The snapshot file; `None` if buckets are not saved.
@@ -43,7 +43,18 @@ pub struct Compiled {
     pub rules: ruleset::RulesetSpec,
     /// The files beside the configuration that it was compiled from.
     pub files: Vec<VersionedFile>,
-    /// A hash of the configuration file's text.
+    /// The text that it was compiled from.
+    pub text: ConfigText,
+}
+
+/// The text of a configuration, for people.
+#[derive(Clone, Debug)]
+pub struct ConfigText {
+    /// The path of the file, or another name of the text.
+    pub source: String,
+    /// The text, with its secrets masked.
+    pub masked: Arc<str>,
+    /// A hash of the text: 16 hexadecimal digits.
     pub hash: String,
 }
 
@@ -85,6 +96,10 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     compiler.files.extend(key_files.map(VersionedFile::new));
     let upstreams = Upstreams::default();
     let rules = compiler.rules(config, upstreams, KeyFiles::Needed, client_ip);
+    let admin = AdminSpec {
+        address: config.admin.address.get(),
+        access: compiler.access(&config.admin.tokens),
+    };
     compiler.check_written_files(config);
     if !compiler.findings.is_empty() {
         return Err(loaded.report(compiler.findings));
@@ -93,7 +108,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     let snapshot = config.store.memory.snapshot.as_ref();
     Ok(Compiled {
         server,
-        admin: config.admin.address.get(),
+        admin,
         access_log: access_log.and_then(|log| compiler.access_log(log)),
         snapshot: snapshot.map(|spec| SnapshotSpec {
             path: loaded.resolve(spec.path.as_path()),
@@ -105,7 +120,11 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
         },
         rules,
         files: compiler.files,
-        hash: loaded.hash.clone(),
+        text: ConfigText {
+            source: loaded.document.name().to_owned(),
+            masked: loaded.document.masked_text().into(),
+            hash: loaded.hash.clone(),
+        },
     })
 }
 

@@ -37,6 +37,11 @@ impl fmt::Debug for SourceText {
 }
 
 impl SourceText {
+    /// The text, with its secrets masked. Every byte keeps its place.
+    pub(super) fn masked_text(&self) -> String {
+        mask::source(&self.text)
+    }
+
     /// The line and the column, both from 1 and the column in characters, of a byte offset.
     pub fn position(&self, offset: usize) -> (usize, usize) {
         let before = &self.text[..self.text.floor_char_boundary(offset)];
@@ -168,7 +173,7 @@ impl Report {
             Colour::Plain => Renderer::plain(),
             Colour::Ansi => Renderer::styled(),
         };
-        let (mut text, shown) = (String::new(), mask::source(&self.source.text));
+        let (mut text, shown) = (String::new(), self.source.masked_text());
         for problem in self.problems.iter().take(MAX_PRINTED) {
             text.push_str(&renderer.render(&[self.group(problem, &shown)]));
             text.push_str("\n\n");

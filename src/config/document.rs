@@ -116,6 +116,11 @@ impl Document {
         &self.source.name
     }
 
+    /// The text, with its secrets masked.
+    pub(super) fn masked_text(&self) -> String {
+        self.source.masked_text()
+    }
+
     /// Turns findings into a report. A finding at an absent node points at the whole file.
     pub(super) fn report(&self, findings: Vec<Finding>) -> Report {
         let problems = findings.into_iter().map(|finding| self.problem(finding));

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
-pub use super::sections::admin::{AccessLog, AccessLogFormat, Admin, ShutdownTimes};
+pub use super::sections::admin::{
+    AccessLog, AccessLogFormat, Admin, AdminToken, AdminTokens, ShutdownTimes, TokenFile,
+};
 pub use super::sections::amounts::Amounts;
 pub use super::sections::client::{BodySize, ClientBounds, ClientIp, ClientTimeouts, HeadSize};
 pub use super::sections::condition::Condition;
@@ -71,7 +73,7 @@ pub struct Config {
     pub listeners: List<Listener>,
     /// Time-outs and bounds towards clients.
     pub client: Located<ClientBounds>,
-    /// The listener for metrics and health.
+    /// The listener for metrics, health and the admin API.
     pub admin: Located<Admin>,
     /// Identification of clients behind other proxies.
     pub client_ip: Located<ClientIp>,

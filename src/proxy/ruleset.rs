@@ -205,7 +205,7 @@ pub struct Limit {
 impl Limit {
     fn refuses_without_store(&self) -> bool {
         let policies = self.policy.all().into_iter();
-        let mut refusing = policies.filter(|policy| policy.mode != Mode::Shadow);
+        let mut refusing = policies.filter(|policy| policy.mode.can_refuse());
         refusing.any(|policy| policy.buckets.refuses_without_store())
     }
 }
@@ -217,6 +217,8 @@ pub struct Policy {
     pub name: Arc<str>,
     /// The key as configured. Name and key identify a policy.
     pub key: String,
+    /// The parts of the key as configured; empty for overrides and overflow buckets.
+    pub key_parts: Vec<String>,
     /// The quota as configured.
     pub quota: String,
     /// Enforced or in shadow.

@@ -141,6 +141,11 @@ impl Buckets {
         self.sync_recorder().is_some()
     }
 
+    /// The interval at which other machines learn of charges in memory, if they do.
+    pub fn sync_interval(&self) -> Option<Duration> {
+        Some(self.sync_recorder()?.interval)
+    }
+
     /// True if requests are refused while Redis does not answer.
     pub fn refuses_without_store(&self) -> bool {
         self.redis()

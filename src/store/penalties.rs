@@ -61,6 +61,11 @@ impl Penalties {
         }
     }
 
+    /// The number of bans since the start of the process.
+    pub fn bans_so_far(&self) -> u64 {
+        self.metrics.count()
+    }
+
     /// Bounds the memory of strikes and bans, in bytes.
     pub(crate) fn set_room(&self, bytes: usize) {
         self.bans.set_capacity(bytes);

@@ -17,6 +17,9 @@ const VARIABLES: [&str; 2] = ["SLUICEGATE_LOG", "RUST_LOG"];
 /// disk.
 const DEFAULT: &str = "error,sluicegate=info";
 
+/// The target of audit lines, which every filter lets through unless it names the target.
+const AUDIT: &str = "audit";
+
 /// Starts logging to stderr: our own `info` and above, and errors of libraries, unless
 /// `SLUICEGATE_LOG` or `RUST_LOG` says otherwise.
 ///
@@ -30,10 +33,9 @@ pub fn init() -> Result<ProcessLog, LoggingError> {
         (!value.is_empty()).then_some((*name, value))
     });
     let filter = match wanted {
-        Some((variable, value)) => {
-            EnvFilter::try_new(value).map_err(|source| LoggingError::Filter { variable, source })?
-        }
-        None => EnvFilter::new(DEFAULT),
+        Some((variable, value)) => EnvFilter::try_new(with_audit(&value))
+            .map_err(|source| LoggingError::Filter { variable, source })?,
+        None => EnvFilter::new(with_audit(DEFAULT)),
     };
     let log = ProcessLog::start(Stderr).map_err(LoggingError::Thread)?;
     let lines = log.clone();
@@ -47,6 +49,14 @@ pub fn init() -> Result<ProcessLog, LoggingError> {
         .try_init()
         .map_err(|_| LoggingError::Twice)?;
     Ok(log)
+}
+
+/// A filter that also lets audit lines through, unless it says something of them.
+fn with_audit(filter: &str) -> String {
+    match filter.contains(AUDIT) {
+        true => filter.to_owned(),
+        false => format!("{filter},{AUDIT}=info"),
+    }
 }
 
 /// The process's stderr, of which somebody else may have made a file that does not block.

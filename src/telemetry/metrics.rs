@@ -5,6 +5,7 @@
 //! happens on a request. Label values come from the configuration or from a closed set, never from
 //! the wire.
 
+mod admin;
 mod config;
 mod endpoints;
 pub(super) mod families;
@@ -15,6 +16,7 @@ mod requests;
 mod snapshots;
 mod store;
 
+pub use admin::{AdminMetrics, AdminRefusal};
 pub use config::ConfigMetrics;
 pub use endpoints::{EjectionReason, EndpointFailure, EndpointMetrics, RetryReason};
 pub use jwt::JwtMetrics;

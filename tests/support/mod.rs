@@ -6,6 +6,7 @@
     reason = "a library to tests, each of which uses a part"
 )]
 
+pub mod admin;
 pub mod client;
 pub mod costs;
 pub mod fault_proxy;

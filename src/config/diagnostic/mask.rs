@@ -4,46 +4,119 @@
 /// Keys whose values are never shown.
 const SECRETS: [&str; 2] = ["password", "secret"];
 
-/// Puts stars in place of passwords, secrets, and the part of a URL before `@`. Values that only
-/// name variables stay.
+/// Those, and the keys below `tokens` that list tokens.
+const SECRETS_BELOW_TOKENS: [&str; 4] = ["password", "secret", "read", "write"];
+
+/// The rest of a value that goes on after its line.
+#[derive(Clone, Copy)]
+enum Rest {
+    /// Lines that are indented deeper than this, and items of a list at it.
+    Deeper(usize),
+    /// All up to the end of so many lists and mappings in brackets.
+    Brackets(usize),
+}
+
+/// Puts stars in place of passwords, secrets, tokens, and the part of a URL before `@`. Values that
+/// only name variables stay.
 pub(super) fn source(text: &str) -> String {
     let mut hidden = String::with_capacity(text.len());
-    let mut below = None;
+    let (mut rest, mut tokens) = (None, None);
     for line in text.split_inclusive('\n') {
-        let indent = line.len() - line.trim_start().len();
-        if below.is_some_and(|key| indent > key || line.trim().is_empty()) {
-            hidden.extend(line.chars().flat_map(star));
+        let (start, after) = match rest {
+            Some(rest) => hide_rest(line, rest),
+            None => (0, None),
+        };
+        hidden.extend(line[..start].chars().flat_map(star));
+        let line = &line[start..];
+        if line.is_empty() {
+            rest = after;
             continue;
         }
-        let (shown, goes_on) = value(line, false);
+        if let Some((start, depth)) = open_tokens(line) {
+            hidden.push_str(&login(&line[..start]));
+            hidden.extend(line[start..].chars().flat_map(star));
+            rest = Some(Rest::Brackets(depth));
+            continue;
+        }
+        tokens = tokens_section(line, tokens);
+        let keys = match tokens {
+            Some(_) => &SECRETS_BELOW_TOKENS[..],
+            None => &SECRETS,
+        };
+        let (shown, goes_on) = value(line, keys, false);
         hidden.push_str(&login(&shown));
-        below = goes_on;
+        rest = goes_on;
     }
     hidden
 }
 
-/// Puts stars in place of the values of secret keys in a line. If the value may continue below,
-/// also returns the column of the key.
-fn value(line: &str, is_flow: bool) -> (String, Option<usize>) {
-    let Some((key, start)) = secret_key(line) else {
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// The bytes of a line that belong to a value before it, and what still goes on after the line.
+fn hide_rest(line: &str, rest: Rest) -> (usize, Option<Rest>) {
+    match rest {
+        Rest::Deeper(key) => {
+            let (indent, text) = (indent(line), line.trim());
+            let is_item = indent == key && text.starts_with("- ");
+            match indent > key || is_item || text.is_empty() {
+                true => (line.len(), Some(rest)),
+                false => (0, None),
+            }
+        }
+        Rest::Brackets(depth) => match closing(line, depth) {
+            Ok(end) => (end, None),
+            Err(depth) => (line.len(), Some(Rest::Brackets(depth))),
+        },
+    }
+}
+
+/// The start of a mapping of tokens in braces that goes on below its line, and how many brackets
+/// are open there.
+fn open_tokens(line: &str) -> Option<(usize, usize)> {
+    let (_, start) = find_key(line, &["tokens"])?;
+    let depth = closing(&line[start..], 0).err()?;
+    line[start..].starts_with('{').then_some((start, depth))
+}
+
+/// The column of the key `tokens` that a line has or is below of.
+fn tokens_section(line: &str, before: Option<usize>) -> Option<usize> {
+    match find_key(line, &["tokens"]) {
+        Some((key, _)) => Some(key),
+        None => before.filter(|key| indent(line) > *key || line.trim().is_empty()),
+    }
+}
+
+/// Puts stars in place of the values of secret keys in a line. Also returns what may continue below.
+fn value(line: &str, keys: &[&str], is_flow: bool) -> (String, Option<Rest>) {
+    let Some((key, start)) = find_key(line, keys) else {
         return (line.to_owned(), None);
     };
     let value = &line[start..];
     let is_flow = is_flow || line[..key].contains('{');
-    let (length, is_closed) = length(value, is_flow);
+    let (length, below) = length(value, is_flow);
     let (held, rest) = value.split_at(length);
-    let (rest, below) = self::value(rest, is_flow);
+    let (rest, later) = self::value(rest, keys, is_flow);
     let shown = match names_variables(held) {
         true => held.to_owned(),
         false => held.chars().flat_map(star).collect(),
     };
-    let below = below.map(|_| key).or((!is_closed).then_some(key));
-    (format!("{}{shown}{rest}", &line[..start]), below)
+    let below = match below {
+        Below::Nothing => None,
+        Below::Deeper => Some(Rest::Deeper(key)),
+        Below::Brackets(depth) => Some(Rest::Brackets(depth)),
+    };
+    let later = later.map(|later| match later {
+        Rest::Deeper(_) => Rest::Deeper(key),
+        later @ Rest::Brackets(_) => later,
+    });
+    (format!("{}{shown}{rest}", &line[..start]), later.or(below))
 }
 
-/// The start of the first secret key of a line, and of its value.
-fn secret_key(line: &str) -> Option<(usize, usize)> {
-    let found = SECRETS.iter().flat_map(|key| {
+/// The start of the first of these keys in a line, and of its value.
+fn find_key(line: &str, keys: &[&str]) -> Option<(usize, usize)> {
+    let found = keys.iter().flat_map(|key| {
         line.match_indices(key).filter_map(|(at, key)| {
             let before = line[..at].chars().next_back();
             let is_start = before.is_none_or(|c| !c.is_alphanumeric() && !"_-./".contains(c));
@@ -56,21 +129,55 @@ fn secret_key(line: &str) -> Option<(usize, usize)> {
     found.min()
 }
 
-/// The bytes of a value at the start of `value`, and `true` if it surely ends there.
-fn length(value: &str, is_flow: bool) -> (usize, bool) {
+/// The continuation of a value below its line.
+enum Below {
+    Nothing,
+    Deeper,
+    Brackets(usize),
+}
+
+/// The bytes of a value at the start of `value`, and its continuation.
+fn length(value: &str, is_flow: bool) -> (usize, Below) {
     let all = value.trim_end_matches(['\r', '\n']).len();
     match value.chars().next() {
         Some(quote @ ('"' | '\'')) => {
             let closing = value[1..].find(quote).map(|at| at + 2);
             // A quote inside may be doubled or escaped.
-            let rest = |at: &usize| value[*at..].trim_start();
-            let ends = closing
-                .filter(|at| rest(at).is_empty() || rest(at).starts_with([',', '}', ']', '#']));
-            (ends.unwrap_or(all), ends.is_some())
+            match closing.filter(|at| is_end(&value[*at..])) {
+                Some(end) => (end, Below::Nothing),
+                None => (all, Below::Deeper),
+            }
         }
-        Some(_) if is_flow => (value.find([',', '}']).unwrap_or(all), true),
-        _ => (all, false),
+        Some('[' | '{') => match closing(value, 0) {
+            Ok(end) if is_flow && is_end(&value[end..]) => (end, Below::Nothing),
+            Ok(_) => (all, Below::Deeper),
+            Err(depth) => (all, Below::Brackets(depth)),
+        },
+        Some(_) if is_flow => (value.find([',', '}']).unwrap_or(all), Below::Nothing),
+        _ => (all, Below::Deeper),
     }
+}
+
+/// True if no value goes on with this text.
+fn is_end(text: &str) -> bool {
+    let text = text.trim_start();
+    text.is_empty() || text.starts_with([',', '}', ']', '#'])
+}
+
+/// The end of the brackets in `text`, of which `depth` are open before it; the number of open ones
+/// if they do not end. Brackets in quotes may count: then too much is hidden.
+fn closing(text: &str, mut depth: usize) -> Result<usize, usize> {
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' | '{' => depth += 1,
+            ']' | '}' => depth = depth.saturating_sub(1),
+            _ => continue,
+        }
+        if depth == 0 {
+            return Ok(at + 1);
+        }
+    }
+    Err(depth)
 }
 
 /// True for `${NAME}`, with or without quotes and a comment.
@@ -166,6 +273,39 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_hidden_however_they_are_written() {
+        for (text, shown) in [
+            (
+                "admin: { tokens: { read: [abc, \"d\"], write: [e] }, address: a }",
+                "admin: { tokens: { read: ***** ****, write: *** }, address: a }",
+            ),
+            (
+                "tokens: { read: [abc,\n  d], write: [\ne] }\nwrite: x",
+                "tokens: * ***** *****\n  *** ****** *\n** *\nwrite: x",
+            ),
+            (
+                "tokens:\n  read: [abc]\n  write:\n  - d\n  - { file: e }\nread: x",
+                "tokens:\n  read: *****\n  write:\n  * *\n  * * ***** * *\nread: x",
+            ),
+            (
+                "tokens: {\n read: [abc],\n\"write\":\n[d]\n}\nread: x",
+                "tokens: *\n ***** ******\n********\n***\n*\nread: x",
+            ),
+            (
+                "tokens: { write: \"${TOKEN}\" }",
+                "tokens: { write: \"${TOKEN}\" }",
+            ),
+            (
+                "policies:\n  read: { quota: 1/s }\n  tokens: { quota: 2/s }\n  write: { quota: 3/s }",
+                "policies:\n  read: { quota: 1/s }\n  tokens: { quota: 2/s }\n  write: { quota: 3/s }",
+            ),
+        ] {
+            assert_eq!(source(text), shown);
+            assert_eq!(source(text).len(), text.len());
+        }
+    }
+
+    #[test]
     fn logins_of_urls_are_hidden() {
         for (text, shown) in [
             (
@@ -206,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_byte_keeps_its_place(text in "([ \\n{},:'\"@/$#|]|password|secret|url|://|ü|x){0,30}") {
+        fn every_byte_keeps_its_place(text in "([ \\n{},:'\"@/$#|]|password|secret|tokens|read|write|url|://|ü|x){0,30}") {
             let shown = source(&text);
             prop_assert_eq!(shown.len(), text.len());
             let lines = |text: &str| text.match_indices('\n').map(|(at, _)| at).collect::<Vec<_>>();

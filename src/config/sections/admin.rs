@@ -1,5 +1,7 @@
 //! Sections for operators: the admin listener, the access log, the end of the process.
 
+mod tokens;
+
 use std::net::SocketAddr;
 
 use schemars::JsonSchema;
@@ -10,12 +12,18 @@ use crate::config::schema::{Delay, SECOND};
 use crate::config::value::SocketAddress;
 use crate::telemetry::access_log::LogTarget;
 
-/// `admin`: the listener for `/metrics`, `/livez` and `/readyz`.
+pub(in crate::config) use tokens::check;
+pub use tokens::{AdminToken, AdminTokens, TokenFile};
+
+/// `admin`: the listener for metrics, health and the admin API.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admin {
     /// The IP address and port to listen on; keep it away from clients.
     pub address: Located<SocketAddress>,
+    /// Tokens of callers of the API. Unless there are any, a write token is made at the start, and
+    /// is in the log.
+    pub tokens: Located<AdminTokens>,
 }
 
 impl Default for Admin {
@@ -23,6 +31,7 @@ impl Default for Admin {
         let address = SocketAddr::from(([127, 0, 0, 1], 9980));
         Self {
             address: SocketAddress::new(address).into(),
+            tokens: Located::default(),
         }
     }
 }

@@ -12,6 +12,8 @@ pub enum Mode {
     Shadow,
     /// The policy refuses requests of some keys, and shadows the others.
     Partly(Rollout),
+    /// The policy applies to no request.
+    Disabled,
 }
 
 /// The share of keys for which a policy is enforced: the same on every node, after a restart, and
@@ -60,11 +62,33 @@ impl Rollout {
 }
 
 impl Mode {
+    /// The word of the configuration.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Enforce | Self::Partly(_) => "enforce",
+            Self::Shadow => "shadow",
+            Self::Disabled => "disabled",
+        }
+    }
+
+    /// The percentage of keys for which the policy is enforced, if not for all.
+    pub fn percent(&self) -> Option<u8> {
+        match self {
+            Self::Partly(rollout) => Some(rollout.percent),
+            Self::Enforce | Self::Shadow | Self::Disabled => None,
+        }
+    }
+
+    /// True if the policy refuses requests of some keys.
+    pub fn can_refuse(&self) -> bool {
+        matches!(self, Self::Enforce | Self::Partly(_))
+    }
+
     /// The effect on a request with this key.
     pub(crate) fn enforcement(&self, descriptor: &Descriptor, head: &Head<'_>) -> Enforcement {
         match self {
             Self::Enforce => Enforcement::Enforced,
-            Self::Shadow => Enforcement::Shadowed,
+            Self::Shadow | Self::Disabled => Enforcement::Shadowed,
             Self::Partly(rollout) => match rollout.includes(descriptor, head) {
                 true => Enforcement::Enforced,
                 false => Enforcement::Shadowed,

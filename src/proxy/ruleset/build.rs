@@ -298,6 +298,7 @@ impl Builder<'_> {
             name: Arc::clone(&parts.name),
             local_periods: spec.local_periods,
             key: spec.key,
+            key_parts: spec.key_parts,
             quota: spec.quota,
             overflow,
             overrides: spec

@@ -53,6 +53,8 @@ pub struct PolicySpec {
     pub name: String,
     /// The key as configured.
     pub key: String,
+    /// The parts of the key as configured; empty for overrides and overflow buckets.
+    pub key_parts: Vec<String>,
     /// The quota as configured.
     pub quota: String,
     /// Unit of the quota.

@@ -120,6 +120,8 @@ families! {
         "Connections of clients in use, as a share of the most that there may be.";
     BAD_REQUESTS: Counter "sluicegate_bad_requests_total" ["listener", "reason"],
         "Requests that no route saw: in HTTP/1 answered 400 or 505 (malformed), 431 or 414 (head_too_large) or 408 (timeout); in HTTP/2 header blocks that did not end in time (timeout), and connections flooded with frames (flood).";
+    ADMIN_REFUSED: Counter "sluicegate_admin_requests_refused_total" ["reason"],
+        "Requests to the admin API that were refused: without a known token (unauthenticated), without a token of `write` (forbidden), or from a page of another origin (cross_origin).";
     ACCESS_LOG_DROPPED: Counter "sluicegate_access_log_dropped_lines_total" [],
         "Access log lines lost because the queue was full or the file could not be written.";
     LOG_DROPPED: Counter "sluicegate_log_dropped_lines_total" [],

@@ -247,6 +247,11 @@ impl BanMetrics {
     pub fn banned(&self) {
         self.0.increment();
     }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.0.get()
+    }
 }
 
 /// One policy's figures over all routes.
@@ -293,5 +298,10 @@ impl PolicyMetrics {
     /// Counts a request that was admitted with at least 80 % of the quota used.
     pub fn near(&self) {
         self.near.increment();
+    }
+
+    /// How many such requests there were.
+    pub fn near_count(&self) -> u64 {
+        self.near.get()
     }
 }

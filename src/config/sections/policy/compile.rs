@@ -87,6 +87,7 @@ impl<'a> Policies<'a> {
     fn push(&mut self, name: &str, policy: Cow<'a, Policy>) -> usize {
         let key = key_text(&policy);
         if let Some(mut spec) = self.spec(name, key.clone(), &policy) {
+            spec.key_parts = key_parts(&policy).collect();
             if !policy.overrides.is_empty() {
                 spec.overrides = self.overrides(name, &key, &policy);
             }
@@ -146,6 +147,7 @@ impl<'a> Policies<'a> {
                 name: name.to_owned(),
                 overflow: self.overflow(name, &key, policy),
                 key,
+                key_parts: Vec::new(),
                 quota: policy.amounts.to_string(),
                 unit: policy.unit.value,
                 max_keys: match algorithm.is_concurrency() {
@@ -223,18 +225,22 @@ fn has_one_bucket(selection: &Selection, policy: &Policy) -> bool {
 
 /// The written key. Together with the name it identifies a policy's buckets.
 fn key_text(policy: &Policy) -> String {
-    let parts = policy.key.0.iter().map(|part| part.value.to_string());
-    let parts: Vec<_> = parts.collect();
+    let parts: Vec<_> = key_parts(policy).collect();
     format!("{} or {}", parts.join(", "), policy.on_missing_key.value)
 }
 
-/// The mode of a policy; a disabled one applies to no request anyway.
+fn key_parts(policy: &Policy) -> impl Iterator<Item = String> {
+    policy.key.0.iter().map(|part| part.value.to_string())
+}
+
+/// The mode of a policy.
 fn mode(name: &str, policy: &Policy) -> Mode {
     match (policy.mode.value, &policy.percent) {
         (schema::Mode::Enforce, None) => Mode::Enforce,
         (schema::Mode::Enforce, Some(percent)) => {
             Mode::Partly(Rollout::new(name, percent.get() as u8))
         }
-        (schema::Mode::Shadow | schema::Mode::Disabled, _) => Mode::Shadow,
+        (schema::Mode::Shadow, _) => Mode::Shadow,
+        (schema::Mode::Disabled, _) => Mode::Disabled,
     }
 }

@@ -1,0 +1,55 @@
+//! The endpoints of `/v1`: JSON, behind tokens. Each is a row here, with the role that it takes.
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodRouter, get};
+use http::Uri;
+
+use super::auth::{Role, require_read, require_write};
+use super::{AdminState, policies, status};
+
+/// An endpoint.
+pub(super) struct Endpoint {
+    pub(super) path: &'static str,
+    /// The role that its callers need; `None` if they need no token.
+    pub(super) role: Option<Role>,
+    methods: MethodRouter<AdminState>,
+}
+
+/// All endpoints.
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    vec![
+        read("/v1/status", get(status::status)),
+        read("/v1/policies", get(policies::list)),
+        read("/v1/policies/{name}", get(policies::one)),
+    ]
+}
+
+/// An endpoint for callers that may read.
+fn read(path: &'static str, methods: MethodRouter<AdminState>) -> Endpoint {
+    Endpoint {
+        path,
+        role: Some(Role::Read),
+        methods,
+    }
+}
+
+/// The router of all endpoints, each behind its role.
+pub(super) fn router(state: &AdminState) -> Router<AdminState> {
+    let endpoints = endpoints().into_iter();
+    endpoints.fold(Router::new(), |router, endpoint| {
+        let (state, methods) = (state.clone(), endpoint.methods);
+        let methods = match endpoint.role {
+            None => methods,
+            Some(Role::Read) => methods.route_layer(from_fn_with_state(state, require_read)),
+            Some(Role::Write) => methods.route_layer(from_fn_with_state(state, require_write)),
+        };
+        router.route(endpoint.path, methods)
+    })
+}
+
+/// Returns true for paths of the API, whose errors are JSON.
+pub(super) fn contains(uri: &Uri) -> bool {
+    let path = uri.path();
+    path == "/v1" || path.starts_with("/v1/")
+}

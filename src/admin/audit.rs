@@ -1,0 +1,84 @@
+//! The audit log: a line of the process log for each change that a caller asks for. Keys are named
+//! by their fingerprints, never by their text.
+
+#![expect(
+    dead_code,
+    reason = "the first endpoint that changes something comes next"
+)]
+
+use strum::IntoStaticStr;
+
+use super::auth::Actor;
+use crate::limiter::Fingerprint;
+
+/// A change that a caller asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change<'a> {
+    pub(super) action: Action,
+    pub(super) target: Target<'a>,
+    /// The caller's reason.
+    pub(super) reason: Option<&'a str>,
+    pub(super) dry_run: bool,
+}
+
+/// The kind of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub(super) enum Action {
+    Reset,
+    Grant,
+    Ban,
+    Unban,
+    Mode,
+    Drain,
+}
+
+/// The thing that changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target<'a> {
+    /// A key's bucket, or its ban.
+    Key { policy: &'a str, key: Fingerprint },
+    /// A policy as a whole.
+    Policy(&'a str),
+    /// An endpoint of an upstream.
+    Endpoint {
+        upstream: &'a str,
+        endpoint: &'a str,
+    },
+}
+
+/// Logs a change with its `result`: a word such as `applied`, or the reason why not.
+pub(super) fn log(actor: &Actor, change: &Change<'_>, result: &str) {
+    let Change {
+        action,
+        target,
+        reason,
+        dry_run,
+    } = *change;
+    let (policy, key, upstream, endpoint) = match target {
+        Target::Key { policy, key } => (Some(policy), Some(key), None, None),
+        Target::Policy(policy) => (Some(policy), None, None, None),
+        Target::Endpoint { upstream, endpoint } => (None, None, Some(upstream), Some(endpoint)),
+    };
+    let action: &str = action.into();
+    let key = key.map(key_id);
+    let (actor, peer) = (actor.to_string(), actor.peer);
+    tracing::info!(
+        target: "audit",
+        action,
+        policy,
+        key,
+        upstream,
+        endpoint,
+        actor,
+        %peer,
+        reason,
+        dry_run,
+        result,
+    );
+}
+
+/// The name of a key in logs and answers.
+pub(super) fn key_id(key: Fingerprint) -> String {
+    format!("k_{:016x}", key.bits())
+}

@@ -1,0 +1,92 @@
+use axum::body::Body;
+
+use super::*;
+
+fn access(read: &[&str], write: &[&str]) -> Access {
+    let digests = |tokens: &[&str]| tokens.iter().map(|token| TokenDigest::of(token)).collect();
+    Access::new(AccessSpec {
+        read: digests(read),
+        write: digests(write),
+    })
+}
+
+/// The caller that these header fields authorise, or the refusal.
+fn call(access: &Access, role: Role, fields: &[(&str, &str)]) -> Result<String, AdminRefusal> {
+    let request = fields.iter().fold(Request::builder(), |request, field| {
+        request.header(field.0, field.1)
+    });
+    let request = request.body(Body::empty()).expect("a request");
+    authorise(role, access, &request).map(|actor| actor.to_string())
+}
+
+#[test]
+fn each_token_has_its_role_and_place() {
+    let access = access(&["reader-1", "reader-2", "both"], &["writer", "both"]);
+    let read = |token: &str| call(&access, Role::Read, &[("authorization", token)]);
+    let write = |token: &str| call(&access, Role::Write, &[("authorization", token)]);
+    assert_eq!(read("Bearer reader-2"), Ok("read#2".to_owned()));
+    assert_eq!(read("bearer  writer"), Ok("write#1".to_owned()));
+    assert_eq!(write("Bearer both"), Ok("write#2".to_owned()));
+    assert_eq!(write("Bearer reader-1"), Err(AdminRefusal::Forbidden));
+    for unknown in [
+        "Bearer reader",
+        "Bearer ",
+        "Basic writer",
+        "writer",
+        "Bearer writer ",
+    ] {
+        assert_eq!(
+            read(unknown),
+            Err(AdminRefusal::Unauthenticated),
+            "{unknown}"
+        );
+    }
+}
+
+#[test]
+fn two_tokens_are_none() {
+    let access = access(&[], &["writer"]);
+    let fields = [("authorization", "Bearer writer"); 2];
+    let twice = call(&access, Role::Read, &fields);
+    assert_eq!(twice, Err(AdminRefusal::Unauthenticated));
+}
+
+#[test]
+fn pages_of_other_origins_change_nothing() {
+    let access = access(&[], &["writer"]);
+    for (host, origin, is_own) in [
+        ("127.0.0.1:9980", "http://127.0.0.1:9980", true),
+        ("admin.example.com", "https://ADMIN.example.com", true),
+        ("127.0.0.1:9980", "http://127.0.0.1:3000", false),
+        ("127.0.0.1:9980", "https://evil.example", false),
+        ("127.0.0.1:9980", "null", false),
+        ("127.0.0.1:9980", "", false),
+    ] {
+        let fields = [
+            ("authorization", "Bearer writer"),
+            ("host", host),
+            ("origin", origin),
+        ];
+        let write = call(&access, Role::Write, &fields);
+        assert_eq!(write.is_ok(), is_own, "{origin}");
+        assert!(call(&access, Role::Read, &fields).is_ok(), "{origin}");
+    }
+}
+
+#[test]
+fn a_reload_replaces_tokens_and_a_made_one_stays_while_there_is_none() {
+    let access = access(&[], &[]);
+    let made = *access.made.get().expect("one is made");
+    let accepts = |token: &str| access.identify(token).is_some();
+    let spec = |token: &str| AccessSpec {
+        read: Vec::new(),
+        write: vec![TokenDigest::of(token)],
+    };
+    access.reload(spec("first"));
+    assert!(accepts("first"));
+    access.reload(spec("second"));
+    assert!(accepts("second") && !accepts("first"));
+    access.reload(AccessSpec::default());
+    assert!(!accepts("second"));
+    assert_eq!(access.in_force.load().write, [made]);
+}

@@ -1,0 +1,103 @@
+//! JSON in requests and responses of the API.
+
+use std::error::Error;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError};
+use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
+
+use super::problem_details::ProblemDetails;
+use super::{AdminState, NO_STORE};
+use crate::clock::Timestamp;
+use crate::http::body::RequestBodyError;
+
+/// A body of JSON: of a request, or of a response.
+#[derive(Debug)]
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(body) => ([NO_STORE, (CONTENT_TYPE, "application/json")], body).into_response(),
+            Err(error) => ProblemDetails::internal(error).into_response(),
+        }
+    }
+}
+
+/// Refuses other media types, bodies beyond their bound or slower than their time, and any JSON
+/// that is no `T`.
+impl<T: DeserializeOwned> FromRequest<AdminState> for Json<T> {
+    type Rejection = ProblemDetails;
+
+    async fn from_request(request: Request, _: &AdminState) -> Result<Self, ProblemDetails> {
+        if !is_json(request.headers()) {
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            let detail = "send JSON, with `Content-Type: application/json`";
+            return Err(ProblemDetails::new(status, detail));
+        }
+        let body = request.into_body().collect().await.map_err(broken)?;
+        serde_json::from_slice(&body.to_bytes())
+            .map(Json)
+            .map_err(|error| ProblemDetails::new(StatusCode::BAD_REQUEST, error.to_string()))
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let field = headers
+        .get(CONTENT_TYPE)
+        .and_then(|field| field.to_str().ok());
+    let media_type = field.and_then(|field| field.split(';').next());
+    media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// The answer to a body that did not arrive whole.
+fn broken(error: <Body as http_body::Body>::Error) -> ProblemDetails {
+    let mut cause: Option<&dyn Error> = Some(&error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            let detail = "the body is larger than this endpoint takes";
+            return ProblemDetails::new(StatusCode::PAYLOAD_TOO_LARGE, detail);
+        }
+        if let Some(error @ RequestBodyError::Quiet(_)) = error.downcast_ref() {
+            return ProblemDetails::new(StatusCode::REQUEST_TIMEOUT, error.to_string());
+        }
+        cause = error.source();
+    }
+    ProblemDetails::new(StatusCode::BAD_REQUEST, "the body did not arrive whole")
+}
+
+/// Segments of a path, percent-decoded.
+#[derive(Debug)]
+pub(super) struct Names<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<AdminState> for Names<T> {
+    type Rejection = ProblemDetails;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &AdminState,
+    ) -> Result<Self, ProblemDetails> {
+        let names = Path::from_request_parts(parts, state).await;
+        names.map(|Path(names)| Self(names)).map_err(|rejection| {
+            ProblemDetails::new(StatusCode::BAD_REQUEST, rejection.body_text())
+        })
+    }
+}
+
+/// An instant as text (RFC 3339), in UTC.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rfc3339(pub(super) Timestamp);
+
+impl Serialize for Rfc3339 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let micros = i64::try_from(self.0.as_micros()).unwrap_or(i64::MAX);
+        let instant = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
+        serializer.collect_str(&instant)
+    }
+}

@@ -1,0 +1,207 @@
+//! Policies: settings, buckets and decisions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::Serialize;
+use strum::VariantArray;
+use tokio::task::spawn_blocking;
+
+use super::AdminState;
+use super::json::{Json, Names};
+use super::problem_details::ProblemDetails;
+use crate::clock::Timestamp;
+use crate::proxy::Ruleset;
+use crate::proxy::ruleset::{Limit, Policy};
+use crate::telemetry::metrics::LimitDecision;
+
+#[derive(Serialize)]
+pub(super) struct PolicyList {
+    policies: Vec<PolicyStatus>,
+}
+
+#[derive(Serialize)]
+pub(super) struct PolicyStatus {
+    name: Arc<str>,
+    algorithm: &'static str,
+    /// The quota as the configuration writes it.
+    quota: String,
+    limit_units: u32,
+    /// `None` for concurrency.
+    window_s: Option<f64>,
+    /// The most units at one instant.
+    capacity_units: u32,
+    /// The parts of its key.
+    key: Vec<String>,
+    store: &'static str,
+    /// The interval of synchronising, if its buckets in memory are synchronised.
+    sync_s: Option<f64>,
+    mode: ModeStatus,
+    /// The routes that use it; the name of requests without a route is empty.
+    routes: Vec<Arc<str>>,
+    /// The number of overrides.
+    overrides: usize,
+    buckets: BucketCounts,
+    /// Requests by decision, since the start of the process.
+    decisions: Decisions,
+    /// Requests that were admitted with at least 80 % of the quota used, since the start.
+    near: u64,
+    /// Bans since the start; `None` without a penalty.
+    bans: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct ModeStatus {
+    configured: &'static str,
+    current: &'static str,
+    /// The percentage of keys for which it is enforced, if not for all.
+    percent: Option<u8>,
+}
+
+/// Buckets in memory, those of overrides and overflow included.
+#[derive(Serialize)]
+struct BucketCounts {
+    in_use: usize,
+    capacity: usize,
+}
+
+/// Counts of requests.
+#[derive(Default, Serialize)]
+struct Decisions {
+    allowed: u64,
+    limited: u64,
+    overflowed: u64,
+    delayed: u64,
+    shadowed: u64,
+    tagged: u64,
+    exempt: u64,
+    error: u64,
+}
+
+impl Decisions {
+    fn add(&mut self, limit: &Limit) {
+        for &decision in LimitDecision::VARIANTS {
+            let count = match decision {
+                LimitDecision::Allowed => &mut self.allowed,
+                LimitDecision::Limited => &mut self.limited,
+                LimitDecision::Overflowed => &mut self.overflowed,
+                LimitDecision::Delayed => &mut self.delayed,
+                LimitDecision::Shadowed => &mut self.shadowed,
+                LimitDecision::Tagged => &mut self.tagged,
+                LimitDecision::Exempt => &mut self.exempt,
+                LimitDecision::Error => &mut self.error,
+            };
+            *count += limit.metrics.count(decision);
+        }
+    }
+}
+
+pub(super) async fn list(
+    State(state): State<AdminState>,
+) -> Result<Json<PolicyList>, ProblemDetails> {
+    let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+    // Counting the buckets of a large table takes milliseconds.
+    let policies = spawn_blocking(move || {
+        let uses = Uses::of(&ruleset);
+        let policies = ruleset.policies.iter();
+        policies.map(|policy| uses.status(policy, now)).collect()
+    });
+    let policies = policies.await.map_err(ProblemDetails::internal)?;
+    Ok(Json(PolicyList { policies }))
+}
+
+pub(super) async fn one(
+    State(state): State<AdminState>,
+    Names(name): Names<String>,
+) -> Result<Json<PolicyStatus>, ProblemDetails> {
+    let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+    let policy = Arc::clone(find(&ruleset, &name)?);
+    let status = spawn_blocking(move || Uses::of(&ruleset).status(&policy, now));
+    status.await.map(Json).map_err(ProblemDetails::internal)
+}
+
+/// The policy with this name.
+///
+/// # Errors
+/// 404 with the nearest name.
+pub(super) fn find<'a>(
+    ruleset: &'a Ruleset,
+    name: &str,
+) -> Result<&'a Arc<Policy>, ProblemDetails> {
+    let mut policies = ruleset.policies.iter();
+    policies
+        .find(|policy| *policy.name == *name)
+        .ok_or_else(|| {
+            let known: Vec<_> = ruleset
+                .policies
+                .iter()
+                .map(|policy| &*policy.name)
+                .collect();
+            ProblemDetails::unknown_name("policy", name, &known)
+        })
+}
+
+/// The routes that use each policy, with their limits.
+struct Uses<'a>(HashMap<*const Policy, Vec<(&'a Arc<str>, &'a Limit)>>);
+
+impl<'a> Uses<'a> {
+    fn of(ruleset: &'a Ruleset) -> Self {
+        let mut uses = HashMap::<_, Vec<_>>::new();
+        for route in ruleset.routes.iter().chain([&ruleset.unmatched]) {
+            for limit in &route.limits {
+                let of_policy = uses.entry(Arc::as_ptr(&limit.policy)).or_default();
+                of_policy.push((&route.name, limit));
+            }
+        }
+        Self(uses)
+    }
+
+    fn status(&self, policy: &Arc<Policy>, now: Timestamp) -> PolicyStatus {
+        let uses = self
+            .0
+            .get(&Arc::as_ptr(policy))
+            .map_or(&[][..], Vec::as_slice);
+        let mut decisions = Decisions::default();
+        uses.iter().for_each(|(_, limit)| decisions.add(limit));
+        let buckets = &policy.buckets;
+        let algorithm = buckets.algorithm();
+        let tables = policy.all();
+        let tables = tables.iter().map(|policy| &policy.buckets.table);
+        let seconds = |duration: std::time::Duration| duration.as_secs_f64();
+        PolicyStatus {
+            name: Arc::clone(&policy.name),
+            algorithm: algorithm.kind(),
+            quota: policy.quota.clone(),
+            limit_units: algorithm.limit(),
+            window_s: algorithm.window().map(seconds),
+            capacity_units: algorithm.capacity(),
+            key: policy.key_parts.clone(),
+            store: match buckets.is_in_redis() {
+                true => "redis",
+                false => "memory",
+            },
+            sync_s: buckets.sync_interval().map(seconds),
+            mode: ModeStatus {
+                configured: policy.mode.as_str(),
+                current: policy.mode.as_str(),
+                percent: policy.mode.percent(),
+            },
+            routes: uses.iter().map(|(route, _)| Arc::clone(route)).collect(),
+            overrides: policy.overrides.len(),
+            buckets: tables.fold(
+                BucketCounts {
+                    in_use: 0,
+                    capacity: 0,
+                },
+                |counts, table| BucketCounts {
+                    in_use: counts.in_use + table.live(now),
+                    capacity: counts.capacity + table.keys(),
+                },
+            ),
+            decisions,
+            near: policy.metrics.near_count(),
+            bans: policy.penalties.as_ref().map(|one| one.bans_so_far()),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The running configuration and the last reloads, which `app` records and endpoints read.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::clock::Timestamp;
+
+/// The most reloads that are kept.
+const MAX_RELOADS: usize = 50;
+
+/// The running configuration.
+#[derive(Clone, Debug)]
+pub struct RunningConfig {
+    /// The path of the file, or another name of the text.
+    pub source: String,
+    /// The text, with its secrets masked.
+    pub text: Arc<str>,
+    /// A hash of the text: 16 hexadecimal digits.
+    pub hash: String,
+    /// The instant since which it runs.
+    pub loaded_at: Timestamp,
+}
+
+/// One reload.
+#[derive(Clone, Debug)]
+pub struct Reload {
+    /// The instant at which it ended.
+    pub at: Timestamp,
+    /// Its result.
+    pub result: ReloadResult,
+    /// The reason why it failed, for people.
+    pub error: Option<Arc<str>>,
+}
+
+/// The result of a reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReloadResult {
+    /// Another text runs.
+    Applied,
+    /// The text is the same. Files that it names were read again.
+    Unchanged,
+    /// The configuration before goes on running.
+    Failed,
+}
+
+/// The running configuration, and the last reloads. Clones share them.
+#[derive(Clone, Debug)]
+pub struct ReloadHistory(Arc<Mutex<History>>);
+
+#[derive(Debug)]
+struct History {
+    running: RunningConfig,
+    /// The newest first.
+    reloads: VecDeque<Reload>,
+}
+
+impl ReloadHistory {
+    /// The configuration at the start, and no reload.
+    pub fn new(running: RunningConfig) -> Self {
+        let reloads = VecDeque::with_capacity(MAX_RELOADS);
+        Self(Arc::new(Mutex::new(History { running, reloads })))
+    }
+
+    /// Records a reload that took effect: `running` runs from now on.
+    pub fn succeeded(&self, running: RunningConfig) {
+        let mut history = self.0.lock();
+        let result = match history.running.hash == running.hash {
+            true => ReloadResult::Unchanged,
+            false => ReloadResult::Applied,
+        };
+        history.record(Reload {
+            at: running.loaded_at,
+            result,
+            error: None,
+        });
+        history.running = running;
+    }
+
+    /// Records a reload that failed at the instant `at`.
+    pub fn failed(&self, at: Timestamp, error: &str) {
+        self.0.lock().record(Reload {
+            at,
+            result: ReloadResult::Failed,
+            error: Some(shortened(error).into()),
+        });
+    }
+
+    /// The running configuration.
+    pub(super) fn running(&self) -> RunningConfig {
+        self.0.lock().running.clone()
+    }
+
+    /// The last reload, if there was one.
+    pub(super) fn last(&self) -> Option<Reload> {
+        self.0.lock().reloads.front().cloned()
+    }
+}
+
+impl History {
+    fn record(&mut self, reload: Reload) {
+        self.reloads.truncate(MAX_RELOADS - 1);
+        self.reloads.push_front(reload);
+    }
+}
+
+/// The start of a text. A report repeats lines of the file, and these may be long.
+fn shortened(text: &str) -> &str {
+    const MAX_BYTES: usize = 16 << 10;
+    &text[..text.floor_char_boundary(MAX_BYTES)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(hash: &str) -> RunningConfig {
+        RunningConfig {
+            source: "sluicegate.yaml".to_owned(),
+            text: "".into(),
+            hash: hash.to_owned(),
+            loaded_at: Timestamp::EPOCH,
+        }
+    }
+
+    #[test]
+    fn the_last_reloads_are_kept_and_a_failed_one_changes_nothing() {
+        let history = ReloadHistory::new(running("a"));
+        assert!(history.last().is_none());
+        let last = || history.last().map(|reload| reload.result);
+        history.succeeded(running("b"));
+        assert_eq!(last(), Some(ReloadResult::Applied));
+        history.succeeded(running("b"));
+        assert_eq!(last(), Some(ReloadResult::Unchanged));
+        for _ in 0..2 * MAX_RELOADS {
+            history.failed(Timestamp::EPOCH, &"é".repeat(MAX_RELOADS << 10));
+        }
+        assert_eq!(last(), Some(ReloadResult::Failed));
+        assert_eq!(history.running().hash, "b");
+        assert_eq!(history.0.lock().reloads.len(), MAX_RELOADS);
+    }
+}

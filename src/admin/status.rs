@@ -1,0 +1,151 @@
+//! The state of the process at a glance, and its problems.
+
+use axum::extract::State;
+use serde::Serialize;
+
+use super::AdminState;
+use super::json::{Json, Rfc3339};
+use super::reload_history::{Reload, ReloadResult};
+use crate::clock::Timestamp;
+use crate::proxy::Ruleset;
+use crate::server::ConnectionPressure;
+use crate::store::redis::client::State as RedisState;
+
+/// The constants of the process.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessFacts {
+    /// The version of the program.
+    pub version: &'static str,
+    /// The commit that the program was built from.
+    pub revision: &'static str,
+    /// The number of worker threads.
+    pub workers: usize,
+    /// The start of the process.
+    pub started_at: Timestamp,
+}
+
+#[derive(Serialize)]
+pub(super) struct Status {
+    version: &'static str,
+    revision: &'static str,
+    pid: u32,
+    started_at: Rfc3339,
+    uptime_s: u64,
+    phase: &'static str,
+    workers: usize,
+    ruleset: RulesetStatus,
+    last_reload: Option<ReloadStatus>,
+    stores: Vec<StoreStatus>,
+    connections: ConnectionCounts,
+    problems: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct RulesetStatus {
+    hash: String,
+    loaded_at: Rfc3339,
+}
+
+#[derive(Serialize)]
+struct ReloadStatus {
+    at: Rfc3339,
+    result: ReloadResult,
+    error: Option<String>,
+}
+
+/// A store of buckets.
+#[derive(Serialize)]
+struct StoreStatus {
+    name: &'static str,
+    state: &'static str,
+    /// The reason why it is down.
+    detail: Option<String>,
+}
+
+/// Connections of clients.
+#[derive(Serialize)]
+struct ConnectionCounts {
+    open: usize,
+    max: usize,
+}
+
+pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
+    let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+    let (running, last_reload) = (state.reloads.running(), state.reloads.last());
+    let pressure = state.readiness.pressure();
+    let facts = &state.facts;
+    Json(Status {
+        version: facts.version,
+        revision: facts.revision,
+        pid: std::process::id(),
+        started_at: Rfc3339(facts.started_at),
+        uptime_s: now.since(facts.started_at).as_secs(),
+        phase: state.readiness.get().as_str(),
+        workers: facts.workers,
+        ruleset: RulesetStatus {
+            hash: running.hash,
+            loaded_at: Rfc3339(running.loaded_at),
+        },
+        problems: problems(&ruleset, last_reload.as_ref(), pressure),
+        last_reload: last_reload.map(|reload| ReloadStatus {
+            at: Rfc3339(reload.at),
+            result: reload.result,
+            error: reload.error.map(|error| error.to_string()),
+        }),
+        stores: stores(&ruleset),
+        connections: ConnectionCounts {
+            open: pressure.map_or(0, ConnectionPressure::open),
+            max: pressure.map_or(0, ConnectionPressure::max),
+        },
+    })
+}
+
+fn stores(ruleset: &Ruleset) -> Vec<StoreStatus> {
+    let memory = StoreStatus {
+        name: "memory",
+        state: "up",
+        detail: None,
+    };
+    let redis = ruleset.store.redis().map(|store| {
+        let state = store.state();
+        StoreStatus {
+            name: "redis",
+            state: match state {
+                RedisState::Starting => "starting",
+                RedisState::Up => "up",
+                RedisState::Down { .. } => "down",
+            },
+            detail: matches!(state, RedisState::Down { .. }).then(|| state.to_string()),
+        }
+    });
+    [memory].into_iter().chain(redis).collect()
+}
+
+/// The things that an operator has to look at, most urgent first.
+fn problems(
+    ruleset: &Ruleset,
+    last_reload: Option<&Reload>,
+    pressure: Option<&ConnectionPressure>,
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    if last_reload.is_some_and(|reload| reload.result == ReloadResult::Failed) {
+        problems.push("the last reload failed: the configuration before it runs".to_owned());
+    }
+    if let Some(store) = ruleset.store.redis()
+        && let state @ RedisState::Down { .. } = store.state()
+    {
+        problems.push(format!("redis is {state}"));
+    }
+    for policy in ruleset.policies_without_store() {
+        problems.push(format!(
+            "policy {policy} refuses requests: it cannot reach redis"
+        ));
+    }
+    if let Some(pressure) = pressure.filter(|pressure| pressure.is_near_max()) {
+        let (open, max) = (pressure.open(), pressure.max());
+        problems.push(format!(
+            "{open} of {max} connections are open: idle ones give way"
+        ));
+    }
+    problems
+}

@@ -1,0 +1,83 @@
+//! Tokens: who may call, how they are configured and replaced.
+
+use std::fs;
+
+use crate::support::admin::{AdminClient, READER, TOKENS, WRITER, problem};
+use crate::support::client::{Connection, get};
+use crate::support::gateway::Gateway;
+use crate::support::wait_for;
+
+const ROUTES: &str = "routes: [{ upstream: echo }]\n";
+
+fn status(gateway: &Gateway, token: &str) -> u16 {
+    AdminClient::new(gateway, token).get("/v1/status").status
+}
+
+#[test]
+fn the_api_takes_a_token_and_health_and_metrics_take_none() {
+    let gateway = Gateway::start(&format!("{TOKENS}{ROUTES}"));
+    for path in ["/livez", "/readyz", "/metrics"] {
+        assert_eq!(get(gateway.admin, path).status, 200, "{path}");
+    }
+    let refused = get(gateway.admin, "/v1/status");
+    problem(&refused, 401);
+    let challenge = refused.expect_header("www-authenticate");
+    assert!(challenge.starts_with("Bearer"), "{challenge}");
+    problem(
+        &AdminClient::new(&gateway, "reader-012345678").get("/v1/status"),
+        401,
+    );
+    assert_eq!(status(&gateway, READER), 200);
+    assert_eq!(status(&gateway, WRITER), 200);
+    let counted = "sluicegate_admin_requests_refused_total{reason=\"unauthenticated\"}";
+    assert_eq!(gateway.metric(counted), Some(2.0));
+}
+
+#[test]
+fn without_tokens_one_is_made_and_logged() {
+    let gateway = Gateway::start(ROUTES);
+    let log = gateway.log();
+    let (_, token) = log.split_once("token=\"").expect("a token in the log");
+    let (token, _) = token.split_once('"').expect("a quoted token");
+    assert!(token.len() > 40, "{token}");
+    assert_eq!(status(&gateway, token), 200);
+    let other = Gateway::start(ROUTES);
+    assert_eq!(status(&other, token), 401, "each process makes its own");
+}
+
+#[test]
+fn tokens_follow_the_configuration_and_their_files() {
+    let config = |write: &str| {
+        format!("admin: {{ address: \"127.0.0.1:0\", tokens: {{ write: [{write}] }} }}\n{ROUTES}")
+    };
+    let gateway = Gateway::start(&config("first-token-0123456"));
+    let token_file = gateway.dir().join("token");
+    fs::write(&token_file, "second-token-0123456\n").expect("the directory is writable");
+    gateway.reload(&config("{ file: token }"));
+    assert_eq!(status(&gateway, "first-token-0123456"), 401);
+    assert_eq!(status(&gateway, "second-token-0123456"), 200);
+    fs::write(&token_file, "third-token-0123456\n").expect("the directory is writable");
+    wait_for("the third token", || {
+        (status(&gateway, "third-token-0123456") == 200).then_some(())
+    });
+    assert_eq!(status(&gateway, "second-token-0123456"), 401);
+    assert!(
+        !gateway.log().contains("token-0123456"),
+        "no token is logged"
+    );
+}
+
+#[test]
+fn unknown_paths_and_methods_are_problems() {
+    let gateway = Gateway::start(&format!("{TOKENS}{ROUTES}"));
+    let client = AdminClient::writer(&gateway);
+    for path in ["/v1", "/v1/", "/v1/nothing", "/v1/status/more"] {
+        problem(&client.get(path), 404);
+    }
+    let wrong = client.send("DELETE", "/v1/status", "", None);
+    problem(&wrong, 405);
+    assert_eq!(wrong.expect_header("allow"), "GET,HEAD");
+    let head = "HEAD /v1/status HTTP/1.1\r\nHost: a\r\n\r\n";
+    let head = Connection::open(gateway.admin).exchange(head);
+    assert_eq!(head.status, 401, "HEAD takes a token, too");
+}

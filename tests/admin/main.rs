@@ -1,0 +1,7 @@
+//! The admin API: tokens and roles, state, changes, bad callers.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod api;
+mod auth;
