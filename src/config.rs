@@ -31,7 +31,7 @@ pub use diagnostic::{Code, Colour, Problem, Report, Severity};
 pub use document::{Document, NodeId};
 pub use finding::Finding;
 use finding::Findings;
-pub use lint::lint;
+pub use lint::{lint, lint_text};
 pub use load::{Loaded, check, load, parse};
 use located::node_of;
 pub use located::{List, Located, Table};

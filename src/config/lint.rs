@@ -24,6 +24,23 @@ use crate::clock::Timestamp;
 
 /// Warns of an error-free configuration at the instant `now`.
 pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
+    let found = [
+        findings_in_text(&loaded),
+        certificates::expiring(&loaded, now),
+        files::missing_directories(&loaded),
+        room::memory(&loaded),
+    ];
+    let found = loaded.report(found.concat());
+    loaded.warnings.and(found)
+}
+
+/// Like [`lint`], but looks at no other file, nor at this machine.
+pub fn lint_text(loaded: Loaded) -> Report {
+    let found = loaded.report(findings_in_text(&loaded));
+    loaded.warnings.and(found)
+}
+
+fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
     let config = &loaded.config;
     let places = all_route_limits(config);
     let found = [
@@ -36,18 +53,14 @@ pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
         forgery::borrowed_zones(&places),
         forgery::trusts_everyone(config),
         listeners::own_listeners(config),
-        certificates::expiring(&loaded, now),
-        files::missing_directories(&loaded),
         room::forgotten_at_restart(config, &places),
         room::small_quotas(&places),
-        room::memory(&loaded),
         answers::idle_jitter(&places),
         redis::shared_buckets(config, &places),
         upstreams::fault_handling(config),
         upstreams::grpc_over_http1(config),
     ];
-    let found = loaded.report(found.concat());
-    loaded.warnings.and(found)
+    found.concat()
 }
 
 /// A route with the policies that apply there, or the policies of unmatched requests.
