@@ -7,14 +7,17 @@
 //! | `/livez` | 200 while the process runs: never depends on upstreams or stores |
 //! | `/readyz` | 200 while it takes traffic, 503 while it starts, drains, or cannot do without a store that is out of reach; more lines say how each store is, and if connections run out |
 //! | `/v1/..` | the API, behind tokens: `api` has its endpoints |
+//! | `/playground`, `/assets/..` | a page and its files, open to everybody: the page asks the API |
 //!
 //! Other paths are 404, other methods 405.
 
 mod api;
+mod assets;
 mod audit;
 pub mod auth;
 pub mod health;
 mod json;
+pub mod playground;
 mod policies;
 mod problem_details;
 pub mod reload_history;
@@ -35,6 +38,7 @@ use http::{StatusCode, Uri};
 
 use self::auth::{Access, AccessSpec};
 use self::health::Readiness;
+use self::playground::{Playground, PlaygroundApi};
 use self::problem_details::ProblemDetails;
 use self::reload_history::ReloadHistory;
 use self::scrape::MetricsRenderer;
@@ -76,6 +80,8 @@ pub struct AdminContext {
     pub reloads: ReloadHistory,
     /// The constants of the process.
     pub facts: ProcessFacts,
+    /// The computations of the playground.
+    pub playground: PlaygroundApi,
 }
 
 /// The process, as endpoints see it. Clones share it.
@@ -89,6 +95,7 @@ struct AdminState {
     access: Access,
     reloads: ReloadHistory,
     facts: ProcessFacts,
+    playground: Playground,
 }
 
 impl AdminState {
@@ -102,6 +109,7 @@ impl AdminState {
             access: context.access,
             reloads: context.reloads,
             facts: context.facts,
+            playground: Playground::new(context.playground),
         }
     }
 }
@@ -161,6 +169,8 @@ fn router(state: AdminState) -> Router {
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(scrape::metrics))
+        .route("/playground", get(assets::playground))
+        .route("/assets/{*name}", get(assets::asset))
         .merge(api::router(&state))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)

@@ -3,6 +3,7 @@
 mod access_logs;
 mod connections;
 mod descriptors;
+mod playground;
 mod snapshot_thread;
 mod reload;
 mod run;
@@ -10,4 +11,5 @@ mod signals;
 mod sync_thread;
 mod watch;
 
+pub use playground::playground;
 pub use run::{StartupError, run};

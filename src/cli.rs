@@ -3,6 +3,7 @@
 
 mod check;
 mod explain;
+mod playground;
 mod progress;
 mod replay;
 mod run;
@@ -37,6 +38,8 @@ enum Command {
     /// Run an access log through the limits, on its own time: which requests would have been
     /// limited, and by what
     Replay(replay::ReplayArgs),
+    /// Open a page that shows how the algorithms decide about the same requests
+    Playground(playground::PlaygroundArgs),
     /// Print the JSON Schema of the configuration
     Schema(schema::SchemaArgs),
 }
@@ -48,6 +51,7 @@ Examples:
   sluicegate check sluicegate.yaml
   sluicegate explain GET http://localhost/search -H 'x-api-key: alice' --config sluicegate.yaml
   sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
+  sluicegate playground
 
 Without a configuration, $SLUICEGATE_CONFIG, ./sluicegate.yaml and
 /etc/sluicegate/sluicegate.yaml are looked for; else the built-in example runs.";
@@ -60,6 +64,7 @@ pub fn main() -> ExitCode {
         Command::Check(options) => check::check(&options),
         Command::Explain(options) => explain::explain(&options),
         Command::Replay(options) => replay::replay(&options),
+        Command::Playground(options) => playground::playground(&options),
         Command::Schema(options) => schema::schema(&options),
     }
 }

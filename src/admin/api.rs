@@ -2,11 +2,11 @@
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 use http::Uri;
 
 use super::auth::{Role, require_read, require_write};
-use super::{AdminState, policies, status};
+use super::{AdminState, playground, policies, status};
 
 /// An endpoint.
 pub(super) struct Endpoint {
@@ -22,6 +22,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         read("/v1/status", get(status::status)),
         read("/v1/policies", get(policies::list)),
         read("/v1/policies/{name}", get(policies::one)),
+        read("/v1/playground", post(playground::play)),
     ]
 }
 

@@ -48,7 +48,8 @@ impl<T: DeserializeOwned> FromRequest<AdminState> for Json<T> {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+/// True if the body is JSON, by its media type.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let field = headers
         .get(CONTENT_TYPE)
         .and_then(|field| field.to_str().ok());

@@ -11,7 +11,7 @@ use super::NO_STORE;
 use crate::nearest;
 
 /// The media type of errors.
-const MEDIA_TYPE: &str = "application/problem+json";
+pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// An error of the API.
 #[derive(Debug)]

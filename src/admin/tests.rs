@@ -9,6 +9,7 @@ use hyper::service::Service;
 
 use super::auth::TokenDigest;
 use super::health::Phase;
+use super::playground::JsonAnswer;
 use super::reload_history::RunningConfig;
 use super::*;
 use crate::clock::Clock;
@@ -68,7 +69,18 @@ fn state(registry: &Registry) -> AdminState {
             workers: 0,
             started_at: now,
         },
+        playground: PlaygroundApi {
+            play: nothing,
+            check: nothing,
+        },
     })
+}
+
+fn nothing(_: &[u8]) -> JsonAnswer {
+    JsonAnswer {
+        status: StatusCode::OK,
+        body: b"{}".to_vec(),
+    }
 }
 
 /// Returns the status, the header fields and the body of a response.

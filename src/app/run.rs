@@ -17,6 +17,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::access_logs;
 use super::connections::Connections;
 use super::descriptors;
+use super::playground;
 use super::reload::{Prepared, Refusal, Reloader};
 use super::signals::{SignalCommand, Signals};
 use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
@@ -193,6 +194,7 @@ impl Process {
                     workers: surroundings.workers,
                     started_at,
                 },
+                playground: playground::API,
             },
         )?;
         let clients = Arc::clone(&gateway);

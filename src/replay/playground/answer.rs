@@ -46,6 +46,8 @@ pub struct DecisionRow {
     pub key: Box<str>,
     /// Its cost in units.
     pub cost: u32,
+    /// The time for which the request is in flight.
+    pub for_ms: u64,
     /// The decision, in the words of the metrics.
     pub decision: &'static str,
     /// Units that remain after it.

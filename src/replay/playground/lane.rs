@@ -128,6 +128,7 @@ fn row(
         at_ms: arrival.at_ms,
         key: (&*arrival.key).into(),
         cost: arrival.cost,
+        for_ms: arrival.for_ms,
         decision: run.logged().as_str(),
         remaining: decision.remaining,
         reset_ms: wait(decision.reset),

@@ -68,7 +68,7 @@ fn default_key() -> Rc<str> {
 }
 
 fn default_duration() -> u64 {
-    500
+    1_000
 }
 
 /// An arrival at one instant.
@@ -77,7 +77,7 @@ pub(super) struct Arrival {
     pub(super) at_ms: u64,
     pub(super) key: Rc<str>,
     pub(super) cost: u32,
-    for_ms: u64,
+    pub(super) for_ms: u64,
 }
 
 impl Arrival {
@@ -122,14 +122,14 @@ impl PlayRequest {
     /// # Errors
     /// Policies that are not valid, too many, or such as virtual time cannot decide.
     pub(super) fn policies(&self) -> Result<(Vec<PolicySpec>, Option<Value>), PlayError> {
-        let (specs, settings) = match (&self.policies, &self.text) {
-            (Some(policies), None) => (compile(configuration(policies)?)?.0, None),
-            (None, Some(text)) => {
-                let (specs, loaded) = compile(text.clone())?;
-                (specs, Some(loaded.document.json("policies")))
-            }
+        let (text, is_given) = match (&self.policies, &self.text) {
+            (Some(policies), None) => (configuration(policies)?, false),
+            (None, Some(text)) => (text.clone(), true),
             _ => return Err(impossible("name either `policies` or a `text`")),
         };
+        let (mut specs, loaded) = compile(text)?;
+        let settings = loaded.document.json("policies");
+        specs.sort_by_key(|spec| place(&settings, &spec.name));
         if specs.is_empty() || specs.len() > MAX_POLICIES {
             return Err(impossible(format!(
                 "there are {} policies: 1 to {MAX_POLICIES} can be compared",
@@ -140,7 +140,7 @@ impl PlayRequest {
             .iter()
             .filter(|spec| spec.algorithm.queueing().is_some());
         match queueing.next() {
-            None => Ok((specs, settings)),
+            None => Ok((specs, is_given.then_some(settings))),
             Some(spec) => Err(impossible(format!(
                 "{}: waiting for `concurrency` takes real requests: leave `queue` out",
                 spec.name
@@ -164,6 +164,15 @@ impl ArrivalSpec {
         };
         Err(impossible(format!("arrivals[{place}] {why}")))
     }
+}
+
+/// The place of a policy, or of its candidate, among the named ones; those in place come last.
+fn place(policies: &Value, name: &str) -> usize {
+    let name = name.split('/').next();
+    let mut names = policies.as_object().into_iter().flat_map(Map::keys);
+    names
+        .position(|known| Some(known.as_str()) == name)
+        .unwrap_or(usize::MAX)
 }
 
 /// The value of a header field can have these characters, and keeps them all.

@@ -28,8 +28,8 @@ fn column(answer: &Value, field: &str) -> Vec<Value> {
 fn policies_decide_by_themselves_about_the_same_arrivals() {
     let answer = played(&json!({
         "policies": [
-            { "name": "bucket", "algorithm": "token_bucket", "quota": "2/10s" },
-            { "name": "window", "algorithm": "fixed_window", "quota": "3/10s" },
+            { "name": "some-bucket", "algorithm": "token_bucket", "quota": "2/10s" },
+            { "name": "a-window", "algorithm": "fixed_window", "quota": "3/10s" },
         ],
         "arrivals": [{ "at_ms": 9_000, "count": 4 }, { "at_ms": 11_000 }],
     }));
@@ -41,6 +41,7 @@ fn policies_decide_by_themselves_about_the_same_arrivals() {
             .map(|row| row["decision"].clone());
         words.collect::<Vec<_>>()
     };
+    assert_eq!(answer["policies"][0]["name"], "some-bucket");
     assert_eq!(answer["arrivals"], 5);
     let words = ["allowed", "allowed", "limited", "limited", "limited"];
     assert_eq!(decisions(0), words);

@@ -1,0 +1,68 @@
+// Numbers with their units, as people read them.
+
+const THIN = "\u202f";
+
+/** A number with up to `digits` decimals, thousands apart. */
+export function number(value, digits = 0) {
+  if (!Number.isFinite(value)) {
+    return "–";
+  }
+  const fixed = Math.abs(value) < 1e15 ? value.toFixed(digits) : String(value);
+  const [whole, fraction] = fixed.split(".");
+  const grouped = whole.replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
+  const rest = fraction ? fraction.replace(/0+$/, "") : "";
+  return rest ? `${grouped}.${rest}` : grouped;
+}
+
+/** A rate, with as many digits as it needs. */
+export function rate(value) {
+  return number(value, value < 10 ? 1 : 0);
+}
+
+const STEPS = [
+  [86_400_000, "d"],
+  [3_600_000, "h"],
+  [60_000, "min"],
+  [1_000, "s"],
+];
+
+/** A duration from milliseconds: `640 ms`, `3.2 s`, `1 min 30 s`, `2 d 4 h`. */
+export function duration(ms) {
+  if (!Number.isFinite(ms)) {
+    return "–";
+  }
+  if (ms < 1_000) {
+    return `${number(ms, ms < 10 ? 1 : 0)}\u00a0ms`;
+  }
+  if (ms < 59_950) {
+    return `${number(ms / 1_000, ms < 9_950 ? 1 : 0)}\u00a0s`;
+  }
+  const at = STEPS.findIndex(([unit]) => ms >= unit);
+  const [unit, name] = STEPS[at];
+  const [smaller, smallerName] = STEPS[at + 1] ?? [1, ""];
+  let whole = Math.floor(ms / unit);
+  let rest = Math.round((ms % unit) / smaller);
+  if (rest * smaller >= unit) {
+    [whole, rest] = [whole + 1, 0];
+  }
+  return rest && smallerName
+    ? `${whole}\u00a0${name} ${rest}\u00a0${smallerName}`
+    : `${whole}\u00a0${name}`;
+}
+
+/** A share from 0 to 1 in percent. */
+export function percent(share) {
+  const value = share * 100;
+  return `${number(value, value > 0 && value < 10 ? 1 : 0)}\u00a0%`;
+}
+
+/** `1 request`, `2 requests`. */
+export function count(value, noun, plural = `${noun}s`) {
+  return `${number(value)}\u00a0${value === 1 ? noun : plural}`;
+}
+
+/** An instant of the server, in the reader's time zone. */
+export function instant(text) {
+  const date = new Date(text);
+  return Number.isNaN(date.getTime()) ? "–" : date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+}

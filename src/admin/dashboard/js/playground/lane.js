@@ -1,0 +1,145 @@
+// One policy: what it is good for, its settings, its bucket and its timeline.
+
+import { cellFigure } from "../cell/figure.js";
+import { element, setText } from "../dom.js";
+import { duration, number } from "../format.js";
+import { cellAt, mostWithin, tally } from "./moment.js";
+import { ALGORITHMS, windowOf, withAlgorithm } from "./settings.js";
+import { drawTimeline } from "./timeline.js";
+
+/** The lane of the policy at `place`. `remove` is null if the last lane has to stay. */
+export function createLane(model, place, remove) {
+  const title = element("h3");
+  const tradeoff = element("p", { class: "small soft tradeoff" });
+  const counts = element("p", { class: "small counts" });
+  const most = element("p", { class: "small" });
+  const figure = cellFigure();
+  const canvas = element("canvas", { class: "timeline", role: "img" });
+  const form = settingsForm(model, place, remove);
+  const about = element("div", { class: "about" }, title, tradeoff, counts, most, form.node);
+  const node = element("article", { class: "lane" }, about, figure.node, canvas);
+  return {
+    node,
+    /** Shows names and settings. */
+    configure() {
+      const policy = model.policies[place];
+      const known = ALGORITHMS[policy.algorithm ?? "gcra"];
+      setText(title, known?.title ?? policy.name);
+      title.append(element("span", { class: "soft quota" }, ` ${policy.quota ?? ""}`));
+      setText(tradeoff, known?.tradeoff ?? "");
+      form.show();
+    },
+    /** Shows the instant of the playhead. */
+    show(span, colours) {
+      const { playhead, client } = model;
+      const lane = model.lanes[place];
+      figure.show(lane ? cellAt(lane, client, playhead) : null);
+      drawTimeline(canvas, lane, { span, playhead, client, colours });
+      if (lane) {
+        showCounts(counts, most, model, lane);
+        canvas.setAttribute("aria-label", `Timeline: ${counts.textContent} until ${duration(playhead)}`);
+      }
+    },
+  };
+}
+
+function showCounts(counts, most, model, lane) {
+  const { allowed, delayed, limited } = tally(lane, model.playhead);
+  const words = [
+    ["allowed", allowed],
+    ["delayed", delayed],
+    ["limited", limited],
+  ].filter(([word, value]) => value > 0 || word !== "delayed");
+  const parts = words.map(([word, value]) => element("span", { class: `word ${word}` }, `${number(value)} ${word}`));
+  counts.replaceChildren(...parts);
+  showMost(most, model, lane);
+}
+
+/** The most units that went on in a span as long as the window, beside the quota. */
+function showMost(node, model, lane) {
+  const window = windowOf(lane.quota);
+  if (window === null) {
+    return setText(node, "");
+  }
+  const units = mostWithin(lane, window, model.playhead);
+  const quota = Number.parseInt(lane.quota, 10);
+  node.classList.toggle("beyond", units > quota);
+  setText(node, `At most ${number(units)} in any ${duration(window)} (quota ${number(quota)})`);
+}
+
+function settingsForm(model, place, remove) {
+  const problem = element("p", { class: "small problem", role: "alert" });
+  const fields = element("fieldset", { class: "settings" });
+  const summary = element("summary", { class: "small soft" }, "Settings");
+  const node = element("details", {}, summary, fields, problem);
+  let shown = null;
+  return {
+    node,
+    show() {
+      const policy = model.policies[place];
+      if (shown !== policy.algorithm) {
+        shown = policy.algorithm;
+        fields.replaceChildren(...controls(model, place, remove));
+      }
+      showProblem(model, policy, fields, problem, node);
+    },
+  };
+}
+
+function controls(model, place, remove) {
+  const policy = model.policies[place];
+  const known = ALGORITHMS[policy.algorithm]?.settings ?? [];
+  return [
+    algorithmSelect(model, place),
+    ...known.map((setting) => settingField(model, place, setting)),
+    remove && element("button", { type: "button", class: "quiet", onclick: remove }, "Remove"),
+  ].filter(Boolean);
+}
+
+function algorithmSelect(model, place) {
+  const policy = model.policies[place];
+  const options = Object.entries(ALGORITHMS).map(([value, { title }]) =>
+    element("option", { value, selected: value === policy.algorithm }, title),
+  );
+  const change = (event) => model.setPolicy(place, withAlgorithm(model.policies[place], event.target.value));
+  return element("label", { class: "field" }, "Algorithm", element("select", { onchange: change }, ...options));
+}
+
+function settingField(model, place, setting) {
+  const value = model.policies[place][setting.key] ?? "";
+  const change = (event) => model.setPolicy(place, changed(model.policies[place], setting, event.target.value));
+  const attributes = { "data-key": setting.key, onchange: change };
+  const control = setting.choices
+    ? element("select", attributes, ...choices(setting, value))
+    : element("input", { ...attributes, value, size: setting.width, placeholder: setting.optional ? "default" : "" });
+  return element("label", { class: "field" }, setting.label, control);
+}
+
+function choices(setting, value) {
+  return setting.choices.map((choice) => element("option", { value: choice, selected: choice === value }, choice));
+}
+
+function changed(policy, setting, text) {
+  const { [setting.key]: _, ...others } = policy;
+  const trimmed = text.trim();
+  if (trimmed === "" && setting.optional) {
+    return others;
+  }
+  const value = /^\d+$/.test(trimmed) ? Number(trimmed) : trimmed;
+  return { ...others, [setting.key]: value };
+}
+
+/** Marks the settings that the server refuses. */
+function showProblem(model, policy, fields, problem, node) {
+  const own = (model.problem?.findings ?? []).filter((finding) => isAbout(finding.path, policy.name));
+  setText(problem, own.map(({ message, help }) => [message, help].filter(Boolean).join(": ")).join("; "));
+  node.open = node.open || own.length > 0;
+  for (const input of fields.querySelectorAll("[data-key]")) {
+    const isWrong = own.some((finding) => finding.path.endsWith(`.${input.dataset.key}`));
+    input.setAttribute("aria-invalid", String(isWrong));
+  }
+}
+
+function isAbout(path, name) {
+  return path === `policies.${name}` || path.startsWith(`policies.${name}.`);
+}

@@ -1,0 +1,126 @@
+// The playground: wires the model, the lanes and the controls.
+
+import { post } from "../api.js";
+import { byId, setText } from "../dom.js";
+import { duration } from "../format.js";
+import { watchColours } from "../theme.js";
+import { drawAxis } from "./axis.js";
+import { wireControls } from "./controls.js";
+import { wireEditor } from "./editor.js";
+import { createLane } from "./lane.js";
+import { Model } from "./model.js";
+import { lastDecision } from "./moment.js";
+import { SCENARIOS } from "./scenarios.js";
+import { startPolicies } from "./settings.js";
+import { decode, encode } from "./share.js";
+import { fillTable, words } from "./table.js";
+import { Transport } from "./transport.js";
+import { spanAt } from "./view.js";
+
+// The dashboard has a token, the playground's own server needs none.
+const token = sessionStorage.getItem("token");
+const send = (path, body) => post(path, body, token);
+
+const model = new Model(send);
+const transport = new Transport(model);
+let lanes = [];
+let colours = watchColours((changed) => {
+  colours = changed;
+  schedule();
+});
+
+/** Draws once before the next frame, however much changes until then. */
+let isScheduled = false;
+function schedule() {
+  if (!isScheduled) {
+    isScheduled = true;
+    requestAnimationFrame(() => {
+      isScheduled = false;
+      show();
+    });
+  }
+}
+
+function show() {
+  const span = spanAt(model.playhead);
+  drawAxis(byId("axis"), span);
+  lanes.forEach((lane) => lane.show(span, colours));
+  if (byId("decisions").open) {
+    fillTable(byId("table"), model);
+  }
+  const { problem } = model;
+  byId("problem").hidden = !problem;
+  setText(byId("problem"), problem ? problemText(problem) : "");
+}
+
+function problemText(problem) {
+  const where = problem.findings.map((finding) => finding.path).filter(Boolean);
+  return where.length ? `${problem.message}: see ${where.join(", ")}` : problem.message;
+}
+
+function rebuild() {
+  const isOnly = model.policies.length === 1;
+  const remove = (place) => () => model.setPolicies(model.policies.filter((_, number) => number !== place));
+  lanes = model.policies.map((_, place) => createLane(model, place, isOnly ? null : remove(place)));
+  byId("lanes").replaceChildren(...lanes.map((lane) => lane.node));
+}
+
+/** Says what the lanes decided about a request that was sent by hand. */
+let hears = false;
+function hearNext() {
+  hears = true;
+}
+
+function tellDecisions() {
+  const decided = model.lanes.map((lane) => [lane.name, lastDecision(lane, model.client, model.playhead)]);
+  const told = decided.filter(([, decision]) => decision).map(([name, decision]) => `${name}: ${words(decision)}`);
+  setText(byId("heard"), `At ${duration(model.playhead)}: ${told.join("; ")}`);
+}
+
+let saving = null;
+function save() {
+  clearTimeout(saving);
+  saving = setTimeout(() => history.replaceState(null, "", `#${encode(model)}`), 400);
+}
+
+model.listen((kind) => {
+  if (kind === "policies") {
+    rebuild();
+  }
+  if (kind !== "time") {
+    lanes.forEach((lane) => lane.configure());
+  }
+  if (kind === "decisions" && hears) {
+    hears = false;
+    tellDecisions();
+  }
+  if (!model.isPlaying) {
+    save();
+  }
+  schedule();
+});
+
+wireControls(model, transport, hearNext);
+wireEditor(model, send, {
+  text: byId("text"),
+  findings: byId("findings"),
+  apply: byId("apply"),
+  status: byId("checked"),
+});
+byId("decisions").addEventListener("toggle", schedule);
+window.addEventListener("resize", schedule);
+window.addEventListener("hashchange", () => load(decode(location.hash.slice(1))));
+
+function load(shared) {
+  if (shared) {
+    model.load(shared);
+  }
+}
+
+const first = SCENARIOS.edge;
+load(decode(location.hash.slice(1)) ?? {
+  policies: startPolicies(),
+  arrivals: first.arrivals(),
+  playhead: first.shown,
+  end: first.ends,
+});

@@ -1,0 +1,232 @@
+//! The playground: `POST /v1/playground`, and a server of its own that needs no configuration.
+//!
+//! The server has no secrets and asks for no token. Pages of other sites cannot use it all the
+//! same: see [`own_pages_only`].
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::header::{CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::json::is_json;
+use super::problem_details::{self, ProblemDetails};
+use super::service::AdminService;
+use super::{AdminState, NO_STORE, assets, spec};
+use crate::http::connection::ClientConnection;
+use crate::server::{ConnectionTable, Server, StartError};
+use crate::telemetry::registry::Registry;
+
+/// The longest wait for earlier computations.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A computation from the JSON of a request to the JSON of its answer.
+pub type Compute = fn(&[u8]) -> JsonAnswer;
+
+/// An answer of JSON; from status 400 on, problem details (RFC 9457).
+#[derive(Debug)]
+pub struct JsonAnswer {
+    /// The status.
+    pub status: StatusCode,
+    /// The JSON.
+    pub body: Vec<u8>,
+}
+
+/// The computations of the playground, which layers above this one have.
+#[derive(Clone, Copy, Debug)]
+pub struct PlaygroundApi {
+    /// Decides about arrivals.
+    pub play: Compute,
+    /// Checks the text of a configuration.
+    pub check: Compute,
+}
+
+/// The computations, one at a time. Clones share it.
+#[derive(Clone)]
+pub(super) struct Playground {
+    api: PlaygroundApi,
+    turn: Arc<Semaphore>,
+}
+
+/// Starts a server with the page, `/v1/playground` and `/v1/check`.
+///
+/// # Errors
+/// An address that cannot be bound, or a thread that cannot be started.
+pub fn start(
+    address: SocketAddr,
+    registry: &Registry,
+    api: PlaygroundApi,
+) -> Result<Server, StartError> {
+    let router = router(Playground::new(api));
+    let table = ConnectionTable::default();
+    let spec = spec(address, table.clone());
+    Server::start(spec, registry, move |connection: &ClientConnection| {
+        let (router, table) = (router.clone(), table.clone());
+        AdminService::new(router, table, connection.id, connection.peer)
+    })
+}
+
+fn router(playground: Playground) -> Router {
+    Router::new()
+        .route("/", get(assets::playground))
+        .route("/assets/{*name}", get(assets::asset))
+        .route("/v1/playground", post(play_openly))
+        .route("/v1/check", post(check_openly))
+        .layer(from_fn(own_pages_only))
+        .with_state(playground)
+}
+
+impl Playground {
+    pub(super) fn new(api: PlaygroundApi) -> Self {
+        Self {
+            api,
+            turn: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// Computes on a thread of its own, once earlier computations have ended.
+    async fn compute(&self, headers: &HeaderMap, compute: Compute, body: Bytes) -> Response {
+        if !is_json(headers) {
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            let detail = "send JSON, with `Content-Type: application/json`";
+            return ProblemDetails::new(status, detail).into_response();
+        }
+        let turn = timeout(PATIENCE, Arc::clone(&self.turn).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            let detail = "others are being answered: try again";
+            let busy = ProblemDetails::new(status, detail);
+            return ([(RETRY_AFTER, "1")], busy).into_response();
+        };
+        let computing = spawn_blocking(move || {
+            let answer = compute(&body);
+            drop(turn);
+            answer
+        });
+        let computed = computing.await.map_err(ProblemDetails::internal);
+        computed.into_response()
+    }
+}
+
+/// `POST /v1/playground` of the API.
+pub(super) async fn play(
+    State(state): State<AdminState>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    play_openly(State(state.playground), headers, body).await
+}
+
+async fn play_openly(
+    State(playground): State<Playground>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let compute = playground.api.play;
+    playground.compute(&headers, compute, body).await
+}
+
+async fn check_openly(
+    State(playground): State<Playground>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let compute = playground.api.check;
+    playground.compute(&headers, compute, body).await
+}
+
+impl IntoResponse for JsonAnswer {
+    fn into_response(self) -> Response {
+        let media_type = match self.status.is_success() {
+            true => "application/json",
+            false => problem_details::MEDIA_TYPE,
+        };
+        let headers = [NO_STORE, (CONTENT_TYPE, media_type)];
+        (self.status, headers, self.body).into_response()
+    }
+}
+
+/// Refuses requests of pages that this server did not send. A name that resolves to this machine
+/// (DNS rebinding) is no host of it: only addresses and `localhost` are.
+async fn own_pages_only(request: Request, next: Next) -> Response {
+    match is_of_own_page(request.headers()) {
+        true => next.run(request).await,
+        false => {
+            let detail = "open the playground by its address, or as localhost";
+            ProblemDetails::new(StatusCode::FORBIDDEN, detail).into_response()
+        }
+    }
+}
+
+fn is_of_own_page(headers: &HeaderMap) -> bool {
+    let text = |name| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or_default())
+    };
+    let Some(host) = text(HOST) else {
+        return false;
+    };
+    let is_own_origin = text(ORIGIN).is_none_or(|origin| origin == format!("http://{host}"));
+    is_own_origin && is_address_or_localhost(host)
+}
+
+/// True for a host, with or without a port, that needs no DNS.
+fn is_address_or_localhost(authority: &str) -> bool {
+    let Ok(authority) = authority.parse::<http::uri::Authority>() else {
+        return false;
+    };
+    let host = authority
+        .host()
+        .trim_start_matches('[')
+        .trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pages_by_address_or_localhost_are_answered() {
+        let is_own = |host: &str, origin: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, host.parse().expect("a value"));
+            if let Some(origin) = origin {
+                headers.insert(ORIGIN, origin.parse().expect("a value"));
+            }
+            is_of_own_page(&headers)
+        };
+        for host in [
+            "127.0.0.1:9981",
+            "[::1]:9981",
+            "localhost:9981",
+            "10.0.0.7",
+            "LOCALHOST",
+        ] {
+            assert!(is_own(host, None), "{host}");
+            assert!(is_own(host, Some(&format!("http://{host}"))), "{host}");
+            assert!(!is_own(host, Some("http://evil.example")), "{host}");
+            assert!(!is_own(host, Some("null")), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:9981",
+            "localhost.evil.example",
+            "a@127.0.0.1",
+        ] {
+            assert!(!is_own(host, None), "{host}");
+        }
+        assert!(!is_of_own_page(&HeaderMap::new()));
+    }
+}

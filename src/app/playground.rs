@@ -1,0 +1,126 @@
+//! The playground: a server without a configuration, and the computations behind its endpoints.
+
+use std::net::SocketAddr;
+
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::StartupError;
+use super::signals::Signals;
+use crate::admin::playground::{self, JsonAnswer, PlaygroundApi};
+use crate::config::{self, Report, Severity};
+use crate::net::listener::ListenAddress;
+use crate::replay::playground::{PlayError, play};
+use crate::telemetry::panics;
+use crate::telemetry::registry::Registry;
+
+/// The computations of the playground.
+pub(super) const API: PlaygroundApi = PlaygroundApi {
+    play: decide,
+    check,
+};
+
+/// The most findings of an answer.
+const MAX_FINDINGS: usize = 100;
+
+/// Serves the playground at `address`, and calls `tell` with the bound address, until the process
+/// is told to end.
+///
+/// # Errors
+/// When it cannot start.
+pub fn playground(
+    address: SocketAddr,
+    tell: impl FnOnce(&ListenAddress),
+) -> Result<(), StartupError> {
+    panics::install_hook();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(StartupError::system("the main runtime"))?;
+    runtime.block_on(async {
+        let mut signals = Signals::new().map_err(StartupError::system("signals"))?;
+        let server = playground::start(address, &Registry::default(), API)?;
+        server.addresses().first().map(tell);
+        signals.end().await;
+        drop(server);
+        Ok(())
+    })
+}
+
+fn decide(request: &[u8]) -> JsonAnswer {
+    match play(request) {
+        Ok(answer) => JsonAnswer {
+            status: StatusCode::OK,
+            body: serde_json::to_vec(&answer).unwrap_or_default(),
+        },
+        Err(error) => refusal(&error),
+    }
+}
+
+fn refusal(error: &PlayError) -> JsonAnswer {
+    let status = match error {
+        PlayError::Malformed(_) => StatusCode::BAD_REQUEST,
+        PlayError::Impossible(_) | PlayError::Policies(_) => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    let mut problem = problem(status, &error.to_string());
+    if let PlayError::Policies(report) = error {
+        problem["findings"] = findings(report);
+    }
+    JsonAnswer {
+        status,
+        body: problem.to_string().into_bytes(),
+    }
+}
+
+/// The text to check.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckRequest {
+    text: String,
+}
+
+/// Finds what is wrong with a text, without a look at files or the environment.
+fn check(request: &[u8]) -> JsonAnswer {
+    let CheckRequest { text } = match serde_json::from_slice(request) {
+        Ok(request) => request,
+        Err(error) => return refusal(&PlayError::Malformed(error)),
+    };
+    let checked = config::parse("playground", text, &|_| None);
+    let report = checked.map_or_else(|report| report, config::lint_text);
+    JsonAnswer {
+        status: StatusCode::OK,
+        body: json!({ "findings": findings(&report) })
+            .to_string()
+            .into_bytes(),
+    }
+}
+
+fn problem(status: StatusCode, detail: &str) -> Value {
+    json!({
+        "type": "about:blank",
+        "title": status.canonical_reason(),
+        "status": status.as_u16(),
+        "detail": detail,
+    })
+}
+
+fn findings(report: &Report) -> Value {
+    let problems = report.problems.iter().take(MAX_FINDINGS).map(|problem| {
+        let position = report.position(problem);
+        let severity = match problem.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        json!({
+            "severity": severity,
+            "code": problem.code.as_str(),
+            "message": problem.message,
+            "line": position.map(|(line, _)| line),
+            "column": position.map(|(_, column)| column),
+            "path": problem.path,
+            "help": problem.help,
+        })
+    });
+    problems.collect()
+}
