@@ -1,5 +1,6 @@
 //! The repository itself: layers of the source, the container file, and files that docs name.
 
+mod assets;
 mod layering;
 mod packaging;
 mod where_to_add;

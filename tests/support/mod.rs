@@ -7,6 +7,7 @@
 )]
 
 pub mod admin;
+pub mod browser;
 pub mod client;
 pub mod costs;
 pub mod fault_proxy;
