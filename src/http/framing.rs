@@ -131,6 +131,7 @@ impl<'a> FramingFields<'a> {
 /// An error with the status of the response.
 pub fn check<B>(request: &Request<B>) -> Result<(), FramingError> {
     check_method(request.method())?;
+    check_values(request)?;
     let fields = FramingFields::of(request.headers());
     check_transfer_encoding(request.version(), &fields)?;
     check_content_length(fields.lengths)?;
@@ -171,6 +172,22 @@ fn check_method(method: &Method) -> Result<(), FramingError> {
         Method::CONNECT => wrong(StatusCode::NOT_IMPLEMENTED, "CONNECT is not supported."),
         Method::TRACE => wrong(StatusCode::NOT_IMPLEMENTED, "TRACE is not supported."),
         _ => Ok(()),
+    }
+}
+
+/// No whitespace around a value over HTTP/2 (RFC 9113 section 8.2.1): an upstream of HTTP/1.1 would
+/// drop it, and so read another value than a limit has counted.
+fn check_values<B>(request: &Request<B>) -> Result<(), FramingError> {
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let mut values = request.headers().iter().map(|(_, value)| value);
+    let is_malformed = request.version() == Version::HTTP_2
+        && values.any(|value| is_space(value.first()) || is_space(value.last()));
+    match is_malformed {
+        false => Ok(()),
+        true => wrong(
+            StatusCode::BAD_REQUEST,
+            "A field begins or ends with a space or a tab.",
+        ),
     }
 }
 
@@ -272,6 +289,23 @@ mod tests {
         for version in [Version::HTTP_11, Version::HTTP_2] {
             assert_eq!(status(&"M".repeat(64), version, &[]), 200);
             assert_eq!(status(&"M".repeat(65), version, &[]), 501);
+        }
+    }
+
+    #[test]
+    fn values_over_http2_have_no_whitespace_around_them() {
+        for (value, expected) in [
+            ("k", 200),
+            ("a \tb", 200),
+            ("", 200),
+            (" k", 400),
+            ("k ", 400),
+            ("\tk", 400),
+            ("k\t", 400),
+            (" ", 400),
+        ] {
+            let fields = [("x-a", "1"), ("x-key", value)];
+            assert_eq!(status("GET", Version::HTTP_2, &fields), expected, "{value}");
         }
     }
 

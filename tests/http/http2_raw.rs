@@ -447,3 +447,21 @@ fn trailers_with_pseudo_fields_are_malformed() {
     let posts = posts.iter().filter(|request| request.method == "POST");
     assert_eq!(posts.count(), 1, "only whole requests reach the upstream");
 }
+
+/// The upstream speaks HTTP/1.1, where whitespace around a value means nothing.
+#[test]
+fn a_key_gets_no_other_bucket_by_whitespace() {
+    let gateway = Gateway::start(
+        "routes: [{ upstream: echo, limits: [{ key: header:x-key, quota: 1/1h }] }]\n",
+    );
+    let mut client = Http2::open(gateway.address());
+    let statuses = ["k", "k", "k ", " k", "\tk", "k\t", " k "];
+    let statuses = (0..).zip(statuses).map(|(number, value)| {
+        let block = [get_block(), field("x-key", value)].concat();
+        client.status_of(stream(number), &block)
+    });
+    assert_eq!(
+        statuses.collect::<Vec<_>>(),
+        [200, 429, 400, 400, 400, 400, 400]
+    );
+}
