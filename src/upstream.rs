@@ -16,6 +16,7 @@ mod health;
 mod host;
 mod host_set;
 mod outliers;
+mod pending;
 mod pool;
 mod proxy_header;
 mod retry;
@@ -39,8 +40,8 @@ pub use health::{HealthRequest, HealthSpec, MAX_GRPC_SERVICE};
 pub use retry::{RetryConditions, RetrySpec};
 pub use session::{InvalidMessage, UpstreamBody, UpstreamBodyError};
 pub use spec::{
-    ClusterSpec, ClusterTimeouts, ConnectionLimits, EndpointSpec, HostHeader, TargetSpec,
-    UpstreamProtocol, UpstreamSpec,
+    ClusterSpec, ClusterTimeouts, ConnectionBound, ConnectionLimits, EndpointSpec, HostHeader,
+    TargetSpec, UpstreamProtocol, UpstreamSpec,
 };
 pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 
@@ -86,11 +87,13 @@ impl Upstream {
         let name = Arc::from(spec.name);
         let known = previous.map_or(&[][..], Self::endpoints).iter();
         let known: HashMap<_, _> = known.map(|one| (one.spec().origin(), one)).collect();
+        let previous = previous.and_then(Self::cluster);
         let context = EndpointContext {
             upstream: &name,
             workers,
             registry,
             resolver: &resolve::SYSTEM,
+            pending: Cluster::pending_queue(previous),
         };
         let endpoint = |spec: EndpointSpec| match known.get(&spec.origin()) {
             Some(known) if *known.spec() == spec => Arc::clone(known),
@@ -99,8 +102,8 @@ impl Upstream {
         let target = match spec.target {
             TargetSpec::Echo => RunningTarget::Echo,
             TargetSpec::Cluster(spec) => {
-                let previous = previous.and_then(Self::cluster);
-                RunningTarget::Cluster(Arc::new(Cluster::new(*spec, endpoint, previous)))
+                let cluster = Cluster::new(*spec, &context, endpoint, previous);
+                RunningTarget::Cluster(Arc::new(cluster))
             }
         };
         Upstream {
@@ -143,6 +146,13 @@ impl Upstream {
         if let Some(omitted) = self.failure_log.admit(now) {
             let (upstream, error) = (&*self.name, error as &dyn std::error::Error);
             tracing::warn!(upstream, error, omitted, "no response from the upstream");
+        }
+    }
+
+    /// Takes over from the ruleset before: from now on its bound decides which requests wait.
+    pub fn take_over(&self) {
+        if let RunningTarget::Cluster(cluster) = &self.target {
+            cluster.take_over();
         }
     }
 
@@ -198,6 +208,7 @@ mod tests {
                 max_lifetime: second,
                 max_requests: 1,
             },
+            bound: None,
             resolve_every: second,
             ejection: None,
             health: None,

@@ -57,7 +57,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
         room::small_quotas(&places),
         answers::idle_jitter(&places),
         redis::shared_buckets(config, &places),
-        upstreams::fault_handling(config),
+        upstreams::options(config),
         upstreams::grpc_over_http1(config),
     ];
     found.concat()

@@ -36,9 +36,9 @@ pub use super::sections::responses::{
 pub use super::sections::route::{Match, RequestChanges, Route};
 pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
 pub use super::sections::upstream::{
-    Balance, BalanceWord, ConnectionLifetime, ConnectionRequests, Ejection, EjectionRules,
-    Endpoint, HashBalance, Health, Off, ResolveInterval, Retries, SlowStart, Upstream,
-    UpstreamConnections, UpstreamTimeouts, UpstreamTls, Weight,
+    Balance, BalanceWord, ConnectionCount, ConnectionLifetime, ConnectionRequests, Ejection,
+    EjectionRules, Endpoint, HashBalance, Health, Off, PendingCount, PendingWait, ResolveInterval,
+    Retries, SlowStart, Upstream, UpstreamConnections, UpstreamTimeouts, UpstreamTls, Weight,
 };
 pub use super::sections::zone::{ClaimedZone, Zone};
 pub use json::json_schema;

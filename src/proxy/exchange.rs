@@ -66,12 +66,15 @@ pub(super) struct Exchange {
     sent: u64,
     /// Costs that the response stated, by policy.
     stated: Vec<(Arc<str>, u32)>,
-    /// The time from the start, or the last wait's end, to the upstream's response head.
+    /// The time from the start, or the last wait's end, to the upstream's response head; without the
+    /// wait for a slot.
     upstream: Option<Duration>,
     /// The number of the last endpoint.
     endpoint: Cell<Option<usize>>,
     /// How many hosts of the upstream were tried.
     attempts: Cell<u32>,
+    /// How long the request has waited for a slot of its upstream, if it had to.
+    pending: Cell<Option<Duration>>,
     /// The reason for a missing or incomplete response.
     error: Option<&'static str>,
 }
@@ -135,6 +138,7 @@ impl Exchange {
             upstream: None,
             endpoint: Cell::new(None),
             attempts: Cell::new(0),
+            pending: Cell::new(None),
             error: None,
         })
     }
@@ -179,9 +183,15 @@ impl Exchange {
         &self.attempts
     }
 
+    /// The place for the time that the request waits for a slot of its upstream.
+    pub(super) fn pending(&self) -> &Cell<Option<Duration>> {
+        &self.pending
+    }
+
     /// Notes that the upstream's response head has arrived.
     pub(super) fn response_arrived(&mut self) {
         let elapsed = self.context.now().since(self.forwarded);
+        let elapsed = elapsed.saturating_sub(self.pending.get().unwrap_or_default());
         if let Some(upstream) = &self.route().upstream {
             upstream.record_response(elapsed);
         }
@@ -195,7 +205,7 @@ impl Exchange {
         request: &Headers,
     ) -> Response<ResponseBody> {
         if let (Error::Upstream(error), Some(upstream)) = (error, &self.route().upstream)
-            && error.reason().is_some()
+            && !error.is_clients()
         {
             upstream.log_failure(error, self.context.started);
         }

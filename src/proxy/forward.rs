@@ -102,6 +102,7 @@ pub(super) async fn forward(
                 key,
                 endpoint: exchange.endpoint(),
                 attempts: exchange.attempts(),
+                pending: exchange.pending(),
                 deadline,
                 replay: BodyReplay::Once,
             };

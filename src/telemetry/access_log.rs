@@ -107,6 +107,8 @@ pub struct Record<'a> {
     pub duration: Duration,
     /// For how long a limit has the request wait, where it does.
     pub delay: Option<Duration>,
+    /// For how long the request has waited for a slot of its upstream, where it did.
+    pub pending: Option<Duration>,
     /// The time until the upstream's response; `None` if none was asked.
     pub upstream_time: Option<Duration>,
     /// The route that took the request.

@@ -12,6 +12,7 @@ pub(super) mod families;
 mod jwt;
 mod limits;
 mod listener;
+mod pending;
 mod requests;
 mod snapshots;
 mod store;
@@ -25,6 +26,7 @@ pub use limits::{
     SettlementMetrics, SettlementResult, TableFigures, TrackedKeys, TrackingMetrics, WaitMetrics,
 };
 pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
+pub use pending::{PendingMetrics, PendingRefusal};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
 pub use snapshots::SnapshotMetrics;
 pub use store::{RoundResult, StoreMetrics, SyncFigures, SyncMetrics, TrackerMetrics};

@@ -8,6 +8,7 @@ use http::StatusCode;
 use rustix::io::Errno;
 use tokio::time::Instant;
 
+use super::host::InFlight;
 use super::{
     ClusterTimeouts, Dscp, RetrySpec, UpstreamBody, UpstreamError, UpstreamErrorKind, retry,
 };
@@ -39,6 +40,8 @@ pub struct OutboundRequest<'a> {
     pub endpoint: &'a Cell<Option<usize>>,
     /// How many hosts were tried.
     pub attempts: &'a Cell<u32>,
+    /// How long it has waited for a slot, if it had to.
+    pub pending: &'a Cell<Option<Duration>>,
     /// The end of the time for the whole request, and how much that was.
     pub deadline: Option<(Instant, Duration)>,
     /// The means to send the body again.
@@ -123,6 +126,8 @@ pub(super) struct Attempt {
     /// A host may receive the request again, if its body can be sent again: the request is
     /// idempotent, or nothing of it was processed.
     pub may_retry: bool,
+    /// The host's count of the request, which lasts as long as this. A response has its own.
+    pub in_flight: Option<InFlight>,
 }
 
 /// The outcome of an attempt.
@@ -243,8 +248,12 @@ mod tests {
     fn some_failures_are_not_the_hosts() {
         let evidence = |outcome: fn(UpstreamError) -> AttemptOutcome, kind| {
             let outcome = outcome(UpstreamError::new(&"host".into(), kind));
-            let may_retry = false;
-            Attempt { outcome, may_retry }.evidence()
+            let attempt = Attempt {
+                outcome,
+                may_retry: false,
+                in_flight: None,
+            };
+            attempt.evidence()
         };
         let second = Duration::from_secs(1);
         let connect = |errno: Errno| UpstreamErrorKind::Connect(errno.into());

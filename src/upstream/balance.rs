@@ -6,6 +6,7 @@ mod rotation;
 use smallvec::SmallVec;
 
 use super::host_set::WeightedHost;
+use super::pending::UNBOUNDED;
 pub use rendezvous::BALANCE_SECRET;
 use rendezvous::Rendezvous;
 use rotation::{Order, Rotation};
@@ -43,6 +44,8 @@ pub(super) struct Pick<'a> {
     pub tried: &'a [usize],
     /// The hash of the request's key, if it has one.
     pub key: Option<u64>,
+    /// The requests in flight that make a host full.
+    pub max: u32,
 }
 
 impl Balancer {
@@ -88,7 +91,7 @@ fn less_loaded(rotation: &Rotation, pick: &Pick<'_>) -> usize {
     let [a, b] = [first, second].map(|index| &pick.hosts[index]);
     // in_flight / weight, compared without a division.
     let is_lighter = b.in_flight() * u64::from(a.weight) < a.in_flight() * u64::from(b.weight);
-    match is_lighter && others.is_in_use(second) {
+    match is_lighter && others.is_in_use(second) && others.has_slot(second) {
         true => second,
         false => first,
     }
@@ -104,9 +107,15 @@ impl Pick<'_> {
         self.is_untried(index) && !self.hosts[index].host.is_left_out()
     }
 
-    /// Returns true if the host has not failed this request, and takes one of its turns.
+    /// Returns true if the host is not full.
+    fn has_slot(&self, index: usize) -> bool {
+        self.max == UNBOUNDED || self.hosts[index].host.has_slot(self.max)
+    }
+
+    /// Returns true if the host has not failed this request, is not full, and takes one of its
+    /// turns.
     fn is_candidate(&self, index: usize) -> bool {
-        self.is_untried(index) && self.hosts[index].host.is_available()
+        self.is_untried(index) && self.has_slot(index) && self.hosts[index].host.is_available()
     }
 
     /// The first candidate from `start` on; without one, the first host that was not tried and is

@@ -1,6 +1,8 @@
 //! The servers of an upstream: each request goes to the host that the balancer picks, and to
 //! others as far as the retry policy lets it.
 
+mod slots;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,15 +14,22 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::attempt::Attempt;
+use super::endpoint::EndpointContext;
 use super::host_set::{HostSet, WeightedHost};
 use super::outliers::OutlierDetection;
+use super::pending::{PendingQueue, UNBOUNDED};
 use super::retry::RetryBudget;
 use super::{
     Balance, ClusterSpec, ClusterTimeouts, ConnectionLimits, Endpoint, EndpointSpec, HealthSpec,
     HostHeader, OutboundRequest, RetrySpec, UpstreamBody, UpstreamError,
 };
 use crate::http::message::Response;
-use crate::telemetry::metrics::RetryReason;
+use crate::telemetry::metrics::{PendingMetrics, RetryReason};
+pub(super) use slots::{Assignment, SlotClaim};
+use slots::{Bound, Slot};
+
+/// The numbers of the hosts that a request was tried at.
+type Tried = SmallVec<[usize; 2]>;
 
 /// The running servers of an upstream.
 #[derive(Debug)]
@@ -38,6 +47,9 @@ pub struct Cluster {
     host: HostHeader,
     timeouts: ClusterTimeouts,
     connections: ConnectionLimits,
+    bound: Option<Bound>,
+    /// The requests that wait for a slot, of the rulesets before and after, too.
+    pending: Arc<PendingQueue>,
     outliers: OutlierDetection,
     health: Option<Arc<HealthSpec>>,
     retries: RetrySpec,
@@ -49,6 +61,7 @@ impl Cluster {
     /// from `previous`, from before a reload.
     pub(super) fn new(
         spec: ClusterSpec,
+        context: &EndpointContext<'_>,
         endpoint: impl Fn(EndpointSpec) -> Arc<Endpoint>,
         previous: Option<&Self>,
     ) -> Self {
@@ -60,6 +73,11 @@ impl Cluster {
             counts.unwrap_or_default(),
         );
         let outliers = OutlierDetection::new(&spec);
+        let bound = spec.bound.map(|spec| Bound {
+            spec,
+            metrics: PendingMetrics::new(context.registry, context.upstream),
+            upstream: Arc::clone(context.upstream),
+        });
         let (endpoints, weights): (Vec<_>, Vec<_>) = spec.endpoints.into_iter().unzip();
         let cluster = Cluster {
             endpoints: endpoints.into_iter().map(endpoint).collect(),
@@ -72,6 +90,8 @@ impl Cluster {
             host: spec.host,
             timeouts: spec.timeouts,
             connections: spec.connections,
+            bound,
+            pending: Arc::clone(&context.pending),
             outliers,
             health: spec.health.map(Arc::new),
             budget,
@@ -79,6 +99,19 @@ impl Cluster {
         };
         cluster.update_hosts();
         cluster
+    }
+
+    /// The queue of the cluster before, or a new one.
+    pub(super) fn pending_queue(previous: Option<&Self>) -> Arc<PendingQueue> {
+        let queue = previous.map(|previous| Arc::clone(&previous.pending));
+        queue.unwrap_or_else(|| Arc::new(PendingQueue::new()))
+    }
+
+    /// Takes over from the cluster before: its bound is the one that requests wait for.
+    pub(super) fn take_over(&self) {
+        let max = self.bound.as_ref().map(|bound| bound.spec.max);
+        self.pending.set_max(max.unwrap_or(UNBOUNDED));
+        self.offer_slots();
     }
 
     pub(super) fn endpoints(&self) -> &[Arc<Endpoint>] {
@@ -109,8 +142,15 @@ impl Cluster {
             self.host == HostHeader::Endpoint || !outbound.request.headers().contains(HOST);
         self.budget.record_request();
         outbound.prepare(&self.timeouts, &self.retries);
-        let mut tried = SmallVec::<[usize; 2]>::new();
-        let mut number = set.pick(&[], outbound.key);
+        let mut tried = Tried::new();
+        let picked = set.pick(&[], outbound.key, self.max_in_flight());
+        // Boxed: only requests to full hosts wait for a slot.
+        let (mut number, mut in_flight) = match self.take_slot(&set, picked, &[]) {
+            Ok(slot) => slot,
+            Err(bound) => {
+                Box::pin(self.wait_for_slot(bound, &mut set, &mut tried, outbound)).await?
+            }
+        };
         loop {
             let WeightedHost { host, endpoint, .. } = &set.hosts()[number];
             outbound.endpoint.set(Some(*endpoint));
@@ -118,37 +158,71 @@ impl Cluster {
                 let host = self.endpoints[*endpoint].host_header();
                 outbound.request.headers_mut().insert(HOST, host);
             }
-            let attempt = host.send(outbound, &self.timeouts, &self.retries).await;
+            // Awaited where it is made: a named future takes its room twice.
+            let (timeouts, retries) = (&self.timeouts, &self.retries);
+            let mut attempt = host.send(in_flight, outbound, timeouts, retries).await;
             let ejection = self.outliers.judge(set.hosts(), host, &attempt);
             host.report(&attempt, ejection);
+            // A slot of a host that is ejected for this attempt must not be taken before.
+            attempt.in_flight = None;
             tried.push(number);
-            outbound.attempts.set(tried.len() as u32);
-            match self.next_host(&attempt, outbound, &set, &tried) {
-                Some(next) => number = next,
+            outbound.attempts.set(outbound.attempts.get() + 1);
+            let Some(reason) = self.retries.reason(&attempt) else {
+                return attempt.into_result();
+            };
+            // Boxed, too: few requests are retried.
+            let (hosts, tried) = (&mut set, &mut tried);
+            match Box::pin(self.slot_for_retry(reason, &attempt, outbound, hosts, tried)).await {
+                Some(slot) => (number, in_flight) = slot,
                 None => return attempt.into_result(),
             }
         }
     }
 
+    /// The host to try after `attempt`, with a slot there; `None` if there is to be no other attempt.
+    async fn slot_for_retry(
+        self: &Arc<Self>,
+        reason: RetryReason,
+        attempt: &Attempt,
+        outbound: &mut OutboundRequest<'_>,
+        set: &mut Arc<HostSet>,
+        tried: &mut Tried,
+    ) -> Option<Slot> {
+        let failed = Arc::clone(&set.hosts()[*tried.last()?].host);
+        let next = self.next_host(reason, attempt, outbound, set, tried)?;
+        let slot = match self.take_slot(set, next, tried) {
+            Ok(slot) => slot,
+            // A response is better than a wait.
+            Err(_) if attempt.error().is_none() => return None,
+            Err(bound) => self.wait_for_slot(bound, set, tried, outbound).await.ok()?,
+        };
+        failed.metrics().retry(reason);
+        Some(slot)
+    }
+
     /// The number of the host to try after `attempt`; `None` if there is to be no other attempt.
     fn next_host(
         &self,
+        reason: RetryReason,
         attempt: &Attempt,
         outbound: &mut OutboundRequest<'_>,
         set: &HostSet,
         tried: &[usize],
     ) -> Option<usize> {
-        let reason = self.retries.reason(attempt)?;
-        if tried.len() == set.hosts().len() || tried.len() > self.retries.attempts as usize {
+        if tried.len() == set.hosts().len() || outbound.attempts.get() > self.retries.attempts {
             return None;
         }
-        let next = set.pick(tried, outbound.key);
+        let max = self.max_in_flight();
+        let next = set.pick(tried, outbound.key, max);
         let failed = &set.hosts()[*tried.last()?].host;
         let other = &set.hosts()[next].host;
-        // The last resort is a host that may be back. A response is better than its failure.
-        let is_last_resort = || attempt.error().is_some() && other.availability().may_be_back();
+        // A response is better than another host's failure, and than a wait.
+        let has_response = attempt.error().is_none();
+        let is_full = !other.has_slot(max);
+        // The last resort is a host that may be back.
+        let is_last_resort = || !has_response && !is_full && other.availability().may_be_back();
         let is_left_out = other.is_left_out() && !set.is_in_panic() && !is_last_resort();
-        if is_left_out || !outbound.restore() {
+        if is_left_out || (has_response && is_full) || !outbound.restore() {
             return None;
         }
         // The requests that leave a stalled host are bounded by being there at one instant.
@@ -156,7 +230,6 @@ impl Cluster {
             failed.metrics().retry_denied();
             return None;
         }
-        failed.metrics().retry(reason);
         Some(next)
     }
 
@@ -221,6 +294,8 @@ impl Cluster {
             }
         }
         self.budget.refill();
+        // Hosts that return have free slots.
+        self.offer_slots();
     }
 
     /// Begins the lookups that are due, each as a task of the current runtime.
@@ -279,6 +354,7 @@ impl Cluster {
             new.for_each(|one| self.outliers.start_slowly(&one.host, Instant::now()));
             self.hosts
                 .store(Arc::new(HostSet::new(self.balance, hosts)));
+            self.offer_slots();
         }
     }
 }

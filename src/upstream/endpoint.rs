@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::connector::Connector;
 use super::host::Host;
+use super::pending::PendingQueue;
 use super::{EndpointSpec, UpstreamError};
 use crate::net::dial::DialAddress;
 use crate::net::resolve::Resolver;
@@ -28,13 +29,14 @@ pub struct Endpoint {
     host_header: HeaderValue,
     workers: usize,
     metrics: Arc<EndpointMetrics>,
+    pending: Arc<PendingQueue>,
     current: Mutex<Current>,
     /// `None` for an address, which needs no lookup.
     lookups: Option<Lookups>,
 }
 
 /// The surroundings of a new endpoint.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct EndpointContext<'a> {
     /// The upstream's name.
     pub upstream: &'a Arc<str>,
@@ -42,6 +44,8 @@ pub(super) struct EndpointContext<'a> {
     pub workers: usize,
     pub registry: &'a Registry,
     pub resolver: &'static Resolver,
+    /// The queue of the upstream, which outlives reloads.
+    pub pending: Arc<PendingQueue>,
 }
 
 /// The last usable answer about a name, and its hosts.
@@ -76,6 +80,7 @@ impl Endpoint {
                 _counted: metrics.hosts(0),
             }),
             metrics: Arc::new(metrics),
+            pending: Arc::clone(&context.pending),
             lookups,
             spec,
         };
@@ -185,7 +190,8 @@ impl Endpoint {
 
     fn host(&self, address: DialAddress) -> Host {
         let connector = Connector::new(address, &self.spec);
-        Host::new(connector, self.workers, Arc::clone(&self.metrics))
+        let (metrics, pending) = (Arc::clone(&self.metrics), Arc::clone(&self.pending));
+        Host::new(connector, self.workers, metrics, pending)
     }
 
     /// Logs the addresses that came and went, and those that are not used.

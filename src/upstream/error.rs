@@ -12,7 +12,7 @@ use crate::telemetry::metrics::EndpointFailure;
 /// The reason why an endpoint gave no response.
 #[derive(Debug)]
 pub struct UpstreamError {
-    /// The endpoint's host and port.
+    /// The endpoint's host and port; the upstream's name if the request has waited for any of them.
     pub endpoint: Arc<str>,
     /// The reason.
     pub kind: UpstreamErrorKind,
@@ -71,6 +71,12 @@ pub enum UpstreamErrorKind {
     /// The host took requests and answered none, while others answered theirs.
     #[error("the endpoint answers no request, while others do")]
     Stalled,
+    /// No host had a free slot, and so many requests waited for one.
+    #[error("no free slot, and {0} requests wait for one (connections.max_pending)")]
+    PendingFull(u32),
+    /// No host had a free slot within `connections.max_wait`.
+    #[error("no free slot within {0:?} (connections.max_wait)")]
+    PendingTimeout(Duration),
     /// The client stopped, or sent too much: not the upstream's fault.
     #[error("the request body did not arrive")]
     RequestBody(#[source] RequestBodyError),
@@ -103,7 +109,12 @@ impl UpstreamError {
         }
     }
 
-    /// The endpoint's failure; `None` if the client failed.
+    /// Returns true if the client failed, and not the upstream.
+    pub fn is_clients(&self) -> bool {
+        matches!(self.kind, UpstreamErrorKind::RequestBody(_))
+    }
+
+    /// The endpoint's failure; `None` if the client failed, or the request was sent nowhere.
     pub fn reason(&self) -> Option<EndpointFailure> {
         Some(match self.kind {
             UpstreamErrorKind::Resolve(_) => EndpointFailure::Resolve,
@@ -121,7 +132,9 @@ impl UpstreamError {
             UpstreamErrorKind::AttemptTimeout(_) => EndpointFailure::AttemptTimeout,
             UpstreamErrorKind::Deadline(_) => EndpointFailure::RequestTimeout,
             UpstreamErrorKind::Stalled => EndpointFailure::Stalled,
-            UpstreamErrorKind::RequestBody(_) => return None,
+            UpstreamErrorKind::PendingFull(_)
+            | UpstreamErrorKind::PendingTimeout(_)
+            | UpstreamErrorKind::RequestBody(_) => return None,
         })
     }
 }

@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use availability::Availability;
+pub(super) use availability::Readiness;
 use counts::HostCounts;
 use http::uri::Scheme;
 pub(super) use in_flight::InFlight;
@@ -25,6 +26,7 @@ use tokio::time::{Sleep, sleep_until};
 use super::attempt::{Attempt, AttemptOutcome};
 use super::connector::Connector;
 use super::health::HealthRecord;
+use super::pending::PendingQueue;
 use super::pool::Pool;
 use super::{
     ClusterTimeouts, OutboundRequest, RetrySpec, UpstreamError, UpstreamErrorKind,
@@ -48,11 +50,19 @@ pub(super) struct Host {
     counts: HostCounts,
     availability: Availability,
     health: Mutex<HealthRecord>,
+    /// The requests of the upstream that wait for a slot.
+    pending: Arc<PendingQueue>,
 }
 
 impl Host {
-    /// A host without connections, to be used by `workers` runtimes.
-    pub(super) fn new(connector: Connector, workers: usize, metrics: Arc<EndpointMetrics>) -> Self {
+    /// A host without connections, to be used by `workers` runtimes. Its slots go to the requests in
+    /// `pending`.
+    pub(super) fn new(
+        connector: Connector,
+        workers: usize,
+        metrics: Arc<EndpointMetrics>,
+        pending: Arc<PendingQueue>,
+    ) -> Self {
         Host {
             is_http2: AtomicBool::new(connector.protocol() != UpstreamProtocol::Http1),
             connector,
@@ -62,6 +72,7 @@ impl Host {
             availability: Availability::new(workers, &metrics),
             health: Mutex::new(HealthRecord::new()),
             metrics,
+            pending,
         }
     }
 
@@ -91,9 +102,11 @@ impl Host {
         &self.metrics
     }
 
-    /// Closes connections that were unused for `idle`. Must be called once a second.
+    /// Closes connections that were unused for `idle`, and those beyond the bound. Must be called
+    /// once a second.
     pub(super) fn sweep(&self, idle: Duration) {
         self.pool.sweep(idle);
+        self.make_room();
     }
 
     /// Closes idle connections, and the others after their requests: the endpoint no longer has the
@@ -106,6 +119,7 @@ impl Host {
     /// over or the host stalls. Counts it.
     pub(super) async fn send(
         self: &Arc<Self>,
+        in_flight: InFlight,
         outbound: &mut OutboundRequest<'_>,
         timeouts: &ClusterTimeouts,
         retries: &RetrySpec,
@@ -117,10 +131,10 @@ impl Host {
         let mut limit = limit.map(|(at, kind)| (Box::pin(sleep_until(at)), kind));
         let attempt = tokio::select! {
             biased;
-            attempt = self.attempt(outbound, timeouts) => attempt,
+            attempt = self.attempt(in_flight, outbound, timeouts) => attempt,
             () = self.availability.stalled(worker), if may_move => {
                 let outcome = AttemptOutcome::Stalled(self.error(UpstreamErrorKind::Stalled));
-                Attempt { outcome, may_retry: true }
+                Attempt { outcome, may_retry: true, in_flight: None }
             }
             () = elapsed(&mut limit) => {
                 let late = limit.expect("a time has elapsed").1;
@@ -128,6 +142,7 @@ impl Host {
                 Attempt {
                     may_retry: !is_last && retry::is_repeatable(outbound.request),
                     outcome: AttemptOutcome::TimedOut(self.error(late)),
+                    in_flight: None,
                 }
             }
         };
@@ -142,18 +157,24 @@ impl Host {
     /// Sends a request over a kept session, or else over a new one.
     async fn attempt(
         self: &Arc<Self>,
+        mut in_flight: InFlight,
         outbound: &mut OutboundRequest<'_>,
         timeouts: &ClusterTimeouts,
     ) -> Attempt {
         let OutboundRequest { worker, dscp, .. } = *outbound;
-        if let Some(session) = self.checkout(worker, dscp, timeouts.connect) {
-            let attempt = session.send(outbound, timeouts).await;
+        if let Some(opened) = self.checkout(worker, dscp, timeouts.connect) {
+            let session = opened.session(in_flight, worker);
+            let mut attempt = session.send(outbound, timeouts).await;
             if !retry::is_retried_on_new_connection(&attempt) || !outbound.restore() {
                 return attempt;
             }
+            match attempt.in_flight.take() {
+                Some(still) => in_flight = still,
+                None => return attempt,
+            }
         }
         let mut heads = self.counts.heads();
-        let mut attempt = self.attempt_anew(outbound, timeouts).await;
+        let mut attempt = self.attempt_anew(in_flight, outbound, timeouts).await;
         // A connection that others share may end before the host takes the request, and so may the
         // next one, of a host that takes few requests on each.
         for round in 0..MAX_REFUSALS {
@@ -161,8 +182,11 @@ impl Host {
             if !self.has_refused(&attempt) || !(round == 0 || is_answering) || !outbound.restore() {
                 break;
             }
+            let Some(in_flight) = attempt.in_flight.take() else {
+                break;
+            };
             heads = self.counts.heads();
-            attempt = self.attempt_anew(outbound, timeouts).await;
+            attempt = self.attempt_anew(in_flight, outbound, timeouts).await;
         }
         attempt
     }
@@ -179,6 +203,7 @@ impl Host {
     /// Sends a request over a new session.
     async fn attempt_anew(
         self: &Arc<Self>,
+        in_flight: InFlight,
         outbound: &mut OutboundRequest<'_>,
         timeouts: &ClusterTimeouts,
     ) -> Attempt {
@@ -190,10 +215,14 @@ impl Host {
         } = *outbound;
         // Boxed: every request's future would have room for a handshake.
         match Box::pin(self.open(worker, dscp, client, timeouts.connect)).await {
-            Ok(session) => session.send(outbound, timeouts).await,
+            Ok(opened) => {
+                let session = opened.session(in_flight, worker);
+                session.send(outbound, timeouts).await
+            }
             Err(kind) => Attempt {
                 outcome: AttemptOutcome::Refused(self.error(kind)),
                 may_retry: true,
+                in_flight: Some(in_flight),
             },
         }
     }

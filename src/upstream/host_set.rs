@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::balance::{Balance, Balancer, Pick};
-use super::host::Host;
+use super::host::{Host, Readiness};
 
 /// The hosts of a cluster, with the balancer that shares requests among them.
 #[derive(Debug)]
@@ -52,14 +52,35 @@ impl HostSet {
         self.hosts.iter().all(|one| one.host.is_left_out())
     }
 
-    /// The number of the host to try next, after those in `tried`, for a request with this key. The
-    /// set must not be empty.
-    pub(super) fn pick(&self, tried: &[usize], key: Option<u64>) -> usize {
+    /// The number of the host to try next, after those in `tried`, for a request with this key. Hosts
+    /// with fewer than `max` requests in flight come first. The set must not be empty.
+    pub(super) fn pick(&self, tried: &[usize], key: Option<u64>, max: u32) -> usize {
         self.balancer.pick(&Pick {
             hosts: &self.hosts,
             tried,
             key,
+            max,
         })
+    }
+
+    /// Returns true if a request that was tried at `tried` may be sent to this host: there is no
+    /// better one for it, full or not.
+    pub(super) fn may_take(&self, number: usize, tried: &[usize]) -> bool {
+        let is_ready = |(other, one): (usize, &WeightedHost)| {
+            !tried.contains(&other) && one.host.readiness() == Readiness::Ready
+        };
+        !tried.contains(&number)
+            && match self.hosts[number].host.readiness() {
+                Readiness::Ready => true,
+                Readiness::OnTrial => !self.hosts.iter().enumerate().any(is_ready),
+                Readiness::LeftOut => self.is_in_panic(),
+            }
+    }
+
+    /// The number of a host, if it is one of these.
+    pub(super) fn number_of(&self, host: &Arc<Host>) -> Option<usize> {
+        let mut hosts = self.hosts.iter();
+        hosts.position(|one| Arc::ptr_eq(&one.host, host))
     }
 }
 
@@ -72,6 +93,7 @@ pub(super) mod tests {
     use crate::telemetry::metrics::EndpointMetrics;
     use crate::telemetry::registry::Registry;
     use crate::upstream::connector::Connector;
+    use crate::upstream::pending::PendingQueue;
     use crate::upstream::{EndpointSpec, UpstreamProtocol};
 
     /// Hosts with these weights.
@@ -89,7 +111,12 @@ pub(super) mod tests {
             let address = DialAddress::Tcp(([10, 0, 0, 1], endpoint as u16).into());
             let connector = Connector::new(address, &spec);
             WeightedHost {
-                host: Arc::new(Host::new(connector, 1, Arc::clone(&metrics))),
+                host: Arc::new(Host::new(
+                    connector,
+                    1,
+                    Arc::clone(&metrics),
+                    Arc::new(PendingQueue::new()),
+                )),
                 weight,
                 endpoint,
             }

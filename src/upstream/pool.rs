@@ -110,6 +110,20 @@ impl Pool {
         }
     }
 
+    /// Closes idle connections of HTTP/1.1 until at most `most` are left, each time the oldest of the
+    /// worker that has most.
+    pub(super) fn trim(&self, most: usize) {
+        let idle = |worker: &Connections| worker.idle.lock().len();
+        while self.workers.iter().map(idle).sum::<usize>() > most {
+            let longest = self.workers.iter().max_by_key(|worker| idle(worker));
+            let closed = longest.and_then(|worker| {
+                let mut idle = worker.idle.lock();
+                (!idle.is_empty()).then(|| idle.remove(0))
+            });
+            drop(closed);
+        }
+    }
+
     /// Closes the idle connections, and keeps none from now on. Shared connections end after their
     /// requests.
     pub(super) fn close(&self) {

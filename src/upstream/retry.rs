@@ -124,6 +124,7 @@ mod tests {
         Attempt {
             outcome: outcome(UpstreamError::new(&"endpoint".into(), kind)),
             may_retry,
+            in_flight: None,
         }
     }
 

@@ -40,6 +40,8 @@ pub struct ClusterSpec {
     pub timeouts: ClusterTimeouts,
     /// Bounds of kept connections.
     pub connections: ConnectionLimits,
+    /// The bound of the requests in flight at each host, if there is one.
+    pub bound: Option<ConnectionBound>,
     /// The time between two lookups of a name.
     pub resolve_every: Duration,
     /// The rules by which hosts are ejected, if any is.
@@ -119,6 +121,17 @@ pub struct ConnectionLimits {
     pub max_lifetime: Duration,
     /// The most requests over one connection.
     pub max_requests: u32,
+}
+
+/// The bound of the requests in flight at each host, and of those that wait for a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionBound {
+    /// The most requests in flight at a host: over HTTP/1.1, the connections to it.
+    pub max: u32,
+    /// The most requests to the upstream that wait.
+    pub max_pending: u32,
+    /// The longest wait of a request, all its attempts together.
+    pub max_wait: Duration,
 }
 
 /// The Host of forwarded requests.

@@ -32,5 +32,6 @@ mod retries;
 mod tls;
 mod unix_listeners;
 mod unix_upstreams;
+mod upstream_bounds;
 mod upstream_faults;
 mod websocket;

@@ -54,6 +54,8 @@ pub enum Code {
     OwnListener,
     /// Retries that may go on for long.
     RetriesWithoutDeadline,
+    /// Fewer connections to an upstream than workers.
+    FewConnections,
     /// A quota for a window that is likely longer than the process runs.
     ForgottenAtRestart,
     /// A small quota whose bucket a flood of other keys can evict.

@@ -1,20 +1,22 @@
-//! Upstreams: retries that may go on for long, options without an effect, and gRPC over HTTP/1.1.
+//! Upstreams: retries that may go on for long, bounds that cost connections, options without an
+//! effect, and gRPC over HTTP/1.1.
 
 use super::Finding;
 use crate::config::NodeId;
 use crate::config::diagnostic::Code;
 use crate::config::schema::{Config, Ejection, Upstream};
-use crate::config::value::UpstreamRef;
+use crate::config::value::{UpstreamRef, Workers};
 use crate::upstream::UpstreamProtocol;
 
-/// All lints about the faults of upstreams.
-pub(super) fn fault_handling(config: &Config) -> Vec<Finding> {
+/// All lints about upstreams.
+pub(super) fn options(config: &Config) -> Vec<Finding> {
     let upstreams = config.upstreams.values();
     let findings = upstreams.flat_map(|upstream| {
         let endless = retries_without_deadline(upstream).into_iter();
         let late = late_attempts(upstream).into_iter();
         let of_one_address = options_of_one_address(upstream);
-        endless.chain(late).chain(of_one_address)
+        let few = few_connections(config, upstream);
+        endless.chain(late).chain(few).chain(of_one_address)
     });
     findings.collect()
 }
@@ -67,6 +69,22 @@ fn late_attempts(upstream: &Upstream) -> Option<Finding> {
     let finding = finding.related(request.node, "the time of the whole request");
     (attempt.get() >= request.get())
         .then(|| finding.help("set less than `request`, so that there is time for another attempt"))
+}
+
+/// Warns of a bound for which workers close each other's connections, where that costs handshakes.
+fn few_connections(config: &Config, upstream: &Upstream) -> Option<Finding> {
+    let (max, Workers::Fixed(workers)) = (upstream.connections.max.as_ref()?, config.workers.value)
+    else {
+        return None;
+    };
+    let is_shared = upstream.protocol.value == UpstreamProtocol::Http2;
+    if !upstream.has_tls() || is_shared || max.get() >= u32::from(workers.get()) {
+        return None;
+    }
+    let message = format!("{workers} workers, and at most {} connections", max.get());
+    let finding = Finding::warning(max.node, Code::FewConnections, message);
+    let finding = finding.at_key().related(config.workers.node, "the workers");
+    Some(finding.help("raise it, start fewer workers, or share connections: `protocol: h2`"))
 }
 
 /// Warns of options that need another address where there is one.

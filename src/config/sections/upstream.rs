@@ -16,7 +16,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use balance::{Balance, BalanceWord, HashBalance};
-pub use connections::{ConnectionLifetime, ConnectionRequests, UpstreamConnections};
+pub use connections::{
+    ConnectionCount, ConnectionLifetime, ConnectionRequests, PendingCount, PendingWait,
+    UpstreamConnections,
+};
 pub use ejection::{Ejection, EjectionRules, Off};
 pub use endpoints::{Endpoint, Weight};
 pub use health::Health;
@@ -59,7 +62,7 @@ pub struct Upstream {
     /// How long it may take.
     #[serde(default)]
     pub timeouts: Located<UpstreamTimeouts>,
-    /// Bounds of kept connections.
+    /// How many connections there may be, and how long they are kept.
     #[serde(default)]
     pub connections: Located<UpstreamConnections>,
     /// When an address that fails is left out, and for how long; `off` for never.
@@ -89,7 +92,7 @@ pub type SlowStart = Duration<0, HOUR, { 30 * SECOND }>;
 
 impl Upstream {
     /// Returns true if an endpoint has TLS.
-    fn has_tls(&self) -> bool {
+    pub(in crate::config) fn has_tls(&self) -> bool {
         let mut endpoints = self.endpoints.iter();
         endpoints.any(|endpoint| endpoint.url.scheme == Scheme::Https)
     }
@@ -105,6 +108,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     for (name, upstream) in config.upstreams.iter() {
         endpoints::check(upstream, findings);
         protocol::check(upstream, findings);
+        connections::check(upstream, findings);
         ejection::check(&upstream.ejection, findings);
         health::check(upstream, findings);
         retries::check(&upstream.retries, findings);
@@ -208,6 +212,7 @@ impl Compiler<'_> {
                 ..retries::compile(&upstream.retries)
             },
             connections: connections::compile(&upstream.connections),
+            bound: connections::compile_bound(upstream),
             resolve_every: upstream.resolve_every.get(),
         }))
     }

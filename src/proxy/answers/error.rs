@@ -115,7 +115,9 @@ impl Error {
                 | Kind::AttemptTimeout(_)
                 | Kind::Deadline(_)
                 | Kind::Stalled => StatusCode::GATEWAY_TIMEOUT,
-                Kind::NoStream(_) => StatusCode::SERVICE_UNAVAILABLE,
+                Kind::NoStream(_) | Kind::PendingFull(_) | Kind::PendingTimeout(_) => {
+                    StatusCode::SERVICE_UNAVAILABLE
+                }
                 Kind::NoWebSocket => StatusCode::NOT_IMPLEMENTED,
                 Kind::RequestBody(RequestBodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
                 Kind::RequestBody(RequestBodyError::Quiet(_)) => StatusCode::REQUEST_TIMEOUT,
@@ -137,9 +139,17 @@ impl Error {
         }
     }
 
-    /// Value of Retry-After: the store is in use again within a second of its return.
+    /// Value of Retry-After: the store is in use again within a second of its return, and a full
+    /// upstream may take a request at any moment.
     pub fn retry_after(&self) -> Option<Duration> {
-        matches!(self, Self::Undecided).then_some(Duration::from_secs(1))
+        let is_for_now = match self {
+            Self::Undecided => true,
+            Self::Upstream(error) => {
+                matches!(error.kind, Kind::PendingFull(_) | Kind::PendingTimeout(_))
+            }
+            _ => false,
+        };
+        is_for_now.then_some(Duration::from_secs(1))
     }
 
     /// The `error` of the access log.
@@ -152,6 +162,8 @@ impl Error {
             Self::Panicked => "panic",
             Self::Upstream(error) => match &error.kind {
                 Kind::RequestBody(RequestBodyError::TooLarge) => "body_too_large",
+                Kind::PendingFull(_) => "pending_full",
+                Kind::PendingTimeout(_) => "pending_timeout",
                 _ => error
                     .reason()
                     .map_or("request_body", EndpointFailure::as_str),
@@ -173,7 +185,9 @@ impl Error {
                 Kind::Tls(_) => "No TLS connection to the upstream could be made.",
                 Kind::ConnectTimeout { .. } => "The upstream accepted no connection in time.",
                 Kind::Handshake(_) => "The upstream does not speak HTTP/2.",
-                Kind::NoStream(_) => "The upstream takes no more requests at the moment.",
+                Kind::NoStream(_) | Kind::PendingFull(_) | Kind::PendingTimeout(_) => {
+                    "The upstream takes no more requests at the moment."
+                }
                 Kind::NoWebSocket => "The upstream does not take WebSockets over HTTP/2.",
                 Kind::Reset(_) => "The upstream reset the stream without a response.",
                 Kind::Closed(_) => "The upstream closed the connection without a response.",

@@ -105,6 +105,7 @@ impl Exchange {
             bytes: self.sent,
             duration,
             delay: is_told.then(|| self.delay(duration)).flatten(),
+            pending: self.pending.get(),
             upstream_time: self.upstream,
             upstream: upstream.as_bytes(),
             endpoint: endpoint.as_bytes(),
@@ -121,11 +122,13 @@ impl Exchange {
         log.record(self.context.client.connection.worker, &record);
     }
 
-    /// The upstream and the endpoint.
+    /// The upstream and the endpoint, which a request has not that waits for any of them.
     fn sent_to<'a>(&self, route: &'a Route) -> Option<(&'a str, &'a str)> {
         let upstream = route.upstream.as_ref()?;
-        let endpoint = upstream.endpoints().get(self.endpoint.get()?)?;
-        Some((upstream.name(), endpoint.label()))
+        match self.endpoint.get() {
+            Some(number) => Some((upstream.name(), upstream.endpoints().get(number)?.label())),
+            None => self.pending.get().map(|_| (&**upstream.name(), "")),
+        }
     }
 
     /// The deciding policy and its decision.

@@ -139,6 +139,9 @@ impl PreparedRuleset {
         }
         self.ruleset.set_tracking_room(self.tracking_room);
         self.ruleset.follow(now);
+        for upstream in &self.ruleset.upstreams {
+            upstream.take_over();
+        }
         Arc::new(self.ruleset)
     }
 }

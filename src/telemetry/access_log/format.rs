@@ -54,6 +54,7 @@ impl Formatter {
         milliseconds(out, record.duration);
         for (key, part) in [
             (&b",\"delay_ms\":"[..], record.delay),
+            (b",\"pending_ms\":", record.pending),
             (b",\"upstream_ms\":", record.upstream_time),
         ] {
             if let Some(part) = part {
@@ -294,6 +295,7 @@ mod tests {
             bytes: 180,
             duration: Duration::from_micros(1_204),
             delay: None,
+            pending: None,
             upstream_time: None,
             route: b"search",
             upstream: b"",
@@ -331,6 +333,7 @@ mod tests {
     fn json_says_how_long_a_request_had_to_wait() {
         let delayed = Record {
             delay: Some(Duration::from_micros(250_500)),
+            pending: None,
             upstream_time: Some(Duration::from_millis(3)),
             ..record(b"/", b"")
         };

@@ -15,6 +15,7 @@ fn record(path: &[u8]) -> Record<'_> {
         bytes: 0,
         duration: Duration::ZERO,
         delay: None,
+        pending: None,
         upstream_time: None,
         route: b"",
         upstream: b"",

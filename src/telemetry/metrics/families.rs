@@ -32,6 +32,12 @@ families! {
         "Requests answered by route and status class.";
     UPSTREAM_DURATION: Histogram "sluicegate_upstream_request_duration_seconds" ["upstream"],
         "Time from forwarding a request to the head of the upstream's response.";
+    UPSTREAM_PENDING: Gauge "sluicegate_upstream_pending" ["upstream"],
+        "Requests that wait because `connections.max` requests are in flight at each address.";
+    UPSTREAM_PENDING_WAIT: Histogram hides_zero "sluicegate_upstream_pending_seconds" ["upstream"],
+        "Time that requests waited until an address had less than `connections.max` in flight.";
+    UPSTREAM_PENDING_REFUSED: Counter hides_zero "sluicegate_upstream_pending_refused_total" ["upstream", "reason"],
+        "Requests that went to no address because of `connections.max`: too many waited (`full`), or the time to wait (`timeout`) or for the whole request (`deadline`) was over.";
     ENDPOINT_REQUESTS: Counter "sluicegate_upstream_requests_total" ["upstream", "endpoint"],
         "Requests sent to an endpoint, including those without a connection.";
     ENDPOINT_FAILURES: Counter hides_zero "sluicegate_upstream_failures_total" ["upstream", "endpoint", "reason"],

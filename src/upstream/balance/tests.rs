@@ -30,6 +30,8 @@ const ALL: [Balance; 4] = [
 struct Balanced {
     hosts: Vec<WeightedHost>,
     balancer: Balancer,
+    /// The requests in flight that make a host full.
+    max: u32,
 }
 
 impl Balanced {
@@ -38,12 +40,18 @@ impl Balanced {
         Balanced {
             balancer: Balancer::new(balance, &hosts),
             hosts,
+            max: UNBOUNDED,
         }
     }
 
     fn pick(&self, tried: &[usize], key: Option<u64>) -> usize {
         let hosts = &self.hosts;
-        self.balancer.pick(&Pick { hosts, tried, key })
+        self.balancer.pick(&Pick {
+            hosts,
+            tried,
+            key,
+            max: self.max,
+        })
     }
 
     /// How often each host is picked by requests with these keys, one at a time.

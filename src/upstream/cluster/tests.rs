@@ -76,48 +76,21 @@ impl Names {
 
     /// A cluster of these endpoints that finds those of `previous`.
     fn cluster(&self, endpoints: &[&'static str], previous: Option<&Cluster>) -> Arc<Cluster> {
-        let spec = |&authority: &&'static str| EndpointSpec {
-            authority: Authority::from_static(authority),
-            socket: None,
-            tls: None,
-            protocol: UpstreamProtocol::Http1,
-            sends_proxy_header: false,
-        };
-        let spec = ClusterSpec {
-            balance: Balance::RoundRobin,
-            endpoints: endpoints.iter().map(|one| (spec(one), 1)).collect(),
-            host: HostHeader::Preserve,
-            timeouts: ClusterTimeouts {
-                connect: SECOND,
-                response: SECOND,
-                idle: SECOND,
-                tunnel: SECOND,
-                attempt: None,
-                request: None,
-            },
-            connections: ConnectionLimits {
-                max_lifetime: SECOND,
-                max_requests: 1,
-            },
-            resolve_every: 30 * SECOND,
-            ejection: None,
-            health: None,
-            slow_start: Duration::ZERO,
-            retries: RetrySpec::default(),
-        };
+        let spec = cluster_spec(endpoints);
         let upstream = "upstream".into();
         let context = EndpointContext {
             upstream: &upstream,
             workers: 1,
             registry: &self.registry,
             resolver: self.resolver,
+            pending: Cluster::pending_queue(previous),
         };
         let known = previous.map_or(&[][..], Cluster::endpoints);
         let endpoint = |spec| {
             let known = known.iter().find(|known| *known.spec() == spec);
             known.map_or_else(|| Arc::new(Endpoint::new(spec, &context)), Arc::clone)
         };
-        Arc::new(Cluster::new(spec, endpoint, previous))
+        Arc::new(Cluster::new(spec, &context, endpoint, previous))
     }
 
     fn metric(&self, name: &str) -> String {
@@ -125,6 +98,40 @@ impl Names {
         let line = text.lines().find(|line| line.starts_with(name));
         let value = line.and_then(|line| line.rsplit(' ').next());
         value.unwrap_or_default().to_owned()
+    }
+}
+
+/// The settings of a cluster of these endpoints.
+pub(super) fn cluster_spec(endpoints: &[&'static str]) -> ClusterSpec {
+    let endpoint = |&authority: &&'static str| EndpointSpec {
+        authority: Authority::from_static(authority),
+        socket: None,
+        tls: None,
+        protocol: UpstreamProtocol::Http1,
+        sends_proxy_header: false,
+    };
+    ClusterSpec {
+        balance: Balance::RoundRobin,
+        endpoints: endpoints.iter().map(|one| (endpoint(one), 1)).collect(),
+        host: HostHeader::Preserve,
+        timeouts: ClusterTimeouts {
+            connect: SECOND,
+            response: SECOND,
+            idle: SECOND,
+            tunnel: SECOND,
+            attempt: None,
+            request: None,
+        },
+        connections: ConnectionLimits {
+            max_lifetime: SECOND,
+            max_requests: 1,
+        },
+        bound: None,
+        resolve_every: 30 * SECOND,
+        ejection: None,
+        health: None,
+        slow_start: Duration::ZERO,
+        retries: RetrySpec::default(),
     }
 }
 

@@ -21,6 +21,17 @@ const WINDOW: usize = 10;
 /// The fewest requests of which a failure rate is computed.
 const MIN_REQUESTS: u64 = 100;
 
+/// How a host compares with the others of an upstream, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::upstream) enum Readiness {
+    /// It gets no requests while there are others.
+    LeftOut,
+    /// It is on probation, and has its one request.
+    OnTrial,
+    /// It takes requests.
+    Ready,
+}
+
 /// The availability of a host.
 #[derive(Debug)]
 pub(in crate::upstream) struct Availability {
@@ -74,6 +85,17 @@ impl Availability {
     /// Returns true if the host gets no requests while there are others.
     pub(in crate::upstream) fn is_left_out(&self) -> bool {
         self.share.load(Relaxed) == 0
+    }
+
+    /// How the host compares with others.
+    pub(super) fn readiness(&self, counts: &HostCounts) -> Readiness {
+        if self.is_left_out() {
+            Readiness::LeftOut
+        } else if self.is_on_probation() && counts.waiting() > 0 {
+            Readiness::OnTrial
+        } else {
+            Readiness::Ready
+        }
     }
 
     /// Returns true if the balancer may pick the host, which is offered one of its turns. A host on

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::Host;
+use super::{Host, Readiness};
 use crate::telemetry::metrics::{EjectionReason, EndpointFailure};
 use crate::upstream::UpstreamError;
 use crate::upstream::attempt::{Attempt, HostEvidence};
@@ -14,6 +14,11 @@ impl Host {
     /// Returns true if the balancer may pick the host while it has the choice.
     pub(in crate::upstream) fn is_available(&self) -> bool {
         self.availability.takes_turn(&self.counts)
+    }
+
+    /// How the host compares with the others of the upstream.
+    pub(in crate::upstream) fn readiness(&self) -> Readiness {
+        self.availability.readiness(&self.counts)
     }
 
     /// Returns true if the host gets no requests while there are others.

@@ -1,4 +1,4 @@
-//! Sessions with a host: over a kept connection, a new one, or a stream of a shared one.
+//! Connections of a host for requests: a kept one, a new one, or a stream of a shared one.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,11 +11,32 @@ use tokio::time::{Instant, timeout_at};
 use super::{Host, InFlight};
 use crate::http::connection::ClientConnection;
 use crate::upstream::connector::Stream;
+use crate::upstream::pending::UNBOUNDED;
 use crate::upstream::pool::ConnectionLease;
 use crate::upstream::session::{
     Http1Session, Http2Session, PooledConnection, Session, SharedConnection, StreamPermit,
 };
 use crate::upstream::{Dscp, UpstreamErrorKind};
+
+/// A connection, or a part of one, for one request.
+pub(super) enum Opened {
+    Exclusive(Box<PooledConnection>),
+    Stream(StreamPermit),
+}
+
+impl Opened {
+    /// The session of a request that `host` counts.
+    pub(super) fn session(self, host: InFlight, worker: usize) -> Session {
+        match self {
+            Self::Exclusive(connection) => Session::Http1(Http1Session {
+                connection,
+                host,
+                worker,
+            }),
+            Self::Stream(permit) => Session::Http2(Http2Session { permit, host }),
+        }
+    }
+}
 
 /// A new connection.
 enum Dialled {
@@ -29,26 +50,26 @@ impl Host {
         self.is_http2.load(Relaxed)
     }
 
-    /// A session over an open connection of this code point that has room. Opens another shared
-    /// connection, within `limit`, before streams run out.
+    /// An open connection of this code point that has room. Opens another shared connection, within
+    /// `limit`, before streams run out.
     pub(super) fn checkout(
         self: &Arc<Self>,
         worker: usize,
         dscp: Option<Dscp>,
         limit: Duration,
-    ) -> Option<Session> {
+    ) -> Option<Opened> {
         if !self.speaks_http2() {
             let connection = self.pool.checkout(worker, dscp)?;
-            return Some(exclusive(InFlight::begin(self), worker, connection));
+            return Some(Opened::Exclusive(connection));
         }
         let (permit, runs_out) = self.pool.shared(worker).group(dscp).reserve()?;
         if runs_out {
             self.begin_dial(worker, dscp, limit);
         }
-        Some(shared(InFlight::begin(self), permit))
+        Some(Opened::Stream(permit))
     }
 
-    /// A session over a new connection, or over one that has room meanwhile.
+    /// A new connection, or one that has room meanwhile.
     ///
     /// # Errors
     /// When there is none within `limit`.
@@ -58,27 +79,37 @@ impl Host {
         dscp: Option<Dscp>,
         client: &ClientConnection,
         limit: Duration,
-    ) -> Result<Session, UpstreamErrorKind> {
-        let in_flight = InFlight::begin(self);
+    ) -> Result<Opened, UpstreamErrorKind> {
         if self.speaks_http2() {
             if let Some(permit) = self.wait_for_stream(worker, dscp, limit).await? {
-                return Ok(shared(in_flight, permit));
+                return Ok(Opened::Stream(permit));
             }
             if let Some(connection) = self.pool.checkout(worker, dscp) {
-                return Ok(exclusive(in_flight, worker, connection));
+                return Ok(Opened::Exclusive(connection));
             }
         }
+        self.make_room();
         let stream = self.connector.connect(limit, dscp, Some(client)).await?;
         self.record_connection();
         if !self.connector.speaks_http2(&stream) {
-            return Ok(exclusive(in_flight, worker, self.keep(dscp, stream)));
+            return Ok(Opened::Exclusive(self.keep(dscp, stream)));
         }
         // The host has begun to speak HTTP/2.
         self.is_http2.store(true, Relaxed);
         drop(stream);
         let permit = self.wait_for_stream(worker, dscp, limit).await?;
         let permit = permit.ok_or(UpstreamErrorKind::NoStream(limit))?;
-        Ok(shared(in_flight, permit))
+        Ok(Opened::Stream(permit))
+    }
+
+    /// Closes idle connections, so that with one for each request in flight there are no more than
+    /// the bound allows.
+    pub(super) fn make_room(&self) {
+        let max = self.pending.max();
+        if max != UNBOUNDED {
+            let in_flight = self.state.in_flight();
+            self.pool.trim((max as usize).saturating_sub(in_flight));
+        }
     }
 
     fn keep(&self, dscp: Option<Dscp>, stream: Stream) -> Box<PooledConnection> {
@@ -207,16 +238,4 @@ impl Host {
         };
         group.end_dial(failure);
     }
-}
-
-fn exclusive(host: InFlight, worker: usize, connection: Box<PooledConnection>) -> Session {
-    Session::Http1(Http1Session {
-        connection,
-        host,
-        worker,
-    })
-}
-
-fn shared(host: InFlight, permit: StreamPermit) -> Session {
-    Session::Http2(Http2Session { permit, host })
 }

@@ -1,6 +1,9 @@
 //! The state of a host, which all workers share.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -44,19 +47,26 @@ impl HostState {
         }
     }
 
-    /// The requests in flight.
+    /// The requests in flight. Sequentially consistent, as the
+    /// [queue](crate::upstream::pending::PendingQueue) needs it.
     pub(in crate::upstream) fn in_flight(&self) -> usize {
-        self.in_flight.load(Relaxed)
+        self.in_flight.load(SeqCst)
     }
 
     /// Counts a request in flight: from the pick of the host to the end of the response.
     pub(in crate::upstream) fn begin_request(&self) {
-        self.in_flight.fetch_add(1, Relaxed);
+        self.in_flight.fetch_add(1, SeqCst);
+    }
+
+    /// Counts a request in flight, if fewer than `max` are.
+    pub(in crate::upstream) fn begin_request_below(&self, max: usize) -> bool {
+        let more = |requests| (requests < max).then_some(requests + 1);
+        self.in_flight.fetch_update(SeqCst, SeqCst, more).is_ok()
     }
 
     /// Counts the end of a request in flight.
     pub(in crate::upstream) fn end_request(&self) {
-        self.in_flight.fetch_sub(1, Relaxed);
+        self.in_flight.fetch_sub(1, SeqCst);
     }
 
     /// Notes a failure. Returns true if the caller must log it.

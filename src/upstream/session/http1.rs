@@ -68,7 +68,13 @@ impl Http1Session {
         connection.http.begin(request);
         connection.idle_timer.reset_to(timeouts.response);
         let outcome = match poll_fn(|cx| connection.poll_response(cx, informational)).await {
-            Some(Ok(response)) => AttemptOutcome::Response(self.respond(response, timeouts)),
+            Some(Ok(response)) => {
+                return Attempt {
+                    outcome: AttemptOutcome::Response(self.respond(response, timeouts)),
+                    may_retry: is_repeatable,
+                    in_flight: None,
+                };
+            }
             None => {
                 let late = UpstreamErrorKind::ResponseTimeout(timeouts.response);
                 AttemptOutcome::TimedOut(self.error(late))
@@ -91,6 +97,7 @@ impl Http1Session {
         Attempt {
             may_retry: is_repeatable || matches!(outcome, AttemptOutcome::Unsent(_)),
             outcome,
+            in_flight: Some(self.host),
         }
     }
 

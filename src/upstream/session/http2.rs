@@ -23,7 +23,7 @@ use crate::upstream::attempt::{Attempt, AttemptOutcome};
 use crate::upstream::host::InFlight;
 use crate::upstream::session::{ExchangeError, InvalidMessage, UpstreamBody};
 use crate::upstream::{ClusterTimeouts, OutboundRequest, UpstreamError, UpstreamErrorKind, retry};
-use exchange::{Failure, ReceivedHead, StreamExchange};
+use exchange::{Failure, OpenedStream, ReceivedHead, StreamExchange};
 
 /// A Host that HTTP/2 cannot have.
 const INVALID_HOST: InvalidMessage = InvalidMessage::Meaning("the request's Host is no authority");
@@ -46,25 +46,29 @@ impl Http2Session {
         let is_repeatable = retry::is_repeatable(outbound.request);
         let endpoint = Arc::clone(self.host.metrics().endpoint());
         let error = |kind| UpstreamError::new(&endpoint, kind);
-        let mut exchange = match self.begin(outbound, timeouts) {
-            Ok(exchange) => exchange,
+        let stream = match self.open(outbound) {
+            Ok(stream) => stream,
             Err(kind) => {
                 return Attempt {
                     outcome: AttemptOutcome::Unsent(error(kind)),
                     may_retry: true,
+                    in_flight: Some(self.host),
                 };
             }
         };
+        let mut exchange = StreamExchange::new(self, stream, outbound, timeouts.response);
         match poll_fn(|cx| exchange.poll_head(cx, informational)).await {
             Some(Ok(head)) => Attempt {
                 outcome: AttemptOutcome::Response(respond(exchange, head, timeouts)),
                 may_retry: is_repeatable,
+                in_flight: None,
             },
             None => Attempt {
                 outcome: AttemptOutcome::TimedOut(error(UpstreamErrorKind::ResponseTimeout(
                     timeouts.response,
                 ))),
                 may_retry: is_repeatable,
+                in_flight: Some(exchange.session.host),
             },
             Some(Err(Failure {
                 error: ExchangeError::Reset(reset),
@@ -72,12 +76,13 @@ impl Http2Session {
             })) if let Some(time) = exchange.missed_deadline(&reset) => Attempt {
                 outcome: AttemptOutcome::TimedOut(error(UpstreamErrorKind::Deadline(time))),
                 may_retry: false,
+                in_flight: Some(exchange.session.host),
             },
             Some(Err(Failure {
                 error: kind,
                 is_processed,
             })) => {
-                let body = exchange.into_untouched_body();
+                let (body, host) = exchange.into_untouched_body();
                 let is_untouched = body.is_some();
                 *outbound.request.body_mut() = body.unwrap_or_else(RequestBody::empty);
                 let error = error(kind.into());
@@ -88,20 +93,17 @@ impl Http2Session {
                         (false, true) => AttemptOutcome::Unsent(error),
                         (false, false) => AttemptOutcome::Unprocessed(error),
                     },
+                    in_flight: Some(host),
                 }
             }
         }
     }
 
-    /// Opens the stream with the head of the request, and takes its body.
+    /// Opens the stream with the head of the request.
     ///
     /// # Errors
-    /// When the connection takes no stream: nothing is sent, and the request is unchanged.
-    fn begin(
-        self,
-        outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
-    ) -> Result<Box<StreamExchange>, UpstreamErrorKind> {
+    /// When the connection takes no stream: nothing is sent.
+    fn open(&self, outbound: &OutboundRequest<'_>) -> Result<OpenedStream, UpstreamErrorKind> {
         let request = &*outbound.request;
         if request.body().is_tunnel() && !self.permit.supports_extended_connect() {
             return Err(UpstreamErrorKind::NoWebSocket);
@@ -110,18 +112,14 @@ impl Http2Session {
         let head = head.ok_or(UpstreamErrorKind::Invalid(INVALID_HOST))?;
         let is_whole = request.body().is_empty() && !request.body().is_tunnel();
         let written = self.permit.written();
-        let (response, stream) = self
-            .permit
-            .open(head, is_whole)
-            .map_err(|error| UpstreamErrorKind::from(ExchangeError::from(error)))?;
-        Ok(StreamExchange::new(
-            self,
-            outbound,
+        let opened = self.permit.open(head, is_whole);
+        let (response, sender) =
+            opened.map_err(|error| UpstreamErrorKind::from(ExchangeError::from(error)))?;
+        Ok(OpenedStream {
             response,
-            (!is_whole).then_some(stream),
+            sender: (!is_whole).then_some(sender),
             written,
-            timeouts.response,
-        ))
+        })
     }
 }
 

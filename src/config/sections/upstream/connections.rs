@@ -1,31 +1,107 @@
-//! `connections` of an upstream: how long, and how often, they are used again.
+//! `connections` of an upstream: how many there may be, how many requests wait for one, and how long
+//! and how often they are used again.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::Located;
-use crate::config::schema::{DAY, HOUR, SECOND};
+use crate::config::schema::{DAY, HOUR, SECOND, Upstream};
 use crate::config::value::{Duration, Whole};
-use crate::upstream::ConnectionLimits;
+use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
+use crate::upstream::{ConnectionBound, ConnectionLimits};
 
 /// `connections` of an upstream.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamConnections {
+    /// The most requests in flight at each address, over all workers; over HTTP/1.1 also the most
+    /// connections to it. Further requests wait. 1 to 1000000; no bound unless given.
+    pub max: Option<Located<ConnectionCount>>,
+    /// The most requests that wait, 0 to 100000; the next is answered 503 at once. Needs `max`.
+    pub max_pending: Located<PendingCount>,
+    /// How long a request may wait, `1ms` to `1h`; 503 beyond. `timeouts.connect` unless given. Needs
+    /// `max`.
+    pub max_wait: Option<Located<PendingWait>>,
     /// The age from which a connection is not used again, give or take 10 %, `1s` to `1w`.
     pub max_lifetime: Located<ConnectionLifetime>,
     /// The most requests over one connection, 1 to 4294967295.
     pub max_requests: Located<ConnectionRequests>,
 }
 
+/// Requests in flight at an address.
+pub type ConnectionCount = Whole<1, 1_000_000>;
+/// Requests that wait.
+pub type PendingCount = Whole<0, 100_000, 1_024>;
+/// The wait of a request.
+pub type PendingWait = Duration<1, HOUR, SECOND>;
 /// The life of a connection to an endpoint.
 pub type ConnectionLifetime = Duration<SECOND, { 7 * DAY }, HOUR>;
 /// Requests over a connection to an endpoint.
 pub type ConnectionRequests = Whole<1, { u32::MAX }, 100_000>;
+
+pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
+    let connections = &upstream.connections;
+    let max_wait = node_of(&connections.max_wait);
+    if connections.max.is_none() {
+        let pending = connections.max_pending.node;
+        let waits = [
+            ("max_pending", pending),
+            ("max_wait", max_wait.unwrap_or(NodeId::ABSENT)),
+        ];
+        let given = waits
+            .into_iter()
+            .filter(|(_, node)| *node != NodeId::ABSENT);
+        for (key, node) in given {
+            let message = format!("`{key}` without `max`: no request waits");
+            let finding = Finding::error(node, Code::NoEffect, message).at_key();
+            findings.add(finding.help(format!(
+                "add `max`, the most requests in flight at each address, or remove `{key}`"
+            )));
+        }
+        return;
+    }
+    check_wait(upstream, max_wait, findings);
+}
+
+/// A wait that nothing can follow.
+fn check_wait(upstream: &Upstream, given: Option<NodeId>, findings: &Findings<'_>) {
+    let connections = &upstream.connections;
+    let pending = &connections.max_pending;
+    if let Some(node) = given.filter(|_| pending.get() == 0) {
+        let message = "`max_wait` where no request may wait";
+        let finding = Finding::warning(node, Code::NoEffect, message).at_key();
+        let finding = finding.related(pending.node, "no request waits");
+        return findings.add(finding.help("remove it, or raise `max_pending`"));
+    }
+    let Some(whole) = &upstream.timeouts.request else {
+        return;
+    };
+    let wait = longest_wait(upstream);
+    if wait >= whole.get() {
+        let node = given.unwrap_or(connections.node);
+        let message = format!("a request that waits for {wait:?} has no time left");
+        let finding = Finding::warning(node, Code::NoEffect, message).at_key();
+        let finding = finding.related(whole.node, "the time for the whole request");
+        findings.add(finding.help("write a shorter `max_wait`, or raise `timeouts.request`"));
+    }
+}
+
+fn longest_wait(upstream: &Upstream) -> std::time::Duration {
+    let given = upstream.connections.max_wait.as_ref();
+    given.map_or(upstream.timeouts.connect.get(), |wait| wait.get())
+}
 
 pub(super) fn compile(connections: &UpstreamConnections) -> ConnectionLimits {
     ConnectionLimits {
         max_lifetime: connections.max_lifetime.get(),
         max_requests: connections.max_requests.get(),
     }
+}
+
+pub(super) fn compile_bound(upstream: &Upstream) -> Option<ConnectionBound> {
+    let connections = &upstream.connections;
+    Some(ConnectionBound {
+        max: connections.max.as_ref()?.get(),
+        max_pending: connections.max_pending.get(),
+        max_wait: longest_wait(upstream),
+    })
 }

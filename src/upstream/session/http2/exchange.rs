@@ -23,6 +23,7 @@ use crate::http::message::Response;
 use crate::http::websocket;
 use crate::net::idle_timer::IdleTimer;
 use crate::upstream::OutboundRequest;
+use crate::upstream::host::InFlight;
 use crate::upstream::session::{ExchangeError, UpstreamBodyError};
 
 /// The time by which a host may find a deadline over before this machine does: timers are not exact.
@@ -54,6 +55,15 @@ pub(super) struct StreamExchange {
     pub download: Option<Download>,
 }
 
+/// A stream that has begun with the head of a request.
+pub(super) struct OpenedStream {
+    pub response: ResponseFuture,
+    /// `None` if the request has no body.
+    pub sender: Option<SendStream<Bytes>>,
+    /// The bytes that the connection had written before.
+    pub written: u64,
+}
+
 /// The head of a response, and its body.
 pub(super) struct ReceivedHead {
     pub head: Response<()>,
@@ -83,20 +93,23 @@ impl StreamExchange {
     /// An exchange that takes the body of the request, to be sent on `stream`.
     pub(super) fn new(
         session: Http2Session,
+        stream: OpenedStream,
         outbound: &mut OutboundRequest<'_>,
-        response: ResponseFuture,
-        stream: Option<SendStream<Bytes>>,
-        written: u64,
         limit: Duration,
     ) -> Box<Self> {
+        let OpenedStream {
+            response,
+            sender,
+            written,
+        } = stream;
         let (request, deadline) = (&mut *outbound.request, outbound.deadline);
         let is_tunnel = request.body().is_tunnel();
         let websocket_accept = is_tunnel.then(|| websocket::Accept::of(request.headers()));
         let is_head = request.method() == Method::HEAD;
-        let is_whole = stream.is_none();
-        let upload = stream.map(|stream| {
+        let is_whole = sender.is_none();
+        let upload = sender.map(|sender| {
             let body = std::mem::replace(request.body_mut(), RequestBody::empty());
-            Upload::new(stream, body)
+            Upload::new(sender, body)
         });
         Box::new(StreamExchange {
             session,
@@ -140,12 +153,13 @@ impl StreamExchange {
         }
     }
 
-    /// The body, if nothing was taken from it.
-    pub(super) fn into_untouched_body(self) -> Option<RequestBody> {
-        match self.is_whole {
+    /// The body, if nothing was taken from it, and the host's count of the request.
+    pub(super) fn into_untouched_body(self) -> (Option<RequestBody>, InFlight) {
+        let body = match self.is_whole {
             true => Some(RequestBody::empty()),
-            false => self.upload?.into_untouched_body(),
-        }
+            false => self.upload.and_then(Upload::into_untouched_body),
+        };
+        (body, self.session.host)
     }
 
     /// Sends the rest of the request, and waits for the head of the response. `None` after the

@@ -1,0 +1,199 @@
+//! Slots: with `connections.max`, a request needs one at a host before it is sent there, or waits
+//! until one is free. Hosts with a free slot come first. Without the bound each request has one.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Cluster, Tried};
+use crate::telemetry::metrics::{PendingMetrics, PendingRefusal};
+use crate::upstream::host::{Host, InFlight};
+use crate::upstream::host_set::HostSet;
+use crate::upstream::pending::UNBOUNDED;
+use crate::upstream::{ConnectionBound, OutboundRequest, UpstreamError, UpstreamErrorKind};
+
+/// The bound of the requests in flight at each host, of a cluster that has one.
+#[derive(Debug)]
+pub(in crate::upstream) struct Bound {
+    pub spec: ConnectionBound,
+    pub metrics: PendingMetrics,
+    /// The upstream's name.
+    pub upstream: Arc<str>,
+}
+
+/// The number of a host, and the slot of a request there.
+pub(super) type Slot = (usize, InFlight);
+
+/// The slot that a request has waited for.
+#[derive(Debug)]
+pub(in crate::upstream) struct Assignment {
+    /// The hosts of the cluster at that moment.
+    set: Arc<HostSet>,
+    slot: Slot,
+}
+
+/// The slots that a waiting request may use: those of the hosts of its cluster, but for the hosts
+/// that it was tried at.
+#[derive(Debug)]
+pub(in crate::upstream) struct SlotClaim {
+    cluster: Arc<Cluster>,
+    tried: SmallVec<[Arc<Host>; 2]>,
+}
+
+impl Cluster {
+    /// The most requests in flight at each host.
+    pub(super) fn max_in_flight(&self) -> u32 {
+        match &self.bound {
+            Some(_) => self.pending.max(),
+            None => UNBOUNDED,
+        }
+    }
+
+    /// Takes a slot at the host that the balancer has picked, or else at another one that may take
+    /// the request.
+    ///
+    /// # Errors
+    /// The bound, if no host has a free slot.
+    pub(super) fn take_slot(
+        &self,
+        set: &HostSet,
+        picked: usize,
+        tried: &[usize],
+    ) -> Result<Slot, &Bound> {
+        let hosts = set.hosts();
+        let Some(bound) = &self.bound else {
+            return Ok((picked, InFlight::begin(&hosts[picked].host)));
+        };
+        let max = self.pending.max();
+        // The balancer picks a host that is left out only if there is no other.
+        let is_pick = |number: usize| number == picked && hosts[number].host.is_left_out();
+        let from_picked = (picked..hosts.len()).chain(0..picked);
+        let mut numbers =
+            from_picked.filter(|&number| is_pick(number) || set.may_take(number, tried));
+        let slot = numbers.find_map(|number| {
+            let host = &hosts[number].host;
+            // Requests that wait come first.
+            self.pending.offer(host);
+            Some((number, InFlight::begin_below(host, max)?))
+        });
+        slot.ok_or(bound)
+    }
+
+    /// Waits for a slot at a host of `set`, or of the one that replaces it meanwhile.
+    ///
+    /// # Errors
+    /// When too many wait, or there is none in time.
+    pub(super) async fn wait_for_slot(
+        self: &Arc<Self>,
+        bound: &Bound,
+        set: &mut Arc<HostSet>,
+        tried: &mut Tried,
+        outbound: &OutboundRequest<'_>,
+    ) -> Result<Slot, UpstreamError> {
+        let ConnectionBound {
+            max_pending,
+            max_wait,
+            ..
+        } = bound.spec;
+        let hosts = tried.iter().map(|&number| &set.hosts()[number].host);
+        let claim = SlotClaim {
+            cluster: Arc::clone(self),
+            tried: hosts.map(Arc::clone).collect(),
+        };
+        let wait = Wait::begin(outbound.pending);
+        let Some(mut pending) = self.pending.enter(claim, max_pending) else {
+            let error = UpstreamErrorKind::PendingFull(max_pending);
+            return Err(bound.refuse(PendingRefusal::Full, error));
+        };
+        // A slot may have become free before the request was in the queue.
+        self.offer_slots();
+        let end = wait.since + max_wait.saturating_sub(wait.before());
+        let deadline = outbound.deadline.filter(|(at, _)| *at <= end);
+        let until = deadline.map_or(end, |(at, _)| at);
+        let _waiting = bound.metrics.enter();
+        let Ok(assignment) = timeout_at(until, pending.assigned()).await else {
+            return Err(match deadline {
+                Some((_, time)) => {
+                    bound.refuse(PendingRefusal::Deadline, UpstreamErrorKind::Deadline(time))
+                }
+                None => bound.refuse(
+                    PendingRefusal::Timeout,
+                    UpstreamErrorKind::PendingTimeout(max_wait),
+                ),
+            });
+        };
+        bound.metrics.record(wait.since.elapsed());
+        let before = std::mem::replace(set, assignment.set);
+        let renumbered = tried.iter().map(|&number| &before.hosts()[number].host);
+        *tried = renumbered.filter_map(|host| set.number_of(host)).collect();
+        Ok(assignment.slot)
+    }
+
+    /// Gives free slots to the requests that wait for them.
+    pub(super) fn offer_slots(&self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        for one in self.hosts.load().hosts() {
+            self.pending.offer(&one.host);
+        }
+    }
+}
+
+impl Bound {
+    /// Counts a request that gets no slot.
+    fn refuse(&self, reason: PendingRefusal, error: UpstreamErrorKind) -> UpstreamError {
+        self.metrics.refuse(reason);
+        UpstreamError::new(&self.upstream, error)
+    }
+}
+
+impl SlotClaim {
+    /// Takes a slot of `host`, if the request may go there.
+    pub(in crate::upstream) fn assign(&self, host: &Arc<Host>, max: u32) -> Option<Assignment> {
+        let set = self.cluster.hosts.load();
+        let number = set.number_of(host)?;
+        let tried = self.tried.iter().filter_map(|host| set.number_of(host));
+        let tried: Tried = tried.collect();
+        if !set.may_take(number, &tried) {
+            return None;
+        }
+        let slot = (number, InFlight::begin_below(host, max)?);
+        Some(Assignment {
+            set: Arc::clone(&set),
+            slot,
+        })
+    }
+}
+
+/// A wait of a request. Its end, whatever that is, adds it to the waits before.
+struct Wait<'a> {
+    since: Instant,
+    total: &'a Cell<Option<Duration>>,
+}
+
+impl<'a> Wait<'a> {
+    fn begin(total: &'a Cell<Option<Duration>>) -> Self {
+        Wait {
+            since: Instant::now(),
+            total,
+        }
+    }
+
+    /// The time of the waits before this.
+    fn before(&self) -> Duration {
+        self.total.get().unwrap_or_default()
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.total.set(Some(self.before() + self.since.elapsed()));
+    }
+}
+
+#[cfg(test)]
+mod tests;
