@@ -1,7 +1,9 @@
-//! Time: [`Timestamp`], and the [`Clock`] that reads it.
+//! Time: [`Timestamp`], the [`Clock`] that reads it, and texts of times.
 //!
 //! No other module reads a clock: everything below `proxy` receives a [`Timestamp`] as an argument.
 //! Time zones and calendars are not here.
+
+pub mod text;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

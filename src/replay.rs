@@ -6,7 +6,6 @@
 //! `playground` decides about arrivals of a user's choice.
 
 mod log;
-mod millis;
 pub mod playground;
 mod report;
 mod simulation;

@@ -59,6 +59,14 @@ impl Decision {
         }
     }
 
+    /// The instant at which a refused request would be admitted, if ever.
+    pub const fn retry_at(&self) -> Option<Timestamp> {
+        match self.outcome {
+            Outcome::Admit | Outcome::Delay { .. } => None,
+            Outcome::Refuse { retry_at } => retry_at,
+        }
+    }
+
     /// Refuses at least until `until`; for ever if the capacity is 0.
     fn refuse_until(&mut self, until: Timestamp) {
         let retry_at = match self.outcome {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::millis::Millis;
 use super::tally::{Counts, LineSample, PolicyKeys, Tally};
 use super::warnings::{Warning, Warnings};
 use crate::clock::Timestamp;
+use crate::clock::text::{Millis, rfc_3339};
 use crate::proxy::Ruleset;
 use crate::proxy::ruleset::{Limit, Policy, Route};
 use crate::telemetry::metrics::LimitDecision;
@@ -248,11 +248,4 @@ impl KeyReport {
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
-}
-
-/// An instant as in RFC 3339.
-fn rfc_3339(time: Timestamp) -> String {
-    let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    let time = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
-    time.to_string()
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::log::{LineError, LogEntry, MalformedRequest};
-use super::millis::Millis;
 use super::report::ReplayReport;
 use super::tally::Tally;
 use super::warnings::Warnings;
+use crate::clock::text::Millis;
 use crate::clock::{Clock, Timestamp};
-use crate::limiter::{Decision, Outcome, Secret};
+use crate::limiter::{Decision, Secret};
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::dry_run::{DryRun, RecordedResponse, dry_run};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
@@ -159,7 +159,9 @@ impl DecisionLine {
             decision: ruling,
             policy: limit.map(name),
             remaining: decision.map(|decision| decision.remaining),
-            retry_after_ms: decision.and_then(retry_at).map(|at| wait(at, now)),
+            retry_after_ms: decision
+                .and_then(Decision::retry_at)
+                .map(|at| wait(at, now)),
             delay_ms: delayed_until.map(|until| wait(until, now)),
             overflowed: rehearsal.lowering().map(name).collect(),
             shadowed_by: rehearsal.shadowing().map(name).collect(),
@@ -189,14 +191,6 @@ fn leave_out_permits(rules: &mut RulesetSpec) -> Vec<Arc<str>> {
         limits.retain(is_replayed);
     }
     left_out
-}
-
-/// When a refused request is admitted, if ever.
-fn retry_at(decision: &Decision) -> Option<Timestamp> {
-    match decision.outcome {
-        Outcome::Admit | Outcome::Delay { .. } => None,
-        Outcome::Refuse { retry_at } => retry_at,
-    }
 }
 
 fn wait(until: Timestamp, now: Timestamp) -> Millis {

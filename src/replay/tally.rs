@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::log::LineError;
-use super::millis::Millis;
 use super::simulation::RequestDecision;
 use super::top_keys::TopKeys;
 use crate::clock::Timestamp;
+use crate::clock::text::Span;
 use crate::limiter::{Decision, Fingerprint, Outcome};
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::dry_run::DryRun;
@@ -102,9 +102,9 @@ impl Tally {
     pub(super) fn arrive(&mut self, line: u64, time: Timestamp) -> Timestamp {
         let (first, latest) = self.times.unwrap_or((time, time));
         if time < latest {
-            let late = Millis(latest.as_micros() - time.as_micros());
+            let late = Span(latest.since(time));
             self.out_of_order
-                .note(line, || format!("{late} ms earlier than a line before it"));
+                .note(line, || format!("{late} earlier than a line before it"));
         }
         let now = time.max(latest);
         self.times = Some((first, now));
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(tally.arrive(2, at(5_500)), at(7_000));
         assert_eq!(tally.arrive(3, at(7_000)), at(7_000));
         assert_eq!(tally.times, Some((at(7_000), at(7_000))));
-        let first = (2, "1.5 ms earlier than a line before it".to_owned());
+        let first = (2, "1.5ms earlier than a line before it".to_owned());
         assert_eq!(tally.out_of_order.first, [first]);
         for line in 4..10 {
             tally.arrive(line, at(6_000));

@@ -194,9 +194,9 @@ fn lines_out_of_order_are_decided_at_the_latest_instant() {
     ];
     assert_eq!(told, expected);
     let named = "out of order lines: 3
-  line 3: 1900 ms earlier than a line before it
-  line 4: 0.001 ms earlier than a line before it
-  line 6: 0.001 ms earlier than a line before it
+  line 3: 1.9s earlier than a line before it
+  line 4: 1us earlier than a line before it
+  line 6: 1us earlier than a line before it
 ";
     assert!(stderr(&output).contains(named), "{}", stderr(&output));
     assert!(replay.text().contains(named));

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::proxy::inspect::cell::CellView;
-use crate::replay::millis::Millis;
+use crate::clock::text::Millis;
 
 /// The decisions of all policies on all arrivals.
 #[derive(Debug, Serialize)]

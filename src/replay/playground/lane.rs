@@ -20,7 +20,7 @@ use crate::proxy::inspect::dry_run::{DryRun, dry_run};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{LimitSpec, PolicySpec, Preflight, RulesetSpec};
 use crate::proxy::{ActionSpec, Mode, Ruleset};
-use crate::replay::millis::Millis;
+use crate::clock::text::Millis;
 use crate::rules::{Cost, Descriptor, KeyPart, OnMissingKey};
 use crate::store::{HomeSpec, InUse};
 use crate::telemetry::registry::Registry;

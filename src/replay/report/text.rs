@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use super::{KeyReport, LinesReport, PolicyReport, ReplayReport, RouteReport};
+use crate::clock::text::Span;
 use crate::replay::warnings::Warning;
 
 impl Display for ReplayReport {
@@ -124,9 +125,9 @@ impl Display for PolicyReport {
             writeln!(f, "  forgot {} buckets for want of room", self.evictions)?;
         }
         if let Some(longest) = &self.longest {
-            let limited = Duration::from_micros(longest.limited_ms.0);
+            let limited = Span(Duration::from_micros(longest.limited_ms.0));
             let (key, from) = (&longest.key, &longest.from);
-            writeln!(f, "  longest limited: {limited:?} from {from}, {key}")?;
+            writeln!(f, "  longest limited: {limited} from {from}, {key}")?;
         }
         keys("limited most", &self.most_limited, f)?;
         keys("busiest", &self.busiest, f)
