@@ -5,19 +5,21 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use http::{HeaderName, HeaderValue, Method, Uri};
 
 use super::{USAGE, WRONG, run};
 use crate::http::message::Request;
-use crate::proxy::inspect::explain::{self, Explanation};
+use crate::proxy::inspect::explain::{self, AnswerKind, Explanation};
 
 const EXAMPLES: &str = "\
-Example:
+Examples:
   sluicegate explain POST http://api.example.com/v1/login -H 'x-api-key: alice' \\
       --from 203.0.113.7 --config sluicegate.yaml
+  sluicegate explain GET http://api.example.com/healthz --expect allowed
 
-The buckets are new: the answer is that of the first such request.";
+The buckets are new: the answer is that of the first such request. The exit code is 1 if it is
+not the expected one.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -35,6 +37,21 @@ pub(super) struct ExplainArgs {
     /// The configuration [default: as for run]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Print the explanation as JSON
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 unless this becomes of the request
+    #[arg(long, value_name = "ANSWER")]
+    expect: Option<Expected>,
+}
+
+/// The expected answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Expected {
+    /// It is forwarded, at once or after a delay
+    Allowed,
+    /// A limit refuses it
+    Limited,
 }
 
 pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
@@ -54,10 +71,50 @@ pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
         }
     };
     let explanation = explain::explain(compiled.rules, request, options.from);
-    super::finish(print(&explanation), ExitCode::SUCCESS)
+    let code = match options.expect.map(|expected| expected.check(&explanation)) {
+        Some(Err(message)) => {
+            super::tell(message);
+            ExitCode::from(WRONG)
+        }
+        _ => ExitCode::SUCCESS,
+    };
+    super::finish(options.print(&explanation), code)
+}
+
+impl Expected {
+    /// # Errors
+    /// Says what becomes of the request instead.
+    fn check(self, explanation: &Explanation) -> Result<(), String> {
+        let answer = explanation.answer();
+        let (is_expected, word) = match self {
+            Self::Allowed => (
+                matches!(answer, AnswerKind::Allowed | AnswerKind::Delayed),
+                "allowed",
+            ),
+            Self::Limited => (answer == AnswerKind::Limited, "limited"),
+        };
+        match is_expected {
+            true => Ok(()),
+            false => Err(format!(
+                "the request should be {word}, but the answer is: {}",
+                explanation.answer_text()
+            )),
+        }
+    }
 }
 
 impl ExplainArgs {
+    fn print(&self, explanation: &Explanation) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        match self.json {
+            true => {
+                serde_json::to_writer_pretty(&mut out, &explanation.report())?;
+                out.write_all(b"\n")
+            }
+            false => write!(out, "{explanation}"),
+        }
+    }
+
     fn request(&self) -> Result<Request<()>, String> {
         let wrong = |what: &str, text: &str, example: &str| {
             format!("{text:?} is no {what}; write it as in {example}")
@@ -81,8 +138,4 @@ impl ExplainArgs {
         }
         Ok(request)
     }
-}
-
-fn print(explanation: &Explanation) -> io::Result<()> {
-    write!(io::stdout().lock(), "{explanation}")
 }

@@ -465,7 +465,8 @@ routes: [{ name: a, upstream: echo, limits: [slots, none, line, hourly] }]
         text.contains("  says    shadowed: it can never be allowed\n"),
         "{text}"
     );
-    let line = "  queue   where none is left it waits in line, one of 3 at most, for 90s at most\n";
+    let line =
+        "  queue   where none is left it waits in line, one of 3 at most, for 1m 30s at most\n";
     assert_eq!(text.matches("  queue ").count(), 1, "{text}");
     assert!(text.contains(line), "{text}");
     assert!(text.contains("answer    allowed"), "{text}");

@@ -102,6 +102,17 @@ impl Action {
         }
     }
 
+    /// The action, as the configuration writes it.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Decoy => "decoy",
+            Self::Tarpit(_) => "tarpit",
+            Self::Drop => "drop",
+            Self::Tag(_) => "tag",
+        }
+    }
+
     /// The field, if the action only tags.
     pub(crate) fn tag(&self) -> Option<&Tag> {
         match self {

@@ -1,16 +1,21 @@
 //! Explains the decision on one request without serving it: the checks, routes, keys and decisions
-//! of [`gateway`](crate::proxy::gateway), with new buckets.
+//! of [`gateway`](crate::proxy::gateway), with new buckets or with those of a running ruleset.
 
+mod report;
 mod text;
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{HOST, HeaderValue};
+
+pub use report::{
+    AnswerReport, ExplanationReport, KeyPartReport, LimitReport, MismatchReport, QueueReport,
+    RequestReport,
+};
 
 use crate::clock::{Clock, Timestamp};
 use crate::http::message::Request;
@@ -27,12 +32,15 @@ use crate::rules::{Head, InvalidCost, LocalPeriods, Mismatch, PartDescription, T
 use crate::store::HomeSpec;
 use crate::telemetry::metrics::LimitDecision;
 use crate::telemetry::registry::Registry;
+use serde::Serialize;
 
-/// Explanation of one request; `Display` prints it.
+/// Explanation of one request; `Display` prints it, and [`Explanation::report`] is for machines.
 #[derive(Debug)]
 pub struct Explanation {
-    request: String,
+    method: String,
+    url: String,
     client_ip: IpAddr,
+    now: Timestamp,
     /// The trace, or the error that ends the request before its limits.
     trace: Result<Trace, Error>,
 }
@@ -49,15 +57,43 @@ struct Trace {
     route: Option<Arc<str>>,
     upstream: Option<Arc<str>>,
     limits: Vec<LimitTrace>,
-    now: Timestamp,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+enum Answer<'a> {
+    /// It goes to the upstream, after a delay if a limit asks for one.
+    Forwarded {
+        upstream: &'a str,
+        until: Option<Timestamp>,
+    },
+    /// A limit refuses it.
+    Refused(&'a LimitTrace),
+    /// The proxy answers it itself.
+    Own { status: StatusCode, detail: &'a str },
+}
+
+/// The outcome for a request, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerKind {
+    /// It is forwarded at once.
+    Allowed,
+    /// It is forwarded after a delay.
+    Delayed,
+    /// A limit refuses it.
+    Limited,
+    /// The proxy answers it itself: no route takes it, or it breaks a rule of HTTP.
+    Answered,
 }
 
 #[derive(Debug)]
 struct LimitTrace {
     policy: Arc<str>,
-    algorithm: String,
-    /// A verb for the policy's action.
-    action: &'static str,
+    algorithm: &'static str,
+    quota: String,
+    /// The policy's action, as a verb and as the configuration writes it.
+    action: [&'static str; 2],
     /// The status of its rejections, if the action answers.
     status: Option<StatusCode>,
     /// The action only tags.
@@ -96,8 +132,8 @@ enum LimitOutcome {
     InvalidCost,
 }
 
-/// Explains the decision of `spec` on `request` from the peer at `from`.
-pub fn explain(spec: RulesetSpec, mut request: Request<()>, from: IpAddr) -> Explanation {
+/// Explains the decision of `spec` on `request` from the peer at `from`, with new buckets.
+pub fn explain(spec: RulesetSpec, request: Request<()>, from: IpAddr) -> Explanation {
     let clock = Arc::new(Clock::system());
     let now = clock.now();
     let context = BuildContext {
@@ -106,22 +142,83 @@ pub fn explain(spec: RulesetSpec, mut request: Request<()>, from: IpAddr) -> Exp
         clock,
         secret: Secret::random(),
     };
-    let homes = spec.policies.iter();
-    let homes: HashMap<_, _> = homes.map(|one| (one.name.clone(), one.home)).collect();
     let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(now);
+    explain_under(&ruleset, request, from, now)
+}
+
+/// Explains the decision of a ruleset on `request` from the peer at `from`, with its buckets in
+/// memory. Nothing is charged.
+pub fn explain_under(
+    ruleset: &Ruleset,
+    mut request: Request<()>,
+    from: IpAddr,
+    now: Timestamp,
+) -> Explanation {
     add_host(&mut request);
     let client_ip = ruleset.client_ip.resolve(from.into(), request.headers());
     Explanation {
-        request: format!("{} {}", request.method(), request.uri()),
+        method: request.method().to_string(),
+        url: request.uri().to_string(),
         client_ip,
+        now,
         trace: RequestTarget::of(&request)
-            .and_then(|target| trace(&ruleset, target.head(&request, client_ip), now))
-            .map(|mut trace| {
-                for limit in &mut trace.limits {
-                    limit.home = homes.get(&*limit.policy).copied().unwrap_or_default();
-                }
-                trace
-            }),
+            .and_then(|target| trace(ruleset, target.head(&request, client_ip), now)),
+    }
+}
+
+impl Explanation {
+    /// The outcome, in a word.
+    pub fn answer(&self) -> AnswerKind {
+        match self.find_answer() {
+            Answer::Forwarded { until: None, .. } => AnswerKind::Allowed,
+            Answer::Forwarded { .. } => AnswerKind::Delayed,
+            Answer::Refused(_) => AnswerKind::Limited,
+            Answer::Own { .. } => AnswerKind::Answered,
+        }
+    }
+
+    fn find_answer(&self) -> Answer<'_> {
+        match &self.trace {
+            Ok(trace) => trace.answer(),
+            Err(error) => Answer::Own {
+                status: error.status(),
+                detail: error.detail(),
+            },
+        }
+    }
+}
+
+impl Trace {
+    fn answer(&self) -> Answer<'_> {
+        if let Some(limit) = self.refusing() {
+            return Answer::Refused(limit);
+        }
+        let waits = self.limits.iter().filter_map(LimitTrace::delayed_until);
+        match &self.upstream {
+            Some(upstream) => Answer::Forwarded {
+                upstream,
+                until: waits.max(),
+            },
+            None => Answer::Own {
+                status: Error::NoRoute.status(),
+                detail: Error::NoRoute.detail(),
+            },
+        }
+    }
+
+    /// The limit that answers: one without its key or cost, else the one with the longest wait, the
+    /// first of equals.
+    fn refusing(&self) -> Option<&LimitTrace> {
+        let refusing = || {
+            let limits = self.limits.iter();
+            limits.filter(|limit| limit.refuses() && !limit.is_tag)
+        };
+        let wait = |limit: &&LimitTrace| match &limit.outcome {
+            LimitOutcome::Decided(decision) => decision.retry_at().unwrap_or(Timestamp::MAX),
+            _ => Timestamp::MAX,
+        };
+        let keyless = refusing().find(|limit| !limit.is_decided());
+        keyless.or_else(|| refusing().rev().max_by_key(wait))
     }
 }
 
@@ -157,7 +254,6 @@ fn trace(ruleset: &Ruleset, head: Head<'_>, now: Timestamp) -> Result<Trace, Err
             .as_ref()
             .map(|upstream| Arc::clone(upstream.name())),
         limits,
-        now,
     })
 }
 
@@ -213,8 +309,9 @@ fn limit_trace(
     let queue = algorithm.queueing();
     Ok(LimitTrace {
         policy: Arc::clone(&policy.name),
-        algorithm: format!("{}, {}", algorithm.kind(), policy.quota),
-        action: policy.action.name(),
+        algorithm: algorithm.kind(),
+        quota: policy.quota.clone(),
+        action: [policy.action.name(), policy.action.word()],
         status: match policy.action {
             Action::Drop => None,
             _ => Some(policy.rejection.status()),
@@ -228,7 +325,7 @@ fn limit_trace(
         returns_units: algorithm.is_concurrency(),
         queue: queue.map(|bound| (bound.queue(), bound.max_wait())),
         enforcement,
-        home: HomeSpec::Memory,
+        home: policy.buckets.home(),
         outcome,
     })
 }

@@ -2,28 +2,51 @@
 
 use std::fmt;
 
-use super::{Explanation, LimitOutcome, LimitTrace, Trace};
+use super::{Answer, Explanation, LimitOutcome, LimitTrace, Trace};
 use crate::clock::Timestamp;
+use crate::clock::text::{Span, Wait};
 use crate::limiter::Outcome;
 use crate::proxy::admission::mode::Enforcement;
 use crate::store::HomeSpec;
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "request   {}", self.request)?;
+        writeln!(f, "request   {} {}", self.method, self.url)?;
         writeln!(f, "client    {}", self.client_ip)?;
-        match &self.trace {
-            Ok(trace) => trace.fmt(f),
-            Err(error) => {
-                let (status, detail) = (error.status(), error.detail());
-                writeln!(f, "answer    {status}: {detail}")
+        if let Ok(trace) = &self.trace {
+            trace.write(self.now, f)?;
+        }
+        writeln!(f, "answer    {}", self.answer_text())
+    }
+}
+
+impl Explanation {
+    /// What becomes of the request: the last line of the text without its first word.
+    pub fn answer_text(&self) -> String {
+        match self.find_answer() {
+            Answer::Refused(limit) => {
+                let ([verb, _], policy) = (limit.action, &limit.policy);
+                match limit.status {
+                    Some(status) => format!("{verb} by {policy}: {status}"),
+                    None => format!("{verb} by {policy}"),
+                }
             }
+            Answer::Forwarded { upstream, until } => match until {
+                None => format!("allowed, and forwarded to {upstream}"),
+                Some(until) => {
+                    let wait = Span(until.since(self.now));
+                    format!("delayed, and forwarded to {upstream} after {wait}")
+                }
+            },
+            // The line of the route says why.
+            Answer::Own { status, .. } if self.trace.is_ok() => status.to_string(),
+            Answer::Own { status, detail } => format!("{status}: {detail}"),
         }
     }
 }
 
-impl fmt::Display for Trace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Trace {
+    fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "host      {}", self.host)?;
         writeln!(f, "path      {}", self.path)?;
         for (route, mismatch) in &self.mismatches {
@@ -37,50 +60,20 @@ impl fmt::Display for Trace {
             writeln!(f, "token     {token}")?;
         }
         for step in &self.limits {
-            step.write(self.now, f)?;
+            step.write(now, f)?;
         }
-        let refused = |step: &&LimitTrace| step.refuses() && !step.is_tag;
-        for step in self
-            .limits
-            .iter()
-            .filter(|step| step.refuses() && step.is_tag)
-        {
+        let tags = |step: &&LimitTrace| step.refuses() && step.is_tag;
+        for step in self.limits.iter().filter(tags) {
             writeln!(f, "tag       {}", step.policy)?;
         }
-        // New buckets refuse forever or not at all: the first refusing limit answers, unless
-        // another lacks its key or cost.
-        let mut refused = self.limits.iter().filter(refused);
-        let first = refused.clone().next();
-        let speaker = refused.find(|step| !step.is_decided()).or(first);
-        match (speaker, &self.upstream) {
-            (Some(step), _) => {
-                write!(f, "answer    {} by {}", step.action, step.policy)?;
-                match step.status {
-                    Some(status) => writeln!(f, ": {status}"),
-                    None => writeln!(f),
-                }
-            }
-            (None, Some(upstream)) => {
-                let waits = self.limits.iter().filter_map(LimitTrace::delayed_until);
-                match waits.max() {
-                    None => writeln!(f, "answer    allowed, and forwarded to {upstream}"),
-                    Some(until) => {
-                        let wait = until.since(self.now);
-                        writeln!(
-                            f,
-                            "answer    delayed, and forwarded to {upstream} after {wait:?}"
-                        )
-                    }
-                }
-            }
-            (None, None) => writeln!(f, "answer    404 Not Found"),
-        }
+        Ok(())
     }
 }
 
 impl LimitTrace {
     fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "limit     {} ({})", self.policy, self.algorithm)?;
+        let (algorithm, quota) = (self.algorithm, &self.quota);
+        writeln!(f, "limit     {} ({algorithm}, {quota})", self.policy)?;
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
         }
@@ -88,9 +81,10 @@ impl LimitTrace {
             HomeSpec::Memory => {}
             HomeSpec::Redis(_) => writeln!(f, "  store   redis")?,
             HomeSpec::Synchronised(interval) => {
+                let interval = Span(interval);
                 writeln!(
                     f,
-                    "  store   memory, synchronised through redis every {interval:?}"
+                    "  store   memory, synchronised through redis every {interval}"
                 )?;
             }
         }
@@ -110,7 +104,8 @@ impl LimitTrace {
         }
         if let Some((places, longest)) = self.queue_bounds() {
             write!(f, "  queue   where none is left it waits in line, ")?;
-            writeln!(f, "one of {places} at most, for {longest:?} at most")?;
+            let longest = Span(longest);
+            writeln!(f, "one of {places} at most, for {longest} at most")?;
         }
         let word = self.decision().as_str();
         match &self.outcome {
@@ -129,20 +124,19 @@ impl LimitTrace {
                     writeln!(f, "  says    {word}: {left} left while it is served")
                 }
                 Outcome::Admit => {
-                    let reset = decision.reset.since(now);
-                    writeln!(
-                        f,
-                        "  says    {word}: {} left, whole again in {reset:?}",
-                        decision.remaining
-                    )
+                    let until = decision.reset;
+                    let (reset, left) = (Wait { now, until }, decision.remaining);
+                    writeln!(f, "  says    {word}: {left} left, whole again in {reset}")
                 }
                 Outcome::Delay { until } => {
-                    let (wait, left) = (until.since(now), decision.remaining);
-                    writeln!(f, "  says    {word}: for {wait:?}, {left} left")
+                    let (wait, left) = (Span(until.since(now)), decision.remaining);
+                    writeln!(f, "  says    {word}: for {wait}, {left} left")
                 }
-                Outcome::Refuse { retry_at: Some(at) } => {
-                    let wait = at.since(now);
-                    writeln!(f, "  says    {word}: allowed again in {wait:?}")
+                Outcome::Refuse {
+                    retry_at: Some(until),
+                } => {
+                    let wait = Wait { now, until };
+                    writeln!(f, "  says    {word}: allowed again in {wait}")
                 }
                 Outcome::Refuse { retry_at: None } => {
                     writeln!(f, "  says    {word}: it can never be allowed")

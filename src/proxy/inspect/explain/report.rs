@@ -1,0 +1,316 @@
+//! An explanation as machines read it: in `explain --json`, and in answers of the admin API.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{Answer, AnswerKind, Explanation, LimitOutcome, LimitTrace};
+use crate::clock::Timestamp;
+use crate::clock::text::{Millis, rfc_3339};
+use crate::proxy::admission::mode::Enforcement;
+use crate::rules::{Lookup, PartDescription};
+use crate::store::HomeSpec;
+
+/// An explanation. Fields that do not apply are absent.
+#[derive(Debug, Serialize)]
+pub struct ExplanationReport {
+    /// The instant of the decisions, as in RFC 3339.
+    pub at: String,
+    /// The request.
+    pub request: RequestReport,
+    /// The client's address.
+    pub client_ip: IpAddr,
+    /// The host by which routes are chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The path by which routes are chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The reason why the request's token is not used, if a limit reads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// The matched route; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<Arc<str>>,
+    /// Routes that take precedence but do not match; all routes if none matches.
+    pub not_matched: Vec<MismatchReport>,
+    /// The limits of the route, in their order.
+    pub limits: Vec<LimitReport>,
+    /// What becomes of the request.
+    pub answer: AnswerReport,
+    /// The same for people.
+    pub text: String,
+}
+
+/// A request.
+#[derive(Debug, Serialize)]
+pub struct RequestReport {
+    /// The method.
+    pub method: String,
+    /// The URL, as it was given.
+    pub url: String,
+}
+
+/// A route that does not match.
+#[derive(Debug, Serialize)]
+pub struct MismatchReport {
+    /// Its name.
+    pub route: Arc<str>,
+    /// The first mismatch.
+    pub reason: String,
+}
+
+/// What a limit says to the request.
+#[derive(Debug, Serialize)]
+pub struct LimitReport {
+    /// The policy.
+    pub policy: Arc<str>,
+    /// The algorithm.
+    pub algorithm: &'static str,
+    /// The quota, as the configuration writes it.
+    pub quota: String,
+    /// The parts of the key, and those that replace missing ones.
+    pub key: Vec<KeyPartReport>,
+    /// Where its buckets are: `memory`, `redis`, or `synchronised` memory.
+    pub store: &'static str,
+    /// The interval between synchronisations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync_ms: Option<Millis>,
+    /// The time zone of its windows, and its source, if a claim can name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
+    /// `enforce`, or `shadow` for a limit that refuses nothing.
+    pub mode: &'static str,
+    /// The action on requests beyond the limit.
+    pub action: &'static str,
+    /// The number of the deciding bucket; from 2 on at a lower priority.
+    pub bucket: usize,
+    /// Units that the request costs.
+    pub cost: u32,
+    /// True if the response settles the cost.
+    pub cost_is_settled: bool,
+    /// The queue in which the request may have to wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueReport>,
+    /// The decision, in the words of the metrics; absent if the limit does not apply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<&'static str>,
+    /// The reason for a decision without a bucket: `condition`, `exempt`, `key_skipped`,
+    /// `key_missing` or `invalid_cost`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    /// Units that are left after the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remaining: Option<u32>,
+    /// The time until the same request is allowed; absent if it is allowed now, or never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<Millis>,
+    /// The time that the request waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<Millis>,
+    /// The time until the bucket is whole; absent if units come back with the end of requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset_ms: Option<Millis>,
+}
+
+/// A part of a key.
+#[derive(Debug, Serialize)]
+pub struct KeyPartReport {
+    /// The part, as the configuration writes it.
+    pub part: String,
+    /// Its value, short and printable; absent if there is none, or several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// `present`, `missing`, or `several` for different values.
+    pub state: &'static str,
+}
+
+/// A queue for permits.
+#[derive(Debug, Serialize)]
+pub struct QueueReport {
+    /// Its places.
+    pub places: u32,
+    /// The longest wait.
+    pub max_wait_ms: Millis,
+}
+
+/// What becomes of the request.
+#[derive(Debug, Serialize)]
+pub struct AnswerReport {
+    /// The outcome, in a word.
+    pub decision: AnswerKind,
+    /// The upstream that gets the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<String>,
+    /// The policy that refuses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Arc<str>>,
+    /// Its action.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<&'static str>,
+    /// The status of the proxy's response; absent if the upstream answers, or nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The proxy's reason for an answer of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The time that the request waits before it is forwarded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<Millis>,
+    /// The time until the same request is allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<Millis>,
+}
+
+impl Explanation {
+    /// The explanation for machines.
+    pub fn report(&self) -> ExplanationReport {
+        let trace = self.trace.as_ref().ok();
+        let mismatches = trace.into_iter().flat_map(|trace| &trace.mismatches);
+        let limits = trace.into_iter().flat_map(|trace| &trace.limits);
+        ExplanationReport {
+            at: rfc_3339(self.now),
+            request: RequestReport {
+                method: self.method.clone(),
+                url: self.url.clone(),
+            },
+            client_ip: self.client_ip,
+            host: trace.map(|trace| trace.host.clone()),
+            path: trace.map(|trace| trace.path.clone()),
+            token: trace.and_then(|trace| trace.token.clone()),
+            route: trace.and_then(|trace| trace.route.clone()),
+            not_matched: mismatches
+                .map(|(route, mismatch)| MismatchReport {
+                    route: Arc::clone(route),
+                    reason: mismatch.to_string(),
+                })
+                .collect(),
+            limits: limits.map(|limit| limit.report(self.now)).collect(),
+            answer: self.answer_report(),
+            text: self.to_string(),
+        }
+    }
+
+    fn answer_report(&self) -> AnswerReport {
+        let empty = AnswerReport {
+            decision: self.answer(),
+            upstream: None,
+            policy: None,
+            action: None,
+            status: None,
+            detail: None,
+            delay_ms: None,
+            retry_after_ms: None,
+        };
+        let wait = |until: Timestamp| Millis::from(until.since(self.now));
+        match self.find_answer() {
+            Answer::Forwarded { upstream, until } => AnswerReport {
+                upstream: Some(upstream.to_owned()),
+                delay_ms: until.map(wait),
+                ..empty
+            },
+            Answer::Refused(limit) => AnswerReport {
+                policy: Some(Arc::clone(&limit.policy)),
+                action: Some(limit.action[1]),
+                status: limit.status.map(|status| status.as_u16()),
+                retry_after_ms: limit.retry_at().map(wait),
+                ..empty
+            },
+            Answer::Own { status, detail } => AnswerReport {
+                status: Some(status.as_u16()),
+                detail: Some(detail.to_owned()),
+                ..empty
+            },
+        }
+    }
+}
+
+impl LimitTrace {
+    fn report(&self, now: Timestamp) -> LimitReport {
+        let wait = |until: Timestamp| Millis::from(until.since(now));
+        let decision = match &self.outcome {
+            LimitOutcome::Decided(decision) => Some(decision),
+            _ => None,
+        };
+        let queue = self.queue_bounds();
+        let (store, sync) = match self.home {
+            HomeSpec::Memory => ("memory", None),
+            HomeSpec::Redis(_) => ("redis", None),
+            HomeSpec::Synchronised(interval) => ("synchronised", Some(interval)),
+        };
+        LimitReport {
+            policy: Arc::clone(&self.policy),
+            algorithm: self.algorithm,
+            quota: self.quota.clone(),
+            key: self.key.iter().map(KeyPartReport::new).collect(),
+            store,
+            sync_ms: sync.map(Millis::from),
+            time_zone: self.zone.clone(),
+            mode: match self.enforcement {
+                Enforcement::Enforced => "enforce",
+                Enforcement::Shadowed => "shadow",
+            },
+            action: self.action[1],
+            bucket: self.overflows + 1,
+            cost: self.cost,
+            cost_is_settled: self.settles,
+            queue: queue.map(|(places, longest)| QueueReport {
+                places,
+                max_wait_ms: longest.into(),
+            }),
+            decision: self.applies().then(|| self.decision().as_str()),
+            reason: self.outcome.reason(),
+            remaining: decision.map(|decision| decision.remaining),
+            retry_after_ms: self.retry_at().map(wait),
+            delay_ms: decision.and_then(|decision| decision.delayed_until().map(wait)),
+            reset_ms: decision
+                .filter(|_| !self.returns_units)
+                .map(|decision| wait(decision.reset)),
+        }
+    }
+
+    /// The instant at which the same request is admitted.
+    fn retry_at(&self) -> Option<Timestamp> {
+        match &self.outcome {
+            LimitOutcome::Decided(decision) => decision.retry_at(),
+            _ => None,
+        }
+    }
+
+    fn applies(&self) -> bool {
+        !matches!(
+            self.outcome,
+            LimitOutcome::NotApplicable | LimitOutcome::Skipped
+        )
+    }
+}
+
+impl LimitOutcome {
+    /// The reason for a decision without a bucket.
+    fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Decided(_) => None,
+            Self::NotApplicable => Some("condition"),
+            Self::Exempt => Some("exempt"),
+            Self::Skipped => Some("key_skipped"),
+            Self::MissingKey => Some("key_missing"),
+            Self::InvalidCost => Some("invalid_cost"),
+        }
+    }
+}
+
+impl KeyPartReport {
+    fn new(described: &PartDescription) -> Self {
+        let (value, state) = match &described.value {
+            Lookup::One(value) => (Some(value.clone()), "present"),
+            Lookup::Missing => (None, "missing"),
+            Lookup::Several => (None, "several"),
+        };
+        KeyPartReport {
+            part: described.part.clone(),
+            value,
+            state,
+        }
+    }
+}
