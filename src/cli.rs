@@ -10,12 +10,13 @@ mod run;
 mod schema;
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use crate::config::{Colour, Report};
+use crate::telemetry::terminal::has_colours;
 
 /// A rate-limiting reverse proxy.
 #[derive(Debug, Parser)]
@@ -48,7 +49,7 @@ const EXAMPLES: &str = "\
 Examples:
   sluicegate --config sluicegate.yaml
   sluicegate run --upstream http://127.0.0.1:3000 --limit 100/1m
-  sluicegate check sluicegate.yaml
+  sluicegate check sluicegate.yaml --deny-warnings
   sluicegate explain GET http://localhost/search -H 'x-api-key: alice' --config sluicegate.yaml
   sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
   sluicegate playground
@@ -79,9 +80,9 @@ fn print_report(report: &Report) {
     tell(report.render(colour()));
 }
 
-/// Colours for a terminal on stderr, none for anything else.
+/// Colours for a terminal on stderr that takes them, none for anything else.
 fn colour() -> Colour {
-    match io::stderr().is_terminal() {
+    match has_colours(&io::stderr()) {
         true => Colour::Ansi,
         false => Colour::Plain,
     }

@@ -10,3 +10,4 @@ pub mod metrics;
 pub mod panics;
 pub mod process;
 pub mod registry;
+pub mod terminal;

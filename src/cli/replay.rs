@@ -13,6 +13,7 @@ use super::{USAGE, WRONG, run};
 use crate::config::compile_rules;
 use crate::proxy::ruleset::RulesetSpec;
 use crate::replay::{self, LogFormat, ReplayError, ReplayReport};
+use crate::telemetry::terminal::has_cursor;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -110,7 +111,7 @@ impl ReplayArgs {
             false => open(&self.log)?,
         };
         let is_written_over = self.decisions && io::stdout().is_terminal();
-        Ok(match io::stderr().is_terminal() && !is_written_over {
+        Ok(match has_cursor(&io::stderr()) && !is_written_over {
             true => Progress::shown(input, size),
             false => Progress::hidden(input, size),
         })

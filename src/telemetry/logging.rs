@@ -3,12 +3,13 @@
 
 mod queue;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tracing_subscriber::{EnvFilter, filter::ParseError, util::SubscriberInitExt};
 
 pub use self::queue::ProcessLog;
+use super::terminal::has_colours;
 
 /// Variables that set the filter, the first that is set and not empty wins.
 const VARIABLES: [&str; 2] = ["SLUICEGATE_LOG", "RUST_LOG"];
@@ -43,7 +44,7 @@ pub fn init() -> Result<ProcessLog, LoggingError> {
         .compact()
         .with_env_filter(filter)
         .with_writer(move || lines.clone())
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(has_colours(&io::stderr()))
         .log_internal_errors(false)
         .finish()
         .try_init()
