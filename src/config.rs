@@ -5,6 +5,7 @@
 //!
 //! No other layer but `app` knows these types, and nothing here serves a request.
 
+mod check_report;
 mod claims;
 mod compile;
 mod decode;
@@ -24,10 +25,13 @@ pub mod value;
 mod variables;
 mod words;
 
+pub use check_report::{CheckReport, CheckVerdict, Checked};
 pub use compile::{
     Compiled, ConfigText, ShutdownSpec, SnapshotSpec, compile, compile_policies, compile_rules,
 };
-pub use diagnostic::{Code, Colour, Problem, Report, Severity};
+pub use diagnostic::{
+    Code, Colour, Problem, RelatedPlace, Report, ReportedPlace, ReportedProblem, Severity,
+};
 pub use document::{Document, NodeId};
 pub use finding::Finding;
 use finding::Findings;

@@ -1,39 +1,73 @@
 //! `sluicegate check`: all that is wrong with configuration files.
 
 mod against;
+mod sarif;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
 
-use super::{USAGE, WRONG};
+use super::{USAGE, WRONG, run};
 use crate::clock::Clock;
-use crate::config::{Code, Source, compile, lint};
-use crate::proxy::ruleset::build::memory_bytes;
+use crate::config::{CheckReport, CheckVerdict, Checked, Code, Report, Source};
+use crate::proxy::ruleset::reload_diff::BucketChange;
 
 const EXAMPLES: &str = "\
-Example:
+Examples:
   sluicegate check sluicegate.yaml
+  sluicegate check --deny-warnings < sluicegate.yaml -
+  sluicegate check sluicegate.yaml --format sarif > check.sarif
   sluicegate check --explain forgeable-key
   sluicegate check new.yaml --against sluicegate.yaml
 
-Problems are printed with file, line and column; warnings alone leave the exit code 0.";
+Problems are printed with file, line and column. The exit code is 1 if there are errors; warnings
+alone leave it 0, unless --deny-warnings is given.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct CheckArgs {
-    /// The configurations to check
-    #[arg(required_unless_present = "explain", value_name = "FILE")]
+    /// The configurations to check; `-` is stdin [default: as for run]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// The configuration to check, as other commands name it
+    #[arg(short, long, value_name = "FILE", conflicts_with = "files")]
+    config: Option<PathBuf>,
     /// Say also what becomes of the buckets of this configuration when it is replaced
     #[arg(long, value_name = "OLD", conflicts_with = "explain")]
     against: Option<PathBuf>,
+    /// How the result is written
+    #[arg(long, value_name = "FORMAT", default_value = "text", conflicts_with_all = ["explain", "json"])]
+    format: CheckFormat,
+    /// Print the result as JSON: the same as --format json
+    #[arg(long, conflicts_with = "explain")]
+    json: bool,
+    /// Exit with 1 also if there are only warnings
+    #[arg(long, conflicts_with = "explain")]
+    deny_warnings: bool,
     /// Say what a warning with this code means, why it matters, and how to mend it
-    #[arg(long, value_name = "CODE", conflicts_with = "files", value_parser = lints())]
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["files", "config"], value_parser = lints())]
     explain: Option<String>,
+}
+
+/// The form of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CheckFormat {
+    /// For people: problems on stderr, a line for each usable file on stdout
+    Text,
+    /// A JSON object with all files
+    Json,
+    /// SARIF 2.1.0, which code hosts and editors show beside the lines
+    Sarif,
+}
+
+/// The result for all files, as JSON.
+#[derive(Serialize)]
+struct CheckedFiles<'a> {
+    files: &'a [CheckReport],
 }
 
 /// A section for each code that warnings have.
@@ -52,16 +86,14 @@ pub(super) fn check(options: &CheckArgs) -> ExitCode {
         super::tell("one configuration takes the place of the old one: name one FILE");
         return ExitCode::from(USAGE);
     }
-    let against = options.against.as_deref();
-    let mut code = ExitCode::SUCCESS;
-    let mut written = Ok(());
-    for file in &options.files {
-        match said(file, against) {
-            Some(text) => written = written.and_then(|()| io::stdout().write_all(text.as_bytes())),
-            None => code = ExitCode::from(WRONG),
-        }
-    }
-    super::finish(written, code)
+    let results: Vec<_> = options
+        .sources()
+        .into_iter()
+        .map(|source| FileResult::new(source, options.against.as_deref()))
+        .collect();
+    let is_wrong = results.iter().any(|result| result.is_wrong(options));
+    let written = options.write(results);
+    super::finish(written, ExitCode::from(if is_wrong { WRONG } else { 0 }))
 }
 
 /// The section of a code, without the links of its page.
@@ -72,36 +104,131 @@ fn section(code: &str) -> &'static str {
     &section[..section.find("\n## ").unwrap_or(section.len())]
 }
 
-/// Describes a sound file, and its effect on the buckets of another; `None` after printing what is
-/// wrong with either.
-fn said(file: &Path, against: Option<&Path>) -> Option<String> {
-    let source = Source::File(file.to_owned());
-    let compiled = source.load().and_then(|loaded| {
-        let compiled = compile(&loaded)?;
-        Ok((compiled.rules, lint(loaded, Clock::system().now())))
-    });
-    let (rules, report) = match compiled {
-        Ok((rules, warnings)) => (Some(rules), warnings),
-        Err(report) => (None, report),
-    };
-    if !report.problems.is_empty() {
-        super::print_report(&report);
-    }
-    let rules = rules?;
-    let (name, mib) = (file.display(), memory_bytes(&rules).div_ceil(1 << 20));
-    let how = match report.problems.is_empty() {
-        true => "sound",
-        false => "usable",
-    };
-    let sound = format!("{name}: {how}; its buckets take up to {mib} MiB\n");
-    let Some(old) = against else {
-        return Some(sound);
-    };
-    match against::compared(old, &rules) {
-        Ok(text) => Some(sound + &text),
-        Err(report) => {
-            super::print_report(&report);
-            None
+impl CheckArgs {
+    /// The configurations to check, or what is wrong with stdin.
+    fn sources(&self) -> Vec<Result<Source, Report>> {
+        if self.files.is_empty() {
+            let found = run::find(self.config.clone(), |example| super::tell(example));
+            return vec![Ok(found)];
         }
+        let source = |file: &PathBuf| match file.as_os_str() == "-" {
+            true => Source::read("stdin", io::stdin().lock()),
+            false => Ok(Source::File(file.clone())),
+        };
+        self.files.iter().map(source).collect()
+    }
+
+    fn format(&self) -> CheckFormat {
+        match self.json {
+            true => CheckFormat::Json,
+            false => self.format,
+        }
+    }
+
+    fn write(&self, results: Vec<FileResult>) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if self.format() == CheckFormat::Text {
+            return results
+                .iter()
+                .try_for_each(|result| result.write(self, &mut out));
+        }
+        results.iter().for_each(FileResult::tell_old);
+        let reports: Vec<_> = results.into_iter().map(FileResult::for_machines).collect();
+        match self.format() {
+            CheckFormat::Sarif => serde_json::to_writer_pretty(&mut out, &sarif::log(&reports))?,
+            _ => serde_json::to_writer_pretty(&mut out, &CheckedFiles { files: &reports })?,
+        }
+        out.write_all(b"\n")
+    }
+}
+
+/// The result for one file.
+struct FileResult {
+    checked: Checked,
+    /// What becomes of the buckets of another configuration, or what is wrong with that.
+    buckets: Option<Result<Vec<BucketChange>, Report>>,
+}
+
+impl FileResult {
+    fn new(source: Result<Source, Report>, against: Option<&Path>) -> Self {
+        let checked = match source {
+            Ok(source) => source.check(Clock::system().now()),
+            Err(report) => Checked {
+                report,
+                compiled: None,
+            },
+        };
+        let compiled = checked.compiled.as_ref();
+        let compared = |(old, compiled): (_, &crate::config::Compiled)| {
+            against::compared(old, &compiled.rules)
+        };
+        FileResult {
+            buckets: against.zip(compiled).map(compared),
+            checked,
+        }
+    }
+
+    fn is_wrong(&self, options: &CheckArgs) -> bool {
+        let is_invalid = self.checked.compiled.is_none();
+        let is_denied = options.deny_warnings && !self.checked.report.problems.is_empty();
+        is_invalid || is_denied || matches!(self.buckets, Some(Err(_)))
+    }
+
+    fn for_machines(self) -> CheckReport {
+        let rules = self
+            .checked
+            .compiled
+            .as_ref()
+            .map(|compiled| &compiled.rules);
+        let buckets = self.buckets.and_then(Result::ok);
+        CheckReport::new(&self.checked.report, rules, buckets)
+    }
+
+    /// Says what is wrong with the configuration to compare with.
+    fn tell_old(&self) {
+        if let Some(Err(report)) = &self.buckets {
+            super::print_report(report);
+        }
+    }
+
+    /// Prints the problems, and describes a usable file.
+    fn write(&self, options: &CheckArgs, out: &mut impl Write) -> io::Result<()> {
+        let report = &self.checked.report;
+        if !report.problems.is_empty() {
+            super::print_report(report);
+        }
+        self.tell_old();
+        let rules = self
+            .checked
+            .compiled
+            .as_ref()
+            .map(|compiled| &compiled.rules);
+        let buckets = match &self.buckets {
+            None => &[][..],
+            Some(Ok(changes)) => changes,
+            Some(Err(_)) => return Ok(()),
+        };
+        let CheckReport {
+            file,
+            verdict,
+            memory_bytes,
+            ..
+        } = CheckReport::new(report, rules, None);
+        let word = match verdict {
+            CheckVerdict::Invalid => return Ok(()),
+            CheckVerdict::Usable if options.deny_warnings => {
+                super::tell("warnings are denied: mend them, or leave out --deny-warnings");
+                return Ok(());
+            }
+            CheckVerdict::Usable => "usable",
+            CheckVerdict::Sound => "sound",
+        };
+        let mib = memory_bytes.unwrap_or_default().div_ceil(1 << 20);
+        writeln!(out, "{file}: {word}; its buckets take up to {mib} MiB")?;
+        if let Some(old) = options.against.as_ref().filter(|_| !buckets.is_empty()) {
+            writeln!(out, "after {}:", old.display())?;
+        }
+        let mut changes = buckets.iter();
+        changes.try_for_each(|change| writeln!(out, "  {change}"))
     }
 }

@@ -4,6 +4,7 @@
 
 mod code;
 mod mask;
+mod reported;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,8 +12,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use serde::Serialize;
 
 pub use code::Code;
+pub use reported::{RelatedPlace, ReportedPlace, ReportedProblem};
 
 /// At most this many problems are printed; the rest are counted.
 const MAX_PRINTED: usize = 50;
@@ -53,7 +56,8 @@ impl SourceText {
 }
 
 /// Severity of a problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The configuration cannot be used.
     Error,
@@ -187,9 +191,7 @@ impl Report {
     }
 
     fn summary(&self) -> String {
-        let is_error = |problem: &&Problem| problem.severity == Severity::Error;
-        let errors = self.problems.iter().filter(is_error).count();
-        let warnings = self.problems.len() - errors;
+        let (errors, warnings) = (self.count(Severity::Error), self.count(Severity::Warning));
         let count = |n: usize, what: &str| match n {
             1 => format!("1 {what}"),
             n => format!("{n} {what}s"),

@@ -1,7 +1,7 @@
 //! Reads a file, parses it and checks it.
 
 use std::collections::HashSet;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use siphasher::sip::SipHasher13;
@@ -129,17 +129,42 @@ fn unreachable_among_errors(
 }
 
 fn read(path: &Path, name: &str) -> Result<String, Report> {
-    let fail = |message: String, help: &str| Report::of_file(name, message, Some(help.to_owned()));
     let bytes = files::read(path, MAX_FILE).map_err(|error| match error.kind() {
-        ErrorKind::FileTooLarge => fail(
-            format!("it is larger than {} MiB", MAX_FILE >> 20),
-            "is it the right file?",
-        ),
+        ErrorKind::FileTooLarge => too_large(name),
         _ => {
             let (message, help) = file_errors::explain(path, &error);
-            fail(message, &help)
+            Report::of_file(name, message, Some(help))
         }
     })?;
+    text(bytes, name)
+}
+
+/// Reads the text of a configuration to its end. Reports call it `name`.
+///
+/// # Errors
+///
+/// Reports a text that cannot be read, is too large, or is no UTF-8.
+pub(super) fn read_from(input: impl Read, name: &str) -> Result<String, Report> {
+    let mut bytes = Vec::new();
+    let fail =
+        |error: io::Error| Report::of_file(name, format!("it cannot be read: {error}"), None);
+    input
+        .take(MAX_FILE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
+    match bytes.len() as u64 > MAX_FILE {
+        true => Err(too_large(name)),
+        false => text(bytes, name),
+    }
+}
+
+fn too_large(name: &str) -> Report {
+    let message = format!("it is larger than {} MiB", MAX_FILE >> 20);
+    Report::of_file(name, message, Some("is it the right file?".to_owned()))
+}
+
+fn text(bytes: Vec<u8>, name: &str) -> Result<String, Report> {
+    let fail = |message: String, help: &str| Report::of_file(name, message, Some(help.to_owned()));
     if is_utf16(&bytes) {
         return Err(fail(
             "it is UTF-16, and not UTF-8".to_owned(),

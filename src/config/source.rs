@@ -1,8 +1,11 @@
 //! The origin of a configuration, which a reload reads again.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{Compiled, Loaded, Report, compile, load, parse};
+use super::load::read_from;
+use super::{Checked, Compiled, Loaded, Report, compile, lint, load, parse};
+use crate::clock::Timestamp;
 
 /// A file, or a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,36 @@ pub enum Source {
 }
 
 impl Source {
+    /// The text that `input` has. Reports call it `name`; relative paths start at the working
+    /// directory.
+    ///
+    /// # Errors
+    /// Reports a text that cannot be read, is too large, or is no UTF-8.
+    pub fn read(name: &str, input: impl Read) -> Result<Self, Report> {
+        Ok(Self::Text {
+            text: read_from(input, name)?,
+            name: name.to_owned(),
+        })
+    }
+
+    /// Reads, checks and compiles the configuration, and warns of it at the instant `now`.
+    pub fn check(&self, now: Timestamp) -> Checked {
+        let checked = self.load().and_then(|loaded| {
+            let compiled = compile(&loaded)?;
+            Ok((compiled, lint(loaded, now)))
+        });
+        match checked {
+            Ok((compiled, report)) => Checked {
+                report,
+                compiled: Some(compiled),
+            },
+            Err(report) => Checked {
+                report,
+                compiled: None,
+            },
+        }
+    }
+
     /// Reads and checks the configuration.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::redis::{AlgorithmKind, RefusalCache, bucket_label};
 use super::redis_binding::RedisBinding;
 use super::sync_recorder::SyncRecorder;
-use super::{Charge, HomeSpec, OnStoreError, Store, Table};
+use super::{Charge, HomeIdentity, HomeSpec, OnStoreError, Store, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, BucketView, Decision, Fingerprint, Secret, WindowEnd};
 use crate::telemetry::log_throttle::LogThrottle;
@@ -129,6 +129,24 @@ impl Buckets {
             window_end,
         };
         charge.view(now)
+    }
+
+    /// Where the buckets live.
+    pub fn home(&self) -> HomeSpec {
+        match &self.home {
+            Home::Memory => HomeSpec::Memory,
+            Home::Synchronised(recorder) => HomeSpec::Synchronised(recorder.interval),
+            Home::Redis(binding) => HomeSpec::Redis(binding.on_error),
+        }
+    }
+
+    /// The identity of their home, if `store` is that of their ruleset.
+    pub(crate) fn identity<'a>(&self, store: &'a Store) -> HomeIdentity<'a> {
+        match (&self.home, store.redis()) {
+            (Home::Synchronised(_), Some(store)) => HomeIdentity::Synchronised(store.naming()),
+            (Home::Redis(_), Some(store)) => HomeIdentity::Redis(store.naming(), store.database()),
+            _ => HomeIdentity::Memory,
+        }
     }
 
     /// True if requests are charged in Redis.

@@ -7,6 +7,7 @@ mod admin;
 mod command_line;
 mod descriptors;
 mod idle_memory;
+mod in_ci;
 mod log_reader;
 mod recorded;
 mod replay;

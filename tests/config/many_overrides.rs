@@ -87,7 +87,7 @@ fn every_override_of_very_many_has_its_own_bucket() {
     );
     let fates = compare(&old, &new);
     let rescaled = |fate: &BucketOutcome| matches!(fate, BucketOutcome::Rescaled { .. });
-    let rescaled = fates.iter().filter(|(one, _)| rescaled(&one.outcome));
+    let rescaled = fates.iter().filter(|one| rescaled(&one.outcome));
     assert_eq!(rescaled.count(), MANY);
 
     let surroundings = BuildContext {

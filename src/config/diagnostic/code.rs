@@ -1,11 +1,11 @@
 //! Codes of problems.
 
-use strum::{EnumIter, IntoEnumIterator, IntoStaticStr};
+use strum::{EnumIter, EnumMessage, IntoEnumIterator, IntoStaticStr};
 
 /// The stable codes of all problems; scripts may rely on them.
 ///
 /// Errors come first, then the lints in the order of docs/lints.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumIter, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumIter, EnumMessage, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Code {
     /// The file is unreadable, too large, or no text.
@@ -91,6 +91,21 @@ impl Code {
     /// The codes of lints, each with a section in docs/lints.md.
     pub fn lints() -> impl Iterator<Item = Self> {
         Self::iter().skip_while(|code| *code != Self::UnreachableRoute)
+    }
+
+    /// The code with this name.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::iter().find(|code| code.as_str() == name)
+    }
+
+    /// True for lints, which have a section in docs/lints.md.
+    pub fn is_lint(self) -> bool {
+        Self::lints().any(|lint| lint == self)
+    }
+
+    /// The meaning in a sentence.
+    pub fn description(self) -> &'static str {
+        self.get_documentation().unwrap_or_default()
     }
 
     /// The code in reports.

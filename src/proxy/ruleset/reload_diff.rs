@@ -4,10 +4,14 @@
 //! [`PreparedRuleset::migrate_buckets`]: super::build::PreparedRuleset::migrate_buckets
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use serde::Serialize;
+use strum::IntoStaticStr;
 
 use super::build::shares;
-use super::{PolicySpec, RulesetSpec};
-use crate::limiter::Compatibility;
+use super::{PolicySpec, Ruleset, RulesetSpec};
+use crate::limiter::{Algorithm, Compatibility};
 use crate::store::HomeIdentity;
 
 /// The outcome for the buckets of a policy, or of an override.
@@ -19,6 +23,8 @@ pub struct TableChange {
     pub key: String,
     /// The outcome.
     pub outcome: BucketOutcome,
+    /// The loss of room, if there is one.
+    pub shrunk: Option<ShrunkTable>,
 }
 
 /// Outcome for the buckets of one policy under another configuration.
@@ -54,36 +60,46 @@ pub enum BucketOutcome {
     Added,
 }
 
+/// The tables of a ruleset that runs, or of one that may run.
+pub struct PolicyTables<'a> {
+    tables: Vec<PolicyTable<'a>>,
+    /// The key of each policy, by name.
+    keys: HashMap<&'a str, &'a str>,
+}
+
 /// A policy or an override, with the number of keys in its table.
 struct PolicyTable<'a> {
-    spec: &'a PolicySpec,
+    name: &'a str,
+    key: &'a str,
+    quota: &'a str,
+    algorithm: &'a Algorithm,
     keys: usize,
     home: HomeIdentity<'a>,
 }
 
 /// Compares all buckets of `old` and `new`: first those of `new` in order, then the removed ones.
-pub fn compare(old: &RulesetSpec, new: &RulesetSpec) -> Vec<(TableChange, Option<ShrunkTable>)> {
-    let (before, after) = (tables(old), tables(new));
-    let known: HashMap<_, _> = before.iter().map(|table| (table.id(), table)).collect();
-    let now: HashSet<_> = after.iter().map(PolicyTable::id).collect();
-    let stays = after.iter().map(|table| {
+pub fn compare<'a>(
+    old: impl Into<PolicyTables<'a>>,
+    new: impl Into<PolicyTables<'a>>,
+) -> Vec<TableChange> {
+    let (old, new) = (old.into(), new.into());
+    let known: HashMap<_, _> = old.tables.iter().map(|table| (table.id(), table)).collect();
+    let now: HashSet<_> = new.tables.iter().map(PolicyTable::id).collect();
+    let stays = new.tables.iter().map(|table| {
         let before = known.get(&table.id());
         let shrunk = before.filter(|before| before.keys > table.keys);
-        let shrunk = shrunk.map(|before| ShrunkTable {
-            keys: [before.keys, table.keys],
-        });
-        let fate = before.map_or(BucketOutcome::Added, |before| before.outcome_under(table));
-        (table.with(fate), shrunk)
+        let outcome = before.map_or(BucketOutcome::Added, |before| before.outcome_under(table));
+        TableChange {
+            shrunk: shrunk.map(|before| ShrunkTable {
+                keys: [before.keys, table.keys],
+            }),
+            ..table.with(outcome)
+        }
     });
-    let keys: HashMap<_, _> = new
-        .policies
-        .iter()
-        .map(|policy| (policy.name.as_str(), policy.key.as_str()))
-        .collect();
-    let gone = before.iter().filter(|table| !now.contains(&table.id()));
+    let gone = old.tables.iter().filter(|table| !now.contains(&table.id()));
     let gone = gone.map(|table| {
-        let key = keys.get(table.spec.name.as_str());
-        (table.with(table.outcome_without_policy(key.copied())), None)
+        let key = new.keys.get(table.name);
+        table.with(table.outcome_without_policy(key.copied()))
     });
     stays.chain(gone).collect()
 }
@@ -95,40 +111,68 @@ pub struct ShrunkTable {
     pub keys: [usize; 2],
 }
 
-fn tables(spec: &RulesetSpec) -> Vec<PolicyTable<'_>> {
-    let all = spec.policies.iter().flat_map(PolicySpec::all);
-    let shares = shares(&spec.policies, spec.max_size).into_iter();
-    all.zip(shares)
-        .map(|(policy, share)| PolicyTable {
-            home: policy.home.identity(spec.store.as_ref()),
-            spec: policy,
+impl<'a> From<&'a RulesetSpec> for PolicyTables<'a> {
+    fn from(spec: &'a RulesetSpec) -> Self {
+        let all = spec.policies.iter().flat_map(PolicySpec::all);
+        let shares = shares(&spec.policies, spec.max_size).into_iter();
+        let tables = all.zip(shares).map(|(policy, share)| PolicyTable {
+            name: &policy.name,
+            key: &policy.key,
+            quota: &policy.quota,
+            algorithm: &policy.algorithm,
             keys: share.keys,
-        })
-        .collect()
+            home: policy.home.identity(spec.store.as_ref()),
+        });
+        let keys = spec.policies.iter();
+        PolicyTables {
+            tables: tables.collect(),
+            keys: keys.map(|one| (&*one.name, &*one.key)).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a Ruleset> for PolicyTables<'a> {
+    fn from(ruleset: &'a Ruleset) -> Self {
+        let all = ruleset.policies.iter().flat_map(|policy| policy.all());
+        let tables = all.map(|policy| PolicyTable {
+            name: &policy.name,
+            key: &policy.key,
+            quota: &policy.quota,
+            algorithm: policy.buckets.algorithm(),
+            keys: policy.buckets.table.keys(),
+            home: policy.buckets.identity(&ruleset.store),
+        });
+        let keys = ruleset.policies.iter();
+        PolicyTables {
+            tables: tables.collect(),
+            keys: keys.map(|one| (&*one.name, &*one.key)).collect(),
+        }
+    }
 }
 
 impl<'a> PolicyTable<'a> {
     fn id(&self) -> (&'a str, &'a str) {
-        (&self.spec.name, &self.spec.key)
+        (self.name, self.key)
     }
 
-    fn with(&self, fate: BucketOutcome) -> TableChange {
+    fn with(&self, outcome: BucketOutcome) -> TableChange {
         TableChange {
-            name: self.spec.name.clone(),
-            key: self.spec.key.clone(),
-            outcome: fate,
+            name: self.name.to_owned(),
+            key: self.key.to_owned(),
+            outcome,
+            shrunk: None,
         }
     }
 
     fn outcome_under(&self, next: &PolicyTable<'_>) -> BucketOutcome {
-        if let Some(stores) = self.home.move_to(next.home, &next.spec.algorithm) {
+        if let Some(stores) = self.home.move_to(next.home, next.algorithm) {
             return BucketOutcome::StoreChanged { stores };
         }
-        let (old, new) = (&self.spec.algorithm, &next.spec.algorithm);
+        let (old, new) = (self.algorithm, next.algorithm);
         match new.compatibility(old) {
             Compatibility::Identical => BucketOutcome::Kept,
             Compatibility::Convertible => BucketOutcome::Rescaled {
-                quotas: [self.spec.quota.clone(), next.spec.quota.clone()],
+                quotas: [self.quota, next.quota].map(str::to_owned),
             },
             Compatibility::Incompatible if old.kind() != new.kind() => {
                 BucketOutcome::AlgorithmChanged {
@@ -144,7 +188,7 @@ impl<'a> PolicyTable<'a> {
     fn outcome_without_policy(&self, key: Option<&str>) -> BucketOutcome {
         // A removed override or overflow bucket leaves the policy's own key.
         let key = key.filter(|key| {
-            let rest = self.spec.key.strip_prefix(*key);
+            let rest = self.key.strip_prefix(*key);
             rest.is_none_or(|rest| !rest.starts_with(' '))
         });
         match key {
@@ -153,5 +197,103 @@ impl<'a> PolicyTable<'a> {
                 key: key.to_owned(),
             },
         }
+    }
+}
+
+/// A change as people and machines read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BucketChange {
+    /// The policy's name.
+    pub policy: String,
+    /// The policy's key; of an override, followed by the override's.
+    pub key: String,
+    /// The outcome.
+    pub outcome: OutcomeKind,
+    /// The reason, if there is one.
+    pub reason: Option<String>,
+}
+
+/// The outcome for buckets, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum OutcomeKind {
+    /// They stay as they are.
+    Survives,
+    /// Used units stay used, under another quota or other settings.
+    Rescaled,
+    /// They start anew.
+    Reset,
+    /// The policy is removed.
+    Ends,
+    /// The policy is new.
+    New,
+}
+
+impl BucketChange {
+    /// True if clients may notice: buckets start anew, or have another quota or less room.
+    pub fn is_notable(&self) -> bool {
+        match self.outcome {
+            OutcomeKind::Survives => self.reason.is_some(),
+            OutcomeKind::Rescaled | OutcomeKind::Reset => true,
+            OutcomeKind::Ends | OutcomeKind::New => false,
+        }
+    }
+}
+
+impl fmt::Display for BucketChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word: &str = self.outcome.into();
+        write!(f, "{word:<9} {} ({})", self.policy, self.key)?;
+        match &self.reason {
+            Some(reason) => write!(f, "  {reason}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<TableChange> for BucketChange {
+    fn from(change: TableChange) -> Self {
+        let room = change.shrunk.map(|ShrunkTable { keys: [old, new] }| {
+            format!("room for {new} keys instead of {old}")
+        });
+        let reasons: Vec<_> = change.outcome.reason().into_iter().chain(room).collect();
+        BucketChange {
+            outcome: change.outcome.kind(),
+            reason: (!reasons.is_empty()).then(|| reasons.join(", ")),
+            policy: change.name,
+            key: change.key,
+        }
+    }
+}
+
+impl BucketOutcome {
+    fn kind(&self) -> OutcomeKind {
+        match self {
+            Self::Kept => OutcomeKind::Survives,
+            Self::Rescaled { .. } => OutcomeKind::Rescaled,
+            Self::KeyChanged { .. }
+            | Self::AlgorithmChanged { .. }
+            | Self::StoreChanged { .. }
+            | Self::ZeroQuota => OutcomeKind::Reset,
+            Self::Removed => OutcomeKind::Ends,
+            Self::Added => OutcomeKind::New,
+        }
+    }
+
+    fn reason(&self) -> Option<String> {
+        Some(match self {
+            Self::Kept | Self::Removed | Self::Added => return None,
+            Self::Rescaled { quotas: [old, new] } if old == new => {
+                format!("{new}, with other settings")
+            }
+            Self::Rescaled { quotas: [old, new] } => format!("{old} becomes {new}"),
+            Self::KeyChanged { key } => format!("the key becomes {key}"),
+            Self::AlgorithmChanged {
+                algorithms: [old, new],
+            }
+            | Self::StoreChanged { stores: [old, new] } => format!("{old} becomes {new}"),
+            Self::ZeroQuota => "a quota of 0 has nothing to use".to_owned(),
+        })
     }
 }

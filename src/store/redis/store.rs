@@ -281,6 +281,11 @@ impl Store {
         &self.naming
     }
 
+    /// The number of the database.
+    pub fn database(&self) -> u32 {
+        self.client.spec().database
+    }
+
     /// True if at least one server is in use.
     pub fn is_reachable(&self) -> bool {
         self.client.is_reachable()
