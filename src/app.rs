@@ -1,6 +1,7 @@
 //! Assembles the parts that a configuration asks for, runs them, and exchanges them on a reload.
 
 mod access_logs;
+mod config_log;
 mod connections;
 mod descriptors;
 mod playground;

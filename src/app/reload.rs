@@ -8,15 +8,17 @@ use std::sync::Arc;
 
 use super::StartupError;
 use super::access_logs::{self, Writers};
+use super::config_log;
 use super::connections::Connections;
 use super::snapshot_thread::SnapshotThread;
 use crate::admin::AdminSpec;
 use crate::admin::auth::Access;
 use crate::admin::reload_history::{ReloadHistory, RunningConfig};
 use crate::clock::Timestamp;
-use crate::config::{Compiled, ConfigText, ShutdownSpec, SnapshotSpec, Source};
+use crate::config::{Compiled, ConfigText, Loaded, ShutdownSpec, SnapshotSpec, Source, compile};
 use crate::files::VersionedFile;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
+use crate::proxy::ruleset::reload_diff::{BucketChange, compare};
 use crate::proxy::{Gateway, Ruleset};
 use crate::server::{ListenerSpec, ServerSpec};
 use crate::telemetry::metrics::ConfigMetrics;
@@ -158,6 +160,8 @@ impl Reloader {
         self.metrics.reloaded(&running.hash, seconds(now));
         tracing::info!(hash = running.hash, "the configuration is reloaded");
         self.history.succeeded(running);
+        config_log::log_changes(&compiled.buckets);
+        config_log::log_warnings(compiled.loaded, now);
     }
 
     /// Exchanges the certificates, and the rules that tell clients apart.
@@ -212,6 +216,9 @@ struct Rest {
     shutdown: ShutdownSpec,
     files: Vec<VersionedFile>,
     text: ConfigText,
+    loaded: Loaded,
+    /// What becomes of the buckets of the running ruleset.
+    buckets: Vec<BucketChange>,
 }
 
 async fn off_the_runtime<T: Send + 'static>(
@@ -231,12 +238,16 @@ fn build(
     running: Arc<Ruleset>,
 ) -> impl FnOnce() -> Result<Prepared, StartupError> {
     move || {
-        let compiled = source.compile()?;
+        let loaded = source.load()?;
+        let compiled = compile(&loaded)?;
         let access_log = compiled.access_log.as_ref();
         let access_log = access_logs::provide(access_log, &surroundings, Some(&running))?;
         let built = PreparedRuleset::new(compiled.rules, &surroundings, Some(&running))
             .with_access_log(access_log);
+        let changes = compare(&*running, built.ruleset());
         let rest = Rest {
+            loaded,
+            buckets: changes.into_iter().map(Into::into).collect(),
             server: compiled.server,
             admin: compiled.admin,
             snapshot: compiled.snapshot,

@@ -15,6 +15,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::access_logs;
+use super::config_log;
 use super::connections::Connections;
 use super::descriptors;
 use super::playground;
@@ -29,7 +30,7 @@ use crate::admin::{
     status::ProcessFacts,
 };
 use crate::clock::Clock;
-use crate::config::{Report, Source};
+use crate::config::{Report, Source, compile};
 use crate::limiter::Secret;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, gateway};
@@ -136,10 +137,12 @@ struct Process {
 
 impl Process {
     fn start(source: Source, log: &ProcessLog) -> Result<Self, StartupError> {
-        let compiled = source.compile()?;
         let registry = Registry::default();
         let clock = Arc::new(Clock::system());
         let started_at = clock.now();
+        let loaded = source.load()?;
+        let compiled = compile(&loaded)?;
+        config_log::log_warnings(loaded, started_at);
         let kept = PreviousSnapshot::find(compiled.snapshot.as_ref(), clock.now());
         let surroundings = BuildContext {
             workers: compiled.server.workers.get(),

@@ -616,3 +616,37 @@ fn limits_in_place_share_no_bucket_with_others_after_a_reload() {
         assert_eq!(get(gateway.address(), "/").status, 429);
     }
 }
+
+#[test]
+fn a_reload_logs_the_buckets_that_it_changes_and_the_warnings() {
+    let limits = |policies: &str, limits: &str| {
+        format!("policies: {{ {policies} }}\nroutes: [{{ upstream: echo, limits: [{limits}] }}]\n")
+    };
+    let old = limits(
+        "a: { quota: 5/1h, on_full: strict }, b: { quota: 5/1h, on_full: strict }",
+        "a, b",
+    );
+    let gateway = Gateway::start(&old);
+    gateway.reload(&limits(
+        "a: { quota: 9/1h }, b: { quota: 5/1h, key: route, on_full: strict }",
+        "a, b",
+    ));
+    for line in [
+        "the reload changes buckets policy=\"a\" key=\"client_ip or client_ip\" outcome=\"rescaled\" reason=\"5/1h becomes 9/1h\"",
+        "the reload changes buckets policy=\"b\" key=\"client_ip or client_ip\" outcome=\"reset\" reason=\"the key becomes route or client_ip\"",
+        "code=\"small-quota\" key=\"policies.a.quota\"",
+    ] {
+        gateway.wait_for_log(line);
+    }
+    assert!(
+        !gateway.log().contains("outcome=\"new\""),
+        "{}",
+        gateway.log()
+    );
+}
+
+#[test]
+fn a_start_logs_the_warnings() {
+    let gateway = Gateway::start("routes: [{ upstream: echo, limits: [{ quota: 5/15m }] }]\n");
+    gateway.wait_for_log("code=\"small-quota\"");
+}

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::proxy::inspect::cell::CellView;
 use crate::clock::text::Millis;
+use crate::proxy::inspect::cell::CellView;
 
 /// The decisions of all policies on all arrivals.
 #[derive(Debug, Serialize)]

@@ -15,12 +15,12 @@ use crate::http::client_ip::ClientIp;
 use crate::http::message::Request;
 use crate::limiter::{Cell, Outcome, Secret};
 
+use crate::clock::text::Millis;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
 use crate::proxy::inspect::dry_run::{DryRun, dry_run};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{LimitSpec, PolicySpec, Preflight, RulesetSpec};
 use crate::proxy::{ActionSpec, Mode, Ruleset};
-use crate::clock::text::Millis;
 use crate::rules::{Cost, Descriptor, KeyPart, OnMissingKey};
 use crate::store::{HomeSpec, InUse};
 use crate::telemetry::registry::Registry;
