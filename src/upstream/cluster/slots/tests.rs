@@ -354,6 +354,22 @@ async fn a_wait_ends_after_max_wait_and_all_waits_of_a_request_count() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slot_that_became_free_before_the_request_was_in_the_queue_is_not_missed() {
+    let cluster = cluster(1, Some(bound(1)), None);
+    let only = host(&cluster, 0);
+    assert!(only.state().begin_request_below(1));
+    let (mut set, mut tried) = (cluster.hosts.load_full(), Tried::new());
+    let bound = cluster.take_slot(&set, 0, &[]).expect_err("it is full");
+    // The other request ends meanwhile, and finds nobody in the queue.
+    only.state().end_request();
+    cluster.pending.offer(&only);
+    let mut sent = Sent::new();
+    let outbound = sent.outbound();
+    let waited = cluster.wait_for_slot(bound, &mut set, &mut tried, &outbound);
+    assert!(waited.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_time_for_the_whole_request_ends_a_wait() {
     let cluster = cluster(1, Some(bound(1)), None);
     let _held = take(&cluster, &[]).expect("a slot");
