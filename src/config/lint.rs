@@ -56,6 +56,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
         room::forgotten_at_restart(config, &places),
         room::small_quotas(&places),
         answers::idle_jitter(&places),
+        answers::announcements(&places),
         redis::shared_buckets(config, &places),
         upstreams::options(config),
         upstreams::grpc_over_http1(config),

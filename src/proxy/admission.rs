@@ -215,9 +215,7 @@ impl Admission {
         let violated: SmallVec<[&str; 4]> = self
             .decisions(route)
             .take(self.result.verdict.enforced())
-            .filter(|(limit, decision)| {
-                !decision.is_admitted() && limit.policy.action.is_disclosed()
-            })
+            .filter(|(limit, decision)| !decision.is_admitted() && limit.policy.is_disclosed())
             .map(|(limit, _)| &*limit.policy.name)
             .collect();
         let policy = match self.binding().get(self.result.verdict.deciding) {
@@ -236,7 +234,7 @@ impl Admission {
             violated: &violated,
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
         };
-        if !policy.action.is_disclosed() {
+        if policy.action.is_decoy() {
             let answers = route.learned_responses.as_deref();
             return policy.rejection.write_decoy(&refused, answers, response);
         }
@@ -268,7 +266,7 @@ impl Admission {
         };
         let policies = policies.zip(decisions);
         let applied: SmallVec<[AppliedPolicy<'_>; 4]> = policies
-            .filter(|(policy, _)| policy.action.is_disclosed())
+            .filter(|(policy, _)| policy.is_disclosed())
             .map(|(policy, decision)| AppliedPolicy {
                 advertised: &policy.advertised,
                 algorithm: policy.buckets.algorithm(),

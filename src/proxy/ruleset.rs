@@ -235,6 +235,8 @@ pub struct Policy {
     pub settlements: Option<Settlements>,
     /// Name and quota in header fields.
     pub advertised: AdvertisedPolicy,
+    /// The configuration lets clients learn of the policy.
+    pub is_announced: bool,
     /// Action on requests beyond the quota.
     pub action: Action,
     /// Rejections of this policy.
@@ -261,6 +263,11 @@ pub struct Overflow {
 }
 
 impl Policy {
+    /// Responses may tell clients of the policy.
+    pub fn is_disclosed(&self) -> bool {
+        self.is_announced && !self.action.is_decoy()
+    }
+
     /// The start and end of a window that this request opens, by the time zone of its token.
     pub fn period(&self, head: &Head<'_>, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
         self.local_periods.as_ref()?.period(head, now)

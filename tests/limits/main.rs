@@ -4,6 +4,7 @@
 mod support;
 
 mod actions;
+mod announcement;
 mod answers;
 mod charge_refused;
 mod concurrency;

@@ -86,9 +86,9 @@ impl Action {
         }
     }
 
-    /// Clients may learn of the policy.
-    pub(crate) fn is_disclosed(&self) -> bool {
-        !matches!(self, Self::Decoy)
+    /// Clients are to learn nothing of the refusal.
+    pub(crate) fn is_decoy(&self) -> bool {
+        matches!(self, Self::Decoy)
     }
 
     /// A verb for the answer line of `explain`.

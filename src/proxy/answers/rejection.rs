@@ -38,6 +38,7 @@ pub struct RejectSpec {
 #[derive(Debug)]
 pub struct Rejection {
     spec: RejectSpec,
+    /// Name and quota; empty if clients are to learn of neither.
     name: Box<str>,
     quota: Box<str>,
     detail: String,
@@ -69,13 +70,21 @@ pub(crate) struct RefusedRequest<'a> {
 const FIELDS_PER_STYLE: usize = 3;
 
 impl Rejection {
-    /// Writes the bodies of the policy `name`; `quota` is text such as `100 per 1m`.
-    pub fn new(spec: &RejectSpec, name: &str, quota: &str) -> Self {
-        let detail = format!("The limit \"{name}\" of {quota} is used up.");
+    /// Writes the bodies of a policy. `announced` has its name and its quota, a text such as
+    /// `100 per 1m`; `None` if clients are to learn of neither.
+    pub fn new(spec: &RejectSpec, announced: Option<(&str, &str)>) -> Self {
+        let (name, quota) = announced.unwrap_or_default();
+        let (violated, detail) = match announced {
+            Some(_) => {
+                let detail = format!("The limit \"{name}\" of {quota} is used up.");
+                (std::slice::from_ref(&name), detail)
+            }
+            None => (&[][..], "A limit is used up.".to_owned()),
+        };
         let prepare = |&format| PreparedResponse {
             format,
             fields: spec.fields(format),
-            body: spec.write(format, &[name], &detail),
+            body: spec.write(format, violated, &detail),
         };
         Rejection {
             prepared: spec.formats.all().iter().map(prepare).collect(),
@@ -152,10 +161,13 @@ impl Rejection {
         let chosen = self.spec.formats.choose(accept);
         let prepared = self.prepared.iter().find(|one| one.format == chosen);
         let prepared = prepared.expect("there is one for every form that can be chosen");
-        let body = match (&self.spec.body, refused.violated.len()) {
-            (Some(template), _) => Bytes::from(self.render(template, chosen, refused)),
-            (None, 0 | 1) => prepared.body.clone(),
-            (None, _) => self.spec.write(chosen, refused.violated, &self.detail),
+        let is_other = |name: &&str| **name != *self.name;
+        let body = match &self.spec.body {
+            Some(template) => Bytes::from(self.render(template, chosen, refused)),
+            None if refused.violated.iter().any(is_other) => {
+                self.spec.write(chosen, refused.violated, &self.detail)
+            }
+            None => prepared.body.clone(),
         };
         (prepared, body)
     }

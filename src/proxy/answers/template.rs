@@ -120,6 +120,14 @@ impl Template {
         Ok(Template { pieces })
     }
 
+    /// The names of its placeholders.
+    pub fn placeholders(&self) -> impl Iterator<Item = &'static str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::Value(placeholder) => Some(Self::NAMES[*placeholder as usize]),
+        })
+    }
+
     /// Writes the body, with `value` of each placeholder.
     pub(crate) fn render<'a>(
         &self,

@@ -177,7 +177,9 @@ impl PolicyParts {
         if let Some(known) = self.rejections.get(&spec.quota) {
             return Arc::clone(known);
         }
-        let new = Arc::new(Rejection::new(&spec.reject, &spec.name, &spec.quota));
+        let named = (&*spec.name, &*spec.quota);
+        let announced = spec.is_announced.then_some(named);
+        let new = Arc::new(Rejection::new(&spec.reject, announced));
         self.rejections.insert(spec.quota.clone(), Arc::clone(&new));
         new
     }
@@ -295,6 +297,7 @@ impl Builder<'_> {
                 .then(|| Settlements::new(&self.surroundings.registry, &spec.name)),
             rejection: parts.rejection(&spec),
             mode: spec.mode,
+            is_announced: spec.is_announced,
             action: Action::new(spec.action, &spec.name, &self.surroundings.registry),
             retry_after_jitter: spec.retry_after_jitter,
             metrics: Arc::clone(&parts.metrics),

@@ -79,6 +79,8 @@ pub struct PolicySpec {
     pub mode: Mode,
     /// Action on requests beyond the quota.
     pub action: ActionSpec,
+    /// Clients may learn of the policy.
+    pub is_announced: bool,
     /// Rejections of this policy.
     pub reject: RejectSpec,
     /// Upper bound of the random delay added to Retry-After.

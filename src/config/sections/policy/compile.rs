@@ -166,6 +166,7 @@ impl<'a> Policies<'a> {
                 settles: cost::settlement(policy).is_some(),
                 mode: mode(name, policy),
                 action: responses::action(&policy.on_limit, &self.config.responses.on_limit),
+                is_announced: policy.announce.get(),
                 reject: responses::reject(&policy.on_limit, &self.config.responses.on_limit),
                 retry_after_jitter: jitter.map_or(Duration::ZERO, |jitter| jitter.get()),
                 overrides: Vec::new(),

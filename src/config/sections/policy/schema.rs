@@ -123,6 +123,9 @@ pub struct Policy {
     /// Handling of new keys when memory for buckets is full: the least used bucket is forgotten
     /// (`forget`), or new keys inherit what it had used (`strict`: no key ever exceeds its limit).
     pub on_full: Located<OnFull>,
+    /// `false` keeps the policy's name, quota and remaining units out of all responses; refused
+    /// clients still get `Retry-After`.
+    pub announce: Located<Flag<true>>,
     /// Responses to refused clients; `responses.on_limit` fills in.
     pub on_limit: Located<OnLimit>,
 }

@@ -75,7 +75,7 @@ impl Builder<'_> {
         origin: LearnedOrigin,
     ) -> Option<Arc<LearnedResponses>> {
         let mut policies = limits.iter().flat_map(|limit| limit.policy.all());
-        if !policies.any(|policy| !policy.action.is_disclosed()) {
+        if !policies.any(|policy| policy.action.is_decoy()) {
             return None;
         }
         let known = self.real_answers.get(route);
