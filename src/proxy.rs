@@ -15,6 +15,7 @@ pub mod gateway;
 pub mod inspect;
 mod request;
 pub mod ruleset;
+mod status;
 mod target;
 
 pub use admission::mode::{Mode, Rollout};

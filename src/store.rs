@@ -11,6 +11,7 @@ mod charge_set;
 mod held;
 mod in_use;
 mod memory;
+mod peek;
 mod penalties;
 mod pending_charge;
 pub mod redis;
@@ -40,6 +41,7 @@ pub use memory::{
     TableBudget, charge_all, charge_and_reserve, charge_into, charge_with_shadow, divide_memory,
     leave_queue, snapshot,
 };
+pub use peek::{BucketState, peek};
 pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, TagReply, Undecided};
 pub(crate) use spec::HomeIdentity;

@@ -70,6 +70,8 @@ pub struct Upstream {
 pub enum RunningTarget {
     /// The built-in origin.
     Echo,
+    /// The proxy, with the state of the caller's limits.
+    Status,
     /// Servers.
     Cluster(Arc<Cluster>),
 }
@@ -101,6 +103,7 @@ impl Upstream {
         };
         let target = match spec.target {
             TargetSpec::Echo => RunningTarget::Echo,
+            TargetSpec::Status => RunningTarget::Status,
             TargetSpec::Cluster(spec) => {
                 let cluster = Cluster::new(*spec, &context, endpoint, previous);
                 RunningTarget::Cluster(Arc::new(cluster))
@@ -126,7 +129,7 @@ impl Upstream {
 
     fn cluster(&self) -> Option<&Cluster> {
         match &self.target {
-            RunningTarget::Echo => None,
+            RunningTarget::Echo | RunningTarget::Status => None,
             RunningTarget::Cluster(cluster) => Some(cluster),
         }
     }

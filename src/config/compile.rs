@@ -229,8 +229,9 @@ impl<'a> Compiler<'a> {
             let upstream = self.upstream(config, &mut upstreams, &route.upstream);
             route_compiler.route(route, name, &mut policies, upstream)
         });
-        let routes = routes.collect();
+        let mut routes: Vec<_> = routes.collect();
         let unmatched = route_compiler.unmatched(&policies);
+        route_compiler.report_status(&policies, &mut routes, &unmatched);
         self.findings.append(&mut policies.findings);
         let policies = policies.into_specs();
         let is_used = |policy: &PolicySpec| policy.home != HomeSpec::Memory;

@@ -48,6 +48,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
         outcome::never_refuses(&places),
         outcome::always_refuses(&places),
         coverage::uncovered_requests(&places),
+        coverage::unlimited_status(&places),
         forgery::forgeable_keys(&places),
         forgery::untrusted_forwarding(&places),
         forgery::borrowed_zones(&places),

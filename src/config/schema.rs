@@ -33,7 +33,7 @@ pub use super::sections::redis::{
 pub use super::sections::responses::{
     Action, BodyFormat, Cors, HeaderFields, HoldTime, OnLimit, Responses,
 };
-pub use super::sections::route::{Match, RequestChanges, Route};
+pub use super::sections::route::{Match, RequestChanges, Route, StatusReport};
 pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
 pub use super::sections::upstream::{
     Balance, BalanceWord, ConnectionCount, ConnectionLifetime, ConnectionRequests, Ejection,

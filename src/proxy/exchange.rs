@@ -222,8 +222,18 @@ impl Exchange {
 
     /// The response to a request that ends at this proxy (`Max-Forwards: 0`).
     pub(super) fn own_response(&mut self) -> Response<ResponseBody> {
-        self.author = ResponseOrigin::Proxy;
+        self.set_own_response();
         Response::new(ResponseBody::own(Bytes::new()))
+    }
+
+    /// Notes that the response is the proxy's own.
+    pub(super) fn set_own_response(&mut self) {
+        self.author = ResponseOrigin::Proxy;
+    }
+
+    /// The instant of the last decision.
+    pub(super) fn decided_at(&self) -> Timestamp {
+        self.forwarded
     }
 
     /// Finds the matched route.

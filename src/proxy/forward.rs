@@ -83,6 +83,8 @@ pub(super) async fn forward(
             learn(route, request, &response);
             Ok(response)
         }
+        // The gateway has answered such requests.
+        RunningTarget::Status => Err(Error::NoRoute),
         RunningTarget::Cluster(cluster) => {
             let connection = &context.client().connection;
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
@@ -118,7 +120,11 @@ pub(super) async fn forward(
 }
 
 /// Teaches decoys the look of real responses.
-fn learn(route: &Route, request: &Request<RequestBody>, response: &Response<ResponseBody>) {
+pub(super) fn learn(
+    route: &Route,
+    request: &Request<RequestBody>,
+    response: &Response<ResponseBody>,
+) {
     if let Some(answers) = &route.learned_responses {
         answers.learn(request.method(), response);
     }

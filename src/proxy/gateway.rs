@@ -29,7 +29,7 @@ use super::client::Client;
 use super::exchange::{DecisionInputs, Exchange, RequestContext};
 use super::ruleset::Route;
 use super::target::RequestTarget;
-use super::{catch_panic, discard, forward};
+use super::{catch_panic, discard, forward, status};
 use crate::http::body::RequestBody;
 use crate::http::connection::ClientConnection;
 use crate::http::message::{Request, Response};
@@ -248,6 +248,11 @@ async fn serve(
             if let Some(delay) = delay {
                 Box::pin(delay.wait()).await;
                 exchange.resume();
+            }
+            if exchange.route().answers_itself() {
+                let response = Box::pin(status::respond(exchange, request, &target)).await;
+                forward::learn(exchange.route(), request, &response);
+                return Ok(Some(response));
             }
             let key = forward::balance_key(exchange, request, &target);
             let path = target.into_normalised_path();

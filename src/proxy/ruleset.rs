@@ -27,7 +27,7 @@ use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCh
 use crate::store::{Buckets, Penalties, Store};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, TrackerMetrics};
-use crate::upstream::{Dscp, Upstream};
+use crate::upstream::{Dscp, RunningTarget, Upstream};
 use settlements::Settlements;
 use tokens::TokenVerifier;
 
@@ -119,6 +119,8 @@ pub struct Route {
     pub limits: Vec<Limit>,
     /// The number of limits that can refuse.
     pub refusing: usize,
+    /// The limits that the route reports to clients, if its upstream is the report.
+    pub reported: Vec<Limit>,
     /// The upstream; `None` for requests without a route.
     pub upstream: Option<Arc<Upstream>>,
     /// The key by which the upstream chooses hosts, if it hashes one.
@@ -159,6 +161,12 @@ impl Preflight {
 }
 
 impl Route {
+    /// The proxy itself answers the requests that the limits admit.
+    pub fn answers_itself(&self) -> bool {
+        let upstream = self.upstream.as_deref();
+        upstream.is_some_and(|upstream| matches!(upstream.target(), RunningTarget::Status))
+    }
+
     /// The limits that apply to a request, except those that tag.
     pub fn limits_for(&self, head: &Head<'_>) -> &[Limit] {
         match self.preflight.is_exempt(head) {

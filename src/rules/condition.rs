@@ -31,6 +31,8 @@ pub enum Condition {
     All(Vec<Condition>),
     /// This is not met.
     Not(Box<Condition>),
+    /// Neither met nor unmet.
+    Unknown,
 }
 
 /// A pattern for paths, in each spelling that the route treats as equal.
@@ -66,6 +68,19 @@ impl Condition {
         self.is_met(head) != Some(false)
     }
 
+    /// Returns the condition for a client whose next request may have any method and any path.
+    #[must_use]
+    pub fn for_any_target(&self) -> Self {
+        let all = |conditions: &[Self]| conditions.iter().map(Self::for_any_target).collect();
+        match self {
+            Self::Method(_) | Self::Path(_) | Self::Unknown => Self::Unknown,
+            Self::Any(conditions) => Self::Any(all(conditions)),
+            Self::All(conditions) => Self::All(all(conditions)),
+            Self::Not(condition) => Self::Not(Box::new(condition.for_any_target())),
+            Self::Header(..) | Self::Claim(..) | Self::ClientIp(_) => self.clone(),
+        }
+    }
+
     /// Returns true if the condition reads the token.
     pub fn reads_token(&self) -> bool {
         match self {
@@ -74,7 +89,11 @@ impl Condition {
                 conditions.iter().any(Self::reads_token)
             }
             Self::Not(condition) => condition.reads_token(),
-            Self::Method(_) | Self::Header(..) | Self::Path(_) | Self::ClientIp(_) => false,
+            Self::Method(_)
+            | Self::Header(..)
+            | Self::Path(_)
+            | Self::ClientIp(_)
+            | Self::Unknown => false,
         }
     }
 
@@ -87,7 +106,7 @@ impl Condition {
                 conditions.iter().flat_map(Self::fields).collect()
             }
             Self::Not(condition) => condition.fields(),
-            Self::Method(_) | Self::Path(_) | Self::ClientIp(_) => Vec::new(),
+            Self::Method(_) | Self::Path(_) | Self::ClientIp(_) | Self::Unknown => Vec::new(),
         }
     }
 
@@ -118,6 +137,7 @@ impl Condition {
             Self::Any(conditions) => any_decides(conditions, true, head),
             Self::All(conditions) => any_decides(conditions, false, head),
             Self::Not(condition) => condition.is_met(head).map(|met| !met),
+            Self::Unknown => None,
         }
     }
 }

@@ -15,6 +15,7 @@ mod script_call;
 mod bans;
 pub mod client;
 mod outbox;
+mod peek;
 mod guards;
 mod config_drift;
 mod naming;

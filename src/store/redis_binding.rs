@@ -20,21 +20,25 @@ pub(super) struct RedisBinding {
 }
 
 impl RedisBinding {
-    /// The treatment of a request that Redis did not decide. Errors that do not concern the whole
-    /// server are logged for each policy.
+    /// The treatment of a request that Redis did not decide, which is logged.
     pub(super) fn on_error(
         &self,
         table: &Table,
         error: &ChargeError,
         now: Timestamp,
     ) -> OnStoreError {
+        self.log_undecided(table, error, now);
+        self.on_error
+    }
+
+    /// Logs errors that do not concern the whole server.
+    pub(super) fn log_undecided(&self, table: &Table, error: &ChargeError, now: Timestamp) {
         if !error.is_server_fault()
             && let Some(omitted) = self.undecided_log.admit(now)
         {
             let policy = table.policy();
             tracing::warn!(policy, %error, omitted, "no decision from the store");
         }
-        self.on_error
     }
 
     /// Remembers a refusal of Redis that lasts, unless Redis has to charge each refusal.

@@ -23,6 +23,8 @@ pub struct UpstreamSpec {
 pub enum TargetSpec {
     /// The built-in origin, which responds with the request.
     Echo,
+    /// The proxy, which responds with the state of the caller's limits.
+    Status,
     /// Servers.
     Cluster(Box<ClusterSpec>),
 }

@@ -24,5 +24,6 @@ mod settled_costs;
 mod settlement_metrics;
 mod snapshot;
 mod stated_costs;
+mod status;
 mod time_zones;
 mod tokens;

@@ -20,6 +20,7 @@ mod rolling_changes;
 mod scripts;
 mod servers;
 mod settlements_and_queues;
+mod status;
 mod store_contract;
 mod synchronised;
 mod synchronised_kinds;

@@ -42,6 +42,8 @@ pub enum Code {
     AlwaysRefuses,
     /// Requests that no condition of a route's policies covers.
     UncoveredRequests,
+    /// A route that reports limits, and has none itself.
+    UnlimitedStatus,
     /// A key that clients choose freely.
     ForgeableKey,
     /// A key from a forwarding field that clients can forge.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::{AppliedPolicy, Finding, RouteLimits};
 use crate::config::diagnostic::Code;
 use crate::config::schema::Condition;
+use crate::config::value::UpstreamRef;
 
 /// Warns of routes with policies for several values of a claim or field, and none for other values.
 pub(super) fn uncovered_requests(places: &[RouteLimits<'_>]) -> Vec<Finding> {
@@ -39,6 +40,21 @@ fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {
     Some(finding.help(
         "add a policy for the others: without `when`, or with `when: { not: { any: [..] } }`",
     ))
+}
+
+/// Warns of routes with `upstream: status` on which no limit is enforced.
+pub(super) fn unlimited_status(places: &[RouteLimits<'_>]) -> Vec<Finding> {
+    let unlimited = places.iter().filter_map(|place| {
+        let upstream = &place.route?.upstream;
+        let is_limited = place.policies.iter().any(AppliedPolicy::is_enforced);
+        (upstream.value == UpstreamRef::Status && !is_limited).then_some(upstream)
+    });
+    let findings = unlimited.map(|upstream| {
+        let message = "clients can ask for the state of limits as often as they like";
+        let finding = Finding::warning(upstream.node, Code::UnlimitedStatus, message);
+        finding.help("give the route a limit, as in `limits: [{ key: client_ip, quota: 60/1m }]`")
+    });
+    findings.collect()
 }
 
 /// The only claim or field that the policy's condition tests, with its value.

@@ -20,7 +20,7 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
         .iter()
         .filter_map(|route| match &route.upstream.value {
             UpstreamRef::Url(url) => Some((url, route.upstream.node)),
-            UpstreamRef::Echo | UpstreamRef::Named(_) => None,
+            UpstreamRef::Echo | UpstreamRef::Status | UpstreamRef::Named(_) => None,
         });
     let findings = endpoints.chain(in_place).filter_map(|(url, node)| {
         let mut listeners = config.listeners.iter();

@@ -26,7 +26,7 @@ pub(super) fn grpc_over_http1(config: &Config) -> Vec<Finding> {
     let findings = config.routes.iter().filter_map(|route| {
         let grpc = route.matches.grpc.as_ref()?;
         let protocol = match &route.upstream.value {
-            UpstreamRef::Echo => return None,
+            UpstreamRef::Echo | UpstreamRef::Status => return None,
             UpstreamRef::Url(_) => UpstreamProtocol::default(),
             UpstreamRef::Named(name) => config.upstreams.get(name.as_str())?.protocol.value,
         };

@@ -4,6 +4,7 @@ mod check;
 mod compile;
 mod limits;
 mod schema;
+mod status;
 
 pub(in crate::config) use check::*;
 pub(in crate::config) use compile::*;

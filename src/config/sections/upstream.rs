@@ -102,7 +102,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let used = config.routes.iter();
     let used = used.filter_map(|route| match &route.upstream.value {
         UpstreamRef::Named(name) => Some(name),
-        UpstreamRef::Echo | UpstreamRef::Url(_) => None,
+        UpstreamRef::Echo | UpstreamRef::Status | UpstreamRef::Url(_) => None,
     });
     let used: HashSet<_> = used.collect();
     for (name, upstream) in config.upstreams.iter() {
@@ -114,8 +114,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         retries::check(&upstream.retries, findings);
         tls::check(upstream, findings);
         balance::check(name, upstream, config, findings);
-        if name.as_str() == "echo" {
-            let message = "`echo` is the name of the built-in upstream";
+        if let "echo" | "status" = name.as_str() {
+            let message = format!("`{name}` is the name of a built-in upstream");
             let finding = Finding::error(upstream.node, Code::Conflict, message);
             findings.add(finding.help("choose another name").at_key());
         } else if !used.contains(&name.value) {
@@ -162,6 +162,7 @@ impl Compiler<'_> {
         let target = match &wanted.value {
             _ if upstreams.are_stand_ins => TargetSpec::Echo,
             UpstreamRef::Echo => TargetSpec::Echo,
+            UpstreamRef::Status => TargetSpec::Status,
             UpstreamRef::Url(url) => {
                 let endpoint = Endpoint {
                     url: Located {

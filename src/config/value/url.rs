@@ -162,6 +162,9 @@ pub enum UpstreamRef {
     #[default]
     #[display("echo")]
     Echo,
+    /// The built-in upstream, which answers with the state of the caller's limits.
+    #[display("status")]
+    Status,
     /// One of `upstreams`.
     Named(Name),
     /// An origin in place, with the defaults of an upstream.
@@ -173,13 +176,14 @@ text_value!(UpstreamRef);
 impl TextValue for UpstreamRef {
     const NAME: &'static str = "UpstreamRef";
     const EXPECTED: &'static str =
-        "the name of an upstream, a URL as in `http://10.0.0.11:3000`, or `echo`";
+        "the name of an upstream, a URL as in `http://10.0.0.11:3000`, `echo` or `status`";
     const PATTERN: &'static str =
         "[A-Za-z0-9._-]{1,64}|https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?|unix:/.+";
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {
             "echo" => Ok(Self::Echo),
+            "status" => Ok(Self::Status),
             url if url.contains([':', '/']) => OriginUrl::parse(url).map(Self::Url),
             name => Name::parse(name).map(Self::Named),
         }

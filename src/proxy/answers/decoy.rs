@@ -61,8 +61,8 @@ pub(crate) struct LearnedResponses {
 pub(crate) enum LearnedOrigin {
     /// Upstream servers: the proxy adds Via to their responses.
     Servers,
-    /// The built-in echo.
-    Echo,
+    /// A built-in upstream.
+    BuiltIn,
 }
 
 /// The status, framing and fields that decoys imitate.

@@ -32,13 +32,24 @@ pub(crate) struct AppliedPolicy<'a> {
 
 impl AppliedPolicy<'_> {
     /// Remaining units, without any that were granted beyond the capacity.
-    fn remaining(&self) -> u32 {
+    pub(crate) fn remaining(&self) -> u32 {
         self.decision.remaining.min(self.advertised.capacity)
+    }
+
+    /// Used units.
+    pub(crate) fn used(&self) -> u32 {
+        self.advertised.capacity - self.remaining()
+    }
+
+    /// The instant at which more units remain, if that is known.
+    pub(crate) fn more_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let more_at = self.algorithm.more_at(self.decision, now)?;
+        Some(more_at.max(self.earliest_reset(now)))
     }
 
     /// The reset of the older styles; for a refused client the time of its admission. `None` with a
     /// quota of 0.
-    fn reset_at(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn reset_at(&self, now: Timestamp) -> Option<Timestamp> {
         let reset = match self.decision.outcome {
             Outcome::Refuse { retry_at } => retry_at.unwrap_or(self.decision.reset),
             Outcome::Admit | Outcome::Delay { .. } => self.decision.reset,
@@ -121,8 +132,7 @@ fn write_ietf(applied: &[AppliedPolicy<'_>], now: Timestamp, headers: &mut Heade
         let mut digits = itoa::Buffer::new();
         item.extend_from_slice(limit.advertised.state_prefix.as_bytes());
         item.extend_from_slice(digits.format(limit.remaining()).as_bytes());
-        if let Some(more_at) = limit.algorithm.more_at(limit.decision, now) {
-            let more_at = more_at.max(limit.earliest_reset(now));
+        if let Some(more_at) = limit.more_at(now) {
             item.extend_from_slice(b";t=");
             item.extend_from_slice(digits.format(seconds_until(more_at, now)).as_bytes());
         }
@@ -178,8 +188,7 @@ fn write_github(
     headers: &mut Headers,
 ) {
     write_limit_and_remaining(fields, decider, headers);
-    let used = decider.advertised.capacity - decider.remaining();
-    headers.insert(&fields.used, u64::from(used));
+    headers.insert(&fields.used, u64::from(decider.used()));
     headers.insert(&fields.resource, decider.advertised.name.clone());
     if let Some(reset) = decider.reset_at(now) {
         headers.insert(&fields.reset, reset.as_micros().div_ceil(1_000_000));

@@ -148,6 +148,8 @@ pub struct RouteSpec {
     pub matches: RouteMatch,
     /// The limits, top-level ones first.
     pub limits: Vec<LimitSpec>,
+    /// The limits that the route reports to clients; none unless its upstream is the report.
+    pub reported: Vec<LimitSpec>,
     /// Index of the upstream.
     pub upstream: usize,
     /// The key by which the upstream chooses hosts, if it hashes one.

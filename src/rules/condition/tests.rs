@@ -136,7 +136,9 @@ fn model(condition: &Condition, method: &Method, given: Option<&str>, from: IpAd
     match condition {
         Condition::Method(methods) => methods.contains(method),
         Condition::Header(_, value) => given.is_some_and(|given| given == value),
-        Condition::Path(_) | Condition::Claim(..) => unreachable!("no leaf asks for it"),
+        Condition::Path(_) | Condition::Claim(..) | Condition::Unknown => {
+            unreachable!("no leaf asks for it")
+        }
         Condition::ClientIp(networks) => networks.iter().any(|net| net.contains(&from)),
         Condition::Any(list) => list.iter().any(of),
         Condition::All(list) => list.iter().all(of),
@@ -165,6 +167,20 @@ proptest! {
         }
         if applies(&["gold"]) || applies(&["free"]) {
             prop_assert!(applies(&["gold", "free"]));
+        }
+    }
+
+    /// A limit that some request of a client would meet is one that the client may ask about.
+    #[test]
+    fn a_condition_for_any_target_applies_if_it_does_for_one(
+        condition in any_condition(),
+        method in prop_oneof![Just(Method::GET), Just(Method::PUT), Just(Method::PATCH)],
+        given in prop_oneof![Just(None), Just(Some("gold")), Just(Some("free"))],
+    ) {
+        let headers = headers(given.as_slice());
+        let head = |method| Head { method, ..head(&headers, "/", "192.0.2.1") };
+        if condition.applies(&head(&method)) {
+            prop_assert!(condition.for_any_target().applies(&head(&Method::HEAD)));
         }
     }
 }

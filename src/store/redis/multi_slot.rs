@@ -32,6 +32,11 @@ impl SlotGroup {
         }
         groups
     }
+
+    /// The places of its buckets among all.
+    pub(super) fn places(&self) -> &[usize] {
+        &self.buckets
+    }
 }
 
 /// The state of a request between its calls.

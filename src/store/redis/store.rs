@@ -357,7 +357,7 @@ impl Store {
         }
     }
 
-    async fn charge_in_one_call(
+    pub(super) async fn charge_in_one_call(
         &self,
         deadline: Instant,
         worker: usize,

@@ -23,6 +23,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         check_upstream(route, config, findings);
         check_changes(&route.request, findings);
         check_strip_prefix(route, findings);
+        super::status::check(route, config, findings);
     }
 }
 
@@ -67,7 +68,7 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
         return;
     }
     let known = config.upstreams.keys().map(|name| name.as_str());
-    let known: Vec<_> = known.chain(["echo"]).collect();
+    let known: Vec<_> = known.chain(["echo", "status"]).collect();
     let help = match nearest::nearest(name.as_str(), &known) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!(

@@ -27,7 +27,7 @@ const UNMATCHED: &str = "unmatched";
 
 /// Compiles routes.
 pub(in crate::config) struct RouteCompiler<'a> {
-    config: &'a schema::Config,
+    pub(super) config: &'a schema::Config,
     /// The policies of the top-level limits, in order.
     top_level: Vec<usize>,
     /// The exemptions from all limits; `None` if their key parts differ between routes.
@@ -123,7 +123,7 @@ impl<'a> RouteCompiler<'a> {
         context
     }
 
-    fn exempt_from_all(&self, route: &str, taken: &RouteMatch) -> Arc<Selectors> {
+    pub(super) fn exempt_from_all(&self, route: &str, taken: &RouteMatch) -> Arc<Selectors> {
         let part = |part: &KeyPart| self.part(part, route, taken);
         match &self.from_all {
             Some(same) => Arc::clone(same),
@@ -156,6 +156,7 @@ impl<'a> RouteCompiler<'a> {
         }
         RouteSpec {
             limits: self.limits(&applied, policies, &name, &matches),
+            reported: Vec::new(),
             upstream,
             balance_key: self.balance_key(route, &name, &matches),
             rewrite: rewrite(&route.request),
@@ -203,7 +204,7 @@ impl<'a> RouteCompiler<'a> {
         limits.collect()
     }
 
-    fn limit(
+    pub(super) fn limit(
         &self,
         (index, policy): (usize, &Policy),
         from_all: &Arc<Selectors>,

@@ -36,9 +36,12 @@ pub struct Route {
     /// `true` applies the top-level `limits` too.
     #[serde(default)]
     pub inherit: Located<Flag<true>>,
-    /// Where requests go: the name of an upstream, a URL, or `echo`, which answers with the
-    /// request it received.
+    /// Where requests go: the name of an upstream, a URL, `echo`, which answers with the request it
+    /// received, or `status`, which answers with the state of the caller's limits.
     pub upstream: Located<UpstreamRef>,
+    /// What `upstream: status` answers.
+    #[serde(default)]
+    pub status: Option<Located<StatusReport>>,
     /// Changes to requests before they are forwarded.
     #[serde(default)]
     pub request: Located<RequestChanges>,
@@ -73,6 +76,15 @@ words! {
         /// It does not.
         Ignore = "ignore",
     }
+}
+
+/// `status` of a route with `upstream: status`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct StatusReport {
+    /// The policies to report, 100 at most. Unless given, all whose key is that of a client.
+    #[schemars(length(min = 1, max = 100))]
+    pub policies: Option<List<Name>>,
 }
 
 /// `request` of a route.

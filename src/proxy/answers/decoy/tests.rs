@@ -153,7 +153,7 @@ fn nothing_is_learned_from_failures_and_parts_and_decoys_have_via_by_default() {
     }
     let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(names(&decoy), ["x-own", "content-type", "via"]);
-    let echo = LearnedResponses::new(LearnedOrigin::Echo);
+    let echo = LearnedResponses::new(LearnedOrigin::BuiltIn);
     let decoy = decoy_of(&echo, &DecoySpec::default());
     assert_eq!(names(&decoy), ["x-own", "content-type"]);
 }

@@ -21,7 +21,7 @@ impl Builder<'_> {
     ) -> Arc<Route> {
         let (limits, refusing) = self.limits(&spec.name, &spec.limits, policies);
         let origin = match upstreams[spec.upstream].target() {
-            RunningTarget::Echo => LearnedOrigin::Echo,
+            RunningTarget::Echo | RunningTarget::Status => LearnedOrigin::BuiltIn,
             RunningTarget::Cluster(_) => LearnedOrigin::Servers,
         };
         Arc::new(Route {
@@ -29,8 +29,10 @@ impl Builder<'_> {
             learned_responses: self.real_answers(&spec.name, &limits, origin),
             limits,
             refusing,
+            reported: self.reported(&spec, policies),
             preflight: self.preflight,
             reads_token: reads_token(&spec.limits, policies)
+                || reads_token(&spec.reported, policies)
                 || spec
                     .balance_key
                     .as_ref()
@@ -53,6 +55,7 @@ impl Builder<'_> {
             priority_fields: Vec::new(),
             limits,
             refusing,
+            reported: Vec::new(),
             preflight: self.preflight,
             reads_token,
             // The proxy itself answers such requests.
@@ -83,6 +86,25 @@ impl Builder<'_> {
         Some(known.map_or_else(|| Arc::new(LearnedResponses::new(origin)), Arc::clone))
     }
 
+    /// The limits that a route reports.
+    fn reported(&self, route: &RouteSpec, policies: &[Arc<Policy>]) -> Vec<Limit> {
+        let specs = route.reported.iter();
+        specs
+            .map(|spec| self.limit(&route.name, spec, policies))
+            .collect()
+    }
+
+    fn limit(&self, route: &str, spec: &LimitSpec, policies: &[Arc<Policy>]) -> Limit {
+        let policy = Arc::clone(&policies[spec.policy]);
+        Limit {
+            metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
+            reads_token: spec.reads_token() || policy.reads_token(),
+            secret: policy.buckets.secret(),
+            spec: spec.clone(),
+            policy,
+        }
+    }
+
     /// The limits of a route, those that tag last, and the number of those that can refuse.
     fn limits(
         &self,
@@ -90,16 +112,7 @@ impl Builder<'_> {
         specs: &[LimitSpec],
         policies: &[Arc<Policy>],
     ) -> (Vec<Limit>, usize) {
-        let limits = specs.iter().map(|spec| {
-            let policy = Arc::clone(&policies[spec.policy]);
-            Limit {
-                metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
-                reads_token: spec.reads_token() || policy.reads_token(),
-                secret: policy.buckets.secret(),
-                spec: spec.clone(),
-                policy,
-            }
-        });
+        let limits = specs.iter().map(|spec| self.limit(route, spec, policies));
         let can_refuse = |limit: &Limit| limit.policy.action.tag().is_none();
         let (mut limits, mut tags): (Vec<_>, Vec<_>) = limits.partition(can_refuse);
         let refusing = limits.len();

@@ -1,0 +1,230 @@
+//! `upstream: status` of a route: the limits that it reports.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::compile::RouteCompiler;
+use crate::config::schema::{Action, Config, Mode, Policy, Route};
+use crate::config::sections::policy::Policies;
+use crate::config::validate::{report_empty, report_repeated};
+use crate::config::value::{KeyPart, Name, UpstreamRef};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId};
+use crate::nearest;
+use crate::proxy::ruleset::{LimitSpec, RouteSpec};
+
+/// The largest number of policies in a report: their buckets are read together.
+const MOST_POLICIES: usize = 100;
+
+/// The reason why no report has a policy.
+#[derive(Clone, Copy)]
+enum Unreported<'a> {
+    /// No response speaks of it; the setting that says so.
+    Undisclosed(NodeId),
+    /// A part of its key belongs to a request, not to a client.
+    NotOfClient(&'a KeyPart, NodeId),
+}
+
+pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
+    let is_status = route.upstream.value == UpstreamRef::Status;
+    let Some(status) = &route.status else {
+        if is_status {
+            check_built_in(route, findings);
+            check_number(route, config, findings);
+        }
+        return;
+    };
+    if !is_status {
+        let message = "only `upstream: status` reports limits";
+        let finding = Finding::error(status.node, Code::NoEffect, message).at_key();
+        let finding = finding.related(route.upstream.node, "the upstream");
+        return findings.add(finding.help("remove it, or use `upstream: status`"));
+    }
+    check_built_in(route, findings);
+    match &status.policies {
+        Some(names) => check_names(names, config, findings),
+        None => check_number(route, config, findings),
+    }
+}
+
+/// The proxy itself answers: nothing is forwarded.
+fn check_built_in(route: &Route, findings: &Findings<'_>) {
+    if route.request.node != NodeId::ABSENT {
+        let message = "the request is not forwarded";
+        let finding = Finding::error(route.request.node, Code::NoEffect, message).at_key();
+        let finding = finding.related(route.upstream.node, "the proxy answers it");
+        findings.add(finding.help("remove `request`"));
+    }
+}
+
+fn check_names(names: &List<Name>, config: &Config, findings: &Findings<'_>) {
+    report_empty(names, findings, "name a policy at least, or remove it");
+    report_repeated(
+        names.iter().map(|name| (&name.value, name.node)),
+        findings,
+        |name| (format!("`{name}` twice"), "remove one of them"),
+    );
+    if names.len() > MOST_POLICIES {
+        findings.add(too_many(names.node, names.len()));
+    }
+    for name in names.iter() {
+        match config.policies.get(name.as_str()) {
+            Some(policy) => check_reported(name, policy, config, findings),
+            None => {
+                let known: Vec<_> = config.policies.keys().map(|name| name.as_str()).collect();
+                let message = format!("there is no policy `{}`", name.value);
+                let finding = Finding::error(name.node, Code::UnknownName, message);
+                let help =
+                    "only policies under `policies` can be named; `limits` can name them too";
+                findings.add(match known.is_empty() {
+                    true => finding.help(help),
+                    false => finding.help(nearest::advice(name.as_str(), &known, "known policies")),
+                });
+            }
+        }
+    }
+}
+
+fn check_reported(name: &Located<Name>, policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    match unreported(policy, config) {
+        None => {}
+        Some(Unreported::Undisclosed(setting)) => {
+            let message = format!("no response speaks of `{}`", name.value);
+            let finding = Finding::error(name.node, Code::Conflict, message);
+            let finding = finding.related(setting, "which keeps it to itself");
+            findings.add(finding.help("remove one of them"));
+        }
+        Some(Unreported::NotOfClient(part, node)) => {
+            let message = format!(
+                "requests of one client have several buckets of `{}`",
+                name.value
+            );
+            let finding = Finding::error(name.node, Code::Conflict, message);
+            let finding = finding.related(node, format!("`{part}` differs between requests"));
+            findings.add(finding.help("leave it out of the report"));
+        }
+    }
+}
+
+fn check_number(route: &Route, config: &Config, findings: &Findings<'_>) {
+    let named: HashSet<_> = config
+        .all_limits()
+        .filter_map(|limit| limit.name())
+        .collect();
+    let named = named
+        .into_iter()
+        .filter_map(|name| config.policies.get(name.as_str()));
+    let named = named.map(|policy| &policy.value);
+    let in_place = config.all_limits().filter_map(|limit| limit.in_place());
+    let reported = named
+        .chain(in_place)
+        .filter(|policy| is_reported(policy, config));
+    let count = reported.count();
+    if count > MOST_POLICIES {
+        findings.add(too_many(route.upstream.node, count));
+    }
+}
+
+fn too_many(node: NodeId, count: usize) -> Finding {
+    let message = format!("{count} policies in one report; {MOST_POLICIES} are allowed");
+    let finding = Finding::error(node, Code::InvalidValue, message);
+    finding.help("name those that clients ask for: `status: { policies: [per-key, daily] }`")
+}
+
+/// True if reports have the policy for clients that it is enforced for.
+fn is_reported(policy: &Policy, config: &Config) -> bool {
+    policy.mode.value == Mode::Enforce && unreported(policy, config).is_none()
+}
+
+fn unreported<'a>(policy: &'a Policy, config: &Config) -> Option<Unreported<'a>> {
+    if !policy.announce.get() {
+        return Some(Unreported::Undisclosed(policy.announce.node));
+    }
+    let action = policy.on_limit.action_over(&config.responses.on_limit);
+    if let Action::Decoy | Action::Tag = action {
+        return Some(Unreported::Undisclosed(policy.on_limit.node));
+    }
+    let mut parts = policy.parts();
+    let (part, node) = parts.find(|(part, _)| !is_of_client(part))?;
+    Some(Unreported::NotOfClient(part, node))
+}
+
+/// True if all requests of a client have the same part.
+fn is_of_client(part: &KeyPart) -> bool {
+    match part {
+        KeyPart::ClientIp
+        | KeyPart::ClientIpPrefix(_)
+        | KeyPart::Header(_)
+        | KeyPart::Cookie(_)
+        | KeyPart::Query(_)
+        | KeyPart::Claim(_)
+        | KeyPart::BasicUser
+        | KeyPart::Host
+        | KeyPart::Constant => true,
+        KeyPart::Capture(_) | KeyPart::Path | KeyPart::Method | KeyPart::Route => false,
+    }
+}
+
+impl RouteCompiler<'_> {
+    /// Adds the limits that routes with `upstream: status` report. `routes` and `unmatched` have
+    /// all limits that requests meet.
+    pub(in crate::config) fn report_status(
+        &self,
+        policies: &Policies<'_>,
+        routes: &mut [RouteSpec],
+        unmatched: &[LimitSpec],
+    ) {
+        let written = self.config.routes.iter();
+        let mut reports = written
+            .zip(0..)
+            .filter(|(route, _)| is_status(route))
+            .peekable();
+        if reports.peek().is_none() {
+            return;
+        }
+        let limits = routes
+            .iter()
+            .flat_map(|route| &route.limits)
+            .chain(unmatched);
+        let used: BTreeSet<_> = limits.map(|limit| limit.policy).collect();
+        for (route, place) in reports {
+            let reported = self.reported(route, &routes[place], policies, &used);
+            routes[place].reported = reported;
+        }
+    }
+
+    fn reported(
+        &self,
+        route: &Route,
+        spec: &RouteSpec,
+        policies: &Policies<'_>,
+        used: &BTreeSet<usize>,
+    ) -> Vec<LimitSpec> {
+        let names = route
+            .status
+            .as_ref()
+            .and_then(|status| status.policies.as_ref());
+        let named = names.map(|names| {
+            let indices = names
+                .iter()
+                .filter_map(|name| policies.named(name.as_str()));
+            indices.collect::<BTreeSet<_>>()
+        });
+        let from_all = self.exempt_from_all(&spec.name, &spec.matches);
+        let indices = used
+            .iter()
+            .filter(|index| named.as_ref().is_none_or(|all| all.contains(index)));
+        let applied = indices.map(|&index| (index, policies.get(index)));
+        let reported = applied.filter(|(_, policy)| is_reported(policy, self.config));
+        let limits = reported.map(|policy| {
+            let limit = self.limit(policy, &from_all, &spec.name, &spec.matches);
+            LimitSpec {
+                when: limit.when.as_ref().map(|when| when.for_any_target()),
+                ..limit
+            }
+        });
+        limits.collect()
+    }
+}
+
+fn is_status(route: &Route) -> bool {
+    route.upstream.value == UpstreamRef::Status
+}

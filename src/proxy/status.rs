@@ -1,0 +1,192 @@
+//! The built-in upstream `status`: its response is the state of the caller's limits, in the form of
+//! GitHub's `/rate_limit`. Looking at limits charges nothing.
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use serde_json::{Map, Value, json};
+
+use super::discard;
+use super::exchange::Exchange;
+use super::ruleset::{Limit, Policy, Route};
+use super::target::RequestTarget;
+use crate::clock::Timestamp;
+use crate::http::body::RequestBody;
+use crate::http::message::{Request, Response};
+use crate::limiter::{KeyParts, Secret};
+use crate::proxy::admission::applicability::Applicability;
+use crate::proxy::admission::mode::Enforcement;
+use crate::proxy::answers::limit_headers::{self, AppliedPolicy};
+use crate::proxy::body::ResponseBody;
+use crate::rules::Head;
+use crate::store::{self, BucketState, ChargeId, ChargeSource, PolicyCharge};
+
+/// The limits that a route reports, for one caller.
+struct ReportInputs<'a> {
+    limits: &'a [Limit],
+    head: &'a Head<'a>,
+    now: Timestamp,
+}
+
+/// A reported policy, or its override, and the state of the caller's bucket.
+struct ReportedPolicy<'a> {
+    policy: &'a Policy,
+    state: BucketState,
+}
+
+/// Responds with the state of the caller's limits.
+pub(super) async fn respond(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+    target: &RequestTarget,
+) -> Response<ResponseBody> {
+    discard::discard(request);
+    let (context, route, now) = (exchange.context(), exchange.route(), exchange.decided_at());
+    let ruleset = context.ruleset.whole();
+    let was_known = context.token.get().is_some();
+    let token = ruleset.token(route, request.headers(), context.started, &context.token);
+    let head = Head {
+        token: token.as_ref(),
+        ..target.head(request, context.client_ip)
+    };
+    let inputs = ReportInputs {
+        limits: &route.reported,
+        head: &head,
+        now,
+    };
+    let charges = inputs.charges(&ruleset.secret);
+    let worker = context.client().connection.worker;
+    let states = store::peek(&ruleset.store, worker, &charges, &inputs, now).await;
+    if let Some(tokens) = &ruleset.tokens {
+        tokens.record(&context.token, was_known, context.started);
+    }
+    let states = charges.iter().zip(states);
+    let reported = states.map(|(charge, state)| ReportedPolicy {
+        policy: inputs.policy(charge.id),
+        state,
+    });
+    let reported: Vec<_> = reported.collect();
+    let mut response = Response::new(ResponseBody::own(report(&reported, now)));
+    let headers = response.headers_mut();
+    let json = const { HeaderValue::from_static("application/json") };
+    headers.insert(header::CONTENT_TYPE, json);
+    let no_store = const { HeaderValue::from_static("no-store") };
+    headers.insert(header::CACHE_CONTROL, no_store);
+    let applied: Vec<_> = reported
+        .iter()
+        .filter_map(|one| one.beside(route))
+        .collect();
+    if let Some(deciding) = limit_headers::index_of_deciding(applied.iter()) {
+        limit_headers::write(&ruleset.styles, &applied, deciding, now, headers);
+    }
+    exchange.set_own_response();
+    response
+}
+
+impl<'a> ReportInputs<'a> {
+    /// Charges of no units to the caller's buckets, of the limits that responses may speak of.
+    fn charges(&self, secret: &Secret) -> Vec<PolicyCharge<'a>> {
+        let limits = (0_u16..).zip(self.limits);
+        let enforced = limits.filter(|(_, limit)| {
+            let (policy, descriptor) = (&limit.policy, &limit.spec.descriptor);
+            policy.is_disclosed()
+                && policy.mode.enforcement(descriptor, self.head) == Enforcement::Enforced
+        });
+        let charges = enforced.filter_map(|(number, limit)| {
+            let Applicability::Bucket(key, place) = limit.evaluate(secret, self.head) else {
+                return None;
+            };
+            let policy = limit.quota(place);
+            let penalties = limit.policy.penalties.as_ref();
+            Some(PolicyCharge {
+                id: ChargeId {
+                    limit: number,
+                    place,
+                    tier: 0,
+                },
+                buckets: &policy.buckets,
+                key,
+                cost: 0,
+                window_end: policy.window_end(self.head, self.now),
+                settles: false,
+                penalties: penalties.map(|one| (one, limit.ban_key(one, self.head, key))),
+            })
+        });
+        charges.collect()
+    }
+
+    fn policy(&self, id: ChargeId) -> &'a Policy {
+        self.limits[usize::from(id.limit)].chosen(id)
+    }
+}
+
+impl ChargeSource for ReportInputs<'_> {
+    fn write_key(&self, id: ChargeId, mut parts: &mut dyn KeyParts) -> bool {
+        let descriptor = &self.limits[usize::from(id.limit)].spec.descriptor;
+        descriptor.feed(self.head, &mut parts).is_ok()
+    }
+
+    fn period(&self, id: ChargeId, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        self.policy(id).period(self.head, now)
+    }
+}
+
+impl ReportedPolicy<'_> {
+    /// The policy for the fields of the response, unless it is a limit of the route itself, which
+    /// writes them.
+    fn beside(&self, route: &Route) -> Option<AppliedPolicy<'_>> {
+        let mut own = route.limits.iter();
+        match own.any(|limit| limit.policy.name == self.policy.name) {
+            true => None,
+            false => self.applied(),
+        }
+    }
+
+    /// `None` if its bucket is not known.
+    fn applied(&self) -> Option<AppliedPolicy<'_>> {
+        Some(AppliedPolicy {
+            advertised: &self.policy.advertised,
+            algorithm: self.policy.buckets.algorithm(),
+            decision: self.state.decision.as_ref()?,
+        })
+    }
+
+    fn to_json(&self, now: Timestamp) -> Value {
+        let algorithm = self.policy.buckets.algorithm();
+        let mut json = Map::new();
+        json.insert("limit".to_owned(), algorithm.capacity().into());
+        match self.applied() {
+            Some(applied) => {
+                json.insert("used".to_owned(), applied.used().into());
+                json.insert("remaining".to_owned(), applied.remaining().into());
+                let reset = applied.reset_at(now).map(whole_seconds);
+                json.insert("reset".to_owned(), reset.into());
+                if applied.remaining() == 0 {
+                    let wait = applied.more_at(now);
+                    let wait = wait.map(|at| limit_headers::retry_after(at, now));
+                    json.insert("retry_after".to_owned(), wait.into());
+                }
+            }
+            None => {
+                json.insert("error".to_owned(), "unavailable".into());
+            }
+        }
+        if let Some(until) = self.state.banned_until {
+            json.insert("banned_until".to_owned(), whole_seconds(until).into());
+        }
+        json.insert("quota".to_owned(), self.policy.quota.as_str().into());
+        Value::Object(json)
+    }
+}
+
+/// Seconds since the epoch, rounded up, as GitHub has resets.
+fn whole_seconds(instant: Timestamp) -> u64 {
+    instant.as_micros().div_ceil(1_000_000)
+}
+
+/// The body: `{ "resources": { POLICY: { "limit": 100, .. } } }`.
+fn report(reported: &[ReportedPolicy<'_>], now: Timestamp) -> Bytes {
+    let resources = reported.iter();
+    let resources = resources.map(|one| (one.policy.name.to_string(), one.to_json(now)));
+    let report = json!({ "resources": resources.collect::<Map<_, _>>() });
+    Bytes::from(format!("{report}\n"))
+}

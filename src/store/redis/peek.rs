@@ -1,0 +1,47 @@
+//! Reading buckets in Redis, without charging them.
+
+use tokio::time::Instant;
+
+use super::multi_slot::SlotGroup;
+use super::script_call::BucketCharge;
+use super::store::{ChargeError, Store};
+use crate::clock::Timestamp;
+use crate::limiter::Decision;
+
+impl Store {
+    /// The decisions on these charges of no units, in their order, with instants of the local clock
+    /// as if decided at `now`. In a cluster each slot takes a call of its own, one after the other.
+    ///
+    /// # Panics
+    /// Outside a runtime, or if there is no such worker.
+    pub async fn peek(
+        &self,
+        worker: usize,
+        buckets: &[BucketCharge<'_>],
+        now: Timestamp,
+    ) -> Vec<Result<Decision, ChargeError>> {
+        let deadline = Instant::now() + self.client().spec().timeout;
+        let mut decisions: Vec<_> = buckets
+            .iter()
+            .map(|_| Err(ChargeError::Contended))
+            .collect();
+        for group in SlotGroup::group(buckets, |name| self.slot_of(name)) {
+            let in_slot = group.places().iter().map(|&place| buckets[place]);
+            let in_slot: Vec<_> = in_slot.collect();
+            let reply = self.charge_in_one_call(deadline, worker, &in_slot, 0, "", now);
+            match reply.await {
+                Ok(reply) => {
+                    for (&place, one) in group.places().iter().zip(&reply.verdict.decisions) {
+                        decisions[place] = Ok(*one);
+                    }
+                }
+                Err(error) => {
+                    for &place in group.places() {
+                        decisions[place] = Err(error.clone());
+                    }
+                }
+            }
+        }
+        decisions
+    }
+}
