@@ -22,6 +22,7 @@ mod proxy_header;
 mod retry;
 mod session;
 mod spec;
+mod status;
 mod stall;
 mod tls;
 
@@ -43,6 +44,7 @@ pub use spec::{
     ClusterSpec, ClusterTimeouts, ConnectionBound, ConnectionLimits, EndpointSpec, HostHeader,
     TargetSpec, UpstreamProtocol, UpstreamSpec,
 };
+pub use status::{EndpointStatus, HostCondition, HostStatus};
 pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 
 use crate::clock::Timestamp;
@@ -78,8 +80,8 @@ pub enum RunningTarget {
 
 impl Upstream {
     /// Starts an upstream for `workers` runtimes. Equal endpoints of `previous`, from before a
-    /// reload, keep their hosts with connections and state, and
-    /// the retry budget goes on.
+    /// reload, keep their hosts with connections and state; others of the same address go on
+    /// draining. The retry budget goes on.
     pub fn new(
         spec: UpstreamSpec,
         workers: usize,
@@ -99,7 +101,12 @@ impl Upstream {
         };
         let endpoint = |spec: EndpointSpec| match known.get(&spec.origin()) {
             Some(known) if *known.spec() == spec => Arc::clone(known),
-            _ => Arc::new(Endpoint::new(spec, &context)),
+            Some(known) => {
+                let endpoint = Endpoint::new(spec, &context);
+                endpoint.set_draining(known.is_draining());
+                Arc::new(endpoint)
+            }
+            None => Arc::new(Endpoint::new(spec, &context)),
         };
         let target = match spec.target {
             TargetSpec::Echo => RunningTarget::Echo,

@@ -20,8 +20,9 @@ use super::outliers::OutlierDetection;
 use super::pending::{PendingQueue, UNBOUNDED};
 use super::retry::RetryBudget;
 use super::{
-    Balance, ClusterSpec, ClusterTimeouts, ConnectionLimits, Endpoint, EndpointSpec, HealthSpec,
-    HostHeader, OutboundRequest, RetrySpec, UpstreamBody, UpstreamError,
+    Balance, ClusterSpec, ClusterTimeouts, ConnectionLimits, Endpoint, EndpointSpec,
+    EndpointStatus, HealthSpec, HostHeader, OutboundRequest, RetrySpec, UpstreamBody,
+    UpstreamError, UpstreamErrorKind,
 };
 use crate::http::message::Response;
 use crate::telemetry::metrics::{PendingMetrics, RetryReason};
@@ -116,6 +117,33 @@ impl Cluster {
 
     pub(super) fn endpoints(&self) -> &[Arc<Endpoint>] {
         &self.endpoints
+    }
+
+    pub(super) fn balance(&self) -> Balance {
+        self.balance
+    }
+
+    /// The state of the endpoints at `now`.
+    pub(super) fn status(&self, now: Instant) -> Vec<EndpointStatus> {
+        let endpoints = self.endpoints.iter().zip(&self.weights);
+        let status = endpoints.map(|(endpoint, &weight)| EndpointStatus {
+            label: Arc::clone(endpoint.label()),
+            weight,
+            protocol: endpoint.spec().protocol,
+            is_draining: endpoint.is_draining(),
+            hosts: endpoint.hosts().iter().map(|one| one.status(now)).collect(),
+        });
+        status.collect()
+    }
+
+    /// Begins or ends the draining of an endpoint. Returns true if that changes anything, and `None`
+    /// if no endpoint has this label.
+    pub(super) fn set_draining(&self, label: &str, is_draining: bool) -> Option<bool> {
+        let mut endpoints = self.endpoints.iter();
+        let endpoint = endpoints.find(|endpoint| **endpoint.label() == *label)?;
+        let is_changed = endpoint.set_draining(is_draining);
+        self.update_hosts();
+        Some(is_changed)
     }
 
     /// Sends a request, and waits for the head of the response. Tries each host at most once, and
@@ -236,9 +264,13 @@ impl Cluster {
     /// Waits until the name of an endpoint has resolved.
     ///
     /// # Errors
-    /// When all names fail to resolve, or none resolves in time: the number and the error of an
-    /// endpoint.
+    /// When all names fail to resolve, or none resolves in time, or all endpoints drain: the number
+    /// and the error of an endpoint.
     async fn resolved(self: &Arc<Self>) -> Result<Arc<HostSet>, (usize, UpstreamError)> {
+        if self.endpoints.iter().all(|endpoint| endpoint.is_draining()) {
+            let label = self.endpoints[0].label();
+            return Err((0, UpstreamError::new(label, UpstreamErrorKind::Draining)));
+        }
         let mut lookups = self.lookups.subscribe();
         self.begin_lookups(Duration::ZERO);
         let found = timeout(self.timeouts.connect, async {
@@ -258,7 +290,8 @@ impl Cluster {
         if let Ok(Some(set)) = found.await {
             return Ok(set);
         }
-        let mut endpoints = self.endpoints.iter().enumerate();
+        let endpoints = self.endpoints.iter().enumerate();
+        let mut endpoints = endpoints.filter(|(_, endpoint)| !endpoint.is_draining());
         let unresolved = endpoints.find_map(|(number, endpoint)| {
             let error = endpoint.record_unresolved(self.timeouts.connect)?;
             Some((number, error))
@@ -271,10 +304,15 @@ impl Cluster {
     pub(super) fn sweep(self: &Arc<Self>) {
         self.begin_lookups(self.resolve_every);
         self.update_hosts();
-        let set = self.hosts.load();
-        for one in set.hosts() {
-            one.host.sweep(self.timeouts.idle);
+        for endpoint in &self.endpoints {
+            // Idle connections would keep a server from ending.
+            let idle = match endpoint.is_draining() {
+                true => Duration::ZERO,
+                false => self.timeouts.idle,
+            };
+            endpoint.hosts().iter().for_each(|host| host.sweep(idle));
         }
+        let set = self.hosts.load();
         self.outliers.sweep(set.hosts(), Instant::now());
         self.budget.begin_second();
     }
@@ -284,13 +322,12 @@ impl Cluster {
     pub(super) fn tick(&self) {
         let (set, now) = (self.hosts.load(), Instant::now());
         self.outliers.tick(set.hosts(), now);
-        for WeightedHost { host, endpoint, .. } in set.hosts() {
-            match &self.health {
-                Some(spec) => {
-                    let authority = &self.endpoints[*endpoint].spec().authority;
-                    host.begin_check(spec, authority, now);
+        for endpoint in &self.endpoints {
+            for host in &*endpoint.hosts() {
+                match &self.health {
+                    Some(spec) => host.begin_check(spec, &endpoint.spec().authority, now),
+                    None => host.forget_health(now),
                 }
-                None => host.forget_health(now),
             }
         }
         self.budget.refill();
@@ -323,10 +360,11 @@ impl Cluster {
         lookups.any(|lookups| lookups.is_running())
     }
 
-    /// Replaces the hosts if those of an endpoint have changed.
+    /// Replaces the hosts if those of an endpoint have changed, or an endpoint drains or no longer.
     fn update_hosts(&self) {
         let _turn = self.update.lock();
         let endpoints = self.endpoints.iter().zip(&self.weights).enumerate();
+        let endpoints = endpoints.filter(|(_, (one, _))| !one.is_draining());
         let hosts = endpoints.flat_map(|(endpoint, (one, &weight))| {
             let hosts = one.hosts();
             let host = move |host: &Arc<_>| WeightedHost {

@@ -83,6 +83,14 @@ impl Standing {
         matches!(self.phase, Phase::Ejected { .. })
     }
 
+    /// The end of the ejection, if the host is ejected.
+    pub(super) fn ejected_until(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Ejected { until } => Some(until),
+            Phase::Good(_) | Phase::Probation(_) => None,
+        }
+    }
+
     pub(super) fn is_on_probation(&self) -> bool {
         matches!(self.phase, Phase::Probation(_))
     }

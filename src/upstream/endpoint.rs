@@ -6,10 +6,12 @@ mod lookups;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::HeaderValue;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::connector::Connector;
 use super::host::Host;
@@ -33,6 +35,8 @@ pub struct Endpoint {
     current: Mutex<Current>,
     /// `None` for an address, which needs no lookup.
     lookups: Option<Lookups>,
+    /// It gets no new requests.
+    is_draining: AtomicBool,
 }
 
 /// The surroundings of a new endpoint.
@@ -82,6 +86,7 @@ impl Endpoint {
             metrics: Arc::new(metrics),
             pending: Arc::clone(&context.pending),
             lookups,
+            is_draining: AtomicBool::new(false),
             spec,
         };
         if let Some(path) = &endpoint.spec.socket {
@@ -108,6 +113,23 @@ impl Endpoint {
     /// Its identity.
     pub fn spec(&self) -> &EndpointSpec {
         &self.spec
+    }
+
+    /// True if it gets no new requests.
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining.load(Relaxed)
+    }
+
+    /// Begins or ends its draining. Returns true if that changes anything. The caller updates the
+    /// hosts of its cluster.
+    pub(super) fn set_draining(&self, is_draining: bool) -> bool {
+        let was_draining = self.is_draining.swap(is_draining, Relaxed);
+        self.metrics.set_draining(is_draining);
+        // Requests that are tried again have an earlier set of hosts.
+        for host in &*self.hosts() {
+            host.set_draining(is_draining, Instant::now());
+        }
+        was_draining != is_draining
     }
 
     /// Its hosts in the order of their addresses; none before its name has resolved.

@@ -77,6 +77,9 @@ pub enum UpstreamErrorKind {
     /// No host had a free slot within `connections.max_wait`.
     #[error("no free slot within {0:?} (connections.max_wait)")]
     PendingTimeout(Duration),
+    /// All endpoints drain: an operator has taken them out of use.
+    #[error("all endpoints drain")]
+    Draining,
     /// The client stopped, or sent too much: not the upstream's fault.
     #[error("the request body did not arrive")]
     RequestBody(#[source] RequestBodyError),
@@ -135,6 +138,7 @@ impl UpstreamError {
             UpstreamErrorKind::PendingFull(_)
             | UpstreamErrorKind::PendingTimeout(_)
             | UpstreamErrorKind::RequestBody(_) => return None,
+            UpstreamErrorKind::Draining => EndpointFailure::Draining,
         })
     }
 }

@@ -115,9 +115,10 @@ impl Error {
                 | Kind::AttemptTimeout(_)
                 | Kind::Deadline(_)
                 | Kind::Stalled => StatusCode::GATEWAY_TIMEOUT,
-                Kind::NoStream(_) | Kind::PendingFull(_) | Kind::PendingTimeout(_) => {
-                    StatusCode::SERVICE_UNAVAILABLE
-                }
+                Kind::NoStream(_)
+                | Kind::PendingFull(_)
+                | Kind::PendingTimeout(_)
+                | Kind::Draining => StatusCode::SERVICE_UNAVAILABLE,
                 Kind::NoWebSocket => StatusCode::NOT_IMPLEMENTED,
                 Kind::RequestBody(RequestBodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
                 Kind::RequestBody(RequestBodyError::Quiet(_)) => StatusCode::REQUEST_TIMEOUT,
@@ -185,7 +186,10 @@ impl Error {
                 Kind::Tls(_) => "No TLS connection to the upstream could be made.",
                 Kind::ConnectTimeout { .. } => "The upstream accepted no connection in time.",
                 Kind::Handshake(_) => "The upstream does not speak HTTP/2.",
-                Kind::NoStream(_) | Kind::PendingFull(_) | Kind::PendingTimeout(_) => {
+                Kind::NoStream(_)
+                | Kind::PendingFull(_)
+                | Kind::PendingTimeout(_)
+                | Kind::Draining => {
                     "The upstream takes no more requests at the moment."
                 }
                 Kind::NoWebSocket => "The upstream does not take WebSockets over HTTP/2.",

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use strum::{IntoStaticStr, VariantArray};
 
 use super::families::{
-    ENDPOINT_AVAILABLE, ENDPOINT_CONNECTIONS, ENDPOINT_EJECTIONS, ENDPOINT_FAILURES,
-    ENDPOINT_HEALTH_CHECKS, ENDPOINT_HOSTS, ENDPOINT_LOOKUP_FAILURES, ENDPOINT_REQUESTS,
-    ENDPOINT_RETRIES, ENDPOINT_RETRIES_DENIED,
+    ENDPOINT_AVAILABLE, ENDPOINT_CONNECTIONS, ENDPOINT_DRAINING, ENDPOINT_EJECTIONS,
+    ENDPOINT_FAILURES, ENDPOINT_HEALTH_CHECKS, ENDPOINT_HOSTS, ENDPOINT_LOOKUP_FAILURES,
+    ENDPOINT_REQUESTS, ENDPOINT_RETRIES, ENDPOINT_RETRIES_DENIED,
 };
 use crate::telemetry::registry::{Counter, CounterSet, Gauge, GaugeGuard, Registry};
 
@@ -26,6 +26,7 @@ pub struct EndpointMetrics {
     health_checks: CounterSet,
     retries: CounterSet,
     denied: Counter,
+    draining: Gauge,
 }
 
 /// The reason for a failure of an endpoint: the `reason` label, and the `error` of the access log.
@@ -58,6 +59,8 @@ pub enum EndpointFailure {
     RequestTimeout,
     /// It answered no request, while others did.
     Stalled,
+    /// All endpoints drain.
+    Draining,
     /// The connection closed before the end of the response.
     BodyClosed,
     /// The stream was reset before the end of the response.
@@ -146,6 +149,7 @@ impl EndpointMetrics {
             health_checks: registry.counter_set(&ENDPOINT_HEALTH_CHECKS, &labels, 2, health),
             retries: registry.counter_set(&ENDPOINT_RETRIES, &labels, retries, retry),
             denied: registry.counter(&ENDPOINT_RETRIES_DENIED, &labels),
+            draining: registry.gauge(&ENDPOINT_DRAINING, &labels),
         }
     }
 
@@ -187,6 +191,11 @@ impl EndpointMetrics {
     /// Counts a host as available until the guard is dropped.
     pub fn available(&self) -> GaugeGuard {
         self.available.hold(1)
+    }
+
+    /// Shows whether the endpoint drains.
+    pub fn set_draining(&self, is_draining: bool) {
+        self.draining.set(is_draining.into());
     }
 
     /// Counts an ejection.

@@ -48,6 +48,8 @@ families! {
         "Addresses of an endpoint that requests are shared among.";
     ENDPOINT_AVAILABLE: Gauge "sluicegate_upstream_hosts_available" ["upstream", "endpoint"],
         "Addresses of an endpoint that are not left out for failures or failed health checks.";
+    ENDPOINT_DRAINING: Gauge "sluicegate_upstream_endpoint_draining" ["upstream", "endpoint"],
+        "1 while an endpoint gets no new requests because an operator drains it, else 0.";
     ENDPOINT_EJECTIONS: Counter hides_zero "sluicegate_upstream_ejections_total" ["upstream", "endpoint", "reason"],
         "Times that an address of an endpoint was left out for its failures.";
     ENDPOINT_HEALTH_CHECKS: Counter hides_zero "sluicegate_upstream_health_checks_total" ["upstream", "endpoint", "result"],

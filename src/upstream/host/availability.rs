@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::counts::HostCounts;
 use crate::telemetry::metrics::{EjectionReason, EndpointMetrics};
 use crate::telemetry::registry::GaugeGuard;
+use crate::upstream::HostCondition;
 use crate::upstream::ejection::{EjectionSpec, FULL, Standing};
 use crate::upstream::stall::{Load, Progress, Silence};
 
@@ -56,6 +57,8 @@ struct Record {
     reason: Option<EjectionReason>,
     /// Health checks fail.
     is_unhealthy: bool,
+    /// The endpoint drains.
+    is_draining: bool,
     /// Counts the host as available.
     available: Option<GaugeGuard>,
 }
@@ -72,6 +75,7 @@ impl Availability {
                 seconds: VecDeque::new(),
                 reason: None,
                 is_unhealthy: false,
+                is_draining: false,
                 available: Some(metrics.available()),
             }),
             leave: (0..workers).map(|_| Notify::new()).collect(),
@@ -170,7 +174,8 @@ impl Availability {
     pub(in crate::upstream) fn may_be_back(&self) -> bool {
         let record = self.record.lock();
         let is_stalled = record.reason == Some(EjectionReason::Stalled);
-        record.standing.is_ejected() && !is_stalled && !record.is_unhealthy
+        let is_left_out = record.is_unhealthy || record.is_draining;
+        record.standing.is_ejected() && !is_stalled && !is_left_out
     }
 
     /// Leaves the host out while it is unhealthy. It comes back with a slow start.
@@ -182,6 +187,36 @@ impl Availability {
         }
         record.count(metrics);
         self.publish(&record, Duration::MAX, now);
+    }
+
+    /// Leaves the host out while its endpoint drains.
+    pub(super) fn set_draining(
+        &self,
+        is_draining: bool,
+        load: &Load,
+        metrics: &EndpointMetrics,
+        now: Instant,
+    ) {
+        let mut record = self.record.lock();
+        record.is_draining = is_draining;
+        record.silence.restart(load, now);
+        record.count(metrics);
+        self.publish(&record, Duration::MAX, now);
+    }
+
+    /// The condition of the host at `now`.
+    pub(super) fn condition(&self, now: Instant) -> HostCondition {
+        let record = self.record.lock();
+        match (record.standing.ejected_until(), record.reason) {
+            _ if record.is_draining => HostCondition::Draining,
+            (Some(until), Some(reason)) => HostCondition::Ejected {
+                reason,
+                left: until.saturating_duration_since(now),
+            },
+            _ if record.is_unhealthy => HostCondition::Unhealthy,
+            _ if record.standing.is_on_probation() => HostCondition::Probation,
+            _ => HostCondition::Available,
+        }
     }
 
     /// Notes a good answer, which ends a probation.
@@ -243,7 +278,7 @@ impl Availability {
 
     /// Shows the standing to the balancer.
     fn publish(&self, record: &Record, slow_start: Duration, now: Instant) {
-        let share = match record.is_unhealthy {
+        let share = match record.is_unhealthy || record.is_draining {
             true => 0,
             false => record.standing.share(slow_start, now),
         };
@@ -256,7 +291,8 @@ impl Availability {
 impl Record {
     /// Counts the host as available, or no longer.
     fn count(&mut self, metrics: &EndpointMetrics) {
-        let is_available = !self.is_unhealthy && !self.standing.is_ejected();
+        let is_left_out = self.is_unhealthy || self.is_draining || self.standing.is_ejected();
+        let is_available = !is_left_out;
         self.available = is_available.then(|| metrics.available());
     }
 }

@@ -4,11 +4,11 @@ use tokio::time::Instant;
 
 use super::{Host, Readiness};
 use crate::telemetry::metrics::{EjectionReason, EndpointFailure};
-use crate::upstream::UpstreamError;
 use crate::upstream::attempt::{Attempt, HostEvidence};
 use crate::upstream::ejection::EjectionSpec;
 use crate::upstream::outliers::Ejection;
 use crate::upstream::stall::Load;
+use crate::upstream::{HostStatus, UpstreamError};
 
 impl Host {
     /// Returns true if the balancer may pick the host while it has the choice.
@@ -24,6 +24,22 @@ impl Host {
     /// Returns true if the host gets no requests while there are others.
     pub(in crate::upstream) fn is_left_out(&self) -> bool {
         self.availability.is_left_out()
+    }
+
+    /// Leaves the host out while its endpoint drains.
+    pub(in crate::upstream) fn set_draining(&self, is_draining: bool, now: Instant) {
+        let availability = &self.availability;
+        availability.set_draining(is_draining, &self.load(), &self.metrics, now);
+    }
+
+    /// The state of the host at `now`, for operators.
+    pub(in crate::upstream) fn status(&self, now: Instant) -> HostStatus {
+        HostStatus {
+            address: self.connector.address().to_string(),
+            condition: self.availability.condition(now),
+            in_flight: self.state.in_flight(),
+            failures: self.counts.failures_in_a_row(),
+        }
     }
 
     /// Notes a new connection, which ends an ejection for the lack of one.
