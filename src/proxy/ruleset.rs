@@ -18,7 +18,7 @@ use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
 use crate::limiter::{Secret, WindowEnd};
-use crate::proxy::admission::mode::Mode;
+use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
@@ -212,9 +212,9 @@ pub struct Limit {
 
 impl Limit {
     fn refuses_without_store(&self) -> bool {
-        let policies = self.policy.all().into_iter();
-        let mut refusing = policies.filter(|policy| policy.mode.can_refuse());
-        refusing.any(|policy| policy.buckets.refuses_without_store())
+        let mut policies = self.policy.all().into_iter();
+        self.policy.mode.current().can_refuse()
+            && policies.any(|policy| policy.buckets.refuses_without_store())
     }
 }
 
@@ -229,8 +229,8 @@ pub struct Policy {
     pub key_parts: Vec<String>,
     /// The quota as configured.
     pub quota: String,
-    /// Enforced or in shadow.
-    pub mode: Mode,
+    /// Enforced or in shadow. Overrides and overflow buckets follow the policy.
+    pub mode: ModeSwitch,
     /// Its buckets, one for each key.
     pub buckets: Arc<Buckets>,
     /// Ends of windows by the time zone in a claim.

@@ -116,6 +116,44 @@ impl fmt::Display for Mismatch {
     }
 }
 
+/// The conditions in words: `POST api.example.com /v1/items/{id} header:x-beta`. Values of fields and
+/// parameters are left out: they may be secrets.
+impl fmt::Display for RouteMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let methods: Vec<_> = self.methods.iter().map(Method::as_str).collect();
+        let hosts: Vec<_> = self.hosts.iter().map(ToString::to_string).collect();
+        let lists = [methods.join(","), hosts.join(",")];
+        for list in lists.iter().filter(|list| !list.is_empty()) {
+            write!(f, "{list} ")?;
+        }
+        write!(f, "{}", self.path)?;
+        for (name, _) in &self.headers {
+            write!(f, " header:{name}")?;
+        }
+        for (name, _) in &self.query {
+            write!(f, " query:{name}")?;
+        }
+        f.write_str(if self.is_grpc { " grpc" } else { "" })
+    }
+}
+
+/// The pattern as the configuration writes it: `/a/{name}/**`.
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.segments {
+            match segment {
+                Segment::Literal(text) => write!(f, "/{text}")?,
+                Segment::Capture(name) => write!(f, "/{{{name}}}")?,
+            }
+        }
+        match (self.is_prefix, self.segments.is_empty()) {
+            (true, _) => f.write_str("/**"),
+            (false, true) => f.write_str("/"),
+            (false, false) => Ok(()),
+        }
+    }
+}
+
 /// Matches every path.
 impl Default for PathPattern {
     fn default() -> Self {

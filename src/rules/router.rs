@@ -86,6 +86,11 @@ const ANY_CASE: PathEquivalence = PathEquivalence {
 type Candidates = SmallVec<[u32; 8]>;
 
 impl Router {
+    /// The conditions of all routes, in the order in which they were given.
+    pub fn routes(&self) -> &[RouteMatch] {
+        &self.routes
+    }
+
     /// Makes a router for `routes`, which it names by index.
     pub fn new(routes: Vec<RouteMatch>) -> Self {
         let mut order: Vec<u32> = (0..).take(routes.len()).collect();

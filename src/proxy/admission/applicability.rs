@@ -1,6 +1,7 @@
 //! Applicability of a limit to a request: whether it applies, to which bucket, and at which quota.
 
 use crate::limiter::{Fingerprint, Secret};
+use crate::proxy::admission::mode::Mode;
 use crate::proxy::ruleset::{Limit, Overflow, Policy};
 use crate::rules::{Exception, Head, Key};
 use crate::store::{ChargeId, Penalties};
@@ -26,6 +27,9 @@ impl Limit {
     /// Matches the request against this limit.
     pub(crate) fn evaluate(&self, secret: &Secret, head: &Head<'_>) -> Applicability {
         let spec = &self.spec;
+        if *self.policy.mode.current() == Mode::Disabled {
+            return Applicability::Elsewhere;
+        }
         if spec.when.as_ref().is_some_and(|when| !when.applies(head)) {
             return Applicability::Elsewhere;
         }

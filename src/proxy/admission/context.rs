@@ -118,7 +118,11 @@ impl<'a> AdmissionInputs<'a> {
             }
             let enforcement = || {
                 let descriptor = &limit.spec.descriptor;
-                limit.policy.mode.enforcement(descriptor, self.head)
+                limit
+                    .policy
+                    .mode
+                    .current()
+                    .enforcement(descriptor, self.head)
             };
             match limit.evaluate(self.secret, self.head) {
                 Applicability::Bucket(key, place) => {

@@ -1,4 +1,6 @@
-//! Modes: whether a policy is enforced or only shadows.
+//! Modes: whether a policy is enforced or only shadows, and switching them while it runs.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::limiter::{KeyParts, Secret};
 use crate::rules::{Descriptor, Head, Key};
@@ -14,6 +16,55 @@ pub enum Mode {
     Partly(Rollout),
     /// The policy applies to no request.
     Disabled,
+}
+
+/// The mode of a running policy: the configured one, until an operator sets another. A reload makes a
+/// new one.
+#[derive(Debug)]
+pub struct ModeSwitch {
+    configured: Mode,
+    /// The number of the mode that is set, from 1 in [`SETTABLE`]; 0 for the configured one.
+    set: AtomicU8,
+}
+
+/// The modes that an operator can set.
+const SETTABLE: [Mode; 3] = [Mode::Enforce, Mode::Shadow, Mode::Disabled];
+
+impl ModeSwitch {
+    /// The configured mode, and no other set.
+    pub fn new(configured: Mode) -> Self {
+        Self {
+            configured,
+            set: AtomicU8::new(0),
+        }
+    }
+
+    /// The configured mode.
+    pub fn configured(&self) -> &Mode {
+        &self.configured
+    }
+
+    /// The mode in force.
+    pub fn current(&self) -> &Mode {
+        let number = usize::from(self.set.load(Relaxed));
+        match number.checked_sub(1) {
+            None => &self.configured,
+            Some(index) => &SETTABLE[index],
+        }
+    }
+
+    /// Sets the mode with this word of the configuration, or the configured one for
+    /// `configured`. Returns false for any other word.
+    pub fn set(&self, word: &str) -> bool {
+        let is_word = |mode: &Mode| mode.as_str() == word;
+        let number = match SETTABLE.iter().position(is_word) {
+            Some(index) => index as u8 + 1,
+            None if word == "configured" => 0,
+            None => return false,
+        };
+        self.set.store(number, Relaxed);
+        true
+    }
 }
 
 /// The share of keys for which a policy is enforced: the same on every node, after a restart, and

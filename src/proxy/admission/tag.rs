@@ -105,7 +105,8 @@ fn said(decision: &Decision, limit: &Limit, head: &Head<'_>) -> LimitDecision {
 
 /// The decision on a request beyond the quota.
 fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
-    match limit.policy.mode.enforcement(&limit.spec.descriptor, head) {
+    let mode = limit.policy.mode.current();
+    match mode.enforcement(&limit.spec.descriptor, head) {
         Enforcement::Enforced => LimitDecision::Tagged,
         Enforcement::Shadowed => LimitDecision::Shadowed,
     }

@@ -278,7 +278,11 @@ fn limit_trace(
 ) -> Result<LimitTrace, Error> {
     let applicability = limit.evaluate(secret, head);
     let cost = limit.spec.cost.of(head);
-    let enforcement = limit.policy.mode.enforcement(&limit.spec.descriptor, head);
+    let enforcement = limit
+        .policy
+        .mode
+        .current()
+        .enforcement(&limit.spec.descriptor, head);
     let mut policy = match applicability {
         Applicability::Bucket(_, place) => limit.quota(place),
         _ => &limit.policy,

@@ -16,6 +16,7 @@ use super::tokens::TokenVerifier;
 use super::{Overflow, Policy, PolicySpec, Preflight, Ruleset, RulesetSpec};
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
+use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::AdvertisedPolicy;
@@ -296,8 +297,8 @@ impl Builder<'_> {
                 .settles
                 .then(|| Settlements::new(&self.surroundings.registry, &spec.name)),
             rejection: parts.rejection(&spec),
-            mode: spec.mode,
             is_announced: spec.is_announced,
+            mode: ModeSwitch::new(spec.mode),
             action: Action::new(spec.action, &spec.name, &self.surroundings.registry),
             retry_after_jitter: spec.retry_after_jitter,
             metrics: Arc::clone(&parts.metrics),
