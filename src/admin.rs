@@ -16,14 +16,18 @@ mod assets;
 mod audit;
 pub mod auth;
 pub mod health;
+mod configuration;
 mod json;
 pub mod playground;
+mod openapi;
 mod policies;
 mod problem_details;
 pub mod reload_history;
+mod routes;
 mod scrape;
 mod service;
 pub mod status;
+mod upstreams;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;

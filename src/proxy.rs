@@ -18,7 +18,7 @@ pub mod ruleset;
 mod status;
 mod target;
 
-pub use admission::mode::{Mode, Rollout};
+pub use admission::mode::{Mode, ModeSwitch, Rollout};
 pub use answers::action::{ActionSpec, TarpitSpec};
 pub use answers::decoy::{DecoyContentType, DecoySpec};
 pub use answers::error::Error;

@@ -6,7 +6,7 @@ use axum::routing::{MethodRouter, get, post};
 use http::Uri;
 
 use super::auth::{Role, require_read, require_write};
-use super::{AdminState, playground, policies, status};
+use super::{AdminState, configuration, openapi, playground, policies, routes, status, upstreams};
 
 /// An endpoint.
 pub(super) struct Endpoint {
@@ -23,6 +23,16 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         read("/v1/policies", get(policies::list)),
         read("/v1/policies/{name}", get(policies::one)),
         read("/v1/playground", post(playground::play)),
+        write("/v1/policies/{name}/mode", post(policies::set_mode)),
+        read("/v1/routes", get(routes::list)),
+        read("/v1/upstreams", get(upstreams::list)),
+        write(
+            "/v1/upstreams/{name}/endpoints/{endpoint}/drain",
+            post(upstreams::drain),
+        ),
+        read("/v1/config", get(configuration::running)),
+        read("/v1/reloads", get(configuration::reloads)),
+        open("/v1/openapi.json", get(openapi::document)),
     ]
 }
 
@@ -31,6 +41,24 @@ fn read(path: &'static str, methods: MethodRouter<AdminState>) -> Endpoint {
     Endpoint {
         path,
         role: Some(Role::Read),
+        methods,
+    }
+}
+
+/// An endpoint for callers that may change something.
+fn write(path: &'static str, methods: MethodRouter<AdminState>) -> Endpoint {
+    Endpoint {
+        path,
+        role: Some(Role::Write),
+        methods,
+    }
+}
+
+/// An endpoint for everybody.
+fn open(path: &'static str, methods: MethodRouter<AdminState>) -> Endpoint {
+    Endpoint {
+        path,
+        role: None,
         methods,
     }
 }

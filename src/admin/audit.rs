@@ -1,10 +1,7 @@
 //! The audit log: a line of the process log for each change that a caller asks for. Keys are named
 //! by their fingerprints, never by their text.
 
-#![expect(
-    dead_code,
-    reason = "the first endpoint that changes something comes next"
-)]
+#![expect(dead_code, reason = "endpoints that change keys use the rest")]
 
 use strum::IntoStaticStr;
 
@@ -31,6 +28,7 @@ pub(super) enum Action {
     Unban,
     Mode,
     Drain,
+    Undrain,
 }
 
 /// The thing that changes.
@@ -76,6 +74,14 @@ pub(super) fn log(actor: &Actor, change: &Change<'_>, result: &str) {
         dry_run,
         result,
     );
+}
+
+/// The result of a change that may have been made before.
+pub(super) fn applied(is_changed: bool) -> &'static str {
+    match is_changed {
+        true => "applied",
+        false => "unchanged",
+    }
 }
 
 /// The name of a key in logs and answers.

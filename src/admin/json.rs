@@ -1,6 +1,7 @@
 //! JSON in requests and responses of the API.
 
 use std::error::Error;
+use std::ops::Deref;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -10,7 +11,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError};
 use serde::de::DeserializeOwned;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::problem_details::ProblemDetails;
 use super::{AdminState, NO_STORE};
@@ -88,6 +89,31 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AdminState> for Names<T> {
         names.map(|Path(names)| Self(names)).map_err(|rejection| {
             ProblemDetails::new(StatusCode::BAD_REQUEST, rejection.body_text())
         })
+    }
+}
+
+/// A caller's reason for a change, for the audit log: 200 characters at most.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Reason(String);
+
+impl TryFrom<String> for Reason {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        const MAX_CHARACTERS: usize = 200;
+        match text.chars().nth(MAX_CHARACTERS) {
+            None => Ok(Self(text)),
+            Some(_) => Err("a reason has 200 characters at most"),
+        }
+    }
+}
+
+impl Deref for Reason {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
     }
 }
 

@@ -3,17 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
-use serde::Serialize;
-use strum::VariantArray;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 use tokio::task::spawn_blocking;
 
 use super::AdminState;
-use super::json::{Json, Names};
+use super::audit::{self, Action, Change, Target};
+use super::auth::Actor;
+use super::json::{Json, Names, Reason};
 use super::problem_details::ProblemDetails;
 use crate::clock::Timestamp;
-use crate::proxy::Ruleset;
 use crate::proxy::ruleset::{Limit, Policy};
+use crate::proxy::{Mode, Ruleset};
 use crate::telemetry::metrics::LimitDecision;
 
 #[derive(Serialize)]
@@ -57,6 +61,41 @@ struct ModeStatus {
     current: &'static str,
     /// The percentage of keys for which it is enforced, if not for all.
     percent: Option<u8>,
+}
+
+impl ModeStatus {
+    fn of(policy: &Policy) -> Self {
+        Self {
+            configured: policy.mode.configured().as_str(),
+            current: policy.mode.current().as_str(),
+            percent: policy.mode.current().percent(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ModeRequest {
+    mode: RequestedMode,
+    reason: Option<Reason>,
+}
+
+#[derive(Clone, Copy, Deserialize, IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+enum RequestedMode {
+    Enforce,
+    Shadow,
+    Disabled,
+    /// That of the configuration.
+    Configured,
+}
+
+#[derive(Serialize)]
+pub(super) struct ModeAnswer {
+    policy: Arc<str>,
+    before: &'static str,
+    mode: ModeStatus,
 }
 
 /// Buckets in memory, those of overrides and overflow included.
@@ -121,6 +160,40 @@ pub(super) async fn one(
     status.await.map(Json).map_err(ProblemDetails::internal)
 }
 
+/// Sets the mode of a policy until the next reload.
+pub(super) async fn set_mode(
+    State(state): State<AdminState>,
+    Extension(actor): Extension<Actor>,
+    Names(name): Names<String>,
+    Json(request): Json<ModeRequest>,
+) -> Result<Json<ModeAnswer>, ProblemDetails> {
+    let ruleset = state.gateway.ruleset();
+    let policy = find(&ruleset, &name)?;
+    if *policy.mode.configured() == Mode::Disabled {
+        let detail = "the configuration has `mode: disabled`, so that no route uses the policy: \
+                      change it there";
+        return Err(ProblemDetails::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            detail,
+        ));
+    }
+    let before = policy.mode.current().as_str();
+    policy.mode.set(request.mode.into());
+    let change = Change {
+        action: Action::Mode,
+        target: Target::Policy(&policy.name),
+        reason: request.reason.as_deref(),
+        dry_run: false,
+    };
+    let mode = ModeStatus::of(policy);
+    audit::log(&actor, &change, &format!("{before} to {}", mode.current));
+    Ok(Json(ModeAnswer {
+        policy: Arc::clone(&policy.name),
+        before,
+        mode,
+    }))
+}
+
 /// The policy with this name.
 ///
 /// # Errors
@@ -182,11 +255,7 @@ impl<'a> Uses<'a> {
                 false => "memory",
             },
             sync_s: buckets.sync_interval().map(seconds),
-            mode: ModeStatus {
-                configured: policy.mode.as_str(),
-                current: policy.mode.as_str(),
-                percent: policy.mode.percent(),
-            },
+            mode: ModeStatus::of(policy),
             routes: uses.iter().map(|(route, _)| Arc::clone(route)).collect(),
             overrides: policy.overrides.len(),
             buckets: tables.fold(

@@ -7,9 +7,12 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::clock::Timestamp;
+use crate::proxy::ruleset::reload_diff::{BucketChange, OutcomeKind};
 
 /// The most reloads that are kept.
 const MAX_RELOADS: usize = 50;
+/// The most changes of buckets that are kept of a reload.
+const MAX_CHANGES: usize = 200;
 
 /// The running configuration.
 #[derive(Clone, Debug)]
@@ -31,8 +34,14 @@ pub struct Reload {
     pub at: Timestamp,
     /// Its result.
     pub result: ReloadResult,
+    /// The hash of the configuration, if it runs.
+    pub hash: Option<String>,
     /// The reason why it failed, for people.
     pub error: Option<Arc<str>>,
+    /// The policies whose buckets do not just survive.
+    pub buckets: Vec<BucketChange>,
+    /// Warnings, for people.
+    pub warnings: Vec<String>,
 }
 
 /// The result of a reload.
@@ -65,8 +74,18 @@ impl ReloadHistory {
         Self(Arc::new(Mutex::new(History { running, reloads })))
     }
 
-    /// Records a reload that took effect: `running` runs from now on.
-    pub fn succeeded(&self, running: RunningConfig) {
+    /// Records a reload that took effect: `running` runs from now on. Keeps the first 200 changes of
+    /// buckets that do not just survive.
+    pub fn succeeded(
+        &self,
+        running: RunningConfig,
+        changes: Vec<BucketChange>,
+        warnings: Vec<String>,
+    ) {
+        let changes = changes.into_iter();
+        let changes =
+            changes.filter(|one| one.outcome != OutcomeKind::Survives || one.reason.is_some());
+        let buckets = changes.take(MAX_CHANGES).collect();
         let mut history = self.0.lock();
         let result = match history.running.hash == running.hash {
             true => ReloadResult::Unchanged,
@@ -75,7 +94,10 @@ impl ReloadHistory {
         history.record(Reload {
             at: running.loaded_at,
             result,
+            hash: Some(running.hash.clone()),
             error: None,
+            buckets,
+            warnings,
         });
         history.running = running;
     }
@@ -85,13 +107,21 @@ impl ReloadHistory {
         self.0.lock().record(Reload {
             at,
             result: ReloadResult::Failed,
+            hash: None,
             error: Some(shortened(error).into()),
+            buckets: Vec::new(),
+            warnings: Vec::new(),
         });
     }
 
     /// The running configuration.
     pub(super) fn running(&self) -> RunningConfig {
         self.0.lock().running.clone()
+    }
+
+    /// The last reloads, the newest first.
+    pub(super) fn all(&self) -> Vec<Reload> {
+        self.0.lock().reloads.iter().cloned().collect()
     }
 
     /// The last reload, if there was one.
@@ -131,9 +161,9 @@ mod tests {
         let history = ReloadHistory::new(running("a"));
         assert!(history.last().is_none());
         let last = || history.last().map(|reload| reload.result);
-        history.succeeded(running("b"));
+        history.succeeded(running("b"), Vec::new(), Vec::new());
         assert_eq!(last(), Some(ReloadResult::Applied));
-        history.succeeded(running("b"));
+        history.succeeded(running("b"), Vec::new(), Vec::new());
         assert_eq!(last(), Some(ReloadResult::Unchanged));
         for _ in 0..2 * MAX_RELOADS {
             history.failed(Timestamp::EPOCH, &"é".repeat(MAX_RELOADS << 10));

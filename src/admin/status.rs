@@ -3,9 +3,9 @@
 use axum::extract::State;
 use serde::Serialize;
 
-use super::AdminState;
 use super::json::{Json, Rfc3339};
 use super::reload_history::{Reload, ReloadResult};
+use super::{AdminState, upstreams};
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
 use crate::server::ConnectionPressure;
@@ -141,6 +141,8 @@ fn problems(
             "policy {policy} refuses requests: it cannot reach redis"
         ));
     }
+    problems.extend(upstreams::problems(ruleset));
+    problems.extend(unsettled(ruleset));
     if let Some(pressure) = pressure.filter(|pressure| pressure.is_near_max()) {
         let (open, max) = (pressure.open(), pressure.max());
         problems.push(format!(
@@ -148,4 +150,17 @@ fn problems(
         ));
     }
     problems
+}
+
+/// The policies whose costs are often not settled.
+fn unsettled(ruleset: &Ruleset) -> impl Iterator<Item = String> {
+    ruleset.policies.iter().filter_map(|policy| {
+        let (estimated, all) = policy.settlements.as_ref()?.estimated();
+        // One response in a hundred may fail.
+        let is_often = estimated * 100 > all;
+        is_often.then(|| {
+            let name = &policy.name;
+            format!("policy {name}: {estimated} of {all} responses state no cost")
+        })
+    })
 }

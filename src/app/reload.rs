@@ -159,7 +159,9 @@ impl Reloader {
         let running = running_config(&compiled.text, now);
         self.metrics.reloaded(&running.hash, seconds(now));
         tracing::info!(hash = running.hash, "the configuration is reloaded");
-        self.history.succeeded(running);
+        let warnings = compiled.loaded.warnings.sentences();
+        let changes = compiled.buckets.clone();
+        self.history.succeeded(running, changes, warnings);
         config_log::log_changes(&compiled.buckets);
         config_log::log_warnings(compiled.loaded, now);
     }

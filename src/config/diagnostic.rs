@@ -160,6 +160,14 @@ impl Report {
         problems.any(|problem| problem.severity == Severity::Error)
     }
 
+    /// The first problems, each a sentence after its key.
+    pub fn sentences(&self) -> Vec<String> {
+        let problems = self.problems.iter().take(MAX_PRINTED);
+        let sentence =
+            |problem: &Problem| format!("{}: {}", problem.path, shortened(&problem.message));
+        problems.map(sentence).collect()
+    }
+
     /// The name of the file.
     pub fn source_name(&self) -> &str {
         &self.source.name

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::support::admin::{AdminClient, TOKENS, problem};
 use crate::support::client::get_with;
 use crate::support::gateway::Gateway;
+use crate::support::wait_for;
 
 const POLICIES: &str = "policies:
   per-key: { key: [\"header:x-key\", \"path:id\"], quota: 2/300d, mode: enforce }
@@ -90,4 +91,103 @@ fn policies_show_settings_buckets_and_decisions() {
     problem(&client.get("/v1/policies/%ff"), 400);
     let body = client.get("/v1/policies").text();
     assert!(!body.contains("secret-key"), "{body}");
+}
+
+#[test]
+fn routes_and_upstreams_are_shown_as_they_run() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}upstreams: {{ api: {{ endpoints: [{{ url: http://127.0.0.1:9, weight: 3 }}, http://127.0.0.1:10], balance: random }} }}
+limits: [{{ name: all, quota: 100/1s }}]
+routes:
+  - {{ name: beta, match: {{ hosts: [a.example.com], methods: [GET], path: \"/v1/{{id}}/**\", headers: {{ x-beta: secret }} }}, upstream: api }}
+  - {{ upstream: echo }}
+"
+    ));
+    let client = AdminClient::writer(&gateway);
+    let routes = client.read("/v1/routes");
+    assert_eq!(
+        routes,
+        json!({
+            "routes": [
+                {
+                    "name": "beta",
+                    "match": "GET a.example.com /v1/{id}/** header:x-beta",
+                    "upstream": "api",
+                    "limits": ["all"],
+                },
+                { "name": "any", "match": "/**", "upstream": "echo", "limits": ["all"] },
+            ],
+            "unmatched": ["all"],
+        })
+    );
+    let upstreams = client.read("/v1/upstreams");
+    let host = |port| {
+        json!([{ "address": format!("127.0.0.1:{port}"), "state": "available", "reason": null,
+                 "for_s": null, "in_flight": 0, "failures": 0 }])
+    };
+    assert_eq!(
+        upstreams["upstreams"][0],
+        json!({
+            "name": "api",
+            "protocol": "http/1.1",
+            "balance": "random",
+            "endpoints": [
+                { "endpoint": "127.0.0.1:9", "weight": 3, "draining": false, "hosts": host(9) },
+                { "endpoint": "127.0.0.1:10", "weight": 1, "draining": false, "hosts": host(10) },
+            ],
+        })
+    );
+    assert_eq!(upstreams["upstreams"][1]["endpoints"], json!([]));
+}
+
+#[test]
+fn the_configuration_is_shown_without_secrets_and_with_what_reloads_did() {
+    let config = |quota: &str, key: &str| {
+        format!(
+            "{TOKENS}policies:
+  kept: {{ quota: 1/1h }}
+  changed: {{ quota: {quota}, key: {key} }}
+routes: [{{ upstream: echo, limits: [kept, changed] }}] # a comment
+"
+        )
+    };
+    let gateway = Gateway::start(&config("10/1h", "client_ip"));
+    let client = AdminClient::writer(&gateway);
+    let running = client.read("/v1/config");
+    let text = running["text"].as_str().expect("a text");
+    assert!(text.contains("# a comment"), "{text}");
+    assert!(!text.contains("0123456789"), "{text}");
+    assert!(
+        running["source"]
+            .as_str()
+            .expect("a path")
+            .ends_with("sluicegate.yaml")
+    );
+    assert_eq!(running["reset"], json!([]));
+    assert_eq!(client.read("/v1/reloads"), json!({ "reloads": [] }));
+
+    gateway.reload(&config("20/1h", "client_ip"));
+    let rescaled = json!([{
+        "policy": "changed", "key": "client_ip or client_ip", "outcome": "rescaled",
+        "reason": "10/1h becomes 20/1h",
+    }]);
+    assert_eq!(client.read("/v1/config")["reset"], rescaled);
+    gateway.reload(&config("20/1h", "header:x-key"));
+    wait_for("the other key", || {
+        let reloads = client.read("/v1/reloads");
+        (reloads["reloads"][0]["buckets"][0]["outcome"] == "reset").then_some(())
+    });
+    gateway.replace_config("routes: [{ upstream: nowhere }]\n");
+    gateway.wait_for_log("the configuration is not reloaded");
+    let reloads = client.read("/v1/reloads");
+    let results: Vec<_> = (0..3)
+        .map(|index| &reloads["reloads"][index]["result"])
+        .collect();
+    assert_eq!(results, ["failed", "applied", "applied"]);
+    assert_eq!(reloads["reloads"][2]["buckets"], rescaled);
+    let error = client.read("/v1/config")["last_error"].clone();
+    assert!(
+        error.as_str().expect("an error").contains("nowhere"),
+        "{error}"
+    );
 }

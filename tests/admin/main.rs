@@ -5,3 +5,6 @@ mod support;
 
 mod api;
 mod auth;
+mod changes;
+mod openapi;
+mod status_command;

@@ -1,0 +1,48 @@
+//! Routes: what they match, and which limits apply there.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::Serialize;
+
+use super::AdminState;
+use super::json::Json;
+use crate::proxy::ruleset::Route;
+
+#[derive(Serialize)]
+pub(super) struct RouteList {
+    /// In the order of the configuration.
+    routes: Vec<RouteBody>,
+    /// The limits of requests that no route takes.
+    unmatched: Vec<Arc<str>>,
+}
+
+#[derive(Serialize)]
+struct RouteBody {
+    name: Arc<str>,
+    /// Its conditions, for people.
+    r#match: String,
+    upstream: Option<Arc<str>>,
+    /// The policies of its limits, top-level ones first.
+    limits: Vec<Arc<str>>,
+}
+
+pub(super) async fn list(State(state): State<AdminState>) -> Json<RouteList> {
+    let ruleset = state.gateway.ruleset();
+    let routes = ruleset.routes.iter().zip(ruleset.router.routes());
+    let routes = routes.map(|(route, matches)| RouteBody {
+        name: Arc::clone(&route.name),
+        r#match: matches.to_string(),
+        upstream: route.upstream.as_ref().map(|one| Arc::clone(one.name())),
+        limits: limits(route),
+    });
+    Json(RouteList {
+        routes: routes.collect(),
+        unmatched: limits(&ruleset.unmatched),
+    })
+}
+
+fn limits(route: &Route) -> Vec<Arc<str>> {
+    let limits = route.limits.iter();
+    limits.map(|limit| Arc::clone(&limit.policy.name)).collect()
+}

@@ -1,0 +1,200 @@
+//! Upstreams: their endpoints, and draining them.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+
+use super::AdminState;
+use super::audit::{self, Action, Change, Target};
+use super::auth::Actor;
+use super::json::{Json, Names, Reason};
+use super::problem_details::ProblemDetails;
+use crate::proxy::Ruleset;
+use crate::upstream::{
+    Balance, EndpointStatus, HostCondition, HostStatus, Upstream, UpstreamProtocol,
+};
+
+#[derive(Serialize)]
+pub(super) struct UpstreamList {
+    upstreams: Vec<UpstreamBody>,
+}
+
+#[derive(Serialize)]
+struct UpstreamBody {
+    name: Arc<str>,
+    /// `None` for the built-in `echo`.
+    protocol: Option<&'static str>,
+    balance: Option<&'static str>,
+    endpoints: Vec<EndpointBody>,
+}
+
+#[derive(Serialize)]
+struct EndpointBody {
+    endpoint: Arc<str>,
+    weight: u16,
+    draining: bool,
+    hosts: Vec<HostBody>,
+}
+
+#[derive(Serialize)]
+struct HostBody {
+    address: String,
+    state: &'static str,
+    /// The reason for an ejection.
+    reason: Option<&'static str>,
+    /// The rest of an ejection.
+    for_s: Option<f64>,
+    in_flight: usize,
+    /// Failures in a row.
+    failures: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DrainRequest {
+    drain: bool,
+    reason: Option<Reason>,
+}
+
+#[derive(Serialize)]
+pub(super) struct DrainAnswer {
+    upstream: Arc<str>,
+    endpoint: String,
+    draining: bool,
+    /// True if it was not so before.
+    changed: bool,
+}
+
+pub(super) async fn list(State(state): State<AdminState>) -> Json<UpstreamList> {
+    let ruleset = state.gateway.ruleset();
+    let upstreams = ruleset.upstreams.iter().map(|upstream| body(upstream));
+    Json(UpstreamList {
+        upstreams: upstreams.collect(),
+    })
+}
+
+pub(super) async fn drain(
+    State(state): State<AdminState>,
+    Extension(actor): Extension<Actor>,
+    Names((upstream, endpoint)): Names<(String, String)>,
+    Json(request): Json<DrainRequest>,
+) -> Result<Json<DrainAnswer>, ProblemDetails> {
+    let ruleset = state.gateway.ruleset();
+    let upstream = find(&ruleset, &upstream)?;
+    let changed = upstream.set_draining(&endpoint, request.drain);
+    let changed = changed.ok_or_else(|| unknown_endpoint(upstream, &endpoint))?;
+    let change = Change {
+        action: match request.drain {
+            true => Action::Drain,
+            false => Action::Undrain,
+        },
+        target: Target::Endpoint {
+            upstream: upstream.name(),
+            endpoint: &endpoint,
+        },
+        reason: request.reason.as_deref(),
+        dry_run: false,
+    };
+    audit::log(&actor, &change, audit::applied(changed));
+    Ok(Json(DrainAnswer {
+        upstream: Arc::clone(upstream.name()),
+        endpoint,
+        draining: request.drain,
+        changed,
+    }))
+}
+
+fn find<'a>(ruleset: &'a Ruleset, name: &str) -> Result<&'a Upstream, ProblemDetails> {
+    let upstreams = || ruleset.upstreams.iter();
+    let found = upstreams().find(|upstream| **upstream.name() == *name);
+    found.map(|found| &**found).ok_or_else(|| {
+        let known: Vec<_> = upstreams().map(|upstream| &**upstream.name()).collect();
+        ProblemDetails::unknown_name("upstream", name, &known)
+    })
+}
+
+fn unknown_endpoint(upstream: &Upstream, label: &str) -> ProblemDetails {
+    let endpoints = upstream.endpoints().iter();
+    let known: Vec<_> = endpoints.map(|endpoint| &**endpoint.label()).collect();
+    ProblemDetails::unknown_name("endpoint", label, &known)
+}
+
+fn body(upstream: &Upstream) -> UpstreamBody {
+    let endpoints = upstream.status();
+    let protocol = endpoints.first().map(|endpoint| match endpoint.protocol {
+        UpstreamProtocol::Http1 => "http/1.1",
+        UpstreamProtocol::Http2 => "h2",
+        UpstreamProtocol::Auto => "auto",
+    });
+    UpstreamBody {
+        name: Arc::clone(upstream.name()),
+        protocol,
+        balance: upstream.balance().map(|balance| match balance {
+            Balance::RoundRobin => "round_robin",
+            Balance::LeastRequests => "least_requests",
+            Balance::Random => "random",
+            Balance::Hash => "hash",
+        }),
+        endpoints: endpoints.into_iter().map(EndpointBody::from).collect(),
+    }
+}
+
+impl From<EndpointStatus> for EndpointBody {
+    fn from(status: EndpointStatus) -> Self {
+        Self {
+            endpoint: status.label,
+            weight: status.weight,
+            draining: status.is_draining,
+            hosts: status.hosts.into_iter().map(HostBody::from).collect(),
+        }
+    }
+}
+
+impl From<HostStatus> for HostBody {
+    fn from(status: HostStatus) -> Self {
+        let (state, reason, left) = match status.condition {
+            HostCondition::Available => ("available", None, None),
+            HostCondition::Ejected { reason, left } => {
+                ("ejected", Some(reason.as_str()), Some(left))
+            }
+            HostCondition::Unhealthy => ("unhealthy", Some("health_check"), None),
+            HostCondition::Probation => ("probation", None, None),
+            HostCondition::Draining => ("draining", None, None),
+        };
+        Self {
+            address: status.address,
+            state,
+            reason,
+            for_s: left.map(|left| left.as_secs_f64()),
+            in_flight: status.in_flight,
+            failures: status.failures,
+        }
+    }
+}
+
+/// The hosts that are left out for their failures or their health, for people.
+pub(super) fn problems(ruleset: &Ruleset) -> Vec<String> {
+    let upstreams = ruleset.upstreams.iter();
+    let problems = upstreams.flat_map(|upstream| {
+        let name = Arc::clone(upstream.name());
+        let hosts = upstream.status().into_iter().flat_map(|one| one.hosts);
+        hosts.filter_map(move |host| {
+            let address = host.address;
+            match host.condition {
+                HostCondition::Ejected { reason, .. } => Some(format!(
+                    "upstream {name}: {address} is ejected ({})",
+                    reason.as_str()
+                )),
+                HostCondition::Unhealthy => Some(format!(
+                    "upstream {name}: {address} fails its health checks"
+                )),
+                HostCondition::Available | HostCondition::Probation | HostCondition::Draining => {
+                    None
+                }
+            }
+        })
+    });
+    problems.collect()
+}

@@ -1,0 +1,190 @@
+//! Changes of what runs: modes and draining, their audit lines, and callers that may not.
+
+use std::sync::{Mutex, mpsc};
+use std::thread;
+
+use serde_json::json;
+
+use crate::support::admin::{AdminClient, READER, TOKENS, json, problem};
+use crate::support::client::{Connection, get};
+use crate::support::gateway::Gateway;
+use crate::support::origin::{Origin, ok};
+use crate::support::{DEADLINE, wait_for};
+
+const CONFIG: &str = "policies: { spam: { quota: 0/1h } }
+routes: [{ upstream: echo, limits: [spam] }]
+";
+const MODE: &str = "/v1/policies/spam/mode";
+
+#[test]
+fn a_mode_holds_until_the_next_reload() {
+    let gateway = Gateway::start(&format!("{TOKENS}{CONFIG}"));
+    let client = AdminClient::writer(&gateway);
+    let status = || get(gateway.address(), "/").status;
+    let set =
+        |mode: &str| json(&client.post(MODE, &json!({ "mode": mode, "reason": "a \"try\"" })));
+    assert_eq!(status(), 429);
+    let answer = set("shadow");
+    assert_eq!(answer["before"], "enforce");
+    assert_eq!(answer["mode"]["current"], "shadow");
+    assert_eq!(answer["mode"]["configured"], "enforce");
+    assert_eq!(status(), 200);
+    let shadowed = client.read("/v1/policies/spam")["decisions"]["shadowed"].clone();
+    assert_eq!(shadowed, 1);
+    set("disabled");
+    assert_eq!(status(), 200);
+    assert_eq!(
+        client.read("/v1/policies/spam")["decisions"]["shadowed"],
+        shadowed
+    );
+    set("configured");
+    assert_eq!(status(), 429);
+    set("shadow");
+    gateway.reload(&format!("{TOKENS}{CONFIG}# again\n"));
+    assert_eq!(status(), 429);
+    gateway.wait_for_log("actor=\"write#1\"");
+    let log = gateway.log();
+    let line = log.lines().find(|line| line.contains("action=\"mode\""));
+    let line = line.expect("an audit line");
+    for part in [
+        "audit",
+        "policy=\"spam\"",
+        "peer=127.0.0.1:",
+        r#"reason="a \"try\"""#,
+        "dry_run=false",
+        "result=\"enforce to shadow\"",
+    ] {
+        assert!(line.contains(part), "no {part} in {line}");
+    }
+}
+
+#[test]
+fn a_reader_and_a_foreign_page_change_nothing() {
+    let gateway = Gateway::start(&format!("{TOKENS}{CONFIG}"));
+    let body = json!({ "mode": "shadow" });
+    problem(&AdminClient::new(&gateway, READER).post(MODE, &body), 403);
+    let client = AdminClient::writer(&gateway);
+    let body = body.to_string();
+    let send = |headers: &str, body: &str| client.send("POST", MODE, headers, Some(body));
+    let json = "Content-Type: application/json\r\n";
+    problem(
+        &send(&format!("{json}Origin: http://evil.example\r\n"), &body),
+        403,
+    );
+    problem(&send("", &body), 415);
+    problem(&send("Content-Type: text/plain\r\n", &body), 415);
+    problem(&send(json, "{"), 400);
+    problem(
+        &send(
+            json,
+            &format!("{{\"mode\":\"shadow\",\"reason\":\"{}\"}}", "x".repeat(201)),
+        ),
+        400,
+    );
+    problem(&send(json, &" ".repeat(65 * 1024)), 413);
+    assert_eq!(get(gateway.address(), "/").status, 429);
+    let own = format!("{json}Origin: http://{}\r\n", gateway.admin);
+    assert_eq!(send(&own, &body).status, 200);
+}
+
+#[test]
+fn a_slow_body_is_given_up() {
+    let gateway = Gateway::start(&format!("{TOKENS}{CONFIG}"));
+    let mut slow = Connection::open(gateway.admin);
+    slow.send(format!(
+        "POST {MODE} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer writer-0123456789\r\n\
+         Content-Type: application/json\r\nContent-Length: 30\r\n\r\n{{\"mode\":"
+    ));
+    // Other callers are served meanwhile.
+    assert_eq!(get(gateway.admin, "/livez").status, 200);
+    match slow.try_receive() {
+        Ok(Some(response)) => drop(problem(&response, 408)),
+        Ok(None) | Err(_) => {}
+    }
+    assert_eq!(get(gateway.address(), "/").status, 429);
+}
+
+#[test]
+fn a_draining_endpoint_gets_no_new_requests_and_ends_those_in_flight() {
+    let (go, gate) = mpsc::channel();
+    let gate = Mutex::new(gate);
+    let slow = Origin::start(move |request| {
+        if request.target == "/slow" {
+            let gate = gate.lock().expect("no holder panics");
+            gate.recv_timeout(DEADLINE).expect("the test goes on");
+        }
+        ok("slow")
+    });
+    let other = Origin::start(|_| ok("other"));
+    let config = format!(
+        "{TOKENS}workers: 1
+upstreams: {{ pool: {{ endpoints: [\"{}\", \"{}\"] }} }}
+routes: [{{ upstream: pool }}]
+",
+        slow.url(),
+        other.url()
+    );
+    let gateway = Gateway::start(&config);
+    let client = AdminClient::writer(&gateway);
+    let endpoint = slow.address();
+    let drain = |drain: bool| {
+        let path = format!("/v1/upstreams/pool/endpoints/{endpoint}/drain");
+        json(&client.post(&path, &json!({ "drain": drain, "reason": "update" })))
+    };
+    let state = || client.read("/v1/upstreams")["upstreams"][0]["endpoints"][0].clone();
+    let series = format!(
+        "sluicegate_upstream_endpoint_draining{{upstream=\"pool\",endpoint=\"{endpoint}\"}}"
+    );
+
+    // Round robin: one of two requests waits at the slow origin.
+    let address = gateway.address();
+    let waiting: Vec<_> = (0..2)
+        .map(|_| thread::spawn(move || get(address, "/slow").text()))
+        .collect();
+    wait_for("a request in flight", || {
+        (state()["hosts"][0]["in_flight"] == 1).then_some(())
+    });
+    assert_eq!(drain(true)["changed"], true);
+    assert_eq!(drain(true)["changed"], false);
+    assert_eq!(state()["draining"], true);
+    assert_eq!(state()["hosts"][0]["state"], "draining");
+    assert_eq!(gateway.metric(&series), Some(1.0));
+    let before = slow.requests().len();
+    for _ in 0..10 {
+        assert_eq!(get(address, "/").text(), "other");
+    }
+    go.send(()).expect("the origin waits");
+    let mut answers: Vec<_> = waiting
+        .into_iter()
+        .map(|one| one.join().expect("an answer"))
+        .collect();
+    answers.sort();
+    assert_eq!(answers, ["other", "slow"]);
+
+    gateway.reload(&format!("{config}# again\n"));
+    assert_eq!(state()["draining"], true);
+    for _ in 0..10 {
+        assert_eq!(get(address, "/").text(), "other");
+    }
+    assert_eq!(slow.requests().len(), before);
+    assert_eq!(drain(false)["changed"], true);
+    wait_for("the endpoint to be used", || {
+        (get(address, "/").text() == "slow").then_some(())
+    });
+    assert_eq!(gateway.metric(&series), Some(0.0));
+}
+
+#[test]
+fn an_upstream_whose_endpoints_all_drain_is_unavailable() {
+    let origin = Origin::plain();
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}upstreams: {{ one: {{ endpoints: [\"{}\"] }} }}\nroutes: [{{ upstream: one }}]\n",
+        origin.url()
+    ));
+    let client = AdminClient::writer(&gateway);
+    let path = format!("/v1/upstreams/one/endpoints/{}/drain", origin.address());
+    client.post(&path, &json!({ "drain": true }));
+    assert_eq!(get(gateway.address(), "/").status, 503);
+    client.post(&path, &json!({ "drain": false }));
+    assert_eq!(get(gateway.address(), "/").status, 200);
+}

@@ -1,0 +1,130 @@
+//! The OpenAPI document: real answers match its schemas.
+
+use serde_json::{Value, json};
+
+use crate::support::admin::{AdminClient, TOKENS};
+use crate::support::client::{Response, get};
+use crate::support::gateway::Gateway;
+
+const CONFIG: &str = "upstreams:
+  api: { endpoints: [http://127.0.0.1:9, http://localhost:9], balance: least_requests }
+policies:
+  per-key: { key: \"header:x-key\", quota: 2/300d, penalty: { strikes: 2, within: 1m, for: [1m] } }
+  slots: { algorithm: concurrency, max: 3 }
+  off: { quota: 1/1h, mode: disabled }
+routes:
+  - { name: items, match: { path: \"/items/{id}\", methods: [GET] }, upstream: api, limits: [per-key, slots] }
+  - { upstream: echo }
+";
+
+fn document(gateway: &Gateway) -> Value {
+    let response = get(gateway.admin, "/v1/openapi.json");
+    assert_eq!(response.status, 200);
+    serde_json::from_slice(&response.body).expect("JSON")
+}
+
+/// Compares an answer to a method of a path with the schema of its status and media type.
+#[track_caller]
+fn check(document: &Value, path: &str, method: &str, response: &Response) {
+    let responses = &document["paths"][path][method]["responses"];
+    let media_type = response.expect_header("content-type");
+    let content = &responses[response.status.to_string()]["content"];
+    let mut schema = content[media_type]["schema"].clone();
+    assert!(
+        schema.is_object(),
+        "{path} documents no {} of {media_type}",
+        response.status
+    );
+    schema["components"] = document["components"].clone();
+    let validator = jsonschema::draft202012::new(&schema).expect("a schema");
+    let instance = serde_json::from_slice(&response.body).expect("JSON");
+    let errors = validator.iter_errors(&instance);
+    let errors: Vec<_> = errors
+        .map(|error| format!("{error} at {}", error.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{path}: {errors:#?}\n{instance:#}");
+}
+
+#[test]
+fn answers_match_their_schemas() {
+    let gateway = Gateway::start(&format!("{TOKENS}{CONFIG}"));
+    let (document, client) = (document(&gateway), AdminClient::writer(&gateway));
+    let reads = || {
+        for path in [
+            "status",
+            "policies",
+            "routes",
+            "upstreams",
+            "config",
+            "reloads",
+        ] {
+            let path = format!("/v1/{path}");
+            let response = client.get(&path);
+            assert_eq!(response.status, 200, "{path}");
+            check(&document, &path, "get", &response);
+        }
+    };
+    reads();
+    gateway.replace_config("routes: [{ upstream: nowhere }]\n");
+    gateway.wait_for_log("the configuration is not reloaded");
+    gateway.reload(&format!("{TOKENS}{CONFIG}").replace("2/300d", "3/300d"));
+    reads();
+
+    let one = "/v1/policies/{name}";
+    for (name, status) in [
+        ("per-key", 200),
+        ("slots", 200),
+        ("nothing", 404),
+        ("%ff", 400),
+    ] {
+        let response = client.get(&one.replace("{name}", name));
+        assert_eq!(response.status, status, "{name}");
+        check(&document, one, "get", &response);
+    }
+    let mode = "/v1/policies/{name}/mode";
+    for (name, body, status) in [
+        (
+            "per-key",
+            json!({ "mode": "shadow", "reason": "a try" }),
+            200,
+        ),
+        ("per-key", json!({ "mode": "configured" }), 200),
+        ("per-key", json!({ "mode": "loud" }), 400),
+        ("per-key", json!({ "mode": "shadow", "more": 1 }), 400),
+        ("nothing", json!({ "mode": "shadow" }), 404),
+        ("off", json!({ "mode": "enforce" }), 422),
+    ] {
+        let response = client.post(&mode.replace("{name}", name), &body);
+        assert_eq!(response.status, status, "{body}: {}", response.text());
+        check(&document, mode, "post", &response);
+    }
+    let drain = "/v1/upstreams/{name}/endpoints/{endpoint}/drain";
+    for (name, endpoint, status) in [
+        ("api", "127.0.0.1:9", 200),
+        ("api", "127.0.0.1:10", 404),
+        ("nothing", "127.0.0.1:9", 404),
+    ] {
+        let path = drain
+            .replace("{name}", name)
+            .replace("{endpoint}", endpoint);
+        let response = client.post(&path, &json!({ "drain": true }));
+        assert_eq!(response.status, status, "{path}: {}", response.text());
+        check(&document, drain, "post", &response);
+    }
+    reads();
+    let stranger = AdminClient::new(&gateway, "unknown");
+    check(&document, "/v1/status", "get", &stranger.get("/v1/status"));
+}
+
+#[test]
+fn the_document_is_one_of_openapi_3_1() {
+    let gateway = Gateway::start(&format!("{TOKENS}{CONFIG}"));
+    let document = document(&gateway);
+    assert_eq!(document["openapi"], "3.1.0");
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            assert!(operation["operationId"].is_string(), "{method} {path}");
+            assert!(operation["responses"]["200"].is_object(), "{method} {path}");
+        }
+    }
+}
