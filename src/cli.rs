@@ -1,6 +1,7 @@
 //! The command line: which command, with which options. Results go to stdout and everything else to
 //! stderr; exit codes are 0, 1 (found wrong) and 2 (wrong usage).
 
+mod admin_client;
 mod check;
 mod explain;
 mod playground;
@@ -8,6 +9,7 @@ mod progress;
 mod replay;
 mod run;
 mod schema;
+mod status;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -41,6 +43,8 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Open a page that shows how the algorithms decide about the same requests
     Playground(playground::PlaygroundArgs),
+    /// Ask a running proxy how it is
+    Status(status::StatusArgs),
     /// Print the JSON Schema of the configuration
     Schema(schema::SchemaArgs),
 }
@@ -66,6 +70,7 @@ pub fn main() -> ExitCode {
         Command::Explain(options) => explain::explain(&options),
         Command::Replay(options) => replay::replay(&options),
         Command::Playground(options) => playground::playground(&options),
+        Command::Status(options) => status::status(&options),
         Command::Schema(options) => schema::schema(&options),
     }
 }

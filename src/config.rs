@@ -40,4 +40,5 @@ pub use load::{Loaded, check, load, parse};
 use located::node_of;
 pub use located::{List, Located, Table};
 pub use schema::{Config, json_schema};
+pub use sections::admin::TokenRole;
 pub use source::Source;

@@ -1,5 +1,7 @@
 //! `admin.tokens`: the secrets of callers of the admin API.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +10,7 @@ use crate::config::compile::Compiler;
 use crate::config::schema::Config;
 use crate::config::validate::report_repeated;
 use crate::config::value::{FilePath, SecretText};
-use crate::config::{Code, Finding, Findings, List, Located};
+use crate::config::{Code, Finding, Findings, List, Loaded, Located};
 use crate::files::{self, VersionedFile};
 
 /// The shortest token, in characters: too long to guess.
@@ -101,6 +103,54 @@ fn parse(token: &str) -> Result<TokenDigest, String> {
         length => Err(format!(
             "a token has {MIN_LENGTH} to {MAX_LENGTH} characters, and this has {length}"
         )),
+    }
+}
+
+/// The list that a token is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenRole {
+    /// `read`.
+    Read,
+    /// `write`.
+    Write,
+}
+
+impl TokenRole {
+    /// The key of the list.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+impl Loaded {
+    /// The address of the admin listener, for clients on the same machine.
+    pub fn admin_address(&self) -> SocketAddr {
+        let mut address = self.config.admin.address.get();
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        address
+    }
+
+    /// The first token for this role that can be read; any token may read.
+    pub fn admin_token(&self, role: TokenRole) -> Option<String> {
+        let tokens = &self.config.admin.tokens;
+        let read = tokens.read.iter().filter(|_| role == TokenRole::Read);
+        read.chain(tokens.write.iter())
+            .find_map(|token| match &token.value {
+                AdminToken::Text(text) => Some(text.reveal().to_owned()),
+                AdminToken::File(file) => {
+                    let path = self.resolve(file.file.as_path());
+                    let content = files::read(&path, MAX_FILE).ok()?;
+                    let text = String::from_utf8(content).ok()?;
+                    Some(text.trim_end_matches(['\r', '\n']).to_owned())
+                }
+            })
     }
 }
 
