@@ -250,7 +250,9 @@ impl Cluster {
         // The last resort is a host that may be back.
         let is_last_resort = || !has_response && !is_full && other.availability().may_be_back();
         let is_left_out = other.is_left_out() && !set.is_in_panic() && !is_last_resort();
-        if is_left_out || (has_response && is_full) || !outbound.restore() {
+        // The set may be older than the draining.
+        let is_draining = self.endpoints[set.hosts()[next].endpoint].is_draining();
+        if is_left_out || is_draining || (has_response && is_full) || !outbound.restore() {
             return None;
         }
         // The requests that leave a stalled host are bounded by being there at one instant.

@@ -189,9 +189,7 @@ impl Error {
                 Kind::NoStream(_)
                 | Kind::PendingFull(_)
                 | Kind::PendingTimeout(_)
-                | Kind::Draining => {
-                    "The upstream takes no more requests at the moment."
-                }
+                | Kind::Draining => "The upstream takes no more requests at the moment.",
                 Kind::NoWebSocket => "The upstream does not take WebSockets over HTTP/2.",
                 Kind::Reset(_) => "The upstream reset the stream without a response.",
                 Kind::Closed(_) => "The upstream closed the connection without a response.",
