@@ -49,7 +49,7 @@ pub(super) async fn running(State(state): State<AdminState>) -> Json<RunningConf
     let reset = succeeded.map_or_else(Vec::new, |reload| {
         let changes = reload.buckets.iter();
         changes
-            .filter(|one| one.is_reset_or_rescaled())
+            .filter(|one| matches!(one.outcome, OutcomeKind::Reset | OutcomeKind::Rescaled))
             .cloned()
             .collect()
     });

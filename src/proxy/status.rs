@@ -89,7 +89,7 @@ impl<'a> ReportInputs<'a> {
         let enforced = limits.filter(|(_, limit)| {
             let (policy, descriptor) = (&limit.policy, &limit.spec.descriptor);
             policy.is_disclosed()
-                && policy.mode.enforcement(descriptor, self.head) == Enforcement::Enforced
+                && policy.mode.current().enforcement(descriptor, self.head) == Enforcement::Enforced
         });
         let charges = enforced.filter_map(|(number, limit)| {
             let Applicability::Bucket(key, place) = limit.evaluate(secret, self.head) else {

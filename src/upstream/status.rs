@@ -57,18 +57,18 @@ pub enum HostCondition {
 }
 
 impl Upstream {
-    /// The load-balancing algorithm; `None` for the built-in origin.
+    /// The load-balancing algorithm; `None` for a built-in one.
     pub fn balance(&self) -> Option<Balance> {
         match &self.target {
-            RunningTarget::Echo => None,
+            RunningTarget::Echo | RunningTarget::Status => None,
             RunningTarget::Cluster(cluster) => Some(cluster.balance()),
         }
     }
 
-    /// The state of its endpoints; none for the built-in origin.
+    /// The state of its endpoints; none for a built-in one.
     pub fn status(&self) -> Vec<EndpointStatus> {
         match &self.target {
-            RunningTarget::Echo => Vec::new(),
+            RunningTarget::Echo | RunningTarget::Status => Vec::new(),
             RunningTarget::Cluster(cluster) => cluster.status(Instant::now()),
         }
     }
@@ -77,7 +77,7 @@ impl Upstream {
     /// if no endpoint has this label. New requests go elsewhere; requests in flight end.
     pub fn set_draining(&self, label: &str, is_draining: bool) -> Option<bool> {
         match &self.target {
-            RunningTarget::Echo => None,
+            RunningTarget::Echo | RunningTarget::Status => None,
             RunningTarget::Cluster(cluster) => cluster.set_draining(label, is_draining),
         }
     }

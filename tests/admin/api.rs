@@ -175,7 +175,8 @@ routes: [{{ upstream: echo, limits: [kept, changed] }}] # a comment
     gateway.reload(&config("20/1h", "header:x-key"));
     wait_for("the other key", || {
         let reloads = client.read("/v1/reloads");
-        (reloads["reloads"][0]["buckets"][0]["outcome"] == "reset").then_some(())
+        let mut buckets = reloads["reloads"][0]["buckets"].as_array()?.iter();
+        buckets.any(|one| one["outcome"] == "reset").then_some(())
     });
     gateway.replace_config("routes: [{ upstream: nowhere }]\n");
     gateway.wait_for_log("the configuration is not reloaded");
