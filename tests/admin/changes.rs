@@ -97,9 +97,9 @@ fn a_slow_body_is_given_up() {
     ));
     // Other callers are served meanwhile.
     assert_eq!(get(gateway.admin, "/livez").status, 200);
-    match slow.try_receive() {
-        Ok(Some(response)) => drop(problem(&response, 408)),
-        Ok(None) | Err(_) => {}
+    // The answer, or the end of the connection: its client may take too long for both.
+    if let Ok(Some(response)) = slow.try_receive() {
+        problem(&response, 408);
     }
     assert_eq!(get(gateway.address(), "/").status, 429);
 }
