@@ -1,7 +1,7 @@
 //! The playground: `POST /v1/playground`, and a server of its own that needs no configuration.
 //!
 //! The server has no secrets and asks for no token. Pages of other sites cannot use it all the
-//! same: see [`own_pages_only`].
+//! same: see `own_pages_only`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -183,6 +183,10 @@ fn is_of_own_page(headers: &HeaderMap) -> bool {
 
 /// True for a host, with or without a port, that needs no DNS.
 fn is_address_or_localhost(authority: &str) -> bool {
+    // A `Host` has no user information (RFC 9110 section 4.2.4).
+    if authority.contains('@') {
+        return false;
+    }
     let Ok(authority) = authority.parse::<http::uri::Authority>() else {
         return false;
     };

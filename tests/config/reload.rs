@@ -583,9 +583,11 @@ fn settings_that_need_a_restart_are_named() {
         "workers: 2\nadmin: { address: 127.0.0.1:1 }\nclient: { max_connections: 7 }\n\
          listeners: [{ address: 127.0.0.1:0 }, { address: \"[::1]:0\" }]\nroutes: [{ upstream: echo }]\n",
     );
-    gateway.wait_for_log("changes of workers, listeners, client, admin take effect at a restart");
+    gateway.wait_for_log(
+        "changes of workers, listeners, client, admin.address take effect at a restart",
+    );
     gateway.reload("workers: 1\nadmin: { address: 127.0.0.1:1 }\nroutes: [{ upstream: echo }]\n");
-    gateway.wait_for_log("changes of admin take effect at a restart");
+    gateway.wait_for_log("changes of admin.address take effect at a restart");
 }
 
 /// A policy with dots in its name beside a limit in place, and a route with the former owner of
