@@ -89,7 +89,7 @@ const TABLE: &str = "return [...document.querySelectorAll('#table tbody tr')].ma
 
 /// The state in the address, as its JSON.
 const STATE: &str = "const text = location.hash.slice(1).replaceAll('-', '+').replaceAll('_', '/');
-    return JSON.parse(atob(text));";
+    return text ? JSON.parse(atob(text)) : {};";
 
 #[test]
 fn the_page_shows_what_the_server_decides() {
