@@ -87,7 +87,7 @@ enum RequestedMode {
     Enforce,
     Shadow,
     Disabled,
-    /// That of the configuration.
+    /// The mode of the configuration.
     Configured,
 }
 

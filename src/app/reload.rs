@@ -219,7 +219,7 @@ struct Rest {
     files: Vec<VersionedFile>,
     text: ConfigText,
     loaded: Loaded,
-    /// What becomes of the buckets of the running ruleset.
+    /// The outcome for the buckets of the running ruleset.
     buckets: Vec<BucketChange>,
 }
 

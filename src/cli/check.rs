@@ -145,7 +145,7 @@ impl CheckArgs {
 /// The result for one file.
 struct FileResult {
     checked: Checked,
-    /// What becomes of the buckets of another configuration, or what is wrong with that.
+    /// The outcome for the buckets of another configuration, or the problems of that.
     buckets: Option<Result<Vec<BucketChange>, Report>>,
 }
 

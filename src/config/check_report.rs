@@ -32,7 +32,7 @@ pub struct CheckReport {
     /// The memory that buckets take at most; absent for an invalid file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// What becomes of the buckets of another configuration; absent unless one was compared.
+    /// The outcome for the buckets of another configuration; absent unless one was compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buckets: Option<Vec<BucketChange>>,
 }

@@ -1,4 +1,4 @@
-//! What a terminal takes: colours, and a cursor that moves.
+//! Terminals: whether one takes colours, and a cursor that moves.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;

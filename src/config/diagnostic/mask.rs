@@ -4,7 +4,7 @@
 /// Keys whose values are never shown.
 const SECRETS: [&str; 2] = ["password", "secret"];
 
-/// Those, and the keys below `tokens` that list tokens.
+/// Secret keys below `tokens`, whose lists hold tokens.
 const SECRETS_BELOW_TOKENS: [&str; 4] = ["password", "secret", "read", "write"];
 
 /// The rest of a value that goes on after its line.

@@ -48,7 +48,7 @@ pub struct RelatedPlace {
     /// The place.
     #[serde(flatten)]
     pub place: ReportedPlace,
-    /// What is there.
+    /// The problem at this place.
     pub message: String,
 }
 

@@ -59,7 +59,7 @@ struct Trace {
     limits: Vec<LimitTrace>,
 }
 
-/// What becomes of a request.
+/// The answer of a request, as the last line of the explanation says.
 #[derive(Debug)]
 enum Answer<'a> {
     /// It goes to the upstream, after a delay if a limit asks for one.

@@ -1,4 +1,4 @@
-//! What is told of each decision.
+//! The answer: decisions, and buckets after them.
 
 use serde::Serialize;
 use serde_json::Value;

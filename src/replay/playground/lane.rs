@@ -38,7 +38,7 @@ const KEYS: usize = 2 * MAX_ARRIVALS;
 /// Memory for its buckets, in bytes. Only those that are charged take any.
 const MAX_SIZE: u64 = 64 << 20;
 
-/// What a decision is told with.
+/// The detail of a decision in the answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Decision,

@@ -1,4 +1,4 @@
-//! What is asked: policies, as JSON or as the text of a configuration, and arrivals.
+//! The request: policies, as JSON or as the text of a configuration, and arrivals.
 
 use std::rc::Rc;
 

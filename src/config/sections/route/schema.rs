@@ -39,7 +39,7 @@ pub struct Route {
     /// Where requests go: the name of an upstream, a URL, `echo`, which answers with the request it
     /// received, or `status`, which answers with the state of the caller's limits.
     pub upstream: Located<UpstreamRef>,
-    /// What `upstream: status` answers.
+    /// The policies that `upstream: status` reports.
     #[serde(default)]
     pub status: Option<Located<StatusReport>>,
     /// Changes to requests before they are forwarded.

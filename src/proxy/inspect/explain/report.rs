@@ -37,9 +37,9 @@ pub struct ExplanationReport {
     pub not_matched: Vec<MismatchReport>,
     /// The limits of the route, in their order.
     pub limits: Vec<LimitReport>,
-    /// What becomes of the request.
+    /// The answer to the request.
     pub answer: AnswerReport,
-    /// The same for people.
+    /// The explanation as text for people.
     pub text: String,
 }
 
@@ -61,7 +61,7 @@ pub struct MismatchReport {
     pub reason: String,
 }
 
-/// What a limit says to the request.
+/// The decision of a limit on the request.
 #[derive(Debug, Serialize)]
 pub struct LimitReport {
     /// The policy.
@@ -135,7 +135,7 @@ pub struct QueueReport {
     pub max_wait_ms: Millis,
 }
 
-/// What becomes of the request.
+/// The answer to the request.
 #[derive(Debug, Serialize)]
 pub struct AnswerReport {
     /// The outcome, in a word.

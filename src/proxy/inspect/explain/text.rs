@@ -21,7 +21,7 @@ impl fmt::Display for Explanation {
 }
 
 impl Explanation {
-    /// What becomes of the request: the last line of the text without its first word.
+    /// The answer to the request: the last line of the text without its first word.
     pub fn answer_text(&self) -> String {
         match self.find_answer() {
             Answer::Refused(limit) => {
