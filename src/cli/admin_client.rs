@@ -1,5 +1,5 @@
-//! A client of the admin API of a running proxy: finds its address and a token, and exchanges JSON
-//! over HTTP/1.1.
+//! A client of the admin API of a running proxy: finds its address and a token, and reads JSON over
+//! HTTP/1.1.
 
 use std::error::Error as _;
 use std::io;
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, Limited};
+use http::header::{AUTHORIZATION, HOST};
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -118,26 +118,12 @@ impl AdminClient {
     /// # Errors
     /// No answer within 10 s, or an error of the API.
     pub(super) fn get(&self, path: &str) -> Result<Value, CallError> {
-        self.call(Method::GET, path, None)
-    }
-
-    /// The answer to a POST.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    #[expect(dead_code, reason = "commands that change something come next")]
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, CallError> {
-        self.call(Method::POST, path, Some(body))
-    }
-
-    fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| self.unreachable(&error))?;
         // Within the runtime: the time-out needs its timer.
-        let answer =
-            runtime.block_on(async { timeout(DEADLINE, self.exchange(method, path, body)).await });
+        let answer = runtime.block_on(async { timeout(DEADLINE, self.exchange(path)).await });
         let (status, bytes) = match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(self.unreachable(&error)),
@@ -153,24 +139,16 @@ impl AdminClient {
         }
     }
 
-    async fn exchange(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> io::Result<(StatusCode, Bytes)> {
+    async fn exchange(&self, path: &str) -> io::Result<(StatusCode, Bytes)> {
         let stream = TcpStream::connect(&self.authority).await?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(io::Error::other)?;
         let connection = tokio::spawn(connection);
-        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
         let request = Request::builder()
-            .method(method)
             .uri(path)
             .header(HOST, &self.authority)
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
+            .body(Empty::<Bytes>::new())
             .map_err(io::Error::other)?;
         let answer = sender.send_request(request).await;
         let (head, body) = answer.map_err(io::Error::other)?.into_parts();

@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
 
 use super::WRONG;
 use super::admin_client::AdminArgs;
+use crate::clock::text::Span;
 use crate::config::TokenRole;
 
 const EXAMPLES: &str = "\
@@ -68,7 +70,8 @@ fn text(status: &Value) -> String {
     let (version, revision) = (word(&status["version"]), word(&status["revision"]));
     line("version", format!("{version} ({revision})"));
     let (pid, phase) = (word(&status["pid"]), word(&status["phase"]));
-    let uptime = status["uptime_s"].as_u64().map_or_else(String::new, span);
+    let uptime = Duration::from_secs(status["uptime_s"].as_u64().unwrap_or_default());
+    let uptime = Span(uptime);
     line("process", format!("{pid}, {phase}, up for {uptime}"));
     let ruleset = &status["ruleset"];
     let (hash, since) = (word(&ruleset["hash"]), word(&ruleset["loaded_at"]));
@@ -99,32 +102,4 @@ fn text(status: &Value) -> String {
         line("problems", "none".to_owned());
     }
     text
-}
-
-/// Seconds as people say them: `2d 3h`, `5m 12s`.
-fn span(seconds: u64) -> String {
-    let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
-    let mut left = seconds;
-    let counts = units.map(|(unit, length)| {
-        let count = left / length;
-        left %= length;
-        (count, unit)
-    });
-    let first = counts.iter().position(|(count, _)| *count > 0).unwrap_or(3);
-    let shown = counts[first..].iter().take(2);
-    let shown: Vec<_> = shown
-        .map(|(count, unit)| format!("{count}{unit}"))
-        .collect();
-    shown.join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_have_their_two_largest_units() {
-        let spans = [0, 59, 61, 3_600, 86_399, 200_000].map(span);
-        assert_eq!(spans, ["0s", "59s", "1m 1s", "1h 0m", "23h 59m", "2d 7h"]);
-    }
 }
