@@ -22,4 +22,5 @@ pub mod message;
 mod parse_cache;
 pub mod path;
 pub mod service;
+pub mod token_digest;
 pub(crate) mod websocket;

@@ -86,5 +86,5 @@ pub(super) fn applied(is_changed: bool) -> &'static str {
 
 /// The name of a key in logs and answers.
 pub(super) fn key_id(key: Fingerprint) -> String {
-    format!("k_{:016x}", key.bits())
+    key.to_string()
 }

@@ -7,8 +7,6 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -20,6 +18,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::AdminState;
 use super::problem_details::ProblemDetails;
+use crate::http::token_digest::TokenDigest;
 use crate::net::peer_address::PeerAddress;
 use crate::telemetry::metrics::AdminRefusal;
 
@@ -30,30 +29,6 @@ pub struct AccessSpec {
     pub read: Vec<TokenDigest>,
     /// Tokens of callers that may also change what runs.
     pub write: Vec<TokenDigest>,
-}
-
-/// The SHA-256 of a token. The token itself is not kept.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct TokenDigest([u8; 32]);
-
-impl TokenDigest {
-    /// The digest of this token.
-    pub fn of(token: &str) -> Self {
-        let digest = digest(&SHA256, token.as_bytes());
-        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
-    }
-
-    /// Compares in constant time.
-    fn matches(&self, other: &Self) -> bool {
-        verify_slices_are_equal(&self.0, &other.0).is_ok()
-    }
-}
-
-/// Omits the digest.
-impl fmt::Debug for TokenDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TokenDigest")
-    }
 }
 
 /// The role of a caller. Each includes those before it.

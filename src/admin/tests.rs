@@ -7,7 +7,6 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use http_body_util::BodyExt;
 use hyper::service::Service;
 
-use super::auth::TokenDigest;
 use super::health::Phase;
 use super::playground::JsonAnswer;
 use super::reload_history::RunningConfig;
@@ -16,6 +15,7 @@ use crate::clock::Clock;
 use crate::http::body::RequestBody;
 use crate::http::client_ip::ClientIp;
 use crate::http::message::Request;
+use crate::http::token_digest::TokenDigest;
 use crate::limiter::Secret;
 use crate::net::peer_address::PeerAddress;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};

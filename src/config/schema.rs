@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
-pub use super::sections::admin::{
-    AccessLog, AccessLogFormat, Admin, AdminToken, AdminTokens, ShutdownTimes, TokenFile,
-};
+pub use super::sections::admin::{AccessLog, AccessLogFormat, Admin, AdminTokens, ShutdownTimes};
 pub use super::sections::amounts::Amounts;
 pub use super::sections::client::{BodySize, ClientBounds, ClientIp, ClientTimeouts, HeadSize};
 pub use super::sections::condition::Condition;
@@ -34,6 +32,7 @@ pub use super::sections::responses::{
     Action, BodyFormat, Cors, HeaderFields, HoldTime, OnLimit, Responses,
 };
 pub use super::sections::route::{Match, RequestChanges, Route, StatusReport};
+pub use super::sections::secret_token::{SecretToken, TokenFile};
 pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
 pub use super::sections::upstream::{
     Balance, BalanceWord, ConnectionCount, ConnectionLifetime, ConnectionRequests, Ejection,

@@ -16,6 +16,7 @@ pub(super) mod policy;
 pub(super) mod redis;
 pub(super) mod responses;
 pub(super) mod route;
+pub(super) mod secret_token;
 pub(super) mod store;
 pub(super) mod upstream;
 pub(super) mod zone;

@@ -28,6 +28,13 @@ impl Fingerprint {
     }
 }
 
+/// The name of a key in logs and responses for operators.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "k_{:016x}", self.0)
+    }
+}
+
 /// The 128-bit key of fingerprints. Clients do not know it, so they cannot aim at a bucket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret {

@@ -3,7 +3,7 @@ use axum::body::Body;
 use super::*;
 
 fn access(read: &[&str], write: &[&str]) -> Access {
-    let digests = |tokens: &[&str]| tokens.iter().map(|token| TokenDigest::of(token)).collect();
+    let digests = |tokens: &[&str]| tokens.iter().map(TokenDigest::of).collect();
     Access::new(AccessSpec {
         read: digests(read),
         write: digests(write),

@@ -13,7 +13,7 @@ use crate::config::value::SocketAddress;
 use crate::telemetry::access_log::LogTarget;
 
 pub(in crate::config) use tokens::check;
-pub use tokens::{AdminToken, AdminTokens, TokenFile, TokenRole};
+pub use tokens::{AdminTokens, TokenRole};
 
 /// `admin`: the listener for metrics, health and the admin API.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
