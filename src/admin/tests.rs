@@ -41,6 +41,7 @@ fn state(registry: &Registry) -> AdminState {
         body_timeout: Duration::ZERO,
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
         preflight: Preflight::Limited,
+        debug: None,
         max_size: 0,
         tokens: None,
         store: None,

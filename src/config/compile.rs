@@ -245,6 +245,7 @@ impl<'a> Compiler<'a> {
             body_timeout: config.client.timeouts.body.get(),
             styles: responses::styles(&config.responses),
             preflight: responses::preflight(&config.responses.cors),
+            debug: self.debug_header(config, key_files),
             max_size: config.store.memory.max_size.bytes(),
             tokens: self.tokens(config, key_files),
             store: self.redis(config, key_files).filter(|_| is_shared),

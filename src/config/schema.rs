@@ -29,7 +29,7 @@ pub use super::sections::redis::{
     SyncInterval,
 };
 pub use super::sections::responses::{
-    Action, BodyFormat, Cors, HeaderFields, HoldTime, OnLimit, Responses,
+    Action, BodyFormat, Cors, DebugHeader, HeaderFields, HoldTime, OnLimit, Responses,
 };
 pub use super::sections::route::{Match, RequestChanges, Route, StatusReport};
 pub use super::sections::secret_token::{SecretToken, TokenFile};

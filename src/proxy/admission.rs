@@ -31,6 +31,7 @@ use crate::store::{ChargeId, ChargeResult, Undecided};
 use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, admit_in_memory};
+use mode::Enforcement;
 use settle::UnsettledCharge;
 
 /// The decisions of a route's limits on one request; empty before they decide.
@@ -199,6 +200,19 @@ impl Admission {
             (self.deciding(route), LimitDecision::Allowed)
         };
         (limit.map_or("", |limit| &*limit.policy.name), decision)
+    }
+
+    /// The deciding bucket of the limit with this number, its decision, and its effect; `None` if
+    /// it has none.
+    pub(super) fn decision_of(&self, number: u16) -> Option<(ChargeId, &Decision, Enforcement)> {
+        let verdict = &self.result.verdict;
+        let mut ids = self.result.ids.iter().zip(&verdict.decisions).enumerate();
+        let (place, (id, decision)) = ids.find(|(_, (id, _))| id.limit == number)?;
+        let enforcement = match place < verdict.enforced() {
+            true => Enforcement::Enforced,
+            false => Enforcement::Shadowed,
+        };
+        Some((*id, decision, enforcement))
     }
 
     /// Turns `response` into the answer of the limit that refuses, if any.

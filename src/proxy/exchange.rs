@@ -19,6 +19,7 @@ use http_body::{Body, Frame};
 use super::admission::Admission;
 use super::body::{BodyObserver, ResponseBody, ResponseBodyError};
 use super::client::Client;
+use super::debug_trail::{DebugTrail, RequestOutcome};
 use super::ruleset::Route;
 use crate::clock::{Clock, Timestamp};
 use crate::http::body::RequestBody;
@@ -61,6 +62,8 @@ pub(super) struct Exchange {
     admission: Admission,
     is_decided: bool,
     tagged: TagDecisions,
+    /// The trail for the debug header, if the request has its token.
+    trail: Option<Box<DebugTrail>>,
     status: Option<StatusCode>,
     author: ResponseOrigin,
     sent: u64,
@@ -103,6 +106,8 @@ pub(super) struct DecisionInputs<'a> {
     pub now: Timestamp,
     /// The place for the decisions.
     pub admission: &'a mut Admission,
+    /// The place for their description, if the request asks for it.
+    pub trail: Option<&'a mut DebugTrail>,
 }
 
 impl Exchange {
@@ -112,6 +117,8 @@ impl Exchange {
         let peer = client.connection.peer;
         let started = client.gateway.clock.now();
         let log = snapshot.access_log.as_ref();
+        let debug = snapshot.debug.as_ref();
+        let trail = debug.and_then(|debug| debug.begin(request.headers()));
         // Boxed: it moves from future to future, and into the response body.
         Box::new(Exchange {
             context: RequestContext {
@@ -131,6 +138,7 @@ impl Exchange {
             admission: Admission::default(),
             is_decided: false,
             tagged: TagDecisions::default(),
+            trail,
             status: None,
             author: ResponseOrigin::Upstream,
             sent: 0,
@@ -154,6 +162,7 @@ impl Exchange {
             context: &self.context,
             now: self.forwarded,
             admission: &mut self.admission,
+            trail: self.trail.as_deref_mut(),
         }
     }
 
@@ -282,6 +291,9 @@ impl Exchange {
             let styles = &self.context.ruleset.whole().styles;
             admission.write_headers(self.route(), styles, response.headers_mut());
         }
+        if let Some(trail) = &self.trail {
+            self.write_trail(trail, response.headers_mut());
+        }
         let head_only = self.context.method == Method::HEAD;
         let length = response.body().size_hint().exact();
         if let Some(length) = length.filter(|length| head_only && *length > 0) {
@@ -300,6 +312,22 @@ impl Exchange {
             self.context.ruleset.release(self.place);
         }
         response.body_mut().observe(self);
+    }
+
+    /// Writes the debug header.
+    fn write_trail(&self, trail: &DebugTrail, headers: &mut Headers) {
+        let route = self.route();
+        let request = RequestOutcome {
+            route,
+            decision: self.admission().map(|admission| admission.logged(route)),
+            error: self.error,
+            elapsed: self.elapsed(),
+            upstream: self.sent_to(route),
+            upstream_time: self.upstream,
+        };
+        if let Some(debug) = &self.context.ruleset.whole().debug {
+            debug.write(trail, &request, headers);
+        }
     }
 
     /// Settles the charges whose cost the response head states.

@@ -195,6 +195,9 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
         headers.append(UPGRADE, HeaderValue::from_static("websocket"));
     }
     let context = exchange.context();
+    if let Some(debug) = &context.ruleset.whole().debug {
+        headers.remove(&debug.header);
+    }
     let (forwarding, trust) = (&context.client().forwarding, context.trust());
     forwarding.write(trust, headers);
     if trust == Peer::Untrusted {

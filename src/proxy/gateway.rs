@@ -142,6 +142,7 @@ fn decide(
         route,
         now,
         admission,
+        trail,
     } = exchange.decision_inputs();
     let ruleset = context.ruleset.whole();
     // The token of a request that waits stays as valid as it was when the request began.
@@ -172,12 +173,18 @@ fn decide(
         return Ok(Disposition::Wait(pending));
     }
     if let Some(refused) = refuse(admission, route, context, &head, response) {
+        if let Some(trail) = trail {
+            trail.record(&inputs, admission, None);
+        }
         exchange.set_decided();
         return Ok(refused);
     }
     let delay = Delay::enter(admission, route, context.clock());
-    if !route.tags().is_empty() {
-        let tags = tag::decide_tags(&inputs, admission);
+    let tags = (!route.tags().is_empty()).then(|| tag::decide_tags(&inputs, admission));
+    if let Some(trail) = trail {
+        trail.record(&inputs, admission, tags.as_ref());
+    }
+    if let Some(tags) = tags {
         exchange.set_tags(tags);
     }
     exchange.set_decided();

@@ -23,6 +23,7 @@ use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
+use crate::proxy::debug_trail::DebugSpec;
 use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
 use crate::store::{Buckets, Penalties, Store};
 use crate::telemetry::access_log::AccessLog;
@@ -52,6 +53,8 @@ pub struct Ruleset {
     pub body_timeout: Duration,
     /// The header styles of responses.
     pub styles: HeaderStyles,
+    /// The field that adds decisions to responses, if one is configured.
+    pub debug: Option<DebugSpec>,
     /// The access log, if there is one.
     pub access_log: Option<Arc<AccessLog>>,
     /// The secret of the keys' fingerprints.

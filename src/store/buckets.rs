@@ -149,6 +149,15 @@ impl Buckets {
         }
     }
 
+    /// The name of their home: `memory`, `synchronised` or `redis`.
+    pub fn home_name(&self) -> &'static str {
+        match &self.home {
+            Home::Memory => "memory",
+            Home::Synchronised(_) => "synchronised",
+            Home::Redis(_) => "redis",
+        }
+    }
+
     /// True if requests are charged in Redis.
     pub fn is_in_redis(&self) -> bool {
         self.redis().is_some()

@@ -10,6 +10,7 @@ mod charge_refused;
 mod concurrency;
 mod concurrency_queue;
 mod conditions;
+mod debug_header;
 mod header_waits;
 mod leaky_bucket;
 mod openai_clients;

@@ -10,6 +10,7 @@ mod beside_memory;
 mod client;
 mod cold_start;
 mod concurrency;
+mod debug_header;
 mod extremes;
 mod failures;
 mod load;

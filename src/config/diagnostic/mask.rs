@@ -2,10 +2,10 @@
 //! works on files that cannot be parsed. Hides rather too much; every byte keeps its place.
 
 /// Keys whose values are never shown.
-const SECRETS: [&str; 2] = ["password", "secret"];
+const SECRETS: [&str; 3] = ["password", "secret", "token"];
 
 /// Secret keys below `tokens`, whose lists hold tokens.
-const SECRETS_BELOW_TOKENS: [&str; 4] = ["password", "secret", "read", "write"];
+const SECRETS_BELOW_TOKENS: [&str; 5] = ["password", "secret", "token", "read", "write"];
 
 /// The rest of a value that goes on after its line.
 #[derive(Clone, Copy)]
@@ -294,6 +294,14 @@ mod tests {
             (
                 "tokens: { write: \"${TOKEN}\" }",
                 "tokens: { write: \"${TOKEN}\" }",
+            ),
+            (
+                "debug: { header: x-a, token: hunter2hunter2 }\nroutes: []",
+                "debug: { header: x-a, token: ************** }\nroutes: []",
+            ),
+            (
+                "debug:\n  token:\n    file: /run/a\nroutes: []",
+                "debug:\n  token:\n    ***** ******\nroutes: []",
             ),
             (
                 "policies:\n  read: { quota: 1/s }\n  tokens: { quota: 2/s }\n  write: { quota: 3/s }",

@@ -2,8 +2,10 @@
 
 mod check;
 mod compile;
+mod debug;
 mod schema;
 
 pub(in crate::config) use check::*;
 pub(in crate::config) use compile::*;
+pub use debug::DebugHeader;
 pub use schema::*;

@@ -25,6 +25,13 @@ pub(crate) struct TagDecisions {
     exceeded: Vec<u16>,
 }
 
+impl TagDecisions {
+    /// True if the request exceeds the limit with this number.
+    pub(crate) fn exceeds(&self, number: u16) -> bool {
+        self.exceeded.contains(&number)
+    }
+}
+
 /// Charges the limits that tag, except those that Redis has decided on. `admission` keeps what they
 /// hold until the request ends.
 pub(crate) fn decide_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admission) -> TagDecisions {

@@ -123,7 +123,7 @@ impl Exchange {
     }
 
     /// The upstream and the endpoint, which a request has not that waits for any of them.
-    fn sent_to<'a>(&self, route: &'a Route) -> Option<(&'a str, &'a str)> {
+    pub(super) fn sent_to<'a>(&self, route: &'a Route) -> Option<(&'a str, &'a str)> {
         let upstream = route.upstream.as_ref()?;
         match self.endpoint.get() {
             Some(number) => Some((upstream.name(), upstream.endpoints().get(number)?.label())),

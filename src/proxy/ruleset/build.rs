@@ -106,6 +106,7 @@ impl PreparedRuleset {
                 client_ip: spec.client_ip,
                 body_timeout: spec.body_timeout,
                 styles: spec.styles,
+                debug: spec.debug,
                 access_log: None,
                 secret: context.secret,
                 tokens: spec

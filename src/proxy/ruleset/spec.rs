@@ -12,6 +12,7 @@ use crate::proxy::admission::mode::Mode;
 use crate::proxy::answers::action::ActionSpec;
 use crate::proxy::answers::limit_headers::{HeaderStyles, QuotaUnit};
 use crate::proxy::answers::rejection::RejectSpec;
+use crate::proxy::debug_trail::DebugSpec;
 use crate::rules::{
     Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch, SettlementRule,
     Verifier,
@@ -38,6 +39,8 @@ pub struct RulesetSpec {
     pub styles: HeaderStyles,
     /// Treatment of preflight requests.
     pub preflight: Preflight,
+    /// The field that adds decisions to responses, if one is configured.
+    pub debug: Option<DebugSpec>,
     /// Memory for all buckets together, in bytes.
     pub max_size: u64,
     /// The verifier of tokens, if one is configured.

@@ -186,6 +186,7 @@ fn rules(policy: PolicySpec) -> RulesetSpec {
         body_timeout: Duration::ZERO,
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
         preflight: Preflight::Limited,
+        debug: None,
         max_size: MAX_SIZE,
         tokens: None,
         store: None,

@@ -15,6 +15,7 @@ const MAX_BODY: usize = 64 << 10;
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     check_styles(&config.responses.headers, findings);
     check_policy(&config.responses.on_limit, &OnLimit::default(), findings);
+    super::debug::check(config, findings);
 }
 
 /// Two styles must not write the same field.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use crate::config::schema::MINUTE;
+use crate::config::schema::{DebugHeader, MINUTE};
 use crate::config::value::{Duration, FieldName, FieldValue, Flag, Text, WebUrl, Whole};
 use crate::config::words::words;
 use crate::config::{List, Located, NodeId, Table, node_of};
@@ -20,6 +20,8 @@ pub struct Responses {
     pub cors: Located<Cors>,
     /// Responses to refused clients, where their policy does not say otherwise.
     pub on_limit: Located<OnLimit>,
+    /// A field that adds the decisions of limits to responses, for requests with a token.
+    pub debug: Option<Located<DebugHeader>>,
 }
 
 impl Default for Responses {
@@ -28,6 +30,7 @@ impl Default for Responses {
             headers: vec![HeaderFields::default().into()].into(),
             cors: Located::default(),
             on_limit: Located::default(),
+            debug: None,
         }
     }
 }

@@ -1,0 +1,91 @@
+//! `responses.debug`: a field that adds the decisions of limits to responses.
+
+use http::HeaderName;
+use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, RETRY_AFTER, SET_COOKIE};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::style_fields;
+use crate::config::compile::Compiler;
+use crate::config::schema::{Config, SecretToken};
+use crate::config::sections::jwt::KeyFiles;
+use crate::config::sections::secret_token;
+use crate::config::validate::is_framing;
+use crate::config::value::FieldName;
+use crate::config::{Code, Finding, Findings, Located};
+use crate::proxy::DebugSpec;
+
+/// `responses.debug`: requests that have the token in this field get the decisions of their limits
+/// back in it. The field never reaches an upstream.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DebugHeader {
+    /// The field of requests that has the token, and of responses that has the decisions.
+    #[serde(default = "header")]
+    pub header: Located<FieldName>,
+    /// The token that requests must have.
+    pub token: Located<SecretToken>,
+}
+
+fn header() -> Located<FieldName> {
+    FieldName::from(HeaderName::from_static("x-sluicegate-debug")).into()
+}
+
+/// A stand-in for an unreadable section.
+impl Default for DebugHeader {
+    fn default() -> Self {
+        Self {
+            header: header(),
+            token: Located::default(),
+        }
+    }
+}
+
+/// Fields that requests or responses need.
+const NEEDED: [HeaderName; 5] = [
+    AUTHORIZATION,
+    COOKIE,
+    SET_COOKIE,
+    CACHE_CONTROL,
+    RETRY_AFTER,
+];
+
+/// Checks that the field has no other job: the proxy removes it from all requests.
+pub(super) fn check(config: &Config, findings: &Findings<'_>) {
+    let Some(debug) = &config.responses.debug else {
+        return;
+    };
+    secret_token::check(&debug.token, findings);
+    let name = debug.header.get();
+    let styles = config.responses.headers.iter();
+    let mut written = styles.flat_map(|item| style_fields(item).names());
+    let is_of_tokens = config
+        .jwt
+        .as_ref()
+        .is_some_and(|jwt| jwt.header.get() == name);
+    let is_needed = is_framing(name) || NEEDED.contains(name) || is_of_tokens;
+    if is_needed || written.any(|field| field == *name) {
+        let message = format!("`{name}` has another job, and would be removed from all requests");
+        let finding = Finding::error(debug.header.node, Code::Conflict, message);
+        findings.add(finding.help("choose a name of your own, as in `x-sluicegate-debug`"));
+    }
+}
+
+impl Compiler<'_> {
+    /// The debug header; `None` if it is not configured or, with a finding, has no usable token.
+    pub(in crate::config) fn debug_header(
+        &mut self,
+        config: &Config,
+        files: KeyFiles,
+    ) -> Option<DebugSpec> {
+        let debug = config.responses.debug.as_ref()?;
+        match files {
+            KeyFiles::Needed => Some(DebugSpec {
+                header: debug.header.get().clone(),
+                token: self.token_digest(&debug.token)?,
+            }),
+            // Nothing responds to clients.
+            KeyFiles::Optional => None,
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The debug header: a request with the configured token gets the decisions of its limits back.
+//!
+//! The value is a list of structured fields (RFC 9651 section 3.1): the request, then each limit of
+//! its route. It names keys by their fingerprints, never by their text.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use http::HeaderName;
+use http::header::{CACHE_CONTROL, HeaderValue};
+
+use super::ruleset::{Limit, Policy, Route};
+use crate::clock::Timestamp;
+use crate::http::headers::Headers;
+use crate::http::token_digest::TokenDigest;
+use crate::limiter::{Decision, Fingerprint, Outcome};
+use crate::proxy::admission::applicability::Applicability;
+use crate::proxy::admission::mode::Enforcement;
+use crate::proxy::admission::tag::TagDecisions;
+use crate::proxy::admission::{Admission, AdmissionInputs};
+use crate::proxy::answers::limit_headers;
+use crate::store::ChargeId;
+use crate::telemetry::metrics::LimitDecision;
+
+/// The longest value, in bytes: many clients and proxies take heads of 8 KiB.
+const MAX_BYTES: usize = 4096;
+/// Room for the number of limits that are left out, in bytes.
+const REST_BYTES: usize = ", more;limits=".len() + 5;
+
+/// The field and the token.
+#[derive(Clone, Debug)]
+pub struct DebugSpec {
+    /// The field that has the token in requests, and the decisions in responses.
+    pub header: HeaderName,
+    /// The token.
+    pub token: TokenDigest,
+}
+
+/// The decisions of limits on one request, an item of the field each.
+#[derive(Debug, Default)]
+pub(super) struct DebugTrail {
+    limits: Vec<String>,
+}
+
+/// What became of a request, beside its limits.
+pub(super) struct RequestOutcome<'a> {
+    pub route: &'a Route,
+    /// The deciding policy and its decision, once the limits have decided.
+    pub decision: Option<(&'a str, LimitDecision)>,
+    /// The reason for an error of the proxy.
+    pub error: Option<&'a str>,
+    /// The time to the head of the response.
+    pub elapsed: Duration,
+    /// The upstream and the endpoint that the request was sent to.
+    pub upstream: Option<(&'a str, &'a str)>,
+    /// The time to the head of the upstream's response.
+    pub upstream_time: Option<Duration>,
+}
+
+impl DebugSpec {
+    /// A trail for a request with the token. Several fields, or another token, make none.
+    pub(super) fn begin(&self, headers: &Headers) -> Option<Box<DebugTrail>> {
+        let mut given = headers.get_all(&self.header);
+        let token = given.next()?;
+        let is_right = given.next().is_none() && self.token.matches(&TokenDigest::of(token));
+        is_right.then(Box::default)
+    }
+
+    /// Writes the trail into the response, which no cache may store.
+    pub(super) fn write(
+        &self,
+        trail: &DebugTrail,
+        request: &RequestOutcome<'_>,
+        headers: &mut Headers,
+    ) {
+        let mut value = request.item();
+        for (place, limit) in trail.limits.iter().enumerate() {
+            if value.len() + ", ".len() + limit.len() + REST_BYTES > MAX_BYTES {
+                let rest = trail.limits.len() - place;
+                _ = write!(value, ", more;limits={rest}");
+                break;
+            }
+            value.push_str(", ");
+            value.push_str(limit);
+        }
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(&self.header, value);
+            headers.insert(
+                CACHE_CONTROL,
+                const { HeaderValue::from_static("no-store") },
+            );
+        }
+    }
+}
+
+impl DebugTrail {
+    /// Records the final decisions of all limits of the route.
+    pub(super) fn record(
+        &mut self,
+        inputs: &AdmissionInputs<'_>,
+        admission: &Admission,
+        tagged: Option<&TagDecisions>,
+    ) {
+        let limits = (0_u16..).zip(&inputs.route.limits);
+        let items = limits.map(|(number, limit)| {
+            let mut item = LimitItem::new(limit);
+            match admission.decision_of(number) {
+                Some((id, decision, enforcement)) => {
+                    item.decided(inputs, id, decision, enforcement);
+                }
+                None => item.undecided(inputs, admission, number, tagged),
+            }
+            item.0
+        });
+        self.limits = items.collect();
+    }
+}
+
+impl RequestOutcome<'_> {
+    /// `request;route="search";decision=limited;policy="per-key";ms=0.412`
+    fn item(&self) -> String {
+        let mut item = String::from("request");
+        text(&mut item, "route", &self.route.name);
+        if let Some((policy, decision)) = self.decision {
+            token(&mut item, "decision", decision.as_str());
+            if !policy.is_empty() {
+                text(&mut item, "policy", policy);
+            }
+        }
+        if let Some(error) = self.error {
+            text(&mut item, "error", error);
+        }
+        if let Some((upstream, endpoint)) = self.upstream {
+            text(&mut item, "upstream", upstream);
+            text(&mut item, "endpoint", endpoint);
+        }
+        milliseconds(&mut item, "ms", self.elapsed);
+        if let Some(time) = self.upstream_time {
+            milliseconds(&mut item, "upstream-ms", time);
+        }
+        item
+    }
+}
+
+/// `limit;policy="per-key";decision=limited;..`
+struct LimitItem(String);
+
+impl LimitItem {
+    fn new(limit: &Limit) -> Self {
+        let mut item = String::from("limit");
+        text(&mut item, "policy", &limit.policy.name);
+        Self(item)
+    }
+
+    fn decided(
+        &mut self,
+        inputs: &AdmissionInputs<'_>,
+        id: ChargeId,
+        decision: &Decision,
+        enforcement: Enforcement,
+    ) {
+        let limit = inputs.route.limit(id.limit);
+        let word = match (decision.outcome, enforcement) {
+            (Outcome::Admit, _) if id.tier > 0 => LimitDecision::Overflowed,
+            (Outcome::Admit, _) => LimitDecision::Allowed,
+            (_, Enforcement::Shadowed) => LimitDecision::Shadowed,
+            (Outcome::Delay { .. }, Enforcement::Enforced) => LimitDecision::Delayed,
+            (Outcome::Refuse { .. }, Enforcement::Enforced) => LimitDecision::Limited,
+        };
+        token(&mut self.0, "decision", word.as_str());
+        number(&mut self.0, "limit", decision.capacity.into());
+        number(&mut self.0, "remaining", decision.remaining.into());
+        self.wait(decision, inputs.now);
+        self.mode(enforcement);
+        if let Applicability::Bucket(key, _) = limit.evaluate(inputs.secret, inputs.head) {
+            self.bucket(limit.chosen(id), key);
+        }
+        if id.place.is_some() {
+            self.0.push_str(";override");
+        }
+        if id.tier > 0 {
+            number(&mut self.0, "tier", id.tier.into());
+        }
+    }
+
+    /// A limit without a decision of its bucket: it did not apply, only tags, or was not asked.
+    fn undecided(
+        &mut self,
+        inputs: &AdmissionInputs<'_>,
+        admission: &Admission,
+        number: u16,
+        tagged: Option<&TagDecisions>,
+    ) {
+        let limit = inputs.route.limit(number);
+        let mode = limit.policy.mode.current();
+        let enforcement = mode.enforcement(&limit.spec.descriptor, inputs.head);
+        let applicability = limit.evaluate(inputs.secret, inputs.head);
+        let is_tag = limit.policy.action.tag().is_some();
+        let word = match applicability {
+            Applicability::Elsewhere => "not_applicable",
+            Applicability::Exempt | Applicability::Skipped => LimitDecision::Exempt.as_str(),
+            _ if is_tag => match tagged {
+                Some(tagged) if tagged.exceeds(number) => LimitDecision::Tagged.as_str(),
+                Some(_) => LimitDecision::Allowed.as_str(),
+                None => "not_asked",
+            },
+            Applicability::Keyless => match enforcement {
+                Enforcement::Enforced => LimitDecision::Limited.as_str(),
+                Enforcement::Shadowed => LimitDecision::Shadowed.as_str(),
+            },
+            Applicability::Bucket(..) if admission.is_refused() => "not_asked",
+            Applicability::Bucket(..) => LimitDecision::Error.as_str(),
+        };
+        token(&mut self.0, "decision", word);
+        self.mode(enforcement);
+        if let Applicability::Bucket(key, place) = applicability {
+            self.bucket(limit.quota(place), key);
+        }
+    }
+
+    fn wait(&mut self, decision: &Decision, now: Timestamp) {
+        let (name, until) = match decision.outcome {
+            Outcome::Admit => return,
+            Outcome::Delay { until } => ("delay", until),
+            Outcome::Refuse { retry_at: None } => return self.0.push_str(";never"),
+            Outcome::Refuse { retry_at: Some(at) } => ("retry-after", at),
+        };
+        number(&mut self.0, name, limit_headers::retry_after(until, now));
+    }
+
+    fn mode(&mut self, enforcement: Enforcement) {
+        let mode = match enforcement {
+            Enforcement::Enforced => "enforce",
+            Enforcement::Shadowed => "shadow",
+        };
+        token(&mut self.0, "mode", mode);
+    }
+
+    fn bucket(&mut self, policy: &Policy, key: Fingerprint) {
+        text(&mut self.0, "key", &key.to_string());
+        token(&mut self.0, "store", policy.buckets.home_name());
+    }
+}
+
+/// Adds a parameter that is a token.
+fn token(item: &mut String, name: &str, value: &str) {
+    _ = write!(item, ";{name}={value}");
+}
+
+/// Adds a parameter that is a string.
+fn text(item: &mut String, name: &str, value: &str) {
+    _ = write!(item, ";{name}=\"");
+    for character in value.chars() {
+        match character {
+            '"' | '\\' => item.extend(['\\', character]),
+            ' '..='~' => item.push(character),
+            _ => item.push('?'),
+        }
+    }
+    item.push('"');
+}
+
+/// The largest integer of a structured field (RFC 9651 section 3.3.1).
+const LARGEST_INTEGER: u64 = 999_999_999_999_999;
+
+/// Adds a parameter that is an integer.
+fn number(item: &mut String, name: &str, value: u64) {
+    _ = write!(item, ";{name}={}", value.min(LARGEST_INTEGER));
+}
+
+/// Adds a parameter that is a decimal.
+fn milliseconds(item: &mut String, name: &str, value: Duration) {
+    let micros = value.as_micros().min(LARGEST_INTEGER.into());
+    _ = write!(item, ";{name}={}.{:03}", micros / 1_000, micros % 1_000);
+}
