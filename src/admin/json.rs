@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::ops::Deref;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
@@ -36,21 +36,34 @@ impl<T: Serialize> IntoResponse for Json<T> {
 impl<T: DeserializeOwned> FromRequest<AdminState> for Json<T> {
     type Rejection = ProblemDetails;
 
-    async fn from_request(request: Request, _: &AdminState) -> Result<Self, ProblemDetails> {
+    async fn from_request(request: Request, state: &AdminState) -> Result<Self, ProblemDetails> {
+        let JsonText(text) = JsonText::from_request(request, state).await?;
+        serde_json::from_slice(&text)
+            .map(Json)
+            .map_err(|error| ProblemDetails::new(StatusCode::BAD_REQUEST, error.to_string()))
+    }
+}
+
+/// The body of a request that says that it is JSON, unread.
+#[derive(Debug)]
+pub(super) struct JsonText(pub(super) Bytes);
+
+/// Refuses other media types, and bodies beyond their bound or slower than their time.
+impl<S: Sync> FromRequest<S> for JsonText {
+    type Rejection = ProblemDetails;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ProblemDetails> {
         if !is_json(request.headers()) {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             let detail = "send JSON, with `Content-Type: application/json`";
             return Err(ProblemDetails::new(status, detail));
         }
         let body = request.into_body().collect().await.map_err(broken)?;
-        serde_json::from_slice(&body.to_bytes())
-            .map(Json)
-            .map_err(|error| ProblemDetails::new(StatusCode::BAD_REQUEST, error.to_string()))
+        Ok(Self(body.to_bytes()))
     }
 }
 
-/// True if the body is JSON, by its media type.
-pub(super) fn is_json(headers: &HeaderMap) -> bool {
+fn is_json(headers: &HeaderMap) -> bool {
     let field = headers
         .get(CONTENT_TYPE)
         .and_then(|field| field.to_str().ok());

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -19,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::json::is_json;
+use super::json::JsonText;
 use super::problem_details::{self, ProblemDetails};
 use super::service::AdminService;
 use super::{AdminState, NO_STORE, assets, spec};
@@ -95,12 +94,7 @@ impl Playground {
     }
 
     /// Computes on a thread of its own, once earlier computations have ended.
-    async fn compute(&self, headers: &HeaderMap, compute: Compute, body: Bytes) -> Response {
-        if !is_json(headers) {
-            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            let detail = "send JSON, with `Content-Type: application/json`";
-            return ProblemDetails::new(status, detail).into_response();
-        }
+    async fn compute(&self, compute: Compute, JsonText(text): JsonText) -> Response {
         let turn = timeout(PATIENCE, Arc::clone(&self.turn).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
             let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -109,7 +103,7 @@ impl Playground {
             return ([(RETRY_AFTER, "1")], busy).into_response();
         };
         let computing = spawn_blocking(move || {
-            let answer = compute(&body);
+            let answer = compute(&text);
             drop(turn);
             answer
         });
@@ -119,30 +113,21 @@ impl Playground {
 }
 
 /// `POST /v1/playground` of the API.
-pub(super) async fn play(
-    State(state): State<AdminState>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    play_openly(State(state.playground), headers, body).await
+pub(super) async fn play(State(state): State<AdminState>, text: JsonText) -> Response {
+    play_openly(State(state.playground), text).await
 }
 
-async fn play_openly(
-    State(playground): State<Playground>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let compute = playground.api.play;
-    playground.compute(&headers, compute, body).await
+/// `POST /v1/check` of the API.
+pub(super) async fn check(State(state): State<AdminState>, text: JsonText) -> Response {
+    check_openly(State(state.playground), text).await
 }
 
-async fn check_openly(
-    State(playground): State<Playground>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let compute = playground.api.check;
-    playground.compute(&headers, compute, body).await
+async fn play_openly(State(playground): State<Playground>, text: JsonText) -> Response {
+    playground.compute(playground.api.play, text).await
+}
+
+async fn check_openly(State(playground): State<Playground>, text: JsonText) -> Response {
+    playground.compute(playground.api.check, text).await
 }
 
 impl IntoResponse for JsonAnswer {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::StartupError;
 use super::signals::Signals;
 use crate::admin::playground::{self, JsonAnswer, PlaygroundApi};
-use crate::config::{self, Report, Severity};
+use crate::config;
 use crate::net::listener::ListenAddress;
 use crate::replay::playground::{PlayError, play};
 use crate::telemetry::panics;
@@ -20,9 +20,6 @@ pub(super) const API: PlaygroundApi = PlaygroundApi {
     play: decide,
     check,
 };
-
-/// The most findings of an answer.
-const MAX_FINDINGS: usize = 100;
 
 /// Serves the playground at `address`, and calls `tell` with the bound address, until the process
 /// is told to end.
@@ -65,7 +62,7 @@ fn refusal(error: &PlayError) -> JsonAnswer {
     };
     let mut problem = problem(status, &error.to_string());
     if let PlayError::Policies(report) = error {
-        problem["findings"] = findings(report);
+        problem["findings"] = json!(report.reported());
     }
     JsonAnswer {
         status,
@@ -90,7 +87,7 @@ fn check(request: &[u8]) -> JsonAnswer {
     let report = checked.map_or_else(|report| report, config::lint_text);
     JsonAnswer {
         status: StatusCode::OK,
-        body: json!({ "findings": findings(&report) })
+        body: json!({ "findings": report.reported() })
             .to_string()
             .into_bytes(),
     }
@@ -103,24 +100,4 @@ fn problem(status: StatusCode, detail: &str) -> Value {
         "status": status.as_u16(),
         "detail": detail,
     })
-}
-
-fn findings(report: &Report) -> Value {
-    let problems = report.problems.iter().take(MAX_FINDINGS).map(|problem| {
-        let position = report.position(problem);
-        let severity = match problem.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
-        json!({
-            "severity": severity,
-            "code": problem.code.as_str(),
-            "message": problem.message,
-            "line": position.map(|(line, _)| line),
-            "column": position.map(|(_, column)| column),
-            "path": problem.path,
-            "help": problem.help,
-        })
-    });
-    problems.collect()
 }

@@ -112,6 +112,39 @@ fn answers_match_their_schemas() {
         check(&document, drain, "post", &response);
     }
     reads();
+    let playground = "/v1/playground";
+    for (body, status) in [
+        (
+            json!({ "policies": [{ "quota": "1/1m" }], "arrivals": [{ "at_ms": 0, "count": 2 }] }),
+            200,
+        ),
+        (
+            json!({ "policies": [{ "quota": "x" }], "arrivals": [] }),
+            422,
+        ),
+        (json!({ "policies": [], "arrivals": [] }), 422),
+        (json!({ "arrivals": 1 }), 400),
+        (json!({ "text": "x".repeat(70_000), "arrivals": [] }), 413),
+    ] {
+        let response = client.post(playground, &body);
+        assert_eq!(response.status, status, "{}", response.text());
+        check(&document, playground, "post", &response);
+    }
+    for (body, status) in [
+        (
+            json!({ "text": "routes: [{ upstream: echo, limits: [{ qota: 1/1m }] }]" }),
+            200,
+        ),
+        (
+            json!({ "text": "policies: { a: { quota: 1/1m } }\npolicies: {}" }),
+            200,
+        ),
+        (json!({ "txt": "" }), 400),
+    ] {
+        let response = client.post("/v1/check", &body);
+        assert_eq!(response.status, status, "{}", response.text());
+        check(&document, "/v1/check", "post", &response);
+    }
     let stranger = AdminClient::new(&gateway, "unknown");
     check(&document, "/v1/status", "get", &stranger.get("/v1/status"));
 }
