@@ -7,7 +7,7 @@
 //! | `/livez` | 200 while the process runs: never depends on upstreams or stores |
 //! | `/readyz` | 200 while it takes traffic, 503 while it starts, drains, or cannot do without a store that is out of reach; more lines say how each store is, and if connections run out |
 //! | `/v1/..` | the API, behind tokens: `api` has its endpoints |
-//! | `/playground`, `/assets/..` | a page and its files, open to everybody: the page asks the API |
+//! | `/`, `/playground`, `/assets/..` | pages and their files, open to everybody: the pages ask the API |
 //!
 //! Other paths are 404, other methods 405.
 
@@ -173,6 +173,7 @@ fn router(state: AdminState) -> Router {
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(scrape::metrics))
+        .route("/", get(assets::dashboard))
         .route("/playground", get(assets::playground))
         .route("/assets/{*name}", get(assets::asset))
         .merge(api::router(&state))

@@ -31,8 +31,10 @@ macro_rules! assets {
 static ASSETS: &[Asset] = assets![
     "css/base.css"
     "css/cells.css"
+    "css/dashboard.css"
     "css/playground.css"
     "icon.svg"
+    "index.html"
     "js/api.js"
     "js/cell/advance.js"
     "js/cell/bucket.js"
@@ -43,6 +45,27 @@ static ASSETS: &[Asset] = assets![
     "js/cell/queue.js"
     "js/cell/sliding.js"
     "js/cell/window.js"
+    "js/dashboard/banner.js"
+    "js/dashboard/chart.js"
+    "js/dashboard/dialog.js"
+    "js/dashboard/diff.js"
+    "js/dashboard/figures.js"
+    "js/dashboard/history.js"
+    "js/dashboard/latency.js"
+    "js/dashboard/login.js"
+    "js/dashboard/main.js"
+    "js/dashboard/pages/client.js"
+    "js/dashboard/pages/client_card.js"
+    "js/dashboard/pages/client_changes.js"
+    "js/dashboard/pages/client_text.js"
+    "js/dashboard/pages/configuration.js"
+    "js/dashboard/pages/offenders.js"
+    "js/dashboard/pages/overview.js"
+    "js/dashboard/pages/policies.js"
+    "js/dashboard/pages/upstreams.js"
+    "js/dashboard/parts.js"
+    "js/dashboard/router.js"
+    "js/dashboard/session.js"
     "js/dom.js"
     "js/format.js"
     "js/playground/arrivals.js"
@@ -86,6 +109,10 @@ const HEADERS: [(HeaderName, &str); 6] = [
         "same-origin",
     ),
 ];
+
+pub(super) async fn dashboard(headers: HeaderMap) -> Response {
+    respond("index.html", &headers)
+}
 
 pub(super) async fn playground(headers: HeaderMap) -> Response {
     respond("playground.html", &headers)

@@ -147,7 +147,7 @@ fn metrics_state_the_version_of_their_format() {
 #[test]
 fn unknown_paths_are_404_and_other_methods_405() {
     let state = state(&Registry::default());
-    assert_eq!(respond(&state, Method::GET, "/").0, 404);
+    assert_eq!(respond(&state, Method::GET, "/nothing").0, 404);
     assert_eq!(respond(&state, Method::POST, "/nothing").0, 404);
     let (status, headers, body) = respond(&state, Method::POST, "/livez");
     assert_eq!((status.as_u16(), &*body), (405, "only GET and HEAD\n"));

@@ -21,7 +21,7 @@ const DRAWINGS = {
 
 /** A figure that shows a cell; `show(null)` says that there is none. */
 export function cellFigure() {
-  const drawing = svg("svg", { viewBox: "0 0 280 84", role: "img" });
+  const drawing = svg("svg", { viewBox: "0 0 280 84", role: "img", "aria-label": "No bucket yet" });
   const strong = element("b");
   const rest = element("span");
   const node = element("figure", { class: "cell" }, drawing, element("figcaption", {}, strong, rest));

@@ -1,7 +1,7 @@
 // The playground: wires the model, the lanes and the controls.
 
 import { post } from "../api.js";
-import { byId, setText } from "../dom.js";
+import { byId, element, setText } from "../dom.js";
 import { duration } from "../format.js";
 import { watchColours } from "../theme.js";
 import { drawAxis } from "./axis.js";
@@ -51,9 +51,15 @@ function show() {
   const { problem } = model;
   byId("problem").hidden = !problem;
   setText(byId("problem"), problem ? problemText(problem) : "");
+  if (problem?.status === 401) {
+    byId("problem").append(element("a", { href: "/" }, "Sign in on the dashboard"), ", then open this page in the same tab.");
+  }
 }
 
 function problemText(problem) {
+  if (problem.status === 401) {
+    return "";
+  }
   const where = problem.findings.map((finding) => finding.path).filter(Boolean);
   return where.length ? `${problem.message}: see ${where.join(", ")}` : problem.message;
 }

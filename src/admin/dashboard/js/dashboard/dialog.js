@@ -1,0 +1,60 @@
+// A dialog that asks before something changes, and shows beforehand what would.
+
+import { element, setText } from "../dom.js";
+
+/**
+ * Asks for confirmation. `fields` are inputs by name. `preview` answers with nodes for the values so
+ * far, or throws a problem; `apply` makes the change. True if it was made.
+ */
+export function confirmChange({ title, text, fields, action, preview, apply }) {
+  const problem = element("p", { class: "problem", role: "alert" });
+  const shown = element("div", { class: "preview" });
+  const yes = element("button", { class: "primary", value: "yes" }, action);
+  const no = element("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+  const form = element("form", { method: "dialog" }, element("h2", {}, title), element("p", { class: "soft" }, text), ...Object.values(fields).map(({ node }) => node), shown, problem, element("div", { class: "row" }, yes, no));
+  const dialog = element("dialog", { "aria-label": title }, form);
+  const values = () => Object.fromEntries(Object.entries(fields).map(([name, { input }]) => [name, input.value.trim()]));
+  const look = async () => {
+    try {
+      shown.replaceChildren(...(await preview(values())));
+      setText(problem, "");
+      yes.disabled = false;
+    } catch (error) {
+      shown.replaceChildren();
+      setText(problem, error.message);
+      yes.disabled = true;
+    }
+  };
+  form.addEventListener("change", look);
+  document.body.append(dialog);
+  dialog.showModal();
+  look();
+  return new Promise((resolve) => {
+    let isDone = false;
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      try {
+        await apply(values());
+        isDone = true;
+        dialog.close();
+      } catch (error) {
+        setText(problem, error.message);
+      }
+    });
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(isDone);
+    });
+  });
+}
+
+/** A labelled input for `confirmChange`. */
+export function textField(label, attributes) {
+  const input = element("input", attributes);
+  return { input, node: element("label", { class: "field" }, label, input) };
+}
+
+/** The reason of a change, for the audit log. */
+export function reasonField() {
+  return textField("Reason, for the audit log", { maxlength: 200, size: 44 });
+}

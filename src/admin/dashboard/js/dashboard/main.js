@@ -1,0 +1,92 @@
+// The dashboard: signs in, shows the page of the address, and keeps the figures that all pages read.
+
+import { byId, element, setText } from "../dom.js";
+import { duration } from "../format.js";
+import { showProblems } from "./banner.js";
+import { Figures } from "./figures.js";
+import { showLogin } from "./login.js";
+import * as client from "./pages/client.js";
+import * as configuration from "./pages/configuration.js";
+import * as offenders from "./pages/offenders.js";
+import * as overview from "./pages/overview.js";
+import * as policies from "./pages/policies.js";
+import * as upstreams from "./pages/upstreams.js";
+import { currentRoute, href } from "./router.js";
+import { Session } from "./session.js";
+
+const PAGES = { overview, policies, client, offenders, upstreams, configuration };
+
+const session = new Session(signIn);
+const figures = new Figures(session);
+/** Ends the shown page: its timers and listeners. */
+let leave = () => {};
+
+function signIn(reason = "") {
+  leave();
+  figures.stop();
+  byId("nav").hidden = true;
+  byId("leave").hidden = true;
+  setText(byId("state"), "");
+  showProblems(byId("banner"), []);
+  showLogin(byId("main"), session, enter, reason);
+}
+
+function enter() {
+  byId("nav").hidden = false;
+  byId("leave").hidden = false;
+  figures.start();
+  showPage();
+}
+
+function showPage() {
+  const { page, names } = currentRoute();
+  const shown = PAGES[page] ?? overview;
+  leave();
+  document.title = `${shown.TITLE} · sluicegate`;
+  markCurrent(page);
+  const main = byId("main");
+  main.replaceChildren();
+  const end = shown.show(main, { session, figures, names });
+  leave = () => {
+    end?.();
+    leave = () => {};
+  };
+}
+
+function markCurrent(page) {
+  for (const link of byId("nav").querySelectorAll("a")) {
+    const isCurrent = link.dataset.page === page;
+    link.setAttribute("aria-current", isCurrent ? "page" : "false");
+  }
+}
+
+function buildNavigation() {
+  const links = Object.entries(PAGES).map(([page, { TITLE }]) =>
+    element("a", { href: href(page), "data-page": page }, TITLE),
+  );
+  byId("nav").append(...links, element("a", { href: "/playground" }, "Playground"));
+}
+
+figures.watch(({ status, problem }) => {
+  const problems = problem ? [problem.message] : (status?.problems ?? []);
+  showProblems(byId("banner"), problems);
+  const up = status ? `${status.version}, up ${duration(status.uptime_s * 1_000)}` : "";
+  setText(byId("state"), up);
+});
+
+buildNavigation();
+byId("leave").addEventListener("click", () => {
+  session.end();
+  signIn();
+});
+window.addEventListener("hashchange", () => {
+  if (session.token) {
+    showPage();
+    byId("main").focus();
+  }
+});
+if (session.token) {
+  enter();
+} else {
+  signIn();
+}

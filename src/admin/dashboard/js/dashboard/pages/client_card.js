@@ -1,0 +1,74 @@
+// The bucket of one key of one policy: its drawing, its numbers, and changes.
+
+import { advance } from "../../cell/advance.js";
+import { cellFigure } from "../../cell/figure.js";
+import { element, setText } from "../../dom.js";
+import { count, duration, instant, number } from "../../format.js";
+import { ban, grant, reset, unban } from "./client_changes.js";
+import { explain, verdict } from "./client_text.js";
+
+/** The time between two frames of a drawing, in milliseconds. */
+const FRAME = 100;
+
+/** A card; `look` asks for the state, and `end` stops the drawing. */
+export function createCard(session, subject) {
+  const figure = cellFigure();
+  const facts = element("dl", { class: "facts" });
+  const said = element("span", { class: "small soft", role: "status" });
+  const buttons = element("div", { class: "row" });
+  const heading = element("h2", {}, subject.policy);
+  const node = element("article", { class: "card" }, heading, figure.node, facts, buttons, said);
+  let seen = null;
+  const look = async () => {
+    const state = await session.post("/v1/keys/lookup", { policy: subject.policy, key: subject.key });
+    seen = { state, at: performance.now() };
+    showFacts(facts, state, subject.mode());
+    lift.hidden = !state.ban;
+    setText(heading, `${state.policy}, ${state.quota}`);
+  };
+  const change = (label, make, name = "") =>
+    element("button", { type: "button", class: name, onclick: async () => (await make(session, subject)) && look() }, label);
+  const lift = change("Lift the ban …", unban);
+  const copy = copyButton(() => explain(seen.state, subject), said);
+  buttons.append(change("Reset …", reset), change("Grant …", grant), change("Ban …", ban, "danger"), lift, copy);
+  const timer = setInterval(() => {
+    if (seen && !document.hidden) {
+      figure.show(advance(seen.state.cell, performance.now() - seen.at));
+    }
+  }, FRAME);
+  return { node, look, end: () => clearInterval(timer) };
+}
+
+function copyButton(text, said) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      setText(said, "Copied, without the key.");
+    } catch {
+      setText(said, "The browser does not let pages copy here.");
+    }
+  };
+  return element("button", { type: "button", onclick: copy }, "Copy explanation for support");
+}
+
+function showFacts(list, state, mode) {
+  const rows = facts(state, mode).flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)]);
+  list.replaceChildren(...rows);
+}
+
+/** What is known of a key, in the order in which an operator asks. */
+function facts(state, mode) {
+  const unit = (value) => count(value, state.unit.replace(/s$/, ""));
+  return [
+    ["Now", verdict(state, mode)],
+    ["Used", `${number(state.used)} of ${unit(state.limit)}, ${number(state.remaining)} left`],
+    ["Whole in", state.reset_s > 0 ? duration(state.reset_s * 1_000) : "it is whole"],
+    state.debt > 0 && ["Debt", unit(state.debt)],
+    state.in_flight > 0 && ["In flight", `${unit(state.in_flight)} on this machine`],
+    state.override && ["Override", state.override],
+    state.granted && ["Granted", `${number(state.granted.units)} of ${unit(state.granted.of_units)} left, until ${instant(state.granted.until)}`],
+    state.ban && ["Banned", `${duration(state.ban.for_s * 1_000)} more, until ${instant(state.ban.until)}: ${state.ban.reason}`],
+    ["Bucket in", state.sync_s ? `memory, synchronised every ${number(state.sync_s * 1_000)}\u00a0ms` : state.store],
+    ["Name in logs", state.key_id],
+  ].filter(Boolean);
+}

@@ -1,0 +1,89 @@
+// Changes of one key: each is tried as a dry run first, and asks for a reason.
+
+import { element } from "../../dom.js";
+import { number } from "../../format.js";
+import { confirmChange, reasonField, textField } from "../dialog.js";
+import { verdict } from "./client_text.js";
+
+/** Makes the bucket whole. */
+export function reset(session, subject) {
+  return change(session, subject, {
+    path: "/v1/keys/reset",
+    title: "Reset the bucket",
+    text: "Makes the bucket whole, as if the client had not come.",
+    action: "Reset",
+    fields: {},
+    body: () => ({}),
+  });
+}
+
+/** Grants units beyond the quota. */
+export function grant(session, subject) {
+  const hour = new Date(Date.now() + 3_600_000).toISOString().replace(/\.\d+Z$/, "Z");
+  return change(session, subject, {
+    path: "/v1/keys/grant",
+    title: "Grant units",
+    text: "Spendable at once, also above the capacity of the bucket.",
+    action: "Grant",
+    fields: {
+      units: textField("Units", { type: "number", min: 1, value: 100, required: true }),
+      until: textField("Until (UTC)", { value: hour, required: true, size: 22 }),
+    },
+    body: ({ units, until }) => ({ units: Number(units), until }),
+  });
+}
+
+/** Refuses the client for a while. */
+export function ban(session, subject) {
+  return change(session, subject, {
+    path: "/v1/keys/ban",
+    title: "Ban the client",
+    text: "This policy refuses every request of the client until the ban ends.",
+    action: "Ban",
+    fields: { duration: textField("For (15m, 24h, 7d)", { value: "15m", required: true, size: 8 }) },
+    body: ({ duration }) => ({ for: duration }),
+  });
+}
+
+/** Ends a ban. */
+export function unban(session, subject) {
+  return change(session, subject, {
+    path: "/v1/keys/unban",
+    title: "Lift the ban",
+    text: "The bucket decides about the client again.",
+    action: "Lift",
+    fields: {},
+    body: () => ({}),
+  });
+}
+
+function change(session, { policy, key, mode }, { path, body, fields, ...texts }) {
+  const send = (values, isDry) => {
+    const reason = values.reason ? { reason: values.reason } : {};
+    return session.post(path, { policy, key, ...body(values), ...reason, dry_run: isDry });
+  };
+  return confirmChange({
+    ...texts,
+    fields: { ...fields, reason: reasonField() },
+    preview: async (values) => describe(await send(values, true), mode),
+    apply: (values) => send(values, false),
+  });
+}
+
+/** The states before and after, side by side, as the dry run tells them. */
+function describe({ before, after }, mode) {
+  const row = (name, value) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value(before)), element("td", {}, value(after)));
+  const head = element("tr", {}, element("td"), element("th", { scope: "col" }, "Now"), element("th", { scope: "col" }, "After"));
+  return [
+    element("table", {}, head, row("Left", (state) => leftText(state)), row("Next request", (state) => verdict(state, mode?.())), row("Ban", banText)),
+  ];
+}
+
+function leftText({ remaining, granted, unit }) {
+  const extra = granted ? ` and ${number(granted.units)} granted` : "";
+  return `${number(remaining)}${extra} ${unit}`;
+}
+
+function banText({ ban: one }) {
+  return one ? `until ${one.until}` : "none";
+}

@@ -1,0 +1,31 @@
+// The state of a key in words. The explanation for a support ticket does not hold the key.
+
+import { duration, number } from "../../format.js";
+
+/** The state of a key in plain sentences. */
+export function explain(state, { parts, mode }) {
+  const lines = [
+    `Policy ${state.policy} allows ${state.quota} for each ${parts.join(" and ")} (${state.algorithm.replaceAll("_", " ")}).`,
+    `The client ${state.key_id} has used ${number(state.used)} of ${number(state.limit)} ${state.unit}: ${verdict(state, mode())}.`,
+    state.reset_s > 0 && `Without further requests, all is available again in ${duration(state.reset_s * 1_000)}.`,
+    state.override && `Its own quota applies: ${state.override}.`,
+    state.debt > 0 && `It owes ${number(state.debt)} ${state.unit} beyond the limit.`,
+    state.granted && `An operator has granted ${number(state.granted.of_units)} ${state.unit}, of which ${number(state.granted.units)} are left, until ${state.granted.until}.`,
+    state.ban && `It is banned until ${state.ban.until}: ${state.ban.reason}.`,
+    `As of ${new Date().toISOString()}.`,
+  ];
+  return lines.filter(Boolean).join("\n").replaceAll("\u00a0", " ").replaceAll("\u202f", "");
+}
+
+/** What becomes of the next request. */
+export function verdict(state, mode = "enforce") {
+  if (state.exempt) {
+    return "exempt: this policy does not limit it";
+  }
+  if (state.allowed) {
+    return "a request of one unit is allowed";
+  }
+  const retry = state.retry_after_s;
+  const limited = retry === null ? "limited" : `limited, for ${duration(retry * 1_000)} more`;
+  return mode === "enforce" ? limited : `allowed, since the mode is ${mode}; else ${limited}`;
+}

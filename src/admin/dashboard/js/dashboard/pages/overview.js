@@ -1,0 +1,89 @@
+// What the proxy decides now, and which policies limit most.
+
+import { element } from "../../dom.js";
+import { duration, number, percent, rate } from "../../format.js";
+import { createChart } from "../chart.js";
+import { SHOWN } from "../history.js";
+import { figure, legend, section, table } from "../parts.js";
+import { href } from "../router.js";
+
+export const TITLE = "Overview";
+
+/** The span of the figures in milliseconds. */
+const SPAN = 10_000;
+const MOST_POLICIES = 12;
+
+export function show(main, { figures }) {
+  const parts = createParts();
+  const chart = createChart();
+  const top = table("Policies, the most limiting first", [
+    ["Policy"],
+    ["Quota"],
+    ["Mode"],
+    ["Decisions", "number"],
+    ["Limited", "number"],
+    ["Share limited", "number"],
+    ["Keys", "number"],
+  ]);
+  main.append(
+    element("h1", {}, TITLE),
+    element("dl", { class: "figures" }, ...Object.values(parts).map(({ node }) => node)),
+    section("Decisions per second, last 5 minutes", chart.node, legend(), note()),
+    section("Policies", element("p", { class: "small soft" }, "Rates are means of the last 10 s. Keys have a bucket in memory now."), top.node),
+  );
+  return figures.listen(() => {
+    showFigures(parts, figures);
+    chart.show(figures.history.rates());
+    top.fill(rows(figures), "The configuration has no policy.");
+  });
+}
+
+function note() {
+  return element("p", { class: "small soft" }, "Decisions of policies, here and above: a request that meets two policies counts twice, once for each.");
+}
+
+function createParts() {
+  const decisions = Object.fromEntries(SHOWN.map((decision) => [decision, figure(capital(decision), "per second, last 10 s")]));
+  return {
+    requests: figure("Requests", "per second, last 5 s"),
+    ...decisions,
+    p50: figure("Median time", "of a request, last 5 s"),
+    p99: figure("99th percentile", "of a request, last 5 s"),
+    connections: figure("Connections", "open now, and the most"),
+  };
+}
+
+function capital(word) {
+  return word[0].toUpperCase() + word.slice(1);
+}
+
+function showFigures(parts, { history, latency, status }) {
+  const recent = history.recent(SPAN);
+  for (const decision of SHOWN) {
+    parts[decision].show(rate(recent[decision]));
+  }
+  const { perSecond = NaN, p50 = null, p99 = null } = latency.figures ?? {};
+  parts.requests.show(rate(perSecond));
+  parts.p50.show(p50 === null ? "–" : duration(p50));
+  parts.p99.show(p99 === null ? "–" : duration(p99));
+  const { open, max } = status.connections;
+  parts.connections.show(`${number(open)} of ${number(max)}`);
+}
+
+function rows({ policies, history }) {
+  const known = policies.map((policy) => {
+    const recent = history.recent(SPAN, policy.name);
+    const all = SHOWN.reduce((sum, decision) => sum + recent[decision], 0);
+    return { policy, recent, all };
+  });
+  known.sort((left, right) => right.recent.limited - left.recent.limited || right.all - left.all);
+  return known.slice(0, MOST_POLICIES).map(({ policy, recent, all }) => [
+    element("a", { href: href("policies", policy.name) }, policy.name),
+    `${policy.quota} · ${policy.algorithm.replaceAll("_", " ")}`,
+    policy.mode.current,
+    `${rate(all)}/s`,
+    `${rate(recent.limited)}/s`,
+    all > 0 ? percent(recent.limited / all) : "–",
+    number(policy.buckets.in_use),
+  ]);
+}

@@ -1,0 +1,98 @@
+// The endpoints of upstreams: their addresses, their health, and draining.
+
+import { element, setText } from "../../dom.js";
+import { duration, number } from "../../format.js";
+import { confirmChange, reasonField } from "../dialog.js";
+import { problemLine, repeat, table } from "../parts.js";
+
+export const TITLE = "Upstreams";
+
+const PERIOD = 2_000;
+
+export function show(main, { session }) {
+  const problem = problemLine();
+  const list = element("div", { class: "stack" });
+  const sections = new Map();
+  const look = async () => {
+    const { upstreams } = await session.get("/v1/upstreams");
+    problem.show(null);
+    for (const upstream of upstreams) {
+      if (!sections.has(upstream.name)) {
+        sections.set(upstream.name, createSection(upstream.name));
+        list.append(sections.get(upstream.name).node);
+      }
+      sections.get(upstream.name).fill(session, upstream, look);
+    }
+  };
+  main.append(element("h1", {}, TITLE), problem.node, list);
+  return repeat(look, PERIOD, (error) => problem.show(error));
+}
+
+function createSection(name) {
+  const about = element("p", { class: "small soft" });
+  const hosts = table(`Addresses of ${name}`, [
+    ["Endpoint"],
+    ["Address"],
+    ["State"],
+    ["In flight now", "number"],
+    ["Failures in a row", "number"],
+    ["Weight", "number"],
+    [""],
+  ]);
+  const node = element("section", {}, element("h2", {}, name), about, hosts.node);
+  let shown = "";
+  return {
+    node,
+    fill(session, upstream, look) {
+      const text = JSON.stringify(upstream);
+      // A row that does not change keeps its button, and the focus with it.
+      if (text !== shown) {
+        shown = text;
+        setText(about, aboutText(upstream));
+        hosts.node.hidden = upstream.endpoints.length === 0;
+        hosts.fill(upstream.endpoints.flatMap((endpoint) => rows(session, upstream.name, endpoint, look)), "");
+      }
+    },
+  };
+}
+
+function aboutText({ protocol, balance }) {
+  return protocol === null ? "Built in: it answers with the request." : `${protocol}, balanced by ${balance?.replaceAll("_", " ")}`;
+}
+
+function rows(session, upstream, endpoint, look) {
+  const button = drainButton(session, upstream, endpoint, look);
+  const hosts = endpoint.hosts.length ? endpoint.hosts : [null];
+  return hosts.map((host, place) => [
+    place === 0 ? endpoint.endpoint : "",
+    host?.address ?? "not resolved",
+    host ? stateNode(host) : "–",
+    host ? number(host.in_flight) : "–",
+    host ? number(host.failures) : "–",
+    number(endpoint.weight),
+    place === 0 ? button : "",
+  ]);
+}
+
+function stateNode({ state, reason, for_s: rest }) {
+  const details = [reason?.replaceAll("_", " "), rest !== null && `${duration(rest * 1_000)} more`].filter(Boolean);
+  return element("span", { class: `host ${state}` }, [state, ...details].join(", "));
+}
+
+function drainButton(session, upstream, { endpoint, draining }, look) {
+  const path = `/v1/upstreams/${encodeURIComponent(upstream)}/endpoints/${encodeURIComponent(endpoint)}/drain`;
+  const ask = async () => {
+    const isDone = await confirmChange({
+      title: draining ? `End draining ${endpoint}` : `Drain ${endpoint}`,
+      text: draining ? "The endpoint gets requests again." : "New requests go elsewhere; those in flight end. Until undone, or a restart.",
+      fields: { reason: reasonField() },
+      action: draining ? "End draining" : "Drain",
+      preview: async () => [],
+      apply: ({ reason }) => session.post(path, { drain: !draining, reason: reason || null }),
+    });
+    if (isDone) {
+      await look();
+    }
+  };
+  return element("button", { type: "button", onclick: ask }, draining ? "End draining …" : "Drain …");
+}
