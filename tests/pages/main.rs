@@ -1,6 +1,7 @@
-//! The pages of the binary in a real browser: the playground.
+//! The pages of the binary in a real browser: the dashboard and the playground.
 
 mod accessibility;
+mod dashboard;
 mod playground;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,0 +1,258 @@
+//! The dashboard of a running proxy, in a real browser.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::accessibility::{assert_accessible, assert_fits};
+use crate::support::browser::{Appearance, Browser};
+use crate::support::client;
+use crate::support::gateway::Gateway;
+use crate::support::now;
+
+/// Set to renew the pictures in docs/pictures.
+const PICTURES: &str = "SLUICEGATE_PICTURES";
+
+const DESKTOP: (u32, u32) = (1200, 900);
+const PHONE: (u32, u32) = (360, 740);
+
+/// The key of WebDriver.
+const ESCAPE: char = '\u{e00c}';
+
+const WRITER: &str = "writer-0123456789abcdef0123456789abcdef";
+const READER: &str = "reader-0123456789abcdef0123456789abcdef";
+
+/// A proxy with a policy of each kind, and requests of two clients.
+fn busy() -> Gateway {
+    let gateway = Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ read: [{READER}], write: [{WRITER}] }} }}
+policies:
+  per-key: {{ key: 'header:x-api-key', algorithm: token_bucket, quota: 20/1m, burst: 10 }}
+  login: {{ key: 'header:x-api-key', algorithm: sliding_window, quota: 6/1h, precision: 6 }}
+  trial: {{ key: 'header:x-api-key', algorithm: sliding_log, quota: 4/1h, mode: shadow }}
+  calm: {{ key: 'header:x-api-key', algorithm: leaky_bucket, quota: 100/1s, queue: 5 }}
+  daily: {{ key: 'header:x-api-key', algorithm: fixed_window, quota: 500/1d }}
+  per-address: {{ key: client_ip, quota: 300/1m }}
+routes:
+  - {{ name: login, match: {{ path: /login }}, upstream: echo, limits: [login, trial] }}
+  - {{ name: rest, upstream: echo, limits: [per-key, calm, daily, per-address] }}
+"
+    ));
+    for number in 0..12 {
+        let key = if number % 3 == 0 { "bob" } else { "alice" };
+        let header = format!("x-api-key: {key}\r\n");
+        client::get_with(gateway.address(), "/", &header);
+        client::get_with(gateway.address(), "/login", &header);
+    }
+    gateway
+}
+
+/// A proxy with endpoints that nobody asks, and a policy.
+fn with_endpoints() -> Gateway {
+    Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ read: [{READER}], write: [{WRITER}] }} }}
+upstreams:
+  api: {{ endpoints: [http://127.0.0.1:9, http://127.0.0.1:10] }}
+policies:
+  one: {{ key: client_ip, quota: 7/1h }}
+  per-nothing: {{ key: constant, quota: 9/1h }}
+routes: [{{ upstream: api, limits: [one, per-nothing] }}]
+"
+    ))
+}
+
+/// Signs in with a token.
+fn sign_in(browser: &Browser, gateway: &Gateway, token: &str) {
+    browser.open(&format!("http://{}/", gateway.admin));
+    browser.wait_until("document.getElementById('token')");
+    browser.run(&format!(
+        "document.getElementById('token').value = {token:?};
+         document.querySelector('.login').requestSubmit();"
+    ));
+}
+
+/// Opens a page, and waits until it shows a text.
+#[track_caller]
+fn visit(browser: &Browser, page: &str, text: &str) {
+    browser.run(&format!("location.hash = '#/{page}';"));
+    browser.wait_until(&format!(
+        "document.getElementById('main').innerText.includes({text:?})"
+    ));
+}
+
+#[test]
+fn a_token_is_asked_for_once_and_forgotten_at_the_end() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, "wrong");
+    browser.wait_until("document.querySelector('.problem').innerText.includes('does not know')");
+    assert_accessible(&browser);
+    sign_in(&browser, &gateway, READER);
+    browser.wait_until("document.querySelector('h1').innerText === 'Overview'");
+    browser.run("location.reload();");
+    browser.wait_until("document.querySelector('h1')?.innerText === 'Overview'");
+    browser.click("#leave");
+    browser.wait_until("document.querySelector('h1').innerText === 'Sign in'");
+    assert_eq!(browser.text(".bar"), "sluicegate");
+    let kept = browser.run("return [sessionStorage.length, localStorage.length, document.cookie];");
+    assert_eq!(kept, json!([0, 0, ""]));
+}
+
+#[test]
+fn the_overview_shows_figures_and_policies() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, READER);
+    browser.wait_until("document.querySelectorAll('tbody tr').length === 6");
+    let shown = browser.text("#main");
+    for part in [
+        "Requests",
+        "99th percentile",
+        "last 5 minutes",
+        "per-key",
+        "20/1m",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    browser.wait_until(
+        "document.querySelector('.chart').getAttribute('aria-label').includes('allowed')",
+    );
+    assert_eq!(browser.text("#banner"), "");
+    assert_accessible(&browser);
+    gateway.replace_config("unknown: key\n");
+    gateway.signal(Signal::HUP);
+    browser.wait_until("document.getElementById('banner').innerText.includes('reload')");
+    assert_accessible(&browser);
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn a_policy_in_shadow_says_what_it_would_have_done() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, READER);
+    visit(&browser, "policies", "trial");
+    visit(&browser, "policies/trial", "Would have limited or delayed");
+    let verdict = browser.text(".verdict");
+    assert!(verdict.contains("of 12"), "{verdict}");
+    visit(&browser, "policies/login", "Limited 1");
+    visit(&browser, "policies/nothing", "There is no policy nothing");
+    assert_accessible(&browser);
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn pages_fit_a_phone_in_the_dark() {
+    let (gateway, browser) = (busy(), Browser::start(PHONE));
+    browser.appear(Appearance::Dark);
+    sign_in(&browser, &gateway, READER);
+    browser.wait_until("document.querySelectorAll('tbody tr').length === 6");
+    assert_fits(&browser);
+    for (page, text) in [
+        ("policies", "All"),
+        ("policies/login", "Used by"),
+        ("client", "Show buckets"),
+    ] {
+        let text = if page == "policies" { "trial" } else { text };
+        visit(&browser, page, text);
+        assert_fits(&browser);
+        assert_accessible(&browser);
+    }
+}
+
+#[test]
+fn upstreams_are_drained_after_a_question() {
+    let (gateway, browser) = (with_endpoints(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, WRITER);
+    visit(&browser, "upstreams", "127.0.0.1:9");
+    assert_accessible(&browser);
+    browser.click("tbody button");
+    browser.wait_until("document.querySelector('dialog[open] button.primary:enabled')");
+    assert_accessible(&browser);
+    browser.click("dialog input");
+    "replaced".chars().for_each(|letter| browser.press(letter));
+    browser.click("dialog button.primary");
+    browser.wait_until("document.querySelector('.host.draining')");
+    gateway.wait_for_log("reason=\"replaced\"");
+    assert_eq!(
+        browser.run("return document.querySelector('dialog');"),
+        json!(null)
+    );
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn a_reader_is_told_that_changes_take_another_token() {
+    let (gateway, browser) = (with_endpoints(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, READER);
+    visit(&browser, "policies/one", "Change the mode");
+    browser.click("section button");
+    browser.wait_until("document.querySelector('dialog[open] button.primary:enabled')");
+    browser.click("dialog button.primary");
+    browser.wait_until("document.querySelector('dialog .problem').innerText.includes('write')");
+    browser.press(ESCAPE);
+    browser.wait_until("!document.querySelector('dialog')");
+}
+
+#[test]
+fn a_pasted_configuration_is_checked_and_compared() {
+    let (gateway, browser) = (with_endpoints(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, READER);
+    visit(&browser, "configuration", "per-nothing");
+    let shown = browser.text("pre");
+    assert!(!shown.contains(WRITER), "{shown}");
+    // Masks are no YAML.
+    browser.run(&format!(
+        "document.getElementById('pasted').value = document.querySelector('pre').innerText
+            .replaceAll(/[*]+/g, '[{READER}]').replace('7/1h', '8/1h').replace('client_ip', 'clientip');",
+    ));
+    browser.click("section button");
+    browser.wait_until("document.querySelectorAll('.added').length === 2");
+    let result = browser.text(".stack");
+    assert!(result.contains("client_ip"), "{result}");
+    assert!(
+        result.contains("8/1h") && result.contains("7/1h"),
+        "{result}"
+    );
+    gateway.replace_config("unknown: key\n");
+    gateway.signal(Signal::HUP);
+    gateway.wait_for_log("the configuration is not reloaded");
+    browser.run("location.reload();");
+    browser.wait_until("document.querySelector('.result.failed')");
+    assert_accessible(&browser);
+    browser.resize(PHONE, 2.0);
+    assert_fits(&browser);
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+/// Renews the picture of the documentation if asked to; otherwise sees that the page can be drawn.
+#[test]
+fn pictures_for_the_documentation() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, READER);
+    browser.wait_until("document.querySelectorAll('tbody tr').length === 6");
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let folder = match std::env::var_os(PICTURES) {
+        None => folder.path().to_owned(),
+        Some(_) => {
+            send_for(Duration::from_secs(40), &gateway);
+            PathBuf::from("docs/pictures")
+        }
+    };
+    browser.resize(DESKTOP, 1.5);
+    browser.save_picture(&folder.join("dashboard-overview.png"));
+}
+
+/// Sends requests of two clients for so long.
+fn send_for(duration: Duration, gateway: &Gateway) {
+    let started = now();
+    for number in 0.. {
+        let key = if number % 4 == 0 { "bob" } else { "alice" };
+        let path = if number % 3 == 0 { "/login" } else { "/" };
+        client::get_with(gateway.address(), path, &format!("x-api-key: {key}\r\n"));
+        thread::sleep(Duration::from_millis(20 + 30 * (number / 40 % 3)));
+        if started.elapsed() > duration {
+            return;
+        }
+    }
+}
