@@ -22,7 +22,9 @@ use crate::http::headers::Headers;
 
 pub use condition::{Condition, PathCondition};
 pub use cost::{Cost, InvalidCost};
-pub use descriptor::{Descriptor, Key, KeyPart, OnMissingKey, PartDescription};
+pub use descriptor::{
+    Descriptor, Key, KeyPart, KeyText, KeyTextError, OnMissingKey, PartDescription, PartText,
+};
 pub use matcher::{
     CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment,
     TrailingSlash,

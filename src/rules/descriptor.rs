@@ -5,6 +5,8 @@
 //! has no bucket. The upstream may use either value, and each added value would bring a fresh
 //! bucket.
 
+mod key_text;
+
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use super::credentials::basic_user;
 use super::selector::canonical_value;
 use super::{Head, Lookup, PathEquivalence, query, segments};
 use crate::limiter::{Fingerprint, KeyParts, Secret};
+
+pub use key_text::{KeyText, KeyTextError, PartText};
 
 /// A part of a request that can be in a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +104,8 @@ pub struct PartDescription {
 
 /// The kind of a missing part under `on_missing_key: shared`.
 const MISSING: u8 = 0;
+/// The name of all methods that HTTP does not define itself.
+const OTHER_METHOD: &str = "other";
 /// Added to the kind of a part that replaces a missing one, so that their values never collide.
 const STAND_IN: u8 = 128;
 
@@ -268,13 +274,7 @@ impl KeyPart {
     ) -> Lookup<T> {
         let value = match self {
             Self::ClientIp { ipv6_prefix } => {
-                return Lookup::One(match head.client_ip {
-                    IpAddr::V4(address) => take(&address.octets()),
-                    IpAddr::V6(address) => {
-                        let mask = u128::MAX << (128 - u32::from((*ipv6_prefix).clamp(1, 128)));
-                        take(&(address.to_bits() & mask).to_be_bytes())
-                    }
-                });
+                return Lookup::One(address_bits(head.client_ip, *ipv6_prefix, take));
             }
             Self::Header(name) => Lookup::among(head.headers.get_all(name)).map(Cow::Borrowed),
             Self::Cookie(name) => cookie(head.headers, name),
@@ -350,6 +350,19 @@ impl std::fmt::Display for KeyPart {
     }
 }
 
+/// As the configuration writes it, without a constant.
+impl std::fmt::Display for OnMissingKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Part(part) => part.fmt(f),
+            Self::Skip => f.write_str("skip"),
+            Self::Refuse => f.write_str("refuse"),
+            Self::Shared => f.write_str("shared"),
+            Self::Value(_) => f.write_str("a value"),
+        }
+    }
+}
+
 /// As `explain` shows it.
 impl std::fmt::Display for PartDescription {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -395,7 +408,18 @@ fn method(method: &Method) -> &str {
         | Method::DELETE
         | Method::PATCH
         | Method::OPTIONS => method.as_str(),
-        _ => "other",
+        _ => OTHER_METHOD,
+    }
+}
+
+/// Passes an address to `take`; an IPv6 address by its first bits only.
+fn address_bits<T>(address: IpAddr, ipv6_prefix: u8, take: impl FnOnce(&[u8]) -> T) -> T {
+    match address {
+        IpAddr::V4(address) => take(&address.octets()),
+        IpAddr::V6(address) => {
+            let mask = u128::MAX << (128 - u32::from(ipv6_prefix.clamp(1, 128)));
+            take(&(address.to_bits() & mask).to_be_bytes())
+        }
     }
 }
 

@@ -9,13 +9,14 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use ipnet::IpNet;
 
 use super::descriptor::KeyPart;
-use super::{Head, Lookup};
+use super::{Head, KeyText, Lookup};
 
 /// The clients of an exception.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +72,19 @@ impl Exceptions {
         {
             Some(_) => Some(Exception::Exempt),
             None => self.overrides.find(head).map(Exception::Override),
+        }
+    }
+
+    /// Returns the exception of requests with this key. Exceptions by parts that the key lacks are
+    /// unknown, and match none.
+    pub fn find_by_key(&self, key: &KeyText) -> Option<Exception> {
+        match self
+            .exempt_everywhere
+            .find_by_key(key)
+            .or_else(|| self.exempt.find_by_key(key))
+        {
+            Some(_) => Some(Exception::Exempt),
+            None => self.overrides.find_by_key(key).map(Exception::Override),
         }
     }
 
@@ -175,13 +189,26 @@ impl Selectors {
         };
         by(PartSelectors::value)
             .or_else(|| by(PartSelectors::prefix))
-            .or_else(|| {
-                let of = |of: &LengthGroup<IpNet>| {
-                    let network = IpNet::new(head.client_ip, of.length as u8).ok()?;
-                    of.places.get(&network.trunc()).copied()
-                };
-                self.networks.iter().find_map(of)
-            })
+            .or_else(|| self.find_network(head.client_ip))
+    }
+
+    /// Like [`find`](Self::find), by what a key says of its requests.
+    fn find_by_key(&self, key: &KeyText) -> Option<usize> {
+        let by = |find: fn(&PartSelectors, &[u8]) -> Option<usize>| {
+            let mut parts = self.parts.iter();
+            parts.find_map(|of| find(of, &canonical_value(&of.part, key.value(&of.part)?)))
+        };
+        by(PartSelectors::value)
+            .or_else(|| by(PartSelectors::prefix))
+            .or_else(|| self.find_network(key.address?))
+    }
+
+    fn find_network(&self, address: IpAddr) -> Option<usize> {
+        let of = |of: &LengthGroup<IpNet>| {
+            let network = IpNet::new(address, of.length as u8).ok()?;
+            of.places.get(&network.trunc()).copied()
+        };
+        self.networks.iter().find_map(of)
     }
 }
 

@@ -5,6 +5,8 @@ use super::*;
 use crate::http::headers::Headers;
 use crate::rules::{CaseSensitivity, TrailingSlash};
 
+mod key_text;
+
 const SECRET: Secret = Secret::from_key([1, 2]);
 const FOLDING: PathEquivalence = PathEquivalence {
     case: CaseSensitivity::Insensitive,

@@ -1,0 +1,227 @@
+//! The key of a client as an operator writes it, a text for each part. It names the bucket that the
+//! client's requests charge.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+
+use http::Method;
+
+use super::{
+    Descriptor, KeyPart, MISSING, OTHER_METHOD, OnMissingKey, STAND_IN, address_bits, method,
+};
+use crate::limiter::{Fingerprint, KeyParts, Secret};
+use crate::rules::selector::canonical_value;
+
+/// The text for one part of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartText<'a> {
+    /// The value of the part.
+    Value(&'a str),
+    /// Requests lack the part, and another part replaces it.
+    StandIn {
+        /// The other part, as the configuration writes it.
+        part: &'a str,
+        /// Its value.
+        value: &'a str,
+    },
+    /// Requests lack the part, and share a bucket or have a constant value.
+    Missing,
+}
+
+/// The reason why texts are no key of a limit. No message has a value: they are secrets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyTextError {
+    /// Another number of texts than the key has parts with a value.
+    #[error("the key has {} [{}], not {given}", counted(parts.len()), parts.join(", "))]
+    Count {
+        /// The parts.
+        parts: Vec<String>,
+        /// The number of texts.
+        given: usize,
+    },
+    /// The text of an address is none.
+    #[error("`{part}` takes an IP address")]
+    Address {
+        /// The part.
+        part: String,
+    },
+    /// Requests with an empty part count as requests without it.
+    #[error("`{part}` is empty: requests with an empty part count as requests without it")]
+    Empty {
+        /// The part.
+        part: String,
+    },
+    /// Requests without the part have no such bucket.
+    #[error("requests without `{part}` have no such bucket: on_missing_key is {on_missing}")]
+    Missing {
+        /// The part.
+        part: String,
+        /// The rule of the limit.
+        on_missing: String,
+    },
+}
+
+/// A key of a limit. Its `Debug` output leaves the values out: they are secrets.
+#[derive(Clone)]
+pub struct KeyText {
+    fed: Vec<FedPart>,
+    /// The address of the client, if the key has it.
+    pub(in crate::rules) address: Option<IpAddr>,
+}
+
+/// A part of a key, and the kind under which its value is hashed.
+#[derive(Clone)]
+struct FedPart {
+    part: KeyPart,
+    kind: u8,
+    value: Vec<u8>,
+}
+
+impl Descriptor {
+    /// Reads a key: a text for each part except `constant`, in the order of the configuration.
+    ///
+    /// # Errors
+    /// The texts name no bucket of this limit.
+    pub fn read_key(&self, texts: &[PartText<'_>]) -> Result<KeyText, KeyTextError> {
+        let takes_text = |part: &&KeyPart| **part != KeyPart::Constant;
+        let named = || self.parts.iter().filter(takes_text);
+        if named().count() != texts.len() {
+            return Err(KeyTextError::Count {
+                parts: named().map(KeyPart::to_string).collect(),
+                given: texts.len(),
+            });
+        }
+        let mut key = KeyText {
+            fed: Vec::new(),
+            address: None,
+        };
+        let mut texts = texts.iter();
+        for part in &self.parts {
+            let text = match part {
+                KeyPart::Constant => PartText::Value(""),
+                _ => *texts.next().expect("there is a text for each such part"),
+            };
+            self.read_part(part, text, &mut key)?;
+        }
+        Ok(key)
+    }
+
+    fn read_part(
+        &self,
+        part: &KeyPart,
+        text: PartText<'_>,
+        key: &mut KeyText,
+    ) -> Result<(), KeyTextError> {
+        match (text, &self.on_missing) {
+            (PartText::Value(text), _) => key.push(part, 0, text),
+            (PartText::StandIn { part: name, value }, OnMissingKey::Part(other)) => {
+                let address = self.client_address();
+                match [other, &address]
+                    .into_iter()
+                    .find(|one| one.to_string() == name)
+                {
+                    Some(other) => key.push(other, STAND_IN, value),
+                    None => Err(self.has_no_bucket_without(part)),
+                }
+            }
+            (PartText::Missing, OnMissingKey::Shared) => {
+                key.fed.push(FedPart {
+                    part: KeyPart::Constant,
+                    kind: MISSING,
+                    value: Vec::new(),
+                });
+                Ok(())
+            }
+            (PartText::Missing, OnMissingKey::Value(value)) => key.push(part, 0, value),
+            _ => Err(self.has_no_bucket_without(part)),
+        }
+    }
+
+    fn has_no_bucket_without(&self, part: &KeyPart) -> KeyTextError {
+        KeyTextError::Missing {
+            part: part.to_string(),
+            on_missing: self.on_missing.to_string(),
+        }
+    }
+}
+
+impl KeyText {
+    /// Feeds the parts of the key to `hasher`, as [`Descriptor::feed`] does for a request.
+    pub fn feed(&self, hasher: &mut impl KeyParts) {
+        for fed in &self.fed {
+            fed.part.feed_value(fed.kind, &fed.value, hasher);
+        }
+    }
+
+    /// The fingerprint of requests with this key.
+    pub fn fingerprint(&self, secret: &Secret) -> Fingerprint {
+        let mut hasher = secret.hasher();
+        self.feed(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The value of a part that requests with this key have, in its canonical spelling.
+    pub(in crate::rules) fn value(&self, part: &KeyPart) -> Option<&[u8]> {
+        let mut own = self.fed.iter().filter(|fed| fed.kind == fed.part.kind());
+        let found = own.find(|fed| fed.part == *part);
+        found.map(|fed| &*fed.value)
+    }
+
+    fn push(&mut self, part: &KeyPart, added: u8, text: &str) -> Result<(), KeyTextError> {
+        let value = self.read_value(part, text)?;
+        if value.is_empty() && *part != KeyPart::Constant {
+            return Err(KeyTextError::Empty {
+                part: part.to_string(),
+            });
+        }
+        self.fed.push(FedPart {
+            part: part.clone(),
+            kind: part.kind() + added,
+            value,
+        });
+        Ok(())
+    }
+
+    /// The value of a part in the spelling in which requests' values are hashed.
+    fn read_value(&mut self, part: &KeyPart, text: &str) -> Result<Vec<u8>, KeyTextError> {
+        let value = match part {
+            KeyPart::ClientIp { ipv6_prefix } => {
+                // Explanations show the network of an IPv6 client.
+                let address = text.split_once('/').map_or(text, |(address, _)| address);
+                let address: IpAddr = address.parse().map_err(|_| KeyTextError::Address {
+                    part: part.to_string(),
+                })?;
+                let address = address.to_canonical();
+                self.address = Some(address);
+                return Ok(address_bits(address, *ipv6_prefix, <[u8]>::to_vec));
+            }
+            KeyPart::Method => {
+                let known = Method::from_bytes(text.as_bytes());
+                Cow::Owned(
+                    known
+                        .as_ref()
+                        .map_or(OTHER_METHOD, method)
+                        .as_bytes()
+                        .to_vec(),
+                )
+            }
+            _ => canonical_value(part, text.as_bytes()),
+        };
+        Ok(value.into_owned())
+    }
+}
+
+impl fmt::Debug for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyText(..)")
+    }
+}
+
+fn counted(parts: usize) -> String {
+    match parts {
+        0 => "no part with a value".to_owned(),
+        1 => "one part".to_owned(),
+        parts => format!("{parts} parts"),
+    }
+}
