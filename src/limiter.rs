@@ -17,6 +17,7 @@ mod segments;
 pub use algorithm::concurrency::Concurrency;
 pub use algorithm::fixed_window::{FixedWindow, Start, WindowEnd};
 pub use algorithm::gcra::{FractionalDuration, Gcra};
+pub use algorithm::grant::Grant;
 pub use algorithm::interval_refill::IntervalRefill;
 pub use algorithm::leaky_bucket::LeakyBucket;
 pub use algorithm::sliding_counters::SlidingCounters;
@@ -24,8 +25,8 @@ pub use algorithm::sliding_log::SlidingLog;
 pub use algorithm::sliding_window::SlidingWindow;
 pub use algorithm::window_weight::OldestPart;
 pub use algorithm::{
-    Algorithm, ArrivalTime, BucketView, Compatibility, EncodedAlgorithm, ReservedCharge,
-    RingConversion,
+    Algorithm, ArrivalTime, BucketFacts, BucketView, Compatibility, EncodedAlgorithm,
+    ReservedCharge, RingConversion,
 };
 pub use calendar::{Calendar, Calendars, Period};
 pub use cell::Cell;

@@ -12,6 +12,7 @@ pub(super) mod fixed_window;
 pub(super) mod gcra;
 pub(super) mod interval_refill;
 mod encoding;
+pub(super) mod grant;
 pub(super) mod leaky_bucket;
 mod rings;
 mod settle;
@@ -29,6 +30,7 @@ use self::concurrency::Concurrency;
 pub use self::encoding::EncodedAlgorithm;
 use self::fixed_window::FixedWindow;
 use self::gcra::Gcra;
+use self::grant::Grant;
 use self::interval_refill::IntervalRefill;
 use self::leaky_bucket::LeakyBucket;
 pub use self::rings::RingConversion;
@@ -36,7 +38,7 @@ pub use self::settle::ReservedCharge;
 use self::sliding_counters::SlidingCounters;
 use self::sliding_log::SlidingLog;
 use self::sliding_window::SlidingWindow;
-pub use self::view::{ArrivalTime, BucketView};
+pub use self::view::{ArrivalTime, BucketFacts, BucketView};
 use super::ring::BucketState;
 use super::{Cell, Decision, Fingerprint, Outcome, Quota, WindowEnd};
 use crate::clock::Timestamp;
@@ -63,6 +65,8 @@ pub enum Algorithm {
     SlidingLog(SlidingLog),
     /// Units in use, which requests return when they end.
     Concurrency(Concurrency),
+    /// Units that an operator grants to a key, beyond its quota.
+    Grant(Grant),
 }
 
 enum Allowance {
@@ -131,6 +135,7 @@ impl Algorithm {
             Self::SlidingCounters(window) => window.decide(state, now, cost),
             Self::SlidingLog(log) => log.decide(state, now, cost),
             Self::Concurrency(bound) => bound.decide(cell, now, cost),
+            Self::Grant(_) => Grant::decide(cell, now, cost),
         }
     }
 
@@ -145,7 +150,7 @@ impl Algorithm {
         if let Some(more_at) = decision.more_at {
             return Some(Timestamp::from_micros(more_at.get()));
         }
-        if self.is_concurrency() || self.shape().is_some() {
+        if self.rate().is_none() || self.shape().is_some() {
             return None;
         }
         let more = decision.remaining.checked_add(1)?;
@@ -169,6 +174,7 @@ impl Algorithm {
             Self::SlidingCounters(window) => window.used(state, now),
             Self::SlidingLog(log) => log.used(state, now),
             Self::Concurrency(bound) => bound.used(cell),
+            Self::Grant(_) => Grant::used(cell, now),
         }
     }
 
@@ -190,6 +196,8 @@ impl Algorithm {
                 left.a.saturating_add(right.a),
                 left.b.saturating_add(right.b),
             ),
+            // Tables of grants merge no keys.
+            Self::Grant(_) => Cell::EMPTY,
         }
     }
 
@@ -258,7 +266,7 @@ impl Algorithm {
         }
     }
 
-    /// The quota's window; `None` for concurrency.
+    /// The quota's window; `None` for concurrency and grants.
     pub const fn window(&self) -> Option<Duration> {
         match self.allowance() {
             Allowance::PerWindow(quota) => Some(quota.window()),
@@ -266,7 +274,7 @@ impl Algorithm {
         }
     }
 
-    /// The number of units that return in a number of microseconds; `None` if requests return them.
+    /// The number of units that return in a number of microseconds; `None` if time returns none.
     pub const fn rate(&self) -> Option<(u32, u64)> {
         match self {
             Self::IntervalRefill(bucket) => Some(bucket.refill()),
@@ -293,7 +301,8 @@ impl Algorithm {
             | Self::SlidingWindow(_)
             | Self::SlidingCounters(_)
             | Self::SlidingLog(_)
-            | Self::Concurrency(_) => self.limit(),
+            | Self::Concurrency(_)
+            | Self::Grant(_) => self.limit(),
         }
     }
 
@@ -310,7 +319,7 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm's name, as the configuration spells it.
+    /// The algorithm's name, as the configuration spells it. No configuration has grants.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Gcra(_) => "gcra",
@@ -320,6 +329,7 @@ impl Algorithm {
             Self::SlidingWindow(_) | Self::SlidingCounters(_) => "sliding_window",
             Self::SlidingLog(_) => "sliding_log",
             Self::Concurrency(_) => "concurrency",
+            Self::Grant(_) => "grant",
         }
     }
 
@@ -333,6 +343,8 @@ impl Algorithm {
             Self::SlidingCounters(window) => window.quota(),
             Self::SlidingLog(log) => log.quota(),
             Self::Concurrency(bound) => return Allowance::AtOnce(bound.max()),
+            // Each grant has its own number of units.
+            Self::Grant(_) => return Allowance::AtOnce(u32::MAX),
         })
     }
 }

@@ -67,6 +67,17 @@ impl Decision {
         }
     }
 
+    /// The decision on a bucket whose key has `units` more granted. Its own remaining units grow at
+    /// `more_at`.
+    #[must_use]
+    pub fn with_granted(self, units: u32, more_at: Option<Timestamp>) -> Self {
+        Self {
+            remaining: self.remaining.saturating_add(units),
+            more_at: more_at.and_then(|at| NonZero::new(at.as_micros())),
+            ..self
+        }
+    }
+
     /// Refuses at least until `until`; for ever if the capacity is 0.
     fn refuse_until(&mut self, until: Timestamp) {
         let retry_at = match self.outcome {

@@ -351,7 +351,7 @@ fn is_finer_than_a_second(algorithm: &Algorithm) -> bool {
         | Algorithm::SlidingWindow(_)
         | Algorithm::SlidingCounters(_)
         | Algorithm::SlidingLog(_) => window < SECOND,
-        Algorithm::Concurrency(_) => false,
+        Algorithm::Concurrency(_) | Algorithm::Grant(_) => false,
     }
 }
 

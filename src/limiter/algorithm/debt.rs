@@ -7,6 +7,32 @@ use crate::limiter::Cell;
 use crate::limiter::ring::BucketState;
 
 impl Algorithm {
+    /// The units that the bucket owes: those used beyond its capacity, rounded up.
+    pub fn owed_units<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> u32 {
+        let state = state.into();
+        let (used, unit) = match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => {
+                (gcra.used(state.cell, now), gcra.quota().window_micros())
+            }
+            Self::IntervalRefill(bucket) => (bucket.used(state.cell, now), 1),
+            Self::FixedWindow(window) => (window.used(state.cell, now), 1),
+            Self::SlidingWindow(window) => {
+                let part = window.quota().window_micros();
+                (window.used(state.cell, now), part)
+            }
+            Self::SlidingCounters(window) => {
+                let part = window.quota().window_micros() / u64::from(window.parts().0);
+                (window.used(state, now), part)
+            }
+            // Queues take no debt, and a log keeps no more units than its limit.
+            Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) | Self::Grant(_) => {
+                return 0;
+            }
+        };
+        let owed = used.saturating_sub(u128::from(self.capacity()) * u128::from(unit));
+        u32::try_from(owed.div_ceil(u128::from(unit).max(1))).unwrap_or(u32::MAX)
+    }
+
     /// The bucket after the charge of a refused request of `cost` units, and the units to record in
     /// its ring. It recovers no later than a bucket whose whole quota was taken just now, unless it
     /// would have anyway.
@@ -29,7 +55,7 @@ impl Algorithm {
                 (gcra.charge_refused(cell, now, cost), cost)
             }
             Self::IntervalRefill(bucket) => (bucket.charge_refused(cell, now, cost), cost),
-            Self::LeakyBucket(_) | Self::Concurrency(_) => (cell, 0),
+            Self::LeakyBucket(_) | Self::Concurrency(_) | Self::Grant(_) => (cell, 0),
             Self::FixedWindow(window) => {
                 let left = window.decide(cell, now, 0).remaining;
                 (window.decide(cell, now, cost.min(left)).cell, cost)

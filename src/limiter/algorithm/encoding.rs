@@ -47,7 +47,8 @@ impl Algorithm {
                 (SLIDING_COUNTERS, parts.into(), number_of(oldest))
             }
             Self::SlidingLog(_) => (SLIDING_LOG, 0, 0),
-            Self::Concurrency(_) => return None,
+            // Snapshots have grants in a section of their own.
+            Self::Concurrency(_) | Self::Grant(_) => return None,
             Self::LeakyBucket(bucket) => {
                 let (at_once, spare) = bucket.parts();
                 (LEAKY_BUCKET, two_of(bucket.capacity(), at_once), spare)

@@ -6,6 +6,7 @@
 
 use super::Algorithm;
 use super::fixed_window::Start;
+use super::grant::Grant;
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
 use crate::limiter::ring::BucketState;
@@ -20,7 +21,8 @@ impl Algorithm {
             | Self::TokenBucket(_)
             | Self::IntervalRefill(_)
             | Self::SlidingWindow(_)
-            | Self::SlidingCounters(_) => true,
+            | Self::SlidingCounters(_)
+            | Self::Grant(_) => true,
             Self::FixedWindow(window) => !matches!(window.start(), Start::FirstRequest),
             Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => false,
         }
@@ -52,6 +54,7 @@ impl Algorithm {
             }
             Self::IntervalRefill(bucket) => (bucket.charge_remote(cell, at, now, units), units),
             Self::FixedWindow(window) => (window.force_charge(cell, now, units), units),
+            Self::Grant(_) => (Grant::force_charge(cell, now, units), units),
             Self::SlidingWindow(window) => {
                 let units = window.covered(units, at, now);
                 (window.charge_refused(cell, now, units), units)

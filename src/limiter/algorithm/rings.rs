@@ -34,7 +34,8 @@ impl Algorithm {
             | Self::LeakyBucket(_)
             | Self::FixedWindow(_)
             | Self::SlidingWindow(_)
-            | Self::Concurrency(_) => None,
+            | Self::Concurrency(_)
+            | Self::Grant(_) => None,
         }
     }
 

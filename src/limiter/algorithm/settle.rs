@@ -5,6 +5,7 @@
 //! less left: a unit that has recovered is not given back again. `store` gives back units in use.
 
 use super::Algorithm;
+use super::grant::Grant;
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
 use crate::limiter::ring::BucketState;
@@ -31,8 +32,8 @@ impl Algorithm {
     }
 
     /// The bucket after `units` more, even if it lacks them, and the units to record in its ring. A
-    /// window counts all of them, since some may be given back; any other bucket has at most the
-    /// debt of [`Self::charge_refused`].
+    /// window counts all of them, since some may be given back; a grant has no debt; any other bucket
+    /// has at most the debt of [`Self::charge_refused`].
     pub fn force_charge<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
@@ -42,6 +43,7 @@ impl Algorithm {
         let state = state.into();
         match self {
             Self::FixedWindow(window) => (window.force_charge(state.cell, now, units), units),
+            Self::Grant(_) => (Grant::force_charge(state.cell, now, units), units),
             _ => self.charge_refused(state, now, units),
         }
     }
@@ -76,6 +78,7 @@ impl Algorithm {
                 left.unwrap_or(cell)
             }
             Self::Concurrency(_) => cell,
+            Self::Grant(_) => Grant::give_back(cell, reserved, units),
         }
     }
 

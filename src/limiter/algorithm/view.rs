@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use super::Algorithm;
+use super::grant::Grant;
 use crate::clock::Timestamp;
 use crate::limiter::ring::BucketState;
-use crate::limiter::{OldestPart, Quota};
+use crate::limiter::{Decision, OldestPart, Quota};
 
 /// One bucket at one instant. Lists have at most [`BucketView::MOST`] items.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +100,19 @@ pub struct ArrivalTime {
     pub burst: u32,
 }
 
+/// One bucket at one instant, in the numbers of a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketFacts {
+    /// The decision on a request of no units: what is left.
+    pub decision: Decision,
+    /// The decision on a request of one unit.
+    pub next: Decision,
+    /// Units used beyond the capacity.
+    pub owed: u32,
+    /// The bucket as its algorithm sees it.
+    pub view: BucketView,
+}
+
 impl BucketView {
     /// The largest number of counters, and of instants, in a view.
     pub const MOST: usize = 120;
@@ -119,6 +133,24 @@ impl Algorithm {
             Self::SlidingCounters(window) => window.bucket_view(state, now),
             Self::SlidingLog(log) => log.bucket_view(state, now),
             Self::Concurrency(bound) => bound.bucket_view(cell),
+            // A count until an instant.
+            Self::Grant(_) => BucketView::FixedWindow {
+                used: Grant::used(cell, now) as u32,
+                limit: cell.b,
+                window: cell.whole_at(now).since(now),
+                ends_in: cell.is_live(now).then(|| cell.whole_at(now).since(now)),
+            },
+        }
+    }
+
+    /// The bucket at `now` in the numbers of a decision. `state` is an open bucket.
+    pub fn facts<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> BucketFacts {
+        let state = state.into();
+        BucketFacts {
+            decision: self.decide(state, now, 0),
+            next: self.decide(state, now, 1),
+            owed: self.owed_units(state, now),
+            view: self.view(state, now),
         }
     }
 }
