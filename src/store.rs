@@ -18,6 +18,7 @@ pub mod redis;
 mod redis_binding;
 mod redis_entry;
 mod spec;
+mod steering;
 mod sync_recorder;
 
 use std::collections::HashSet;
@@ -33,7 +34,7 @@ use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
 pub use bounded_map::TrackingBudget;
 pub use buckets::{Buckets, BucketsSpec};
-pub use charge_set::{ChargeId, ChargeResult, ChargeSet, ChargeSource, PolicyCharge};
+pub use charge_set::{ChargeId, ChargeResult, ChargeSet, ChargeSource, Payer, PolicyCharge};
 pub use held::{MemoryPlace, QueuePlace, Reservation};
 pub use in_use::{Acquired, InUse, PermitPlace};
 pub use memory::{
@@ -46,6 +47,11 @@ pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, TagReply, Undecided};
 pub(crate) use spec::HomeIdentity;
 pub use spec::{HomeSpec, OnStoreError, StoreSpec};
+pub(crate) use steering::SteeringSpec;
+pub use steering::{
+    GrantedUnits, OperatorBan, Steered, SteeredFacts, SteeredKeys, Steering, SteeringError,
+    SteeringKey, TooManyKeys,
+};
 pub use sync_recorder::tracker_metrics;
 
 /// The store of a ruleset. Clones are one.
@@ -84,8 +90,8 @@ impl Store {
             return Self::Redis(Arc::clone(before));
         }
         let client = spec.client.clone();
-        // One more for the thread that synchronises.
-        let workers = workers + 1;
+        // One more for the thread that synchronises, and the last for the admin thread.
+        let workers = workers + 2;
         let client = Client::new(
             client,
             workers,
@@ -153,23 +159,35 @@ impl Store {
         store.load_scripts(procedures.into_iter());
     }
 
-    /// Directs the charges of other machines to these buckets, and shares these bans only.
-    /// `algorithms` are those of policies that other machines know, by name.
+    /// Directs the charges of other machines to these buckets, if they are synchronised.
+    fn follow_buckets(&self, buckets: &Buckets) {
+        if let (Self::Redis(store), Some(recorder)) = (self, buckets.sync_recorder()) {
+            recorder.tracker.set_table(Arc::clone(&buckets.table));
+            let rounds = store.synchroniser(recorder.interval, &recorder.rounds);
+            rounds.follow(&recorder.tracker);
+        }
+    }
+
+    /// Directs the charges of other machines to these buckets, and shares these bans, and what
+    /// operators do to keys of these policies, only. `algorithms` are those of policies that other machines know, by name.
     pub fn follow<'a>(
         &self,
         buckets: impl Iterator<Item = &'a Buckets>,
         penalties: impl Iterator<Item = &'a Penalties>,
+        steering: impl Iterator<Item = &'a Steering> + Clone,
         algorithms: impl Iterator<Item = (&'a str, &'static str)>,
         now: Timestamp,
     ) {
         let Self::Redis(store) = self else { return };
         for buckets in buckets {
-            if let Some(recorder) = buckets.sync_recorder() {
-                recorder.tracker.set_table(Arc::clone(&buckets.table));
-                let rounds = store.synchroniser(recorder.interval, &recorder.rounds);
-                rounds.follow(&recorder.tracker);
-            }
+            self.follow_buckets(buckets);
         }
+        let steering = || steering.clone();
+        for grants in steering().filter_map(Steering::known_grants) {
+            self.follow_buckets(grants);
+        }
+        let policies = steering().filter_map(|one| Some((one.label()?, one)));
+        store.follow_steering(policies.map(|(label, one)| (label, Arc::downgrade(one.keys()))));
         let bans: Vec<_> = penalties.filter_map(Penalties::follow).collect();
         store.follow_bans(&bans);
         store.check_algorithms(algorithms);

@@ -78,9 +78,8 @@ impl Connections {
         };
         let ready = async {
             store.connected(workers).await;
-            if snapshot.is_synchronised() {
-                store.first_round().await;
-            }
+            // Also without synchronised buckets, machines share what operators do to keys.
+            store.first_round().await;
         };
         wait(snapshot, &store, ready).await;
     }

@@ -364,9 +364,12 @@ async fn run_periodic_work(clock: Arc<Clock>, gateway: Arc<Gateway>) {
     loop {
         second.tick().await;
         clock.resync();
-        for upstream in &gateway.ruleset().upstreams {
+        let ruleset = gateway.ruleset();
+        for upstream in &ruleset.upstreams {
             upstream.sweep();
         }
+        ruleset.sweep(clock.now());
+        drop(ruleset);
         let unused = gateway.take_unused();
         if !unused.is_empty() {
             spawn_blocking(move || drop(unused));

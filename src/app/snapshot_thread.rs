@@ -13,7 +13,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
 use crate::limiter::Secret;
 use crate::proxy::{Gateway, Ruleset};
-use crate::store::snapshot::{self, ReadError, Reader};
+use crate::store::snapshot::{self, ReadError, Reader, SavedKeys};
 use crate::telemetry::metrics::SnapshotMetrics;
 use crate::telemetry::registry::Registry;
 
@@ -59,7 +59,13 @@ impl PreviousSnapshot {
         let bans: HashMap<_, _> = bans.map(|of| ((of.policy, of.key), of)).collect();
         let find_table = |policy: &str, key: &str| tables.get(&(policy, key)).copied();
         let find_bans = |policy: &str, key: &str| bans.get(&(policy, key)).copied();
-        match self.reader.restore(find_table, find_bans, now) {
+        let steered = running.steered();
+        let steered: HashMap<_, _> = steered.map(|of| ((of.policy, of.key), of)).collect();
+        let find_steered = |policy: &str, key: &str| steered.get(&(policy, key)).copied();
+        match self
+            .reader
+            .restore(find_table, find_bans, find_steered, now)
+        {
             Ok(restored) => tracing::info!(
                 %path,
                 buckets = restored.buckets,
@@ -205,7 +211,10 @@ impl SnapshotWriter {
             &running.secret,
             now,
             running.tables(),
-            running.bans(),
+            SavedKeys {
+                bans: running.bans().collect(),
+                steered: running.steered().collect(),
+            },
         );
         match &saved {
             Ok(()) => metrics.saved(now.as_micros()),

@@ -27,7 +27,7 @@ use crate::limiter::{Algorithm, Decision, Outcome};
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::RefusedRequest;
 use crate::rules::Head;
-use crate::store::{ChargeId, ChargeResult, Undecided};
+use crate::store::{ChargeId, ChargeResult, Payer, Undecided};
 use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, admit_in_memory};
@@ -321,6 +321,9 @@ impl Admission {
         for (place, (limit, decision)) in self.decisions(route).enumerate() {
             let id = self.result.ids[place];
             let overflows = limit.overflow(id).is_some();
+            if id.payer == Payer::Grant && admitted && decision.is_admitted() {
+                limit.policy.record_granted();
+            }
             let wait = match decision.outcome {
                 Outcome::Delay { until } => Some(until.since(self.now)),
                 Outcome::Admit | Outcome::Refuse { .. } => self.acquired.waited(id.limit),

@@ -17,7 +17,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
-use crate::limiter::{Secret, WindowEnd};
+use crate::limiter::{Fingerprint, Secret, WindowEnd};
 use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
@@ -25,7 +25,7 @@ use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::debug_trail::DebugSpec;
 use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
-use crate::store::{Buckets, Penalties, Store};
+use crate::store::{Buckets, Penalties, Steered, Steering, Store};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, TrackerMetrics};
 use crate::upstream::{Dscp, RunningTarget, Upstream};
@@ -83,6 +83,12 @@ impl Ruleset {
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// Drops bans and grants by operators that are over.
+    pub fn sweep(&self, now: Timestamp) {
+        let steering = self.policies.iter().filter_map(|one| one.steering.as_ref());
+        steering.for_each(|steering| steering.keys().sweep(now));
     }
 
     /// A policy shares charges or bans with other machines through Redis.
@@ -214,6 +220,23 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// What operators did to the key of a request at `now`, which charges `buckets` under the
+    /// fingerprint `key`.
+    #[inline]
+    pub(super) fn steered(
+        &self,
+        key: Fingerprint,
+        buckets: &Buckets,
+        head: &Head<'_>,
+        now: Timestamp,
+    ) -> Option<Steered<'_>> {
+        let steering = self.policy.steering.as_ref()?;
+        let descriptor = &self.spec.descriptor;
+        steering.find(key, buckets, now, |mut parts| {
+            descriptor.feed(head, &mut parts).is_ok()
+        })
+    }
+
     fn refuses_without_store(&self) -> bool {
         let mut policies = self.policy.all().into_iter();
         self.policy.mode.current().can_refuse()
@@ -240,6 +263,8 @@ pub struct Policy {
     pub local_periods: Option<LocalPeriods>,
     /// Bans of keys that it refused too often, also of its overrides' keys.
     pub penalties: Option<Arc<Penalties>>,
+    /// Keys that operators steer, also of its overrides; `None` for overrides and overflow buckets.
+    pub steering: Option<Steering>,
     /// Keys that are tracked for other machines, of all policies with this name.
     pub(super) tracker_metrics: Option<TrackerMetrics>,
     /// Counters of settlements, if responses settle costs.
@@ -287,6 +312,13 @@ impl Policy {
     /// The end of a window that this request opens, by the time zone of its token.
     pub fn window_end(&self, head: &Head<'_>, now: Timestamp) -> Option<WindowEnd> {
         self.period(head, now).map(WindowEnd::of)
+    }
+
+    /// Counts a request that granted units paid.
+    pub(super) fn record_granted(&self) {
+        if let Some(steering) = &self.steering {
+            steering.keys().metrics().granted();
+        }
     }
 
     /// The policy or an override counts by the time zone of the token.

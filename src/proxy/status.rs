@@ -18,7 +18,7 @@ use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy};
 use crate::proxy::body::ResponseBody;
 use crate::rules::Head;
-use crate::store::{self, BucketState, ChargeId, ChargeSource, PolicyCharge};
+use crate::store::{self, BucketState, ChargeId, ChargeSource, Payer, PolicyCharge};
 
 /// The limits that a route reports, for one caller.
 struct ReportInputs<'a> {
@@ -102,6 +102,7 @@ impl<'a> ReportInputs<'a> {
                     limit: number,
                     place,
                     tier: 0,
+                    payer: Payer::Quota,
                 },
                 buckets: &policy.buckets,
                 key,
@@ -109,6 +110,7 @@ impl<'a> ReportInputs<'a> {
                 window_end: policy.window_end(self.head, self.now),
                 settles: false,
                 penalties: penalties.map(|one| (one, limit.ban_key(one, self.head, key))),
+                steered: limit.steered(key, &policy.buckets, self.head, self.now),
             })
         });
         charges.collect()

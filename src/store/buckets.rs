@@ -9,7 +9,9 @@ use super::redis_binding::RedisBinding;
 use super::sync_recorder::SyncRecorder;
 use super::{Charge, HomeIdentity, HomeSpec, OnStoreError, Store, Table};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, BucketView, Decision, Fingerprint, Secret, WindowEnd};
+use crate::limiter::{
+    Algorithm, BucketFacts, BucketView, Decision, Fingerprint, Secret, WindowEnd,
+};
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::{InUseMetrics, TrackingMetrics};
 use crate::telemetry::registry::Registry;
@@ -156,6 +158,58 @@ impl Buckets {
             Home::Synchronised(_) => "synchronised",
             Home::Redis(_) => "redis",
         }
+    }
+
+    /// The bucket of `key` in memory in the numbers of a decision.
+    pub fn facts(
+        &self,
+        key: Fingerprint,
+        window_end: Option<WindowEnd>,
+        now: Timestamp,
+    ) -> BucketFacts {
+        let charge = Charge {
+            table: &self.table,
+            key,
+            cost: 0,
+            window_end,
+        };
+        charge.facts(now)
+    }
+
+    /// Makes the buckets of `key` in memory whole, with those of further overflow tiers. False if
+    /// requests return their units.
+    pub fn reset(&self, key: Fingerprint) -> bool {
+        self.tiers().all(|tier| tier.table.reset(key))
+    }
+
+    /// Makes the buckets of `key` in memory whole, since an operator has reset them at `at`, in the
+    /// time of the store. Reports to other machines start from zero.
+    pub(super) fn reset_at(&self, key: Fingerprint, at: Timestamp, now: Timestamp) {
+        for tier in self.tiers() {
+            let recorder = tier.sync_recorder();
+            if recorder.is_none_or(|recorder| recorder.tracker.restart(key, at, now)) {
+                tier.table.reset(key);
+            }
+        }
+    }
+
+    /// The time for which machines have to know of a reset of synchronised buckets.
+    pub(super) fn reset_kept(&self) -> Duration {
+        let recorders = self.tiers().filter_map(Self::sync_recorder);
+        let kept = recorders.map(|recorder| recorder.tracker.reset_kept());
+        kept.max().unwrap_or_default()
+    }
+
+    /// The units of `key` in memory that requests in flight have in use, or are still to settle.
+    pub fn units_in_flight(&self, key: Fingerprint) -> u64 {
+        self.tiers()
+            .map(|tier| tier.table.units_in_flight(key))
+            .sum()
+    }
+
+    /// These buckets, and those of further overflow tiers.
+    pub(super) fn tiers(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |tier| tier.overflow.as_deref())
     }
 
     /// True if requests are charged in Redis.

@@ -10,7 +10,8 @@ use super::memory::{
 };
 use super::redis::PendingReport;
 use super::{
-    Buckets, ChargeId, ChargeResult, ChargeSource, InUse, Penalties, PolicyCharge, QueuePlace,
+    Buckets, ChargeId, ChargeResult, ChargeSource, InUse, Payer, Penalties, PolicyCharge,
+    QueuePlace,
 };
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Outcome, Verdict};
@@ -29,6 +30,15 @@ pub(super) struct ChargeEntry<'a> {
     /// The response settles the charge.
     pub(super) settles: bool,
     pub(super) penalties: Option<(&'a Arc<Penalties>, Fingerprint)>,
+    /// The buckets of units that an operator has granted to the key.
+    pub(super) granted: Option<Granted<'a>>,
+}
+
+/// Granted units of a key, and the quota that they come after.
+#[derive(Clone, Copy)]
+pub(super) struct Granted<'a> {
+    pub(super) buckets: &'a Arc<Buckets>,
+    pub(super) quota: &'a Arc<Buckets>,
 }
 
 /// The charges to reserve, so that they can be given back.
@@ -46,14 +56,75 @@ pub(super) struct ChargeList<'a> {
     pub(super) charges: SmallVec<[Charge<'a>; 4]>,
     /// The number of enforced charges.
     pub(super) enforced: usize,
+    /// The enforced limits whose key an operator has banned, and the ends of the bans.
+    pub(super) banned: Vec<(u16, Timestamp)>,
 }
 
 impl<'a> ChargeEntry<'a> {
-    /// The entry for the next overflow tier, if there is one.
+    /// The entry for the next overflow tier, or after the last one for the granted units, if there
+    /// is one.
     pub(super) fn next_tier(mut self) -> Option<Self> {
-        self.buckets = self.buckets.overflow.as_ref()?;
-        self.id.tier += 1;
+        if let Some(next) = &self.buckets.overflow {
+            self.buckets = next;
+            self.id.tier += 1;
+            return Some(self);
+        }
+        let granted = self.granted.filter(|_| self.id.payer == Payer::Quota)?;
+        self.buckets = granted.buckets;
+        self.id = ChargeId {
+            tier: 0,
+            payer: Payer::Grant,
+            ..self.id
+        };
         Some(self)
+    }
+
+    /// The decision of a bucket in memory that another bucket's refusal spares.
+    pub(super) fn peek_spared(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        let decision = charge.peek(now);
+        let spared = match decision.is_admitted() {
+            true => Charge { cost: 0, ..*charge }.peek(now),
+            false => decision,
+        };
+        self.with_granted(charge, spared, now)
+    }
+
+    /// The decision with the units that the quota has left and those that are granted, whichever
+    /// paid. `charge` is that of the deciding buckets.
+    pub(super) fn with_granted(
+        &self,
+        charge: &Charge<'_>,
+        decision: Decision,
+        now: Timestamp,
+    ) -> Decision {
+        let Some(granted) = self.granted else {
+            return decision;
+        };
+        let peek = |buckets: &Buckets| {
+            let table = &*buckets.table;
+            let nothing = Charge {
+                table,
+                cost: 0,
+                ..*charge
+            };
+            nothing.peek(now)
+        };
+        let algorithm = granted.quota.algorithm();
+        match self.id.payer {
+            Payer::Quota => {
+                let left = peek(granted.buckets).remaining;
+                decision.with_granted(left, algorithm.more_at(&decision, now))
+            }
+            Payer::Grant => {
+                let quota = peek(granted.quota);
+                let told = quota.with_granted(decision.remaining, algorithm.more_at(&quota, now));
+                Decision {
+                    outcome: decision.outcome,
+                    cell: decision.cell,
+                    ..told
+                }
+            }
+        }
     }
 
     /// The entry, and those of its further overflow tiers.
@@ -69,6 +140,7 @@ impl<'a> From<&PolicyCharge<'a>> for ChargeEntry<'a> {
             buckets: charge.buckets,
             settles: charge.settles,
             penalties: charge.penalties,
+            granted: charge.granted(),
         }
     }
 }
@@ -91,12 +163,16 @@ impl<'a> ChargeList<'a> {
         all.map(|(index, (entry, charge))| (entry, charge, index < self.enforced))
     }
 
-    /// The bans among the enforced charges.
+    /// The bans among the enforced charges, by penalties and by operators.
     pub(super) fn bans(&self, now: Timestamp) -> SmallVec<[ActiveBan; 1]> {
         let enforced = self.entries[..self.enforced].iter().enumerate();
         let bans = enforced.filter_map(|(index, entry)| {
-            let (penalties, key) = entry.penalties?;
-            Some((index, penalties.banned_until(key, now)?))
+            let penalty = entry
+                .penalties
+                .and_then(|(penalties, key)| penalties.banned_until(key, now));
+            let mut banned = self.banned.iter();
+            let operator = banned.find(|(limit, _)| *limit == entry.id.limit);
+            Some((index, penalty.max(operator.map(|(_, until)| *until))?))
         });
         bans.collect()
     }
@@ -155,7 +231,21 @@ impl<'a> ChargeList<'a> {
         if let Some(source) = source {
             self.record(source, (verdict, last), now, &mut reserved);
         }
+        self.tell_granted(verdict, now);
         reserved
+    }
+
+    /// Adds granted units to the remaining ones of each decision.
+    fn tell_granted(&self, verdict: &mut Verdict, now: Timestamp) {
+        if self.entries.iter().all(|entry| entry.granted.is_none()) {
+            return;
+        }
+        let mut decisions = std::mem::take(&mut verdict.decisions);
+        let all = self.entries.iter().zip(&self.charges).zip(&mut decisions);
+        for ((entry, charge), decision) in all {
+            *decision = entry.with_granted(charge, *decision, now);
+        }
+        *verdict = Verdict::of(decisions, self.enforced);
     }
 
     /// The charges that can be given back, with those of overflow tiers. Units in use return by
@@ -218,7 +308,7 @@ impl<'a> ChargeList<'a> {
     fn charge_first_that_pays(&mut self, now: Timestamp, last: Refusals, verdict: &mut Verdict) {
         let enforced = self.enforced;
         let mut entries = self.entries[..enforced].iter();
-        if !entries.any(|entry| entry.buckets.overflow.is_some()) {
+        if !entries.any(|entry| entry.buckets.overflow.is_some() || entry.granted.is_some()) {
             charge_into(verdict, &self.charges, enforced, last, now);
             return self.overflow_shadowed(verdict, now);
         }
@@ -230,6 +320,7 @@ impl<'a> ChargeList<'a> {
         }
         if !verdict.is_admitted() {
             // The final attempt: policies that charge refusals do so now, once.
+            self.return_to_charged_refusals();
             charge_into(verdict, &self.charges, enforced, last, now);
         }
         if !verdict.is_admitted() {
@@ -255,6 +346,20 @@ impl<'a> ChargeList<'a> {
         goes_on
     }
 
+    /// Moves charges from granted units back to quotas that charge refusals.
+    fn return_to_charged_refusals(&mut self) {
+        for (entry, charge) in self.entries.iter_mut().zip(&mut self.charges) {
+            if let Some(granted) = entry.granted
+                && entry.id.payer == Payer::Grant
+                && granted.quota.table.refusals() == Refusals::Charged
+            {
+                entry.id.payer = Payer::Quota;
+                entry.buckets = granted.quota;
+                charge.table = &granted.quota.table;
+            }
+        }
+    }
+
     /// Rewrites the verdict: a policy that no bucket can pay tells its shortest wait.
     fn tell_shortest_wait(&mut self, overflowed: OverflowedDecisions<'a>, verdict: &mut Verdict) {
         let mut decisions = std::mem::take(&mut verdict.decisions);
@@ -263,6 +368,7 @@ impl<'a> ChargeList<'a> {
             if !decision.is_admitted() && wait(&earlier) <= wait(decision) {
                 *decision = earlier;
                 self.entries[index] = entry;
+                self.charges[index].table = &entry.buckets.table;
             }
         }
         *verdict = Verdict::of(decisions, self.enforced);
@@ -360,12 +466,14 @@ mod tests {
             limit: 0,
             place: None,
             tier: 0,
+            payer: Payer::Quota,
         };
         let entry = ChargeEntry {
             id,
             buckets,
             settles: false,
             penalties: None,
+            granted: None,
         };
         let charge = Charge {
             table: &buckets.table,

@@ -7,14 +7,24 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::charge_list::{ChargeEntry, ChargeList, ReserveScope};
+use super::charge_list::{ChargeEntry, ChargeList, Granted, ReserveScope};
 use super::in_use::Acquired;
 use super::memory::{Charge, Refusals};
-use super::pending_charge::{EntryHome, PendingCharge, PendingEntry, TagReply, peek_spared};
+use super::pending_charge::{EntryHome, PendingCharge, PendingEntry, TagReply};
 use super::redis_entry::RedisEntry;
-use super::{Buckets, InUse, Penalties, QueuePlace, Reservation, Store, redis};
+use super::{Buckets, InUse, Penalties, QueuePlace, Reservation, Steered, Store, redis};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, KeyParts, Verdict, WindowEnd};
+
+/// The payer of a charge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Payer {
+    /// A bucket of the policy.
+    #[default]
+    Quota,
+    /// Units that an operator has granted, because no bucket of the policy can pay.
+    Grant,
+}
 
 /// The number of a charge, as the caller counts, and the bucket that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +35,8 @@ pub struct ChargeId {
     pub place: Option<u32>,
     /// The overflow tier; 0 is the first bucket.
     pub tier: u8,
+    /// The payer.
+    pub payer: Payer,
 }
 
 /// The request's side of charges, read only if a store needs it.
@@ -53,9 +65,20 @@ pub struct PolicyCharge<'a> {
     pub settles: bool,
     /// The policy's penalties, and the key that they ban.
     pub penalties: Option<(&'a Arc<Penalties>, Fingerprint)>,
+    /// What operators did to the key.
+    pub steered: Option<Steered<'a>>,
 }
 
 impl<'a> PolicyCharge<'a> {
+    /// The granted units of the key.
+    pub(super) fn granted(&self) -> Option<Granted<'a>> {
+        let buckets = self.steered.as_ref()?.granted?;
+        Some(Granted {
+            buckets,
+            quota: self.buckets,
+        })
+    }
+
     /// The charge to the bucket in memory.
     fn in_memory(&self) -> Charge<'a> {
         Charge {
@@ -121,6 +144,12 @@ impl<'a> ChargeSet<'a> {
         self.is_synchronised |= charge.buckets.is_synchronised();
         if self.decides_later(charge.buckets) {
             self.in_redis.extend(self.redis_entry(charge));
+        }
+        if is_enforced
+            && let Some(steered) = &charge.steered
+            && let Some(until) = steered.banned_until
+        {
+            self.list.banned.push((charge.id.limit, until));
         }
         self.list
             .push(ChargeEntry::from(charge), charge.in_memory(), is_enforced);
@@ -351,7 +380,10 @@ impl<'a> ChargeSet<'a> {
 
     /// The charges in memory, and their indices in the whole list.
     fn memory_part(&self) -> (ChargeList<'a>, SmallVec<[usize; 4]>) {
-        let mut local = ChargeList::default();
+        let mut local = ChargeList {
+            banned: self.list.banned.clone(),
+            ..ChargeList::default()
+        };
         let mut indices = SmallVec::new();
         for (index, (entry, charge, is_enforced)) in self.list.iter().enumerate() {
             if self.find_redis(entry).is_none() {
@@ -382,7 +414,7 @@ impl<'a> ChargeSet<'a> {
             let (entry, decision) = match refusal {
                 Some(refusal) => refusal,
                 None if self.find_redis(entry).is_some() => continue,
-                None => (*entry, peek_spared(charge, self.now)),
+                None => (*entry, entry.peek_spared(charge, self.now)),
             };
             known.push(entry, *charge, is_enforced);
             decisions.push(decision);

@@ -1,12 +1,13 @@
 //! Bans of keys that keep asking after refusals.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::redis::{Naming, SharedBans};
+use super::redis::{BanKeys, Naming, SharedBans};
 use super::snapshot::PolicyBans;
 use super::{Bans, Store};
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, Penalty, Secret};
+use crate::limiter::{Ban, Fingerprint, Penalty, Secret};
 use crate::telemetry::metrics::{BanMetrics, TrackingMetrics};
 use crate::telemetry::registry::Registry;
 
@@ -118,6 +119,29 @@ impl Penalties {
     /// The end of the key's ban, if it is banned.
     pub(crate) fn banned_until(&self, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
         self.bans.banned_until(&self.rule, key, now)
+    }
+
+    /// The key's ban, if it is banned.
+    pub(crate) fn ban_of(&self, key: Fingerprint, now: Timestamp) -> Option<Ban> {
+        self.bans.ban_of(&self.rule, key, now)
+    }
+
+    /// Forgets the strikes and bans of a key on this machine.
+    pub(crate) fn lift(&self, key: Fingerprint) {
+        self.bans.lift(key);
+    }
+
+    /// The keys in Redis of shared bans, and the time for which machines may report a ban.
+    pub(super) fn shared_names(&self) -> Option<(&BanKeys, Duration)> {
+        let shared = self.shared_bans()?;
+        let (_, within) = self.rule.strikes();
+        let longest = self.rule.lengths().iter().max().copied();
+        Some((shared.names(), longest.unwrap_or_default() + within))
+    }
+
+    /// The refusals that cause a ban, and the time within which they count.
+    pub(crate) fn strikes(&self) -> (u32, Duration) {
+        self.rule.strikes()
     }
 
     /// Counts a refusal of this key. Returns the end of the ban that results, or that another

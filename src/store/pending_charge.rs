@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::charge_list::{ChargeEntry, ChargeList, ReserveScope, Reserved};
+use super::charge_list::{ChargeEntry, ChargeList, Granted, ReserveScope, Reserved};
 use super::memory::{Charge, Refusals};
 use super::redis::{
     self, BucketReplies, BucketReply, ChargeError, ChargedBucket, ChargedRefusals, Store, Tier,
@@ -46,6 +46,10 @@ pub(super) struct PendingEntry {
     window_end: Option<WindowEnd>,
     settles: bool,
     penalties: Option<(Arc<Penalties>, Fingerprint)>,
+    /// The buckets of granted units, and the quota that they come after.
+    granted: Option<[Arc<Buckets>; 2]>,
+    /// The place of the deciding bucket among the tiers.
+    tier: usize,
     home: EntryHome,
 }
 
@@ -80,15 +84,6 @@ pub struct TagReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store of a policy does not answer")]
 pub struct Undecided;
-
-/// The decision of a bucket in memory that another bucket's refusal spares.
-pub(super) fn peek_spared(charge: &Charge<'_>, now: Timestamp) -> Decision {
-    let decision = charge.peek(now);
-    match decision.is_admitted() {
-        true => Charge { cost: 0, ..*charge }.peek(now),
-        false => decision,
-    }
-}
 
 impl PendingCharge {
     /// Calls Redis from this worker, and writes the decision to `result`.
@@ -185,7 +180,7 @@ impl PendingCharge {
         for (entry, reply) in in_redis.zip(replies) {
             if let Some(reply) = reply {
                 entry.move_on(reply.tier);
-                entry.remember(&reply.decision, now);
+                entry.remember(&reply.decision, [now, reply.at]);
             }
             if let EntryHome::Redis(redis) = &mut entry.home {
                 (redis.reply, redis.decision) = (reply, reply.map(|reply| reply.decision));
@@ -318,6 +313,10 @@ impl PendingEntry {
             window_end: charge.window_end,
             settles: entry.settles,
             penalties: penalties.map(|(penalties, key)| (Arc::clone(penalties), key)),
+            granted: entry
+                .granted
+                .map(|granted| [granted.buckets, granted.quota].map(Arc::clone)),
+            tier: 0,
             home,
         }
     }
@@ -331,6 +330,10 @@ impl PendingEntry {
                 .penalties
                 .as_ref()
                 .map(|(penalties, key)| (penalties, *key)),
+            granted: self
+                .granted
+                .as_ref()
+                .map(|[buckets, quota]| Granted { buckets, quota }),
         }
     }
 
@@ -365,7 +368,7 @@ impl PendingEntry {
             store: Arc::clone(store),
             worker,
             table: Arc::clone(&self.buckets.table),
-            name: redis.name.bytes.clone().into(),
+            name: redis.names().nth(self.tier)?.into(),
             key: redis.name.key,
             cost: self.cost,
             period: redis.period,
@@ -394,7 +397,7 @@ impl PendingEntry {
                 },
                 settles,
                 period: redis.period,
-                tier: match tier.id.tier == self.id.tier {
+                tier: match tier.id == self.id {
                     true => Tier::First,
                     false => Tier::Overflow,
                 },
@@ -406,15 +409,15 @@ impl PendingEntry {
     fn move_on(&mut self, tier: usize) {
         let next = self.entry().tiers().nth(tier);
         if let Some((id, buckets)) = next.map(|next| (next.id, Arc::clone(next.buckets))) {
-            (self.id, self.buckets) = (id, buckets);
+            (self.id, self.buckets, self.tier) = (id, buckets, tier);
         }
     }
 
     /// Remembers a refusal of Redis.
-    fn remember(&self, decision: &Decision, now: Timestamp) {
+    fn remember(&self, decision: &Decision, instants: [Timestamp; 2]) {
         if let (Some(binding), Some(redis)) = (self.buckets.redis(), self.redis()) {
             let charged = (redis.name.key, self.cost);
-            binding.remember(&self.buckets.table, charged, decision, now);
+            binding.remember(&self.buckets.table, charged, decision, instants);
         }
     }
 
@@ -439,7 +442,7 @@ impl PendingEntry {
                 let stays = is_kept || !decision.is_admitted() || charge.is_charged_if_refused();
                 Some(match stays {
                     true => *decision,
-                    false => peek_spared(&charge, now),
+                    false => self.entry().peek_spared(&charge, now),
                 })
             }
         }

@@ -22,6 +22,7 @@ mod naming;
 mod multi_slot;
 mod refusal_cache;
 mod script;
+mod steering;
 mod store;
 mod sync;
 mod reply;
@@ -39,5 +40,7 @@ pub use script::{AlgorithmKind, AlgorithmKinds, Procedure, SYNC};
 pub use script_call::{
     Arguments, BucketCharge, ChargeRequest, ChargedRefusals, Lease, ScriptCall, Tier,
 };
+pub use steering::{AnnouncedAction, Announcement, Replacement};
 pub use store::{ChargeError, Store};
 pub use sync::{PendingReport, Synchroniser, Tracker};
+pub(super) use value::{cell_text as cell_value, read_bucket, read_grant};

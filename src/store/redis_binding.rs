@@ -41,18 +41,19 @@ impl RedisBinding {
         }
     }
 
-    /// Remembers a refusal of Redis that lasts, unless Redis has to charge each refusal.
+    /// Remembers a refusal of Redis that lasts, unless Redis has to charge each refusal. The instants
+    /// are those of [`RefusalCache::note`].
     pub(super) fn remember(
         &self,
         table: &Table,
         (key, cost): (Fingerprint, u32),
         decision: &Decision,
-        now: Timestamp,
+        instants: [Timestamp; 2],
     ) {
         // Units that are given back arrive earlier than the refusal said.
         let is_given_back = table.algorithm().is_concurrency() || table.has_settlement();
         if table.refusals() == Refusals::Free && !is_given_back {
-            self.refusals.note(key, cost, decision, now);
+            self.refusals.note(key, cost, decision, instants);
         }
     }
 }

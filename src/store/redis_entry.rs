@@ -14,6 +14,9 @@ pub(super) struct RedisEntry {
     pub(super) name: BucketName,
     /// The names of the overflow buckets.
     further: Vec<Vec<u8>>,
+    /// The last instant at which an operator steered the key, in the server's time: earlier refusals
+    /// no longer hold.
+    steered_at: Option<Timestamp>,
     /// The calendar period of the window that this charge may open.
     pub(super) period: Option<(Timestamp, Timestamp)>,
     /// The reply of Redis.
@@ -47,6 +50,7 @@ impl RedisEntry {
                 .map(|binding| builder.name(&binding.label).bytes)
                 .collect(),
             name,
+            steered_at: charge.steered.and_then(|steered| steered.at),
             period: source.period(charge.id, store.server_time_at(now)),
             reply: None,
             decision: None,
@@ -69,7 +73,8 @@ impl RedisEntry {
     ) -> Option<(ChargeEntry<'a>, Decision)> {
         entry.tiers().find_map(|tier| {
             let refusals = &tier.buckets.redis()?.refusals;
-            Some((tier, refusals.get(self.name.key, cost, now)?))
+            let refusal = refusals.get(self.name.key, cost, self.steered_at, now)?;
+            Some((tier, refusal))
         })
     }
 

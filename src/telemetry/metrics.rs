@@ -22,8 +22,9 @@ pub use config::ConfigMetrics;
 pub use endpoints::{EjectionReason, EndpointFailure, EndpointMetrics, RetryReason};
 pub use jwt::JwtMetrics;
 pub use limits::{
-    BanMetrics, HeldMetrics, InUseMetrics, LimitDecision, LimitMetrics, PolicyMetrics,
-    SettlementMetrics, SettlementResult, TableFigures, TrackedKeys, TrackingMetrics, WaitMetrics,
+    BanMetrics, HeldMetrics, InUseMetrics, KeyAction, LimitDecision, LimitMetrics, PolicyMetrics,
+    SettlementMetrics, SettlementResult, SteeringMetrics, TableFigures, TrackedKeys,
+    TrackingMetrics, WaitMetrics,
 };
 pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
 pub use pending::{PendingMetrics, PendingRefusal};

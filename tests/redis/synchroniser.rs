@@ -337,7 +337,7 @@ fn totals_in_redis_never_fall_and_queries_leave_no_key() {
     let server = RedisServer::start();
     let key = "sluicegate:{k}p:sync:1:2";
     let sync = |node: &str, own: &str| {
-        let others = command(&server, &["EVAL", SYNC, "1", key, node, "60000", own]);
+        let others = command(&server, &["EVAL", SYNC, "1", key, node, "60000", own, "0"]);
         let (totals, failure): (String, String) = redis::from_redis_value(others).expect("totals");
         assert_eq!(failure, "");
         let (others, own) = totals.split_once(',').expect("two numbers");
@@ -358,6 +358,30 @@ fn totals_in_redis_never_fall_and_queries_leave_no_key() {
     assert_eq!(sync("c", "0"), (10 + (1 << 48), 0));
     command(&server, &["HSET", key, "d", "what nobody wrote"]);
     assert_eq!(sync("a", "11"), (1 << 48, 10));
+    let left = command(&server, &["PTTL", key]);
+    let left = redis::from_redis_value::<u64>(left).expect("it has a time to live");
+    assert!((50_000..=60_000).contains(&left), "{left}");
+}
+
+#[test]
+fn totals_from_before_a_reset_are_dropped_and_do_not_return() {
+    let server = RedisServer::start();
+    let key = "sluicegate:{k}p:sync:1:2";
+    let sync = |node: &str, own: &str, reset: &str| {
+        let words = ["EVAL", SYNC, "1", key, node, "60000", own, reset];
+        let reply = command(&server, &words);
+        let (totals, failure): (String, String) = redis::from_redis_value(reply).expect("totals");
+        assert_eq!(failure, "");
+        totals
+    };
+    assert_eq!(sync("a", "10", "0"), "0,0");
+    assert_eq!(sync("b", "5", "0"), "10,0");
+    assert_eq!(sync("a", "1", "1700000000000007"), "0,0");
+    assert_eq!(sync("b", "6", "0"), "@1700000000000007", "it has not heard");
+    assert_eq!(sync("b", "2", "1700000000000007"), "1,0");
+    assert_eq!(sync("a", "3", "1700000000000007"), "2,1");
+    assert_eq!(sync("c", "0", "1700000000000008"), "0,0", "another reset");
+    assert_eq!(sync("a", "3", "1700000000000007"), "@1700000000000008");
     let left = command(&server, &["PTTL", key]);
     let left = redis::from_redis_value::<u64>(left).expect("it has a time to live");
     assert!((50_000..=60_000).contains(&left), "{left}");

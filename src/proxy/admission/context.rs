@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::{Head, InvalidCost};
-use crate::store::{ChargeId, ChargeSet, ChargeSource, PolicyCharge, Store};
+use crate::store::{ChargeId, ChargeSet, ChargeSource, Payer, PolicyCharge, Store};
 use crate::telemetry::metrics::LimitDecision;
 
 /// The inputs of an admission at one instant.
@@ -169,6 +169,7 @@ impl<'a> AdmissionInputs<'a> {
                 limit: number,
                 place,
                 tier: 0,
+                payer: Payer::Quota,
             },
             buckets: &policy.buckets,
             key,
@@ -176,6 +177,7 @@ impl<'a> AdmissionInputs<'a> {
             window_end: policy.window_end(self.head, self.now),
             settles: limit.spec.settlement.is_some(),
             penalties: penalties.map(|one| (one, limit.ban_key(one, self.head, key))),
+            steered: limit.steered(key, &policy.buckets, self.head, self.now),
         }
     }
 }

@@ -23,10 +23,10 @@ use crate::proxy::answers::limit_headers::AdvertisedPolicy;
 use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::ruleset::settlements::Settlements;
 use crate::rules::Router;
-use crate::store::snapshot::PolicyBans;
+use crate::store::snapshot::{PolicyBans, PolicySteering};
 use crate::store::{
-    self, Buckets, BucketsSpec, HomeSpec, MemoryRequest, Penalties, Store, Table, TableBudget,
-    TrackingBudget,
+    self, Buckets, BucketsSpec, HomeSpec, MemoryRequest, Penalties, Steering, SteeringSpec, Store,
+    Table, TableBudget, TrackingBudget,
 };
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{PolicyMetrics, TableFigures, WaitMetrics};
@@ -230,6 +230,7 @@ impl Builder<'_> {
             let tables: Vec<_> = tables.collect();
             let metrics = Arc::new(self.policy_metrics(&spec.name, &tables));
             let label = spec.name.as_str().into();
+            let steering = self.steering(&spec);
             let mut parts = PolicyParts {
                 name: spec.name.as_str().into(),
                 tables: tables.into_iter(),
@@ -237,6 +238,7 @@ impl Builder<'_> {
                 rejections: HashMap::new(),
             };
             let mut policy = self.policy(spec, label, &mut parts);
+            policy.steering = Some(steering);
             let all = policy.all().into_iter().map(|one| &*one.buckets);
             policy.tracker_metrics =
                 store::tracker_metrics(&policy.name, all, &self.surroundings.registry);
@@ -292,6 +294,7 @@ impl Builder<'_> {
         Policy {
             advertised: AdvertisedPolicy::new(&spec.name, algorithm, spec.unit),
             penalties: penalties.map(Arc::new),
+            steering: None,
             tracker_metrics: None,
             buckets: Arc::new(self.buckets(&spec, &label, &table, next)),
             settlements: spec
@@ -373,6 +376,18 @@ impl Builder<'_> {
         Some(Penalties::new(rule, name, before, store, registry))
     }
 
+    /// Keeps what operators did to keys of the policy of the same name and key.
+    fn steering(&self, spec: &PolicySpec) -> Steering {
+        let before = self.previous(spec);
+        let before = before.and_then(|policy| policy.steering.as_ref());
+        let steering = SteeringSpec {
+            policy: &spec.name,
+            label: &spec.name,
+            home: spec.home,
+        };
+        Steering::new(steering, &self.store, before, &self.surroundings.registry)
+    }
+
     fn policy_metrics(&self, name: &str, tables: &[Arc<Table>]) -> PolicyMetrics {
         let registry = &self.surroundings.registry;
         let mut algorithms = tables.iter().map(|table| table.algorithm());
@@ -422,6 +437,14 @@ impl Ruleset {
         self.policies.iter().filter_map(|policy| {
             let penalties = policy.penalties.as_ref()?;
             Some(penalties.to_keep(&policy.name, &policy.key, self.secret))
+        })
+    }
+
+    /// The keys that operators steer, for the snapshot file.
+    pub fn steered(&self) -> impl Iterator<Item = PolicySteering<'_>> {
+        self.policies.iter().filter_map(|policy| {
+            let steering = policy.steering.as_ref()?;
+            Some(steering.to_keep(&policy.name, &policy.key, self.secret))
         })
     }
 }

@@ -136,6 +136,22 @@ impl Bans {
         self.change(penalty, key, now, hear)
     }
 
+    /// Forgets the strikes and bans of a key.
+    pub fn lift(&self, key: Fingerprint) {
+        let mut struck = self.strikes_only.lock(key);
+        let mut banned = self.banned.lock(key);
+        struck.remove();
+        banned.remove();
+    }
+
+    /// The last ban of a key, if it is in force at `now`.
+    pub fn ban_of(&self, penalty: &Penalty, key: Fingerprint, now: Timestamp) -> Option<Ban> {
+        let is_banned = |known: &KeyBans| penalty.banned_until(&known.strikes, now).is_some();
+        self.banned.read(key, |known| {
+            is_banned(known).then(|| known.strikes.last_ban())
+        })
+    }
+
     /// Copies of all strikes and bans that count at `now`, some keys at a time.
     pub(super) fn saved(
         &self,

@@ -107,6 +107,11 @@ impl SlotChoice {
         !matches!(self.target, Target::Unrecorded | Target::NoMemory)
     }
 
+    /// True if the write drops no other key's cell.
+    pub(super) const fn is_free(&self) -> bool {
+        matches!(self.target, Target::Entry(_))
+    }
+
     /// True if memory lacks even for the key's first ring.
     pub(super) const fn has_no_memory(&self) -> bool {
         matches!(self.target, Target::NoMemory)

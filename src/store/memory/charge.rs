@@ -10,7 +10,7 @@ use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use super::table_rules::{TableRules, refuse_for_memory};
 use crate::clock::Timestamp;
-use crate::limiter::{BucketView, Cell, Decision, Fingerprint, Verdict, WindowEnd};
+use crate::limiter::{BucketFacts, BucketView, Cell, Decision, Fingerprint, Verdict, WindowEnd};
 use locking::{LockedBuckets, lock_all};
 
 /// A charge to one bucket.
@@ -181,6 +181,18 @@ impl PlannedCharge {
     }
 }
 
+impl<'a> Charge<'a> {
+    /// A charge of no units.
+    pub(super) const fn of_nothing(table: &'a Table, key: Fingerprint) -> Self {
+        Self {
+            table,
+            key,
+            cost: 0,
+            window_end: None,
+        }
+    }
+}
+
 impl Charge<'_> {
     /// True if a refused request is charged, too.
     pub fn is_charged_if_refused(&self) -> bool {
@@ -201,6 +213,11 @@ impl Charge<'_> {
     /// The bucket as its algorithm sees it at `now`, for people to look at.
     pub fn view(&self, now: Timestamp) -> BucketView {
         self.table.view_at(self, now)
+    }
+
+    /// The bucket in the numbers of a decision at `now`.
+    pub fn facts(&self, now: Timestamp) -> BucketFacts {
+        self.table.facts_at(self, now)
     }
 
     /// The rules of a table, its own or a successor, for this charge.

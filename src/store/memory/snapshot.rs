@@ -11,6 +11,9 @@
 //! { BANS  policy: text  key: text  check of the secret: u64
 //!   { STRIKES  fingerprint: u64  bans: u32  end of the last: u64  forgotten at: u64
 //!              strikes: u32  { at: u64 } } }
+//! { STEERED  policy: text  key: text  check of the secret: u64
+//!   { BANNED   fingerprint: u64  since: u64  until: u64  reason: text
+//!   | GRANTED  fingerprint: u64  until: u64  left: u32  units: u32 } }
 //! END  checksum: u64 (SipHash-1-3 of all before)
 //! ```
 //!
@@ -21,8 +24,8 @@
 //! [`EncodedAlgorithm`](crate::limiter::EncodedAlgorithm).
 //!
 //! Instants are microseconds since the Unix epoch, so a ban ends at the same time of day in every
-//! process. Version 1 has no bans. It is still read, and written if there are no bans, so that the
-//! release before can read it.
+//! process. Version 1 has no bans, and version 2 no steered keys. Both are still read, and written
+//! if they suffice, so that earlier releases can read them.
 
 mod file;
 mod reader;
@@ -35,7 +38,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Penalty, Secret};
-use crate::store::Bans;
+use crate::store::{Bans, SteeredKeys};
 
 pub use file::{open, save, set_aside};
 pub use reader::{Reader, RestoreCounts};
@@ -45,7 +48,9 @@ pub use writer::SnapshotWriter;
 const MAGIC: [u8; 8] = *b"SGBUCKET";
 /// The version of the format. A change of the format, or of the meaning of an
 /// [`EncodedAlgorithm`](crate::limiter::EncodedAlgorithm), a cell or a ring, needs another.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// The version without steered keys.
+const WITHOUT_STEERING: u32 = 2;
 /// The earliest readable version: without bans.
 const OLDEST: u32 = 1;
 
@@ -55,6 +60,9 @@ const KEY: u8 = 2;
 const FLOOR: u8 = 3;
 const BANS: u8 = 4;
 const STRIKES: u8 = 5;
+const STEERED: u8 = 6;
+const BANNED: u8 = 7;
+const GRANTED: u8 = 8;
 
 /// Approximate bytes of a read or write.
 const STEP: usize = 64 * 1024;
@@ -77,16 +85,45 @@ pub struct PolicyBans<'a> {
     pub bans: &'a Bans,
 }
 
+/// The keys of one policy that operators steer.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicySteering<'a> {
+    /// The policy's name.
+    pub policy: &'a str,
+    /// The policy's key as configured. Name and key identify the policy.
+    pub key: &'a str,
+    /// The secret of the policy's fingerprints. It is not written.
+    pub secret: Secret,
+    /// The steered keys.
+    pub keys: &'a SteeredKeys,
+}
+
+/// The keys beside the buckets.
+#[derive(Debug, Default)]
+pub struct SavedKeys<'a> {
+    /// Strikes and bans by penalties.
+    pub bans: Vec<PolicyBans<'a>>,
+    /// Bans and grants by operators.
+    pub steered: Vec<PolicySteering<'a>>,
+}
+
+impl PolicySteering<'_> {
+    /// True if a ban or grant counts at `now`.
+    fn has_any(&self, now: Timestamp) -> bool {
+        self.keys.saved(now).any(|some| !some.is_empty())
+    }
+}
+
+/// A hash of a secret: fingerprints made with another secret name other keys.
+fn check_of(secret: &Secret) -> u64 {
+    secret.hasher().finish().bits()
+}
+
 impl PolicyBans<'_> {
     /// True if a strike or ban counts at `now`.
     fn has_any(&self, now: Timestamp) -> bool {
         let mut saved = self.bans.saved(self.rule, now);
         saved.any(|some| !some.is_empty())
-    }
-
-    /// A hash of the secret: fingerprints made with another secret name other keys.
-    fn secret_check(&self) -> u64 {
-        self.secret.hasher().finish().bits()
     }
 }
 

@@ -3,6 +3,7 @@
 //! size or quota.
 
 mod in_use;
+mod reset;
 mod export;
 mod layout;
 mod read;

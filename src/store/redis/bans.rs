@@ -54,6 +54,11 @@ impl SharedBans {
         self.rule.store(Arc::new(rule));
     }
 
+    /// The keys in Redis of the policy's bans.
+    pub(in crate::store) fn names(&self) -> &BanKeys {
+        &self.names
+    }
+
     /// The next keys to report.
     fn next_report(&self, now: Timestamp) -> BanBatch<'_> {
         self.bans.take_report(&self.rule.load(), now, KEYS_PER_CALL)
@@ -95,6 +100,10 @@ impl SharedBans {
         }
         for one in &reply.bans {
             let ban = one.ban(now);
+            if ban.number == 0 {
+                self.bans.lift(one.key);
+                continue;
+            }
             if self.bans.merge_ban(&rule, one.key, ban, now) && one.is_own {
                 self.metrics.banned();
             }

@@ -75,6 +75,15 @@ impl Naming {
     }
 }
 
+impl Naming {
+    /// The fingerprint of a key whose parts `write` writes, equal on all machines that share
+    /// buckets; `None` without a key.
+    pub fn key(&self, write: impl FnOnce(&mut WideKeyHasher) -> bool) -> Option<Fingerprint> {
+        let mut hasher = self.secret().wide_hasher();
+        write(&mut hasher).then(|| Fingerprint::from_bits(hasher.finish() as u64))
+    }
+}
+
 impl KeyParts for NameBuilder<'_> {
     fn part(&mut self, kind: u8, value: &[u8]) {
         self.hasher.part(kind, value);
@@ -92,6 +101,11 @@ impl KeyParts for NameBuilder<'_> {
 }
 
 impl NameBuilder<'_> {
+    /// The fingerprint of the parts so far, equal on all machines that share buckets.
+    pub fn key(&self) -> Fingerprint {
+        Fingerprint::from_bits(self.hasher.clone().finish() as u64)
+    }
+
     /// The bucket's name: this label, and the key of the parts so far.
     pub fn name(&self, label: &str) -> BucketName {
         let key = self.hasher.clone().finish();

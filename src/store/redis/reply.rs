@@ -9,7 +9,7 @@ use super::config_drift::{ConfigDrift, Conversion};
 use super::script_call::{BucketCharge, ChargeRequest, ScriptCall, Tier};
 use super::value::{self, StoredBucket};
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Outcome, Verdict, WindowEnd};
+use crate::limiter::{Algorithm, Decision, Outcome, Verdict, WindowEnd};
 
 /// The reply to one call.
 #[derive(Debug)]
@@ -181,6 +181,11 @@ impl ChargeRequest<'_> {
         let mut decided: SmallVec<[(usize, BucketDecision); 4]> = SmallVec::new();
         for (place, (charge, state)) in self.charges.iter().zip(states).enumerate() {
             let outcome = ChargeOutcome::read(words.next().ok_or(ProtocolError::Malformed)?)?;
+            if let Algorithm::Grant(_) = charge.algorithm {
+                let quota = decided.last_mut().ok_or(ProtocolError::Malformed)?;
+                charge.add_granted(quota, place, (outcome, state), at)?;
+                continue;
+            }
             if outcome == ChargeOutcome::Unasked && charge.tier == Tier::Overflow {
                 continue;
             }
@@ -268,6 +273,51 @@ impl BucketCharge<'_> {
             // The first reservation starts the count.
             unsettled: bucket.unsettled.unwrap_or((0, now)),
         })
+    }
+}
+
+impl BucketCharge<'_> {
+    /// Adds the granted units to the decision of the quota, which they replace if they pay.
+    fn add_granted(
+        &self,
+        quota: &mut (usize, BucketDecision),
+        place: usize,
+        (outcome, state): (ChargeOutcome, &[u8]),
+        now: Timestamp,
+    ) -> Result<(), ProtocolError> {
+        let quota_decision = quota.1.decision;
+        let more_at = quota_decision
+            .more_at
+            .map(|at| Timestamp::from_micros(at.get()));
+        if outcome == ChargeOutcome::Unasked {
+            let granted =
+                StoredBucket::from_reply(self.algorithm, state).ok_or(ProtocolError::Bucket)?;
+            let left = self.algorithm.decide(granted.cell, now, 0).remaining;
+            quota.1.decision = quota_decision.with_granted(left, more_at);
+            return Ok(());
+        }
+        let granted = self.bucket_decision(outcome, state, now)?;
+        let told = quota_decision.with_granted(granted.decision.remaining, more_at);
+        match granted.decision.is_admitted() {
+            false => quota.1.decision = told,
+            true => {
+                let Decision { outcome, cell, .. } = granted.decision;
+                let decision = Decision {
+                    outcome,
+                    cell,
+                    ..told
+                };
+                let unsettled = granted.unsettled;
+                *quota = (
+                    place,
+                    BucketDecision {
+                        decision,
+                        unsettled,
+                    },
+                );
+            }
+        }
+        Ok(())
     }
 }
 

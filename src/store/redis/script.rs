@@ -31,10 +31,12 @@ pub enum AlgorithmKind {
     SlidingLog,
     /// [`Concurrency`](crate::limiter::Concurrency).
     Concurrency,
+    /// [`Grant`](crate::limiter::Grant).
+    Grant,
 }
 
 impl AlgorithmKind {
-    const COUNT: usize = Self::Concurrency as usize + 1;
+    const COUNT: usize = Self::Grant as usize + 1;
 
     /// The kind of this algorithm.
     pub const fn of(algorithm: &Algorithm) -> Self {
@@ -47,6 +49,7 @@ impl AlgorithmKind {
             Algorithm::SlidingCounters(_) => Self::SlidingCounters,
             Algorithm::SlidingLog(_) => Self::SlidingLog,
             Algorithm::Concurrency(_) => Self::Concurrency,
+            Algorithm::Grant(_) => Self::Grant,
         }
     }
 
@@ -61,13 +64,14 @@ impl AlgorithmKind {
             Self::SlidingCounters => "sliding_counters",
             Self::SlidingLog => "sliding_log",
             Self::Concurrency => "concurrency",
+            Self::Grant => "grant",
         }
     }
 }
 
 /// A set of kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct AlgorithmKinds(u8);
+pub struct AlgorithmKinds(u16);
 
 impl AlgorithmKinds {
     const fn of(kinds: &[AlgorithmKind]) -> Self {
@@ -104,8 +108,8 @@ macro_rules! pieces {
 }
 
 use AlgorithmKind::{
-    Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, SlidingCounters, SlidingLog,
-    SlidingWindow,
+    Concurrency, FixedWindow, Gcra, Grant, IntervalRefill, LeakyBucket, SlidingCounters,
+    SlidingLog, SlidingWindow,
 };
 
 const CELLS: AlgorithmKinds = AlgorithmKinds::of(&[
@@ -114,7 +118,10 @@ const CELLS: AlgorithmKinds = AlgorithmKinds::of(&[
     IntervalRefill,
     FixedWindow,
     SlidingWindow,
+    Grant,
 ]);
+
+const NO_KINDS: AlgorithmKinds = AlgorithmKinds::of(&[]);
 
 /// The beginning of each script.
 const HEAD: &str = concat!(
@@ -123,7 +130,7 @@ const HEAD: &str = concat!(
 );
 
 /// The further pieces, each with the kinds that need it. A piece may use those before it.
-const PIECES: [(&str, AlgorithmKinds); 12] = pieces! {
+const PIECES: [(&str, AlgorithmKinds); 13] = pieces! {
     "words": AlgorithmKinds::of(&[SlidingCounters, SlidingLog]),
     "room": AlgorithmKinds::of(&[SlidingWindow, SlidingCounters]),
     "cells": CELLS,
@@ -136,6 +143,7 @@ const PIECES: [(&str, AlgorithmKinds); 12] = pieces! {
     "counters": AlgorithmKinds::of(&[SlidingCounters]),
     "log": AlgorithmKinds::of(&[SlidingLog]),
     "leases": AlgorithmKinds::of(&[Concurrency]),
+    "grant": AlgorithmKinds::of(&[Grant]),
 };
 
 /// The job of a script, and the kinds of algorithms in it.
@@ -151,11 +159,17 @@ pub enum Procedure {
     Leave,
     /// Counts strikes, and announces bans.
     Ban,
+    /// Lifts a ban.
+    Lift,
+    /// Replaces values for an operator.
+    Replace,
+    /// Announces an action of an operator.
+    Announce,
 }
 
 impl Procedure {
     /// The number of all possible scripts, and so the most that servers ever load.
-    pub const COUNT: usize = Self::FURTHER + 3;
+    pub const COUNT: usize = Self::FURTHER + 6;
     const CHARGES: usize = 1 << AlgorithmKind::COUNT;
     const FURTHER: usize = Self::CHARGES + AlgorithmKind::COUNT;
 
@@ -175,7 +189,10 @@ impl Procedure {
                 AlgorithmKinds::of(&[LeakyBucket]),
                 include_str!("script/leave.lua"),
             ),
-            Self::Ban => (AlgorithmKinds::of(&[]), include_str!("script/bans.lua")),
+            Self::Ban => (NO_KINDS, include_str!("script/bans.lua")),
+            Self::Lift => (NO_KINDS, include_str!("script/lift.lua")),
+            Self::Replace => (NO_KINDS, include_str!("script/replace.lua")),
+            Self::Announce => (NO_KINDS, include_str!("script/announce.lua")),
         };
         let needed = PIECES.iter().filter(|(_, of)| of.meets(kinds));
         let pieces = needed.map(|(piece, _)| *piece);
@@ -190,6 +207,9 @@ impl Procedure {
             Self::Lease => Self::FURTHER,
             Self::Leave => Self::FURTHER + 1,
             Self::Ban => Self::FURTHER + 2,
+            Self::Lift => Self::FURTHER + 3,
+            Self::Replace => Self::FURTHER + 4,
+            Self::Announce => Self::FURTHER + 5,
         }
     }
 }

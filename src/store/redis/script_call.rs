@@ -217,6 +217,7 @@ impl BucketCharge<'_> {
                 call.number(micros(lease.duration));
                 call.text(lease.id);
             }
+            Algorithm::Grant(_) => {}
         }
     }
 

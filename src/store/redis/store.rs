@@ -21,6 +21,7 @@ use super::outbox::{self, Outbox};
 use super::reply::{ChargeReply, ProtocolError, RetryInputs, ScriptReply};
 use super::script::{ALGORITHMS, Procedure, SYNC, Scripts};
 use super::script_call::{BucketCharge, ChargeRequest, Lease, ScriptCall};
+use super::steering::SteeringFeed;
 use super::sync::Synchroniser;
 use crate::clock::{Clock, Timestamp};
 use crate::store::Refusals;
@@ -52,6 +53,7 @@ pub struct Store {
     first_round_over: watch::Sender<bool>,
     drift: ConfigDrift,
     algorithm_check: AlgorithmCheck,
+    steering: SteeringFeed,
 }
 
 /// The reason why a request has no decision.
@@ -90,6 +92,7 @@ impl Store {
             bans: Mutex::default(),
             first_round_over: watch::Sender::new(false),
             drift: ConfigDrift::default(),
+            steering: SteeringFeed::default(),
         }
     }
 
@@ -118,7 +121,9 @@ impl Store {
         clock: &Arc<Clock>,
         patience: Duration,
     ) {
-        let has_rounds = !self.synchronisers().is_empty() || !self.followed_bans().is_empty();
+        let has_rounds = !self.synchronisers().is_empty()
+            || !self.followed_bans().is_empty()
+            || self.follows_steering();
         if !has_rounds && self.algorithm_check.is_empty() {
             return;
         }
@@ -133,6 +138,10 @@ impl Store {
         if !self.followed_bans().is_empty() {
             let (store, clock) = (Arc::clone(self), Arc::clone(clock));
             running.spawn(async move { store.run_ban_rounds(worker, &clock).await });
+        }
+        if self.follows_steering() {
+            let (store, clock) = (Arc::clone(self), Arc::clone(clock));
+            running.spawn(async move { store.run_steering_rounds(worker, &clock).await });
         }
         if !self.algorithm_check.is_empty() {
             let store = Arc::clone(self);
@@ -151,8 +160,10 @@ impl Store {
             let clock = Arc::clone(clock);
             rounds.spawn(async move { synchroniser.round(worker, &clock).await });
         }
+        let (store, of_store) = (Arc::clone(self), Arc::clone(clock));
+        rounds.spawn(async move { store.run_ban_round(worker, &of_store).await });
         let (store, clock) = (Arc::clone(self), Arc::clone(clock));
-        rounds.spawn(async move { store.run_ban_round(worker, &clock).await });
+        rounds.spawn(async move { store.read_announcements(worker, &clock).await });
         while rounds.join_next().await.is_some() {}
     }
 
@@ -239,6 +250,14 @@ impl Store {
 
     pub(super) fn now(&self) -> Timestamp {
         self.server_time_at(self.clock.now())
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(super) fn steering(&self) -> &SteeringFeed {
+        &self.steering
     }
 
     pub(super) fn drift(&self) -> &ConfigDrift {

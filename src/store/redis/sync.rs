@@ -236,6 +236,10 @@ impl Synchroniser {
         for (tracker, request) in group {
             match units.next().unwrap_or_default() {
                 b"-" => {}
+                [b'@', at @ ..] => {
+                    let at = Timestamp::from_micros(number(at).map_err(malformed)?);
+                    tracker.hear_reset(request.key, at);
+                }
                 units => tracker.apply_totals(request, totals(units).map_err(malformed)?, now),
             }
         }
@@ -313,7 +317,8 @@ fn random_part_of(span: Duration) -> Duration {
 /// A request, and the tracker that takes the answer.
 type PendingRequest<'a> = (&'a Arc<Tracker>, SyncRequest);
 
-/// ARGV of the requests of one tracker: its node, the time to live, and its total for each bucket.
+/// ARGV of the requests of one tracker: its node, the time to live, its total for each bucket, and
+/// the last reset of each.
 struct SyncArguments<'a>(&'a [PendingRequest<'a>]);
 
 impl ToRedisArgs for SyncArguments<'_> {
@@ -329,9 +334,15 @@ impl ToRedisArgs for SyncArguments<'_> {
             units.extend_from_slice(itoa::Buffer::new().format(own).as_bytes());
             units.push(b' ');
         }
+        let mut resets = Vec::with_capacity(self.0.len() * 2);
+        for request in requests() {
+            resets.extend_from_slice(itoa::Buffer::new().format(request.reset).as_bytes());
+            resets.push(b' ');
+        }
         tracker.node().write_redis_args(out);
         ttl_millis.unwrap_or_default().write_redis_args(out);
         out.write_arg(&units);
+        out.write_arg(&resets);
     }
 }
 

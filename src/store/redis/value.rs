@@ -2,7 +2,9 @@
 //! `script/buckets.lua` and the algorithms' files beside it document the layout.
 
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, BucketState, Cell, Concurrency, RingMemory};
+use crate::limiter::{
+    Algorithm, BucketFacts, BucketState, Cell, Concurrency, Fingerprint, RingMemory,
+};
 
 /// A bucket read from Redis. Of a ring it has all slots, or those that a decision reads.
 #[derive(Debug)]
@@ -144,7 +146,7 @@ pub(super) fn write_recipe(value: &mut Vec<u8>, algorithm: &Algorithm) {
 }
 
 /// The text of a cell's state.
-pub(super) fn cell_text(cell: Cell) -> String {
+pub(in crate::store) fn cell_text(cell: Cell) -> String {
     format!("{} {} {}", cell.expires, cell.a, cell.b)
 }
 
@@ -167,6 +169,38 @@ pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Op
     write_recipe(&mut value, algorithm);
     write_state(&mut value, algorithm, cell, words.as_ref());
     Some(value)
+}
+
+/// The cell of granted units with this stored value. `None` if it cannot be read.
+pub(in crate::store) fn read_grant(value: &[u8]) -> Option<Cell> {
+    StoredBucket::cell(value).map(|bucket| bucket.cell)
+}
+
+/// The facts of the bucket with this stored value at `now`; `value` is empty without one. `None` if
+/// it cannot be read.
+pub(in crate::store) fn read_bucket(
+    algorithm: &Algorithm,
+    key: Fingerprint,
+    value: &[u8],
+    now: Timestamp,
+) -> Option<BucketFacts> {
+    let mut recipe = Vec::new();
+    write_recipe(&mut recipe, algorithm);
+    let converted;
+    let state = match value.strip_prefix(&*recipe) {
+        Some(state) => state,
+        None if value.is_empty() => &[],
+        None => {
+            converted = convert(algorithm, value, now)?;
+            converted.strip_prefix(&*recipe).unwrap_or_default()
+        }
+    };
+    let bucket = match state {
+        [] => StoredBucket::of(Cell::EMPTY),
+        state => StoredBucket::from_value(algorithm, state)?,
+    };
+    let cell = algorithm.open(bucket.cell, key, now);
+    Some(algorithm.facts(bucket.state(cell), now))
 }
 
 fn carried_in(carried: crate::limiter::RingConversion<'_>, words: Option<&RingMemory>) -> Cell {

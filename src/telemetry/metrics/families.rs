@@ -76,6 +76,10 @@ families! {
         "Keys whose `strikes`, `bans`, `refusals` (cached from Redis) or `sync` totals were evicted because their table was full.";
     LIMIT_BANS: Counter "sluicegate_limit_bans_total" ["policy"],
         "Bans of keys for too many refusals. Machines that share bans count a ban where it began, or on each machine if it began on several at once.";
+    LIMIT_OPERATIONS: Counter hides_zero "sluicegate_limit_operations_total" ["policy", "action"],
+        "Keys that operators of this machine have steered: `ban`, `unban`, `grant` or `reset`.";
+    LIMIT_GRANTED: Counter hides_zero "sluicegate_limit_granted_total" ["policy"],
+        "Requests that were allowed by units that an operator has granted, because the quota was used.";
     LIMIT_IN_USE: Gauge "sluicegate_limit_in_use" ["policy"],
         "Units that requests in flight use of policies with `algorithm: concurrency`.";
     LIMIT_HELD: Gauge "sluicegate_limit_held" ["policy"],

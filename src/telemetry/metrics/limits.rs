@@ -6,9 +6,9 @@ use std::time::Duration;
 use strum::{IntoStaticStr, VariantArray};
 
 use super::families::{
-    LIMIT_BANS, LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_HELD, LIMIT_IN_USE,
-    LIMIT_NEAR, LIMIT_SETTLEMENTS, LIMIT_TRACKING_EVICTIONS, LIMIT_UNRECORDED, LIMIT_WAIT,
-    LIMIT_WAITING,
+    LIMIT_BANS, LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_GRANTED, LIMIT_HELD,
+    LIMIT_IN_USE, LIMIT_NEAR, LIMIT_OPERATIONS, LIMIT_SETTLEMENTS, LIMIT_TRACKING_EVICTIONS,
+    LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING,
 };
 use crate::telemetry::registry::{
     Counter, CounterSet, Gauge, GaugeGuard, Histogram, Observer, Registry,
@@ -251,6 +251,56 @@ impl BanMetrics {
     /// How many there were.
     pub fn count(&self) -> u64 {
         self.0.get()
+    }
+}
+
+/// An action of an operator on a key, as the `action` label has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum KeyAction {
+    /// Makes the bucket whole.
+    Reset,
+    /// Grants units beyond the quota.
+    Grant,
+    /// Bans the key.
+    Ban,
+    /// Lifts bans.
+    Unban,
+}
+
+impl KeyAction {
+    /// The label value.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// The keys of one policy that operators steer.
+#[derive(Debug)]
+pub struct SteeringMetrics {
+    actions: CounterSet,
+    granted: Counter,
+}
+
+impl SteeringMetrics {
+    /// Makes the handles of the policy with this name; series appear as they first count.
+    pub fn new(registry: &Registry, policy: &str) -> Self {
+        let action = |index: usize| KeyAction::VARIANTS[index].as_str();
+        let count = KeyAction::VARIANTS.len();
+        Self {
+            actions: registry.counter_set(&LIMIT_OPERATIONS, &[policy], count, action),
+            granted: registry.counter(&LIMIT_GRANTED, &[policy]),
+        }
+    }
+
+    /// Counts one action.
+    pub fn record(&self, action: KeyAction) {
+        self.actions.increment(action as usize);
+    }
+
+    /// Counts a request that granted units paid.
+    pub fn granted(&self) {
+        self.granted.increment();
     }
 }
 

@@ -19,10 +19,12 @@ impl Ruleset {
         let known = |policy: &&Arc<Policy>| {
             policy.buckets.is_in_redis() || policy.buckets.is_synchronised()
         };
+        let steering = policies().filter_map(|policy| policy.steering.as_ref());
         let algorithms = policies().filter(known);
         self.store.follow(
             buckets.map(|policy| &*policy.buckets),
             penalties,
+            steering,
             algorithms.map(|policy| (&*policy.name, policy.buckets.algorithm().kind())),
             now,
         );

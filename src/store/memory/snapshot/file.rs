@@ -6,13 +6,13 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{PolicyBans, ReadError, Reader, SnapshotWriter};
+use super::{ReadError, Reader, SavedKeys, SnapshotWriter};
 use crate::clock::Timestamp;
 use crate::files;
 use crate::limiter::Secret;
 use crate::store::Table;
 
-/// Replaces the snapshot at `path` with these tables, each with its policy's key, and these bans.
+/// Replaces the snapshot at `path` with these tables, each with its policy's key, and these keys.
 /// Only the owner can read it.
 ///
 /// # Errors
@@ -22,11 +22,11 @@ pub fn save<'a>(
     secret: &Secret,
     now: Timestamp,
     tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
-    bans: impl IntoIterator<Item = PolicyBans<'a>>,
+    keys: SavedKeys<'a>,
 ) -> io::Result<()> {
     files::replaceable(path)?;
     let new = beside(path, ".new");
-    let saved = write(&new, secret, now, tables, bans).and_then(|()| fs::rename(&new, path));
+    let saved = write(&new, secret, now, tables, keys).and_then(|()| fs::rename(&new, path));
     if let Err(error) = saved {
         // The file may not exist, and missing disk space may be the reason.
         let _ = fs::remove_file(&new);
@@ -41,7 +41,7 @@ fn write<'a>(
     secret: &Secret,
     now: Timestamp,
     tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
-    bans: impl IntoIterator<Item = PolicyBans<'a>>,
+    keys: SavedKeys<'a>,
 ) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -52,7 +52,7 @@ fn write<'a>(
         .create_new(true)
         .mode(0o600)
         .open(path)?;
-    let mut writer = SnapshotWriter::new(file, secret, bans, now)?;
+    let mut writer = SnapshotWriter::new(file, secret, keys, now)?;
     for (key, table) in tables {
         writer.table(key, table, now)?;
     }

@@ -4,16 +4,16 @@ use std::hash::Hasher;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use super::{
-    AHEAD, BANS, END, FLOOR, KEY, MAGIC, OLDEST, PolicyBans, ReadError, STEP, STRIKES, TABLE,
-    VERSION, checksum,
+    AHEAD, BANNED, BANS, END, FLOOR, GRANTED, KEY, MAGIC, OLDEST, PolicyBans, PolicySteering,
+    ReadError, STEERED, STEP, STRIKES, TABLE, VERSION, check_of, checksum,
 };
 use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, Ban, BanHistory, BucketState, Cell, Fingerprint, RingBuilder, Secret,
 };
-use crate::store::Table;
 use crate::store::memory::bucket;
 use crate::store::memory::table::ExportedEntry;
+use crate::store::{GrantedUnits, OperatorBan, Table};
 
 /// The longest policy name or key: no configuration is longer.
 const LONGEST: u32 = 16 << 20;
@@ -34,9 +34,9 @@ pub struct Reader<R> {
 pub struct RestoreCounts {
     /// Buckets restored to tables, if they still count and fit.
     pub buckets: u64,
-    /// Keys with restored strikes and bans.
+    /// Keys with restored strikes, bans or grants.
     pub bans: u64,
-    /// Buckets, and keys with strikes and bans, of policies that no longer exist.
+    /// Buckets, and keys with strikes, bans or grants, of policies that no longer exist.
     pub dropped: u64,
 }
 
@@ -64,8 +64,8 @@ impl<R: Read + Seek> Reader<R> {
         self.secret
     }
 
-    /// Restores the buckets and bans of every policy that the two functions find by name and key.
-    /// Used units and the ends of bans are kept, whatever else about the policy has changed.
+    /// Restores the buckets, bans and grants of every policy that the functions find by name and
+    /// key. Used units and the ends of bans are kept, whatever else about the policy has changed.
     ///
     /// # Errors
     /// The file is damaged, or has changed since the check. Entries restored before the error stay.
@@ -73,6 +73,7 @@ impl<R: Read + Seek> Reader<R> {
         mut self,
         find_table: impl Fn(&str, &str) -> Option<&'t Table>,
         find_bans: impl Fn(&str, &str) -> Option<PolicyBans<'t>>,
+        find_steered: impl Fn(&str, &str) -> Option<PolicySteering<'t>>,
         now: Timestamp,
     ) -> Result<RestoreCounts, ReadError> {
         let mut restored = RestoreCounts::default();
@@ -82,6 +83,7 @@ impl<R: Read + Seek> Reader<R> {
                 END => return Ok(restored),
                 TABLE => tag = self.table(&find_table, now, &mut restored)?,
                 BANS => tag = self.bans(&find_bans, now, &mut restored)?,
+                STEERED => tag = self.steered(&find_steered, now, &mut restored)?,
                 _ => return Err(ReadError::Damaged),
             }
         }
@@ -182,7 +184,7 @@ impl<R: Read + Seek> Reader<R> {
     ) -> Result<u8, ReadError> {
         let (policy, key) = (self.text()?, self.text()?);
         let check = self.u64()?;
-        let found = find(&policy, &key).filter(|found| found.secret_check() == check);
+        let found = find(&policy, &key).filter(|found| check_of(&found.secret) == check);
         loop {
             let tag = self.u8()?;
             if tag != STRIKES {
@@ -198,6 +200,55 @@ impl<R: Read + Seek> Reader<R> {
                 None => restored.dropped += 1,
             }
         }
+    }
+
+    /// Reads the steered keys of a policy, and the tag that follows them.
+    fn steered<'t>(
+        &mut self,
+        find: &impl Fn(&str, &str) -> Option<PolicySteering<'t>>,
+        now: Timestamp,
+        restored: &mut RestoreCounts,
+    ) -> Result<u8, ReadError> {
+        let (policy, key) = (self.text()?, self.text()?);
+        let check = self.u64()?;
+        let found = find(&policy, &key).filter(|found| check_of(&found.secret) == check);
+        loop {
+            let tag = self.u8()?;
+            if tag != BANNED && tag != GRANTED {
+                return Ok(tag);
+            }
+            let key = Fingerprint::from_bits(self.u64()?);
+            let is_back = match tag {
+                BANNED => {
+                    let ban = self.banned()?;
+                    found.map(|to| to.keys.restore_ban(key, ban, now))
+                }
+                _ => {
+                    let granted = self.granted()?;
+                    found.map(|to| to.keys.restore_grant(key, granted, now))
+                }
+            };
+            match is_back {
+                Some(is_back) => restored.bans += u64::from(is_back),
+                None => restored.dropped += 1,
+            }
+        }
+    }
+
+    fn banned(&mut self) -> Result<OperatorBan, ReadError> {
+        Ok(OperatorBan {
+            since: Timestamp::from_micros(self.u64()?),
+            until: Timestamp::from_micros(self.u64()?),
+            reason: self.text()?.into(),
+        })
+    }
+
+    fn granted(&mut self) -> Result<GrantedUnits, ReadError> {
+        Ok(GrantedUnits {
+            until: Timestamp::from_micros(self.u64()?),
+            left: self.u32()?,
+            units: self.u32()?,
+        })
     }
 
     fn strikes(&mut self) -> Result<BanHistory, ReadError> {

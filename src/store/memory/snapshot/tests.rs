@@ -11,7 +11,10 @@ use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart, Penalty, Quota, Secret,
     SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
-use crate::store::{Bans, Charge, OnFull, Table, charge_all};
+use crate::store::{
+    Bans, Charge, HomeSpec, OnFull, OperatorBan, Steering, SteeringSpec, Store, Table, charge_all,
+};
+use crate::telemetry::registry::Registry;
 
 const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 const SECRET: Secret = Secret::from_key([3, 5]);
@@ -60,7 +63,7 @@ fn charge(table: &Table, key: Fingerprint, cost: u32, now: Timestamp) -> bool {
 }
 
 fn saved<'a>(tables: impl IntoIterator<Item = &'a Table>, now: Timestamp) -> Vec<u8> {
-    let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, [], now).unwrap();
+    let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, SavedKeys::default(), now).unwrap();
     for table in tables {
         writer.table("client_ip", table, now).unwrap();
     }
@@ -79,7 +82,7 @@ fn restored(bytes: &[u8], tables: &[Table], now: Timestamp) -> RestoreCounts {
         assert_eq!(key, "client_ip");
         tables.iter().find(|table| table.policy() == policy)
     };
-    reader.restore(find, |_, _| None, now).unwrap()
+    reader.restore(find, |_, _| None, |_, _| None, now).unwrap()
 }
 
 /// Two strikes within an hour bring about a ban of a minute, then one of a day.
@@ -98,16 +101,47 @@ fn policy_bans<'a>(rule: &'a Penalty, bans: &'a Bans) -> PolicyBans<'a> {
     }
 }
 
-fn saved_bans(rule: &Penalty, bans: &Bans, now: Timestamp) -> Vec<u8> {
-    let bans = [policy_bans(rule, bans)];
-    let writer = SnapshotWriter::new(Vec::new(), &SECRET, bans, now).unwrap();
+fn no_steering() -> Steering {
+    let spec = SteeringSpec {
+        policy: "p",
+        label: "p",
+        home: HomeSpec::Memory,
+    };
+    Steering::new(spec, &Store::Memory, None, &Registry::default())
+}
+
+fn policy_steering(keys: &SteeredKeys) -> PolicySteering<'_> {
+    PolicySteering {
+        policy: "p",
+        key: "client_ip",
+        secret: SECRET,
+        keys,
+    }
+}
+
+fn saved_keys(keys: SavedKeys<'_>, now: Timestamp) -> Vec<u8> {
+    let writer = SnapshotWriter::new(Vec::new(), &SECRET, keys, now).unwrap();
     writer.finish().unwrap()
+}
+
+fn saved_bans(rule: &Penalty, bans: &Bans, now: Timestamp) -> Vec<u8> {
+    let keys = SavedKeys {
+        bans: vec![policy_bans(rule, bans)],
+        steered: Vec::new(),
+    };
+    saved_keys(keys, now)
+}
+
+fn restored_steering(bytes: &[u8], to: PolicySteering<'_>, now: Timestamp) -> RestoreCounts {
+    let reader = Reader::new(Cursor::new(bytes), now).unwrap();
+    let find = |policy: &str, key: &str| ((policy, key) == (to.policy, to.key)).then_some(to);
+    reader.restore(|_, _| None, |_, _| None, find, now).unwrap()
 }
 
 fn restored_bans(bytes: &[u8], to: PolicyBans<'_>, now: Timestamp) -> RestoreCounts {
     let reader = Reader::new(Cursor::new(bytes), now).unwrap();
     let find = |policy: &str, key: &str| ((policy, key) == (to.policy, to.key)).then_some(to);
-    reader.restore(|_, _| None, find, now).unwrap()
+    reader.restore(|_, _| None, find, |_, _| None, now).unwrap()
 }
 
 /// `bytes` with the checksum that belongs to them.
@@ -174,7 +208,7 @@ proptest! {
     /// Also where the checksum is right, nonsense is refused or read, and nothing breaks.
     #[test]
     fn malformed_files_do_no_harm(
-        body in prop::collection::vec(prop_oneof![0..6_u8, any::<u8>()], 0..400),
+        body in prop::collection::vec(prop_oneof![0..9_u8, any::<u8>()], 0..400),
         cut in any::<prop::sample::Index>(),
     ) {
         let table = Table::new("p", algorithms(3).pop().unwrap(), 10, OnFull::Forget);
@@ -186,7 +220,9 @@ proptest! {
         let reader = read(&bytes).expect("its sum is right");
         let (rule, bans) = (rule(), Bans::default());
         let to = policy_bans(&rule, &bans);
-        let _ = reader.restore(|_, _| Some(&table), |_, _| Some(to), NOW);
+        let steering = no_steering();
+        let steered = policy_steering(steering.keys());
+        let _ = reader.restore(|_, _| Some(&table), |_, _| Some(to), |_, _| Some(steered), NOW);
     }
 
     /// A process that restarts between any two refusals decides as one that does not.
@@ -223,12 +259,98 @@ fn sample() -> Vec<u8> {
     for number in [1, 2, 2] {
         bans.strike(&rule, key(number), NOW);
     }
-    let bans = [policy_bans(&rule, &bans)];
-    let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, bans, NOW).unwrap();
+    let steering = steering();
+    let keys = SavedKeys {
+        bans: vec![policy_bans(&rule, &bans)],
+        steered: vec![policy_steering(steering.keys())],
+    };
+    let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, keys, NOW).unwrap();
     for table in &tables {
         writer.table("client_ip", table, NOW).unwrap();
     }
     writer.finish().unwrap()
+}
+
+/// A banned key, and two with grants.
+fn steering() -> Steering {
+    let steering = no_steering();
+    let ban = OperatorBan {
+        since: NOW,
+        until: NOW.saturating_add(Duration::from_secs(60)),
+        reason: "abuse".into(),
+    };
+    let keys = steering.keys();
+    keys.ban(key(1), ban).unwrap();
+    for (number, seconds) in [(1, 30), (2, 90)] {
+        let until = NOW.saturating_add(Duration::from_secs(seconds));
+        keys.grant(key(number), 5, until, NOW).unwrap();
+    }
+    charge(keys.grants(), key(2), 2, NOW);
+    steering
+}
+
+#[test]
+fn bans_and_grants_by_operators_are_restored_until_they_end() {
+    let before = steering();
+    let keys = || SavedKeys {
+        bans: Vec::new(),
+        steered: vec![policy_steering(before.keys())],
+    };
+    let bytes = saved_keys(keys(), NOW);
+    for (seconds, bans, grants) in [
+        (0, 1, [Some(5), Some(3)]),
+        (45, 1, [None, Some(3)]),
+        (75, 0, [None, Some(3)]),
+    ] {
+        let now = NOW.saturating_add(Duration::from_secs(seconds));
+        let after = no_steering();
+        restored_steering(&bytes, policy_steering(after.keys()), now);
+        let keys = after.keys();
+        assert_eq!(keys.ban_of(key(1), now), before.keys().ban_of(key(1), now));
+        assert_eq!(keys.banned_keys(now), bans);
+        let left = [1, 2].map(|number| Some(keys.grant_of(key(number), key(number), now)?.left));
+        assert_eq!(left, grants);
+    }
+    let after = no_steering();
+    let to = policy_steering(after.keys());
+    let others = [
+        PolicySteering { policy: "q", ..to },
+        PolicySteering {
+            key: "constant",
+            ..to
+        },
+        PolicySteering {
+            secret: Secret::from_key([3, 6]),
+            ..to
+        },
+    ];
+    for other in others {
+        let restored = restored_steering(&bytes, other, NOW);
+        assert_eq!((restored.bans, restored.dropped), (0, 3));
+    }
+}
+
+#[test]
+fn a_file_has_the_oldest_version_that_has_all_of_it() {
+    let version = |bytes: Vec<u8>| u32::from_le_bytes(bytes[8..12].try_into().unwrap());
+    assert_eq!(version(saved_keys(SavedKeys::default(), NOW)), OLDEST);
+    let (rule, bans) = (rule(), Bans::default());
+    bans.strike(&rule, key(1), NOW);
+    assert_eq!(version(saved_bans(&rule, &bans, NOW)), WITHOUT_STEERING);
+    let steering = steering();
+    let saved = |now| {
+        let keys = SavedKeys {
+            bans: Vec::new(),
+            steered: vec![policy_steering(steering.keys())],
+        };
+        version(saved_keys(keys, now))
+    };
+    assert_eq!(saved(NOW), VERSION);
+    assert_eq!(
+        saved(NOW.saturating_add(Duration::from_secs(90))),
+        OLDEST,
+        "all is over"
+    );
 }
 
 #[test]
@@ -321,11 +443,11 @@ fn errors_say_what_is_wrong() {
     assert_eq!(said(b""), "it is damaged");
     assert_eq!(said(&bytes[..100]), "it is damaged");
     let mut future = bytes.clone();
-    for version in [0, 3] {
+    for version in [0, 4] {
         future[8] = version;
         assert_eq!(
             said(&future),
-            format!("its format is version {version}, and this program reads versions 1 to 2")
+            format!("its format is version {version}, and this program reads versions 1 to 3")
         );
     }
     let later = NOW.saturating_add(Duration::from_secs(61));
@@ -401,7 +523,7 @@ fn no_charge_waits_for_a_slow_disk_and_little_is_in_memory() {
             written: Vec::new(),
             largest: 0,
         };
-        let mut writer = SnapshotWriter::new(out, &SECRET, [], NOW).unwrap();
+        let mut writer = SnapshotWriter::new(out, &SECRET, SavedKeys::default(), NOW).unwrap();
         writer.table("client_ip", &table, NOW).unwrap();
         let out = writer.finish().unwrap();
         assert!(out.largest < 2 * STEP, "{}", out.largest);
@@ -445,7 +567,7 @@ fn a_table_that_is_replaced_meanwhile_is_saved_whole() {
         successor: Some(Arc::new(new(30_000))),
         written: Vec::new(),
     };
-    let mut writer = SnapshotWriter::new(out, &SECRET, [], NOW).unwrap();
+    let mut writer = SnapshotWriter::new(out, &SECRET, SavedKeys::default(), NOW).unwrap();
     writer.table("client_ip", &table, NOW).unwrap();
     let bytes = writer.finish().unwrap().written;
     let again = [new(20_000)];
@@ -460,15 +582,15 @@ fn a_snapshot_replaces_the_one_before_as_a_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("buckets");
     assert!(matches!(open(&path, NOW), Ok(None)));
-    save(&path, &SECRET, NOW, [], []).unwrap();
+    save(&path, &SECRET, NOW, [], SavedKeys::default()).unwrap();
     let table = Table::new("p", algorithms(3).swap_remove(0), 10, OnFull::Forget);
     assert!(charge(&table, key(1), 2, NOW));
-    save(&path, &SECRET, NOW, [("k", &table)], []).unwrap();
+    save(&path, &SECRET, NOW, [("k", &table)], SavedKeys::default()).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert!(read(&bytes).is_ok());
 
     std::fs::create_dir(directory.path().join("buckets.new")).unwrap();
-    save(&path, &SECRET, NOW, [], []).unwrap_err();
+    save(&path, &SECRET, NOW, [], SavedKeys::default()).unwrap_err();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
     assert_eq!(
         set_aside(&path).unwrap(),

@@ -7,54 +7,51 @@ use std::io::{self, Write};
 use siphasher::sip::SipHasher13;
 
 use super::{
-    BANS, END, FLOOR, KEY, MAGIC, OLDEST, PolicyBans, STEP, STRIKES, TABLE, VERSION, checksum,
+    BANNED, BANS, END, FLOOR, GRANTED, KEY, MAGIC, OLDEST, PolicyBans, PolicySteering, STEERED,
+    STEP, STRIKES, SavedKeys, TABLE, VERSION, WITHOUT_STEERING, check_of, checksum,
 };
 use crate::clock::Timestamp;
 use crate::limiter::{BanHistory, BucketState, Cell, Fingerprint, Secret};
-use crate::store::Table;
 use crate::store::memory::bucket;
 use crate::store::memory::table::ExportedEntry;
+use crate::store::{GrantedUnits, OperatorBan, Table};
 
 /// A snapshot in progress.
 pub struct SnapshotWriter<'a, W> {
     out: W,
     sum: SipHasher13,
     buffer: Vec<u8>,
-    /// Bans, written after the buckets; empty in a file of the oldest version.
-    bans: Vec<PolicyBans<'a>>,
+    /// Written after the buckets; empty in a file of the oldest version.
+    keys: SavedKeys<'a>,
     saved_at: Timestamp,
 }
 
 impl<'a, W: Write> SnapshotWriter<'a, W> {
-    /// Starts a snapshot of buckets whose fingerprints use `secret`, and of the strikes and bans
-    /// that count at `now`.
+    /// Starts a snapshot of buckets whose fingerprints use `secret`, and of the keys that count at
+    /// `now`.
     ///
-    /// Without strikes and bans, the file has the oldest version, so that an earlier release can
-    /// read it.
+    /// The file has the oldest version that has all of them, so that an earlier release can read
+    /// it.
     ///
     /// # Errors
     /// Errors of `out`, as from all methods here.
-    pub fn new(
-        out: W,
-        secret: &Secret,
-        bans: impl IntoIterator<Item = PolicyBans<'a>>,
-        now: Timestamp,
-    ) -> io::Result<Self> {
+    pub fn new(out: W, secret: &Secret, keys: SavedKeys<'a>, now: Timestamp) -> io::Result<Self> {
         let mut writer = Self {
             out,
             sum: checksum(),
             buffer: Vec::with_capacity(2 * STEP),
-            bans: bans.into_iter().collect(),
+            keys,
             saved_at: now,
         };
-        if !writer.bans.iter().any(|of| of.has_any(now)) {
-            writer.bans.clear();
+        writer.keys.steered.retain(|of| of.has_any(now));
+        if !writer.keys.bans.iter().any(|of| of.has_any(now)) {
+            writer.keys.bans.clear();
         }
         writer.buffer.extend(MAGIC);
-        writer.put_u32(if writer.bans.is_empty() {
-            OLDEST
-        } else {
-            VERSION
+        writer.put_u32(match (&*writer.keys.bans, &*writer.keys.steered) {
+            ([], []) => OLDEST,
+            (_, []) => WITHOUT_STEERING,
+            _ => VERSION,
         });
         for number in secret.key() {
             writer.put_u64(number);
@@ -77,10 +74,14 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
         }
     }
 
-    /// Adds strikes and bans, and ends the snapshot.
+    /// Adds the keys beside the buckets, and ends the snapshot.
     pub fn finish(mut self) -> io::Result<W> {
-        for of in std::mem::take(&mut self.bans) {
+        let SavedKeys { bans, steered } = std::mem::take(&mut self.keys);
+        for of in bans {
             self.bans(&of)?;
+        }
+        for of in steered {
+            self.steered(&of)?;
         }
         self.buffer.push(END);
         self.flush()?;
@@ -93,7 +94,7 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
         self.buffer.push(BANS);
         self.put_text(of.policy);
         self.put_text(of.key);
-        self.put_u64(of.secret_check());
+        self.put_u64(check_of(&of.secret));
         for some in of.bans.saved(of.rule, self.saved_at) {
             for (key, strikes) in &some {
                 self.strikes(*key, strikes);
@@ -103,6 +104,44 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
             }
         }
         Ok(())
+    }
+
+    fn steered(&mut self, of: &PolicySteering<'_>) -> io::Result<()> {
+        self.buffer.push(STEERED);
+        self.put_text(of.policy);
+        self.put_text(of.key);
+        self.put_u64(check_of(&of.secret));
+        for some in of.keys.saved(self.saved_at) {
+            for (key, steered) in &some {
+                if let Some(ban) = &steered.ban {
+                    self.banned(*key, ban);
+                }
+                let granted = of.keys.grant_of(*key, *key, self.saved_at);
+                if let Some(granted) = granted.filter(|_| !of.keys.is_shared()) {
+                    self.granted(*key, granted);
+                }
+            }
+            if self.buffer.len() >= STEP {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn banned(&mut self, key: Fingerprint, ban: &OperatorBan) {
+        self.buffer.push(BANNED);
+        self.put_u64(key.bits());
+        self.put_u64(ban.since.as_micros());
+        self.put_u64(ban.until.as_micros());
+        self.put_text(&ban.reason);
+    }
+
+    fn granted(&mut self, key: Fingerprint, granted: GrantedUnits) {
+        self.buffer.push(GRANTED);
+        self.put_u64(key.bits());
+        self.put_u64(granted.until.as_micros());
+        self.put_u32(granted.left);
+        self.put_u32(granted.units);
     }
 
     fn buckets(&mut self, key: &str, table: &Table, now: Timestamp) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use super::{Bucket, Charge, Table, refuse_for_memory};
 use crate::clock::Timestamp;
-use crate::limiter::{BucketView, Cell, Decision};
+use crate::limiter::{BucketFacts, BucketView, Cell, Decision};
 use crate::store::memory::table_rules::TableRules;
 
 /// The bucket of a key, under its lock.
@@ -37,7 +37,19 @@ impl Table {
     ) -> BucketView {
         self.read(charge, now, |found| {
             let state = found.rules.state(found.cell);
-            self.algorithm.view(state, now)
+            found.rules.algorithm.view(state, now)
+        })
+    }
+
+    /// The bucket of [`Charge::facts`].
+    pub(in crate::store::memory) fn facts_at(
+        &self,
+        charge: &Charge<'_>,
+        now: Timestamp,
+    ) -> BucketFacts {
+        self.read(charge, now, |found| {
+            let state = found.rules.state(found.cell);
+            found.rules.algorithm.facts(state, now)
         })
     }
 

@@ -56,7 +56,7 @@ pub struct BanReply {
 pub struct AnnouncedBan {
     /// The banned key.
     pub key: Fingerprint,
-    /// The number of the key's bans so far.
+    /// The number of the key's bans so far; 0 if they are lifted.
     pub number: u32,
     /// The microseconds to its end; below 0 when it is over.
     pub left: i64,
@@ -77,14 +77,25 @@ impl BanKeys {
     }
 }
 
+impl BanKeys {
+    /// The stream of announcements.
+    pub(in crate::store) fn stream(&self) -> &[u8] {
+        &self.stream
+    }
+
+    /// The record of a key.
+    pub(in crate::store) fn record(&self, key: Fingerprint) -> Vec<u8> {
+        format!("{}{:016x}", self.strikes, key.bits()).into_bytes()
+    }
+}
+
 impl BanReport<'_> {
     /// The call of [`Procedure::Ban`].
     pub fn script_call(&self) -> ScriptCall {
         let mut call = ScriptCall::new(Procedure::Ban);
         call.key(&self.names.stream);
         for (key, _) in self.keys {
-            let name = format!("{}{:016x}", self.names.strikes, key.bits());
-            call.key(name.as_bytes());
+            call.key(&self.names.record(*key));
         }
         call.instant(self.now);
         call.bytes(self.read);

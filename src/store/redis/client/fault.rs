@@ -132,7 +132,7 @@ impl FaultKind {
     }
 
     /// The fault without a detail.
-    pub(super) const fn fault(self) -> Fault {
+    pub(in crate::store::redis) const fn fault(self) -> Fault {
         Fault {
             kind: self,
             detail: None,

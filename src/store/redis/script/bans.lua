@@ -15,7 +15,8 @@
 --       is forgotten, and '1' if this report caused it.
 --
 -- The record of a key: its number of bans, the end of the last ban, the latest strike, `|`, and for
--- each node its name and the instants of its strikes that count, ended by `;`.
+-- each node its name and the instants of its strikes that count, ended by `;`. A lifted ban leaves
+-- the number 0, and the instant of its lifting as the end. In the stream it has the number 0.
 
 local stream, read, node = KEYS[1], ARGV[2], ARGV[4]
 local strikes_to_ban, within, lengths = tonumber(ARGV[5]), ARGV[6] + 0.0, tonumber(ARGV[7])
@@ -64,6 +65,7 @@ end
 -- ban that began after the end of the last one here is the next, whatever number the node gives it.
 local function take_over_ban(b)
   local began = b.reported_end - length(b.reported_number)
+  if b.bans == 0 and began < b.ends then return end
   local is_next = b.reported_number > 0 and b.reported_number <= b.bans and b.ends <= began and began <= now
   if b.reported_number <= b.bans and not is_next and (b.reported_end <= now or b.ends > now) then return end
   b.bans = is_next and b.bans + 1 or math.max(b.bans, b.reported_number)
@@ -93,8 +95,10 @@ local function write_record(b)
     for _, at in ipairs(instants) do parts[#parts + 1] = ' ' .. digits(at) end
     parts[#parts + 1] = ';'
   end
+  -- Machines may report a lifted ban for longer than strikes count.
+  local left = b.bans == 0 and b.ends > 0 and math.max(0, redis.call('PTTL', b.key)) or 0
   redis.call('SET', b.key, table.concat(parts))
-  redis.call('PEXPIREAT', b.key, deadline(record_expiry(b)))
+  redis.call('PEXPIREAT', b.key, deadline(math.max(record_expiry(b), now + left * 1000)))
 end
 
 local function apply_report(b)
@@ -103,7 +107,8 @@ local function apply_report(b)
     own[#own + 1] = now - ago
     newest = math.max(newest, now - ago)
   end
-  if (newest > 0 and newest or now) >= record_expiry(b) then reset_record(b) end
+  local is_lifted = b.bans == 0 and b.ends > 0
+  if not is_lifted and (newest > 0 and newest or now) >= record_expiry(b) then reset_record(b) end
   take_over_ban(b)
   b.last = math.max(b.last, newest)
   b.strikes[node] = own
@@ -126,7 +131,7 @@ local function read_announcements()
     local number, ends = tonumber(entry[2][4]), tonumber(entry[2][6])
     ends = math.min(ends, now + length(number))
     local is_known = entry[1] == read or announced[entry[1]]
-    if ends > now and not is_known then reply_ban(entry[2][2], number, ends, ends + within, false) end
+    if (ends > now or number == 0) and not is_known then reply_ban(entry[2][2], number, ends, ends + within, false) end
     reply[1] = entry[1]
   end
 end

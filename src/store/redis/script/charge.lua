@@ -21,7 +21,7 @@
 --         `spared` if it would have been charged, but another bucket refuses;
 --         `refused`; `owed`; `unasked`;
 --       then for each bucket its state before the charge, or with the debt, or '' if it was not
---       asked; or `again` and the instant, and for each bucket under another recipe its place, the
+--       asked, except for granted units; or `again` and the instant, and for each bucket under another recipe its place, the
 --       digest of its value, and the value: then nothing was charged. There may be no such bucket:
 --       then a calendar period of the caller does not contain the instant.
 
@@ -42,14 +42,18 @@ local function decide()
     for known = 4, before, 4 do
       if ARGV[known] + 1 == i then b.digest, b.converted, b.replaces_foreign = ARGV[known + 1], ARGV[known + 2], ARGV[known + 3] == 'left' end
     end
-    local is_first = ARGV[at + 2] == 'first'
+    local is_first, is_grant = ARGV[at + 2] == 'first', b.kind.is_grant
     if is_first then charges = charges + 1 end
-    if is_first or not deciding[charges].fits then
+    local is_asked = is_first or not deciding[charges].fits
+    if is_asked then
       b.kind.read(b)
       b.fits = ARGV[at + 4] == 'may' and b.kind.fits(b)
       b.outcome = 'refused'
-      deciding[charges] = b
+      -- Granted units that do not suffice leave the refusal, and its debt, to the quota.
+      if b.fits or not is_grant then deciding[charges] = b end
       if b.misfit or b.foreign and not b.is_converted then needs_retry = true end
+    elseif is_grant then
+      b.kind.read(b)
     end
     all[i] = b
     at = b.at + b.kind.numbers
@@ -90,7 +94,7 @@ end
 -- Sets the replied states, and deletes expired values.
 for i = 1, #all do
   local b = all[i]
-  if b.outcome ~= 'unasked' then
+  if b.outcome ~= 'unasked' or b.kind.is_grant then
     b.reply = b.kind.reply_state and b.kind.reply_state(b) or b.state
     if b.is_stale and not b.is_converted then redis.call('DEL', b.key) end
     if b.replaces_foreign then replace_foreign_value(b) end

@@ -7,6 +7,8 @@ use crate::limiter::{Algorithm, Cell, FixedWindow};
 /// The shortest grid, in microseconds: far above an interval, the difference of clocks and a
 /// batch's deadline. A charge is reported while its epoch is one of the last two.
 const SHORTEST: u64 = 4_000_000;
+/// At least the longest grant, in microseconds.
+const LONGEST_GRANT: u64 = 366 * 24 * 3_600 * 1_000_000;
 /// The time after a window's end in which its last total may still be reported, in microseconds.
 const REPORT_GRACE: u64 = 2_000_000;
 
@@ -19,6 +21,8 @@ pub(super) enum Epochs {
     /// Windows of this nominal length, which all keys have in common, by each machine's own clock.
     /// A charge counts only in its window.
     Windows(u64),
+    /// The time of a grant, up to its end by each machine's own clock.
+    Grants,
 }
 
 /// An instant on this machine's clock and on the server's.
@@ -46,6 +50,9 @@ impl Epochs {
         if !algorithm.can_charge_remote() {
             return None;
         }
+        if matches!(algorithm, Algorithm::Grant(_)) {
+            return Some(Self::Grants);
+        }
         let window = u64::try_from(algorithm.window()?.as_micros()).ok()?;
         let whole = match algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => gcra.tau().micros + 1,
@@ -68,6 +75,7 @@ impl Epochs {
                 let end = FixedWindow::end_of(cell);
                 (end > now.local.as_micros()).then_some(end)
             }
+            Self::Grants => (cell.expires > now.local.as_micros()).then_some(cell.expires),
         }
     }
 
@@ -75,7 +83,7 @@ impl Epochs {
     pub(super) fn before(self, end: u64) -> Option<u64> {
         match self {
             Self::Grid(length) => end.checked_sub(length),
-            Self::Windows(_) => None,
+            Self::Windows(_) | Self::Grants => None,
         }
     }
 
@@ -86,7 +94,7 @@ impl Epochs {
                 let server_micros = now.server_micros();
                 server_micros < end && end - server_micros <= length
             }
-            Self::Windows(_) => now.local.as_micros() < end,
+            Self::Windows(_) | Self::Grants => now.local.as_micros() < end,
         }
     }
 
@@ -94,7 +102,9 @@ impl Epochs {
     pub(super) fn is_over(self, end: u64, now: SyncInstant) -> bool {
         match self {
             Self::Grid(length) => now.server_micros() >= end.saturating_add(length),
-            Self::Windows(_) => now.local.as_micros() >= end.saturating_add(REPORT_GRACE),
+            Self::Windows(_) | Self::Grants => {
+                now.local.as_micros() >= end.saturating_add(REPORT_GRACE)
+            }
         }
     }
 
@@ -102,7 +112,7 @@ impl Epochs {
     pub(super) fn counts(self, end: u64, now: SyncInstant) -> bool {
         match self {
             Self::Grid(_) => true,
-            Self::Windows(_) => now.local.as_micros() < end,
+            Self::Windows(_) | Self::Grants => now.local.as_micros() < end,
         }
     }
 
@@ -112,6 +122,10 @@ impl Epochs {
         let (length, now) = match self {
             Self::Grid(length) => (length, now.server_micros()),
             Self::Windows(length) => (length.max(SHORTEST), now.local.as_micros()),
+            Self::Grants => {
+                let left = end.saturating_sub(now.local.as_micros());
+                return left.saturating_add(SHORTEST).div_ceil(1_000);
+            }
         };
         let left = end.saturating_sub(now).min(length);
         left.saturating_add(length).div_ceil(1_000)
@@ -121,6 +135,33 @@ impl Epochs {
     pub(super) const fn length(self) -> u64 {
         match self {
             Self::Grid(length) | Self::Windows(length) => length,
+            Self::Grants => LONGEST_GRANT,
+        }
+    }
+
+    /// True if the last charge's bucket tells the epoch, not the clock alone.
+    pub(super) const fn depends_on_bucket(self) -> bool {
+        matches!(self, Self::Windows(_) | Self::Grants)
+    }
+
+    /// The last reset of a bucket at `reset`, in the server's time, as far as it concerns the epoch
+    /// with this end; 0 if it does not. All machines find the same.
+    pub(super) fn reset_in(self, end: u64, reset: u64) -> u64 {
+        match self {
+            Self::Grid(length) | Self::Windows(length) if end.saturating_sub(length) < reset => {
+                reset
+            }
+            _ => 0,
+        }
+    }
+
+    /// The time after a reset for which epochs that it concerns may still count, in microseconds.
+    pub(super) const fn reset_kept(self) -> u64 {
+        match self {
+            Self::Grid(length) | Self::Windows(length) => {
+                length.saturating_mul(2).saturating_add(SHORTEST)
+            }
+            Self::Grants => 0,
         }
     }
 }

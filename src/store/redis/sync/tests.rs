@@ -2,6 +2,7 @@
 //! lose its answer.
 
 mod bound;
+mod resets;
 mod tracking;
 
 use std::collections::HashMap;

@@ -18,6 +18,8 @@ pub(super) struct Tracked {
     before: Option<Epoch>,
     /// The first charge here, if the bucket was full until then.
     full_until: Option<Timestamp>,
+    /// The instant at which an operator last reset the bucket, in the server's time; 0 without one.
+    reset: u64,
 }
 
 /// New charges of others.
@@ -93,10 +95,12 @@ impl Tracked {
         epochs: Epochs,
         end: u64,
         full_until: Option<Timestamp>,
+        reset: u64,
     ) -> Self {
         Self {
             name: name.into(),
             full_until,
+            reset,
             current: Epoch::new(end),
             before: epochs.before(end).map(Epoch::new),
         }
@@ -118,10 +122,26 @@ impl Tracked {
         RemoteUnits([self.before.as_ref().map_or((0, 0), of), of(&self.current)])
     }
 
+    /// The last reset that concerns the epoch with this end; 0 without one.
+    pub(super) fn reset_in(&self, epochs: Epochs, end: u64) -> u64 {
+        epochs.reset_in(end, self.reset)
+    }
+
+    /// Counts from zero, since an operator has reset the bucket at `reset`. False if that is known.
+    pub(super) fn restart(&mut self, reset: u64, now: SyncInstant) -> bool {
+        if reset <= self.reset {
+            return false;
+        }
+        self.reset = reset;
+        self.full_until = Some(now.local);
+        let tracked_epochs = self.before.iter_mut().chain(Some(&mut self.current));
+        tracked_epochs.for_each(|epoch| *epoch = Epoch::new(epoch.end));
+        true
+    }
+
     /// Counts a charge that left this cell.
     pub(super) fn note(&mut self, epochs: Epochs, cost: u32, cell: Cell, now: SyncInstant) {
-        let is_common = matches!(epochs, Epochs::Windows(_));
-        if is_common || !epochs.is_running(self.current.end, now) {
+        if epochs.depends_on_bucket() || !epochs.is_running(self.current.end, now) {
             self.start_epoch(epochs, epochs.end(cell, now));
         }
         let epoch = &mut self.current;
@@ -138,7 +158,7 @@ impl Tracked {
                 }
                 self.tracked_epochs().any(|epoch| epoch.own > 0)
             }
-            Epochs::Windows(_) => !epochs.is_over(self.current.end, now),
+            Epochs::Windows(_) | Epochs::Grants => !epochs.is_over(self.current.end, now),
         }
     }
 
@@ -168,12 +188,16 @@ impl Tracked {
     /// units that still count.
     pub(super) fn apply_totals(
         &mut self,
-        (end, own): (u64, u64),
+        (end, own, reset): (u64, u64, u64),
         totals: Totals,
         (round, threshold): (u64, u64),
         now: SyncInstant,
         epochs: Epochs,
     ) -> Option<RemoteDelta> {
+        if self.reset_in(epochs, end) != reset {
+            // The answer is to a question from before a reset.
+            return None;
+        }
         let mut tracked_epochs = self.before.iter_mut().chain(Some(&mut self.current));
         let epoch = tracked_epochs.find(|epoch| epoch.end == end)?;
         let is_first = !epoch.is_queried;

@@ -1,16 +1,18 @@
 //! Buckets of one policy that other machines charge too. Requests record their charges here; `sync`
 //! exchanges them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use super::epoch::{Epochs, SyncInstant};
 use super::tracked::{RemoteDelta, RemoteUnits, Totals, Tracked};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Fingerprint, FixedWindow, WindowEnd};
+use crate::limiter::{Algorithm, Cell, Fingerprint, WindowEnd};
 use crate::store::bounded_map::BoundedMap;
 use crate::store::redis::client::random;
 use crate::store::redis::naming::BucketName;
@@ -21,6 +23,8 @@ use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 pub(super) const SHARDS: usize = 64;
 /// A charge below this fraction of the bucket's capacity waits some rounds.
 const THRESHOLD_FRACTION: u32 = 256;
+/// The most keys whose resets are known.
+const MOST_RESETS: usize = 65_536;
 /// The default bytes for keys: some 380 and the name for each.
 const DEFAULT_MEMORY: usize = 16 << 20;
 /// The fraction of these bytes for the charges of others, which outlast the keys.
@@ -49,6 +53,10 @@ pub struct Tracker {
     keys: BoundedMap<Tracked, SHARDS>,
     /// Charges of others, also for evicted keys.
     remote_units: BoundedMap<RemoteUnits, SHARDS>,
+    /// The keys that operators have reset lately, and when, in the server's time.
+    resets: Mutex<HashMap<Fingerprint, u64>>,
+    /// Their number: requests look no further while it is 0.
+    reset_count: AtomicUsize,
     /// The last instant at which a key may have been evicted, in microseconds.
     last_eviction: AtomicU64,
     untracked: AtomicU64,
@@ -66,6 +74,8 @@ pub(super) struct SyncRequest {
     pub(super) own: u64,
     /// The time to live of the totals, in milliseconds.
     pub(super) ttl_millis: u64,
+    /// The last reset that concerns the epoch, in the server's time; 0 without one.
+    pub(super) reset: u64,
 }
 
 impl Tracker {
@@ -89,6 +99,8 @@ impl Tracker {
             clock_offset: AtomicI64::new(0),
             keys: BoundedMap::new(DEFAULT_MEMORY - DEFAULT_MEMORY / REMOTE_FRACTION),
             remote_units: BoundedMap::new(DEFAULT_MEMORY / REMOTE_FRACTION),
+            resets: Mutex::default(),
+            reset_count: AtomicUsize::new(0),
             last_eviction: AtomicU64::new(0),
             untracked: AtomicU64::new(0),
         })
@@ -142,7 +154,8 @@ impl Tracker {
         let table = self.table.load();
         let alone = table.algorithm().decide(Cell::EMPTY, now.local, cost).cell;
         let full_until = (alone.expires == cell.expires).then_some(now.local);
-        let mut tracked = Tracked::new(name().bytes, self.epochs, end, full_until);
+        let reset = self.last_reset(key);
+        let mut tracked = Tracked::new(name().bytes, self.epochs, end, full_until, reset);
         if self.may_have_evicted(now) {
             tracked.mark_incomplete(
                 self.remote_units
@@ -154,6 +167,55 @@ impl Tracker {
         if forgets {
             self.last_eviction.fetch_max(now.local.as_micros(), Relaxed);
         }
+    }
+
+    /// The last reset of a key, in the server's time; 0 without one.
+    fn last_reset(&self, key: Fingerprint) -> u64 {
+        match self.reset_count.load(Relaxed) {
+            0 => 0,
+            _ => self.resets.lock().get(&key).copied().unwrap_or(0),
+        }
+    }
+
+    /// Counts the charges of a key from zero, since an operator has reset its bucket at `at`, in the
+    /// server's time. Totals from before count for no machine any more. False if that is known.
+    pub(in crate::store) fn restart(
+        &self,
+        key: Fingerprint,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> bool {
+        let (at, now) = (at.as_micros(), self.instant(now));
+        // Locked before the key, as for a new one.
+        let mut keys = self.keys.lock(key);
+        let mut resets = self.resets.lock();
+        if resets.get(&key).is_some_and(|known| at <= *known) {
+            return false;
+        }
+        if resets.len() < MOST_RESETS || resets.contains_key(&key) {
+            resets.insert(key, at);
+            self.reset_count.store(resets.len(), Relaxed);
+        }
+        drop(resets);
+        self.remote_units.lock(key).remove();
+        keys.change_without_credit(|tracked| tracked.restart(at, now))
+            .unwrap_or(true)
+    }
+
+    /// Resets the bucket of a key, of whose reset this machine has not heard.
+    pub(super) fn hear_reset(&self, key: Fingerprint, at: Timestamp) {
+        if self.restart(
+            key,
+            at,
+            Timestamp::from_micros(self.last_round.load(Relaxed)),
+        ) {
+            self.table.load().reset(key);
+        }
+    }
+
+    /// The time for which machines have to know of a reset.
+    pub(in crate::store) fn reset_kept(&self) -> Duration {
+        Duration::from_micros(self.epochs.reset_kept())
     }
 
     /// True if an unknown key may have been charged here in an epoch that still counts.
@@ -173,8 +235,8 @@ impl Tracker {
         name: BucketName,
     ) {
         let now = at.max(Timestamp::from_micros(self.last_round.load(Relaxed)));
-        let is_over = matches!(self.epochs, Epochs::Windows(_))
-            && FixedWindow::end_of(cell) <= now.as_micros();
+        let is_over =
+            self.epochs.depends_on_bucket() && self.epochs.end(cell, self.instant(now)).is_none();
         if !is_over {
             self.note(key, cost, cell, now, || name);
         }
@@ -231,6 +293,12 @@ impl Tracker {
     pub(super) fn begin_round(&self, now: Timestamp) {
         self.last_round.store(now.as_micros(), Relaxed);
         self.rounds.fetch_add(1, Relaxed);
+        if self.reset_count.load(Relaxed) > 0 {
+            let (now, kept) = (self.instant(now).server_micros(), self.epochs.reset_kept());
+            let mut resets = self.resets.lock();
+            resets.retain(|_, at| now < at.saturating_add(kept));
+            self.reset_count.store(resets.len(), Relaxed);
+        }
     }
 
     /// Adds the due requests of a shard in this round. Drops keys that no longer count.
@@ -250,6 +318,7 @@ impl Tracker {
                     name: self.name(&tracked.name, epoch.end),
                     own: epoch.total(),
                     ttl_millis: self.epochs.ttl_millis(epoch.end, now),
+                    reset: tracked.reset_in(self.epochs, epoch.end),
                 }));
             }
             is_in_use
@@ -258,11 +327,17 @@ impl Tracker {
 
     /// Charges the bucket of a request for the new units of others.
     pub(super) fn apply_totals(&self, request: &SyncRequest, totals: Totals, now: Timestamp) {
-        let &SyncRequest { key, end, own, .. } = request;
+        let &SyncRequest {
+            key,
+            end,
+            own,
+            reset,
+            ..
+        } = request;
         let (now, epochs) = (self.instant(now), self.epochs);
         let round = (self.rounds.load(Relaxed), self.threshold.load(Relaxed));
         let answered = |tracked: &mut Tracked| {
-            let news = tracked.apply_totals((end, own), totals, round, now, epochs)?;
+            let news = tracked.apply_totals((end, own, reset), totals, round, now, epochs)?;
             Some((news, tracked.remote_units()))
         };
         let mut keys = self.keys.lock(key);
@@ -277,7 +352,6 @@ impl Tracker {
             is_over,
             |known| *known = remote_units,
         );
-        drop(keys);
         let charge = Charge {
             table: &self.table.load(),
             key,
@@ -287,10 +361,12 @@ impl Tracker {
                     at: Timestamp::from_micros(end),
                     length: 0,
                 }),
-                Epochs::Grid(_) => None,
+                Epochs::Grid(_) | Epochs::Grants => None,
             },
         };
+        // The key stays locked: a reset comes before the question, or after the charge.
         charge.charge_remote(at, now.local);
+        drop(keys);
     }
 
     fn instant(&self, now: Timestamp) -> SyncInstant {
@@ -308,5 +384,9 @@ impl Tracker {
 }
 
 fn threshold(algorithm: &Algorithm) -> u64 {
+    if matches!(algorithm, Algorithm::Grant(_)) {
+        // Grants differ in their units.
+        return 1;
+    }
     u64::from(algorithm.capacity() / THRESHOLD_FRACTION).max(1)
 }

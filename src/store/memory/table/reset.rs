@@ -1,0 +1,48 @@
+//! Setting the bucket of a key, as operators ask.
+
+use super::Table;
+use crate::clock::Timestamp;
+use crate::limiter::{Cell, Fingerprint};
+use crate::store::memory::charge::{Charge, lock_one};
+
+impl Table {
+    /// Drops the charges of a key, and lets earlier reservations give nothing back. The key then
+    /// starts as any new key does. False for units in use, which requests return.
+    pub(in crate::store) fn reset(&self, key: Fingerprint) -> bool {
+        let Some(unsettled) = self.unsettled() else {
+            return false;
+        };
+        // Before the bucket, as in all charges that are settled.
+        let mut unsettled = unsettled.shard(key).lock();
+        let charge = Charge::of_nothing(self, key);
+        let (table, mut slots) = lock_one(&charge);
+        slots.change(key.bits(), table.rules(), |_| Cell::EMPTY);
+        unsettled.start_generation(key);
+        true
+    }
+
+    /// Sets the cell of a key; earlier reservations give nothing back. False if another key would
+    /// lose its cell. Only for tables of cells without rings.
+    pub(in crate::store) fn start(&self, key: Fingerprint, cell: Cell, now: Timestamp) -> bool {
+        let Some(unsettled) = self.unsettled() else {
+            return false;
+        };
+        let mut unsettled = unsettled.shard(key).lock();
+        let charge = Charge::of_nothing(self, key);
+        let (table, mut slots) = lock_one(&charge);
+        let rules = table.rules();
+        let slot = slots.choose_slot(key.bits(), rules, now);
+        if !slot.is_free() {
+            return false;
+        }
+        unsettled.start_generation(key);
+        table.write(&mut slots, slot, key, cell, rules);
+        true
+    }
+
+    /// The units of a key that requests in flight have in use, or are still to settle.
+    pub(in crate::store) fn units_in_flight(&self, key: Fingerprint) -> u64 {
+        let counted = self.permits().or_else(|| self.unsettled());
+        counted.map_or(0, |units| units.shard(key).lock().units(key))
+    }
+}

@@ -1,0 +1,449 @@
+//! Actions of operators on keys that machines share.
+//!
+//! A machine changes the bucket in Redis, and announces that in a stream (`script/announce.lua`).
+//! Every machine reads the stream each [`INTERVAL`], off the path of requests, and applies it in its
+//! order to the steered keys of its policies.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::Value;
+use tokio::time::Instant;
+
+use super::client::{Command, Fault, FaultKind};
+use super::reply::{ProtocolError, fields, number};
+use super::script::Procedure;
+use super::script_call::{ScriptCall, micros};
+use super::store::Store;
+use super::sync::RoundTimer;
+use crate::clock::{Clock, Timestamp};
+use crate::limiter::Fingerprint;
+use crate::store::steering::{OperatorBan, SteeredKeys};
+
+/// The interval of rounds.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// The most entries that a round reads at a time.
+const PAGE: usize = 1_024;
+/// The most entries of the stream.
+const MOST_ENTRIES: u64 = 65_536;
+/// The longest round. The next goes on where it ended.
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
+/// The most bans that a machine announces again when the server has forgotten them.
+const MOST_REPEATED: usize = 1_024;
+
+/// The steered keys of the policies that machines share, by label, and the place in the stream.
+#[derive(Debug, Default)]
+pub(super) struct SteeringFeed {
+    followed: Mutex<HashMap<Box<str>, Weak<SteeredKeys>>>,
+    /// True if all entries are to be read again.
+    is_stale: AtomicBool,
+    /// Held while entries are read and applied, so that they are applied in order.
+    reader: tokio::sync::Mutex<Reader>,
+}
+
+#[derive(Debug, Default)]
+struct Reader {
+    /// The last entry that was read; `None` to read all.
+    last: Option<Vec<u8>>,
+    has_warned: bool,
+}
+
+/// An operator's action on a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// The label of the policy.
+    pub policy: Box<str>,
+    /// The key, by the fingerprint that all machines share.
+    pub key: Fingerprint,
+    /// The action.
+    pub action: AnnouncedAction,
+    /// The instant of the action, in the server's time.
+    pub at: Timestamp,
+    /// The last instant at which it matters: the end of a ban or a grant.
+    pub keep: Timestamp,
+}
+
+/// An action of an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnnouncedAction {
+    /// The bucket was made whole.
+    Reset,
+    /// Units were granted; 0 take the grant back.
+    Grant(u32),
+    /// The key was banned, for this reason.
+    Ban(Box<str>),
+    /// The ban was lifted.
+    Unban,
+}
+
+/// A replacement of values.
+#[derive(Clone, Copy, Debug)]
+pub enum Replacement<'a> {
+    /// None: the values are only read.
+    Read,
+    /// The keys are deleted.
+    Delete,
+    /// The single key gets this value until an instant of the server's time.
+    Write(&'a [u8], Timestamp),
+}
+
+/// A page of the stream.
+struct Page {
+    /// How far the server's clock is ahead, in microseconds.
+    clock_offset: i64,
+    /// Each entry's id; `None` for entries of another release.
+    entries: Vec<(Vec<u8>, Option<Announcement>)>,
+}
+
+impl AnnouncedAction {
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Reset => "reset",
+            Self::Grant(_) => "grant",
+            Self::Ban(_) => "ban",
+            Self::Unban => "unban",
+        }
+    }
+}
+
+impl Announcement {
+    /// The call of [`Procedure::Announce`]. The action happens now unless `at` says otherwise.
+    fn script_call(&self, stream: &[u8], at: Option<Timestamp>, keep: Duration) -> ScriptCall {
+        let mut call = ScriptCall::new(Procedure::Announce);
+        call.key(stream);
+        call.instant(None);
+        call.instant(at);
+        call.number(micros(keep));
+        call.number(MOST_ENTRIES);
+        for (name, value) in [
+            ("policy", &*self.policy),
+            ("key", &format!("{:016x}", self.key.bits())),
+            ("what", self.action.word()),
+        ] {
+            call.text(name);
+            call.text(value);
+        }
+        match &self.action {
+            AnnouncedAction::Grant(units) => {
+                call.text("units");
+                call.number(*units);
+            }
+            AnnouncedAction::Ban(reason) => {
+                call.text("reason");
+                call.text(reason);
+            }
+            AnnouncedAction::Reset | AnnouncedAction::Unban => {}
+        }
+        call
+    }
+
+    /// Reads the fields of an entry; `None` for those of another release.
+    fn read(fields: &[Value]) -> Option<Self> {
+        let text = |value: &Value| match value {
+            Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+            _ => None,
+        };
+        let (pairs, []) = fields.as_chunks::<2>() else {
+            return None;
+        };
+        let pairs: Option<HashMap<String, String>> = pairs
+            .iter()
+            .map(|[name, value]| Some((text(name)?, text(value)?)))
+            .collect();
+        let pairs = pairs?;
+        let field = |name: &str| pairs.get(name).map(String::as_str);
+        let instant = |name| Some(Timestamp::from_micros(field(name)?.parse().ok()?));
+        Some(Self {
+            policy: field("policy")?.into(),
+            key: Fingerprint::from_bits(u64::from_str_radix(field("key")?, 16).ok()?),
+            action: match field("what")? {
+                "reset" => AnnouncedAction::Reset,
+                "grant" => AnnouncedAction::Grant(field("units")?.parse().ok()?),
+                "ban" => AnnouncedAction::Ban(field("reason")?.into()),
+                "unban" => AnnouncedAction::Unban,
+                _ => return None,
+            },
+            at: instant("at")?,
+            keep: instant("keep")?,
+        })
+    }
+}
+
+impl Store {
+    /// Follows the announcements about these steered keys, by the labels of their policies. All
+    /// announcements are read again if some of them are new.
+    pub fn follow_steering<'a>(
+        &self,
+        policies: impl Iterator<Item = (&'a str, Weak<SteeredKeys>)>,
+    ) {
+        let feed = self.steering();
+        let policies: HashMap<Box<str>, _> = policies
+            .map(|(label, keys)| (Box::from(label), keys))
+            .collect();
+        let mut followed = feed.followed.lock();
+        let has_new = policies.iter().any(|(label, keys)| {
+            let known = followed.get(label);
+            known.is_none_or(|known| !known.ptr_eq(keys))
+        });
+        *followed = policies;
+        drop(followed);
+        if has_new {
+            feed.is_stale.store(true, Relaxed);
+        }
+    }
+
+    /// True if announcements are followed.
+    pub(super) fn follows_steering(&self) -> bool {
+        !self.steering().followed.lock().is_empty()
+    }
+
+    /// Reads announcements every [`INTERVAL`].
+    pub(super) async fn run_steering_rounds(&self, worker: usize, clock: &Clock) {
+        let mut rounds = RoundTimer::every(INTERVAL);
+        loop {
+            rounds.begin().await;
+            self.read_announcements(worker, clock).await;
+        }
+    }
+
+    /// Reads new announcements, and applies them.
+    ///
+    /// # Panics
+    /// As [`Client::start`](super::client::Client::start).
+    pub(super) async fn read_announcements(&self, worker: usize, clock: &Clock) {
+        let started = Instant::now();
+        let mut reader = self.steering().reader.lock().await;
+        if self.steering().is_stale.swap(false, Relaxed) {
+            reader.last = None;
+        }
+        let mut repeated: Option<HashSet<(Box<str>, Fingerprint)>> = None;
+        while started.elapsed() < LONGEST_ROUND {
+            let page = match self.read_page(worker, clock, reader.last.as_deref()).await {
+                Ok(page) => page,
+                Err(fault) => {
+                    if fault.kind == FaultKind::Script && !reader.has_warned {
+                        reader.has_warned = true;
+                        let advice = fault.kind.advice();
+                        tracing::warn!(
+                            advice,
+                            "actions of operators cannot be shared: the Redis store {fault}"
+                        );
+                    }
+                    return;
+                }
+            };
+            let first = page.entries.first().map(|(id, _)| id);
+            if reader.last.is_some() && first != reader.last.as_ref() {
+                // The server has forgotten the stream.
+                reader.last = None;
+                repeated = Some(HashSet::new());
+                continue;
+            }
+            let is_last = page.entries.len() < PAGE;
+            for (id, announcement) in page.entries {
+                if let Some(one) = announcement {
+                    if let Some(repeated) = &mut repeated {
+                        repeated.insert((one.policy.clone(), one.key));
+                    }
+                    self.apply(&one, page.clock_offset, clock.now());
+                }
+                reader.last = Some(id);
+            }
+            if is_last {
+                break;
+            }
+        }
+        if let Some(known) = repeated {
+            self.repeat_bans(worker, &known, clock.now()).await;
+        }
+    }
+
+    async fn read_page(
+        &self,
+        worker: usize,
+        clock: &Clock,
+        from: Option<&[u8]>,
+    ) -> Result<Page, Fault> {
+        let stream = self.steering_stream();
+        let mut range = redis::cmd("XRANGE");
+        range.arg(&stream).arg(from.unwrap_or(b"-")).arg("+");
+        range.arg("COUNT").arg(PAGE);
+        let commands = vec![
+            Command::new(&stream, redis::cmd("TIME")),
+            Command::new(&stream, range),
+        ];
+        let sent = clock.now();
+        let mut answers = self.client().batch(worker, commands).await.into_iter();
+        let malformed = || FaultKind::Script.with(ProtocolError::Malformed);
+        let (Some(time), Some(entries)) = (answers.next(), answers.next()) else {
+            return Err(malformed());
+        };
+        let time = redis::from_redis_value::<(i64, i64)>(time?);
+        let (seconds, micros) = time.map_err(|_| malformed())?;
+        let server = seconds.saturating_mul(1_000_000).saturating_add(micros);
+        let local = i64::try_from(sent.as_micros()).unwrap_or(i64::MAX);
+        let Value::Array(entries) = entries? else {
+            return Err(malformed());
+        };
+        Ok(Page {
+            clock_offset: server.saturating_sub(local),
+            entries: entries.iter().filter_map(entry).collect(),
+        })
+    }
+
+    fn apply(&self, one: &Announcement, clock_offset: i64, now: Timestamp) {
+        let followed = self.steering().followed.lock();
+        let keys = followed.get(&one.policy).and_then(Weak::upgrade);
+        drop(followed);
+        if let Some(keys) = keys {
+            keys.apply(one, clock_offset, now);
+        }
+    }
+
+    /// Announces the bans of this machine again that are not `known` to a server that has forgotten
+    /// all.
+    async fn repeat_bans(
+        &self,
+        worker: usize,
+        known: &HashSet<(Box<str>, Fingerprint)>,
+        now: Timestamp,
+    ) {
+        let followed: Vec<_> = {
+            let followed = self.steering().followed.lock();
+            let followed = followed.iter();
+            followed
+                .filter_map(|(label, keys)| Some((label.clone(), keys.upgrade()?)))
+                .collect()
+        };
+        let mut commands = Vec::new();
+        for (policy, keys) in &followed {
+            let bans = keys.saved(now).flatten();
+            let bans = bans.filter_map(|(key, steered)| Some((key, steered.ban?)));
+            for (key, ban) in bans.filter(|(key, _)| !known.contains(&(policy.clone(), *key))) {
+                commands.push(self.repeated(policy, key, &ban));
+            }
+        }
+        commands.truncate(MOST_REPEATED);
+        // What is lost here is known to this machine all the same.
+        drop(self.client().batch(worker, commands).await);
+    }
+
+    fn repeated(&self, policy: &str, key: Fingerprint, ban: &OperatorBan) -> Command {
+        let announcement = Announcement {
+            policy: policy.into(),
+            key,
+            action: AnnouncedAction::Ban(ban.reason.clone()),
+            at: ban.since,
+            keep: ban.until,
+        };
+        let (at, keep) = (Some(ban.since), ban.until.since(ban.since));
+        self.command(&announcement.script_call(&self.steering_stream(), at, keep))
+    }
+
+    /// Announces an action, for as long as it matters from its instant on, and applies it here.
+    /// Returns the instant. The action happens now unless `at` says otherwise.
+    ///
+    /// # Errors
+    /// The server does not answer. It may have the announcement all the same.
+    pub async fn announce(
+        &self,
+        announcement: &Announcement,
+        at: Option<Timestamp>,
+        keep: Duration,
+    ) -> Result<Timestamp, Fault> {
+        let call = announcement.script_call(&self.steering_stream(), at, keep);
+        let reply = self.run_for_operator(&call).await?;
+        let Value::BulkString(at) = reply else {
+            return Err(FaultKind::Script.with(ProtocolError::Malformed));
+        };
+        let at = number(&at).map_err(|error| FaultKind::Script.with(error))?;
+        self.read_announcements(self.operator_worker(), self.clock())
+            .await;
+        Ok(Timestamp::from_micros(at))
+    }
+
+    /// Replaces the values of these keys, which share a slot. Returns the instant, in the server's
+    /// time, and the earlier values.
+    ///
+    /// # Errors
+    /// The server does not answer. It may have replaced the values all the same.
+    pub async fn replace(
+        &self,
+        names: &[Vec<u8>],
+        replacement: Replacement<'_>,
+    ) -> Result<(Timestamp, Vec<Vec<u8>>), Fault> {
+        let mut call = ScriptCall::new(Procedure::Replace);
+        names.iter().for_each(|name| call.key(name));
+        call.instant(None);
+        match replacement {
+            Replacement::Read => call.text("read"),
+            Replacement::Delete => call.text("delete"),
+            Replacement::Write(value, until) => {
+                call.text("write");
+                call.bytes(value);
+                call.number(until.as_micros());
+            }
+        }
+        let reply = self.run_for_operator(&call).await?;
+        let malformed = |error: ProtocolError| FaultKind::Script.with(error);
+        let fields = fields(&reply).map_err(malformed)?;
+        let (at, values) = fields
+            .split_first()
+            .ok_or_else(|| malformed(ProtocolError::Malformed))?;
+        let at = Timestamp::from_micros(number(at).map_err(malformed)?);
+        Ok((at, values.iter().map(|value| value.to_vec()).collect()))
+    }
+
+    /// Lifts the shared ban of a key, and forgets its strikes. Machines may report the ban for
+    /// `keep` more.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub async fn lift_ban(
+        &self,
+        [stream, record]: [&[u8]; 2],
+        key: Fingerprint,
+        keep: Duration,
+    ) -> Result<(), Fault> {
+        let mut call = ScriptCall::new(Procedure::Lift);
+        call.key(stream);
+        call.key(record);
+        call.instant(None);
+        call.text(&format!("{:016x}", key.bits()));
+        call.number(micros(keep));
+        self.run_for_operator(&call).await.map(drop)
+    }
+
+    /// Runs a call on the connection of the admin thread, within the deadline of a batch.
+    async fn run_for_operator(&self, call: &ScriptCall) -> Result<Value, Fault> {
+        let command = self.command(call);
+        let answers = self.client().batch(self.operator_worker(), vec![command]);
+        let answer = answers.await.into_iter().next();
+        answer.unwrap_or_else(|| Err(FaultKind::Timeout.fault()))
+    }
+
+    /// The number of the admin thread among the client's workers: the last.
+    pub(in crate::store) fn operator_worker(&self) -> usize {
+        self.client().workers() - 1
+    }
+
+    fn steering_stream(&self) -> Vec<u8> {
+        [self.naming().prefix.as_bytes(), b"steering"].concat()
+    }
+}
+
+/// The id and the content of an entry.
+fn entry(entry: &Value) -> Option<(Vec<u8>, Option<Announcement>)> {
+    match entry {
+        Value::Array(parts) => match &**parts {
+            [Value::BulkString(id), Value::Array(fields)] => {
+                Some((id.clone(), Announcement::read(fields)))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,375 @@
+//! Actions of operators on single keys of a policy: bans, granted units, resets.
+//!
+//! Requests look for their key only while some key of the policy is steered. Bans and grants are no
+//! cells of the policy's table: a full table drops none of them. `keys` has them in memory; `shared`
+//! tells them to the machines that share the policy's buckets.
+
+mod keys;
+mod shared;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use self::keys::KeysHome;
+use self::shared::SharedSteering;
+use super::redis::NameBuilder;
+use super::snapshot::PolicySteering;
+use super::{Buckets, BucketsSpec, HomeSpec, OnStoreError, Penalties, Store};
+use crate::clock::Timestamp;
+use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret};
+use crate::telemetry::registry::Registry;
+
+pub use keys::{GrantedUnits, OperatorBan, SteeredKeys, TooManyKeys};
+
+/// A policy's steered keys, and the buckets of their granted units.
+#[derive(Debug)]
+pub struct Steering {
+    keys: Arc<SteeredKeys>,
+    /// The store of other machines, if the policy's buckets are shared.
+    shared: Option<SharedSteering>,
+    grants: OnceLock<Arc<Buckets>>,
+}
+
+/// The spec of a policy's steering.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SteeringSpec<'a> {
+    /// The policy's name.
+    pub(crate) policy: &'a str,
+    /// The policy's name on all machines.
+    pub(crate) label: &'a str,
+    /// The place of its buckets.
+    pub(crate) home: HomeSpec,
+}
+
+/// The ban and the granted units of a request's key.
+#[derive(Clone, Copy, Debug)]
+pub struct Steered<'a> {
+    /// The end of the key's ban.
+    pub banned_until: Option<Timestamp>,
+    /// The buckets with the key's granted units.
+    pub granted: Option<&'a Arc<Buckets>>,
+    /// The last instant at which its bucket or its grant changed, in the time of the store.
+    pub at: Option<Timestamp>,
+}
+
+/// A key that an operator looks at or steers.
+#[derive(Debug)]
+pub struct SteeringKey<'a> {
+    /// The fingerprint of its bucket in memory.
+    bucket: Fingerprint,
+    /// The fingerprint under which it is steered.
+    key: Fingerprint,
+    /// The buckets of its quota.
+    buckets: &'a Arc<Buckets>,
+    /// The names of its buckets on all machines, if these are shared.
+    name: Option<NameBuilder<'a>>,
+}
+
+/// The state of a key.
+#[derive(Clone, Debug)]
+pub struct SteeredFacts {
+    /// Its bucket, and those of further overflow tiers.
+    pub buckets: Vec<BucketFacts>,
+    /// Its granted units.
+    pub granted: Option<GrantedUnits>,
+    /// Its ban by an operator.
+    pub ban: Option<OperatorBan>,
+}
+
+/// The reason why a key is not steered.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SteeringError {
+    /// There is no room for another key.
+    #[error(transparent)]
+    TooManyKeys(#[from] TooManyKeys),
+    /// Redis does not answer, or not as it should.
+    #[error("the Redis store {0}")]
+    Store(String),
+}
+
+impl Steering {
+    /// The steering of a policy. The steered keys of the earlier ruleset stay if its buckets do.
+    pub(crate) fn new(
+        spec: SteeringSpec<'_>,
+        store: &Store,
+        before: Option<&Self>,
+        registry: &Registry,
+    ) -> Self {
+        let shared = SharedSteering::new(spec, store);
+        let home = match (&shared, spec.home) {
+            (None, _) | (_, HomeSpec::Memory) => KeysHome::Memory,
+            (_, HomeSpec::Redis(_)) => KeysHome::Redis,
+            (_, HomeSpec::Synchronised(_)) => KeysHome::Synchronised,
+        };
+        let goes_on = |before: &&Self| {
+            let naming = |of: &Option<SharedSteering>| of.as_ref().map(|one| one.naming().clone());
+            before.keys.home() == home && naming(&before.shared) == naming(&shared)
+        };
+        let before = before.filter(goes_on);
+        let new = || Arc::new(SteeredKeys::new(spec.policy, home, registry));
+        let steering = Self {
+            keys: before.map_or_else(new, |before| Arc::clone(&before.keys)),
+            shared,
+            grants: OnceLock::new(),
+        };
+        if let Some(grants) = before.and_then(|before| before.grants.get()) {
+            steering
+                .grants
+                .get_or_init(|| steering.make_grants(Some(grants)));
+        }
+        steering
+    }
+
+    /// The steered keys.
+    pub fn keys(&self) -> &Arc<SteeredKeys> {
+        &self.keys
+    }
+
+    /// The label of the policy on all machines, if they share its keys.
+    pub(super) fn label(&self) -> Option<&str> {
+        self.shared.as_ref().map(SharedSteering::label)
+    }
+
+    /// The buckets of granted units, if there were any.
+    pub(super) fn known_grants(&self) -> Option<&Arc<Buckets>> {
+        self.grants.get()
+    }
+
+    /// The steered keys for the snapshot file. Fingerprints are made with `secret`, unless they are
+    /// shared.
+    pub(crate) fn to_keep<'a>(
+        &'a self,
+        policy: &'a str,
+        key: &'a str,
+        secret: Secret,
+    ) -> PolicySteering<'a> {
+        let shared = self.shared.as_ref();
+        PolicySteering {
+            policy,
+            key,
+            secret: shared.map_or(secret, |shared| shared.naming().secret()),
+            keys: &self.keys,
+        }
+    }
+
+    /// The ban and the granted units of the request that charges `buckets` under the fingerprint
+    /// `bucket`; `None` if its key is not steered.
+    /// `write` writes the parts of its key; false without a key.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        bucket: Fingerprint,
+        buckets: &Buckets,
+        now: Timestamp,
+        write: impl FnOnce(&mut dyn KeyParts) -> bool,
+    ) -> Option<Steered<'_>> {
+        if !self.keys.is_any() {
+            return None;
+        }
+        let key = match &self.shared {
+            None => bucket,
+            Some(shared) => shared.naming().key(|hasher| write(hasher))?,
+        };
+        self.find_key(key, (bucket, buckets), now)
+    }
+
+    fn find_key(
+        &self,
+        key: Fingerprint,
+        (bucket, buckets): (Fingerprint, &Buckets),
+        now: Timestamp,
+    ) -> Option<Steered<'_>> {
+        let found = self.keys.find(key, now)?;
+        if !found.is_applied {
+            self.apply_to_buckets(key, (bucket, buckets), now);
+        }
+        Some(Steered {
+            banned_until: found.banned_until,
+            granted: found.is_granted.then(|| self.grants()),
+            at: found.at,
+        })
+    }
+
+    /// Makes the changes of which this machine has heard to the buckets in memory, which only a
+    /// request finds.
+    fn apply_to_buckets(
+        &self,
+        key: Fingerprint,
+        (bucket, buckets): (Fingerprint, &Buckets),
+        now: Timestamp,
+    ) {
+        let reset = |at| buckets.reset_at(bucket, at, now);
+        let grant = |one: &keys::KeyGrant| {
+            let cell = match one.units {
+                0 => Cell::EMPTY,
+                units => Grant::cell(units, one.until),
+            };
+            let table = &self.grants().table;
+            if !table.start(bucket, cell, now) {
+                let policy = table.policy();
+                tracing::warn!(policy, "a grant finds no room on this machine");
+            }
+        };
+        self.keys.apply_to_buckets(key, reset, grant);
+    }
+
+    /// The buckets of granted units. They exist from the first grant on.
+    fn grants(&self) -> &Arc<Buckets> {
+        self.grants.get_or_init(|| self.make_grants(None))
+    }
+
+    fn make_grants(&self, before: Option<&Arc<Buckets>>) -> Arc<Buckets> {
+        let table = self.keys.grants();
+        let label = self.shared.as_ref().map(|shared| shared.grant_label());
+        let (store, home) = match &self.shared {
+            None => (Store::Memory, HomeSpec::Memory),
+            Some(shared) => (Store::Redis(Arc::clone(shared.store())), shared.home()),
+        };
+        let home = match home {
+            // The quota's treatment of errors decides.
+            HomeSpec::Redis(_) => HomeSpec::Redis(OnStoreError::Local),
+            other => other,
+        };
+        let spec = BucketsSpec {
+            home,
+            label: label.as_deref().unwrap_or_default(),
+            before: before.map(|before| &**before),
+            overflow: None,
+            refusal_cache: Duration::ZERO,
+            refusal_bytes: 0,
+        };
+        let registry = self.keys.registry();
+        let buckets = Arc::new(Buckets::new(&store, Arc::clone(table), spec, registry));
+        store.follow_buckets(&buckets);
+        buckets
+    }
+
+    /// A key whose quota has these buckets, in memory under the fingerprint `bucket`. `write` writes
+    /// the parts of the key.
+    pub fn key<'a>(
+        &'a self,
+        bucket: Fingerprint,
+        buckets: &'a Arc<Buckets>,
+        write: impl FnOnce(&mut dyn KeyParts),
+    ) -> SteeringKey<'a> {
+        let name = self.shared.as_ref().map(|shared| {
+            let mut name = shared.naming().name_builder();
+            write(&mut name);
+            name
+        });
+        SteeringKey {
+            bucket,
+            key: name.as_ref().map_or(bucket, NameBuilder::key),
+            buckets,
+            name,
+        }
+    }
+
+    /// The state of a key at `now`.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn facts(
+        &self,
+        key: &SteeringKey<'_>,
+        now: Timestamp,
+    ) -> Result<SteeredFacts, SteeringError> {
+        let ban = self.keys.ban_of(key.key, now);
+        if let (Some(shared), Some(name)) = (&self.shared, &key.name)
+            && key.buckets.is_in_redis()
+        {
+            let (buckets, granted) = shared.facts(key, name, now).await?;
+            return Ok(SteeredFacts {
+                buckets,
+                granted,
+                ban,
+            });
+        }
+        // As a request would.
+        self.find_key(key.key, (key.bucket, key.buckets), now);
+        let tiers = key.buckets.tiers();
+        Ok(SteeredFacts {
+            buckets: tiers
+                .map(|tier| tier.facts(key.bucket, None, now))
+                .collect(),
+            granted: self.keys.grant_of(key.key, key.bucket, now),
+            ban,
+        })
+    }
+
+    /// Makes the bucket of a key whole, with those of further overflow tiers.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn reset(&self, key: &SteeringKey<'_>) -> Result<(), SteeringError> {
+        match (&self.shared, &key.name) {
+            (Some(shared), Some(name)) => shared.reset(key, name).await,
+            _ => {
+                key.buckets.reset(key.bucket);
+                Ok(())
+            }
+        }
+    }
+
+    /// Grants units to a key until an instant, instead of any earlier grant. 0 units take that back.
+    ///
+    /// # Errors
+    /// There is no room for another key, or the store does not answer.
+    pub async fn grant(
+        &self,
+        key: &SteeringKey<'_>,
+        units: u32,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), SteeringError> {
+        match (&self.shared, &key.name) {
+            (Some(shared), Some(name)) => shared.grant(key, name, units, until).await,
+            _ => Ok(self.keys.grant(key.key, units, until, now)?),
+        }
+    }
+
+    /// Bans a key, instead of any earlier ban by an operator.
+    ///
+    /// # Errors
+    /// There is no room for another key, or the store does not answer.
+    pub async fn ban(
+        &self,
+        key: &SteeringKey<'_>,
+        until: Timestamp,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<(), SteeringError> {
+        if let Some(shared) = &self.shared {
+            self.keys.has_room_for(key.key)?;
+            return shared.ban(key.key, until.since(now), reason).await;
+        }
+        let ban = OperatorBan {
+            since: now,
+            until,
+            reason: reason.into(),
+        };
+        Ok(self.keys.ban(key.key, ban)?)
+    }
+
+    /// Lifts the ban of a key by an operator, and that by penalties, whose key is `banned`.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub(crate) async fn unban(
+        &self,
+        key: &SteeringKey<'_>,
+        penalties: Option<(&Penalties, Fingerprint)>,
+    ) -> Result<(), SteeringError> {
+        if let Some(shared) = &self.shared {
+            shared.unban(key.key, penalties).await?;
+        }
+        if let Some((penalties, banned)) = penalties {
+            penalties.lift(banned);
+        }
+        self.keys.unban(key.key);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,510 @@
+//! The steered keys of one policy, in memory.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::RwLock;
+
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, Cell, Fingerprint, Grant};
+use crate::store::redis::{AnnouncedAction, Announcement};
+use crate::store::{OnFull, Table};
+use crate::telemetry::metrics::SteeringMetrics;
+use crate::telemetry::registry::Registry;
+
+/// The largest number of steered keys of a policy.
+const MOST_KEYS: usize = 65_536;
+/// Enough that requests of different keys rarely wait for each other, and none for long.
+const SHARDS: u64 = 64;
+/// The number of keys that the table of grants is made for.
+const GRANTED_KEYS: usize = 4_096;
+
+/// The steered keys of one policy. A reload keeps them.
+#[derive(Debug)]
+pub struct SteeredKeys {
+    policy: Box<str>,
+    home: KeysHome,
+    registry: Registry,
+    /// Made with the first action: few policies ever have one.
+    metrics: OnceLock<SteeringMetrics>,
+    /// The number of entries. Requests read nothing else while it is 0.
+    count: AtomicUsize,
+    /// The first end of a ban or a grant, in microseconds since the epoch.
+    next_end: AtomicU64,
+    /// Allocated for the first key: few policies ever have one.
+    shards: OnceLock<Box<[Shard]>>,
+    /// The granted units, made with the first grant.
+    grants: OnceLock<Arc<Table>>,
+    /// True once the warning about actions without room was logged.
+    has_warned: AtomicBool,
+}
+
+type Shard = RwLock<HashMap<Fingerprint, SteeredKey>>;
+
+/// The actions of operators on one key.
+#[derive(Clone, Debug, Default)]
+pub(in crate::store) struct SteeredKey {
+    pub(in crate::store) ban: Option<OperatorBan>,
+    pub(super) grant: Option<KeyGrant>,
+    pub(super) reset: Option<KeyReset>,
+}
+
+/// A grant of units to a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyGrant {
+    pub(super) units: u32,
+    pub(super) until: Timestamp,
+    /// When the operator granted it, in the time of the store.
+    pub(super) at: Timestamp,
+    /// True if the bucket has the units.
+    pub(super) is_applied: bool,
+}
+
+/// A reset of a key on all machines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyReset {
+    /// When the operator reset it, in the time of the store.
+    pub(super) at: Timestamp,
+    /// The last instant at which it matters.
+    pub(super) until: Timestamp,
+    /// True if the bucket on this machine is reset.
+    pub(super) is_applied: bool,
+}
+
+/// The effect of the actions on a key at one instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundKey {
+    pub(super) banned_until: Option<Timestamp>,
+    pub(super) is_granted: bool,
+    /// The last instant at which its bucket or its grant changed, in the time of the store.
+    pub(super) at: Option<Timestamp>,
+    /// False if the buckets of this machine still have to be changed.
+    pub(super) is_applied: bool,
+}
+
+/// The place of the buckets of steered keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeysHome {
+    /// This process. Keys are the fingerprints of their buckets.
+    Memory,
+    /// Redis. Keys are fingerprints that all machines share.
+    Redis,
+    /// This process, synchronised with other machines. Keys are as for Redis, and requests bring the
+    /// fingerprints of their buckets.
+    Synchronised,
+}
+
+/// A ban by an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorBan {
+    /// The instant at which the operator banned the key.
+    pub since: Timestamp,
+    /// The end of the ban.
+    pub until: Timestamp,
+    /// The operator's reason.
+    pub reason: Box<str>,
+}
+
+/// The granted units of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantedUnits {
+    /// The units that are left.
+    pub left: u32,
+    /// The units of the grant.
+    pub units: u32,
+    /// The end of the grant.
+    pub until: Timestamp,
+}
+
+/// The error of an operator that steers more keys of a policy than there is room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many keys of the policy are banned or have granted units")]
+pub struct TooManyKeys;
+
+impl SteeredKey {
+    fn is_empty(&self) -> bool {
+        self.ban.is_none() && self.grant.is_none() && self.reset.is_none()
+    }
+
+    /// The first end of what it has.
+    fn first_end(&self) -> Option<Timestamp> {
+        let ban = self.ban.as_ref().map(|ban| ban.until);
+        let grant = self.grant.map(|grant| grant.until);
+        let reset = self.reset.map(|reset| reset.until);
+        [ban, grant, reset].into_iter().flatten().min()
+    }
+
+    /// Drops what is over.
+    fn expire(&mut self, now: Timestamp) {
+        self.ban.take_if(|ban| ban.until <= now);
+        self.grant.take_if(|grant| grant.until <= now);
+        self.reset.take_if(|reset| reset.until <= now);
+    }
+}
+
+impl SteeredKeys {
+    /// No key of the policy is steered yet.
+    pub(super) fn new(policy: &str, home: KeysHome, registry: &Registry) -> Self {
+        Self {
+            policy: policy.into(),
+            home,
+            registry: registry.clone(),
+            metrics: OnceLock::new(),
+            count: AtomicUsize::new(0),
+            next_end: AtomicU64::new(u64::MAX),
+            shards: OnceLock::new(),
+            grants: OnceLock::new(),
+            has_warned: AtomicBool::new(false),
+        }
+    }
+
+    /// The place of the keys' buckets.
+    pub(super) fn home(&self) -> KeysHome {
+        self.home
+    }
+
+    /// The registry of its metrics.
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The counters of what operators did.
+    pub fn metrics(&self) -> &SteeringMetrics {
+        let new = || SteeringMetrics::new(&self.registry, &self.policy);
+        self.metrics.get_or_init(new)
+    }
+
+    /// True if some key is steered.
+    pub(super) fn is_any(&self) -> bool {
+        self.count.load(Relaxed) > 0
+    }
+
+    /// The effect of the actions on `key` at `now`; `None` without any.
+    pub(super) fn find(&self, key: Fingerprint, now: Timestamp) -> Option<FoundKey> {
+        self.read(key, |steered| {
+            let ban = steered.ban.as_ref().map(|ban| ban.until);
+            let (grant, reset) = (steered.grant, steered.reset);
+            let instants = [grant.map(|grant| grant.at), reset.map(|reset| reset.at)];
+            FoundKey {
+                banned_until: ban.filter(|until| now < *until),
+                is_granted: grant.is_some_and(|grant| now < grant.until && grant.units > 0),
+                at: instants.into_iter().flatten().max(),
+                is_applied: grant.is_none_or(|grant| grant.is_applied)
+                    && reset.is_none_or(|reset| reset.is_applied),
+            }
+        })
+    }
+
+    /// The table of granted units.
+    pub(in crate::store) fn grants(&self) -> &Arc<Table> {
+        self.grants.get_or_init(|| {
+            let keys = Table::size_keeping(GRANTED_KEYS);
+            let algorithm = Algorithm::Grant(Grant);
+            Arc::new(Table::new(&*self.policy, algorithm, keys, OnFull::Forget))
+        })
+    }
+
+    /// The ban of a key at `now`.
+    pub fn ban_of(&self, key: Fingerprint, now: Timestamp) -> Option<OperatorBan> {
+        let ban = self.read(key, |steered| steered.ban.clone()).flatten();
+        ban.filter(|ban| now < ban.until)
+    }
+
+    /// The granted units of a key at `now`, whose bucket has the fingerprint `bucket` in memory.
+    pub(in crate::store) fn grant_of(
+        &self,
+        key: Fingerprint,
+        bucket: Fingerprint,
+        now: Timestamp,
+    ) -> Option<GrantedUnits> {
+        let grant = self.read(key, |steered| steered.grant).flatten()?;
+        let granted = GrantedUnits {
+            left: grant.units,
+            units: grant.units,
+            until: grant.until,
+        };
+        let is_in_table = grant.is_applied && self.home != KeysHome::Redis;
+        let table = self.grants.get().filter(|_| is_in_table);
+        let left = table.map(|grants| grants.peek(bucket, 0, now).remaining);
+        let granted = GrantedUnits {
+            left: left.unwrap_or(granted.left),
+            ..granted
+        };
+        (now < grant.until && grant.units > 0).then_some(granted)
+    }
+
+    /// The number of banned keys at `now`.
+    pub fn banned_keys(&self, now: Timestamp) -> usize {
+        let is_banned = |ban: &OperatorBan| now < ban.until;
+        let shards = self.shards.get().into_iter().flatten();
+        let banned = shards.map(|shard| {
+            let keys = shard.read();
+            let bans = keys.values().filter_map(|steered| steered.ban.as_ref());
+            bans.filter(|ban| is_banned(ban)).count()
+        });
+        banned.sum()
+    }
+
+    /// Bans a key, instead of any earlier ban.
+    ///
+    /// # Errors
+    /// There is no room for another key.
+    pub fn ban(&self, key: Fingerprint, ban: OperatorBan) -> Result<(), TooManyKeys> {
+        self.change(key, |steered| steered.ban = Some(ban))
+    }
+
+    /// Lifts the ban of a key.
+    pub fn unban(&self, key: Fingerprint) {
+        self.change_known(key, |steered| steered.ban = None);
+    }
+
+    /// Grants units to a key until an instant, instead of any earlier grant. 0 units take that back.
+    ///
+    /// # Errors
+    /// There is no room for another key.
+    pub fn grant(
+        &self,
+        key: Fingerprint,
+        units: u32,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), TooManyKeys> {
+        if units == 0 {
+            self.change_known(key, |steered| steered.grant = None);
+            if let Some(grants) = self.grants.get() {
+                grants.reset(key);
+            }
+            return Ok(());
+        }
+        self.start_grant(key, Grant::cell(units, until), until, now)
+    }
+
+    fn start_grant(
+        &self,
+        key: Fingerprint,
+        cell: Cell,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), TooManyKeys> {
+        if !self.grants().start(key, cell, now) {
+            return Err(TooManyKeys);
+        }
+        let grant = KeyGrant {
+            units: cell.b,
+            until,
+            at: now,
+            is_applied: true,
+        };
+        self.change(key, |steered| steered.grant = Some(grant))
+    }
+
+    /// Applies what an operator did, on this machine or another. `clock_offset` says how far the
+    /// server's clock is ahead, in microseconds.
+    pub(in crate::store) fn apply(&self, one: &Announcement, clock_offset: i64, now: Timestamp) {
+        let (at, keep) = (one.at, one.keep);
+        let until = keep.saturating_add_signed(clock_offset.saturating_neg());
+        if until <= now {
+            return;
+        }
+        let is_new = |known: Option<Timestamp>| known.is_none_or(|known| known < at);
+        let applied = match &one.action {
+            AnnouncedAction::Ban(reason) => self.change(one.key, |steered| {
+                if is_new(steered.ban.as_ref().map(|ban| ban.since)) {
+                    steered.ban = Some(OperatorBan {
+                        since: at,
+                        until,
+                        reason: reason.clone(),
+                    });
+                }
+            }),
+            AnnouncedAction::Unban => {
+                self.change_known(one.key, |steered| {
+                    steered.ban.take_if(|ban| ban.since < at);
+                });
+                Ok(())
+            }
+            AnnouncedAction::Grant(units) => self.change(one.key, |steered| {
+                if is_new(steered.grant.map(|grant| grant.at)) {
+                    steered.grant = Some(KeyGrant {
+                        units: *units,
+                        // Totals of synchronised grants are kept under their end, which is the same
+                        // number on all machines, whatever their clocks say.
+                        until: match self.home {
+                            KeysHome::Synchronised => keep,
+                            KeysHome::Memory | KeysHome::Redis => until,
+                        },
+                        at,
+                        is_applied: self.home == KeysHome::Redis,
+                    });
+                }
+            }),
+            AnnouncedAction::Reset => self.change(one.key, |steered| {
+                if is_new(steered.reset.map(|reset| reset.at)) {
+                    steered.reset = Some(KeyReset {
+                        at,
+                        until,
+                        is_applied: self.home == KeysHome::Redis,
+                    });
+                }
+            }),
+        };
+        if let Err(error) = applied
+            && !self.has_warned.swap(true, Relaxed)
+        {
+            tracing::warn!(policy = &*self.policy, %error, "an operator's action on another machine is not applied");
+        }
+    }
+
+    /// Changes the buckets of a key, under the key's lock, unless another request has done that.
+    pub(super) fn apply_to_buckets(
+        &self,
+        key: Fingerprint,
+        reset: impl FnOnce(Timestamp),
+        grant: impl FnOnce(&KeyGrant),
+    ) {
+        self.change_known(key, |steered| {
+            if let Some(one) = steered.reset.as_mut().filter(|one| !one.is_applied) {
+                one.is_applied = true;
+                reset(one.at);
+            }
+            if let Some(one) = steered.grant.as_mut().filter(|one| !one.is_applied) {
+                one.is_applied = true;
+                grant(one);
+            }
+        });
+    }
+
+    /// True if other machines share the keys, and Redis has their grants.
+    pub(in crate::store) fn is_shared(&self) -> bool {
+        self.home != KeysHome::Memory
+    }
+
+    /// Restores a ban from a snapshot. False if it is over, or there is no room.
+    pub(in crate::store) fn restore_ban(
+        &self,
+        key: Fingerprint,
+        ban: OperatorBan,
+        now: Timestamp,
+    ) -> bool {
+        now < ban.until && self.ban(key, ban).is_ok()
+    }
+
+    /// Restores a grant from a snapshot. False if it is over, or there is no room.
+    pub(in crate::store) fn restore_grant(
+        &self,
+        key: Fingerprint,
+        granted: GrantedUnits,
+        now: Timestamp,
+    ) -> bool {
+        let GrantedUnits { left, units, until } = granted;
+        let cell = Cell {
+            a: left.min(units),
+            ..Grant::cell(units, until)
+        };
+        let is_its = now < until && !self.is_shared();
+        is_its && self.start_grant(key, cell, until, now).is_ok()
+    }
+
+    /// # Errors
+    /// There is no room for another key.
+    pub(super) fn has_room_for(&self, key: Fingerprint) -> Result<(), TooManyKeys> {
+        let is_full = self.count.load(Relaxed) >= MOST_KEYS;
+        match is_full && self.read(key, |_| ()).is_none() {
+            true => Err(TooManyKeys),
+            false => Ok(()),
+        }
+    }
+
+    /// Drops what is over, some keys at a time.
+    pub fn sweep(&self, now: Timestamp) {
+        if self.next_end.load(Relaxed) > now.as_micros() {
+            return;
+        }
+        self.next_end.store(u64::MAX, Relaxed);
+        for shard in self.shards() {
+            let mut keys = shard.write();
+            let before = keys.len();
+            keys.retain(|_, steered| {
+                steered.expire(now);
+                !steered.is_empty()
+            });
+            let ends = keys.values().filter_map(SteeredKey::first_end);
+            if let Some(first) = ends.min() {
+                self.next_end.fetch_min(first.as_micros(), Relaxed);
+            }
+            self.count.fetch_sub(before - keys.len(), Relaxed);
+        }
+    }
+
+    /// Copies of all entries that count at `now`, some at a time, without those that other machines
+    /// or Redis tell.
+    pub(in crate::store) fn saved(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Vec<(Fingerprint, SteeredKey)>> {
+        let shards = self.shards.get().into_iter().flatten();
+        shards.map(move |shard| {
+            let keys = shard.read();
+            let copies = keys.iter().map(|(key, steered)| {
+                let mut steered = steered.clone();
+                steered.expire(now);
+                steered.reset = None;
+                steered.grant.take_if(|_| self.is_shared());
+                (*key, steered)
+            });
+            copies.filter(|(_, steered)| !steered.is_empty()).collect()
+        })
+    }
+
+    fn read<R>(&self, key: Fingerprint, read: impl FnOnce(&SteeredKey) -> R) -> Option<R> {
+        if !self.is_any() {
+            return None;
+        }
+        self.shard(key).read().get(&key).map(read)
+    }
+
+    /// Changes the entry of a key, and adds one if need be.
+    fn change(
+        &self,
+        key: Fingerprint,
+        change: impl FnOnce(&mut SteeredKey),
+    ) -> Result<(), TooManyKeys> {
+        let mut keys = self.shard(key).write();
+        let steered = match keys.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if self.count.load(Relaxed) >= MOST_KEYS => return Err(TooManyKeys),
+            Entry::Vacant(new) => {
+                self.count.fetch_add(1, Relaxed);
+                new.insert(SteeredKey::default())
+            }
+        };
+        change(steered);
+        if let Some(end) = steered.first_end() {
+            self.next_end.fetch_min(end.as_micros(), Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Changes the entry of a key, if it has one.
+    fn change_known(&self, key: Fingerprint, change: impl FnOnce(&mut SteeredKey)) {
+        let mut keys = self.shard(key).write();
+        if let Some(steered) = keys.get_mut(&key) {
+            change(steered);
+            if steered.is_empty() {
+                keys.remove(&key);
+                self.count.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+
+    fn shard(&self, key: Fingerprint) -> &Shard {
+        &self.shards()[(key.bits() % SHARDS) as usize]
+    }
+
+    fn shards(&self) -> &[Shard] {
+        self.shards
+            .get_or_init(|| (0..SHARDS).map(|_| Shard::default()).collect())
+    }
+}

@@ -1,0 +1,269 @@
+//! Steering of keys whose buckets machines share: in Redis, or synchronised through it.
+//!
+//! Buckets in Redis change at once, synchronised ones on each machine once it hears of that. Every
+//! machine learns of all actions from Redis (`store/redis/steering.rs`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::keys::GrantedUnits;
+use super::{SteeringError, SteeringKey, SteeringSpec};
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, BucketFacts, Cell, Decision, Fingerprint, Grant, Outcome};
+use crate::store::redis::{
+    AnnouncedAction, Announcement, BucketCharge, ChargedRefusals, NameBuilder, Naming, Replacement,
+    Tier, bucket_label, client::Fault, read_bucket, read_grant,
+};
+use crate::store::{Buckets, HomeSpec, Penalties, Store, redis};
+
+/// The time for which machines with buckets in Redis have to know of a reset or a revoked grant:
+/// more than the longest `refusal_cache`.
+const REFUSALS_KEPT: Duration = Duration::from_secs(65);
+
+/// The sharing of a policy's steered keys.
+#[derive(Debug)]
+pub(super) struct SharedSteering {
+    store: Arc<redis::Store>,
+    label: Box<str>,
+    home: HomeSpec,
+}
+
+impl From<Fault> for SteeringError {
+    fn from(fault: Fault) -> Self {
+        Self::Store(fault.to_string())
+    }
+}
+
+impl SharedSteering {
+    /// `None` if the policy's buckets are in this process alone.
+    pub(super) fn new(spec: SteeringSpec<'_>, store: &Store) -> Option<Self> {
+        let store = store.redis().filter(|_| spec.home != HomeSpec::Memory)?;
+        Some(Self {
+            store: Arc::clone(store),
+            label: spec.label.into(),
+            home: spec.home,
+        })
+    }
+
+    pub(super) fn store(&self) -> &Arc<redis::Store> {
+        &self.store
+    }
+
+    pub(super) fn naming(&self) -> &Naming {
+        self.store.naming()
+    }
+
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    pub(super) fn home(&self) -> HomeSpec {
+        self.home
+    }
+
+    /// The label of the buckets of granted units. It differs from all names of policies and their
+    /// overrides.
+    pub(super) fn grant_label(&self) -> String {
+        format!("{}/granted", self.label)
+    }
+
+    /// The buckets of a key in Redis, and its granted units.
+    pub(super) async fn facts(
+        &self,
+        key: &SteeringKey<'_>,
+        name: &NameBuilder<'_>,
+        now: Timestamp,
+    ) -> Result<(Vec<BucketFacts>, Option<GrantedUnits>), SteeringError> {
+        let grant = self.grant_name(name);
+        if key.buckets.algorithm().is_concurrency() {
+            return Ok((vec![self.in_use(key, name, now).await?], None));
+        }
+        let mut names = bucket_names(key.buckets, name);
+        names.push(grant);
+        let (at, mut values) = self.store.replace(&names, Replacement::Read).await?;
+        let granted = values.pop().unwrap_or_default();
+        let unreadable = || SteeringError::Store("has a bucket that cannot be read".to_owned());
+        let granted = match &*granted {
+            [] => None,
+            value => Some(read_grant(value).ok_or_else(unreadable)?),
+        };
+        let granted = granted.filter(|cell| cell.is_live(at));
+        let buckets = key.buckets.tiers().zip(values).map(|(tier, value)| {
+            let facts = read_bucket(tier.algorithm(), name.key(), &value, at);
+            Ok(moved(facts.ok_or_else(unreadable)?, at, now))
+        });
+        let granted = granted.map(|cell| GrantedUnits {
+            left: cell.a,
+            units: cell.b,
+            until: shifted(Timestamp::from_micros(cell.expires), at, now),
+        });
+        Ok((buckets.collect::<Result<_, SteeringError>>()?, granted))
+    }
+
+    /// The units in use of a key.
+    async fn in_use(
+        &self,
+        key: &SteeringKey<'_>,
+        name: &NameBuilder<'_>,
+        now: Timestamp,
+    ) -> Result<BucketFacts, SteeringError> {
+        let names = bucket_names(key.buckets, name);
+        let algorithm = key.buckets.algorithm();
+        let question = BucketCharge {
+            algorithm,
+            name: names.first().map_or(&[], Vec::as_slice),
+            key: name.key(),
+            cost: 0,
+            charged_refusals: ChargedRefusals::None,
+            settles: false,
+            period: None,
+            tier: Tier::First,
+        };
+        let worker = self.store.operator_worker();
+        let replies = self.store.charge(worker, &[question], 0, "", now).await;
+        let replies = replies.map_err(|error| SteeringError::Store(error.to_string()))?;
+        let cell = replies
+            .into_iter()
+            .flatten()
+            .next()
+            .map_or(Cell::EMPTY, |reply| reply.decision.cell);
+        Ok(algorithm.facts(cell, now))
+    }
+
+    pub(super) async fn reset(
+        &self,
+        key: &SteeringKey<'_>,
+        name: &NameBuilder<'_>,
+    ) -> Result<(), SteeringError> {
+        let (at, keep) = match key.buckets.is_in_redis() {
+            false => (None, key.buckets.reset_kept()),
+            true => {
+                let names = bucket_names(key.buckets, name);
+                let (at, _) = self.store.replace(&names, Replacement::Delete).await?;
+                (Some(at), REFUSALS_KEPT)
+            }
+        };
+        self.announce(key.key, AnnouncedAction::Reset, at, keep)
+            .await
+    }
+
+    pub(super) async fn grant(
+        &self,
+        key: &SteeringKey<'_>,
+        name: &NameBuilder<'_>,
+        units: u32,
+        until: Timestamp,
+    ) -> Result<(), SteeringError> {
+        let names = [self.grant_name(name)];
+        let in_redis = key.buckets.is_in_redis();
+        let (at, _) = match units {
+            0 => self.store.replace(&names, Replacement::Delete).await?,
+            units if in_redis => {
+                let cell = Grant::cell(units, until);
+                let value = redis::cell_value(cell);
+                let write = Replacement::Write(value.as_bytes(), until);
+                self.store.replace(&names, write).await?
+            }
+            _ => self.store.replace(&names, Replacement::Read).await?,
+        };
+        let keep = match units {
+            0 => REFUSALS_KEPT,
+            _ if in_redis => until.since(at),
+            _ => distinct_end(until, at).since(at),
+        };
+        let action = AnnouncedAction::Grant(units);
+        self.announce(key.key, action, Some(at), keep).await
+    }
+
+    pub(super) async fn ban(
+        &self,
+        key: Fingerprint,
+        length: Duration,
+        reason: &str,
+    ) -> Result<(), SteeringError> {
+        let action = AnnouncedAction::Ban(reason.into());
+        self.announce(key, action, None, length).await
+    }
+
+    pub(super) async fn unban(
+        &self,
+        key: Fingerprint,
+        penalties: Option<(&Penalties, Fingerprint)>,
+    ) -> Result<(), SteeringError> {
+        if let Some((penalties, banned)) = penalties
+            && let Some((names, keep)) = penalties.shared_names()
+        {
+            let record = names.record(banned);
+            let names = [names.stream(), &record];
+            self.store.lift_ban(names, banned, keep).await?;
+        }
+        let action = AnnouncedAction::Unban;
+        self.announce(key, action, None, REFUSALS_KEPT).await
+    }
+
+    async fn announce(
+        &self,
+        key: Fingerprint,
+        action: AnnouncedAction,
+        at: Option<Timestamp>,
+        keep: Duration,
+    ) -> Result<(), SteeringError> {
+        let announcement = Announcement {
+            policy: self.label.clone(),
+            key,
+            action,
+            at: Timestamp::EPOCH,
+            keep: Timestamp::EPOCH,
+        };
+        self.store.announce(&announcement, at, keep).await?;
+        Ok(())
+    }
+
+    /// The name of a key's granted units.
+    fn grant_name(&self, name: &NameBuilder<'_>) -> Vec<u8> {
+        let label = bucket_label(&self.grant_label(), &Algorithm::Grant(Grant));
+        name.name(&label).bytes
+    }
+}
+
+/// The names of a key's buckets in Redis.
+fn bucket_names(buckets: &Buckets, name: &NameBuilder<'_>) -> Vec<Vec<u8>> {
+    let bindings = buckets.tiers().filter_map(Buckets::redis);
+    bindings
+        .map(|binding| name.name(&binding.label).bytes)
+        .collect()
+}
+
+/// The end of a grant that is synchronised, later by less than a second: no other grant of the key
+/// has the same end, under which its totals are kept.
+fn distinct_end(until: Timestamp, at: Timestamp) -> Timestamp {
+    const SECOND: u64 = 1_000_000;
+    let whole = until.as_micros().div_ceil(SECOND) * SECOND;
+    Timestamp::from_micros(whole).saturating_add_micros(at.as_micros() % SECOND)
+}
+
+/// Moves the instants of facts from the server's clock to the local one.
+fn moved(facts: BucketFacts, at: Timestamp, now: Timestamp) -> BucketFacts {
+    let of = |decision: Decision| Decision {
+        outcome: match decision.outcome {
+            Outcome::Refuse { retry_at } => Outcome::Refuse {
+                retry_at: retry_at.map(|retry_at| shifted(retry_at, at, now)),
+            },
+            Outcome::Delay { until } => Outcome::Delay {
+                until: shifted(until, at, now),
+            },
+            Outcome::Admit => Outcome::Admit,
+        },
+        reset: shifted(decision.reset, at, now),
+        ..decision
+    };
+    BucketFacts {
+        decision: of(facts.decision),
+        next: of(facts.next),
+        ..facts
+    }
+}
+
+fn shifted(instant: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
+    now.saturating_add_signed(instant.signed_micros_since(at))
+}

@@ -1,0 +1,467 @@
+//! Bans and grants in memory, charged as requests are.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread;
+
+use super::*;
+use crate::limiter::{
+    Algorithm, Decision, FixedWindow, Gcra, KeyParts, Outcome, Quota, SlidingLog, Start,
+};
+use crate::store::OnFull;
+use crate::store::{
+    ChargeId, ChargeResult, ChargeSet, ChargeSource, Payer, PolicyCharge, Refusals, Table,
+};
+
+const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A request, whose keys no store in memory reads.
+struct NoSource;
+
+impl ChargeSource for NoSource {
+    fn write_key(&self, _id: ChargeId, _parts: &mut dyn KeyParts) -> bool {
+        false
+    }
+
+    fn period(&self, _id: ChargeId, _now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        None
+    }
+}
+
+struct Policy {
+    buckets: Arc<Buckets>,
+    steering: Steering,
+}
+
+fn key(bits: u64) -> Fingerprint {
+    Fingerprint::from_bits(bits)
+}
+
+fn quota(limit: u32) -> Quota {
+    Quota::new(limit, HOUR).expect("a quota")
+}
+
+fn gcra(limit: u32) -> Algorithm {
+    Algorithm::Gcra(Gcra::new(quota(limit), limit).expect("a burst"))
+}
+
+fn after(seconds: u64) -> Timestamp {
+    NOW.saturating_add(Duration::from_secs(seconds))
+}
+
+fn steering(registry: &Registry) -> Steering {
+    let spec = SteeringSpec {
+        policy: "p",
+        label: "p",
+        home: HomeSpec::Memory,
+    };
+    Steering::new(spec, &Store::Memory, None, registry)
+}
+
+impl Policy {
+    fn new(algorithm: Algorithm) -> Self {
+        Self::with(algorithm, Refusals::Free, None)
+    }
+
+    fn with(algorithm: Algorithm, refusals: Refusals, overflow: Option<Arc<Buckets>>) -> Self {
+        let registry = Registry::default();
+        let table = Table::new("p", algorithm, 64, OnFull::Forget).with_refusals(refusals);
+        let spec = BucketsSpec {
+            home: HomeSpec::Memory,
+            label: "p",
+            before: None,
+            overflow,
+            refusal_cache: Duration::ZERO,
+            refusal_bytes: 0,
+        };
+        Self {
+            buckets: Arc::new(Buckets::new(
+                &Store::Memory,
+                Arc::new(table),
+                spec,
+                &registry,
+            )),
+            steering: steering(&registry),
+        }
+    }
+
+    fn grant(&self, units: u32, seconds: u64) {
+        let granted = self
+            .steering
+            .keys()
+            .grant(key(1), units, after(seconds), NOW);
+        granted.expect("there is room");
+    }
+
+    fn granted(&self, now: Timestamp) -> Option<u32> {
+        let granted = self.steering.keys().grant_of(key(1), key(1), now);
+        granted.map(|granted| granted.left)
+    }
+
+    fn remaining(&self, now: Timestamp) -> u32 {
+        self.buckets.peek(key(1), 0, None, now).remaining
+    }
+
+    fn charge(&self, limit: u16, cost: u32, settles: bool, now: Timestamp) -> PolicyCharge<'_> {
+        PolicyCharge {
+            id: ChargeId {
+                limit,
+                place: None,
+                tier: 0,
+                payer: Payer::Quota,
+            },
+            buckets: &self.buckets,
+            key: key(1),
+            cost,
+            window_end: None,
+            settles,
+            penalties: None,
+            steered: self.steering.find(key(1), &self.buckets, now, |_| true),
+        }
+    }
+}
+
+fn ask_all(policies: &[&Policy], cost: u32, now: Timestamp) -> ChargeResult {
+    let mut set = ChargeSet::new(&Store::Memory, &NoSource, now);
+    for (limit, policy) in (0..).zip(policies) {
+        set.push(&policy.charge(limit, cost, false, now), true);
+    }
+    let mut result = ChargeResult::default();
+    assert!(set.charge(&mut result).is_none(), "memory decides at once");
+    result
+}
+
+fn ask(policy: &Policy, cost: u32, now: Timestamp) -> (bool, Payer, Decision) {
+    let result = ask_all(&[policy], cost, now);
+    let verdict = &result.verdict;
+    (
+        verdict.is_admitted(),
+        result.ids[0].payer,
+        verdict.decisions[0],
+    )
+}
+
+#[test]
+fn the_quota_pays_first_and_then_the_grant() {
+    for algorithm in [
+        gcra(3),
+        Algorithm::FixedWindow(FixedWindow::new(quota(3), Start::EPOCH)),
+        Algorithm::SlidingLog(SlidingLog::new(quota(3)).expect("a log")),
+    ] {
+        let policy = Policy::new(algorithm);
+        policy.grant(2, 60);
+        let told: Vec<_> = (0..6)
+            .map(|_| {
+                let (is_admitted, payer, decision) = ask(&policy, 1, NOW);
+                (is_admitted, payer, decision.remaining)
+            })
+            .collect();
+        let (quota, grant) = (Payer::Quota, Payer::Grant);
+        assert_eq!(
+            told,
+            [
+                (true, quota, 4),
+                (true, quota, 3),
+                (true, quota, 2),
+                (true, grant, 1),
+                (true, grant, 0),
+                (false, quota, 0),
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_request_is_paid_whole_by_the_quota_or_by_the_grant() {
+    let policy = Policy::new(gcra(3));
+    policy.grant(5, 60);
+    let (is_admitted, payer, decision) = ask(&policy, 4, NOW);
+    assert_eq!(
+        (is_admitted, payer, decision.remaining),
+        (true, Payer::Grant, 4)
+    );
+    assert_eq!((policy.remaining(NOW), policy.granted(NOW)), (3, Some(1)));
+    let (is_admitted, payer, decision) = ask(&policy, 4, NOW);
+    assert_eq!(
+        (is_admitted, payer, decision.remaining),
+        (false, Payer::Quota, 4)
+    );
+    assert_eq!(
+        decision.outcome,
+        Outcome::Refuse { retry_at: None },
+        "4 never fit"
+    );
+}
+
+#[test]
+fn a_refusal_announces_the_quota_and_a_paid_request_when_it_grows() {
+    let policy = Policy::new(gcra(1));
+    policy.grant(1, 60);
+    ask(&policy, 1, NOW);
+    let (_, _, paid) = ask(&policy, 1, NOW);
+    assert_eq!((paid.remaining, paid.capacity), (0, 1));
+    assert_eq!(
+        paid.more_at.map(std::num::NonZero::get),
+        Some(after(3_600).as_micros())
+    );
+    let (is_admitted, _, refused) = ask(&policy, 1, NOW);
+    assert!(!is_admitted);
+    let retry_at = Some(after(3_600));
+    assert_eq!(refused.outcome, Outcome::Refuse { retry_at });
+}
+
+#[test]
+fn a_grant_ends_and_another_replaces_it() {
+    let policy = Policy::new(gcra(1));
+    ask(&policy, 1, NOW);
+    policy.grant(2, 60);
+    policy.grant(3, 30);
+    assert_eq!(policy.granted(NOW), Some(3));
+    assert!(ask(&policy, 1, after(29)).0);
+    assert!(!ask(&policy, 1, after(30)).0);
+    policy.grant(1, 60);
+    policy.grant(0, 60);
+    assert_eq!(policy.granted(NOW), None);
+    assert!(!ask(&policy, 1, NOW).0);
+    assert!(!policy.steering.keys().is_any(), "requests look no further");
+}
+
+#[test]
+fn another_key_has_no_part_in_a_grant() {
+    let policy = Policy::new(gcra(1));
+    policy.grant(9, 60);
+    let found = policy.steering.find(key(2), &policy.buckets, NOW, |_| true);
+    assert!(found.is_none());
+}
+
+#[test]
+fn several_policies_are_paid_all_or_none() {
+    let (granted, tight) = (Policy::new(gcra(1)), Policy::new(gcra(2)));
+    granted.grant(5, 60);
+    let both = [&granted, &tight];
+    let paid = |result: &ChargeResult| result.ids.iter().map(|id| id.payer).collect::<Vec<_>>();
+    let first = ask_all(&both, 1, NOW);
+    assert_eq!(paid(&first), [Payer::Quota; 2]);
+    let second = ask_all(&both, 1, NOW);
+    assert!(second.verdict.is_admitted());
+    assert_eq!(paid(&second), [Payer::Grant, Payer::Quota]);
+    let third = ask_all(&both, 1, NOW);
+    assert!(!third.verdict.is_admitted());
+    assert_eq!(third.verdict.deciding, 1, "the other policy refuses");
+    assert_eq!(third.verdict.decisions[0].remaining, 4);
+    assert_eq!((granted.granted(NOW), tight.remaining(NOW)), (Some(4), 0));
+}
+
+#[test]
+fn an_overflow_bucket_pays_before_the_grant() {
+    let last = Policy::new(gcra(1));
+    let policy = Policy::with(gcra(1), Refusals::Free, Some(Arc::clone(&last.buckets)));
+    policy.grant(1, 60);
+    let paid: Vec<_> = (0..4)
+        .map(|_| {
+            let result = ask_all(&[&policy], 1, NOW);
+            (
+                result.verdict.is_admitted(),
+                result.ids[0].tier,
+                result.ids[0].payer,
+            )
+        })
+        .collect();
+    assert_eq!(
+        paid[..3],
+        [
+            (true, 0, Payer::Quota),
+            (true, 1, Payer::Quota),
+            (true, 0, Payer::Grant),
+        ]
+    );
+    assert!(!paid[3].0);
+}
+
+/// The final attempt once charged the grant's table, which has no debt.
+#[test]
+fn a_quota_that_charges_refusals_charges_them_beside_a_spent_grant() {
+    let policy = Policy::with(gcra(10), Refusals::Charged, None);
+    policy.grant(1, 60);
+    (0..11).for_each(|_| assert!(ask(&policy, 1, NOW).0));
+    let retry = |decision: Decision| match decision.outcome {
+        Outcome::Refuse { retry_at } => retry_at.expect("it recovers"),
+        other => panic!("{other:?}"),
+    };
+    // Each refusal takes what has recovered since the one before.
+    for seconds in [100, 200] {
+        let retry_at = retry(ask(&policy, 1, after(seconds)).2);
+        assert_eq!(retry_at, after(seconds + 360));
+    }
+}
+
+#[test]
+fn units_that_a_grant_paid_go_back_to_it() {
+    let policy = Policy::new(gcra(1));
+    policy.grant(10, 60);
+    ask(&policy, 1, NOW);
+    let reserve = |cost| {
+        let mut set = ChargeSet::new(&Store::Memory, &NoSource, NOW);
+        set.push(&policy.charge(0, cost, true, NOW), true);
+        let mut result = ChargeResult::default();
+        set.charge(&mut result);
+        assert!(result.verdict.is_admitted());
+        assert_eq!(result.ids[0].payer, Payer::Grant);
+        result.reservations.pop().expect("a charge to settle").1
+    };
+    let reserved = reserve(6);
+    assert_eq!(policy.granted(NOW), Some(4));
+    reserved.settle(2, NOW);
+    assert_eq!((policy.granted(NOW), policy.remaining(NOW)), (Some(8), 0));
+    reserve(1).settle(5, NOW);
+    assert_eq!(policy.granted(NOW), Some(3), "more is taken from it, too");
+    reserve(1).settle(9, NOW);
+    assert_eq!(policy.granted(NOW), Some(0), "and no debt is made");
+    // A later grant gets nothing back from charges to the one before.
+    policy.grant(4, 60);
+    let reserved = reserve(3);
+    policy.grant(4, 60);
+    reserved.settle(0, NOW);
+    assert_eq!(policy.granted(NOW), Some(4));
+}
+
+#[test]
+fn concurrent_requests_get_exactly_the_quota_and_the_grant() {
+    const QUOTA: u32 = 5_000;
+    const GRANTED: u32 = 3_000;
+    let policy = Policy::new(Algorithm::FixedWindow(FixedWindow::new(
+        quota(QUOTA),
+        Start::EPOCH,
+    )));
+    let beside = Policy::new(Algorithm::FixedWindow(FixedWindow::new(
+        quota(u32::MAX),
+        Start::EPOCH,
+    )));
+    policy.grant(GRANTED, 60);
+    let (admitted, start) = (AtomicU32::new(0), Barrier::new(4));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                start.wait();
+                for _ in 0..QUOTA {
+                    let result = ask_all(&[&policy, &beside], 1, NOW);
+                    admitted.fetch_add(u32::from(result.verdict.is_admitted()), Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(admitted.load(Relaxed), QUOTA + GRANTED);
+    assert_eq!(
+        beside.remaining(NOW),
+        u32::MAX - QUOTA - GRANTED,
+        "refusals charge nothing"
+    );
+}
+
+#[test]
+fn a_reset_bucket_is_whole_and_gets_nothing_back() {
+    for algorithm in [
+        gcra(3),
+        Algorithm::SlidingLog(SlidingLog::new(quota(3)).expect("a log")),
+    ] {
+        let policy = Policy::new(algorithm);
+        let mut set = ChargeSet::new(&Store::Memory, &NoSource, NOW);
+        set.push(&policy.charge(0, 2, true, NOW), true);
+        let mut result = ChargeResult::default();
+        set.charge(&mut result);
+        assert_eq!(policy.buckets.units_in_flight(key(1)), 2);
+        assert!(policy.buckets.reset(key(1)));
+        assert_eq!(policy.remaining(NOW), 3);
+        ask(&policy, 1, NOW);
+        result
+            .reservations
+            .pop()
+            .expect("a charge")
+            .1
+            .settle(0, NOW);
+        assert_eq!(
+            policy.remaining(NOW),
+            2,
+            "the charge from before is gone already"
+        );
+    }
+}
+
+fn ban(seconds: u64) -> OperatorBan {
+    OperatorBan {
+        since: NOW,
+        until: after(seconds),
+        reason: "abuse".into(),
+    }
+}
+
+#[test]
+fn a_banned_key_is_refused_until_the_end_and_charged_nowhere() {
+    let policy = Policy::new(gcra(3));
+    policy.grant(1, 600);
+    let keys = policy.steering.keys();
+    keys.ban(key(1), ban(60)).expect("there is room");
+    let (is_admitted, _, decision) = ask(&policy, 1, NOW);
+    assert!(!is_admitted);
+    let retry_at = Some(after(60));
+    assert_eq!(decision.outcome, Outcome::Refuse { retry_at });
+    assert_eq!((policy.remaining(NOW), policy.granted(NOW)), (3, Some(1)));
+    assert!(ask(&policy, 1, after(60)).0, "it is over");
+    keys.ban(key(1), ban(120)).expect("there is room");
+    assert!(!ask(&policy, 1, after(60)).0);
+    assert_eq!(keys.banned_keys(NOW), 1);
+    keys.unban(key(1));
+    assert!(ask(&policy, 1, NOW).0);
+}
+
+#[test]
+fn what_is_over_is_dropped() {
+    let policy = Policy::new(gcra(3));
+    let keys = policy.steering.keys();
+    for bits in 1..=1_000 {
+        let ban = ban(bits);
+        keys.ban(key(bits), ban).expect("there is room");
+    }
+    keys.sweep(after(0));
+    assert_eq!(keys.banned_keys(NOW), 1_000);
+    keys.sweep(after(500));
+    assert_eq!(keys.saved(NOW).flatten().count(), 500);
+    keys.sweep(after(1_000));
+    assert!(!keys.is_any());
+}
+
+#[test]
+fn the_number_of_keys_is_bounded_and_no_ban_gives_way() {
+    let policy = Policy::new(gcra(3));
+    let keys = policy.steering.keys();
+    let refused = (1..).find(|bits| keys.ban(key(*bits), ban(60)).is_err());
+    assert_eq!(refused, Some(65_537));
+    assert!(
+        keys.ban(key(1), ban(90)).is_ok(),
+        "a known key needs no room"
+    );
+    keys.sweep(after(60));
+    assert!(keys.ban(key(65_537), ban(90)).is_ok());
+}
+
+#[test]
+fn a_grant_never_takes_the_place_of_another() {
+    let policy = Policy::new(gcra(3));
+    let keys = policy.steering.keys();
+    let all = (1..=20_000_u64).map(|bits| bits.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let granted: Vec<_> = all
+        .filter(|bits| keys.grant(key(*bits), 5, after(60), NOW).is_ok())
+        .collect();
+    assert!(
+        (4_000..20_000).contains(&granted.len()),
+        "{}",
+        granted.len()
+    );
+    for bits in granted {
+        assert_eq!(
+            keys.grant_of(key(bits), key(bits), NOW).map(|one| one.left),
+            Some(5)
+        );
+    }
+}
