@@ -3,3 +3,5 @@
 pub mod cell;
 pub mod dry_run;
 pub mod explain;
+pub mod key;
+pub mod key_state;

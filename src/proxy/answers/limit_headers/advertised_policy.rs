@@ -57,6 +57,13 @@ impl AdvertisedPolicy {
     }
 }
 
+impl AdvertisedPolicy {
+    /// Unit of the quota.
+    pub fn unit(&self) -> QuotaUnit {
+        self.unit
+    }
+}
+
 /// The parameter that names a unit other than requests (draft-ietf-httpapi-ratelimit-headers-11
 /// section 3.1.2). `tokens` is not among the units that the draft registers.
 fn quota_unit(algorithm: &Algorithm, unit: QuotaUnit) -> &'static str {

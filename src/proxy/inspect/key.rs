@@ -1,0 +1,352 @@
+//! One key of one policy, as an operator names it: its state, and what an operator may do to it.
+//!
+//! The admin API and its clients come here. The key leads to the buckets that requests with this key
+//! charge, by the same steps.
+
+use std::time::Duration;
+
+use super::key_state::{KeyBan, KeyFacts, KeyState};
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, BucketFacts, BucketView, Cell, Fingerprint, KeyParts, Outcome};
+use crate::proxy::ruleset::{Limit, Policy, Ruleset};
+use crate::rules::{Exception, KeyText, KeyTextError, PartText};
+use crate::store::{GrantedUnits, Steering, SteeringError, SteeringKey};
+use crate::telemetry::metrics::KeyAction;
+
+/// The longest time for which an operator bans a key or grants it units.
+pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The longest reason of a ban, in bytes.
+pub const LONGEST_REASON: usize = 256;
+
+/// A key of a policy.
+#[derive(Clone, Debug)]
+pub struct PolicyKey<'r> {
+    /// A limit of the policy: all read a key alike.
+    limit: &'r Limit,
+    steering: &'r Steering,
+    text: KeyText,
+    /// The override of the key.
+    place: Option<u32>,
+    is_exempt: bool,
+    /// The fingerprint of the key's bucket in memory.
+    key: Fingerprint,
+}
+
+/// The reason why a policy has no such key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// There is no policy of this name.
+    #[error("there is no policy `{0}`")]
+    UnknownPolicy(String),
+    /// No route uses the policy, so that it limits no key.
+    #[error("no route uses the policy `{0}`, so that it has no keys")]
+    UnusedPolicy(String),
+    /// The texts are no key of the policy.
+    #[error(transparent)]
+    Text(#[from] KeyTextError),
+}
+
+/// A change to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyChange<'a> {
+    /// Makes its bucket whole.
+    Reset,
+    /// Grants units, instead of any earlier grant. 0 units take that back.
+    Grant {
+        /// Units, spendable at once.
+        units: u32,
+        /// The end of the grant.
+        until: Timestamp,
+    },
+    /// Bans the key, instead of any earlier ban by an operator.
+    Ban {
+        /// The end of the ban.
+        until: Timestamp,
+        /// The operator's reason.
+        reason: &'a str,
+    },
+    /// Lifts all bans, and forgets the key's strikes.
+    Unban,
+}
+
+/// The treatment of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// The change is made.
+    Apply,
+    /// Only its result is worked out.
+    DryRun,
+}
+
+/// The reason why a key was not read or changed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum KeyChangeError {
+    /// The change makes no sense for this key.
+    #[error("{0}")]
+    Impossible(String),
+    /// The store does not take it.
+    #[error(transparent)]
+    Store(#[from] SteeringError),
+}
+
+impl Ruleset {
+    /// Finds a key of a policy: a text for each part of the policy's key, in its order.
+    ///
+    /// Exceptions by networks are found if the key has the client's address.
+    ///
+    /// # Errors
+    /// The policy is unknown or unused, or the texts are no key of it.
+    pub fn policy_key(
+        &self,
+        policy: &str,
+        texts: &[PartText<'_>],
+    ) -> Result<PolicyKey<'_>, KeyError> {
+        let routes = self.routes.iter().chain([&self.unmatched]);
+        let limits = routes.flat_map(|route| &route.limits);
+        let mut of_name = limits.filter(|limit| *limit.policy.name == *policy);
+        let found = of_name.find_map(|limit| Some((limit, limit.policy.steering.as_ref()?)));
+        let Some((limit, steering)) = found else {
+            let is_known = self.policies.iter().any(|one| *one.name == *policy);
+            let name = policy.to_owned();
+            return Err(match is_known {
+                true => KeyError::UnusedPolicy(name),
+                false => KeyError::UnknownPolicy(name),
+            });
+        };
+        let text = limit.spec.descriptor.read_key(texts)?;
+        let exceptions = limit.spec.exceptions.as_ref();
+        let exception = exceptions.and_then(|exceptions| exceptions.find_by_key(&text));
+        let secret = limit.secret.as_ref().unwrap_or(&self.secret);
+        Ok(PolicyKey {
+            limit,
+            steering,
+            key: text.fingerprint(secret),
+            text,
+            place: match exception {
+                Some(Exception::Override(place)) => u32::try_from(place).ok(),
+                Some(Exception::Exempt) | None => None,
+            },
+            is_exempt: exception == Some(Exception::Exempt),
+        })
+    }
+}
+
+impl<'r> PolicyKey<'r> {
+    /// The policy, or its override for the key.
+    pub(super) fn quota(&self) -> &'r Policy {
+        self.limit.quota(self.place)
+    }
+
+    /// The exception that gives the key another quota, as the configuration has it.
+    pub(super) fn override_for(&self) -> Option<String> {
+        self.place?;
+        let (own, key) = (&self.limit.policy.key, &self.quota().key);
+        let exception = key.strip_prefix(own.as_str())?;
+        Some(exception.trim_start_matches(" where ").to_owned())
+    }
+
+    /// True if the policy limits no request with this key.
+    pub(super) fn is_exempt(&self) -> bool {
+        self.is_exempt
+    }
+
+    /// The fingerprint of the key's bucket in memory.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.key
+    }
+
+    /// The state of the key at `now`.
+    ///
+    /// # Errors
+    /// The store of the policy does not answer.
+    pub async fn state(&self, now: Timestamp) -> Result<KeyState, SteeringError> {
+        Ok(self.facts(now).await?.state(self))
+    }
+
+    /// Changes the key, and returns its state before and after.
+    ///
+    /// # Errors
+    /// The change is impossible, or the store of the policy does not answer. A change that an error
+    /// of the store interrupts may be repeated.
+    pub async fn change(
+        &self,
+        change: KeyChange<'_>,
+        execution: Execution,
+        now: Timestamp,
+    ) -> Result<[KeyState; 2], KeyChangeError> {
+        self.check(change, now)?;
+        let before = self.facts(now).await?;
+        let after = match execution {
+            Execution::DryRun => self.expected(before.clone(), change, now),
+            Execution::Apply => {
+                self.apply(change, now).await?;
+                self.facts(now).await?
+            }
+        };
+        Ok([before.state(self), after.state(self)])
+    }
+
+    async fn apply(&self, change: KeyChange<'_>, now: Timestamp) -> Result<(), SteeringError> {
+        let (steering, key) = (self.steering, self.steering_key());
+        let action = match change {
+            KeyChange::Reset => {
+                steering.reset(&key).await?;
+                KeyAction::Reset
+            }
+            KeyChange::Grant { units, until } => {
+                steering.grant(&key, units, until, now).await?;
+                KeyAction::Grant
+            }
+            KeyChange::Ban { until, reason } => {
+                steering.ban(&key, until, reason, now).await?;
+                KeyAction::Ban
+            }
+            KeyChange::Unban => {
+                let penalties = self.limit.policy.penalties.as_deref();
+                let banned = penalties.map(|penalties| (penalties, self.ban_key()));
+                steering.unban(&key, banned).await?;
+                KeyAction::Unban
+            }
+        };
+        steering.keys().metrics().record(action);
+        Ok(())
+    }
+
+    /// # Errors
+    /// The change makes no sense for this key.
+    fn check(&self, change: KeyChange<'_>, now: Timestamp) -> Result<(), KeyChangeError> {
+        let impossible = |why: &str| Err(KeyChangeError::Impossible(why.to_owned()));
+        if self.is_exempt && change != KeyChange::Unban {
+            return impossible("the key is exempt from the policy");
+        }
+        let algorithm = self.quota().buckets.algorithm();
+        match (change, algorithm) {
+            (KeyChange::Reset, Algorithm::Concurrency(_)) => impossible(
+                "requests in flight return their units when they end: there is nothing to reset",
+            ),
+            (KeyChange::Grant { .. }, Algorithm::Concurrency(_)) => impossible(
+                "units of `concurrency` are in use, not spent: raise `max`, also for this key alone by an override",
+            ),
+            (KeyChange::Grant { .. }, Algorithm::LeakyBucket(_)) => impossible(
+                "a `leaky_bucket` spaces requests out, which granted units would undo: raise its quota, also for this key alone by an override",
+            ),
+            (KeyChange::Grant { units, until }, _) if units > 0 => check_end("until", until, now),
+            (KeyChange::Ban { until, .. }, _) => check_end("for", until, now),
+            _ => Ok(()),
+        }
+    }
+
+    /// The facts after a change, without making it.
+    fn expected(&self, before: KeyFacts, change: KeyChange<'_>, now: Timestamp) -> KeyFacts {
+        match change {
+            KeyChange::Reset => KeyFacts {
+                bucket: self.whole_bucket(now),
+                overflow: before.overflow.map(|_| Outcome::Admit),
+                ..before
+            },
+            KeyChange::Grant { units: 0, .. } => KeyFacts {
+                granted: None,
+                ..before
+            },
+            KeyChange::Grant { units, until } => KeyFacts {
+                granted: Some(GrantedUnits {
+                    left: units,
+                    units,
+                    until,
+                }),
+                ..before
+            },
+            KeyChange::Ban { until, reason } => {
+                let outlasts = before.ban.as_ref().is_some_and(|ban| ban.until > until);
+                match outlasts && before.ban.as_ref().is_some_and(|ban| ban.number.is_some()) {
+                    true => before,
+                    false => KeyFacts {
+                        ban: Some(KeyBan {
+                            until,
+                            number: None,
+                            reason: reason.to_owned(),
+                        }),
+                        ..before
+                    },
+                }
+            }
+            KeyChange::Unban => KeyFacts {
+                ban: None,
+                ..before
+            },
+        }
+    }
+
+    fn whole_bucket(&self, now: Timestamp) -> BucketFacts {
+        let algorithm = self.quota().buckets.algorithm();
+        algorithm.facts(algorithm.open(Cell::EMPTY, self.key, now), now)
+    }
+
+    async fn facts(&self, now: Timestamp) -> Result<KeyFacts, SteeringError> {
+        let steered = self.steering.facts(&self.steering_key(), now).await?;
+        let operator = steered.ban.map(|ban| KeyBan {
+            until: ban.until,
+            number: None,
+            reason: ban.reason.into(),
+        });
+        let bans = operator.into_iter().chain(self.penalty_ban(now));
+        let mut tiers = steered.buckets.into_iter();
+        let bucket = tiers.next().unwrap_or_else(|| self.whole_bucket(now));
+        let overflow = tiers.map(|tier| tier.next.outcome);
+        Ok(KeyFacts {
+            now,
+            overflow: overflow.min_by_key(|outcome| wait(*outcome)),
+            granted: steered.granted,
+            in_flight: match bucket.view {
+                BucketView::Concurrency { in_use, .. } => in_use.into(),
+                _ => self.quota().buckets.units_in_flight(self.key),
+            },
+            bucket,
+            ban: bans.max_by_key(|ban| ban.until),
+        })
+    }
+
+    /// The ban by the policy's penalty.
+    fn penalty_ban(&self, now: Timestamp) -> Option<KeyBan> {
+        let penalties = self.limit.policy.penalties.as_ref()?;
+        let ban = penalties.ban_of(self.ban_key(), now)?;
+        let (strikes, within) = penalties.strikes();
+        Some(KeyBan {
+            until: ban.until,
+            number: Some(ban.number),
+            reason: format!("{strikes} refusals within {} s", within.as_secs()),
+        })
+    }
+
+    /// The key under which penalties ban.
+    fn ban_key(&self) -> Fingerprint {
+        let penalties = self.limit.policy.penalties.as_ref();
+        let secret = penalties.and_then(|penalties| penalties.secret());
+        secret.map_or(self.key, |secret| self.text.fingerprint(&secret))
+    }
+
+    fn steering_key(&self) -> SteeringKey<'_> {
+        let write = |mut parts: &mut dyn KeyParts| self.text.feed(&mut parts);
+        self.steering.key(self.key, &self.quota().buckets, write)
+    }
+}
+
+/// # Errors
+/// The end of a ban or a grant is over, or too far away.
+fn check_end(name: &str, until: Timestamp, now: Timestamp) -> Result<(), KeyChangeError> {
+    let impossible = |why: String| Err(KeyChangeError::Impossible(why));
+    match until.since(now) {
+        length if length.is_zero() => impossible(format!("`{name}` ends before it begins")),
+        length if length > LONGEST => impossible(format!("`{name}` is at most 366 days")),
+        _ => Ok(()),
+    }
+}
+
+/// Orders outcomes by the wait; never is the longest.
+fn wait(outcome: Outcome) -> (bool, Option<Timestamp>) {
+    match outcome {
+        Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),
+        Outcome::Admit | Outcome::Delay { .. } => (false, None),
+    }
+}

@@ -1,0 +1,215 @@
+//! The state of a key as JSON: what it has used, what operators did to it, and its bucket.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::cell::CellView;
+use super::key::PolicyKey;
+use crate::clock::Timestamp;
+use crate::limiter::{BucketFacts, Outcome};
+use crate::proxy::answers::limit_headers::QuotaUnit;
+use crate::store::{GrantedUnits, HomeSpec};
+
+/// The state of one key of a policy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KeyState {
+    /// The policy's name.
+    pub policy: String,
+    /// The name of the key in logs, on this machine.
+    pub key_id: String,
+    /// The algorithm.
+    pub algorithm: &'static str,
+    /// The unit of the quota.
+    pub unit: &'static str,
+    /// The quota as configured.
+    pub quota: String,
+    /// The largest number of units at one instant.
+    pub limit: u32,
+    /// Used units of the quota; with debt, not more than the limit.
+    pub used: u32,
+    /// Units of the quota that can be taken now.
+    pub remaining: u32,
+    /// Seconds until the bucket is whole.
+    pub reset_s: f64,
+    /// Seconds until a request of one unit is allowed; none if it is, or if that is unknown.
+    pub retry_after_s: Option<f64>,
+    /// True if a request of one unit is allowed now.
+    pub allowed: bool,
+    /// The exception that gives the key another quota.
+    #[serde(rename = "override")]
+    pub override_for: Option<String>,
+    /// True if the policy does not limit the key.
+    pub exempt: bool,
+    /// The place of the bucket.
+    pub store: StoreKind,
+    /// The interval of synchronising with other machines, if a bucket in memory is synchronised.
+    pub sync_s: Option<f64>,
+    /// Units that an operator has granted.
+    pub granted: Option<GrantState>,
+    /// Units used beyond the limit.
+    pub debt: u32,
+    /// Units that requests in flight have in use, or are still to settle, on this machine.
+    pub in_flight: u64,
+    /// The ban that is in force.
+    pub ban: Option<BanState>,
+    /// The bucket as its algorithm sees it.
+    pub cell: CellView,
+}
+
+/// The place of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreKind {
+    /// This process.
+    Memory,
+    /// Redis.
+    Redis,
+}
+
+/// Units that an operator has granted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GrantState {
+    /// Units that are left.
+    pub units: u32,
+    /// Units of the grant.
+    pub of_units: u32,
+    /// The end of the grant (RFC 3339).
+    pub until: String,
+}
+
+/// A ban that is in force.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BanState {
+    /// The end of the ban (RFC 3339).
+    pub until: String,
+    /// Seconds until the end.
+    pub for_s: f64,
+    /// The number of the ban by the policy's penalty; none for a ban by an operator.
+    pub number: Option<u32>,
+    /// The operator's reason, or the penalty.
+    pub reason: String,
+}
+
+/// The parts of a state.
+#[derive(Clone, Debug)]
+pub(super) struct KeyFacts {
+    pub(super) now: Timestamp,
+    /// The policy's first bucket.
+    pub(super) bucket: BucketFacts,
+    /// The first instant at which a further bucket admits one unit; `None` if none does.
+    pub(super) overflow: Option<Outcome>,
+    pub(super) granted: Option<GrantedUnits>,
+    pub(super) in_flight: u64,
+    pub(super) ban: Option<KeyBan>,
+}
+
+/// A ban in force.
+#[derive(Clone, Debug)]
+pub(super) struct KeyBan {
+    pub(super) until: Timestamp,
+    pub(super) number: Option<u32>,
+    pub(super) reason: String,
+}
+
+impl StoreKind {
+    /// The place of these buckets.
+    pub(super) const fn of(home: HomeSpec) -> Self {
+        match home {
+            HomeSpec::Memory | HomeSpec::Synchronised(_) => Self::Memory,
+            HomeSpec::Redis(_) => Self::Redis,
+        }
+    }
+}
+
+impl KeyFacts {
+    /// The instant at which a request of one unit is allowed; the outcome is the earliest of all
+    /// buckets, and not before the end of a ban.
+    fn outcome(&self) -> Outcome {
+        let is_granted = self.granted.is_some_and(|granted| granted.left > 0);
+        let quota = match (self.bucket.next.outcome, self.overflow) {
+            _ if is_granted => Outcome::Admit,
+            (Outcome::Refuse { retry_at: one }, Some(Outcome::Refuse { retry_at: other })) => {
+                let retry_at = one.into_iter().chain(other).min();
+                Outcome::Refuse { retry_at }
+            }
+            (Outcome::Refuse { .. }, Some(admitted)) => admitted,
+            (outcome, _) => outcome,
+        };
+        match (&self.ban, quota) {
+            (None, quota) => quota,
+            (Some(ban), Outcome::Refuse { retry_at }) => Outcome::Refuse {
+                retry_at: retry_at.map(|retry_at| retry_at.max(ban.until)),
+            },
+            (Some(ban), _) => Outcome::Refuse {
+                retry_at: Some(ban.until),
+            },
+        }
+    }
+
+    /// The state of this key.
+    pub(super) fn state(&self, key: &PolicyKey<'_>) -> KeyState {
+        let quota = key.quota();
+        let decision = &self.bucket.decision;
+        let (outcome, is_exempt) = (self.outcome(), key.is_exempt());
+        let is_admitted = is_exempt || !matches!(outcome, Outcome::Refuse { .. });
+        let retry_at = match outcome {
+            Outcome::Refuse { retry_at } if !is_exempt => retry_at,
+            _ => None,
+        };
+        let remaining = decision.remaining.min(decision.capacity);
+        KeyState {
+            policy: quota.name.to_string(),
+            key_id: format!("k_{:016x}", key.fingerprint().bits()),
+            algorithm: quota.buckets.algorithm().kind(),
+            unit: match quota.advertised.unit() {
+                QuotaUnit::Requests => "requests",
+                QuotaUnit::Tokens => "tokens",
+            },
+            quota: quota.quota.clone(),
+            limit: decision.capacity,
+            used: decision.capacity - remaining,
+            remaining,
+            reset_s: self.seconds_to(decision.reset),
+            retry_after_s: retry_at.map(|at| self.seconds_to(at)),
+            allowed: is_admitted,
+            override_for: key.override_for(),
+            exempt: is_exempt,
+            store: StoreKind::of(quota.buckets.home()),
+            sync_s: match quota.buckets.home() {
+                HomeSpec::Synchronised(interval) => Some(interval.as_secs_f64()),
+                HomeSpec::Memory | HomeSpec::Redis(_) => None,
+            },
+            granted: self.granted.map(|granted| GrantState {
+                units: granted.left,
+                of_units: granted.units,
+                until: rfc_3339(granted.until),
+            }),
+            debt: self.bucket.owed,
+            in_flight: self.in_flight,
+            ban: self.ban.as_ref().map(|ban| BanState {
+                until: rfc_3339(ban.until),
+                for_s: self.seconds_to(ban.until),
+                number: ban.number,
+                reason: ban.reason.clone(),
+            }),
+            cell: self.bucket.view.clone().into(),
+        }
+    }
+
+    /// Seconds until an instant, rounded up to a millisecond.
+    fn seconds_to(&self, at: Timestamp) -> f64 {
+        let milliseconds = at.since(self.now).as_micros().div_ceil(1_000);
+        Duration::from_millis(milliseconds as u64).as_secs_f64()
+    }
+}
+
+/// An instant as RFC 3339 has it, in UTC, to the second; rounded up, since both grants and bans last
+/// until then.
+pub fn rfc_3339(at: Timestamp) -> String {
+    let seconds = at.as_micros().div_ceil(1_000_000);
+    let instant = i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+    instant.unwrap_or(jiff::Timestamp::MAX).to_string()
+}
