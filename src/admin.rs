@@ -18,6 +18,7 @@ pub mod auth;
 pub mod health;
 mod configuration;
 mod json;
+mod keys;
 pub mod playground;
 mod openapi;
 mod policies;

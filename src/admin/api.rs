@@ -6,7 +6,9 @@ use axum::routing::{MethodRouter, get, post};
 use http::Uri;
 
 use super::auth::{Role, require_read, require_write};
-use super::{AdminState, configuration, openapi, playground, policies, routes, status, upstreams};
+use super::{
+    AdminState, configuration, keys, openapi, playground, policies, routes, status, upstreams,
+};
 
 /// An endpoint.
 pub(super) struct Endpoint {
@@ -34,6 +36,11 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         read("/v1/config", get(configuration::running)),
         read("/v1/reloads", get(configuration::reloads)),
         open("/v1/openapi.json", get(openapi::document)),
+        read("/v1/keys/lookup", post(keys::lookup)),
+        write("/v1/keys/reset", post(keys::reset)),
+        write("/v1/keys/grant", post(keys::grant)),
+        write("/v1/keys/ban", post(keys::ban)),
+        write("/v1/keys/unban", post(keys::unban)),
     ]
 }
 

@@ -1,8 +1,6 @@
 //! The audit log: a line of the process log for each change that a caller asks for. Keys are named
 //! by their fingerprints, never by their text.
 
-#![expect(dead_code, reason = "endpoints that change keys use the rest")]
-
 use strum::IntoStaticStr;
 
 use super::auth::Actor;

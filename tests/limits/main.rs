@@ -26,5 +26,6 @@ mod settlement_metrics;
 mod snapshot;
 mod stated_costs;
 mod status;
+mod steering;
 mod time_zones;
 mod tokens;

@@ -22,6 +22,7 @@ mod scripts;
 mod servers;
 mod settlements_and_queues;
 mod status;
+mod steering;
 mod store_contract;
 mod synchronised;
 mod synchronised_kinds;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use crate::support::admin::{AdminClient, TOKENS, json as json_of};
 use crate::support::client::{Connection, get, get_with, run};
 use crate::support::gateway::Gateway;
 use crate::support::redis::{RedisServer, free_address};
@@ -16,6 +17,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use redis::Value;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
+use serde_json::{Value as Json, json};
 use sluicegate::store::redis::client::{
     Address, Fault, FaultKind, Script, Spec, State, Target, UrlError, slot,
 };
@@ -454,4 +456,72 @@ policies:\n{}routes:\n{}",
     let all: Vec<_> = nodes.iter().map(announced).collect();
     let has_some = |keys: &&Value| matches!(keys, Value::Array(keys) if !keys.is_empty());
     assert!(all.iter().filter(has_some).count() > 1, "{all:?}");
+}
+
+/// Buckets, granted units and announcements are in different slots.
+#[test]
+fn in_a_cluster_keys_are_steered_on_all_machines() {
+    let nodes = cluster();
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
+    let config = format!(
+        "{TOKENS}store: {{ redis: {{ cluster: [{}], timeout: 1s, secret: sixteen-characters, refusal_cache: 1m }} }}
+policies:
+  p: {{ store: redis, key: \"header:x-key\", quota: 2/300d }}
+  tight: {{ store: redis, key: \"header:x-other\", quota: 1/300d }}
+  strict: {{ store: redis, key: \"header:x-key\", quota: 0/1h, penalty: {{ strikes: 2, within: 1h, for: [2h] }} }}
+routes:
+  - {{ match: {{ path: /p }}, upstream: echo, limits: [p] }}
+  - {{ match: {{ path: /both }}, upstream: echo, limits: [p, tight] }}
+  - {{ match: {{ path: /strict }}, upstream: echo, limits: [strict] }}
+",
+        addresses.join(", "),
+    );
+    let [one, other] = [(); 2].map(|()| Gateway::start(&config));
+    wait_up(&one);
+    wait_up(&other);
+    let call = |gateway: &Gateway, action: &str, body: Json| {
+        let api = AdminClient::writer(gateway);
+        json_of(&api.post(&format!("/v1/keys/{action}"), &body))
+    };
+    for key in 0..6 {
+        let headers = format!("x-key: {key}\r\nx-other: {key}\r\n");
+        let ask = |gateway: &Gateway, path| get_with(gateway.address(), path, &headers).status;
+        let named = |policy: &str| json!({ "policy": policy, "key": key.to_string() });
+        let grant = |units: u32| {
+            let mut body = named("p");
+            body["units"] = json!(units);
+            body["until"] = json!("2027-06-01T00:00:00Z");
+            call(&one, "grant", body);
+        };
+        let feels = |status| {
+            wait_for("the action", || (ask(&other, "/p") == status).then_some(()));
+        };
+        assert_eq!([(); 3].map(|()| ask(&other, "/p")), [200, 200, 429]);
+        call(&one, "reset", named("p"));
+        feels(200);
+        assert_eq!([(); 2].map(|()| ask(&other, "/p")), [200, 429]);
+        grant(4);
+        feels(200);
+        // The refusals of `tight` give the granted units back.
+        assert_eq!([(); 3].map(|()| ask(&one, "/both")), [200, 429, 429]);
+        wait_for("the units that go back", || {
+            let state = call(&one, "lookup", named("p"));
+            (state["granted"]["units"] == 2).then_some(())
+        });
+        assert_eq!([(); 3].map(|()| ask(&one, "/p")), [200, 200, 429]);
+        grant(1_000_000);
+        feels(200);
+        let mut ban = named("p");
+        ban["for"] = json!("1h");
+        call(&one, "ban", ban);
+        feels(429);
+        call(&one, "unban", named("p"));
+        feels(200);
+        // The ban of a penalty is lifted, too.
+        (0..2).for_each(|_| assert_eq!(ask(&other, "/strict"), 429));
+        let is_banned = |gateway| call(gateway, "lookup", named("strict"))["ban"].is_object();
+        wait_for("the ban", || is_banned(&one).then_some(()));
+        call(&one, "unban", named("strict"));
+        wait_for("its end", || (!is_banned(&other)).then_some(()));
+    }
 }

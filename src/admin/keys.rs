@@ -1,0 +1,362 @@
+//! One key of one policy: its state, and what an operator does to it. Keys are secrets: they come in
+//! bodies, and no answer and no log line has one.
+
+use std::collections::BTreeMap;
+
+use axum::Extension;
+use axum::extract::State;
+use http::StatusCode;
+use jiff::SpanRelativeTo;
+use serde::{Deserialize, Serialize};
+use tokio::spawn;
+
+use super::AdminState;
+use super::audit::{self, Action, Change, Target};
+use super::auth::Actor;
+use super::json::Json;
+use super::problem_details::ProblemDetails;
+use crate::clock::Timestamp;
+use crate::proxy::Ruleset;
+use crate::proxy::inspect::key::{
+    Execution, KeyChange, KeyChangeError, KeyError, LONGEST_REASON, PolicyKey,
+};
+use crate::proxy::inspect::key_state::KeyState;
+use crate::rules::PartText;
+use crate::store::SteeringError;
+
+/// A key: the text of its only part, or a list of texts; nothing for a key without parts.
+#[derive(Debug, Default, Deserialize)]
+#[serde(untagged)]
+enum KeyInput {
+    #[default]
+    None,
+    One(String),
+    Parts(Vec<PartInput>),
+}
+
+/// A part of a key.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum PartInput {
+    Value(String),
+    /// Requests lack the part, and another part replaces it: its name and value.
+    StandIn(BTreeMap<String, String>),
+    /// Requests lack the part.
+    Missing(()),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LookupRequest {
+    policy: String,
+    #[serde(default)]
+    key: KeyInput,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResetRequest {
+    policy: String,
+    #[serde(default)]
+    key: KeyInput,
+    reason: Option<String>,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GrantRequest {
+    policy: String,
+    #[serde(default)]
+    key: KeyInput,
+    units: u32,
+    /// RFC 3339.
+    until: String,
+    reason: Option<String>,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BanRequest {
+    policy: String,
+    #[serde(default)]
+    key: KeyInput,
+    /// A duration, such as `15m`, `24h` or `7d`.
+    r#for: String,
+    reason: Option<String>,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// The state of a key before and after a change.
+#[derive(Debug, Serialize)]
+pub(super) struct Changed {
+    before: KeyState,
+    after: KeyState,
+}
+
+/// A change that a caller asks for.
+struct ChangeRequest {
+    policy: String,
+    key: KeyInput,
+    reason: Option<String>,
+    dry_run: bool,
+}
+
+/// A change, with texts of its own.
+enum OwnedChange {
+    Reset,
+    Grant { units: u32, until: Timestamp },
+    Ban { until: Timestamp },
+    Unban,
+}
+
+pub(super) async fn lookup(
+    State(state): State<AdminState>,
+    Json(request): Json<LookupRequest>,
+) -> Result<Json<KeyState>, ProblemDetails> {
+    let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+    let key = find(&ruleset, &request.policy, &request.key)?;
+    let found = key.state(now).await.map_err(store_problem)?;
+    Ok(Json(found))
+}
+
+pub(super) async fn reset(
+    State(state): State<AdminState>,
+    Extension(actor): Extension<Actor>,
+    Json(request): Json<ResetRequest>,
+) -> Result<Json<Changed>, ProblemDetails> {
+    let ResetRequest {
+        policy,
+        key,
+        reason,
+        dry_run,
+    } = request;
+    let request = ChangeRequest {
+        policy,
+        key,
+        reason,
+        dry_run,
+    };
+    change(state, actor, request, OwnedChange::Reset).await
+}
+
+pub(super) async fn unban(
+    State(state): State<AdminState>,
+    Extension(actor): Extension<Actor>,
+    Json(request): Json<ResetRequest>,
+) -> Result<Json<Changed>, ProblemDetails> {
+    let ResetRequest {
+        policy,
+        key,
+        reason,
+        dry_run,
+    } = request;
+    let request = ChangeRequest {
+        policy,
+        key,
+        reason,
+        dry_run,
+    };
+    change(state, actor, request, OwnedChange::Unban).await
+}
+
+pub(super) async fn grant(
+    State(state): State<AdminState>,
+    Extension(actor): Extension<Actor>,
+    Json(request): Json<GrantRequest>,
+) -> Result<Json<Changed>, ProblemDetails> {
+    let GrantRequest {
+        policy,
+        key,
+        units,
+        until,
+        reason,
+        dry_run,
+    } = request;
+    let until = instant(&until)?;
+    let request = ChangeRequest {
+        policy,
+        key,
+        reason,
+        dry_run,
+    };
+    change(state, actor, request, OwnedChange::Grant { units, until }).await
+}
+
+pub(super) async fn ban(
+    State(state): State<AdminState>,
+    Extension(actor): Extension<Actor>,
+    Json(request): Json<BanRequest>,
+) -> Result<Json<Changed>, ProblemDetails> {
+    let BanRequest {
+        policy,
+        key,
+        r#for,
+        reason,
+        dry_run,
+    } = request;
+    let until = end_of(&r#for, state.clock.now())?;
+    let request = ChangeRequest {
+        policy,
+        key,
+        reason,
+        dry_run,
+    };
+    change(state, actor, request, OwnedChange::Ban { until }).await
+}
+
+/// Makes a change, also if the caller leaves meanwhile: none is half made.
+async fn change(
+    state: AdminState,
+    actor: Actor,
+    request: ChangeRequest,
+    change: OwnedChange,
+) -> Result<Json<Changed>, ProblemDetails> {
+    let made = spawn(async move { make(&state, &actor, &request, &change).await });
+    made.await.map_err(ProblemDetails::internal)?.map(Json)
+}
+
+async fn make(
+    state: &AdminState,
+    actor: &Actor,
+    request: &ChangeRequest,
+    change: &OwnedChange,
+) -> Result<Changed, ProblemDetails> {
+    let reason = request.reason.as_deref();
+    if reason.is_some_and(|reason| reason.len() > LONGEST_REASON) {
+        let detail = format!("`reason` is at most {LONGEST_REASON} bytes");
+        return Err(ProblemDetails::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            detail,
+        ));
+    }
+    let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+    let key = find(&ruleset, &request.policy, &request.key)?;
+    let execution = match request.dry_run {
+        true => Execution::DryRun,
+        false => Execution::Apply,
+    };
+    let (action, change) = change.borrowed(reason.unwrap_or_default());
+    let result = key.change(change, execution, now).await;
+    let audited = Change {
+        action,
+        target: Target::Key {
+            policy: &request.policy,
+            key: key.fingerprint(),
+        },
+        reason,
+        dry_run: request.dry_run,
+    };
+    match &result {
+        Ok(_) => audit::log(actor, &audited, "applied"),
+        Err(error) => audit::log(actor, &audited, &error.to_string()),
+    }
+    let [before, after] = result.map_err(|error| match error {
+        KeyChangeError::Impossible(why) => {
+            ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, why)
+        }
+        KeyChangeError::Store(error) => store_problem(error),
+    })?;
+    Ok(Changed { before, after })
+}
+
+impl OwnedChange {
+    fn borrowed<'a>(&self, reason: &'a str) -> (Action, KeyChange<'a>) {
+        match *self {
+            Self::Reset => (Action::Reset, KeyChange::Reset),
+            Self::Grant { units, until } => (Action::Grant, KeyChange::Grant { units, until }),
+            Self::Ban { until } => (Action::Ban, KeyChange::Ban { until, reason }),
+            Self::Unban => (Action::Unban, KeyChange::Unban),
+        }
+    }
+}
+
+impl KeyInput {
+    /// # Errors
+    /// A part is neither a text, nor one replacement, nor null.
+    fn texts(&self) -> Result<Vec<PartText<'_>>, ProblemDetails> {
+        match self {
+            Self::None => Ok(Vec::new()),
+            Self::One(text) => Ok(vec![PartText::Value(text)]),
+            Self::Parts(parts) => parts.iter().map(PartInput::text).collect(),
+        }
+    }
+}
+
+impl PartInput {
+    fn text(&self) -> Result<PartText<'_>, ProblemDetails> {
+        match self {
+            Self::Value(text) => Ok(PartText::Value(text)),
+            Self::Missing(()) => Ok(PartText::Missing),
+            Self::StandIn(parts) => match parts.iter().next() {
+                Some((part, value)) if parts.len() == 1 => Ok(PartText::StandIn { part, value }),
+                _ => {
+                    let detail = "name the one part that replaces a missing one, such as \
+                                  {\"client_ip\": \"192.0.2.1\"}";
+                    Err(ProblemDetails::new(
+                        StatusCode::UNPROCESSABLE_ENTITY,
+                        detail,
+                    ))
+                }
+            },
+        }
+    }
+}
+
+fn find<'r>(
+    ruleset: &'r Ruleset,
+    policy: &str,
+    key: &KeyInput,
+) -> Result<PolicyKey<'r>, ProblemDetails> {
+    ruleset
+        .policy_key(policy, &key.texts()?)
+        .map_err(|error| match error {
+            KeyError::UnknownPolicy(name) => {
+                let known: Vec<_> = ruleset.policies.iter().map(|one| &*one.name).collect();
+                ProblemDetails::unknown_name("policy", &name, &known)
+            }
+            KeyError::UnusedPolicy(_) | KeyError::Text(_) => {
+                ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+            }
+        })
+}
+
+fn store_problem(error: SteeringError) -> ProblemDetails {
+    let status = match error {
+        SteeringError::TooManyKeys(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        SteeringError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    ProblemDetails::new(status, error.to_string())
+}
+
+/// # Errors
+/// The text is no instant of RFC 3339 after 1970.
+fn instant(text: &str) -> Result<Timestamp, ProblemDetails> {
+    let instant: Option<jiff::Timestamp> = text.parse().ok();
+    let micros = instant.and_then(|instant| u64::try_from(instant.as_microsecond()).ok());
+    micros.map(Timestamp::from_micros).ok_or_else(|| {
+        let detail = "`until` is an instant, such as 2026-11-24T18:00:00Z (RFC 3339)";
+        ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    })
+}
+
+/// The instant after a duration; days have 24 hours.
+///
+/// # Errors
+/// The text is no duration.
+fn end_of(text: &str, now: Timestamp) -> Result<Timestamp, ProblemDetails> {
+    let span: Option<jiff::Span> = text.parse().ok();
+    let day = SpanRelativeTo::days_are_24_hours();
+    let length = span.and_then(|span| span.to_duration(day).ok());
+    let length = length.and_then(|length| std::time::Duration::try_from(length).ok());
+    length
+        .map(|length| now.saturating_add(length))
+        .ok_or_else(|| {
+            let detail = "`for` is a duration, such as 15m, 24h or 7d";
+            ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+        })
+}

@@ -1,0 +1,328 @@
+//! One key that three machines share, steered through one of them.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::admin::{AdminClient, TOKENS, json as answer, problem};
+use crate::support::client::{Response, get_with};
+use crate::support::gateway::Gateway;
+use crate::support::redis::RedisServer;
+use crate::support::redis_store::command;
+use crate::support::shared::{proxies, store, wait_up};
+use crate::support::{now, wait_for};
+
+/// The documented time in which all machines feel an action: a round, and a call.
+const SECOND: Duration = Duration::from_secs(1);
+const UNTIL: &str = "2027-06-01T00:00:00Z";
+
+/// A gateway with policies `p0` and so on in Redis, each on its path `/0`.
+fn config(policies: &[&str]) -> String {
+    let all = || policies.iter().enumerate();
+    let written = all().map(|(place, policy)| {
+        format!("  p{place}: {{ key: \"header:x-key\", store: redis, {policy} }}\n")
+    });
+    let routes = all().map(|(place, _)| {
+        format!("  - {{ name: r{place}, match: {{ path: /{place} }}, upstream: echo, limits: [p{place}] }}\n")
+    });
+    format!(
+        "{TOKENS}policies:\n{}routes:\n{}",
+        written.collect::<String>(),
+        routes.collect::<String>()
+    )
+}
+
+fn ask(gateway: &Gateway, path: &str) -> Response {
+    get_with(gateway.address(), path, "x-key: a\r\n")
+}
+
+/// The number of requests, at most 50, that are allowed before one is refused.
+fn admitted(gateway: &Gateway, path: &str) -> usize {
+    let statuses = (0..50).map(|_| ask(gateway, path).status);
+    statuses.take_while(|status| *status == 200).count()
+}
+
+fn lookup(gateway: &Gateway, policy: &str) -> Value {
+    let api = AdminClient::writer(gateway);
+    answer(&api.post("/v1/keys/lookup", &json!({ "policy": policy, "key": "a" })))
+}
+
+/// Does this to the key `a`, and returns the state afterwards.
+fn steer(gateway: &Gateway, action: &str, policy: &str, more: Value) -> Value {
+    let mut body = json!({ "policy": policy, "key": "a" });
+    body.as_object_mut()
+        .expect("a map")
+        .extend(more.as_object().expect("a map").clone());
+    let api = AdminClient::writer(gateway);
+    answer(&api.post(&format!("/v1/keys/{action}"), &body))["after"].take()
+}
+
+/// Waits until a request to this gateway is answered so, and asserts that it takes a second at most,
+/// beside the delays of a busy machine.
+fn wait_for_status(gateway: &Gateway, path: &str, status: u16) {
+    let started = now();
+    wait_for("the action", || {
+        (ask(gateway, path).status == status).then_some(())
+    });
+    let took = started.elapsed();
+    assert!(took < 3 * SECOND, "{path} took {took:?}");
+}
+
+const KINDS: [&str; 7] = [
+    "quota: 6/300d",
+    "quota: 6/300d, algorithm: token_bucket",
+    "capacity: 6, refill: 6 per 300d, algorithm: token_bucket",
+    "quota: 6/300d, algorithm: fixed_window",
+    "quota: 6/300d, algorithm: sliding_window",
+    "quota: 6/300d, algorithm: sliding_window, precision: 60",
+    "quota: 6/300d, algorithm: sliding_log",
+];
+
+#[test]
+fn a_reset_through_one_machine_is_felt_on_all_within_a_second() {
+    let redis = RedisServer::start();
+    // A refusal that is remembered for a minute would outlast the second.
+    let text = store(redis.address).replace("characters", "characters, refusal_cache: 1m");
+    let text = format!("{text}{}", config(&KINDS));
+    let gateways = [(); 3].map(|()| Gateway::start(&text));
+    gateways.iter().for_each(wait_up);
+    for (place, kind) in KINDS.iter().enumerate() {
+        let (path, policy) = (format!("/{place}"), format!("p{place}"));
+        assert_eq!(admitted(&gateways[0], &path), 6, "{kind}");
+        for gateway in &gateways {
+            assert_eq!(ask(gateway, &path).status, 429);
+            let state = lookup(gateway, &policy);
+            assert_eq!(
+                (&state["used"], &state["store"]),
+                (&json!(6), &json!("redis"))
+            );
+        }
+        assert_eq!(steer(&gateways[0], "reset", &policy, json!({}))["used"], 0);
+        for gateway in &gateways {
+            wait_for_status(gateway, &path, 200);
+        }
+        assert_eq!(lookup(&gateways[1], &policy)["used"], 3);
+        let left: usize = gateways
+            .iter()
+            .map(|gateway| admitted(gateway, &path))
+            .sum();
+        assert_eq!(left, 3, "{kind}");
+    }
+}
+
+#[test]
+fn a_grant_is_shared_by_all_machines_and_spent_once() {
+    let redis = RedisServer::start();
+    let gateways: [Gateway; 3] = proxies(&redis, &config(&KINDS));
+    for (place, kind) in KINDS.iter().enumerate() {
+        let (path, policy) = (format!("/{place}"), format!("p{place}"));
+        assert_eq!(admitted(&gateways[0], &path), 6);
+        gateways
+            .iter()
+            .for_each(|gateway| assert_eq!(ask(gateway, &path).status, 429));
+        let state = steer(
+            &gateways[1],
+            "grant",
+            &policy,
+            json!({ "units": 20, "until": UNTIL }),
+        );
+        assert_eq!(state["granted"]["units"], 20);
+        gateways
+            .iter()
+            .for_each(|gateway| wait_for_status(gateway, &path, 200));
+        let spent: usize = thread::scope(|scope| {
+            let clients = gateways
+                .each_ref()
+                .map(|gateway| scope.spawn(|| admitted(gateway, &path)));
+            clients
+                .map(|client| client.join().expect("no panic"))
+                .into_iter()
+                .sum()
+        });
+        assert_eq!(spent, 17, "{kind}");
+        assert_eq!(lookup(&gateways[2], &policy)["granted"]["units"], 0);
+    }
+    // A machine that starts knows the grants and bans that hold.
+    steer(
+        &gateways[0],
+        "grant",
+        "p0",
+        json!({ "units": 2, "until": UNTIL }),
+    );
+    steer(
+        &gateways[0],
+        "ban",
+        "p1",
+        json!({ "for": "1h", "reason": "scrapes" }),
+    );
+    let [late]: [Gateway; 1] = proxies(&redis, &config(&KINDS));
+    assert_eq!(admitted(&late, "/0"), 2);
+    assert_eq!(ask(&late, "/1").status, 429);
+    assert_eq!(lookup(&late, "p1")["ban"]["reason"], "scrapes");
+    late.reload(&format!(
+        "{}{}",
+        store(redis.address),
+        config(&["quota: 7/300d", KINDS[1]])
+    ));
+    assert_eq!(ask(&late, "/1").status, 429, "a reload keeps the ban");
+}
+
+#[test]
+fn a_ban_and_its_end_are_felt_on_all_machines() {
+    let redis = RedisServer::start();
+    let penalty = "quota: 1/300d, penalty: { strikes: 2, within: 1h, for: [1h] }";
+    // Requests before a machine hears of the ban do not spend the quota.
+    let policies = ["quota: 100000/300d", penalty];
+    let gateways: [Gateway; 3] = proxies(&redis, &config(&policies));
+    steer(&gateways[0], "ban", "p0", json!({ "for": "1h" }));
+    gateways
+        .iter()
+        .for_each(|gateway| wait_for_status(gateway, "/0", 429));
+    steer(&gateways[1], "unban", "p0", json!({}));
+    gateways
+        .iter()
+        .for_each(|gateway| wait_for_status(gateway, "/0", 200));
+    // The ban of a penalty stays lifted, whatever machines report later.
+    (0..3).for_each(|_| _ = ask(&gateways[0], "/1"));
+    for gateway in &gateways {
+        wait_for("the ban", || {
+            lookup(gateway, "p1")["ban"].is_object().then_some(())
+        });
+    }
+    steer(&gateways[2], "unban", "p1", json!({}));
+    for gateway in &gateways {
+        wait_for("the end of the ban", || {
+            lookup(gateway, "p1")["ban"].is_null().then_some(())
+        });
+    }
+    thread::sleep(SECOND);
+    let [late]: [Gateway; 1] = proxies(&redis, &config(&policies));
+    for gateway in gateways.iter().chain([&late]) {
+        assert_eq!(lookup(gateway, "p1")["ban"], Value::Null);
+    }
+    steer(&gateways[0], "reset", "p1", json!({}));
+    wait_for_status(&gateways[1], "/1", 200);
+}
+
+const SYNCHRONISED: [&str; 4] = [
+    "quota: 12/300d, sync: 50ms",
+    "quota: 12/300d, sync: 50ms, algorithm: fixed_window",
+    "quota: 12/300d, sync: 50ms, algorithm: sliding_window",
+    "quota: 12/300d, sync: 50ms, algorithm: sliding_window, precision: 60",
+];
+
+#[test]
+fn synchronised_buckets_are_reset_on_all_machines_and_stay_so() {
+    let redis = RedisServer::start();
+    let gateways: [Gateway; 3] = proxies(&redis, &config(&SYNCHRONISED));
+    for (place, kind) in SYNCHRONISED.iter().enumerate() {
+        let (path, policy) = (format!("/{place}"), format!("p{place}"));
+        for gateway in &gateways {
+            (0..4).for_each(|_| assert_eq!(ask(gateway, &path).status, 200));
+        }
+        for gateway in &gateways {
+            wait_for("all charges", || {
+                (lookup(gateway, &policy)["used"] == 12).then_some(())
+            });
+            assert_eq!(ask(gateway, &path).status, 429);
+        }
+        steer(&gateways[0], "reset", &policy, json!({}));
+        for gateway in &gateways {
+            wait_for_status(gateway, &path, 200);
+        }
+        // Some rounds later, only charges since the reset count, on each machine.
+        for gateway in &gateways {
+            wait_for("the charges since", || {
+                (lookup(gateway, &policy)["used"] == 3).then_some(())
+            });
+        }
+        thread::sleep(SECOND);
+        for gateway in &gateways {
+            assert_eq!(lookup(gateway, &policy)["used"], 3, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn a_synchronised_grant_is_spent_by_all_machines() {
+    let redis = RedisServer::start();
+    let gateways: [Gateway; 3] = proxies(&redis, &config(&SYNCHRONISED[..2]));
+    for place in 0..2 {
+        let (path, policy) = (format!("/{place}"), format!("p{place}"));
+        assert_eq!(admitted(&gateways[0], &path), 12);
+        for gateway in &gateways[1..] {
+            ask(gateway, &path);
+            wait_for("all charges", || {
+                (ask(gateway, &path).status == 429).then_some(())
+            });
+        }
+        steer(
+            &gateways[0],
+            "grant",
+            &policy,
+            json!({ "units": 20, "until": UNTIL }),
+        );
+        gateways
+            .iter()
+            .for_each(|gateway| wait_for_status(gateway, &path, 200));
+        for gateway in &gateways {
+            let left = |gateway| lookup(gateway, &policy)["granted"]["units"].as_u64();
+            wait_for("what others spent", || {
+                (left(gateway) <= Some(17)).then_some(())
+            });
+        }
+        let spent = admitted(&gateways[0], &path);
+        assert!((15..=17).contains(&spent), "{spent}");
+        for gateway in &gateways {
+            wait_for("the end of the grant", || {
+                (ask(gateway, &path).status == 429).then_some(())
+            });
+        }
+    }
+}
+
+#[test]
+fn without_redis_nothing_is_steered_and_a_repeated_call_succeeds() {
+    let mut redis = RedisServer::start();
+    let policies = [
+        "quota: 6/300d, on_store_error: refuse",
+        "quota: 6/300d, sync: 50ms",
+        "algorithm: concurrency, max: 2",
+    ];
+    let gateways: [Gateway; 2] = proxies(&redis, &config(&policies));
+    assert_eq!(lookup(&gateways[0], "p2")["in_flight"], 0);
+    steer(&gateways[0], "ban", "p1", json!({ "for": "1h" }));
+    redis.kill();
+    let api = AdminClient::writer(&gateways[0]);
+    let key = |policy: &str| json!({ "policy": policy, "key": "a" });
+    let grant = |policy: &str| json!({ "policy": policy, "key": "a", "units": 3, "until": UNTIL });
+    for policy in ["p0", "p1"] {
+        let post = |path: &str, body: &Value| problem(&api.post(path, body), 503);
+        assert!(post("/v1/keys/reset", &key(policy)).contains("Redis"));
+        post("/v1/keys/grant", &grant(policy));
+        post("/v1/keys/unban", &key(policy));
+    }
+    problem(&api.post("/v1/keys/lookup", &key("p0")), 503);
+    assert_eq!(
+        ask(&gateways[0], "/1").status,
+        429,
+        "bans are known without Redis"
+    );
+    redis.start_again();
+    wait_for("the store", || {
+        let granted = api.post("/v1/keys/grant", &grant("p0"));
+        (granted.status == 200).then_some(())
+    });
+    for gateway in &gateways {
+        wait_for("the policy", || {
+            (ask(gateway, "/0").status == 200).then_some(())
+        });
+    }
+    assert_eq!(lookup(&gateways[1], "p0")["granted"]["units"], 3);
+    // The server has forgotten the ban, and hears of it again.
+    let [late]: [Gateway; 1] = proxies(&redis, &config(&policies));
+    wait_for("the ban", || (ask(&late, "/1").status == 429).then_some(()));
+    let entries = command(&redis, &["XLEN", "sluicegate:steering"]);
+    assert!(matches!(entries, redis::Value::Int(2..=5)), "{entries:?}");
+}
