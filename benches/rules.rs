@@ -117,6 +117,7 @@ fn forwarding(c: &mut Criterion) {
         local: Some(([127, 0, 0, 1], 8080).into()),
         scheme: Scheme::Http,
         server_name: None,
+        tls_version: None,
         worker: 0,
         informational: None,
     });

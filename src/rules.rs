@@ -90,6 +90,14 @@ impl<T: PartialEq> Lookup<T> {
 }
 
 impl<T> Lookup<T> {
+    /// The value, if there is exactly one.
+    fn one(self) -> Option<T> {
+        match self {
+            Self::One(value) => Some(value),
+            Self::Missing | Self::Several => None,
+        }
+    }
+
     fn map<U>(self, change: impl FnOnce(T) -> U) -> Lookup<U> {
         match self {
             Self::One(value) => Lookup::One(change(value)),

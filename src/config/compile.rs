@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::schema::AccessLogFormat;
 use super::sections::jwt::KeyFiles;
 use super::sections::policy::Policies;
 use super::sections::upstream::Upstreams;
@@ -21,7 +20,7 @@ use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{self, PolicySpec};
 use crate::server::ServerSpec;
 use crate::store::HomeSpec;
-use crate::telemetry::access_log::{AccessLogSpec, LineFormat, LogTarget};
+use crate::telemetry::access_log::{AccessLogSpec, LogTarget};
 
 /// The largest certificate file that is read, in bytes.
 pub(super) const MAX_CERTIFICATE_FILE: u64 = 16 << 20;
@@ -200,19 +199,6 @@ impl<'a> Compiler<'a> {
         let (message, help) = file_errors::explain(path, error);
         let finding = Finding::error(node, Code::Unreadable, message).help(help);
         self.findings.push(finding);
-    }
-
-    fn access_log(&self, log: &schema::AccessLog) -> Option<AccessLogSpec> {
-        let format = match log.format.value {
-            AccessLogFormat::Json => LineFormat::Json,
-            AccessLogFormat::Combined => LineFormat::Combined,
-            AccessLogFormat::Disabled => return None,
-        };
-        let target = match &log.path.value {
-            LogTarget::Stdout => LogTarget::Stdout,
-            LogTarget::File(path) => LogTarget::File(self.loaded.resolve(path)),
-        };
-        Some(AccessLogSpec { format, target })
     }
 
     fn rules(

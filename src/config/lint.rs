@@ -3,6 +3,7 @@
 //!
 //! Not here: errors in a single setting, which `validate` finds.
 
+mod access_log;
 mod answers;
 mod certificates;
 mod coverage;
@@ -56,6 +57,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
         listeners::own_listeners(config),
         room::forgotten_at_restart(config, &places),
         room::small_quotas(&places),
+        access_log::options(config, &places),
         answers::idle_jitter(&places),
         answers::announcements(&places),
         redis::shared_buckets(config, &places),

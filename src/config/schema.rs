@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
-pub use super::sections::admin::{AccessLog, AccessLogFormat, Admin, AdminTokens, ShutdownTimes};
+pub use super::sections::access_log::{AccessLog, AccessLogFormat};
+pub use super::sections::admin::{Admin, AdminTokens, ShutdownTimes};
 pub use super::sections::amounts::Amounts;
 pub use super::sections::client::{BodySize, ClientBounds, ClientIp, ClientTimeouts, HeadSize};
 pub use super::sections::condition::Condition;

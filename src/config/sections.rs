@@ -1,5 +1,6 @@
 //! The sections of the configuration: schema, checks and compilation of each.
 
+pub(super) mod access_log;
 pub(super) mod admin;
 pub(super) mod algorithm;
 pub(super) mod amounts;

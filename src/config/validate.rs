@@ -6,13 +6,16 @@ use std::fmt::Display;
 use std::hash::Hash;
 
 use super::schema::Config;
-use super::sections::{admin, exception, jwt, listener, policy, redis, responses, route, upstream};
+use super::sections::{
+    access_log, admin, exception, jwt, listener, policy, redis, responses, route, upstream,
+};
 use super::{Code, Finding, Findings, List, Located, NodeId};
 
 /// Checks a whole configuration.
 pub(super) fn validate(config: &Config, findings: &Findings<'_>) {
     listener::check(config, findings);
     admin::check(config, findings);
+    access_log::check(config, findings);
     upstream::check(config, findings);
     jwt::check(config, findings);
     redis::check(config, findings);

@@ -17,12 +17,33 @@ pub struct ClientConnection {
     pub local: Option<SocketAddr>,
     /// `https` if the connection is encrypted.
     pub scheme: Scheme,
+    /// The version of TLS; `None` in clear text.
+    pub tls_version: Option<TlsVersion>,
     /// The server name of TLS (RFC 6066 section 3), lower case.
     pub server_name: Option<Arc<str>>,
     /// The index of the worker that serves it.
     pub worker: usize,
     /// The queue for informational responses, if the connection can send them.
     pub informational: Option<InformationalQueue>,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2 (RFC 5246).
+    V1_2,
+    /// TLS 1.3 (RFC 8446).
+    V1_3,
+}
+
+impl TlsVersion {
+    /// The name, as other servers log it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V1_2 => "TLSv1.2",
+            Self::V1_3 => "TLSv1.3",
+        }
+    }
 }
 
 /// The scheme of requests.

@@ -23,7 +23,7 @@ use super::ruleset::{Limit, Overflow, Route};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Response;
-use crate::limiter::{Algorithm, Decision, Outcome};
+use crate::limiter::{Algorithm, Decision, Fingerprint, Outcome};
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::RefusedRequest;
 use crate::rules::Head;
@@ -52,6 +52,18 @@ pub(super) struct Admission {
     now: Timestamp,
     /// True if a shadowed limit lacked its key or cost; only a dry run reads this.
     pub(super) is_shadowed: bool,
+}
+
+/// The limit that the access log names.
+pub(super) struct LoggedLimit<'r, 'a> {
+    /// The limit, if any applied.
+    pub(super) limit: Option<&'r Limit>,
+    /// Its decision in a word.
+    pub(super) word: LimitDecision,
+    /// Its decision; `None` if the request lacks its key.
+    pub(super) decision: Option<&'a Decision>,
+    /// The key of its bucket.
+    pub(super) key: Option<Fingerprint>,
 }
 
 impl Admission {
@@ -115,7 +127,10 @@ impl Admission {
     /// The jitter of a refusal, by the policy that decides.
     fn jitter(&self, inputs: &AdmissionInputs<'_>) -> Duration {
         let result = &self.result;
-        match (result.ids.get(result.verdict.deciding), result.key) {
+        match (
+            result.ids.get(result.verdict.deciding),
+            result.deciding_key(),
+        ) {
             (Some(id), Some(key)) if !result.verdict.is_admitted() => {
                 let policy = inputs.route.limit(id.limit).chosen(*id);
                 jitter::of(policy.retry_after_jitter, inputs.secret, key, inputs.now)
@@ -184,22 +199,50 @@ impl Admission {
         self.keyless.is_some() || !self.result.verdict.is_admitted()
     }
 
-    /// The policy and the decision for the access log.
-    pub(super) fn logged<'r>(&self, route: &'r Route) -> (&'r str, LimitDecision) {
-        let (limit, decision) = if self.is_refused() {
-            (self.deciding(route), LimitDecision::Limited)
-        } else if let Some((limit, _)) = self.delaying(route) {
-            (Some(limit), LimitDecision::Delayed)
-        } else if let Some(limit) = self.acquired.longest_wait(route) {
-            (Some(limit), LimitDecision::Delayed)
-        } else if let Some((limit, _)) = self.lowered(route).next() {
-            (Some(limit), LimitDecision::Overflowed)
-        } else if let Some(limit) = self.shadowing(route).next() {
-            (Some(limit), LimitDecision::Shadowed)
+    /// The limit that the access log names.
+    pub(super) fn logged<'r>(&self, route: &'r Route) -> LoggedLimit<'r, '_> {
+        let verdict = &self.result.verdict;
+        let (place, word) = if self.is_refused() {
+            let decided = self.keyless.is_none().then_some(verdict.deciding);
+            (decided, LimitDecision::Limited)
+        } else if let Some(place) = verdict.delaying() {
+            (Some(place), LimitDecision::Delayed)
+        } else if let Some(number) = self.acquired.longest_wait() {
+            let mut ids = self.result.ids.iter();
+            let place = ids.position(|id| id.limit == number);
+            (place, LimitDecision::Delayed)
+        } else if let Some(place) = self.lowered_place(route) {
+            (Some(place), LimitDecision::Overflowed)
+        } else if let Some(place) = self.shadowing_place() {
+            (Some(place), LimitDecision::Shadowed)
         } else {
-            (self.deciding(route), LimitDecision::Allowed)
+            let has_decision = verdict.enforced() > 0;
+            let decided = has_decision.then_some(verdict.deciding);
+            (decided, LimitDecision::Allowed)
         };
-        (limit.map_or("", |limit| &*limit.policy.name), decision)
+        let number = match place {
+            Some(place) => self.result.ids.get(place).map(|id| id.limit),
+            None => self.keyless,
+        };
+        LoggedLimit {
+            limit: number.map(|number| route.limit(number)),
+            word,
+            decision: place.and_then(|place| verdict.decisions.get(place)),
+            key: place.and_then(|place| self.result.keys.get(place).copied()),
+        }
+    }
+
+    /// The place of the first decision that admits the request at a lower priority.
+    fn lowered_place(&self, route: &Route) -> Option<usize> {
+        let is_lowered = |id: &ChargeId| route.limit(id.limit).overflow(*id).is_some();
+        self.binding().iter().position(is_lowered)
+    }
+
+    /// The place of the first shadowed decision that would have refused or delayed the request.
+    fn shadowing_place(&self) -> Option<usize> {
+        let verdict = &self.result.verdict;
+        let mut shadowed = verdict.enforced()..verdict.decisions.len();
+        shadowed.find(|place| verdict.decisions[*place].outcome != Outcome::Admit)
     }
 
     /// The deciding bucket of the limit with this number, its decision, and its effect; `None` if

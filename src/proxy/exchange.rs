@@ -33,6 +33,7 @@ use crate::proxy::answers::respond;
 use crate::rules::{BodyEnd, Head, ResponseOrigin, TokenCheck};
 use crate::store::{PendingCharge, Undecided};
 use crate::telemetry::metrics::RequestMetrics;
+pub(in crate::proxy) use logged::KeyText;
 use logged::LoggedRequest;
 use ruleset_lease::RulesetLease;
 
@@ -61,6 +62,8 @@ pub(super) struct Exchange {
     /// The limits' decisions. This is large, and is never moved.
     admission: Admission,
     is_decided: bool,
+    /// The text of the deciding bucket's key, if the access log has it.
+    key_text: Option<KeyText>,
     tagged: TagDecisions,
     /// The trail for the debug header, if the request has its token.
     trail: Option<Box<DebugTrail>>,
@@ -123,7 +126,7 @@ impl Exchange {
         Box::new(Exchange {
             context: RequestContext {
                 client_ip: snapshot.client_ip.resolve(peer, request.headers()),
-                logged: log.map(|log| LoggedRequest::new(request, log.spec().format)),
+                logged: log.map(|log| LoggedRequest::new(request, log.parts())),
                 method: request.method().clone(),
                 version: request.version(),
                 accept: request.headers().get(header::ACCEPT).map(Box::from),
@@ -137,6 +140,7 @@ impl Exchange {
             line: None,
             admission: Admission::default(),
             is_decided: false,
+            key_text: None,
             tagged: TagDecisions::default(),
             trail,
             status: None,
@@ -172,9 +176,11 @@ impl Exchange {
         charge.decide(worker, &mut self.admission.result).await
     }
 
-    /// Marks the decision as final: the response gets its rate-limit fields.
-    pub(super) fn set_decided(&mut self) {
+    /// Marks the decision as final: the response gets its rate-limit fields. `key_text` is that of
+    /// the deciding bucket, for the access log.
+    pub(super) fn set_decided(&mut self, key_text: Option<KeyText>) {
         self.is_decided = true;
+        self.key_text = key_text;
     }
 
     /// Notes that the request waits for the permits of `policy`.
@@ -319,7 +325,11 @@ impl Exchange {
         let route = self.route();
         let request = RequestOutcome {
             route,
-            decision: self.admission().map(|admission| admission.logged(route)),
+            decision: self.admission().map(|admission| {
+                let logged = admission.logged(route);
+                let policy = logged.limit.map_or("", |limit| &*limit.policy.name);
+                (policy, logged.word)
+            }),
             error: self.error,
             elapsed: self.elapsed(),
             upstream: self.sent_to(route),

@@ -172,11 +172,12 @@ fn decide(
         }
         return Ok(Disposition::Wait(pending));
     }
+    let key_text = context.key_text(admission, route, &head);
     if let Some(refused) = refuse(admission, route, context, &head, response) {
         if let Some(trail) = trail {
             trail.record(&inputs, admission, None);
         }
-        exchange.set_decided();
+        exchange.set_decided(key_text);
         return Ok(refused);
     }
     let delay = Delay::enter(admission, route, context.clock());
@@ -187,7 +188,7 @@ fn decide(
     if let Some(tags) = tags {
         exchange.set_tags(tags);
     }
-    exchange.set_decided();
+    exchange.set_decided(key_text);
     Ok(Disposition::Forward(delay))
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::{AUTHORIZATION, COOKIE, HeaderName};
 use serde::Serialize;
 
 use crate::clock::Timestamp;
@@ -24,6 +25,9 @@ pub(super) struct Warning {
     pub policy: Option<Arc<str>>,
     /// The missing data, and the replacement.
     pub message: String,
+    /// The option with which the proxy's own log would have the data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub option: Option<String>,
 }
 
 /// Counts of what was missing, one for each field that the configuration reads.
@@ -33,7 +37,7 @@ pub(super) struct Warnings {
     routes: Vec<Vec<LimitInputs>>,
     counts: BTreeMap<Input, Count>,
     /// Fields by which routes are chosen.
-    chosen_by: Vec<KeyPart>,
+    chosen_by: Vec<(KeyPart, Input)>,
     host: Host,
     times: Times,
 }
@@ -46,6 +50,8 @@ struct Input {
     purpose: Purpose,
     /// As the configuration writes it.
     part: String,
+    /// The header field that has it.
+    field: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,16 +109,24 @@ impl Warnings {
         let by_host = routes.iter().any(|route| !route.hosts.is_empty());
         let mut keys = limits().flat_map(|route| &route.limits);
         let has_host = |limit: &Limit| limit.spec.descriptor.parts().contains(&KeyPart::Host);
+        let tokens = snapshot.tokens.as_ref();
+        let token_field = tokens.map_or(&AUTHORIZATION, |tokens| tokens.verifier.header());
         let headers = routes.iter().flat_map(|route| &route.headers);
         let mut chosen_by: Vec<_> = headers
-            .map(|(name, _)| KeyPart::Header(name.clone()))
+            .map(|(name, _)| {
+                let part = KeyPart::Header(name.clone());
+                let input = Input::new(None, Purpose::Route, &part, token_field);
+                (part, input)
+            })
             .collect();
         chosen_by.dedup();
         Warnings {
             routes: places
                 .map(|place| {
                     let limits = snapshot.route(place).limits.iter();
-                    limits.map(LimitInputs::of).collect()
+                    limits
+                        .map(|limit| LimitInputs::of(limit, token_field))
+                        .collect()
                 })
                 .collect(),
             counts: BTreeMap::new(),
@@ -136,8 +150,8 @@ impl Warnings {
     /// Notes what a request lacks of what the limits of the route at this place read.
     pub(super) fn note(&mut self, snapshot: &Ruleset, place: Option<usize>, head: &Head<'_>) {
         let counts = &mut self.counts;
-        for part in &self.chosen_by {
-            note(counts, part, &Input::new(None, Purpose::Route, part), head);
+        for (part, input) in &self.chosen_by {
+            note(counts, part, input, head);
         }
         let route = snapshot.route(place);
         if route.limits_for(head).is_empty() && route.tags_for(head).next().is_none() {
@@ -190,10 +204,10 @@ fn note(counts: &mut BTreeMap<Input, Count>, part: &KeyPart, input: &Input, head
 }
 
 impl LimitInputs {
-    fn of(limit: &Limit) -> Self {
+    fn of(limit: &Limit, token_field: &HeaderName) -> Self {
         let policy = &limit.policy.name;
         let input = |part: KeyPart, purpose| {
-            let input = Input::new(Some(Arc::clone(policy)), purpose, &part);
+            let input = Input::new(Some(Arc::clone(policy)), purpose, &part, token_field);
             (part, input)
         };
         let when = limit.spec.when.iter().flat_map(|when| when.fields());
@@ -247,11 +261,25 @@ fn fallback(descriptor: &Descriptor) -> String {
 }
 
 impl Input {
-    fn new(policy: Option<Arc<str>>, purpose: Purpose, part: &KeyPart) -> Self {
+    /// `token_field` is the header field that has tokens.
+    fn new(
+        policy: Option<Arc<str>>,
+        purpose: Purpose,
+        part: &KeyPart,
+        token_field: &HeaderName,
+    ) -> Self {
+        let field = match part {
+            KeyPart::Header(name) => Some(name),
+            KeyPart::Cookie(_) => Some(&COOKIE),
+            KeyPart::BasicUser => Some(&AUTHORIZATION),
+            KeyPart::Claim(_) => Some(token_field),
+            _ => None,
+        };
         Input {
             policy,
             purpose,
             part: part.to_string(),
+            field: field.map(ToString::to_string),
         }
     }
 
@@ -282,9 +310,12 @@ impl Input {
             Purpose::Route => (", which routes ask for,", String::new()),
         };
         let part = &self.part;
+        // If other requests have the field, it is logged.
+        let field = self.field.as_ref().filter(|_| missing == requests);
         is_told.then(|| Warning {
             policy: self.policy.clone(),
             message: format!("{part}{what} was missing in {missing} of {requests} requests{then}"),
+            option: field.map(|field| format!("access_log.headers: [{field}]")),
         })
     }
 }
@@ -299,6 +330,7 @@ impl Host {
                 "the host was missing in {missing} of {requests} requests; taken to be {}, which --host changes",
                 super::DEFAULT_HOST
             ),
+            option: (missing == requests).then(|| "access_log.format: json".to_owned()),
         })
     }
 }
@@ -320,6 +352,7 @@ fn unstated_costs(policy: &Policy) -> Option<Warning> {
             "what responses cost was missing in {estimated} of {all} requests; each counted as its estimate (the log \
              needs `costs`, `response_headers`, `status` or `bytes`)"
         ),
+        option: Some("access_log.format: json".to_owned()),
     })
 }
 
@@ -335,6 +368,7 @@ fn whole_seconds(policy: &Policy) -> Option<Warning> {
             "the log has times in whole seconds, and {kind} measures finer; requests of one second were decided \
              as if all came at its beginning, so that more may be limited than were"
         ),
+        option: Some("access_log.format: json".to_owned()),
     })
 }
 

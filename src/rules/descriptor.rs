@@ -196,6 +196,25 @@ impl Descriptor {
         }
     }
 
+    /// Returns the values that the key of this request consists of, each cut to 256 bytes, including
+    /// fallbacks. A part that all requests without it share is empty.
+    pub fn texts(&self, head: &Head<'_>) -> Vec<Box<[u8]>> {
+        let text = |part: &KeyPart| {
+            let mut chain = vec![part];
+            let address = self.client_address();
+            match &self.on_missing {
+                OnMissingKey::Part(other) => chain.extend([other, &address]),
+                OnMissingKey::Value(value) if part.is_missing(head) => {
+                    return cut(value.as_bytes()).into();
+                }
+                _ => {}
+            }
+            let mut found = chain.into_iter().map(|part| part.bytes(head));
+            found.find_map(Lookup::one).unwrap_or_default()
+        };
+        self.parts.iter().map(text).collect()
+    }
+
     /// Returns the parts and their values in this request, including fallbacks.
     pub fn describe(&self, head: &Head<'_>) -> Vec<PartDescription> {
         let mut described = Vec::new();
@@ -317,6 +336,14 @@ impl KeyPart {
             .collect()
     }
 
+    /// The value, cut to its bound; an address as text.
+    fn bytes(&self, head: &Head<'_>) -> Lookup<Box<[u8]>> {
+        match self {
+            Self::ClientIp { .. } => self.text(head).map(|text| text.into_bytes().into()),
+            _ => self.with_value(head, |value| cut(value).into()),
+        }
+    }
+
     fn text(&self, head: &Head<'_>) -> Lookup<String> {
         match (self, head.client_ip) {
             (Self::ClientIp { .. }, IpAddr::V4(address)) => Lookup::One(address.to_string()),
@@ -421,6 +448,12 @@ fn address_bits<T>(address: IpAddr, ipv6_prefix: u8, take: impl FnOnce(&[u8]) ->
             take(&(address.to_bits() & mask).to_be_bytes())
         }
     }
+}
+
+/// The beginning of a value that clients may make long.
+fn cut(value: &[u8]) -> &[u8] {
+    const LONGEST: usize = 256;
+    &value[..value.len().min(LONGEST)]
 }
 
 /// Shortens a value for display, and escapes control characters.

@@ -101,6 +101,11 @@ impl Verifier {
         }
     }
 
+    /// The header field that has tokens.
+    pub fn header(&self) -> &HeaderName {
+        &self.spec.header
+    }
+
     /// Checks the token of a request at `now`.
     ///
     /// A cached token costs a look-up. Another token costs at most one signature if a key has its

@@ -118,6 +118,7 @@ impl ConnectionHandler {
             peer: client,
             local,
             scheme: Scheme::Http,
+            tls_version: None,
             server_name: None,
             worker: self.worker,
             informational: None,
@@ -136,6 +137,7 @@ impl ConnectionHandler {
             .await
             .inspect_err(|error| guard.handshake_failed(error))?;
         connection.scheme = Scheme::Https;
+        connection.tls_version = session.tls_version;
         connection.server_name = session.server_name;
         let negotiated = match (session.version, self.protocols) {
             (Some(version), _) => NegotiatedConnection::new(version, session.stream, deadline),

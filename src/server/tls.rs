@@ -13,7 +13,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use rustls::{
-    ServerConfig, SupportedProtocolVersion,
+    ProtocolVersion, ServerConfig, SupportedProtocolVersion,
     crypto::aws_lc_rs,
     server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache},
     sign::CertifiedKey,
@@ -27,6 +27,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{Protocols, connection::HttpVersion};
 use crate::files;
+use crate::http::connection::TlsVersion;
 use crate::net::socket::Socket;
 
 mod validity;
@@ -147,8 +148,14 @@ impl Tls {
             None => None,
         };
         let server_name = session.server_name().map(Arc::from);
+        let tls_version = match session.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => Some(TlsVersion::V1_2),
+            Some(ProtocolVersion::TLSv1_3) => Some(TlsVersion::V1_3),
+            _ => None,
+        };
         Ok(TlsSession {
             version,
+            tls_version,
             server_name,
             stream: Box::new(stream),
         })
@@ -159,6 +166,7 @@ impl Tls {
 pub(super) struct TlsSession {
     /// By ALPN, if the client uses it.
     pub(super) version: Option<HttpVersion>,
+    pub(super) tls_version: Option<TlsVersion>,
     pub(super) server_name: Option<Arc<str>>,
     /// Boxed: a session is 1 KiB, and is moved several times.
     pub(super) stream: Box<TlsStream<Socket>>,

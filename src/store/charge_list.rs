@@ -391,11 +391,11 @@ impl<'a> ChargeList<'a> {
     /// Writes which buckets decided.
     pub(super) fn describe(&self, result: &mut ChargeResult) {
         result.ids.clear();
-        for entry in &self.entries {
+        result.keys.clear();
+        for (entry, charge) in self.entries.iter().zip(&self.charges) {
             result.ids.push(entry.id);
+            result.keys.push(charge.key);
         }
-        let deciding = self.charges.get(result.verdict.deciding);
-        result.key = deciding.map(|charge| charge.key);
     }
 
     /// Keeps the units in use and the queue places of an admitted request.

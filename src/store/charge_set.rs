@@ -97,8 +97,8 @@ pub struct ChargeResult {
     pub verdict: Verdict,
     /// The charges, in the order of the decisions.
     pub ids: SmallVec<[ChargeId; 4]>,
-    /// The key of the deciding bucket.
-    pub key: Option<Fingerprint>,
+    /// The keys of their buckets, in the same order.
+    pub keys: SmallVec<[Fingerprint; 4]>,
     /// Units in use, returned on drop.
     pub in_use: Vec<InUse>,
     /// The charges that the response settles, by the numbers of their limits.
@@ -109,6 +109,13 @@ pub struct ChargeResult {
     pub tags: Vec<TagReply>,
     /// The numbers of the limits without a decision, since their store does not answer.
     pub without_store: Vec<u16>,
+}
+
+impl ChargeResult {
+    /// The key of the deciding bucket.
+    pub fn deciding_key(&self) -> Option<Fingerprint> {
+        self.keys.get(self.verdict.deciding).copied()
+    }
 }
 
 /// The charges of one request at one instant.

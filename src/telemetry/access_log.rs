@@ -7,6 +7,7 @@
 //! A log ends with its last holder: whoever exchanges it for another drops it, and requests in
 //! flight still write to the one that they began with.
 
+mod fields;
 mod format;
 mod queue;
 mod writer;
@@ -23,9 +24,10 @@ use std::{
     time::Duration,
 };
 
-use http::{StatusCode, Version};
+use http::{HeaderName, StatusCode, Version};
 use parking_lot::{Condvar, Mutex};
 
+pub use self::fields::{KeyForm, LogField, LoggedParts, MAX_HEADER_VALUE, MAX_HEADER_VALUES};
 use self::{
     queue::{PushResult, Queue},
     writer::LogWriter,
@@ -43,6 +45,25 @@ pub struct AccessLogSpec {
     pub format: LineFormat,
     /// Where they go.
     pub target: LogTarget,
+    /// The fields of JSON lines, in their order.
+    pub fields: Vec<LogField>,
+    /// The form of keys in JSON lines.
+    pub keys: KeyForm,
+    /// Header fields of requests that JSON lines have.
+    pub headers: Vec<HeaderName>,
+}
+
+impl AccessLogSpec {
+    /// A log with all fields, hashed keys, and no header fields beside those of every line.
+    pub fn new(format: LineFormat, target: LogTarget) -> Self {
+        AccessLogSpec {
+            format,
+            target,
+            fields: LogField::all().collect(),
+            keys: KeyForm::default(),
+            headers: Vec::new(),
+        }
+    }
 }
 
 /// How a line looks.
@@ -52,17 +73,6 @@ pub enum LineFormat {
     Json,
     /// The combined log format of Apache and nginx.
     Combined,
-}
-
-impl LineFormat {
-    /// True if lines have more than those of every server: the host, the request's id, the
-    /// decisions of limits.
-    pub fn tells_all(self) -> bool {
-        match self {
-            Self::Json => true,
-            Self::Combined => false,
-        }
-    }
 }
 
 /// Where lines go.
@@ -125,6 +135,12 @@ pub struct Record<'a> {
     pub policy: &'a [u8],
     /// The decision.
     pub decision: &'static str,
+    /// The key of the deciding bucket.
+    pub key: LoggedKey<'a>,
+    /// Units that the deciding bucket has left.
+    pub remaining: Option<u32>,
+    /// The time until the same request is allowed, if it is refused and ever will be.
+    pub retry_after: Option<Duration>,
     /// Costs that the response stated, by policy.
     pub costs: &'a [(Arc<str>, u32)],
     /// The Referer field.
@@ -133,12 +149,41 @@ pub struct Record<'a> {
     pub user_agent: &'a [u8],
     /// The X-Request-Id field.
     pub request_id: &'a [u8],
+    /// The trace of the Traceparent field.
+    pub trace_id: &'a [u8],
+    /// The version of TLS; empty for a connection in clear text.
+    pub tls_version: &'static str,
+    /// Header fields of the operator's choice; those of one name stand together.
+    pub headers: &'a [LoggedHeader<'a>],
+}
+
+/// The key of a bucket, as a line has it.
+#[derive(Clone, Copy, Debug)]
+pub enum LoggedKey<'a> {
+    /// No limit decided, or the request lacks the key.
+    None,
+    /// The hash under which the bucket is found.
+    Hashed(u64),
+    /// The values of its parts.
+    Readable(&'a [Box<[u8]>]),
+}
+
+/// A header field of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedHeader<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its value, or the beginning of a longer one.
+    pub value: &'a [u8],
+    /// True if the value was longer, or there were more of them.
+    pub is_cut: bool,
 }
 
 /// An access log that is being written, until it is dropped: then what is queued is the last.
 #[derive(Debug)]
 pub struct AccessLog {
     spec: AccessLogSpec,
+    parts: LoggedParts,
     shared: Arc<Shared>,
     writer: Thread,
 }
@@ -172,7 +217,7 @@ impl AccessLog {
     pub fn open(spec: &AccessLogSpec, workers: usize, registry: &Registry) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             queues: (0..workers.max(1))
-                .map(|_| Mutex::new(Queue::new(spec.format)))
+                .map(|_| Mutex::new(Queue::new(spec)))
                 .collect(),
             dropped: access_log_dropped(registry),
             parked: AtomicBool::new(false),
@@ -187,14 +232,20 @@ impl AccessLog {
             .spawn(|| writer.run())?;
         Ok(Self {
             spec: spec.clone(),
+            parts: LoggedParts::of(spec),
             shared,
             writer: thread.thread().clone(),
         })
     }
 
-    /// The format and the target that it was opened with.
+    /// The settings that it was opened with.
     pub fn spec(&self) -> &AccessLogSpec {
         &self.spec
+    }
+
+    /// What lines have of each request.
+    pub fn parts(&self) -> &LoggedParts {
+        &self.parts
     }
 
     /// Its writer.

@@ -65,6 +65,7 @@ mod tests {
             peer,
             local,
             scheme: Scheme::Http,
+            tls_version: None,
             server_name: None,
             worker: 0,
             informational: None,

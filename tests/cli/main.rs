@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access_log;
 mod admin;
 mod command_line;
 mod descriptors;

@@ -95,7 +95,8 @@ routes: [{ upstream: echo, limits: [by_key, chosen, paying, dear, agents] }]
         ]
     );
     assert_eq!(report["limited"], 10);
-    let line = "  policy by_key: header:x-api-key was missing in 12 of 12 requests; counted by client_ip\n";
+    let line = "  policy by_key: header:x-api-key was missing in 12 of 12 requests; counted by client_ip; \
+                sluicegate logs it with `access_log.headers: [x-api-key]`\n";
     assert!(replay.text().contains(line), "{}", replay.text());
     assert!(stderr(&replay.run(&["--decisions"])).contains(line));
 }

@@ -70,6 +70,8 @@ pub enum Code {
     GuessableKeys,
     /// Credentials that a reader of Redis can see.
     ReadableCredentials,
+    /// Credentials that a reader of the access log can see.
+    LoggedCredentials,
     /// A sliding log with unexpectedly large memory for each key.
     LargeLog,
     /// Buckets that need more memory than they get.

@@ -1,4 +1,4 @@
-//! Sections for operators: the admin listener, the access log, the end of the process.
+//! Sections for operators: the admin listener, the end of the process.
 
 mod tokens;
 
@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use crate::config::located::Located;
 use crate::config::schema::{Delay, SECOND};
 use crate::config::value::SocketAddress;
-use crate::telemetry::access_log::LogTarget;
 
 pub(in crate::config) use tokens::check;
 pub use tokens::{AdminTokens, TokenRole};
@@ -34,30 +33,6 @@ impl Default for Admin {
             tokens: Located::default(),
         }
     }
-}
-
-/// `access_log`: a line a request, written in batches; lines that cannot be written in time are
-/// dropped and counted.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct AccessLog {
-    /// How a line looks; `disabled` writes none.
-    pub format: Located<AccessLogFormat>,
-    /// `stdout`, or a file, which SIGUSR1 reopens.
-    pub path: Located<LogTarget>,
-}
-
-/// How a line of the access log looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AccessLogFormat {
-    /// An object a line.
-    #[default]
-    Json,
-    /// The format of that name, as Apache and nginx have it.
-    Combined,
-    /// No log.
-    Disabled,
 }
 
 /// `shutdown`: what happens between SIGTERM and the end.

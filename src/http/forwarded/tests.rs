@@ -15,6 +15,7 @@ fn forwarding_of(peer: PeerAddress, port: Option<u16>, scheme: Scheme) -> Forwar
         peer,
         local: port.map(|port| SocketAddr::from(([127, 0, 0, 1], port))),
         scheme,
+        tls_version: None,
         server_name: None,
         worker: 0,
         informational: None,

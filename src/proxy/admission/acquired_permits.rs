@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::proxy::ruleset::{Limit, Route};
 use crate::store::InUse;
 
 /// The permits of a request. They are returned when this is dropped.
@@ -55,12 +54,11 @@ impl AcquiredPermits {
         acquired.find(|permit| permit.place == place)?.waited
     }
 
-    /// The limit for which the request waited longest.
-    pub(crate) fn longest_wait<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
+    /// The place of the limit for which the request waited longest.
+    pub(crate) fn longest_wait(&self) -> Option<u16> {
         let waits = self.acquired.iter();
         let waits = waits.filter_map(|permit| Some((permit.waited?, permit.place)));
-        let (_, place) = waits.max()?;
-        Some(route.limit(place))
+        waits.max().map(|(_, place)| place)
     }
 
     /// Returns all permits.

@@ -1,80 +1,48 @@
 //! The access-log line of an exchange.
 
+mod request;
+
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::{self, HeaderName};
+use smallvec::SmallVec;
 
-use super::Exchange;
-use crate::http::message::Request;
+use super::{Exchange, RequestContext};
+use crate::limiter::Decision;
+use crate::proxy::admission::Admission;
 use crate::proxy::ruleset::Route;
-use crate::telemetry::access_log::{AccessLog, LineFormat, Record};
+use crate::rules::Head;
+use crate::telemetry::access_log::{AccessLog, KeyForm, LogField, LoggedKey, LoggedParts, Record};
 use crate::telemetry::metrics::LimitDecision;
+pub(super) use request::LoggedRequest;
 
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The values of the parts of a key, as lines have them.
+pub(in crate::proxy) type KeyText = Box<[Box<[u8]>]>;
 
-/// Copies of the request's texts for its access-log line. One copy costs less than sharing the
-/// buffer of the head, which would live longer.
-#[derive(Debug)]
-pub(super) struct LoggedRequest {
-    texts: Box<[u8]>,
-    lengths: [u32; TEXTS],
+/// What the limits contribute to a line.
+struct LoggedDecision<'a> {
+    policy: &'a str,
+    decision: LimitDecision,
+    key: LoggedKey<'a>,
+    remaining: Option<u32>,
+    retry_after: Option<Duration>,
 }
 
-/// The offsets of target, host, referer, user agent and request id.
-const TEXTS: usize = 5;
-
-impl LoggedRequest {
-    /// Copies the texts that lines of `format` have.
-    pub(super) fn new<B>(request: &Request<B>, format: LineFormat) -> Self {
-        let is_told = format.tells_all();
-        let target = request.uri().path_and_query();
-        let (mut host, mut referer, mut user_agent, mut request_id) = (None, None, None, None);
-        // One pass: a look-up for each field would cost more.
-        for (name, value) in request.headers().iter() {
-            let place = match *name {
-                header::REFERER => &mut referer,
-                header::USER_AGENT => &mut user_agent,
-                header::HOST if is_told => &mut host,
-                _ if is_told && *name == X_REQUEST_ID => &mut request_id,
-                _ => continue,
-            };
-            place.get_or_insert(value);
+impl RequestContext {
+    /// The text of the deciding bucket's key, if lines of the access log have it.
+    pub(in crate::proxy) fn key_text(
+        &self,
+        admission: &Admission,
+        route: &Route,
+        head: &Head<'_>,
+    ) -> Option<KeyText> {
+        let parts = self.ruleset.access_log()?.parts();
+        if parts.keys != Some(KeyForm::Readable) {
+            return None;
         }
-        // HTTP/2 has the host in the target.
-        let authority = || {
-            request
-                .uri()
-                .authority()
-                .map(|host| host.as_str().as_bytes())
-        };
-        let texts = [
-            target.map(|target| target.as_str().as_bytes()),
-            host.or_else(|| is_told.then(authority).flatten()),
-            referer,
-            user_agent,
-            request_id,
-        ]
-        .map(Option::unwrap_or_default);
-        let mut all = Vec::with_capacity(texts.iter().map(|text| text.len()).sum());
-        for text in texts.into_iter().filter(|text| !text.is_empty()) {
-            all.extend_from_slice(text);
-        }
-        LoggedRequest {
-            texts: all.into(),
-            // Heads are bounded far below 4 GiB.
-            lengths: texts.map(|text| text.len() as u32),
-        }
-    }
-
-    /// The texts; empty if a field is absent.
-    fn texts(&self) -> [&[u8]; TEXTS] {
-        let mut rest = &*self.texts;
-        self.lengths.map(|length| {
-            let (text, after) = rest.split_at(length as usize);
-            rest = after;
-            text
-        })
+        let logged = admission.logged(route);
+        let (limit, _) = logged.limit.zip(logged.key)?;
+        Some(limit.spec.descriptor.texts(head).into())
     }
 }
 
@@ -86,25 +54,32 @@ impl Exchange {
         status: StatusCode,
         duration: Duration,
     ) {
-        let route = self.route();
-        let is_told = log.spec().format.tells_all();
-        let (policy, decision) = match is_told {
-            true => self.said(route),
-            false => ("", LimitDecision::Allowed),
-        };
+        let (route, parts) = (self.route(), log.parts());
         let (upstream, endpoint) = self.sent_to(route).unwrap_or_default();
-        let [target, host, referer, user_agent, request_id] = logged.texts();
+        let texts = logged.texts();
+        let LoggedDecision {
+            policy,
+            decision,
+            key,
+            remaining,
+            retry_after,
+        } = self.decision(route, parts);
+        let headers: SmallVec<[_; 4]> = logged.headers(&parts.headers).collect();
+        let tls = self.context.client.connection.tls_version;
         let record = Record {
             time: self.context.started,
             client_ip: self.context.client_ip,
             method: self.context.method.as_str().as_bytes(),
-            host,
-            path: target,
+            host: texts.host,
+            path: texts.target,
             version: self.context.version,
             status,
             bytes: self.sent,
             duration,
-            delay: is_told.then(|| self.delay(duration)).flatten(),
+            delay: parts
+                .has(LogField::DelayMs)
+                .then(|| self.delay(duration))
+                .flatten(),
             pending: self.pending.get(),
             upstream_time: self.upstream,
             upstream: upstream.as_bytes(),
@@ -114,10 +89,16 @@ impl Exchange {
             route: route.name.as_bytes(),
             policy: policy.as_bytes(),
             decision: decision.as_str(),
+            key,
+            remaining,
+            retry_after,
             costs: &self.stated,
-            referer,
-            user_agent,
-            request_id,
+            referer: texts.referer,
+            user_agent: texts.user_agent,
+            request_id: texts.request_id,
+            trace_id: texts.trace_id,
+            tls_version: tls.map_or("", |version| version.as_str()),
+            headers: &headers,
         };
         log.record(self.context.client.connection.worker, &record);
     }
@@ -132,14 +113,42 @@ impl Exchange {
     }
 
     /// The deciding policy and its decision.
-    fn said<'a>(&'a self, route: &'a Route) -> (&'a str, LimitDecision) {
-        match self.admission() {
-            Some(admission) => admission.logged(route),
+    fn decision<'a>(&'a self, route: &'a Route, parts: &LoggedParts) -> LoggedDecision<'a> {
+        let none = LoggedDecision {
+            policy: "",
+            decision: LimitDecision::Allowed,
+            key: LoggedKey::None,
+            remaining: None,
+            retry_after: None,
+        };
+        if !parts.has_decision() {
+            return none;
+        }
+        let Some(admission) = self.admission() else {
             // The client left while the request waited.
-            None => match &self.line {
-                Some(policy) => (policy, LimitDecision::Delayed),
-                None => ("", LimitDecision::Allowed),
+            return match &self.line {
+                Some(policy) => LoggedDecision {
+                    policy,
+                    decision: LimitDecision::Delayed,
+                    ..none
+                },
+                None => none,
+            };
+        };
+        let logged = admission.logged(route);
+        let retry_at = logged.decision.and_then(Decision::retry_at);
+        LoggedDecision {
+            policy: logged.limit.map_or("", |limit| &*limit.policy.name),
+            decision: logged.word,
+            key: match (&self.key_text, logged.key) {
+                (Some(text), _) => LoggedKey::Readable(text),
+                (None, Some(key)) if parts.keys == Some(KeyForm::Hashed) => {
+                    LoggedKey::Hashed(key.bits())
+                }
+                _ => LoggedKey::None,
             },
+            remaining: logged.decision.map(|decision| decision.remaining),
+            retry_after: retry_at.map(|at| at.since(self.context.started)),
         }
     }
 

@@ -154,7 +154,7 @@ impl DryRun<'_> {
 
     /// The decision for the access log.
     pub fn logged(&self) -> LimitDecision {
-        self.admission.logged(self.route).1
+        self.admission.logged(self.route).word
     }
 
     /// The buckets of the limits that apply, after the decision: those of the keys, not of further

@@ -32,6 +32,8 @@ struct Line<'a> {
     host: Option<String>,
     version: Option<String>,
     headers: Option<Fields>,
+    /// The names of those whose values are not whole.
+    truncated: Option<Vec<String>>,
     // What it was answered.
     status: Option<u16>,
     response_headers: Option<Fields>,
@@ -101,7 +103,11 @@ impl Line<'_> {
     fn head(&self, host: &HeaderValue) -> Result<Request<()>, MalformedRequest> {
         let mut fields = Headers::new();
         for (name, value) in self.headers.iter().flat_map(|fields| &fields.0) {
-            request::add(&mut fields, name.as_bytes(), value.as_bytes())?;
+            // Two long values may begin alike: a field that is not whole counts as missing.
+            let mut truncated = self.truncated.iter().flatten();
+            if !truncated.any(|cut| cut.eq_ignore_ascii_case(name)) {
+                request::add(&mut fields, name.as_bytes(), value.as_bytes())?;
+            }
         }
         for (name, value) in [
             (REFERER, &self.referer),

@@ -49,10 +49,19 @@ impl ReplayReport {
             return Ok(());
         }
         writeln!(f, "\nthe log lacks what limits depend on:")?;
-        for Warning { policy, message } in &self.warnings {
+        for warning in &self.warnings {
+            let Warning {
+                policy,
+                message,
+                option,
+            } = warning;
             match policy {
-                Some(policy) => writeln!(f, "  policy {policy}: {message}")?,
-                None => writeln!(f, "  {message}")?,
+                Some(policy) => write!(f, "  policy {policy}: {message}")?,
+                None => write!(f, "  {message}")?,
+            }
+            match option {
+                Some(option) => writeln!(f, "; sluicegate logs it with `{option}`")?,
+                None => writeln!(f)?,
             }
         }
         Ok(())

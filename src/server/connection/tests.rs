@@ -98,6 +98,7 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
             peer: address.into(),
             local: Some(address),
             scheme: Scheme::Http,
+            tls_version: None,
             server_name: None,
             worker: 0,
             informational: None,

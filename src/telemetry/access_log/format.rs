@@ -4,21 +4,24 @@ use std::{io::Write, net::IpAddr, sync::Arc, time::Duration};
 
 use http::Version;
 
-use super::{LineFormat, Record};
+use super::{AccessLogSpec, LineFormat, LogField, LoggedHeader, LoggedKey, Record};
 use crate::clock::Timestamp;
 
 /// Writes lines of one format; keeps the last second as text, as most lines share it.
 #[derive(Debug)]
 pub(super) struct Formatter {
     format: LineFormat,
+    /// Of JSON lines.
+    fields: Box<[LogField]>,
     second: Option<i64>,
     second_text: String,
 }
 
 impl Formatter {
-    pub(super) fn new(format: LineFormat) -> Self {
+    pub(super) fn new(spec: &AccessLogSpec) -> Self {
         Self {
-            format,
+            format: spec.format,
+            fields: spec.fields.clone().into(),
             second: None,
             second_text: String::new(),
         }
@@ -33,57 +36,87 @@ impl Formatter {
     }
 
     fn json(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
-        out.extend_from_slice(b"{\"time\":\"");
-        out.extend_from_slice(self.second(record.time, "%Y-%m-%dT%H:%M:%S").as_bytes());
-        out.push(b'.');
-        digits::<6>(out, record.time.as_micros() % 1_000_000);
-        out.extend_from_slice(b"Z\",\"client_ip\":\"");
-        address(out, record.client_ip);
-        // A token, in which nothing has to be escaped.
-        out.extend_from_slice(b"\",\"method\":\"");
-        out.extend_from_slice(record.method);
-        json_text(out, b"\",\"host\":\"", record.host);
-        json_text(out, b"\",\"path\":\"", record.path);
-        out.extend_from_slice(b"\",\"version\":\"");
-        out.extend_from_slice(version(record.version));
-        out.extend_from_slice(b"\",\"status\":");
-        out.extend_from_slice(record.status.as_str().as_bytes());
-        out.extend_from_slice(b",\"bytes\":");
-        number(out, record.bytes);
-        out.extend_from_slice(b",\"duration_ms\":");
-        milliseconds(out, record.duration);
-        for (key, part) in [
-            (&b",\"delay_ms\":"[..], record.delay),
-            (b",\"pending_ms\":", record.pending),
-            (b",\"upstream_ms\":", record.upstream_time),
-        ] {
-            if let Some(part) = part {
-                out.extend_from_slice(key);
-                milliseconds(out, part);
-            }
+        let start = out.len();
+        for index in 0..self.fields.len() {
+            self.json_field(self.fields[index], out, record);
         }
-        if record.attempts > 1 {
-            out.extend_from_slice(b",\"attempts\":");
-            number(out, record.attempts.into());
-        }
-        costs(out, record.costs);
-        for (key, text) in [
-            (&b",\"route\":\""[..], record.route),
-            (b",\"upstream\":\"", record.upstream),
-            (b",\"endpoint\":\"", record.endpoint),
-            (b",\"error\":\"", record.error.as_bytes()),
-            (b",\"policy\":\"", record.policy),
-            (b",\"decision\":\"", record.decision.as_bytes()),
-            (b",\"referer\":\"", record.referer),
-            (b",\"user_agent\":\"", record.user_agent),
-            (b",\"request_id\":\"", record.request_id),
-        ] {
-            if !text.is_empty() {
-                json_text(out, key, text);
-                out.push(b'"');
-            }
+        // Each field begins with a comma; that of the first becomes the brace.
+        match out.get_mut(start) {
+            Some(comma) => *comma = b'{',
+            None => out.push(b'{'),
         }
         out.extend_from_slice(b"}\n");
+    }
+
+    /// Appends a field with its comma, unless the request has no such field.
+    fn json_field(&mut self, field: LogField, out: &mut Vec<u8>, record: &Record<'_>) {
+        match field {
+            LogField::Time => {
+                out.extend_from_slice(b",\"time\":\"");
+                out.extend_from_slice(self.second(record.time, "%Y-%m-%dT%H:%M:%S").as_bytes());
+                out.push(b'.');
+                digits::<6>(out, record.time.as_micros() % 1_000_000);
+                out.extend_from_slice(b"Z\"");
+            }
+            LogField::ClientIp => {
+                out.extend_from_slice(b",\"client_ip\":\"");
+                address(out, record.client_ip);
+                out.push(b'"');
+            }
+            LogField::Method => plain(out, b",\"method\":\"", record.method),
+            LogField::Host => {
+                json_text(out, b",\"host\":\"", record.host);
+                out.push(b'"');
+            }
+            LogField::Path => {
+                json_text(out, b",\"path\":\"", record.path);
+                out.push(b'"');
+            }
+            LogField::Version => plain(out, b",\"version\":\"", version(record.version)),
+            LogField::Status => {
+                out.extend_from_slice(b",\"status\":");
+                out.extend_from_slice(record.status.as_str().as_bytes());
+            }
+            LogField::Bytes => {
+                out.extend_from_slice(b",\"bytes\":");
+                number(out, record.bytes);
+            }
+            LogField::DurationMs => {
+                out.extend_from_slice(b",\"duration_ms\":");
+                milliseconds(out, record.duration);
+            }
+            LogField::DelayMs => time(out, b",\"delay_ms\":", record.delay),
+            LogField::PendingMs => time(out, b",\"pending_ms\":", record.pending),
+            LogField::UpstreamMs => time(out, b",\"upstream_ms\":", record.upstream_time),
+            LogField::Attempts if record.attempts > 1 => {
+                out.extend_from_slice(b",\"attempts\":");
+                number(out, record.attempts.into());
+            }
+            LogField::Attempts => {}
+            LogField::Costs => costs(out, record.costs),
+            LogField::Route => text(out, b",\"route\":\"", record.route),
+            LogField::Upstream => text(out, b",\"upstream\":\"", record.upstream),
+            LogField::Endpoint => text(out, b",\"endpoint\":\"", record.endpoint),
+            LogField::Error => text(out, b",\"error\":\"", record.error.as_bytes()),
+            LogField::Policy => text(out, b",\"policy\":\"", record.policy),
+            LogField::Decision => text(out, b",\"decision\":\"", record.decision.as_bytes()),
+            LogField::Key => key(out, record.key),
+            LogField::Remaining => {
+                if let Some(units) = record.remaining {
+                    out.extend_from_slice(b",\"remaining\":");
+                    number(out, units.into());
+                }
+            }
+            LogField::RetryAfterMs => time(out, b",\"retry_after_ms\":", record.retry_after),
+            LogField::Referer => text(out, b",\"referer\":\"", record.referer),
+            LogField::UserAgent => text(out, b",\"user_agent\":\"", record.user_agent),
+            LogField::RequestId => text(out, b",\"request_id\":\"", record.request_id),
+            LogField::TraceId => text(out, b",\"trace_id\":\"", record.trace_id),
+            LogField::TlsVersion => {
+                text(out, b",\"tls_version\":\"", record.tls_version.as_bytes());
+            }
+            LogField::Headers => headers(out, record.headers),
+        }
     }
 
     fn combined(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
@@ -113,6 +146,103 @@ impl Formatter {
             self.second_text = time.strftime(strftime).to_string();
         }
         &self.second_text
+    }
+}
+
+/// A text in which nothing has to be escaped.
+fn plain(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
+    out.extend_from_slice(opening);
+    out.extend_from_slice(text);
+    out.push(b'"');
+}
+
+/// A text, unless it is empty.
+fn text(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
+    if !text.is_empty() {
+        json_text(out, opening, text);
+        out.push(b'"');
+    }
+}
+
+/// A time in milliseconds, if there is one.
+fn time(out: &mut Vec<u8>, opening: &[u8], time: Option<Duration>) {
+    if let Some(time) = time {
+        out.extend_from_slice(opening);
+        milliseconds(out, time);
+    }
+}
+
+/// The key of a bucket: its hash, the value of its one part, or a list of those of all parts.
+fn key(out: &mut Vec<u8>, key: LoggedKey<'_>) {
+    match key {
+        LoggedKey::None | LoggedKey::Readable([]) => {}
+        LoggedKey::Hashed(hash) => {
+            out.extend_from_slice(b",\"key\":\"k_");
+            for byte in hash.to_be_bytes() {
+                out.extend_from_slice(&[
+                    LOWER[usize::from(byte >> 4)],
+                    LOWER[usize::from(byte & 15)],
+                ]);
+            }
+            out.push(b'"');
+        }
+        LoggedKey::Readable([value]) => {
+            json_text(out, b",\"key\":\"", value);
+            out.push(b'"');
+        }
+        LoggedKey::Readable(values) => {
+            for (place, value) in values.iter().enumerate() {
+                let opening: &[u8] = match place {
+                    0 => b",\"key\":[\"",
+                    _ => b",\"",
+                };
+                json_text(out, opening, value);
+                out.push(b'"');
+            }
+            out.push(b']');
+        }
+    }
+}
+
+const LOWER: &[u8; 16] = b"0123456789abcdef";
+
+/// Header fields by name: a text, or a list for several fields of one name. Then the names of those
+/// that were cut.
+fn headers(out: &mut Vec<u8>, headers: &[LoggedHeader<'_>]) {
+    if headers.is_empty() {
+        return;
+    }
+    out.extend_from_slice(b",\"headers\":{");
+    for (place, field) in headers
+        .chunk_by(|one, next| one.name == next.name)
+        .enumerate()
+    {
+        if place > 0 {
+            out.push(b',');
+        }
+        plain(out, b"\"", field[0].name.as_bytes());
+        let (before, after): (&[u8], &[u8]) = match field {
+            [_] => (b":", b""),
+            _ => (b":[", b"]"),
+        };
+        out.extend_from_slice(before);
+        for (place, header) in field.iter().enumerate() {
+            let opening: &[u8] = if place > 0 { b",\"" } else { b"\"" };
+            json_text(out, opening, header.value);
+            out.push(b'"');
+        }
+        out.extend_from_slice(after);
+    }
+    out.push(b'}');
+    let mut opening: &[u8] = b",\"truncated\":[\"";
+    for field in headers.chunk_by(|one, next| one.name == next.name) {
+        if field.iter().any(|header| header.is_cut) {
+            plain(out, opening, field[0].name.as_bytes());
+            opening = b",\"";
+        }
+    }
+    if opening == b",\"" {
+        out.push(b']');
     }
 }
 
@@ -281,6 +411,7 @@ fn hex(out: &mut Vec<u8>, byte: u8) {
 mod tests {
     use http::StatusCode;
 
+    use super::super::LogTarget;
     use super::*;
 
     fn record<'a>(path: &'a [u8], user_agent: &'a [u8]) -> Record<'a> {
@@ -308,12 +439,22 @@ mod tests {
             referer: b"",
             user_agent,
             request_id: b"",
+            key: LoggedKey::None,
+            remaining: None,
+            retry_after: None,
+            trace_id: b"",
+            tls_version: "",
+            headers: &[],
         }
     }
 
     fn line(format: LineFormat, record: &Record<'_>) -> String {
+        line_of(&AccessLogSpec::new(format, LogTarget::Stdout), record)
+    }
+
+    fn line_of(spec: &AccessLogSpec, record: &Record<'_>) -> String {
         let mut out = Vec::new();
-        Formatter::new(format).write(&mut out, record);
+        Formatter::new(spec).write(&mut out, record);
         String::from_utf8(out).expect("lines are UTF-8")
     }
 
@@ -373,6 +514,121 @@ mod tests {
     }
 
     #[test]
+    fn json_says_whose_bucket_decided_and_for_how_long() {
+        let refused = |key| Record {
+            key,
+            remaining: Some(0),
+            retry_after: Some(Duration::from_micros(2_554_000_500)),
+            ..record(b"/", b"")
+        };
+        let parts = [b"alice"[..].into(), b"a\"b"[..].into()];
+        for (key, expected) in [
+            (LoggedKey::None, ""),
+            (LoggedKey::Hashed(0x0a1b), "\"key\":\"k_0000000000000a1b\","),
+            (LoggedKey::Readable(&parts[..1]), "\"key\":\"alice\","),
+            (
+                LoggedKey::Readable(&parts),
+                "\"key\":[\"alice\",\"a\\\"b\"],",
+            ),
+        ] {
+            let line = line(LineFormat::Json, &refused(key));
+            let said = format!(
+                "\"decision\":\"limited\",{expected}\"remaining\":0,\"retry_after_ms\":2554000.500}}\n"
+            );
+            assert!(line.ends_with(&said), "{line}");
+        }
+    }
+
+    #[test]
+    fn json_has_header_fields_and_names_those_that_were_cut() {
+        let header = |name, value: &'static str, is_cut| LoggedHeader {
+            name,
+            value: value.as_bytes(),
+            is_cut,
+        };
+        let headers = [
+            header("cookie", "a=1", false),
+            header("cookie", "b=\"2\"", true),
+            header("x-api-key", "alice", false),
+        ];
+        let with = |headers| {
+            line(
+                LineFormat::Json,
+                &Record {
+                    headers,
+                    ..record(b"/", b"")
+                },
+            )
+        };
+        let all = "\"headers\":{\"cookie\":[\"a=1\",\"b=\\\"2\\\"\"],\"x-api-key\":\"alice\"},\"truncated\":[\"cookie\"]}\n";
+        assert!(with(&headers).ends_with(all), "{}", with(&headers));
+        let one = ",\"headers\":{\"x-api-key\":\"alice\"}}\n";
+        assert!(
+            with(&headers[2..]).ends_with(one),
+            "{}",
+            with(&headers[2..])
+        );
+    }
+
+    #[test]
+    fn json_has_the_fields_that_are_asked_for_in_their_order() {
+        let fields = |fields: &[LogField]| {
+            let spec = AccessLogSpec {
+                fields: fields.to_vec(),
+                ..AccessLogSpec::new(LineFormat::Json, LogTarget::Stdout)
+            };
+            line_of(&spec, &record(b"/", b""))
+        };
+        let [path, status] = [LogField::Path, LogField::Status];
+        assert_eq!(
+            fields(&[status, LogField::Error, path]),
+            "{\"status\":429,\"path\":\"/\"}\n"
+        );
+        assert_eq!(fields(&[LogField::Error]), "{}\n");
+    }
+
+    /// A line has each field under the name that the configuration knows.
+    #[test]
+    fn json_names_fields_as_the_configuration_does() {
+        let headers = [LoggedHeader {
+            name: "x",
+            value: b"y",
+            is_cut: false,
+        }];
+        let costs = [("tokens".into(), 57)];
+        let all = Record {
+            delay: Some(Duration::ZERO),
+            pending: Some(Duration::ZERO),
+            upstream_time: Some(Duration::ZERO),
+            upstream: b"a",
+            endpoint: b"a",
+            attempts: 2,
+            error: "a",
+            costs: &costs,
+            referer: b"a",
+            request_id: b"a",
+            key: LoggedKey::Hashed(1),
+            remaining: Some(1),
+            retry_after: Some(Duration::ZERO),
+            trace_id: b"a",
+            tls_version: "a",
+            headers: &headers,
+            ..record(b"/", b"a")
+        };
+        for field in LogField::all() {
+            let spec = AccessLogSpec {
+                fields: vec![field],
+                ..AccessLogSpec::new(LineFormat::Json, LogTarget::Stdout)
+            };
+            let line = line_of(&spec, &all);
+            assert!(
+                line.starts_with(&format!("{{\"{}\":", field.name())),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
     fn combined_is_what_nginx_writes() {
         let line = line(
             LineFormat::Combined,
@@ -410,7 +666,8 @@ mod tests {
 
     #[test]
     fn a_new_second_is_written_anew() {
-        let mut formatter = Formatter::new(LineFormat::Json);
+        let mut formatter =
+            Formatter::new(&AccessLogSpec::new(LineFormat::Json, LogTarget::Stdout));
         let mut second = |micros| {
             formatter
                 .second(Timestamp::from_micros(micros), "%S")

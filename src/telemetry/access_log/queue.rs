@@ -3,7 +3,7 @@
 //! They are written out where they arise: a request's texts are in the cache then, and are copied
 //! once. To hand over what a line is made of costs more than to make it.
 
-use super::{LineFormat, Record, format::Formatter};
+use super::{AccessLogSpec, Record, format::Formatter};
 
 /// How much is written at once, and for how much the writer is woken, in bytes: what fits into a
 /// fast cache with what else a worker needs.
@@ -35,9 +35,9 @@ pub(super) enum PushResult {
 }
 
 impl Queue {
-    pub(super) fn new(format: LineFormat) -> Self {
+    pub(super) fn new(spec: &AccessLogSpec) -> Self {
         Queue {
-            formatter: Formatter::new(format),
+            formatter: Formatter::new(spec),
             lines: LineBatch::default(),
         }
     }

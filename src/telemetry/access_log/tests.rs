@@ -28,16 +28,19 @@ fn record(path: &[u8]) -> Record<'_> {
         referer: b"",
         user_agent: b"",
         request_id: b"",
+        key: LoggedKey::None,
+        remaining: None,
+        retry_after: None,
+        trace_id: b"",
+        tls_version: "",
+        headers: &[],
     }
 }
 
 /// A log, and the count of its lost lines.
 fn open(path: &std::path::Path) -> (AccessLog, Counter) {
     let registry = Registry::default();
-    let spec = AccessLogSpec {
-        format: LineFormat::Combined,
-        target: LogTarget::File(path.into()),
-    };
+    let spec = AccessLogSpec::new(LineFormat::Combined, LogTarget::File(path.into()));
     (
         AccessLog::open(&spec, 2, &registry).expect("opens"),
         access_log_dropped(&registry),
@@ -138,7 +141,8 @@ fn lines_that_cannot_be_written_are_counted() {
 
 #[test]
 fn a_full_queue_drops_and_counts() {
-    let mut queue = Queue::new(LineFormat::Combined);
+    let spec = AccessLogSpec::new(LineFormat::Combined, LogTarget::Stdout);
+    let mut queue = Queue::new(&spec);
     let long = vec![b'a'; 32 * 1024];
     let pushed: Vec<_> = (0..1_000).map(|_| queue.push(&record(&long))).collect();
     let count = |what| pushed.iter().filter(|pushed| **pushed == what).count();
@@ -163,10 +167,8 @@ fn a_full_queue_drops_and_counts() {
 
 #[test]
 fn a_path_that_cannot_be_opened_is_an_error_at_once() {
-    let spec = AccessLogSpec {
-        format: LineFormat::Json,
-        target: LogTarget::File("/nonexistent/access.log".into()),
-    };
+    let target = LogTarget::File("/nonexistent/access.log".into());
+    let spec = AccessLogSpec::new(LineFormat::Json, target);
     let error = AccessLog::open(&spec, 1, &Registry::default()).expect_err("no such directory");
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
 }

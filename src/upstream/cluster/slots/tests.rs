@@ -136,6 +136,7 @@ impl Sent {
                 local: Some(address),
                 scheme: Scheme::Http,
                 server_name: None,
+                tls_version: None,
                 worker: 0,
                 informational: None,
             },

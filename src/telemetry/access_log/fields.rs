@@ -1,0 +1,148 @@
+//! The fields of a JSON line, and what a log has of each request.
+
+use http::HeaderName;
+use strum::{EnumIter, IntoEnumIterator, IntoStaticStr};
+
+use super::{AccessLogSpec, LineFormat};
+
+/// The longest value of a logged header field, in bytes; longer ones are cut.
+pub const MAX_HEADER_VALUE: usize = 1024;
+/// The most values of header fields that a line has.
+pub const MAX_HEADER_VALUES: usize = 16;
+
+/// A field of a JSON line, in the order of lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, EnumIter, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum LogField {
+    /// When the request's head had arrived.
+    #[default]
+    Time,
+    /// The client's address.
+    ClientIp,
+    /// The method.
+    Method,
+    /// The host, without a port.
+    Host,
+    /// The path with its query.
+    Path,
+    /// The version of HTTP.
+    Version,
+    /// The status of the response.
+    Status,
+    /// Bytes of the response's body that were sent.
+    Bytes,
+    /// The time of the whole request.
+    DurationMs,
+    /// The time that a limit has the request wait.
+    DelayMs,
+    /// The time that the request waits for a slot of its upstream.
+    PendingMs,
+    /// The time until the upstream's response.
+    UpstreamMs,
+    /// The number of addresses that were tried.
+    Attempts,
+    /// Costs that the response stated, by policy.
+    Costs,
+    /// The route.
+    Route,
+    /// The upstream.
+    Upstream,
+    /// Its endpoint that was sent the request last.
+    Endpoint,
+    /// The reason for a missing or incomplete response of the upstream.
+    Error,
+    /// The deciding policy.
+    Policy,
+    /// Its decision.
+    Decision,
+    /// The key of its bucket.
+    Key,
+    /// Units that its bucket has left.
+    Remaining,
+    /// The time until the same request is allowed.
+    RetryAfterMs,
+    /// The Referer field.
+    Referer,
+    /// The User-Agent field.
+    UserAgent,
+    /// The X-Request-Id field.
+    RequestId,
+    /// The trace of the Traceparent field.
+    TraceId,
+    /// The version of TLS.
+    TlsVersion,
+    /// Header fields of the operator's choice.
+    Headers,
+}
+
+impl LogField {
+    /// All fields, in the order of lines.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::iter()
+    }
+
+    /// The name in lines and in the configuration.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// How a line shows the key of a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyForm {
+    /// By its hash.
+    #[default]
+    Hashed,
+    /// As text.
+    Readable,
+}
+
+/// What a log has of each request: nothing else is kept of it.
+#[derive(Clone, Debug)]
+pub struct LoggedParts {
+    fields: u32,
+    /// The form of keys; `None` if lines have none.
+    pub keys: Option<KeyForm>,
+    /// The header fields of the operator's choice.
+    pub headers: Box<[HeaderName]>,
+}
+
+impl LoggedParts {
+    /// The parts that lines of this log have.
+    pub fn of(spec: &AccessLogSpec) -> Self {
+        let combined = [LogField::Path, LogField::Referer, LogField::UserAgent];
+        let all = match spec.format {
+            LineFormat::Json => &spec.fields[..],
+            LineFormat::Combined => &combined,
+        };
+        let fields = all.iter().fold(0, |set, field| set | bit(*field));
+        let has = |field| fields & bit(field) != 0;
+        LoggedParts {
+            fields,
+            keys: has(LogField::Key).then_some(spec.keys),
+            headers: match has(LogField::Headers) {
+                true => spec.headers.clone().into(),
+                false => Box::default(),
+            },
+        }
+    }
+
+    /// True if lines have a field that the decision of limits fills.
+    pub fn has_decision(&self) -> bool {
+        const DECISION: u32 = bit(LogField::Policy)
+            | bit(LogField::Decision)
+            | bit(LogField::Key)
+            | bit(LogField::Remaining)
+            | bit(LogField::RetryAfterMs);
+        self.fields & DECISION != 0
+    }
+
+    /// True if lines have this field.
+    pub fn has(&self, field: LogField) -> bool {
+        self.fields & bit(field) != 0
+    }
+}
+
+const fn bit(field: LogField) -> u32 {
+    1 << field as u32
+}
