@@ -48,7 +48,8 @@ function bar(cell, units, place, width) {
     return [];
   }
   const isRunning = place === cell.counts.length - 1;
-  const passed = isRunning ? Math.max(2, (width * cell.part_elapsed_ms) / cell.part_ms) : width;
+  // A part that has just begun is still wide enough to be seen.
+  const passed = isRunning ? Math.max(6, (width * cell.part_elapsed_ms) / cell.part_ms) : width;
   const piece = (name, from, size) =>
     svg("rect", { class: name, x: from + gap, y: BOTTOM - height, width: Math.max(0.5, size - 2 * gap), height });
   if (place > 0) {
