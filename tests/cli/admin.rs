@@ -104,11 +104,12 @@ fn an_unknown_method_makes_no_series() {
 }
 
 #[test]
-fn the_admin_listener_has_only_health_and_metrics() {
+fn clients_of_the_proxy_see_nothing_of_the_admin_listener() {
     let gateway = Gateway::start(CONFIG);
     assert_eq!(get(gateway.admin, "/livez").status, 200);
     assert_eq!(get(gateway.admin, "/readyz").status, 200);
-    assert_eq!(get(gateway.admin, "/").status, 404);
+    assert_eq!(get(gateway.admin, "/").status, 200);
+    assert_eq!(get(gateway.admin, "/nothing").status, 404);
     let posted = Connection::open(gateway.admin)
         .exchange("POST /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(posted.status, 405);
