@@ -82,14 +82,14 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::telemetry::registry::{Family, Kind};
+    use crate::telemetry::registry::{Family, Kind, Scale};
 
     static FAMILY: Family = Family {
         name: "renderings",
         help: "Times that the series was read.",
         kind: Kind::Gauge,
         labels: &[],
-        hides_zero: false,
+        scale: Scale::Small,
     };
 
     #[tokio::test]

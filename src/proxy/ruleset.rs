@@ -27,7 +27,10 @@ use crate::proxy::debug_trail::DebugSpec;
 use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
 use crate::store::{Buckets, Penalties, Steered, Steering, Store};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, TrackerMetrics};
+use crate::telemetry::metrics::{
+    KeyGauges, LimitMetrics, PolicyMetrics, RouteMetrics, TrackerMetrics,
+};
+use crate::telemetry::registry::Gauge;
 use crate::upstream::{Dscp, RunningTarget, Upstream};
 use settlements::Settlements;
 use tokens::TokenVerifier;
@@ -267,6 +270,10 @@ pub struct Policy {
     pub steering: Option<Steering>,
     /// Keys that are tracked for other machines, of all policies with this name.
     pub(super) tracker_metrics: Option<TrackerMetrics>,
+    /// Banned keys, and keys with granted units; `None` for overrides and overflow buckets.
+    pub(super) key_gauges: Option<KeyGauges>,
+    /// Its settings in the metrics; `None` for overrides and overflow buckets.
+    pub(super) info: Option<Gauge>,
     /// Counters of settlements, if responses settle costs.
     pub settlements: Option<Settlements>,
     /// Name and quota in header fields.

@@ -193,6 +193,17 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
         }
     }
 
+    /// The number of values for which `counts` is true. Locks one shard at a time.
+    pub(super) fn count(&self, counts: impl Fn(&T) -> bool) -> usize {
+        let shards = self.shards.get().into_iter().flatten();
+        let counted = shards.map(|shard| {
+            let shard = shard.lock();
+            let entries = shard.entries.iter();
+            entries.filter(|entry| counts(&entry.value)).count()
+        });
+        counted.sum()
+    }
+
     /// Copies of all entries, one shard at a time: the caller holds no lock while using them.
     pub(super) fn copy_shards(&self) -> impl Iterator<Item = Vec<(Fingerprint, T)>>
     where

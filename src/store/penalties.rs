@@ -67,6 +67,11 @@ impl Penalties {
         self.metrics.count()
     }
 
+    /// The number of keys whose ban is in force at `now`.
+    pub fn banned_keys(&self, now: Timestamp) -> usize {
+        self.bans.banned_keys(&self.rule, now)
+    }
+
     /// Bounds the memory of strikes and bans, in bytes.
     pub(crate) fn set_room(&self, bytes: usize) {
         self.bans.set_capacity(bytes);

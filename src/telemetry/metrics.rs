@@ -1,8 +1,8 @@
 //! Every metric the proxy exports, and the handles that other layers keep.
 //!
-//! Handles are made when a ruleset compiles; series of requests, routes and decisions are rendered
-//! once they have counted, so that 10,000 routes are not a million series. No lookup by name
-//! happens on a request. Label values come from the configuration or from a closed set, never from
+//! Handles are made when a ruleset compiles, and their series exist from then on with 0. In large
+//! configurations, series of routes and decisions are rendered once they have counted, so that
+//! 10,000 routes are not a million series. No lookup by name happens on a request. Label values come from the configuration or from a closed set, never from
 //! the wire.
 
 mod admin;
@@ -22,9 +22,9 @@ pub use config::ConfigMetrics;
 pub use endpoints::{EjectionReason, EndpointFailure, EndpointMetrics, RetryReason};
 pub use jwt::JwtMetrics;
 pub use limits::{
-    BanMetrics, HeldMetrics, InUseMetrics, KeyAction, LimitDecision, LimitMetrics, PolicyMetrics,
-    SettlementMetrics, SettlementResult, SteeringMetrics, TableFigures, TrackedKeys,
-    TrackingMetrics, WaitMetrics,
+    BanMetrics, CountKeys, HeldMetrics, InUseMetrics, KeyAction, KeyCounts, KeyGauges,
+    LimitDecision, LimitMetrics, PolicyInfo, PolicyMetrics, SettlementMetrics, SettlementResult,
+    SteeringMetrics, TableFigures, TrackedKeys, TrackingMetrics, WaitMetrics,
 };
 pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
 pub use pending::{PendingMetrics, PendingRefusal};

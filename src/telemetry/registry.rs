@@ -23,12 +23,17 @@ use parking_lot::Mutex;
 
 pub use self::handles::{BOUNDS, Counter, CounterSet, Gauge, GaugeGuard, Histogram, Observer};
 use self::handles::{HistogramBuckets, ObservedFn};
+use self::render::Zeros;
 
 /// The content type of [`Registry::render`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Series that are looked up under one lock.
 const BATCH: usize = 128;
+
+/// The largest number of entries with which a [`Scale::Large`] family shows zeros. An entry is a
+/// series, or a set of counters.
+pub const MOST_ZEROS: usize = 1_000;
 
 /// A metric's name, meaning and label names. All families are constants.
 #[derive(Debug)]
@@ -41,8 +46,18 @@ pub struct Family {
     pub kind: Kind,
     /// Label names, in the order in which values are given.
     pub labels: &'static [&'static str],
-    /// Series without a count are not rendered.
-    pub hides_zero: bool,
+    /// The number of series that a configuration may give it.
+    pub scale: Scale,
+}
+
+/// The number of series that a configuration may give a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Few: all are rendered.
+    Small,
+    /// Several for each route or endpoint. With more than [`MOST_ZEROS`] entries, series that have
+    /// not counted are not rendered.
+    Large,
 }
 
 /// Names a value of a family's last label by its index.
@@ -152,6 +167,13 @@ impl Table {
         self.sweep_at = (self.series.len() * 2).max(64);
     }
 
+    /// More than [`MOST_ZEROS`] entries are alive.
+    fn is_crowded(&self) -> bool {
+        let is_candidate = self.series.len() > MOST_ZEROS;
+        let alive = || self.series.values().filter(|series| series.is_alive());
+        is_candidate && alive().nth(MOST_ZEROS).is_some()
+    }
+
     /// The live ones of the next [`BATCH`] series after `last`, which is then the last of them;
     /// dead ones are removed. `None` behind the last series.
     fn batch(&mut self, last: &mut Option<Labels>) -> Option<Vec<(Labels, LiveSeries)>> {
@@ -219,9 +241,9 @@ impl Registry {
             {
                 return CounterSet(live);
             }
-            let new: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::default()).collect();
-            *slot = Some(Series::CounterSet(Arc::downgrade(&new), value));
-            CounterSet(new)
+            let new = CounterSet::unregistered(count);
+            *slot = Some(Series::CounterSet(Arc::downgrade(&new.0), value));
+            new
         })
     }
 
@@ -316,22 +338,34 @@ impl Registry {
         out
     }
 
+    fn zeros(&self, family: &Family) -> Zeros {
+        let is_crowded = || {
+            let tables = self.tables.lock();
+            tables.get(family.name).is_some_and(Table::is_crowded)
+        };
+        match family.scale {
+            Scale::Large if is_crowded() => Zeros::Hidden,
+            Scale::Small | Scale::Large => Zeros::Shown,
+        }
+    }
+
     fn render_family(&self, family: &'static Family, out: &mut String) {
         let (mut last, mut is_begun) = (None, false);
+        let zeros = self.zeros(family);
         let batch = |last: &mut Option<Labels>| {
             let mut tables = self.tables.lock();
             tables.get_mut(family.name)?.batch(last)
         };
         while let Some(batch) = batch(&mut last) {
             for (labels, number) in batch {
-                if family.hides_zero && number.is_zero() {
+                if zeros == Zeros::Hidden && number.is_zero() {
                     continue;
                 }
                 if !is_begun {
                     render::head(out, family);
                     is_begun = true;
                 }
-                render::series(out, family, &labels, &number);
+                render::series(out, family, &labels, &number, zeros);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::client::{Connection, Response, get};
+use crate::support::client::{Connection, Response, counts_failures, get};
 use crate::support::frames::{
     self, DATA, END_STREAM, HEADERS, Http2, PING, RST_STREAM, SETTINGS, field, frame, get_block,
 };
@@ -51,8 +51,7 @@ fn expect_failure(gateway: &Gateway, answer: &Response, status: u16, detail: &st
 #[track_caller]
 fn expect_reason(gateway: &Gateway, reason: &str) {
     let metrics = get(gateway.admin, "/metrics").text();
-    let label = format!("reason=\"{reason}\"");
-    assert!(metrics.contains(&label), "{reason}: {metrics}");
+    assert!(counts_failures(&metrics, reason), "{reason}: {metrics}");
 }
 
 /// Asserts how a request fails at an upstream with this script.

@@ -13,7 +13,7 @@ use h2::{RecvStream, SendStream};
 use rustix::process::Signal;
 
 use crate::support::DEADLINE;
-use crate::support::client::{Connection, get};
+use crate::support::client::{Connection, counts_failures, get};
 use crate::support::gateway::Gateway;
 use crate::support::http2_origin::{Exchange, Http2Origin, send};
 use crate::support::origin::free_address;
@@ -223,7 +223,7 @@ routes: [{{ upstream: pool }}]
     }
     assert_eq!(broken, 2);
     let metrics = get(gateway.admin, "/metrics").text();
-    assert!(metrics.contains("reason=\"body_closed\""), "{metrics}");
+    assert!(counts_failures(&metrics, "body_closed"), "{metrics}");
 }
 
 /// Restarts two upstreams in turn, by this signal, while clients send idempotent requests.

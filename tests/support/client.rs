@@ -322,3 +322,13 @@ pub fn run(program: &str, arguments: &[&str]) -> Output {
 pub fn curl(arguments: &[&str]) -> Output {
     run("curl", &[&["-sS", "--max-time", "20"], arguments].concat())
 }
+
+/// Returns true if an upstream has a failure whose reason begins like this.
+pub fn counts_failures(metrics: &str, reason: &str) -> bool {
+    let label = format!(",reason=\"{reason}");
+    let counted = |line: &str| {
+        let is_failure = line.starts_with("sluicegate_upstream_failures_total{");
+        is_failure && line.contains(&label) && !line.ends_with(" 0")
+    };
+    metrics.lines().any(counted)
+}

@@ -4,12 +4,13 @@
 //! Building starts no task and changes nothing that serves. [`PreparedRuleset::migrate_buckets`]
 //! then moves the buckets of policies whose quota or size has changed.
 
+mod policy_series;
 mod routes;
 mod scripts;
 mod shared;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::tokens::TokenVerifier;
@@ -29,7 +30,7 @@ use crate::store::{
     Table, TableBudget, TrackingBudget,
 };
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::{PolicyMetrics, TableFigures, WaitMetrics};
+use crate::telemetry::metrics::PolicyMetrics;
 use crate::telemetry::registry::Registry;
 use crate::upstream::{Upstream, UpstreamSpec};
 use shared::label_of_override;
@@ -242,6 +243,8 @@ impl Builder<'_> {
             let all = policy.all().into_iter().map(|one| &*one.buckets);
             policy.tracker_metrics =
                 store::tracker_metrics(&policy.name, all, &self.surroundings.registry);
+            policy.key_gauges = self.key_gauges(&policy);
+            policy.info = Some(self.policy_info(&policy));
             Arc::new(policy)
         });
         policies.collect()
@@ -296,6 +299,8 @@ impl Builder<'_> {
             penalties: penalties.map(Arc::new),
             steering: None,
             tracker_metrics: None,
+            key_gauges: None,
+            info: None,
             buckets: Arc::new(self.buckets(&spec, &label, &table, next)),
             settlements: spec
                 .settles
@@ -386,25 +391,6 @@ impl Builder<'_> {
             home: spec.home,
         };
         Steering::new(steering, &self.store, before, &self.surroundings.registry)
-    }
-
-    fn policy_metrics(&self, name: &str, tables: &[Arc<Table>]) -> PolicyMetrics {
-        let registry = &self.surroundings.registry;
-        let mut algorithms = tables.iter().map(|table| table.algorithm());
-        let delays = algorithms.any(|one| one.delays() || one.queueing().is_some());
-        let waits = delays.then(|| WaitMetrics::new(registry, name));
-        let tables: Vec<_> = tables.iter().map(Arc::downgrade).collect();
-        let clock = Arc::clone(&self.surroundings.clock);
-        let metrics = PolicyMetrics::new(registry, name, move || {
-            let mut figures = TableFigures::default();
-            for table in tables.iter().filter_map(Weak::upgrade) {
-                figures.buckets += table.live(clock.now()) as u64;
-                figures.evictions += table.evictions();
-                figures.unrecorded += table.unrecorded();
-            }
-            figures
-        });
-        metrics.with_waits(waits)
     }
 
     fn upstreams(&self, specs: Vec<UpstreamSpec>) -> Vec<Arc<Upstream>> {

@@ -117,6 +117,12 @@ impl Bans {
             .read(key, |known| penalty.banned_until(&known.strikes, now))
     }
 
+    /// The number of keys whose ban is in force at `now`.
+    pub fn banned_keys(&self, penalty: &Penalty, now: Timestamp) -> usize {
+        let is_banned = |known: &KeyBans| penalty.banned_until(&known.strikes, now).is_some();
+        self.banned.count(is_banned)
+    }
+
     /// Counts a refusal of `key` unless it is banned, and returns the end of the ban that it
     /// causes.
     pub fn strike(&self, penalty: &Penalty, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {

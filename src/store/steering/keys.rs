@@ -27,8 +27,7 @@ pub struct SteeredKeys {
     policy: Box<str>,
     home: KeysHome,
     registry: Registry,
-    /// Made with the first action: few policies ever have one.
-    metrics: OnceLock<SteeringMetrics>,
+    metrics: SteeringMetrics,
     /// The number of entries. Requests read nothing else while it is 0.
     count: AtomicUsize,
     /// The first end of a ban or a grant, in microseconds since the epoch.
@@ -151,7 +150,7 @@ impl SteeredKeys {
             policy: policy.into(),
             home,
             registry: registry.clone(),
-            metrics: OnceLock::new(),
+            metrics: SteeringMetrics::new(registry, policy),
             count: AtomicUsize::new(0),
             next_end: AtomicU64::new(u64::MAX),
             shards: OnceLock::new(),
@@ -172,8 +171,7 @@ impl SteeredKeys {
 
     /// The counters of what operators did.
     pub fn metrics(&self) -> &SteeringMetrics {
-        let new = || SteeringMetrics::new(&self.registry, &self.policy);
-        self.metrics.get_or_init(new)
+        &self.metrics
     }
 
     /// True if some key is steered.
@@ -238,13 +236,25 @@ impl SteeredKeys {
     /// The number of banned keys at `now`.
     pub fn banned_keys(&self, now: Timestamp) -> usize {
         let is_banned = |ban: &OperatorBan| now < ban.until;
+        self.count(|steered| steered.ban.as_ref().is_some_and(is_banned))
+    }
+
+    /// The number of keys with a grant at `now`, spent or not.
+    pub fn granted_keys(&self, now: Timestamp) -> usize {
+        let is_granted = |grant: KeyGrant| now < grant.until && grant.units > 0;
+        self.count(|steered| steered.grant.is_some_and(is_granted))
+    }
+
+    fn count(&self, counts: impl Fn(&SteeredKey) -> bool) -> usize {
+        if !self.is_any() {
+            return 0;
+        }
         let shards = self.shards.get().into_iter().flatten();
-        let banned = shards.map(|shard| {
+        let counted = shards.map(|shard| {
             let keys = shard.read();
-            let bans = keys.values().filter_map(|steered| steered.ban.as_ref());
-            bans.filter(|ban| is_banned(ban)).count()
+            keys.values().filter(|steered| counts(steered)).count()
         });
-        banned.sum()
+        counted.sum()
     }
 
     /// Bans a key, instead of any earlier ban.

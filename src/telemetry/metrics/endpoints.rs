@@ -127,7 +127,7 @@ impl RetryReason {
 }
 
 impl EndpointMetrics {
-    /// The handles of this endpoint of the upstream. Series of failures begin with the first one.
+    /// The handles of this endpoint of the upstream.
     pub fn new(registry: &Registry, upstream: &Arc<str>, endpoint: &str) -> Self {
         let reason = |index: usize| EndpointFailure::VARIANTS[index].as_str();
         let (labels, count) = ([&**upstream, endpoint], EndpointFailure::VARIANTS.len());

@@ -1,18 +1,18 @@
 //! Every exported family with its kind, its labels and its meaning. `docs/metrics.md` lists the
 //! same.
 
-use crate::telemetry::registry::{Family, Kind};
+use crate::telemetry::registry::{Family, Kind, Scale};
 
 macro_rules! families {
-    (@is_set) => { false };
-    (@is_set hides_zero) => { true };
-    ($($name:ident: $kind:ident $($hides_zero:ident)? $full_name:literal $labels:expr, $help:literal;)*) => {
+    (@scale) => { Scale::Small };
+    (@scale large) => { Scale::Large };
+    ($($name:ident: $kind:ident $($scale:ident)? $full_name:literal $labels:expr, $help:literal;)*) => {
         $(pub(in crate::telemetry) static $name: Family = Family {
             name: $full_name,
             help: $help,
             kind: Kind::$kind,
             labels: &$labels,
-            hides_zero: families!(@is_set $($hides_zero)?),
+            scale: families!(@scale $($scale)?),
         };)*
 
         /// All of them.
@@ -24,23 +24,23 @@ macro_rules! families {
 families! {
     HTTP_REQUESTS: Counter "sluicegate_http_requests_total" ["code", "method"],
         "Requests answered.";
-    HTTP_DURATION: Histogram hides_zero "sluicegate_http_request_duration_seconds" ["route"],
+    HTTP_DURATION: Histogram large "sluicegate_http_request_duration_seconds" ["route"],
         "Time from a request's head to the end of its response.";
     HTTP_PANICS: Counter "sluicegate_http_request_panics_total" [],
         "Requests that ended by a panic of the proxy, answered 500 unless the response had begun. Any is a bug: the log says where it is.";
-    ROUTE_REQUESTS: Counter hides_zero "sluicegate_route_requests_total" ["route", "class"],
+    ROUTE_REQUESTS: Counter large "sluicegate_route_requests_total" ["route", "class"],
         "Requests answered by route and status class.";
     UPSTREAM_DURATION: Histogram "sluicegate_upstream_request_duration_seconds" ["upstream"],
         "Time from forwarding a request to the head of the upstream's response.";
     UPSTREAM_PENDING: Gauge "sluicegate_upstream_pending" ["upstream"],
         "Requests that wait because `connections.max` requests are in flight at each address.";
-    UPSTREAM_PENDING_WAIT: Histogram hides_zero "sluicegate_upstream_pending_seconds" ["upstream"],
+    UPSTREAM_PENDING_WAIT: Histogram large "sluicegate_upstream_pending_seconds" ["upstream"],
         "Time that requests waited until an address had less than `connections.max` in flight.";
-    UPSTREAM_PENDING_REFUSED: Counter hides_zero "sluicegate_upstream_pending_refused_total" ["upstream", "reason"],
+    UPSTREAM_PENDING_REFUSED: Counter large "sluicegate_upstream_pending_refused_total" ["upstream", "reason"],
         "Requests that went to no address because of `connections.max`: too many waited (`full`), or the time to wait (`timeout`) or for the whole request (`deadline`) was over.";
     ENDPOINT_REQUESTS: Counter "sluicegate_upstream_requests_total" ["upstream", "endpoint"],
         "Requests sent to an endpoint, including those without a connection.";
-    ENDPOINT_FAILURES: Counter hides_zero "sluicegate_upstream_failures_total" ["upstream", "endpoint", "reason"],
+    ENDPOINT_FAILURES: Counter large "sluicegate_upstream_failures_total" ["upstream", "endpoint", "reason"],
         "Requests that an endpoint did not answer, or not to the end.";
     ENDPOINT_CONNECTIONS: Gauge "sluicegate_upstream_connections" ["upstream", "endpoint"],
         "Open connections to an endpoint, including idle ones.";
@@ -50,17 +50,19 @@ families! {
         "Addresses of an endpoint that are not left out for failures or failed health checks.";
     ENDPOINT_DRAINING: Gauge "sluicegate_upstream_endpoint_draining" ["upstream", "endpoint"],
         "1 while an endpoint gets no new requests because an operator drains it, else 0.";
-    ENDPOINT_EJECTIONS: Counter hides_zero "sluicegate_upstream_ejections_total" ["upstream", "endpoint", "reason"],
+    ENDPOINT_EJECTIONS: Counter large "sluicegate_upstream_ejections_total" ["upstream", "endpoint", "reason"],
         "Times that an address of an endpoint was left out for its failures.";
-    ENDPOINT_HEALTH_CHECKS: Counter hides_zero "sluicegate_upstream_health_checks_total" ["upstream", "endpoint", "result"],
+    ENDPOINT_HEALTH_CHECKS: Counter large "sluicegate_upstream_health_checks_total" ["upstream", "endpoint", "result"],
         "Health checks of the addresses of an endpoint: `healthy` or `unhealthy`.";
-    ENDPOINT_RETRIES: Counter hides_zero "sluicegate_upstream_retries_total" ["upstream", "endpoint", "reason"],
+    ENDPOINT_RETRIES: Counter large "sluicegate_upstream_retries_total" ["upstream", "endpoint", "reason"],
         "Requests that failed at an endpoint and were sent to another address.";
-    ENDPOINT_RETRIES_DENIED: Counter hides_zero "sluicegate_upstream_retries_denied_total" ["upstream", "endpoint"],
+    ENDPOINT_RETRIES_DENIED: Counter large "sluicegate_upstream_retries_denied_total" ["upstream", "endpoint"],
         "Requests that failed at an endpoint and were not sent elsewhere because the retry budget was spent.";
-    ENDPOINT_LOOKUP_FAILURES: Counter hides_zero "sluicegate_upstream_lookup_failures_total" ["upstream", "endpoint"],
+    ENDPOINT_LOOKUP_FAILURES: Counter large "sluicegate_upstream_lookup_failures_total" ["upstream", "endpoint"],
         "Lookups of an endpoint's name that failed or found no usable address.";
-    LIMIT_DECISIONS: Counter hides_zero "sluicegate_limit_decisions_total" ["policy", "route", "decision"],
+    POLICY_INFO: Gauge "sluicegate_policy_info" ["policy", "algorithm", "quota", "key", "store"],
+        "The settings of a policy.";
+    LIMIT_DECISIONS: Counter large "sluicegate_limit_decisions_total" ["policy", "route", "decision"],
         "Decisions of policies.";
     LIMIT_NEAR: Counter "sluicegate_limit_near_total" ["policy"],
         "Requests allowed with at least 80 % of the quota used.";
@@ -76,10 +78,14 @@ families! {
         "Keys whose `strikes`, `bans`, `refusals` (cached from Redis) or `sync` totals were evicted because their table was full.";
     LIMIT_BANS: Counter "sluicegate_limit_bans_total" ["policy"],
         "Bans of keys for too many refusals. Machines that share bans count a ban where it began, or on each machine if it began on several at once.";
-    LIMIT_OPERATIONS: Counter hides_zero "sluicegate_limit_operations_total" ["policy", "action"],
+    LIMIT_BANNED_KEYS: Gauge "sluicegate_limit_banned_keys" ["policy", "by"],
+        "Keys that are banned now, by a `penalty` or by an `operator`.";
+    LIMIT_OPERATIONS: Counter large "sluicegate_limit_operations_total" ["policy", "action"],
         "Keys that operators of this machine have steered: `ban`, `unban`, `grant` or `reset`.";
-    LIMIT_GRANTED: Counter hides_zero "sluicegate_limit_granted_total" ["policy"],
+    LIMIT_GRANTED: Counter large "sluicegate_limit_granted_total" ["policy"],
         "Requests that were allowed by units that an operator has granted, because the quota was used.";
+    LIMIT_GRANTED_KEYS: Gauge "sluicegate_limit_granted_keys" ["policy"],
+        "Keys that have a grant now, spent or not.";
     LIMIT_IN_USE: Gauge "sluicegate_limit_in_use" ["policy"],
         "Units that requests in flight use of policies with `algorithm: concurrency`.";
     LIMIT_HELD: Gauge "sluicegate_limit_held" ["policy"],

@@ -6,9 +6,9 @@ use std::time::Duration;
 use strum::{IntoStaticStr, VariantArray};
 
 use super::families::{
-    LIMIT_BANS, LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_GRANTED, LIMIT_HELD,
-    LIMIT_IN_USE, LIMIT_NEAR, LIMIT_OPERATIONS, LIMIT_SETTLEMENTS, LIMIT_TRACKING_EVICTIONS,
-    LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING,
+    LIMIT_BANNED_KEYS, LIMIT_BANS, LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_GRANTED,
+    LIMIT_GRANTED_KEYS, LIMIT_HELD, LIMIT_IN_USE, LIMIT_NEAR, LIMIT_OPERATIONS, LIMIT_SETTLEMENTS,
+    LIMIT_TRACKING_EVICTIONS, LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING, POLICY_INFO,
 };
 use crate::telemetry::registry::{
     Counter, CounterSet, Gauge, GaugeGuard, Histogram, Observer, Registry,
@@ -48,11 +48,16 @@ impl LimitDecision {
 pub struct LimitMetrics(CounterSet);
 
 impl LimitMetrics {
-    /// Makes the handles of this policy on this route; series appear as they first count.
+    /// Makes the handles of this policy on this route.
     pub fn new(registry: &Registry, policy: &str, route: &str) -> Self {
         let decision = |index: usize| LimitDecision::VARIANTS[index].as_str();
         let count = LimitDecision::VARIANTS.len();
         Self(registry.counter_set(&LIMIT_DECISIONS, &[policy, route], count, decision))
+    }
+
+    /// Handles of a limit that a route reports and never applies: they have no series.
+    pub fn unregistered() -> Self {
+        Self(CounterSet::unregistered(LimitDecision::VARIANTS.len()))
     }
 
     /// Counts one decision.
@@ -283,7 +288,7 @@ pub struct SteeringMetrics {
 }
 
 impl SteeringMetrics {
-    /// Makes the handles of the policy with this name; series appear as they first count.
+    /// Makes the handles of the policy with this name.
     pub fn new(registry: &Registry, policy: &str) -> Self {
         let action = |index: usize| KeyAction::VARIANTS[index].as_str();
         let count = KeyAction::VARIANTS.len();
@@ -301,6 +306,76 @@ impl SteeringMetrics {
     /// Counts a request that granted units paid.
     pub fn granted(&self) {
         self.granted.increment();
+    }
+}
+
+/// The settings of a policy, as the labels of its information have them.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyInfo<'a> {
+    /// The policy's name.
+    pub policy: &'a str,
+    /// The word of its algorithm.
+    pub algorithm: &'a str,
+    /// The quota as configured.
+    pub quota: &'a str,
+    /// The parts of its key as configured.
+    pub key: &'a str,
+    /// `memory`, `redis` or `synchronised`.
+    pub store: &'a str,
+}
+
+impl PolicyInfo<'_> {
+    /// Shows the settings as long as the gauge is kept.
+    pub fn show(self, registry: &Registry) -> Gauge {
+        let Self {
+            policy,
+            algorithm,
+            quota,
+            key,
+            store,
+        } = self;
+        let info = registry.gauge(&POLICY_INFO, &[policy, algorithm, quota, key, store]);
+        info.set(1);
+        info
+    }
+}
+
+/// The keys of a policy that are banned or have granted units, counted at each scrape.
+#[derive(Debug)]
+pub struct KeyGauges {
+    _series: Vec<Observer>,
+}
+
+/// A function that counts keys.
+pub type CountKeys = Box<dyn Fn() -> usize + Send + Sync>;
+
+/// Functions that count the keys of a policy.
+pub struct KeyCounts {
+    /// Keys that its penalty bans, if it has one.
+    pub banned_by_penalty: Option<CountKeys>,
+    /// Keys that an operator bans.
+    pub banned_by_operator: CountKeys,
+    /// Keys with granted units.
+    pub granted: CountKeys,
+}
+
+impl KeyGauges {
+    /// Makes the series of the policy with this name.
+    pub fn new(registry: &Registry, policy: &str, counts: KeyCounts) -> Self {
+        let banned = |by, count: CountKeys| {
+            let labels = [policy, by];
+            registry.observe(&LIMIT_BANNED_KEYS, &labels, move || count() as f64)
+        };
+        let penalty = counts.banned_by_penalty;
+        let granted = counts.granted;
+        let series = [
+            penalty.map(|count| banned("penalty", count)),
+            Some(banned("operator", counts.banned_by_operator)),
+            Some(registry.observe(&LIMIT_GRANTED_KEYS, &[policy], move || granted() as f64)),
+        ];
+        Self {
+            _series: series.into_iter().flatten().collect(),
+        }
     }
 }
 

@@ -84,7 +84,7 @@ pub struct RouteMetrics {
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl RouteMetrics {
-    /// Makes the handles of the route with this name; series appear as they first count.
+    /// Makes the handles of the route with this name.
     pub fn new(registry: &Registry, route: &str) -> Self {
         let class = |index| CLASSES[index];
         Self {

@@ -39,11 +39,19 @@ fn requests_count_by_code_and_known_method() {
 }
 
 #[test]
-fn a_route_has_no_series_before_its_first_request() {
+fn a_route_and_its_limits_have_series_from_the_start() {
     let registry = Registry::default();
     let route = RouteMetrics::new(&registry, "search");
     let limit = LimitMetrics::new(&registry, "per-key", "search");
-    assert_eq!(registry.render(), "");
+    let classes = "sluicegate_route_requests_total{route=\"search\",class=";
+    let decisions = "sluicegate_limit_decisions_total{policy=\"per-key\",route=\"search\",";
+    let at_zero = |series: &str| {
+        let lines = lines(&registry);
+        let ours = lines.iter().filter(|line| line.starts_with(series));
+        ours.filter(|line| line.ends_with(" 0")).count()
+    };
+    assert_eq!(at_zero(classes), 5);
+    assert_eq!(at_zero(decisions), LimitDecision::VARIANTS.len());
     route.record(StatusCode::NOT_FOUND, Duration::from_millis(3));
     limit.record(LimitDecision::Limited);
     let lines = lines(&registry);
@@ -178,10 +186,9 @@ fn the_documentation_lists_every_family_and_no_other() {
     });
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
     let text = std::fs::read_to_string(page).expect("the page is there");
-    let listed: Vec<_> = text
-        .lines()
-        .filter(|line| line.starts_with("| `"))
-        .collect();
+    let is_row =
+        |line: &&str| line.starts_with("| `sluicegate_") || line.starts_with("| `process_");
+    let listed: Vec<_> = text.lines().filter(is_row).collect();
     assert_eq!(listed, rows.collect::<Vec<_>>());
     for decision in LimitDecision::VARIANTS {
         let item = format!("\n- `{}`: ", decision.as_str());

@@ -36,6 +36,11 @@ impl Counter {
 pub struct CounterSet(pub(super) Arc<[AtomicU64]>);
 
 impl CounterSet {
+    /// Counters that no scrape shows.
+    pub fn unregistered(count: usize) -> Self {
+        Self((0..count).map(|_| AtomicU64::default()).collect())
+    }
+
     /// Adds one to the counter with this index; an index out of range counts nowhere.
     pub fn increment(&self, index: usize) {
         if let Some(counter) = self.0.get(index) {

@@ -14,8 +14,21 @@ pub(super) fn head(out: &mut String, family: &Family) {
     formatting::write_type_line(out, name, None, None, kind);
 }
 
+/// The treatment of counters that have not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Zeros {
+    Shown,
+    Hidden,
+}
+
 /// Writes one series of a family, or each of a set.
-pub(super) fn series(out: &mut String, family: &Family, values: &[Box<str>], number: &LiveSeries) {
+pub(super) fn series(
+    out: &mut String,
+    family: &Family,
+    values: &[Box<str>],
+    number: &LiveSeries,
+    zeros: Zeros,
+) {
     let mut line = Line {
         name: family.name,
         labels: label_set(family, values, None),
@@ -26,7 +39,7 @@ pub(super) fn series(out: &mut String, family: &Family, values: &[Box<str>], num
         LiveSeries::CounterSet(counts, value_of) => {
             for (index, count) in counts.iter().enumerate() {
                 let count = count.load(Relaxed);
-                if count > 0 || !family.hides_zero {
+                if count > 0 || zeros == Zeros::Shown {
                     line.labels = label_set(family, values, Some(value_of(index)));
                     line.write(None, None, count);
                 }

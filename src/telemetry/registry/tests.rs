@@ -7,21 +7,21 @@ static HITS: Family = Family {
     help: "Hits.",
     kind: Kind::Counter,
     labels: &["route"],
-    hides_zero: false,
+    scale: Scale::Small,
 };
 static OPEN: Family = Family {
     name: "open",
     help: "Open.",
     kind: Kind::Gauge,
     labels: &[],
-    hides_zero: false,
+    scale: Scale::Small,
 };
 static TOOK: Family = Family {
     name: "took_duration_seconds",
     help: "Time taken.",
     kind: Kind::Histogram,
     labels: &["route"],
-    hides_zero: false,
+    scale: Scale::Small,
 };
 
 static ANSWERS: Family = Family {
@@ -29,14 +29,14 @@ static ANSWERS: Family = Family {
     help: "Answers.",
     kind: Kind::Counter,
     labels: &["route", "class"],
-    hides_zero: true,
+    scale: Scale::Large,
 };
 static WAITED: Family = Family {
     name: "waited_seconds",
     help: "Time waited.",
     kind: Kind::Histogram,
     labels: &[],
-    hides_zero: true,
+    scale: Scale::Large,
 };
 
 #[test]
@@ -149,26 +149,47 @@ fn many_series_are_rendered_once_each_and_dead_ones_removed() {
 }
 
 #[test]
-fn a_family_that_hides_zero_appears_as_it_first_counts() {
+fn series_exist_from_the_start_with_0() {
     let registry = Registry::default();
     let class = |index| ["ok", "failed"][index];
     let [first, second] =
         ["a", "a"].map(|route| registry.counter_set(&ANSWERS, &[route], 2, class));
     let waited = registry.histogram(&WAITED, &[]);
-    assert_eq!(registry.render(), "");
+    let head = "# HELP answers_total Answers.\n# TYPE answers_total counter\n";
+    let counts = |ok: u64, failed: u64| {
+        format!(
+            "{head}answers_total{{route=\"a\",class=\"ok\"}} {ok}\n\
+             answers_total{{route=\"a\",class=\"failed\"}} {failed}\n"
+        )
+    };
+    let text = registry.render();
+    assert!(text.starts_with(&counts(0, 0)), "{text}");
+    assert!(text.ends_with("\nwaited_seconds_count 0\n"), "{text}");
     first.increment(1);
     first.increment(2);
     drop(first);
     second.increment(1);
     assert_eq!((second.get(0), second.get(1), second.get(2)), (0, 2, 0));
-    assert_eq!(
-        registry.render(),
-        "# HELP answers_total Answers.\n# TYPE answers_total counter\n\
-         answers_total{route=\"a\",class=\"failed\"} 2\n"
-    );
-    drop(second);
     waited.record(Duration::ZERO);
     let text = registry.render();
-    assert!(!text.contains("answers_total"), "{text}");
-    assert!(text.ends_with("waited_seconds_count 1\n"), "{text}");
+    assert!(text.starts_with(&counts(0, 2)), "{text}");
+    assert!(text.ends_with("\nwaited_seconds_count 1\n"), "{text}");
+}
+
+/// A scrape of 10,000 routes has no million lines.
+#[test]
+fn a_large_family_hides_zeros_beyond_its_bound() {
+    let registry = Registry::default();
+    let class = |index| ["ok", "failed"][index];
+    let entry = |i: usize| registry.counter_set(&ANSWERS, &[&i.to_string()], 2, class);
+    let mut all: Vec<_> = (0..MOST_ZEROS).map(entry).collect();
+    let lines = || registry.render().lines().count() - 2;
+    assert_eq!(lines(), 2 * MOST_ZEROS);
+    all.push(entry(MOST_ZEROS));
+    assert_eq!(registry.render(), "");
+    all[7].increment(1);
+    assert_eq!(lines(), 1);
+    // Entries of the ruleset before do not count.
+    all.pop();
+    assert_eq!(lines(), 2 * MOST_ZEROS);
 }

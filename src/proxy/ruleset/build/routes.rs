@@ -90,19 +90,11 @@ impl Builder<'_> {
     fn reported(&self, route: &RouteSpec, policies: &[Arc<Policy>]) -> Vec<Limit> {
         let specs = route.reported.iter();
         specs
-            .map(|spec| self.limit(&route.name, spec, policies))
+            .map(|spec| {
+                let policy = Arc::clone(&policies[spec.policy]);
+                limit(spec, policy, LimitMetrics::unregistered())
+            })
             .collect()
-    }
-
-    fn limit(&self, route: &str, spec: &LimitSpec, policies: &[Arc<Policy>]) -> Limit {
-        let policy = Arc::clone(&policies[spec.policy]);
-        Limit {
-            metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
-            reads_token: spec.reads_token() || policy.reads_token(),
-            secret: policy.buckets.secret(),
-            spec: spec.clone(),
-            policy,
-        }
     }
 
     /// The limits of a route, those that tag last, and the number of those that can refuse.
@@ -112,12 +104,26 @@ impl Builder<'_> {
         specs: &[LimitSpec],
         policies: &[Arc<Policy>],
     ) -> (Vec<Limit>, usize) {
-        let limits = specs.iter().map(|spec| self.limit(route, spec, policies));
+        let limits = specs.iter().map(|spec| {
+            let policy = Arc::clone(&policies[spec.policy]);
+            let metrics = LimitMetrics::new(&self.surroundings.registry, &policy.name, route);
+            limit(spec, policy, metrics)
+        });
         let can_refuse = |limit: &Limit| limit.policy.action.tag().is_none();
         let (mut limits, mut tags): (Vec<_>, Vec<_>) = limits.partition(can_refuse);
         let refusing = limits.len();
         limits.append(&mut tags);
         (limits, refusing)
+    }
+}
+
+fn limit(spec: &LimitSpec, policy: Arc<Policy>, metrics: LimitMetrics) -> Limit {
+    Limit {
+        metrics,
+        reads_token: spec.reads_token() || policy.reads_token(),
+        secret: policy.buckets.secret(),
+        spec: spec.clone(),
+        policy,
     }
 }
 

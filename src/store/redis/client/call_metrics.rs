@@ -1,10 +1,6 @@
 //! Counters of calls, batches and probes by result, and their latency.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
 use std::time::Duration;
-
-use parking_lot::Mutex;
 
 use super::fault::{Fault, FaultKind};
 use crate::telemetry::metrics::StoreMetrics;
@@ -21,36 +17,39 @@ impl Operation {
     const ALL: [&str; 3] = ["call", "batch", "probe"];
 }
 
-/// The counters, each made when it first counts.
+/// The results of operations before those of [`FaultKind`].
+const RESULTS: [&str; 2] = ["ok", "unsent"];
+
+/// The labels of lost messages.
+const LOST: [&str; 4] = ["settlement", "place", "permit", "renewal"];
+
+/// The counters by operation and result, the latency of calls, and the messages that were lost.
 #[derive(Debug)]
 pub(super) struct CallMetrics {
     metrics: StoreMetrics,
-    answered: [OnceLock<Counter>; Operation::ALL.len()],
-    faulty: [[OnceLock<Counter>; FaultKind::ALL.len()]; Operation::ALL.len()],
-    /// Calls that were not sent because the server was out of use.
-    unsent: [OnceLock<Counter>; Operation::ALL.len()],
-    /// Lost messages, each counter made at its first use.
-    lost: Mutex<HashMap<&'static str, Counter>>,
+    /// By operation: the results of [`RESULTS`], then each kind of fault.
+    results: [Box<[Counter]>; Operation::ALL.len()],
+    lost: [Counter; LOST.len()],
 }
 
 impl CallMetrics {
     pub(super) fn new(metrics: StoreMetrics) -> Self {
+        let results = Operation::ALL.map(|op| {
+            let faults = FaultKind::ALL.iter().map(|kind| kind.label());
+            let all = RESULTS.into_iter().chain(faults);
+            all.map(|result| metrics.requests(op, result)).collect()
+        });
         Self {
+            results,
+            lost: LOST.map(|what| metrics.lost(what)),
             metrics,
-            answered: Default::default(),
-            faulty: std::array::from_fn(|_| std::array::from_fn(|_| OnceLock::new())),
-            unsent: Default::default(),
-            lost: Mutex::default(),
         }
     }
 
     /// Counts an operation that was sent.
     pub(super) fn count_sent(&self, op: Operation, fault: Option<FaultKind>, took: Duration) {
-        let (counter, label) = match fault {
-            None => (&self.answered[op as usize], "ok"),
-            Some(kind) => (&self.faulty[op as usize][kind as usize], kind.label()),
-        };
-        self.count(op, counter, label);
+        let result = fault.map_or(0, |kind| RESULTS.len() + kind as usize);
+        self.results[op as usize][result].increment();
         if op == Operation::Call {
             self.metrics.record(took);
         }
@@ -58,14 +57,14 @@ impl CallMetrics {
 
     /// Counts an operation that was not sent.
     pub(super) fn count_unsent(&self, op: Operation) {
-        self.count(op, &self.unsent[op as usize], "unsent");
+        self.results[op as usize][1].increment();
     }
 
-    /// Counts a lost message.
+    /// Counts a lost message, whose label is one of [`LOST`].
     pub(super) fn count_lost(&self, what: &'static str) {
-        let mut lost = self.lost.lock();
-        let counter = lost.entry(what).or_insert_with(|| self.metrics.lost(what));
-        counter.increment();
+        if let Some(place) = LOST.iter().position(|known| *known == what) {
+            self.lost[place].increment();
+        }
     }
 
     /// Counts a new connection, or a failed one.
@@ -79,11 +78,5 @@ impl CallMetrics {
 
     pub(super) fn set_up(&self, is_up: bool) {
         self.metrics.set_up(is_up);
-    }
-
-    fn count(&self, op: Operation, counter: &OnceLock<Counter>, result: &str) {
-        counter
-            .get_or_init(|| self.metrics.requests(Operation::ALL[op as usize], result))
-            .increment();
     }
 }

@@ -1,0 +1,77 @@
+//! A proxy with everything that has metrics.
+
+use std::path::Path;
+
+use crate::support::client::{Connection, get};
+use crate::support::gateway::Gateway;
+use crate::support::origin::Origin;
+use crate::support::redis::RedisServer;
+use crate::support::synchronised::wait_up;
+
+/// A running proxy, with its store and its origin.
+pub(crate) struct Full {
+    pub(crate) gateway: Gateway,
+    _redis: RedisServer,
+    _origin: Origin,
+}
+
+impl Full {
+    /// Starts it. It has sent no request yet.
+    pub(crate) fn start() -> Self {
+        let (redis, origin) = (RedisServer::start(), Origin::plain());
+        let keys = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/jwt/jwks.json");
+        let gateway = Gateway::start(&format!(
+            "access_log: {{ path: access.log }}
+store:
+  memory: {{ snapshot: {{ path: buckets.bin, every: 1h }} }}
+  redis: {{ url: \"{url}\", timeout: 1s, secret: sixteen-characters, refusal_cache: 1s }}
+jwt: {{ keys: [{{ jwks_file: {keys} }}] }}
+upstreams:
+  api:
+    endpoints: [\"{origin}\"]
+    connections: {{ max: 8, max_pending: 8, max_wait: 1s }}
+    health: {{ path: /healthz }}
+policies:
+  a: {{ quota: 5/1h, penalty: {{ strikes: 2, within: 1m, for: [10m] }} }}
+  b: {{ algorithm: token_bucket, quota: 5/1h, on_limit: {{ action: tarpit, delay: 1s }} }}
+  c: {{ algorithm: leaky_bucket, quota: 100/1s, queue: 5 }}
+  d: {{ algorithm: fixed_window, quota: 5/1h, store: redis }}
+  e: {{ algorithm: sliding_window, quota: 5/1h, store: redis, sync: 50ms }}
+  f: {{ algorithm: sliding_log, quota: 5/1h, key: jwt:sub, on_missing_key: shared }}
+  g: {{ algorithm: concurrency, max: 5, queue: 5 }}
+  h: {{ quota: 100/1h, cost: {{ response_header: x-cost, reserve: 1, max: 10 }} }}
+routes:
+  - {{ name: all, upstream: api, limits: [a, b, c, d, e, f, g, h] }}
+  - {{ name: free, match: {{ path: /free }}, upstream: api }}
+",
+            url = redis.url(),
+            keys = keys.display(),
+            origin = origin.url(),
+        ));
+        wait_up(&gateway);
+        Self {
+            gateway,
+            _redis: redis,
+            _origin: origin,
+        }
+    }
+
+    /// Sends a request of each method that has a label of its own, and of another one.
+    pub(crate) fn use_all_methods(&self) {
+        let methods = "GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH BREW".split(' ');
+        for method in methods {
+            let target = match method {
+                "CONNECT" => "a:80",
+                _ => "/free",
+            };
+            let mut client = Connection::open(self.gateway.address());
+            client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            client.receive_head();
+        }
+    }
+
+    /// The text of a scrape.
+    pub(crate) fn scrape(&self) -> String {
+        get(self.gateway.admin, "/metrics").text()
+    }
+}
