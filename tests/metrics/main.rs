@@ -1,4 +1,5 @@
-//! What operators watch: `/metrics` of the real binary against its documentation.
+//! What operators watch: `/metrics` of the real binary against its documentation, and the dashboard
+//! and alert rules of the repository.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -6,4 +7,5 @@ mod support;
 mod documentation;
 mod exposition;
 mod full_configuration;
+mod monitoring;
 mod policies;
