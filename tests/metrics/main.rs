@@ -9,3 +9,4 @@ mod exposition;
 mod full_configuration;
 mod monitoring;
 mod policies;
+mod prometheus;

@@ -16,6 +16,7 @@ pub mod gateway;
 pub mod http2_origin;
 pub mod origin;
 pub mod outage;
+pub mod prometheus;
 pub mod redis;
 pub mod redis_store;
 pub mod replay;
