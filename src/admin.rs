@@ -17,6 +17,7 @@ mod audit;
 pub mod auth;
 pub mod health;
 mod configuration;
+mod explain;
 mod json;
 mod keys;
 pub mod playground;

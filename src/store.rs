@@ -49,7 +49,7 @@ pub(crate) use spec::HomeIdentity;
 pub use spec::{HomeSpec, OnStoreError, StoreSpec};
 pub(crate) use steering::SteeringSpec;
 pub use steering::{
-    GrantedUnits, OperatorBan, Steered, SteeredFacts, SteeredKeys, Steering, SteeringError,
+    GrantedUnits, OperatorBan, Probe, Steered, SteeredFacts, SteeredKeys, Steering, SteeringError,
     SteeringKey, TooManyKeys,
 };
 pub use sync_recorder::tracker_metrics;

@@ -7,7 +7,8 @@ use http::Uri;
 
 use super::auth::{Role, require_read, require_write};
 use super::{
-    AdminState, configuration, keys, openapi, playground, policies, routes, status, upstreams,
+    AdminState, configuration, explain, keys, openapi, playground, policies, routes, status,
+    upstreams,
 };
 
 /// An endpoint.
@@ -36,6 +37,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         read("/v1/config", get(configuration::running)),
         read("/v1/reloads", get(configuration::reloads)),
         open("/v1/openapi.json", get(openapi::document)),
+        read("/v1/explain", post(explain::explain)),
         read("/v1/keys/lookup", post(keys::lookup)),
         write("/v1/keys/reset", post(keys::reset)),
         write("/v1/keys/grant", post(keys::grant)),

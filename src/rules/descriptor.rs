@@ -100,6 +100,9 @@ pub struct PartDescription {
     pub part: String,
     /// Its value, short and printable.
     pub value: Lookup<String>,
+    /// True for values that only the client has to know: those of fields, cookies, parameters and
+    /// claims.
+    pub is_secret: bool,
 }
 
 /// The kind of a missing part under `on_missing_key: shared`.
@@ -230,8 +233,7 @@ impl Descriptor {
             for part in chain {
                 let value = part.text(head);
                 let is_missing = value == Lookup::Missing;
-                let part = part.to_string();
-                described.push(PartDescription { part, value });
+                described.push(part.described(value));
                 if !is_missing {
                     break;
                 }
@@ -323,17 +325,23 @@ impl KeyPart {
 
     /// Describes the part and its value; if it is missing, also the value in its place.
     fn describe_or(&self, stand_in: &str, head: &Head<'_>) -> Vec<PartDescription> {
-        let part = self.to_string();
         let value = self.text(head);
         let is_missing = value == Lookup::Missing;
         let stands_in = is_missing.then(|| PartDescription {
             part: "on_missing_key".to_owned(),
             value: Lookup::One(shown(stand_in)),
+            is_secret: false,
         });
-        [PartDescription { part, value }]
-            .into_iter()
-            .chain(stands_in)
-            .collect()
+        let own = [self.described(value)].into_iter();
+        own.chain(stands_in).collect()
+    }
+
+    fn described(&self, value: Lookup<String>) -> PartDescription {
+        PartDescription {
+            part: self.to_string(),
+            value,
+            is_secret: self.is_from_fields() || matches!(self, Self::Query(_)),
+        }
     }
 
     /// The value, cut to its bound; an address as text.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::redis::{AlgorithmKind, RefusalCache, bucket_label};
 use super::redis_binding::RedisBinding;
 use super::sync_recorder::SyncRecorder;
-use super::{Charge, HomeIdentity, HomeSpec, OnStoreError, Store, Table};
+use super::{Charge, HomeIdentity, HomeSpec, OnStoreError, Probe, Store, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, BucketFacts, BucketView, Decision, Fingerprint, Secret, WindowEnd,
@@ -161,17 +161,12 @@ impl Buckets {
     }
 
     /// The bucket of `key` in memory in the numbers of a decision.
-    pub fn facts(
-        &self,
-        key: Fingerprint,
-        window_end: Option<WindowEnd>,
-        now: Timestamp,
-    ) -> BucketFacts {
+    pub fn facts(&self, key: Fingerprint, probe: Probe, now: Timestamp) -> BucketFacts {
         let charge = Charge {
             table: &self.table,
             key,
-            cost: 0,
-            window_end,
+            cost: probe.cost,
+            window_end: probe.window_end,
         };
         charge.facts(now)
     }

@@ -16,7 +16,7 @@ use super::redis::NameBuilder;
 use super::snapshot::PolicySteering;
 use super::{Buckets, BucketsSpec, HomeSpec, OnStoreError, Penalties, Store};
 use crate::clock::Timestamp;
-use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret};
+use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret, WindowEnd};
 use crate::telemetry::registry::Registry;
 
 pub use keys::{GrantedUnits, OperatorBan, SteeredKeys, TooManyKeys};
@@ -63,6 +63,23 @@ pub struct SteeringKey<'a> {
     buckets: &'a Arc<Buckets>,
     /// The names of its buckets on all machines, if these are shared.
     name: Option<NameBuilder<'a>>,
+}
+
+/// The request of a key's facts, which is not charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Units that it costs.
+    pub cost: u32,
+    /// The end of a window that it opens, if requests decide it, in the time of this machine.
+    pub window_end: Option<WindowEnd>,
+}
+
+impl Probe {
+    /// A request of one unit.
+    pub const UNIT: Self = Self {
+        cost: 1,
+        window_end: None,
+    };
 }
 
 /// The state of a key.
@@ -265,20 +282,21 @@ impl Steering {
         }
     }
 
-    /// The state of a key at `now`.
+    /// The state of a key at `now`, with the decisions on `probe`.
     ///
     /// # Errors
     /// The store does not answer.
     pub async fn facts(
         &self,
         key: &SteeringKey<'_>,
+        probe: Probe,
         now: Timestamp,
     ) -> Result<SteeredFacts, SteeringError> {
         let ban = self.keys.ban_of(key.key, now);
         if let (Some(shared), Some(name)) = (&self.shared, &key.name)
             && key.buckets.is_in_redis()
         {
-            let (buckets, granted) = shared.facts(key, name, now).await?;
+            let (buckets, granted) = shared.facts((key, name), probe, now).await?;
             return Ok(SteeredFacts {
                 buckets,
                 granted,
@@ -290,7 +308,7 @@ impl Steering {
         let tiers = key.buckets.tiers();
         Ok(SteeredFacts {
             buckets: tiers
-                .map(|tier| tier.facts(key.bucket, None, now))
+                .map(|tier| tier.facts(key.bucket, probe, now))
                 .collect(),
             granted: self.keys.grant_of(key.key, key.bucket, now),
             ban,

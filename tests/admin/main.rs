@@ -6,5 +6,6 @@ mod support;
 mod api;
 mod auth;
 mod changes;
+mod explain;
 mod openapi;
 mod status_command;

@@ -147,6 +147,27 @@ fn answers_match_their_schemas() {
     }
     let stranger = AdminClient::new(&gateway, "unknown");
     check(&document, "/v1/status", "get", &stranger.get("/v1/status"));
+    let url = "http://example.com/items/1?a=b";
+    for (body, status) in [
+        (
+            json!({ "method": "GET", "url": url, "from": "::1", "headers": [["x-key", "a"]] }),
+            200,
+        ),
+        (
+            json!({ "method": "GET", "url": "https://example.com/" }),
+            200,
+        ),
+        (
+            json!({ "method": "GET", "url": url, "headers": [["content-length", "x"]] }),
+            200,
+        ),
+        (json!({ "method": "GET", "url": "/" }), 422),
+        (json!({ "url": url }), 400),
+    ] {
+        let response = client.post("/v1/explain", &body);
+        assert_eq!(response.status, status, "{}", response.text());
+        check(&document, "/v1/explain", "post", &response);
+    }
 }
 
 #[test]

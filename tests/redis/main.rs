@@ -12,6 +12,7 @@ mod cold_start;
 mod concurrency;
 mod debug_header;
 mod extremes;
+mod explain;
 mod failures;
 mod load;
 mod misconfiguration;

@@ -107,6 +107,8 @@ pub struct BucketFacts {
     pub decision: Decision,
     /// The decision on a request of one unit.
     pub next: Decision,
+    /// The decision on a request of the cost that was asked for.
+    pub for_cost: Decision,
     /// Units used beyond the capacity.
     pub owed: u32,
     /// The bucket as its algorithm sees it.
@@ -143,12 +145,19 @@ impl Algorithm {
         }
     }
 
-    /// The bucket at `now` in the numbers of a decision. `state` is an open bucket.
-    pub fn facts<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> BucketFacts {
+    /// The bucket at `now` in the numbers of a decision, also of that on a request of `cost` units.
+    /// `state` is an open bucket.
+    pub fn facts<'a>(
+        &self,
+        state: impl Into<BucketState<'a>>,
+        cost: u32,
+        now: Timestamp,
+    ) -> BucketFacts {
         let state = state.into();
         BucketFacts {
             decision: self.decide(state, now, 0),
             next: self.decide(state, now, 1),
+            for_cost: self.decide(state, now, cost),
             owed: self.owed_units(state, now),
             view: self.view(state, now),
         }

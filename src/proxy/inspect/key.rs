@@ -1,16 +1,19 @@
 //! One key of one policy, as an operator names it: its state, and what an operator may do to it.
 //!
-//! The admin API and its clients come here. The key leads to the buckets that requests with this key
-//! charge, by the same steps.
+//! The admin API and its clients come here, and explanations of requests. The key leads to the
+//! buckets that requests with this key charge, by the same steps.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::key_state::{KeyBan, KeyFacts, KeyState};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, BucketFacts, BucketView, Cell, Fingerprint, KeyParts, Outcome};
+use crate::limiter::{
+    Algorithm, BucketFacts, BucketView, Cell, Decision, Fingerprint, KeyParts, Outcome, Secret,
+};
 use crate::proxy::ruleset::{Limit, Policy, Ruleset};
-use crate::rules::{Exception, KeyText, KeyTextError, PartText};
-use crate::store::{GrantedUnits, Steering, SteeringError, SteeringKey};
+use crate::rules::{Exception, Head, KeyTextError, PartText};
+use crate::store::{GrantedUnits, Probe, Steering, SteeringError, SteeringKey};
 use crate::telemetry::metrics::KeyAction;
 
 /// The longest time for which an operator bans a key or grants it units.
@@ -25,13 +28,18 @@ pub struct PolicyKey<'r> {
     /// A limit of the policy: all read a key alike.
     limit: &'r Limit,
     steering: &'r Steering,
-    text: KeyText,
+    parts: HashedParts,
     /// The override of the key.
     place: Option<u32>,
     is_exempt: bool,
     /// The fingerprint of the key's bucket in memory.
     key: Fingerprint,
 }
+
+/// The parts of a key in the spelling in which they are hashed. Its `Debug` output leaves them out:
+/// they are secrets.
+#[derive(Clone, Default)]
+struct HashedParts(Vec<(u8, Box<[u8]>)>);
 
 /// The reason why a policy has no such key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,12 +125,14 @@ impl Ruleset {
         let text = limit.spec.descriptor.read_key(texts)?;
         let exceptions = limit.spec.exceptions.as_ref();
         let exception = exceptions.and_then(|exceptions| exceptions.find_by_key(&text));
+        let mut parts = HashedParts::default();
+        text.feed(&mut parts);
         let secret = limit.secret.as_ref().unwrap_or(&self.secret);
         Ok(PolicyKey {
             limit,
             steering,
-            key: text.fingerprint(secret),
-            text,
+            key: parts.fingerprint(secret),
+            parts,
             place: match exception {
                 Some(Exception::Override(place)) => u32::try_from(place).ok(),
                 Some(Exception::Exempt) | None => None,
@@ -133,6 +143,27 @@ impl Ruleset {
 }
 
 impl<'r> PolicyKey<'r> {
+    /// The key of a request that charges this limit, under the quota at `place`. `None` if the
+    /// request lacks the key.
+    pub(super) fn of_request(
+        limit: &'r Limit,
+        secret: &Secret,
+        head: &Head<'_>,
+        place: Option<u32>,
+    ) -> Option<Self> {
+        let mut parts = HashedParts::default();
+        limit.spec.descriptor.feed(head, &mut parts).ok()?;
+        let secret = limit.secret.as_ref().unwrap_or(secret);
+        Some(PolicyKey {
+            limit,
+            steering: limit.policy.steering.as_ref()?,
+            key: parts.fingerprint(secret),
+            parts,
+            place,
+            is_exempt: false,
+        })
+    }
+
     /// The policy, or its override for the key.
     pub(super) fn quota(&self) -> &'r Policy {
         self.limit.quota(self.place)
@@ -161,7 +192,7 @@ impl<'r> PolicyKey<'r> {
     /// # Errors
     /// The store of the policy does not answer.
     pub async fn state(&self, now: Timestamp) -> Result<KeyState, SteeringError> {
-        Ok(self.facts(now).await?.state(self))
+        Ok(self.facts(Probe::UNIT, now).await?.state(self))
     }
 
     /// Changes the key, and returns its state before and after.
@@ -176,12 +207,12 @@ impl<'r> PolicyKey<'r> {
         now: Timestamp,
     ) -> Result<[KeyState; 2], KeyChangeError> {
         self.check(change, now)?;
-        let before = self.facts(now).await?;
+        let before = self.facts(Probe::UNIT, now).await?;
         let after = match execution {
             Execution::DryRun => self.expected(before.clone(), change, now),
             Execution::Apply => {
                 self.apply(change, now).await?;
-                self.facts(now).await?
+                self.facts(Probe::UNIT, now).await?
             }
         };
         Ok([before.state(self), after.state(self)])
@@ -242,7 +273,7 @@ impl<'r> PolicyKey<'r> {
         match change {
             KeyChange::Reset => KeyFacts {
                 bucket: self.whole_bucket(now),
-                overflow: before.overflow.map(|_| Outcome::Admit),
+                overflow: before.overflow.into_iter().map(whole).collect(),
                 ..before
             },
             KeyChange::Grant { units: 0, .. } => KeyFacts {
@@ -280,11 +311,21 @@ impl<'r> PolicyKey<'r> {
 
     fn whole_bucket(&self, now: Timestamp) -> BucketFacts {
         let algorithm = self.quota().buckets.algorithm();
-        algorithm.facts(algorithm.open(Cell::EMPTY, self.key, now), now)
+        let cell = algorithm.open(Cell::EMPTY, self.key, now);
+        algorithm.facts(cell, Probe::UNIT.cost, now)
     }
 
-    async fn facts(&self, now: Timestamp) -> Result<KeyFacts, SteeringError> {
-        let steered = self.steering.facts(&self.steering_key(), now).await?;
+    /// The facts of the key at `now`, with the decisions on `probe`.
+    ///
+    /// # Errors
+    /// The store of the policy does not answer.
+    pub(super) async fn facts(
+        &self,
+        probe: Probe,
+        now: Timestamp,
+    ) -> Result<KeyFacts, SteeringError> {
+        let key = self.steering_key();
+        let steered = self.steering.facts(&key, probe, now).await?;
         let operator = steered.ban.map(|ban| KeyBan {
             until: ban.until,
             number: None,
@@ -293,10 +334,9 @@ impl<'r> PolicyKey<'r> {
         let bans = operator.into_iter().chain(self.penalty_ban(now));
         let mut tiers = steered.buckets.into_iter();
         let bucket = tiers.next().unwrap_or_else(|| self.whole_bucket(now));
-        let overflow = tiers.map(|tier| tier.next.outcome);
         Ok(KeyFacts {
             now,
-            overflow: overflow.min_by_key(|outcome| wait(*outcome)),
+            overflow: tiers.collect(),
             granted: steered.granted,
             in_flight: match bucket.view {
                 BucketView::Concurrency { in_use, .. } => in_use.into(),
@@ -323,12 +363,38 @@ impl<'r> PolicyKey<'r> {
     fn ban_key(&self) -> Fingerprint {
         let penalties = self.limit.policy.penalties.as_ref();
         let secret = penalties.and_then(|penalties| penalties.secret());
-        secret.map_or(self.key, |secret| self.text.fingerprint(&secret))
+        secret.map_or(self.key, |secret| self.parts.fingerprint(&secret))
     }
 
     fn steering_key(&self) -> SteeringKey<'_> {
-        let write = |mut parts: &mut dyn KeyParts| self.text.feed(&mut parts);
+        let write = |parts: &mut dyn KeyParts| self.parts.feed(parts);
         self.steering.key(self.key, &self.quota().buckets, write)
+    }
+}
+
+impl HashedParts {
+    fn feed(&self, parts: &mut dyn KeyParts) {
+        for (kind, value) in &self.0 {
+            parts.part(*kind, value);
+        }
+    }
+
+    fn fingerprint(&self, secret: &Secret) -> Fingerprint {
+        let mut hasher = secret.hasher();
+        self.feed(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl KeyParts for HashedParts {
+    fn part(&mut self, kind: u8, value: &[u8]) {
+        self.0.push((kind, value.into()));
+    }
+}
+
+impl fmt::Debug for HashedParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HashedParts(..)")
     }
 }
 
@@ -343,8 +409,19 @@ fn check_end(name: &str, until: Timestamp, now: Timestamp) -> Result<(), KeyChan
     }
 }
 
+/// A bucket that has admitted again what it refused.
+fn whole(facts: BucketFacts) -> BucketFacts {
+    BucketFacts {
+        next: Decision {
+            outcome: Outcome::Admit,
+            ..facts.next
+        },
+        ..facts
+    }
+}
+
 /// Orders outcomes by the wait; never is the longest.
-fn wait(outcome: Outcome) -> (bool, Option<Timestamp>) {
+pub(super) fn wait(outcome: Outcome) -> (bool, Option<Timestamp>) {
     match outcome {
         Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),
         Outcome::Admit | Outcome::Delay { .. } => (false, None),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::cell::CellView;
-use super::key::PolicyKey;
+use super::key::{PolicyKey, wait};
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Outcome};
 use crate::proxy::answers::limit_headers::QuotaUnit;
@@ -97,8 +97,8 @@ pub(super) struct KeyFacts {
     pub(super) now: Timestamp,
     /// The policy's first bucket.
     pub(super) bucket: BucketFacts,
-    /// The first instant at which a further bucket admits one unit; `None` if none does.
-    pub(super) overflow: Option<Outcome>,
+    /// The buckets of further overflow tiers.
+    pub(super) overflow: Vec<BucketFacts>,
     pub(super) granted: Option<GrantedUnits>,
     pub(super) in_flight: u64,
     pub(super) ban: Option<KeyBan>,
@@ -127,7 +127,9 @@ impl KeyFacts {
     /// buckets, and not before the end of a ban.
     fn outcome(&self) -> Outcome {
         let is_granted = self.granted.is_some_and(|granted| granted.left > 0);
-        let quota = match (self.bucket.next.outcome, self.overflow) {
+        let further = self.overflow.iter().map(|tier| tier.next.outcome);
+        let further = further.min_by_key(|outcome| wait(*outcome));
+        let quota = match (self.bucket.next.outcome, further) {
             _ if is_granted => Outcome::Admit,
             (Outcome::Refuse { retry_at: one }, Some(Outcome::Refuse { retry_at: other })) => {
                 let retry_at = one.into_iter().chain(other).min();

@@ -5,6 +5,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, BucketFacts, BucketState, Cell, Concurrency, Fingerprint, RingMemory,
 };
+use crate::store::Probe;
 
 /// A bucket read from Redis. Of a ring it has all slots, or those that a decision reads.
 #[derive(Debug)]
@@ -182,6 +183,7 @@ pub(in crate::store) fn read_bucket(
     algorithm: &Algorithm,
     key: Fingerprint,
     value: &[u8],
+    probe: Probe,
     now: Timestamp,
 ) -> Option<BucketFacts> {
     let mut recipe = Vec::new();
@@ -199,8 +201,8 @@ pub(in crate::store) fn read_bucket(
         [] => StoredBucket::of(Cell::EMPTY),
         state => StoredBucket::from_value(algorithm, state)?,
     };
-    let cell = algorithm.open(bucket.cell, key, now);
-    Some(algorithm.facts(bucket.state(cell), now))
+    let cell = algorithm.open_until(bucket.cell, key, probe.window_end, now);
+    Some(algorithm.facts(bucket.state(cell), probe.cost, now))
 }
 
 fn carried_in(carried: crate::limiter::RingConversion<'_>, words: Option<&RingMemory>) -> Cell {

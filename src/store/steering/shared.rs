@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::keys::GrantedUnits;
-use super::{SteeringError, SteeringKey, SteeringSpec};
+use super::{Probe, SteeringError, SteeringKey, SteeringSpec};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, BucketFacts, Cell, Decision, Fingerprint, Grant, Outcome};
+use crate::limiter::{
+    Algorithm, BucketFacts, Cell, Decision, Fingerprint, Grant, Outcome, WindowEnd,
+};
 use crate::store::redis::{
     AnnouncedAction, Announcement, BucketCharge, ChargedRefusals, NameBuilder, Naming, Replacement,
     Tier, bucket_label, client::Fault, read_bucket, read_grant,
@@ -70,13 +72,13 @@ impl SharedSteering {
     /// The buckets of a key in Redis, and its granted units.
     pub(super) async fn facts(
         &self,
-        key: &SteeringKey<'_>,
-        name: &NameBuilder<'_>,
+        (key, name): (&SteeringKey<'_>, &NameBuilder<'_>),
+        probe: Probe,
         now: Timestamp,
     ) -> Result<(Vec<BucketFacts>, Option<GrantedUnits>), SteeringError> {
         let grant = self.grant_name(name);
         if key.buckets.algorithm().is_concurrency() {
-            return Ok((vec![self.in_use(key, name, now).await?], None));
+            return Ok((vec![self.in_use((key, name), probe, now).await?], None));
         }
         let mut names = bucket_names(key.buckets, name);
         names.push(grant);
@@ -88,8 +90,15 @@ impl SharedSteering {
             value => Some(read_grant(value).ok_or_else(unreadable)?),
         };
         let granted = granted.filter(|cell| cell.is_live(at));
+        let there = Probe {
+            window_end: probe.window_end.map(|end| WindowEnd {
+                at: shifted(end.at, now, at),
+                ..end
+            }),
+            ..probe
+        };
         let buckets = key.buckets.tiers().zip(values).map(|(tier, value)| {
-            let facts = read_bucket(tier.algorithm(), name.key(), &value, at);
+            let facts = read_bucket(tier.algorithm(), name.key(), &value, there, at);
             Ok(moved(facts.ok_or_else(unreadable)?, at, now))
         });
         let granted = granted.map(|cell| GrantedUnits {
@@ -103,8 +112,8 @@ impl SharedSteering {
     /// The units in use of a key.
     async fn in_use(
         &self,
-        key: &SteeringKey<'_>,
-        name: &NameBuilder<'_>,
+        (key, name): (&SteeringKey<'_>, &NameBuilder<'_>),
+        probe: Probe,
         now: Timestamp,
     ) -> Result<BucketFacts, SteeringError> {
         let names = bucket_names(key.buckets, name);
@@ -127,7 +136,7 @@ impl SharedSteering {
             .flatten()
             .next()
             .map_or(Cell::EMPTY, |reply| reply.decision.cell);
-        Ok(algorithm.facts(cell, now))
+        Ok(algorithm.facts(cell, probe.cost, now))
     }
 
     pub(super) async fn reset(
@@ -260,6 +269,7 @@ fn moved(facts: BucketFacts, at: Timestamp, now: Timestamp) -> BucketFacts {
     BucketFacts {
         decision: of(facts.decision),
         next: of(facts.next),
+        for_cost: of(facts.for_cost),
         ..facts
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Answer, AnswerKind, Explanation, LimitOutcome, LimitTrace};
+use super::{Answer, AnswerKind, Departure, Explanation, LimitOutcome, LimitTrace};
 use crate::clock::Timestamp;
 use crate::clock::text::{Millis, rfc_3339};
 use crate::proxy::admission::mode::Enforcement;
+use crate::proxy::inspect::key_state::KeyState;
 use crate::rules::{Lookup, PartDescription};
 use crate::store::HomeSpec;
 
@@ -96,8 +97,8 @@ pub struct LimitReport {
     /// The decision, in the words of the metrics; absent if the limit does not apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<&'static str>,
-    /// The reason for a decision without a bucket: `condition`, `exempt`, `key_skipped`,
-    /// `key_missing` or `invalid_cost`.
+    /// The reason for a decision that is not the bucket's: `condition`, `disabled`, `exempt`,
+    /// `key_skipped`, `key_missing`, `invalid_cost`, `queue` or `store`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     /// Units that are left after the request.
@@ -112,6 +113,12 @@ pub struct LimitReport {
     /// The time until the bucket is whole; absent if units come back with the end of requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reset_ms: Option<Millis>,
+    /// The error of the store that should have decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_error: Option<String>,
+    /// The state of the key in a running proxy, which the request would charge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<KeyState>,
 }
 
 /// A part of a key.
@@ -205,15 +212,21 @@ impl Explanation {
         };
         let wait = |until: Timestamp| Millis::from(until.since(self.now));
         match self.find_answer() {
-            Answer::Forwarded { upstream, until } => AnswerReport {
+            Answer::Forwarded {
+                upstream,
+                departure,
+            } => AnswerReport {
                 upstream: Some(upstream.to_owned()),
-                delay_ms: until.map(wait),
+                delay_ms: match departure {
+                    Departure::At(until) => Some(wait(until)),
+                    Departure::AtOnce | Departure::InTurn => None,
+                },
                 ..empty
             },
             Answer::Refused(limit) => AnswerReport {
                 policy: Some(Arc::clone(&limit.policy)),
-                action: Some(limit.action[1]),
-                status: limit.status.map(|status| status.as_u16()),
+                action: Some(limit.bucket.action[1]),
+                status: limit.bucket.status.map(|status| status.as_u16()),
                 retry_after_ms: limit.retry_at().map(wait),
                 ..empty
             },
@@ -230,19 +243,19 @@ impl LimitTrace {
     fn report(&self, now: Timestamp) -> LimitReport {
         let wait = |until: Timestamp| Millis::from(until.since(now));
         let decision = match &self.outcome {
-            LimitOutcome::Decided(decision) => Some(decision),
+            LimitOutcome::Decided(decision) | LimitOutcome::Queued(decision) => Some(decision),
             _ => None,
         };
         let queue = self.queue_bounds();
-        let (store, sync) = match self.home {
+        let (store, sync) = match self.bucket.home {
             HomeSpec::Memory => ("memory", None),
             HomeSpec::Redis(_) => ("redis", None),
             HomeSpec::Synchronised(interval) => ("synchronised", Some(interval)),
         };
         LimitReport {
             policy: Arc::clone(&self.policy),
-            algorithm: self.algorithm,
-            quota: self.quota.clone(),
+            algorithm: self.bucket.algorithm,
+            quota: self.bucket.quota.clone(),
             key: self.key.iter().map(KeyPartReport::new).collect(),
             store,
             sync_ms: sync.map(Millis::from),
@@ -251,8 +264,8 @@ impl LimitTrace {
                 Enforcement::Enforced => "enforce",
                 Enforcement::Shadowed => "shadow",
             },
-            action: self.action[1],
-            bucket: self.overflows + 1,
+            action: self.bucket.action[1],
+            bucket: self.bucket.overflows + 1,
             cost: self.cost,
             cost_is_settled: self.settles,
             queue: queue.map(|(places, longest)| QueueReport {
@@ -265,8 +278,10 @@ impl LimitTrace {
             retry_after_ms: self.retry_at().map(wait),
             delay_ms: decision.and_then(|decision| decision.delayed_until().map(wait)),
             reset_ms: decision
-                .filter(|_| !self.returns_units)
+                .filter(|_| !self.bucket.returns_units)
                 .map(|decision| wait(decision.reset)),
+            store_error: self.store_error.clone(),
+            state: self.state.clone(),
         }
     }
 
@@ -281,7 +296,7 @@ impl LimitTrace {
     fn applies(&self) -> bool {
         !matches!(
             self.outcome,
-            LimitOutcome::NotApplicable | LimitOutcome::Skipped
+            LimitOutcome::NotApplicable | LimitOutcome::Disabled | LimitOutcome::Skipped
         )
     }
 }
@@ -291,7 +306,10 @@ impl LimitOutcome {
     fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Decided(_) => None,
+            Self::Queued(_) => Some("queue"),
+            Self::Undecided(_) => Some("store"),
             Self::NotApplicable => Some("condition"),
+            Self::Disabled => Some("disabled"),
             Self::Exempt => Some("exempt"),
             Self::Skipped => Some("key_skipped"),
             Self::MissingKey => Some("key_missing"),

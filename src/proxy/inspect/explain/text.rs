@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use super::{Answer, Explanation, LimitOutcome, LimitTrace, Trace};
+use super::{Answer, Departure, Explanation, LimitOutcome, LimitTrace, Trace};
 use crate::clock::Timestamp;
 use crate::clock::text::{Span, Wait};
 use crate::limiter::Outcome;
 use crate::proxy::admission::mode::Enforcement;
-use crate::store::HomeSpec;
+use crate::proxy::inspect::key_state::KeyState;
+use crate::store::{HomeSpec, OnStoreError};
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,17 +26,23 @@ impl Explanation {
     pub fn answer_text(&self) -> String {
         match self.find_answer() {
             Answer::Refused(limit) => {
-                let ([verb, _], policy) = (limit.action, &limit.policy);
-                match limit.status {
+                let ([verb, _], policy) = (limit.bucket.action, &limit.policy);
+                match limit.bucket.status {
                     Some(status) => format!("{verb} by {policy}: {status}"),
                     None => format!("{verb} by {policy}"),
                 }
             }
-            Answer::Forwarded { upstream, until } => match until {
-                None => format!("allowed, and forwarded to {upstream}"),
-                Some(until) => {
+            Answer::Forwarded {
+                upstream,
+                departure,
+            } => match departure {
+                Departure::AtOnce => format!("allowed, and forwarded to {upstream}"),
+                Departure::At(until) => {
                     let wait = Span(until.since(self.now));
                     format!("delayed, and forwarded to {upstream} after {wait}")
+                }
+                Departure::InTurn => {
+                    format!("delayed, and forwarded to {upstream} once others have ended")
                 }
             },
             // The line of the route says why.
@@ -62,7 +69,7 @@ impl Trace {
         for step in &self.limits {
             step.write(now, f)?;
         }
-        let tags = |step: &&LimitTrace| step.refuses() && step.is_tag;
+        let tags = |step: &&LimitTrace| step.refuses() && step.bucket.is_tag;
         for step in self.limits.iter().filter(tags) {
             writeln!(f, "tag       {}", step.policy)?;
         }
@@ -72,12 +79,12 @@ impl Trace {
 
 impl LimitTrace {
     fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (algorithm, quota) = (self.algorithm, &self.quota);
+        let (algorithm, quota) = (self.bucket.algorithm, &self.bucket.quota);
         writeln!(f, "limit     {} ({algorithm}, {quota})", self.policy)?;
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
         }
-        match self.home {
+        match self.bucket.home {
             HomeSpec::Memory => {}
             HomeSpec::Redis(_) => writeln!(f, "  store   redis")?,
             HomeSpec::Synchronised(interval) => {
@@ -88,14 +95,21 @@ impl LimitTrace {
                 )?;
             }
         }
+        if let Some(error) = &self.store_error {
+            writeln!(f, "  error   {error}")?;
+        }
         if let Some(zone) = &self.zone {
             writeln!(f, "  zone    {zone}")?;
         }
         if self.enforcement == Enforcement::Shadowed {
             writeln!(f, "  mode    shadow: it refuses nothing")?;
         }
-        if self.overflows > 0 {
-            writeln!(f, "  bucket  {}, at a lower priority", self.overflows + 1)?;
+        if self.bucket.overflows > 0 {
+            writeln!(
+                f,
+                "  bucket  {}, at a lower priority",
+                self.bucket.overflows + 1
+            )?;
         }
         match (self.cost, self.settles) {
             (1, false) => {}
@@ -107,8 +121,34 @@ impl LimitTrace {
             let longest = Span(longest);
             writeln!(f, "one of {places} at most, for {longest} at most")?;
         }
+        if let Some(state) = &self.state {
+            write_state(state, f)?;
+        }
+        self.write_decision(now, f)
+    }
+
+    fn write_decision(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = self.decision().as_str();
         match &self.outcome {
+            LimitOutcome::Undecided(OnStoreError::Refuse) => {
+                writeln!(
+                    f,
+                    "  says    {word}: the request is refused without the store"
+                )
+            }
+            LimitOutcome::Undecided(_) => {
+                writeln!(
+                    f,
+                    "  says    {word}: the request is admitted without the store"
+                )
+            }
+            LimitOutcome::Queued(_) => {
+                writeln!(
+                    f,
+                    "  says    {word}: it waits in line until others have ended"
+                )
+            }
+            LimitOutcome::Disabled => writeln!(f, "  says    does not apply: disabled"),
             LimitOutcome::NotApplicable => {
                 writeln!(f, "  says    does not apply: `when` is not met")
             }
@@ -119,7 +159,7 @@ impl LimitTrace {
                 writeln!(f, "  says    {word}: the cost is no whole number")
             }
             LimitOutcome::Decided(decision) => match decision.outcome {
-                Outcome::Admit if self.returns_units => {
+                Outcome::Admit if self.bucket.returns_units => {
                     let left = decision.remaining;
                     writeln!(f, "  says    {word}: {left} left while it is served")
                 }
@@ -144,4 +184,33 @@ impl LimitTrace {
             },
         }
     }
+}
+
+/// Writes what the key has used, and what operators and penalties did to it.
+fn write_state(state: &KeyState, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let KeyState {
+        key_id,
+        used,
+        limit,
+        ..
+    } = state;
+    writeln!(f, "  state   {key_id} has used {used} of {limit}")?;
+    if let Some(exception) = &state.override_for {
+        writeln!(f, "  quota   by the override {exception}")?;
+    }
+    if state.debt > 0 {
+        writeln!(f, "  debt    {}", state.debt)?;
+    }
+    if let Some(granted) = &state.granted {
+        let (left, of, until) = (granted.units, granted.of_units, &granted.until);
+        writeln!(f, "  granted {left} of {of} units, until {until}")?;
+    }
+    if let Some(ban) = &state.ban {
+        let (until, reason) = (&ban.until, &ban.reason);
+        match reason.is_empty() {
+            true => writeln!(f, "  banned  until {until}")?,
+            false => writeln!(f, "  banned  until {until}: {reason}")?,
+        }
+    }
+    Ok(())
 }

@@ -49,7 +49,14 @@ impl Table {
     ) -> BucketFacts {
         self.read(charge, now, |found| {
             let state = found.rules.state(found.cell);
-            found.rules.algorithm.facts(state, now)
+            let facts = found.rules.algorithm.facts(state, charge.cost, now);
+            match found.has_no_memory {
+                true => BucketFacts {
+                    for_cost: refuse_for_memory(facts.for_cost, found.cell, now),
+                    ..facts
+                },
+                false => facts,
+            }
         })
     }
 

@@ -1,0 +1,118 @@
+//! `POST /v1/explain`: what becomes of one request now, and why. Nothing is charged, and the answer
+//! repeats no secret of the request.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use axum::extract::State;
+use http::uri::Scheme;
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use serde::Deserialize;
+
+use super::AdminState;
+use super::json::Json;
+use super::problem_details::ProblemDetails;
+use crate::http::headers::Headers;
+use crate::http::message::Request;
+use crate::proxy::inspect::explain::{ExplanationReport, explain_live};
+
+/// The longest URL, in bytes.
+const MAX_URL: usize = 8 * 1024;
+
+/// The most header fields: as many as HTTP/1 clients may send.
+const MAX_FIELDS: usize = 100;
+
+/// The request to explain.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExplainRequest {
+    method: String,
+    url: String,
+    /// Names and values.
+    #[serde(default)]
+    headers: Vec<[String; 2]>,
+    /// The address of the peer that connects.
+    from: Option<String>,
+}
+
+pub(super) async fn explain(
+    State(state): State<AdminState>,
+    Json(request): Json<ExplainRequest>,
+) -> Result<Json<ExplanationReport>, ProblemDetails> {
+    let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+    let from = request.peer()?;
+    let pending = explain_live(&ruleset, request.head()?, from, now);
+    let explanation = pending.conclude().await;
+    Ok(Json(explanation.report()))
+}
+
+impl ExplainRequest {
+    /// # Errors
+    /// Names the part of the request that HTTP does not have, and not its text, which may be secret.
+    fn head(&self) -> Result<Request<()>, ProblemDetails> {
+        let mut request = Request::new(());
+        let method = Method::from_bytes(self.method.as_bytes());
+        *request.method_mut() = method.map_err(|_| {
+            impossible("`method` is no method of HTTP: write a word such as GET or POST")
+        })?;
+        *request.uri_mut() = self.uri()?;
+        *request.headers_mut() = self.fields()?;
+        Ok(request)
+    }
+
+    fn uri(&self) -> Result<Uri, ProblemDetails> {
+        const EXAMPLE: &str = "http://api.example.com/v1/search?q=x";
+        if self.url.len() > MAX_URL {
+            return Err(impossible(format!("`url` is longer than {MAX_URL} bytes")));
+        }
+        let uri: Uri = self
+            .url
+            .parse()
+            .map_err(|_| impossible(format!("`url` is no URL: write it as in {EXAMPLE}")))?;
+        let is_http = uri
+            .scheme()
+            .is_some_and(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
+        match uri.authority() {
+            Some(authority) if authority.as_str().contains('@') => Err(impossible(
+                "`url` has user information, which requests do not: send it as a field",
+            )),
+            Some(_) if is_http => Ok(uri),
+            _ => Err(impossible(format!(
+                "`url` is relative, or not of http or https: write it as in {EXAMPLE}"
+            ))),
+        }
+    }
+
+    fn fields(&self) -> Result<Headers, ProblemDetails> {
+        if self.headers.len() > MAX_FIELDS {
+            return Err(impossible(format!(
+                "`headers` has more than {MAX_FIELDS} fields"
+            )));
+        }
+        let fields = self.headers.iter().enumerate().map(|(place, field)| {
+            let [name, value] = field.each_ref().map(|text| text.trim());
+            let wrong = |what| {
+                impossible(format!(
+                    "`headers[{place}]` has {what} that HTTP does not take"
+                ))
+            };
+            let name = HeaderName::try_from(name).map_err(|_| wrong("a name"))?;
+            let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong("a value"))?;
+            Ok((name, value))
+        });
+        fields.collect()
+    }
+
+    fn peer(&self) -> Result<IpAddr, ProblemDetails> {
+        let Some(from) = &self.from else {
+            return Ok(Ipv4Addr::LOCALHOST.into());
+        };
+        let address: Result<IpAddr, _> = from.parse();
+        address
+            .map(|address| address.to_canonical())
+            .map_err(|_| impossible("`from` is no IP address: write it as in 203.0.113.7"))
+    }
+}
+
+fn impossible(detail: impl Into<String>) -> ProblemDetails {
+    ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+}

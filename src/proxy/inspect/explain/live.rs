@@ -1,0 +1,176 @@
+//! Explanations with the live state of keys: their buckets in memory and in Redis, bans, and units
+//! that operators have granted. Nothing is charged.
+
+use std::iter::once;
+use std::net::IpAddr;
+
+use super::limit::{BucketTrace, LimitOutcome, LimitTrace, deciding, tiers};
+use super::{Explanation, explain_in_memory};
+use crate::clock::Timestamp;
+use crate::http::message::Request;
+use crate::limiter::{BucketView, Decision, Outcome, Secret, Verdict};
+use crate::proxy::admission::applicability::Applicability;
+use crate::proxy::admission::mode::Enforcement;
+use crate::proxy::inspect::key::PolicyKey;
+use crate::proxy::inspect::key_state::KeyFacts;
+use crate::proxy::ruleset::{Limit, Ruleset};
+use crate::rules::{Head, Lookup};
+use crate::store::{HomeSpec, OnStoreError, Probe, SteeringError};
+
+/// The place of a value that stays secret.
+const MASK: &str = "***";
+
+/// An explanation that still lacks the live state of the request's keys.
+#[derive(Debug)]
+pub struct PendingExplanation<'r> {
+    explanation: Explanation,
+    /// The keys that the request charges, by the limits of its route.
+    keys: Vec<Option<LiveKey<'r>>>,
+}
+
+/// A key that the request would charge, and the charge.
+#[derive(Debug)]
+struct LiveKey<'r> {
+    key: PolicyKey<'r>,
+    probe: Probe,
+}
+
+/// Begins to explain the decision of a running ruleset on `request` from the peer at `from`.
+pub fn explain_live(
+    ruleset: &Ruleset,
+    request: Request<()>,
+    from: IpAddr,
+    now: Timestamp,
+) -> PendingExplanation<'_> {
+    let mut keys = Vec::new();
+    let explanation = explain_in_memory(ruleset, request, from, now, |limit, applies, head| {
+        keys.push(LiveKey::of(limit, applies, &ruleset.secret, head, now));
+    });
+    PendingExplanation { explanation, keys }
+}
+
+impl PendingExplanation<'_> {
+    /// Reads the state of the keys, one after the other, each call of Redis within the client's
+    /// deadline. Secrets of the request are masked: values of fields, cookies, parameters and
+    /// claims.
+    pub async fn conclude(mut self) -> Explanation {
+        let now = self.explanation.now;
+        if let Ok(trace) = &mut self.explanation.trace {
+            for (limit, key) in trace.limits.iter_mut().zip(&self.keys) {
+                let Some(LiveKey { key, probe }) = key else {
+                    continue;
+                };
+                match key.facts(*probe, now).await {
+                    Ok(facts) => limit.decide_live(key, &facts, probe.cost),
+                    Err(error) => limit.decide_without_store(&error),
+                }
+            }
+        }
+        self.explanation.mask_secrets();
+        self.explanation
+    }
+}
+
+impl<'r> LiveKey<'r> {
+    /// `None` if the request charges no bucket of the limit.
+    fn of(
+        limit: &'r Limit,
+        applicability: Applicability,
+        secret: &Secret,
+        head: &Head<'_>,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let Applicability::Bucket(_, place) = applicability else {
+            return None;
+        };
+        Some(Self {
+            key: PolicyKey::of_request(limit, secret, head, place)?,
+            probe: Probe {
+                cost: limit.spec.cost.of(head).ok()?,
+                window_end: limit.quota(place).window_end(head, now),
+            },
+        })
+    }
+}
+
+impl LimitTrace {
+    /// Decides as the store would on a charge of `cost` units.
+    fn decide_live(&mut self, key: &PolicyKey<'_>, facts: &KeyFacts, cost: u32) {
+        let buckets = once(&facts.bucket).chain(&facts.overflow);
+        let mut decisions: Vec<_> = buckets.map(|facts| facts.for_cost).collect();
+        let is_bound = self.enforcement == Enforcement::Enforced || self.bucket.is_tag;
+        let ban = facts.ban.as_ref().filter(|_| is_bound);
+        let place = match ban {
+            // A banned request tries no further bucket.
+            Some(_) => 0,
+            None => deciding(&decisions),
+        };
+        let mut decision = decisions.swap_remove(place);
+        if let Some(granted) = &facts.granted {
+            decision = with_grant(decision, &facts.bucket.decision, granted.left, cost);
+        }
+        if let Some(ban) = ban {
+            let mut verdict = Verdict::of([decision], 1);
+            verdict.refuse_until(0, ban.until);
+            decision = verdict.decisions[0];
+        }
+        if let Some(policy) = tiers(key.quota()).nth(place) {
+            self.bucket = BucketTrace::new(policy, place);
+        }
+        let is_queued = ban.is_none() && self.has_place_in_queue(&decision, &facts.bucket.view);
+        self.outcome = match is_queued {
+            true => LimitOutcome::Queued(decision),
+            false => LimitOutcome::Decided(decision),
+        };
+        self.state = Some(facts.state(key));
+    }
+
+    /// True if the request is not refused, but waits until others return their units.
+    fn has_place_in_queue(&self, decision: &Decision, view: &BucketView) -> bool {
+        let waits = matches!(decision.outcome, Outcome::Refuse { retry_at: Some(_) });
+        let has_place = match view {
+            BucketView::Concurrency { waiting, queue, .. } => waiting < queue,
+            _ => false,
+        };
+        let is_enforced = self.enforcement == Enforcement::Enforced && !self.bucket.is_tag;
+        waits && has_place && is_enforced
+    }
+
+    /// Decides as the policy says for a store that does not answer. Local buckets have decided
+    /// already.
+    fn decide_without_store(&mut self, error: &SteeringError) {
+        self.store_error = Some(error.to_string());
+        if let HomeSpec::Redis(on_error @ (OnStoreError::Admit | OnStoreError::Refuse)) =
+            self.bucket.home
+        {
+            self.outcome = LimitOutcome::Undecided(on_error);
+        }
+    }
+}
+
+impl Explanation {
+    /// Masks the query of the URL, and the values of key parts that only the client has to know.
+    fn mask_secrets(&mut self) {
+        if let Some((target, _)) = self.url.split_once('?') {
+            self.url = format!("{target}?{MASK}");
+        }
+        let limits = self.trace.iter_mut().flat_map(|trace| &mut trace.limits);
+        for part in limits.flat_map(|limit| &mut limit.key) {
+            if let (true, Lookup::One(value)) = (part.is_secret, &mut part.value) {
+                MASK.clone_into(value);
+            }
+        }
+    }
+}
+
+/// The decision with the granted units of the key, which pay what the quota cannot.
+fn with_grant(decision: Decision, quota: &Decision, granted: u32, cost: u32) -> Decision {
+    match granted.checked_sub(cost) {
+        _ if decision.is_admitted() => decision.with_granted(granted, None),
+        Some(left) => Decision {
+            outcome: Outcome::Admit,
+            ..quota.with_granted(left, None)
+        },
+        None => decision.with_granted(granted, None),
+    }
+}
