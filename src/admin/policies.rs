@@ -160,7 +160,7 @@ pub(super) async fn one(
     status.await.map(Json).map_err(ProblemDetails::internal)
 }
 
-/// Sets the mode of a policy until the next reload.
+/// Sets the mode of a policy until the configuration changes.
 pub(super) async fn set_mode(
     State(state): State<AdminState>,
     Extension(actor): Extension<Actor>,

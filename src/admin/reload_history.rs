@@ -114,6 +114,11 @@ impl ReloadHistory {
         });
     }
 
+    /// True if the configuration with this hash runs.
+    pub fn is_running(&self, hash: &str) -> bool {
+        self.0.lock().running.hash == hash
+    }
+
     /// The running configuration.
     pub(super) fn running(&self) -> RunningConfig {
         self.0.lock().running.clone()

@@ -148,6 +148,10 @@ impl Reloader {
         keeper: &SnapshotThread,
     ) {
         self.follow(&snapshot);
+        if self.history.is_running(&compiled.text.hash) {
+            // Another file has changed, such as a certificate.
+            snapshot.keep_modes(&gateway.ruleset());
+        }
         gateway.swap(snapshot);
         self.adopt(&compiled.server);
         self.warn_of_restart(&compiled);

@@ -8,6 +8,7 @@ mod spec;
 pub(super) mod tokens;
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +93,17 @@ impl Ruleset {
     pub fn sweep(&self, now: Timestamp) {
         let steering = self.policies.iter().filter_map(|one| one.steering.as_ref());
         steering.for_each(|steering| steering.keys().sweep(now));
+    }
+
+    /// Keeps the modes that operators have set for the policies of an earlier ruleset.
+    pub fn keep_modes(&self, before: &Self) {
+        let modes = before.policies.iter().map(|one| (&one.name, &one.mode));
+        let modes: HashMap<_, _> = modes.collect();
+        for policy in &self.policies {
+            if let Some(before) = modes.get(&policy.name) {
+                policy.mode.keep(before);
+            }
+        }
     }
 
     /// A policy shares charges or bans with other machines through Redis.

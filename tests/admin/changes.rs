@@ -3,6 +3,7 @@
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::support::admin::{AdminClient, READER, TOKENS, json, problem};
@@ -17,7 +18,7 @@ routes: [{ upstream: echo, limits: [spam] }]
 const MODE: &str = "/v1/policies/spam/mode";
 
 #[test]
-fn a_mode_holds_until_the_next_reload() {
+fn a_mode_holds_until_the_configuration_changes() {
     let gateway = Gateway::start(&format!("{TOKENS}{CONFIG}"));
     let client = AdminClient::writer(&gateway);
     let status = || get(gateway.address(), "/").status;
@@ -40,6 +41,12 @@ fn a_mode_holds_until_the_next_reload() {
     set("configured");
     assert_eq!(status(), 429);
     set("shadow");
+    let reloads = gateway.reloads("success");
+    gateway.signal(Signal::HUP);
+    wait_for("the reload", || {
+        (gateway.reloads("success") > reloads).then_some(())
+    });
+    assert_eq!(status(), 200, "the same text keeps the mode");
     gateway.reload(&format!("{TOKENS}{CONFIG}# again\n"));
     assert_eq!(status(), 429);
     gateway.wait_for_log("actor=\"write#1\"");

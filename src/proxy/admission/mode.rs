@@ -18,8 +18,8 @@ pub enum Mode {
     Disabled,
 }
 
-/// The mode of a running policy: the configured one, until an operator sets another. A reload makes a
-/// new one.
+/// The mode of a running policy: the configured one, until an operator sets another. A reload of a
+/// changed configuration makes a new one.
 #[derive(Debug)]
 pub struct ModeSwitch {
     configured: Mode,
@@ -64,6 +64,11 @@ impl ModeSwitch {
         };
         self.set.store(number, Relaxed);
         true
+    }
+
+    /// Sets the mode that was set before.
+    pub fn keep(&self, before: &Self) {
+        self.set.store(before.set.load(Relaxed), Relaxed);
     }
 }
 

@@ -47,7 +47,7 @@ function row(policy) {
 
 function modeText({ current, configured, percent: part }) {
   const share = part === null ? "" : ` for ${part}\u00a0% of keys`;
-  return current === configured ? `${current}${share}` : `${current} until the next reload, configured: ${configured}`;
+  return current === configured ? `${current}${share}` : `${current} until the configuration changes, configured: ${configured}`;
 }
 
 function storeText({ store, sync_s: sync }) {
@@ -134,7 +134,7 @@ async function changeMode(session, figures, name) {
   const mode = { input, node: element("label", { class: "field" }, "Mode", input) };
   await confirmChange({
     title: `Mode of ${name}`,
-    text: "Until the next reload, for all keys of this proxy. Shadow decides and counts without limiting.",
+    text: "Until the configuration changes, for all keys of this proxy. Shadow decides and counts without limiting.",
     fields: { mode, reason: reasonField() },
     action: "Change",
     preview: async ({ mode: wanted }) => [element("p", {}, `${policy?.mode.current} becomes ${wanted}.`)],
