@@ -121,21 +121,16 @@ fn check_says_in_json_what_becomes_of_buckets() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let change = |policy: &str, key: &str, outcome: &str, reason: Option<&str>| json!({ "policy": policy, "key": key, "outcome": outcome, "reason": reason });
     let expected = [
-        change(
-            "a",
-            "client_ip or client_ip",
-            "rescaled",
-            Some("5/1h becomes 9/1h"),
-        ),
+        change("a", "client_ip", "rescaled", Some("5/1h becomes 9/1h")),
         change("b", "route or client_ip", "new", None),
-        change("d", "client_ip or client_ip", "new", None),
+        change("d", "client_ip", "new", None),
         change(
             "b",
-            "client_ip or client_ip",
+            "client_ip",
             "reset",
             Some("the key becomes route or client_ip"),
         ),
-        change("c", "client_ip or client_ip", "ends", None),
+        change("c", "client_ip", "ends", None),
     ];
     assert_eq!(json_of(&output)["files"][0]["buckets"], json!(expected));
 

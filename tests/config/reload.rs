@@ -634,8 +634,8 @@ fn a_reload_logs_the_buckets_that_it_changes_and_the_warnings() {
         "a, b",
     ));
     for line in [
-        "the reload changes buckets policy=\"a\" key=\"client_ip or client_ip\" outcome=\"rescaled\" reason=\"5/1h becomes 9/1h\"",
-        "the reload changes buckets policy=\"b\" key=\"client_ip or client_ip\" outcome=\"reset\" reason=\"the key becomes route or client_ip\"",
+        "the reload changes buckets policy=\"a\" key=\"client_ip\" outcome=\"rescaled\" reason=\"5/1h becomes 9/1h\"",
+        "the reload changes buckets policy=\"b\" key=\"client_ip\" outcome=\"reset\" reason=\"the key becomes route or client_ip\"",
         "code=\"small-quota\" key=\"policies.a.quota\"",
     ] {
         gateway.wait_for_log(line);

@@ -262,9 +262,19 @@ impl From<TableChange> for BucketChange {
             outcome: change.outcome.kind(),
             reason: (!reasons.is_empty()).then(|| reasons.join(", ")),
             policy: change.name,
-            key: change.key,
+            key: readable_key(&change.key),
         }
     }
+}
+
+/// The key without a replacement that is the key itself: `client_ip or client_ip where ..` is
+/// `client_ip where ..`.
+fn readable_key(key: &str) -> String {
+    let repeated = key.split_once(" or ").and_then(|(part, rest)| {
+        let more = rest.strip_prefix(part)?;
+        (more.is_empty() || more.starts_with(' ')).then(|| format!("{part}{more}"))
+    });
+    repeated.unwrap_or_else(|| key.to_owned())
 }
 
 impl BucketOutcome {
@@ -288,7 +298,7 @@ impl BucketOutcome {
                 format!("{new}, with other settings")
             }
             Self::Rescaled { quotas: [old, new] } => format!("{old} becomes {new}"),
-            Self::KeyChanged { key } => format!("the key becomes {key}"),
+            Self::KeyChanged { key } => format!("the key becomes {}", readable_key(key)),
             Self::AlgorithmChanged {
                 algorithms: [old, new],
             }
