@@ -7,8 +7,8 @@ use http::Uri;
 
 use super::auth::{Role, require_read, require_write};
 use super::{
-    AdminState, configuration, explain, keys, openapi, playground, policies, routes, status,
-    upstreams,
+    AdminState, configuration, explain, keys, openapi, playground, policies, routes, service,
+    status, upstreams,
 };
 
 /// An endpoint.
@@ -26,7 +26,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         read("/v1/policies", get(policies::list)),
         read("/v1/policies/{name}", get(policies::one)),
         read("/v1/playground", post(playground::play)),
-        read("/v1/check", post(playground::check)),
+        read(service::CHECK, post(playground::check)),
         write("/v1/policies/{name}/mode", post(policies::set_mode)),
         read("/v1/routes", get(routes::list)),
         read("/v1/upstreams", get(upstreams::list)),

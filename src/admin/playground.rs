@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::json::JsonText;
 use super::problem_details::{self, ProblemDetails};
-use super::service::AdminService;
+use super::service::{self, AdminService};
 use super::{AdminState, NO_STORE, assets, spec};
 use crate::http::connection::ClientConnection;
 use crate::server::{ConnectionTable, Server, StartError};
@@ -80,7 +80,7 @@ fn router(playground: Playground) -> Router {
         .route("/", get(assets::playground))
         .route("/assets/{*name}", get(assets::asset))
         .route("/v1/playground", post(play_openly))
-        .route("/v1/check", post(check_openly))
+        .route(service::CHECK, post(check_openly))
         .layer(from_fn(own_pages_only))
         .with_state(playground)
 }

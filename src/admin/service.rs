@@ -18,6 +18,12 @@ use crate::server::{ConnectionTable, GuardedBody};
 /// The largest body of a request, in bytes. An endpoint that reads a larger one answers 413.
 const MAX_BODY: usize = 64 * 1024;
 
+/// The largest body for [`CHECK`], in bytes: configurations with many routes are long.
+const MAX_CHECKED_BODY: usize = 1024 * 1024;
+
+/// The path of the endpoint that checks configurations.
+pub(super) const CHECK: &str = "/v1/check";
+
 /// The longest pause within a request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -55,11 +61,20 @@ impl Service<Request<RequestBody>> for AdminService {
     fn call(&self, mut request: Request<RequestBody>) -> Self::Future {
         let busy = self.table.begin_exchange(self.connection);
         request.body_mut().bound(u64::MAX, BODY_TIMEOUT);
-        let bounded = request.map(|body| Limited::new(body, MAX_BODY));
+        let most = max_body(request.uri().path());
+        let bounded = request.map(|body| Limited::new(body, most));
         let mut bounded: http::Request<_> = bounded.into();
         bounded.extensions_mut().insert(self.peer);
         let response = self.router.call(bounded);
         Box::pin(async { Ok(busy.guard(response.await?.into())) })
+    }
+}
+
+/// The largest body of a request to this path, in bytes.
+fn max_body(path: &str) -> usize {
+    match path {
+        CHECK => MAX_CHECKED_BODY,
+        _ => MAX_BODY,
     }
 }
 
@@ -75,12 +90,12 @@ mod tests {
     use super::*;
     use crate::http::body::body_channel;
 
-    async fn post_bytes(length: usize) -> StatusCode {
-        let router = Router::new().route("/", post(|body: Bytes| async move { drop(body) }));
+    async fn post_bytes(path: &'static str, length: usize) -> StatusCode {
+        let router = Router::new().route(path, post(|body: Bytes| async move { drop(body) }));
         let (mut sender, body) = body_channel(Some(length as u64));
         let mut request = Request::new(RequestBody::from(body));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = Uri::from_static("/");
+        *request.uri_mut() = Uri::from_static(path);
         let response = AdminService::new(router, ConnectionTable::default(), 0, PeerAddress::Unix);
         let response = response.call(request);
         let frame = Frame::data(Bytes::from(vec![b'x'; length]));
@@ -91,7 +106,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_above_the_bound_is_413() {
-        assert_eq!(post_bytes(MAX_BODY).await, 200);
-        assert_eq!(post_bytes(MAX_BODY + 1).await, 413);
+        for (path, most) in [("/", MAX_BODY), (CHECK, MAX_CHECKED_BODY)] {
+            assert_eq!(post_bytes(path, most).await, 200, "{path}");
+            assert_eq!(post_bytes(path, most + 1).await, 413, "{path}");
+        }
     }
 }
