@@ -8,4 +8,5 @@ mod auth;
 mod changes;
 mod explain;
 mod openapi;
+mod schemathesis;
 mod status_command;
