@@ -4,6 +4,7 @@
 mod admin_client;
 mod check;
 mod explain;
+mod keys;
 mod playground;
 mod progress;
 mod replay;
@@ -45,6 +46,8 @@ enum Command {
     Playground(playground::PlaygroundArgs),
     /// Ask a running proxy how it is
     Status(status::StatusArgs),
+    /// Look at one key of a policy of a running proxy, or help or stop its client
+    Keys(keys::KeysArgs),
     /// Print the JSON Schema of the configuration
     Schema(schema::SchemaArgs),
 }
@@ -71,6 +74,7 @@ pub fn main() -> ExitCode {
         Command::Replay(options) => replay::replay(&options),
         Command::Playground(options) => playground::playground(&options),
         Command::Status(options) => status::status(&options),
+        Command::Keys(options) => keys::keys(&options),
         Command::Schema(options) => schema::schema(&options),
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use http::header::{AUTHORIZATION, HOST};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -118,12 +118,25 @@ impl AdminClient {
     /// # Errors
     /// No answer within 10 s, or an error of the API.
     pub(super) fn get(&self, path: &str) -> Result<Value, CallError> {
+        self.call(Request::get(path), Bytes::new())
+    }
+
+    /// The answer to a POST of JSON.
+    ///
+    /// # Errors
+    /// As [`AdminClient::get`].
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, CallError> {
+        let head = Request::post(path).header(CONTENT_TYPE, "application/json");
+        self.call(head, Bytes::from(body.to_string()))
+    }
+
+    fn call(&self, head: http::request::Builder, body: Bytes) -> Result<Value, CallError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| self.unreachable(&error))?;
         // Within the runtime: the time-out needs its timer.
-        let answer = runtime.block_on(async { timeout(DEADLINE, self.exchange(path)).await });
+        let answer = runtime.block_on(async { timeout(DEADLINE, self.exchange(head, body)).await });
         let (status, bytes) = match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(self.unreachable(&error)),
@@ -139,16 +152,19 @@ impl AdminClient {
         }
     }
 
-    async fn exchange(&self, path: &str) -> io::Result<(StatusCode, Bytes)> {
+    async fn exchange(
+        &self,
+        head: http::request::Builder,
+        body: Bytes,
+    ) -> io::Result<(StatusCode, Bytes)> {
         let stream = TcpStream::connect(&self.authority).await?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(io::Error::other)?;
         let connection = tokio::spawn(connection);
-        let request = Request::builder()
-            .uri(path)
+        let request = head
             .header(HOST, &self.authority)
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
-            .body(Empty::<Bytes>::new())
+            .body(Full::new(body))
             .map_err(io::Error::other)?;
         let answer = sender.send_request(request).await;
         let (head, body) = answer.map_err(io::Error::other)?.into_parts();

@@ -7,6 +7,7 @@ mod api;
 mod auth;
 mod changes;
 mod explain;
+mod keys_command;
 mod openapi;
 mod schemathesis;
 mod status_command;

@@ -1,0 +1,257 @@
+//! `sluicegate keys`: the state of one key of a policy of a running proxy, and changes to it. The
+//! proxy decides everything; this is a client of its admin API.
+
+mod key_text;
+mod state_table;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value};
+
+use self::key_text::KeyTextArgs;
+use super::admin_client::AdminArgs;
+use super::{USAGE, WRONG};
+use crate::config::TokenRole;
+
+const EXAMPLES: &str = "\
+Examples:
+  sluicegate keys lookup per-key alice --config sluicegate.yaml
+  sluicegate keys grant per-key alice --units 1000 --until 2026-11-24T18:00:00Z --dry-run
+  sluicegate keys ban login --for 24h --reason 'ticket 42' --key-file -   # the key from stdin
+
+A key is a secret: other users of this machine see the arguments of a process, and shells keep
+them. --key-file reads it from a file or from stdin instead. Answers name it by its hash.
+
+Exits with 1 if the proxy refuses, or does not answer.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct KeysArgs {
+    #[command(subcommand)]
+    action: KeyAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeyAction {
+    /// Show what a key has used, and why it is refused; charges nothing
+    Lookup(LookupArgs),
+    /// Make the bucket of a key whole
+    Reset(ChangeArgs),
+    /// Grant units beyond the quota; another grant replaces the one before
+    Grant(GrantArgs),
+    /// Refuse a client for a while
+    Ban(BanArgs),
+    /// Lift the bans of a key, and forget its strikes
+    Unban(ChangeArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+struct LookupArgs {
+    #[command(flatten)]
+    subject: SubjectArgs,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+struct ChangeArgs {
+    #[command(flatten)]
+    subject: SubjectArgs,
+    #[command(flatten)]
+    change: ChangeOptions,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+struct GrantArgs {
+    #[command(flatten)]
+    subject: SubjectArgs,
+    /// The units; 0 takes the grant back
+    #[arg(long)]
+    units: u32,
+    /// The end of the grant, an instant such as 2026-11-24T18:00:00Z; at most 366 days from now
+    #[arg(long, value_name = "INSTANT")]
+    until: String,
+    #[command(flatten)]
+    change: ChangeOptions,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+struct BanArgs {
+    #[command(flatten)]
+    subject: SubjectArgs,
+    /// The length of the ban, such as 15m, 24h or 7d; at most 366d
+    #[arg(long = "for", value_name = "DURATION")]
+    length: String,
+    #[command(flatten)]
+    change: ChangeOptions,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+/// The key of a policy.
+#[derive(Args, Debug)]
+struct SubjectArgs {
+    /// The policy; a limit in place has the name of its route and position, such as search#0
+    policy: String,
+    #[command(flatten)]
+    key: KeyTextArgs,
+}
+
+/// Options of every change.
+#[derive(Args, Debug)]
+struct ChangeOptions {
+    /// The reason, for the audit log; at most 256 bytes
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Only say what would change
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// The proxy to call, and the form of the result.
+#[derive(Args, Debug)]
+struct CallArgs {
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// Print the answer of the admin API, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A call of the admin API.
+struct KeyCall<'a> {
+    path: &'static str,
+    role: TokenRole,
+    subject: &'a SubjectArgs,
+    change: Option<&'a ChangeOptions>,
+    /// Further fields of the body.
+    fields: Vec<(&'static str, Value)>,
+    call: &'a CallArgs,
+}
+
+pub(super) fn keys(options: &KeysArgs) -> ExitCode {
+    let call = options.action.call();
+    let body = match call.body() {
+        Ok(body) => body,
+        Err(message) => {
+            super::tell(message);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let client = call.call.admin.client(call.role);
+    let answer = client.and_then(|client| {
+        let answer = client.post(call.path, &body);
+        answer.map_err(|error| error.to_string())
+    });
+    match answer {
+        Ok(answer) => super::finish(call.print(&answer), ExitCode::SUCCESS),
+        Err(message) => {
+            super::tell(message);
+            ExitCode::from(WRONG)
+        }
+    }
+}
+
+impl KeyAction {
+    fn call(&self) -> KeyCall<'_> {
+        let write = |path, subject, change, fields, call| KeyCall {
+            path,
+            role: TokenRole::Write,
+            subject,
+            change: Some(change),
+            fields,
+            call,
+        };
+        match self {
+            Self::Lookup(LookupArgs { subject, call }) => KeyCall {
+                path: "/v1/keys/lookup",
+                role: TokenRole::Read,
+                subject,
+                change: None,
+                fields: Vec::new(),
+                call,
+            },
+            Self::Reset(one) => write(
+                "/v1/keys/reset",
+                &one.subject,
+                &one.change,
+                Vec::new(),
+                &one.call,
+            ),
+            Self::Unban(one) => write(
+                "/v1/keys/unban",
+                &one.subject,
+                &one.change,
+                Vec::new(),
+                &one.call,
+            ),
+            Self::Grant(one) => write(
+                "/v1/keys/grant",
+                &one.subject,
+                &one.change,
+                vec![
+                    ("units", one.units.into()),
+                    ("until", one.until.as_str().into()),
+                ],
+                &one.call,
+            ),
+            Self::Ban(one) => write(
+                "/v1/keys/ban",
+                &one.subject,
+                &one.change,
+                vec![("for", one.length.as_str().into())],
+                &one.call,
+            ),
+        }
+    }
+}
+
+impl KeyCall<'_> {
+    /// The body of the request.
+    ///
+    /// # Errors
+    /// The key cannot be read.
+    fn body(&self) -> Result<Value, String> {
+        let mut body = Map::new();
+        body.insert("policy".to_owned(), self.subject.policy.as_str().into());
+        if let Some(key) = self.subject.key.read()? {
+            body.insert("key".to_owned(), key);
+        }
+        for (name, value) in &self.fields {
+            body.insert((*name).to_owned(), value.clone());
+        }
+        if let Some(change) = self.change {
+            if let Some(reason) = &change.reason {
+                body.insert("reason".to_owned(), reason.as_str().into());
+            }
+            body.insert("dry_run".to_owned(), change.dry_run.into());
+        }
+        Ok(Value::Object(body))
+    }
+
+    fn print(&self, answer: &Value) -> io::Result<()> {
+        let text = if self.call.json {
+            format!("{answer:#}\n")
+        } else if self.change.is_some() {
+            state_table::change(&answer["before"], &answer["after"])
+        } else {
+            state_table::state(answer)
+        };
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        if self.change.is_some_and(|change| change.dry_run) {
+            super::tell("a dry run: nothing is changed");
+        }
+        Ok(())
+    }
+}

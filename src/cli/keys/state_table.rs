@@ -1,0 +1,170 @@
+//! The state of a key as text: a line for each fact, which starts with its name.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::clock::text::Span;
+
+/// The narrowest column of a change, in characters.
+const COLUMN: usize = 28;
+
+/// A state.
+pub(super) fn state(state: &Value) -> String {
+    let lines = facts(state).into_iter();
+    lines
+        .map(|(name, fact)| format!("{name:<10} {fact}\n"))
+        .collect()
+}
+
+/// The states before and after a change, side by side.
+pub(super) fn change(before: &Value, after: &Value) -> String {
+    let [before, after] = [facts(before), facts(after)];
+    let width = before.iter().map(|(_, fact)| fact.chars().count());
+    let width = width.max().unwrap_or_default().max(COLUMN);
+    let mut text = format!("{:<10} {:<width$}  after\n", "", "before");
+    let find = |facts: &[(&str, String)], wanted: &str| {
+        let found = facts.iter().find(|(name, _)| *name == wanted);
+        found.map_or_else(String::new, |(_, fact)| fact.clone())
+    };
+    for name in NAMES {
+        let (was, is) = (find(&before, name), find(&after, name));
+        let line = match was == is {
+            true if was.is_empty() => continue,
+            true => format!("{name:<10} {was}"),
+            false => format!("{name:<10} {was:<width$}  {is}"),
+        };
+        writeln!(text, "{}", line.trim_end()).expect("a string takes everything");
+    }
+    text
+}
+
+/// The names of facts, in the order in which they are printed.
+const NAMES: [&str; 13] = [
+    "policy",
+    "key",
+    "now",
+    "used",
+    "whole in",
+    "debt",
+    "in flight",
+    "override",
+    "exempt",
+    "granted",
+    "ban",
+    "store",
+    "algorithm",
+];
+
+/// The facts that a state has.
+fn facts(state: &Value) -> Vec<(&'static str, String)> {
+    let text = |field: &str| state[field].as_str().map(str::to_owned);
+    let number = |field: &str| state[field].as_u64().unwrap_or_default();
+    let unit = text("unit").unwrap_or_default();
+    let seconds = |value: &Value| value.as_f64().map(span);
+    let positive = |field: &str| Some(number(field)).filter(|number| *number > 0);
+    let (used, limit, left) = (number("used"), number("limit"), number("remaining"));
+    let fact = |name: &'static str| match name {
+        "policy" => Some(format!("{} ({})", text("policy")?, text("quota")?)),
+        "key" => text("key_id"),
+        "now" => Some(now(state)),
+        "used" => Some(format!("{used} of {limit} {unit}, {left} left")),
+        "whole in" => Some(match state["reset_s"].as_f64() {
+            Some(reset) if reset > 0.0 => span(reset),
+            _ => "it is whole".to_owned(),
+        }),
+        "debt" => positive("debt").map(|debt| format!("{debt} {unit}")),
+        "in flight" => {
+            positive("in_flight").map(|units| format!("{units} {unit}, on that machine"))
+        }
+        "override" => text("override"),
+        "exempt" => (state["exempt"] == true).then(|| "yes".to_owned()),
+        "granted" => state["granted"].as_object().map(|granted| {
+            let (left, all) = (&granted["units"], &granted["of_units"]);
+            let until = granted["until"].as_str().unwrap_or_default();
+            format!("{left} of {all} {unit} left, until {until}")
+        }),
+        "ban" => state["ban"].as_object().map(|ban| {
+            let until = ban["until"].as_str().unwrap_or_default();
+            match ban["reason"].as_str() {
+                None | Some("") => format!("until {until}"),
+                Some(reason) => format!("until {until}: {}", printable(reason)),
+            }
+        }),
+        "store" => Some(match seconds(&state["sync_s"]) {
+            Some(interval) => format!("memory, synchronised every {interval}"),
+            None => text("store")?,
+        }),
+        "algorithm" => text("algorithm"),
+        _ => None,
+    };
+    let named = NAMES.into_iter().map(|name| Some((name, fact(name)?)));
+    named.flatten().collect()
+}
+
+/// The answer to a request of one unit.
+fn now(state: &Value) -> String {
+    if state["exempt"] == true {
+        return "allowed: exempt from the policy".to_owned();
+    }
+    if state["allowed"] == true {
+        return "allowed".to_owned();
+    }
+    let why = match state["ban"].is_object() {
+        true => "banned",
+        false => "refused",
+    };
+    match state["retry_after_s"].as_f64() {
+        Some(wait) => format!("{why}; allowed again in {}", span(wait)),
+        None => why.to_owned(),
+    }
+}
+
+fn span(seconds: f64) -> String {
+    Span(Duration::try_from_secs_f64(seconds).unwrap_or_default()).to_string()
+}
+
+/// A text of another operator, without characters that move a terminal's cursor.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|letter| match letter.is_control() {
+            true => char::REPLACEMENT_CHARACTER,
+            false => letter,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_change_shows_what_differs_side_by_side() {
+        let before = json!({
+            "policy": "login", "quota": "5/1h", "key_id": "k_1", "unit": "requests",
+            "limit": 5, "used": 5, "remaining": 0, "reset_s": 90.0, "retry_after_s": 1.5,
+            "allowed": false, "store": "memory", "algorithm": "gcra", "debt": 0,
+        });
+        let mut after = before.clone();
+        after["ban"] = json!({ "until": "2026-11-24T18:00:00Z", "reason": "a\u{1b}[2Jb" });
+        after["retry_after_s"] = json!(86_400);
+        let text = change(&before, &after);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[1], "policy     login (5/1h)");
+        assert_eq!(
+            lines[3],
+            "now        refused; allowed again in 1.5s  banned; allowed again in 1d"
+        );
+        assert_eq!(lines[4], "used       5 of 5 requests, 0 left");
+        let ban = lines.iter().find(|line| line.starts_with("ban"));
+        let ban = ban.expect("a ban");
+        assert!(
+            ban.ends_with("until 2026-11-24T18:00:00Z: a\u{fffd}[2Jb"),
+            "{ban}"
+        );
+        assert!(state(&before).lines().all(|line| !line.starts_with("ban")));
+    }
+}

@@ -1,0 +1,160 @@
+//! `sluicegate keys`: looks at one key of a running proxy, and changes it.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::support::admin::{READER, TOKENS, WRITER};
+use crate::support::client::{Output, get_with};
+use crate::support::gateway::Gateway;
+
+const CONFIG: &str = "policies:
+  per-key: { key: \"header:x-key\", quota: 2/300d }
+  pairs: { key: [client_ip, \"header:x-key\"], quota: 2/300d }
+  all: { key: constant, quota: 100/300d }
+routes: [{ upstream: echo, limits: [per-key, pairs, all] }]
+";
+
+fn keys(gateway: &Gateway, token: &str, arguments: &[&str], stdin: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+    let mut process = command
+        .arg("keys")
+        .args(arguments)
+        .args(["--admin", &gateway.admin.to_string()])
+        .current_dir(gateway.dir())
+        .env_remove("SLUICEGATE_CONFIG")
+        .env("SLUICEGATE_ADMIN_TOKEN", token)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut pipe = process.stdin.take().expect("stdin is a pipe");
+    // A command that reads no key may have ended.
+    _ = pipe.write_all(stdin.as_bytes());
+    drop(pipe);
+    let output = process.wait_with_output().expect("the command ends");
+    Output {
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        code: output.status.code(),
+    }
+}
+
+fn start() -> Gateway {
+    Gateway::start(&format!("{TOKENS}{CONFIG}"))
+}
+
+fn ask(gateway: &Gateway) -> u16 {
+    get_with(gateway.address(), "/", "x-key: alice\r\n").status
+}
+
+#[track_caller]
+fn done(output: &Output) -> &str {
+    assert_eq!(output.code, Some(0), "{output}");
+    &output.stdout
+}
+
+#[test]
+fn a_key_is_looked_at_reset_granted_banned_and_unbanned() {
+    let gateway = start();
+    assert_eq!([0; 3].map(|_| ask(&gateway)), [200, 200, 429]);
+    let write = |arguments: &[&str]| keys(&gateway, WRITER, arguments, "");
+
+    let looked = keys(&gateway, READER, &["lookup", "per-key", "alice"], "");
+    let text = done(&looked);
+    assert!(text.contains("2 of 2 requests, 0 left"), "{text}");
+    assert!(text.contains("refused; allowed again in"), "{text}");
+    assert!(!text.contains("alice"), "{text}");
+    let json = keys(
+        &gateway,
+        READER,
+        &["lookup", "per-key", "alice", "--json"],
+        "",
+    );
+    let json: serde_json::Value = serde_json::from_str(done(&json)).expect("JSON");
+    assert_eq!(json["used"], 2);
+
+    let tried = write(&["reset", "per-key", "alice", "--dry-run"]);
+    assert!(done(&tried).contains("0 of 2 requests, 2 left"), "{tried}");
+    assert!(tried.stderr.contains("nothing is changed"), "{tried}");
+    assert_eq!(ask(&gateway), 429);
+    done(&write(&["reset", "per-key", "alice", "--reason", "a try"]));
+    gateway.wait_for_log("reason=\"a try\"");
+    done(&write(&["reset", "pairs", "127.0.0.1", "alice"]));
+    assert_eq!([0; 3].map(|_| ask(&gateway)), [200, 200, 429]);
+
+    let until = "2027-06-01T00:00:00Z";
+    let granted = write(&[
+        "grant", "per-key", "alice", "--units", "1", "--until", until,
+    ]);
+    assert!(done(&granted).contains("1 of 1 requests left"), "{granted}");
+    done(&write(&["reset", "pairs", "127.0.0.1", "alice"]));
+    assert_eq!([0; 2].map(|_| ask(&gateway)), [200, 429]);
+
+    done(&write(&["reset", "per-key", "alice"]));
+    let banned = write(&[
+        "ban", "per-key", "alice", "--for", "1h", "--reason", "abuse",
+    ]);
+    assert!(done(&banned).contains(": abuse"), "{banned}");
+    assert_eq!(ask(&gateway), 429);
+    done(&write(&["unban", "per-key", "alice"]));
+    assert_eq!(ask(&gateway), 200);
+    assert!(!gateway.log().contains("alice"), "keys are not logged");
+}
+
+#[test]
+fn a_key_comes_from_stdin_a_file_or_json_too() {
+    let gateway = start();
+    ask(&gateway);
+    let used = |arguments: &[&str], stdin: &str| {
+        let arguments = [&["lookup"], arguments, &["--json"]].concat();
+        let output = keys(&gateway, READER, &arguments, stdin);
+        let json: serde_json::Value = serde_json::from_str(done(&output)).expect("JSON");
+        json["used"].as_u64()
+    };
+    assert_eq!(used(&["per-key", "--key-file", "-"], "alice\n"), Some(1));
+    assert_eq!(
+        used(&["pairs", "--key-file", "-"], "127.0.0.1\nalice"),
+        Some(1)
+    );
+    fs::write(gateway.dir().join("key"), "alice\r\n").expect("the directory is writable");
+    assert_eq!(used(&["per-key", "--key-file", "key"], ""), Some(1));
+    let json = ["pairs", "--key-json", "[\"127.0.0.1\", \"alice\"]"];
+    assert_eq!(used(&json, ""), Some(1));
+    assert_eq!(used(&["all"], ""), Some(1));
+}
+
+#[test]
+fn wrong_keys_and_callers_are_told_so() {
+    let gateway = start();
+    let read = |arguments: &[&str], stdin: &str| {
+        let output = keys(&gateway, READER, arguments, stdin);
+        assert_eq!(output.stdout, "", "{output}");
+        (output.code, output.stderr)
+    };
+    let file = ["lookup", "per-key", "--key-file"];
+    let (code, told) = read(&[&file[..], &["nothing"]].concat(), "");
+    assert!(
+        code == Some(2) && told.contains("cannot read the key from nothing"),
+        "{told}"
+    );
+    let (code, told) = read(&[&file[..], &["-"]].concat(), "");
+    assert!(
+        code == Some(2) && told.contains("a line for each part"),
+        "{told}"
+    );
+    let (code, told) = read(&[&file[..], &["-"]].concat(), &"x".repeat(70_000));
+    assert!(code == Some(2) && told.contains("64 KiB"), "{told}");
+    let (code, told) = read(&["lookup", "per-key", "--key-json", "alice"], "");
+    assert!(code == Some(2) && told.contains("double quotes"), "{told}");
+    let (code, told) = read(&["lookup", "per-kei", "alice"], "");
+    assert!(
+        code == Some(1) && told.contains("did you mean `per-key`?"),
+        "{told}"
+    );
+    let (code, told) = read(&["lookup", "per-key", "alice", "bob"], "");
+    assert!(code == Some(1) && told.contains("422"), "{told}");
+    let (code, told) = read(&["reset", "per-key", "alice"], "");
+    assert!(code == Some(1) && told.contains("403"), "{told}");
+}
