@@ -29,6 +29,7 @@ mod routes;
 mod scrape;
 mod service;
 pub mod status;
+mod top;
 mod upstreams;
 
 use std::net::SocketAddr;
@@ -57,6 +58,7 @@ use crate::server::{
     ClientRules, ClientSpec, ConnectionLife, ConnectionTable, HalfClose, ListenerSpec, Protocols,
     Server, ServerSpec, StartError, Timeouts,
 };
+use crate::telemetry::access_log::KeyForm;
 use crate::telemetry::metrics::AdminMetrics;
 use crate::telemetry::registry::Registry;
 
@@ -67,6 +69,8 @@ pub struct AdminSpec {
     pub address: SocketAddr,
     /// The tokens of the API's callers.
     pub access: AccessSpec,
+    /// The form of keys in answers.
+    pub keys: KeyForm,
 }
 
 /// The parts of the process that endpoints read and change. `app` keeps clones of some.

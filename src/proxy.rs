@@ -2,6 +2,7 @@
 //!
 //! Sockets belong to the layer above. No module here knows which file the configuration came from.
 
+pub mod activity;
 mod admission;
 pub mod answers;
 mod body;

@@ -10,7 +10,6 @@ pub mod playground;
 mod report;
 mod simulation;
 mod tally;
-mod top_keys;
 mod warnings;
 
 use std::io::{self, Read};

@@ -24,6 +24,7 @@ pub use condition::{Condition, PathCondition};
 pub use cost::{Cost, InvalidCost};
 pub use descriptor::{
     Descriptor, Key, KeyPart, KeyText, KeyTextError, OnMissingKey, PartDescription, PartText,
+    PartValue,
 };
 pub use matcher::{
     CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment,

@@ -8,7 +8,7 @@ use http::Uri;
 use super::auth::{Role, require_read, require_write};
 use super::{
     AdminState, configuration, explain, keys, openapi, playground, policies, routes, service,
-    status, upstreams,
+    status, top, upstreams,
 };
 
 /// An endpoint.
@@ -38,6 +38,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         read("/v1/reloads", get(configuration::reloads)),
         open("/v1/openapi.json", get(openapi::document)),
         read("/v1/explain", post(explain::explain)),
+        read("/v1/top", get(top::top)),
         read("/v1/keys/lookup", post(keys::lookup)),
         write("/v1/keys/reset", post(keys::reset)),
         write("/v1/keys/grant", post(keys::grant)),

@@ -157,9 +157,10 @@ impl Reloader {
         self.warn_of_restart(&compiled);
         keeper.follow(compiled.snapshot);
         self.access.reload(compiled.admin.access);
+        let now = self.surroundings.clock.now();
+        gateway.activity().set_key_form(compiled.admin.keys, now);
         self.shutdown = compiled.shutdown;
         self.files = compiled.files;
-        let now = self.surroundings.clock.now();
         let running = running_config(&compiled.text, now);
         self.metrics.reloaded(&running.hash, seconds(now));
         tracing::info!(hash = running.hash, "the configuration is reloaded");

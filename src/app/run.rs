@@ -164,11 +164,14 @@ impl Process {
         }
         reloader.follow(&snapshot);
         connections.begin(&snapshot);
-        let gateway = Arc::new(Gateway::new(
+        let gateway = Gateway::new(
             snapshot,
             Arc::clone(&clock),
             Arc::new(RequestMetrics::new(&registry)),
-        ));
+        );
+        let gateway = Arc::new(gateway.with_activity(surroundings.workers));
+        let key_form = compiled.admin.keys;
+        gateway.activity().set_key_form(key_form, started_at);
         let keeper = SnapshotThread::start(
             compiled.snapshot,
             Arc::clone(&gateway),
@@ -369,6 +372,7 @@ async fn run_periodic_work(clock: Arc<Clock>, gateway: Arc<Gateway>) {
             upstream.sweep();
         }
         ruleset.sweep(clock.now());
+        gateway.activity().collect(clock.now());
         drop(ruleset);
         let unused = gateway.take_unused();
         if !unused.is_empty() {

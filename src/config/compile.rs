@@ -98,6 +98,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     let admin = AdminSpec {
         address: config.admin.address.get(),
         access: compiler.access(&config.admin.tokens),
+        keys: config.admin.keys.value,
     };
     compiler.check_written_files(config);
     if !compiler.findings.is_empty() {

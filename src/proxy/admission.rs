@@ -396,6 +396,23 @@ impl Admission {
         }
     }
 
+    /// The limits that apply with the keys of their buckets, their decisions, and their effect.
+    pub(super) fn charged<'r>(
+        &'r self,
+        route: &'r Route,
+    ) -> impl Iterator<Item = (&'r Limit, Fingerprint, &'r Decision, Enforcement)> {
+        let enforced = self.result.verdict.enforced();
+        let keys = self.result.keys.iter().enumerate();
+        let decided = keys.zip(self.decisions(route));
+        decided.map(move |((place, key), (limit, decision))| {
+            let enforcement = match place < enforced {
+                true => Enforcement::Enforced,
+                false => Enforcement::Shadowed,
+            };
+            (limit, *key, decision, enforcement)
+        })
+    }
+
     /// The deciding limit's decision; `None` if no limit applied, or one refuses a request without
     /// its key.
     pub(super) fn decision(&self) -> Option<&Decision> {

@@ -172,6 +172,9 @@ fn decide(
         }
         return Ok(Disposition::Wait(pending));
     }
+    let client = context.client();
+    let activity = &client.gateway.activity;
+    activity.record(client.connection.worker, &inputs, admission);
     let key_text = context.key_text(admission, route, &head);
     if let Some(refused) = refuse(admission, route, context, &head, response) {
         if let Some(trail) = trail {

@@ -264,6 +264,8 @@ impl Limit {
 pub struct Policy {
     /// The policy's name.
     pub name: Arc<str>,
+    /// A keyed hash of the name: tells its keys from equal ones of other policies.
+    pub mark: u64,
     /// The key as configured. Name and key identify a policy.
     pub key: String,
     /// The parts of the key as configured; empty for overrides and overflow buckets.

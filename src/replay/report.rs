@@ -209,12 +209,12 @@ impl PolicyReport {
         } = tally.policies.get(&policy.name)?;
         let busiest: Vec<_> = busiest
             .most(MAX_KEYS)
-            .iter()
+            .into_iter()
             .map(|entry| KeyReport::new(&entry.value, entry.count, entry.excess))
             .collect();
         let limited = limited
             .most(MAX_KEYS)
-            .iter()
+            .into_iter()
             .map(|entry| KeyReport::new(&entry.value.name, entry.count, entry.excess));
         (!busiest.is_empty()).then(|| PolicyReport {
             policy: Arc::clone(&policy.name),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::log::LineError;
 use super::simulation::RequestDecision;
-use super::top_keys::TopKeys;
 use crate::clock::Timestamp;
 use crate::clock::text::Span;
 use crate::limiter::{Decision, Fingerprint, Outcome};
 use crate::proxy::Ruleset;
+use crate::proxy::activity::top_keys::TopKeys;
 use crate::proxy::inspect::dry_run::DryRun;
 use crate::proxy::ruleset::{Limit, Policy};
 use crate::rules::{Head, Key};
@@ -54,8 +54,12 @@ pub(super) struct LineSample {
     pub first: Vec<(u64, String)>,
 }
 
+/// How many keys of a policy are followed: every key with more than 1 / 2048 of the hits is among
+/// them.
+const FOLLOWED: usize = 2048;
+
 /// The keys of one policy.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PolicyKeys {
     /// By requests, with what they are called.
     pub busiest: TopKeys<String>,
@@ -122,7 +126,7 @@ impl Tally {
     /// True if a request met this policy with a key.
     pub(super) fn has_met(&self, policy: &Policy) -> bool {
         let keys = self.policies.get(&policy.name);
-        keys.is_some_and(|keys| !keys.busiest.most(1).is_empty())
+        keys.is_some_and(|keys| !keys.busiest.is_empty())
     }
 
     /// Counts a request that was decided.
@@ -171,6 +175,16 @@ impl LineSample {
     }
 }
 
+impl Default for PolicyKeys {
+    fn default() -> Self {
+        PolicyKeys {
+            busiest: TopKeys::new(FOLLOWED),
+            limited: TopKeys::new(FOLLOWED),
+            longest: None,
+        }
+    }
+}
+
 impl PolicyKeys {
     fn count(
         &mut self,
@@ -179,11 +193,11 @@ impl PolicyKeys {
         decision: &Decision,
         now: Timestamp,
     ) {
-        self.busiest.hit(key, &name);
+        self.busiest.hit(key, 1, &name);
         let Outcome::Refuse { retry_at } = decision.outcome else {
             return;
         };
-        let limited = self.limited.hit(key, || LimitedKey {
+        let limited = self.limited.hit(key, 1, || LimitedKey {
             name: name(),
             span: LimitedSpan {
                 since: now,

@@ -20,7 +20,7 @@ use super::selector::canonical_value;
 use super::{Head, Lookup, PathEquivalence, query, segments};
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 
-pub use key_text::{KeyText, KeyTextError, PartText};
+pub use key_text::{KeyText, KeyTextError, PartText, PartValue};
 
 /// A part of a request that can be in a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

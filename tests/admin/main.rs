@@ -11,3 +11,4 @@ mod keys_command;
 mod openapi;
 mod schemathesis;
 mod status_command;
+mod top;

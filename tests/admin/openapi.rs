@@ -70,6 +70,16 @@ fn answers_match_their_schemas() {
     gateway.reload(&format!("{TOKENS}{CONFIG}").replace("2/300d", "3/300d"));
     reads();
 
+    for (query, status) in [
+        ("", 200),
+        ("?by=busiest&window=5m", 200),
+        ("?by=most", 400),
+        ("?policy=nothing", 404),
+    ] {
+        let response = client.get(&format!("/v1/top{query}"));
+        assert_eq!(response.status, status, "{query}");
+        check(&document, "/v1/top", "get", &response);
+    }
     let one = "/v1/policies/{name}";
     for (name, status) in [
         ("per-key", 200),

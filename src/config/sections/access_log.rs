@@ -47,7 +47,7 @@ pub enum AccessLogFormat {
 }
 
 words! {
-    /// `access_log.keys`.
+    /// How operators see keys: `access_log.keys`, `admin.keys`.
     "LoggedKeys" for KeyForm {
         /// As `k_` and 16 hexadecimal digits: the hash under which the bucket is found.
         Hashed = "hashed",

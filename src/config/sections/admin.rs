@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::located::Located;
 use crate::config::schema::{Delay, SECOND};
 use crate::config::value::SocketAddress;
+use crate::telemetry::access_log::KeyForm;
 
 pub(in crate::config) use tokens::check;
 pub use tokens::{AdminTokens, TokenRole};
@@ -23,6 +24,9 @@ pub struct Admin {
     /// Tokens of callers of the API. Unless there are any, a write token is made at the start, and
     /// is in the log.
     pub tokens: Located<AdminTokens>,
+    /// How `/v1/top` shows the keys of clients. Texts of keys are kept in memory only if they are
+    /// readable.
+    pub keys: Located<KeyForm>,
 }
 
 impl Default for Admin {
@@ -31,6 +35,7 @@ impl Default for Admin {
         Self {
             address: SocketAddress::new(address).into(),
             tokens: Located::default(),
+            keys: Located::default(),
         }
     }
 }

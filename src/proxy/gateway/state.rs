@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
+use crate::proxy::activity::Activity;
 use crate::proxy::ruleset::Ruleset;
 use crate::store::WeakStore;
 use crate::telemetry::metrics::RequestMetrics;
@@ -22,6 +23,7 @@ pub struct Gateway {
     former_stores: Mutex<Vec<WeakStore>>,
     pub(in crate::proxy) clock: Arc<Clock>,
     pub(in crate::proxy) metrics: Arc<RequestMetrics>,
+    pub(in crate::proxy) activity: Activity,
 }
 
 impl Gateway {
@@ -31,9 +33,24 @@ impl Gateway {
             ruleset: ArcSwap::new(ruleset),
             retired: Mutex::default(),
             former_stores: Mutex::default(),
+            activity: Activity::new(0, clock.now()),
             clock,
             metrics,
         }
+    }
+
+    /// Follows the activity of keys on so many workers.
+    #[must_use]
+    pub fn with_activity(self, workers: usize) -> Self {
+        Self {
+            activity: Activity::new(workers, self.clock.now()),
+            ..self
+        }
+    }
+
+    /// The activity of keys.
+    pub fn activity(&self) -> &Activity {
+        &self.activity
     }
 
     /// The ruleset in force.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::tokens::TokenVerifier;
 use super::{Overflow, Policy, PolicySpec, Preflight, Ruleset, RulesetSpec};
 use crate::clock::{Clock, Timestamp};
-use crate::limiter::Secret;
+use crate::limiter::{KeyParts, Secret};
 use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
@@ -167,6 +167,7 @@ struct Builder<'a> {
 /// Parts of a policy beside its spec, shared with its overrides and overflow buckets.
 struct PolicyParts {
     name: Arc<str>,
+    mark: u64,
     /// In the order of [`PolicySpec::all`].
     tables: std::vec::IntoIter<Arc<Table>>,
     metrics: Arc<PolicyMetrics>,
@@ -232,8 +233,11 @@ impl Builder<'_> {
             let metrics = Arc::new(self.policy_metrics(&spec.name, &tables));
             let label = spec.name.as_str().into();
             let steering = self.steering(&spec);
+            let mut name_hash = self.surroundings.secret.hasher();
+            name_hash.part(0, spec.name.as_bytes());
             let mut parts = PolicyParts {
                 name: spec.name.as_str().into(),
+                mark: name_hash.finish().bits(),
                 tables: tables.into_iter(),
                 metrics,
                 rejections: HashMap::new(),
@@ -312,6 +316,7 @@ impl Builder<'_> {
             retry_after_jitter: spec.retry_after_jitter,
             metrics: Arc::clone(&parts.metrics),
             name: Arc::clone(&parts.name),
+            mark: parts.mark,
             local_periods: spec.local_periods,
             key: spec.key,
             key_parts: spec.key_parts,

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::Method;
 
@@ -12,6 +13,7 @@ use super::{
 };
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::rules::selector::canonical_value;
+use crate::rules::{Head, Lookup};
 
 /// The text for one part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,42 @@ pub enum PartText<'a> {
     /// Requests lack the part, and share a bucket or have a constant value.
     Missing,
 }
+
+/// The text for one part of the key of a request. Its `Debug` output leaves the value out.
+#[derive(Clone, PartialEq, Eq)]
+pub enum PartValue {
+    /// The value of the part.
+    Value(Box<str>),
+    /// The request lacks the part, and another part replaces it.
+    StandIn {
+        /// The other part, as the configuration writes it.
+        part: Box<str>,
+        /// Its value.
+        value: Box<str>,
+    },
+    /// The request lacks the part, and shares a bucket or has a constant value.
+    Missing,
+}
+
+impl PartValue {
+    /// The text, as [`Descriptor::read_key`] takes it.
+    pub fn as_text(&self) -> PartText<'_> {
+        match self {
+            Self::Value(value) => PartText::Value(value),
+            Self::StandIn { part, value } => PartText::StandIn { part, value },
+            Self::Missing => PartText::Missing,
+        }
+    }
+}
+
+impl fmt::Debug for PartValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PartValue(..)")
+    }
+}
+
+/// The longest value of a part that [`Descriptor::write_key`] writes, in bytes.
+const LONGEST_VALUE: usize = 256;
 
 /// The reason why texts are no key of a limit. No message has a value: they are secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -107,6 +145,33 @@ impl Descriptor {
         Ok(key)
     }
 
+    /// Writes the key of a request, a text for each part except `constant`: the inverse of
+    /// [`read_key`](Self::read_key). `None` if a value has more than 256 bytes, or is no UTF-8.
+    pub fn write_key(&self, head: &Head<'_>) -> Option<Arc<[PartValue]>> {
+        let takes_text = |part: &&KeyPart| **part != KeyPart::Constant;
+        let parts = self.parts.iter().filter(takes_text);
+        parts.map(|part| self.write_part(part, head)).collect()
+    }
+
+    fn write_part(&self, part: &KeyPart, head: &Head<'_>) -> Option<PartValue> {
+        let value = match part.whole_text(head) {
+            Lookup::One(value) => return value.map(PartValue::Value),
+            found => found,
+        };
+        match &self.on_missing {
+            OnMissingKey::Part(other) if value == Lookup::Missing => {
+                let chain = [other, &self.client_address()];
+                chain.into_iter().find_map(|part| {
+                    let value = part.whole_text(head).one()??;
+                    let part = part.to_string().into();
+                    Some(PartValue::StandIn { part, value })
+                })
+            }
+            OnMissingKey::Shared | OnMissingKey::Value(_) => Some(PartValue::Missing),
+            _ => None,
+        }
+    }
+
     fn read_part(
         &self,
         part: &KeyPart,
@@ -142,6 +207,19 @@ impl Descriptor {
         KeyTextError::Missing {
             part: part.to_string(),
             on_missing: self.on_missing.to_string(),
+        }
+    }
+}
+
+impl KeyPart {
+    /// The value; `None` inside if it is too long, or no text.
+    fn whole_text(&self, head: &Head<'_>) -> Lookup<Option<Box<str>>> {
+        match self {
+            Self::ClientIp { .. } => self.text(head).map(|text| Some(text.into())),
+            _ => self.with_value(head, |value| {
+                let value = Some(value).filter(|value| value.len() <= LONGEST_VALUE)?;
+                std::str::from_utf8(value).ok().map(Box::from)
+            }),
         }
     }
 }

@@ -1,0 +1,207 @@
+//! Activity of keys, for operators: which keys are refused most, and which ask most.
+//!
+//! Refusals are always counted. Requests and units are counted only while somebody asks for them,
+//! so that an admitted request costs one plain read otherwise. Each worker has sketches of its own,
+//! behind a lock that others hold only to exchange them for empty ones.
+
+mod sample;
+pub mod top_keys;
+mod windows;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::admission::mode::Enforcement;
+use super::admission::{Admission, AdmissionInputs};
+use super::ruleset::Limit;
+use crate::clock::Timestamp;
+use crate::limiter::Fingerprint;
+use crate::rules::{Head, PartValue};
+use crate::telemetry::access_log::KeyForm;
+pub use sample::{RefusalSample, RefusalSamples};
+pub use windows::{Measure, Top, TopRow, Window};
+use windows::{Sketches, Windows};
+
+/// How long requests and units are counted after the last question for them.
+pub const WATCH: Duration = Duration::from_secs(60);
+
+/// How long refusals are sampled after the last look at the samples.
+const SAMPLING: Duration = Duration::from_secs(5);
+
+/// The activity of keys on all workers.
+#[derive(Debug)]
+pub struct Activity {
+    workers: Box<[WorkerCell]>,
+    /// The end of counting requests and units, in microseconds.
+    watched_until: AtomicU64,
+    /// The end of sampling refusals, in microseconds.
+    sampled_until: AtomicU64,
+    /// True if records have the text of the key.
+    has_texts: AtomicBool,
+    windows: Mutex<Windows>,
+}
+
+/// The activity on one worker, in cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct WorkerCell(Mutex<WorkerActivity>);
+
+#[derive(Debug, Default)]
+struct WorkerActivity {
+    sketches: Sketches,
+    samples: RefusalSamples,
+}
+
+/// A key of a policy.
+#[derive(Clone, Debug)]
+pub struct KeyRecord {
+    /// The [mark](super::ruleset::Policy::mark) of the policy.
+    pub policy: u64,
+    /// The key of the bucket.
+    pub key: Fingerprint,
+    /// The text of the key, if texts are allowed and this one is short enough.
+    pub text: Option<Arc<[PartValue]>>,
+}
+
+impl KeyRecord {
+    fn new(limit: &Limit, key: Fingerprint, head: Option<&Head<'_>>) -> Self {
+        Self {
+            policy: limit.policy.mark,
+            key,
+            text: head.and_then(|head| limit.spec.descriptor.write_key(head)),
+        }
+    }
+}
+
+impl Activity {
+    /// No activity of so many workers.
+    pub fn new(workers: usize, now: Timestamp) -> Self {
+        let cells = std::iter::repeat_with(WorkerCell::default);
+        Self {
+            workers: cells.take(workers).collect(),
+            watched_until: AtomicU64::new(0),
+            sampled_until: AtomicU64::new(0),
+            has_texts: AtomicBool::new(false),
+            windows: Mutex::new(Windows::new(now)),
+        }
+    }
+
+    /// Allows or forbids texts of keys. Forbidding forgets all that was counted.
+    pub fn set_key_form(&self, form: KeyForm, now: Timestamp) {
+        let has_texts = form == KeyForm::Readable;
+        if self.has_texts.swap(has_texts, Relaxed) && !has_texts {
+            for cell in &self.workers {
+                cell.0.lock().sketches = Sketches::default();
+            }
+            *self.windows.lock() = Windows::new(now);
+        }
+    }
+
+    /// The form in which keys are answered.
+    pub fn key_form(&self) -> KeyForm {
+        match self.has_texts.load(Relaxed) {
+            true => KeyForm::Readable,
+            false => KeyForm::Hashed,
+        }
+    }
+
+    /// Counts a decided request.
+    pub(super) fn record(
+        &self,
+        worker: usize,
+        inputs: &AdmissionInputs<'_>,
+        admission: &Admission,
+    ) {
+        let is_watched = inputs.now.as_micros() < self.watched_until.load(Relaxed);
+        let is_refused = admission.is_refused();
+        if !is_watched && !is_refused {
+            return;
+        }
+        let Some(cell) = self.workers.get(worker) else {
+            return;
+        };
+        let head = self.has_texts.load(Relaxed).then_some(inputs.head);
+        let is_sampled = is_refused && inputs.now.as_micros() < self.sampled_until.load(Relaxed);
+        let mut cell = cell.0.lock();
+        if is_sampled {
+            cell.samples.note(inputs, admission);
+        }
+        for (limit, key, decision, enforcement) in admission.charged(inputs.route) {
+            // Both hashes are keyed: no two keys of policies collide by a client's choice.
+            let id = Fingerprint::from_bits(key.bits() ^ limit.policy.mark);
+            let record = || KeyRecord::new(limit, key, head);
+            if enforcement == Enforcement::Enforced && !decision.is_admitted() {
+                cell.sketches.limited.hit(id, 1, record);
+            }
+            if !is_watched {
+                continue;
+            }
+            cell.sketches.busiest.hit(id, 1, record);
+            let is_charged = !is_refused && decision.is_admitted();
+            match limit.spec.cost.of(inputs.head) {
+                Ok(cost) if is_charged && cost > 0 => {
+                    cell.sketches.units.hit(id, cost.into(), record);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves the counts of the workers into the windows. Called once a second.
+    pub fn collect(&self, now: Timestamp) {
+        let mut windows = self.windows.lock();
+        windows.advance(now);
+        for cell in &self.workers {
+            windows.take(|sketches| {
+                let mut cell = cell.0.lock();
+                match cell.sketches.is_empty() {
+                    true => false,
+                    false => {
+                        std::mem::swap(&mut cell.sketches, sketches);
+                        true
+                    }
+                }
+            });
+        }
+    }
+
+    /// The keys with the highest counts over the window before `now`, of one policy or of all.
+    /// Questions for requests and units have them counted for the next 60 s.
+    pub fn top(
+        &self,
+        by: Measure,
+        window: Window,
+        policy: Option<u64>,
+        most: usize,
+        now: Timestamp,
+    ) -> Top {
+        if by != Measure::Limited {
+            self.watch(now);
+        }
+        self.collect(now);
+        self.windows.lock().top(by, window, policy, most, now)
+    }
+
+    fn watch(&self, now: Timestamp) {
+        let until = now.saturating_add(WATCH).as_micros();
+        if self.watched_until.swap(until, Relaxed) <= now.as_micros() {
+            self.windows.lock().begin_watch(now);
+        }
+    }
+
+    /// The refusals that were sampled since the last call, and how many were not. Refusals are
+    /// sampled for 5 s after each call.
+    pub fn take_samples(&self, now: Timestamp) -> RefusalSamples {
+        let until = now.saturating_add(SAMPLING).as_micros();
+        self.sampled_until.store(until, Relaxed);
+        let mut all = RefusalSamples::default();
+        for cell in &self.workers {
+            let samples = std::mem::take(&mut cell.0.lock().samples);
+            all.append(samples);
+        }
+        all
+    }
+}

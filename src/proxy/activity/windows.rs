@@ -1,0 +1,422 @@
+//! Counts of keys over the last minutes, in slices of 10 s, and the highest of a window.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use strum::{EnumString, IntoStaticStr, VariantNames};
+
+use super::KeyRecord;
+use super::top_keys::TopKeys;
+use crate::clock::Timestamp;
+use crate::limiter::Fingerprint;
+
+/// The length of a slice.
+const SLICE: Duration = Duration::from_secs(10);
+/// The longest window.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// The most keys that a worker counts until the next collection.
+const OF_WORKER: usize = 512;
+/// The most keys that the present slice counts.
+const OF_SLICE: usize = 1024;
+/// The most keys that are kept of an earlier slice.
+const KEPT: usize = 256;
+
+/// The number by which keys are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Measure {
+    /// Refused requests.
+    Limited,
+    /// All requests.
+    Busiest,
+    /// Charged units.
+    Units,
+}
+
+/// The time before now that is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
+pub enum Window {
+    /// One minute.
+    #[strum(serialize = "1m")]
+    Minute,
+    /// Five minutes.
+    #[strum(serialize = "5m")]
+    FiveMinutes,
+    /// Fifteen minutes.
+    #[strum(serialize = "15m")]
+    QuarterHour,
+}
+
+impl Window {
+    const fn length(self) -> Duration {
+        match self {
+            Self::Minute => Duration::from_secs(60),
+            Self::FiveMinutes => Duration::from_secs(5 * 60),
+            Self::QuarterHour => LONGEST,
+        }
+    }
+}
+
+/// The keys with the highest counts.
+#[derive(Debug)]
+pub struct Top {
+    /// The time over which they were counted: up to 10 s more than the window, or less if counting
+    /// began later.
+    pub counted: Duration,
+    /// The rows, the highest count first.
+    pub rows: Vec<TopRow>,
+}
+
+/// A key, and its counts. Those beside the one that orders the rows are `None` if they are unknown.
+#[derive(Clone, Debug)]
+pub struct TopRow {
+    /// The key.
+    pub record: KeyRecord,
+    /// Refused requests.
+    pub limited: Option<u64>,
+    /// All requests.
+    pub requests: Option<u64>,
+    /// Charged units.
+    pub units: Option<u64>,
+    /// By how much the count that orders the rows may be wrong, in both directions.
+    pub error: u64,
+}
+
+/// Sketches of one worker.
+#[derive(Debug)]
+pub(super) struct Sketches {
+    pub(super) limited: TopKeys<KeyRecord>,
+    pub(super) busiest: TopKeys<KeyRecord>,
+    pub(super) units: TopKeys<KeyRecord>,
+}
+
+impl Default for Sketches {
+    fn default() -> Self {
+        Self {
+            limited: TopKeys::new(OF_WORKER),
+            busiest: TopKeys::new(OF_WORKER),
+            units: TopKeys::new(OF_WORKER),
+        }
+    }
+}
+
+impl Sketches {
+    pub(super) fn is_empty(&self) -> bool {
+        self.limited.is_empty() && self.busiest.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.limited.clear();
+        self.busiest.clear();
+        self.units.clear();
+    }
+}
+
+/// Counts of all workers over the longest window.
+#[derive(Debug)]
+pub(super) struct Windows {
+    limited: Series,
+    busiest: Series,
+    units: Series,
+    /// Empty sketches, to exchange for those of a worker.
+    spare: Sketches,
+    /// The begin of the present slice.
+    slice_began: Timestamp,
+    /// The begin of counting refusals.
+    began: Timestamp,
+    /// The begin of counting requests and units.
+    watch_began: Timestamp,
+}
+
+/// Counts of one measure.
+#[derive(Debug)]
+struct Series {
+    slices: VecDeque<Slice>,
+    present: TopKeys<KeyRecord>,
+    /// By how much a count of the present slice may be too low.
+    missed: u64,
+}
+
+/// Counts of an earlier slice.
+#[derive(Debug)]
+struct Slice {
+    began: Timestamp,
+    ended: Timestamp,
+    counts: Box<[(Fingerprint, Count)]>,
+    /// By how much a count may be too low, and the most of a key that is not here.
+    missed: u64,
+}
+
+/// A count of one key.
+#[derive(Clone, Debug)]
+struct Count {
+    count: u64,
+    excess: u64,
+    record: KeyRecord,
+}
+
+impl Windows {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self {
+            limited: Series::default(),
+            busiest: Series::default(),
+            units: Series::default(),
+            spare: Sketches::default(),
+            slice_began: now,
+            began: now,
+            watch_began: now,
+        }
+    }
+
+    /// Begins counting requests and units anew.
+    pub(super) fn begin_watch(&mut self, now: Timestamp) {
+        self.busiest = Series::default();
+        self.units = Series::default();
+        self.watch_began = now;
+    }
+
+    /// Ends the present slice if it is over, and forgets slices that are older than all windows.
+    pub(super) fn advance(&mut self, now: Timestamp) {
+        if now.since(self.slice_began) < SLICE {
+            return;
+        }
+        for series in [&mut self.limited, &mut self.busiest, &mut self.units] {
+            series.end_slice(self.slice_began, now);
+        }
+        self.slice_began = now;
+    }
+
+    /// Adds the sketches of a worker, if `exchange` exchanges them for the empty ones.
+    pub(super) fn take(&mut self, exchange: impl FnOnce(&mut Sketches) -> bool) {
+        if exchange(&mut self.spare) {
+            self.limited.add(&self.spare.limited);
+            self.busiest.add(&self.spare.busiest);
+            self.units.add(&self.spare.units);
+            self.spare.clear();
+        }
+    }
+
+    pub(super) fn top(
+        &self,
+        by: Measure,
+        window: Window,
+        policy: Option<u64>,
+        most: usize,
+        now: Timestamp,
+    ) -> Top {
+        let since = now.saturating_sub(window.length());
+        let [limited, busiest, units] =
+            [&self.limited, &self.busiest, &self.units].map(|series| series.counts(since));
+        let (ordering, counting_began) = match by {
+            Measure::Limited => (&limited, self.began),
+            Measure::Busiest => (&busiest, self.watch_began),
+            Measure::Units => (&units, self.watch_began),
+        };
+        let is_wanted = |count: &Count| policy.is_none_or(|policy| count.record.policy == policy);
+        let mut rows: Vec<_> = ordering
+            .by_key
+            .iter()
+            .filter(|(_, count)| is_wanted(count))
+            .collect();
+        rows.sort_unstable_by_key(|(id, count)| (Reverse(count.count), id.bits()));
+        let rows = rows.into_iter().take(most).map(|(id, count)| TopRow {
+            record: count.record.clone(),
+            limited: limited.of(*id),
+            requests: busiest.of(*id),
+            units: units.of(*id),
+            error: count.excess.saturating_add(ordering.missed),
+        });
+        Top {
+            counted: now.since(ordering.began.max(counting_began)),
+            rows: rows.collect(),
+        }
+    }
+}
+
+/// Sums of counts over a window.
+struct Counts {
+    by_key: HashMap<Fingerprint, Count>,
+    missed: u64,
+    /// The begin of the oldest slice, or of the window.
+    began: Timestamp,
+}
+
+impl Counts {
+    fn of(&self, id: Fingerprint) -> Option<u64> {
+        self.by_key.get(&id).map(|count| count.count)
+    }
+
+    fn add(&mut self, id: Fingerprint, added: Count) {
+        self.by_key
+            .entry(id)
+            .and_modify(|count| {
+                count.count = count.count.saturating_add(added.count);
+                count.excess = count.excess.saturating_add(added.excess);
+            })
+            .or_insert(added);
+    }
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self {
+            slices: VecDeque::new(),
+            present: TopKeys::new(OF_SLICE),
+            missed: 0,
+        }
+    }
+}
+
+impl Series {
+    fn add(&mut self, sketch: &TopKeys<KeyRecord>) {
+        self.present.merge(sketch);
+        // A key that the sketch does not follow may have so many hits.
+        self.missed = self.missed.saturating_add(sketch.floor());
+    }
+
+    fn end_slice(&mut self, began: Timestamp, ended: Timestamp) {
+        if !self.present.is_empty() {
+            let most = self.present.most(KEPT + 1);
+            let left_out = most.get(KEPT).map_or(0, |entry| entry.count);
+            let counts = most.into_iter().take(KEPT).map(|entry| {
+                let count = Count {
+                    count: entry.count,
+                    excess: entry.excess,
+                    record: entry.value.clone(),
+                };
+                (entry.key, count)
+            });
+            self.slices.push_back(Slice {
+                began,
+                ended,
+                counts: counts.collect(),
+                missed: self.missed.saturating_add(left_out),
+            });
+            self.present.clear();
+            self.missed = 0;
+        }
+        let oldest = ended.saturating_sub(LONGEST);
+        while self
+            .slices
+            .front()
+            .is_some_and(|slice| slice.ended <= oldest)
+        {
+            self.slices.pop_front();
+        }
+    }
+
+    /// The counts since an instant, whole slices at a time.
+    fn counts(&self, since: Timestamp) -> Counts {
+        let mut counts = Counts {
+            by_key: HashMap::new(),
+            missed: self.missed,
+            began: since,
+        };
+        for entry in self.present.entries() {
+            let count = Count {
+                count: entry.count,
+                excess: entry.excess,
+                record: entry.value.clone(),
+            };
+            counts.add(entry.key, count);
+        }
+        for slice in self.slices.iter().filter(|slice| slice.ended > since) {
+            counts.missed = counts.missed.saturating_add(slice.missed);
+            counts.began = counts.began.min(slice.began);
+            for (id, count) in &slice.counts {
+                counts.add(*id, count.clone());
+            }
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn second(second: u64) -> Timestamp {
+        Timestamp::from_micros((1_000_000 + second) * 1_000_000)
+    }
+
+    fn id(bits: u64) -> Fingerprint {
+        Fingerprint::from_bits(bits)
+    }
+
+    /// Refusals of one worker, and what it counted.
+    fn refuse(windows: &mut Windows, at: u64, keys: impl IntoIterator<Item = u64>) {
+        windows.advance(second(at));
+        let mut counted = Sketches::default();
+        for key in keys {
+            counted.limited.hit(id(key), 1, || KeyRecord {
+                policy: key % 2,
+                key: id(key),
+                text: None,
+            });
+        }
+        windows.take(|spare| {
+            std::mem::swap(&mut counted, spare);
+            true
+        });
+    }
+
+    fn top(windows: &Windows, window: Window, policy: Option<u64>, at: u64) -> Vec<(u64, u64)> {
+        let top = windows.top(Measure::Limited, window, policy, 3, second(at));
+        let rows = top.rows.iter();
+        rows.map(|row| (row.record.key.bits(), row.limited.unwrap_or_default()))
+            .collect()
+    }
+
+    #[test]
+    fn a_window_forgets_what_is_older() {
+        let mut windows = Windows::new(second(0));
+        refuse(&mut windows, 1, [2, 2, 2, 3]);
+        refuse(&mut windows, 11, []);
+        refuse(&mut windows, 100, [3, 3]);
+        assert_eq!(top(&windows, Window::Minute, None, 100), [(3, 2)]);
+        assert_eq!(
+            top(&windows, Window::FiveMinutes, None, 100),
+            [(2, 3), (3, 3)]
+        );
+        assert_eq!(top(&windows, Window::FiveMinutes, Some(1), 100), [(3, 3)]);
+        refuse(&mut windows, 110, []);
+        refuse(&mut windows, 1_100, []);
+        assert_eq!(top(&windows, Window::QuarterHour, None, 1_100), []);
+        assert!(windows.limited.slices.is_empty());
+    }
+
+    #[test]
+    fn a_flood_is_bounded_and_the_error_says_how_wrong_counts_may_be() {
+        let mut windows = Windows::new(second(0));
+        for at in 0..60 {
+            let flood = (0..5_000).map(|number| 10_000 + at * 5_000 + number);
+            let mixed = flood.flat_map(|key| [key, 2 + key % 2]);
+            refuse(&mut windows, at, mixed);
+        }
+        let top = windows.top(Measure::Limited, Window::Minute, None, 2, second(60));
+        for row in &top.rows {
+            assert!([2, 3].contains(&row.record.key.bits()), "{row:?}");
+            let exact = 60 * 2_500;
+            let count = row.limited.expect("it orders the rows");
+            assert!(count.abs_diff(exact) <= row.error, "{row:?}");
+            assert!(row.error < exact, "{row:?}");
+        }
+        let slices = windows.limited.slices.iter();
+        assert!(
+            slices
+                .map(|slice| slice.counts.len())
+                .all(|len| len <= KEPT)
+        );
+    }
+
+    #[test]
+    fn counting_requests_begins_with_the_first_question() {
+        let mut windows = Windows::new(second(0));
+        windows.begin_watch(second(500));
+        let counted = |by, at| windows.top(by, Window::Minute, None, 1, second(at)).counted;
+        assert_eq!(counted(Measure::Busiest, 507), Duration::from_secs(7));
+        assert!(counted(Measure::Limited, 507) >= Duration::from_secs(60));
+        assert_eq!(counted(Measure::Limited, 20), Duration::from_secs(20));
+    }
+}
