@@ -17,9 +17,11 @@ mod audit;
 pub mod auth;
 pub mod health;
 mod configuration;
+mod events;
 mod explain;
 mod json;
 mod keys;
+mod live;
 pub mod playground;
 mod openapi;
 mod policies;
@@ -29,6 +31,7 @@ mod routes;
 mod scrape;
 mod service;
 pub mod status;
+mod streams;
 mod top;
 mod upstreams;
 
@@ -51,6 +54,7 @@ use self::reload_history::ReloadHistory;
 use self::scrape::MetricsRenderer;
 use self::service::AdminService;
 use self::status::ProcessFacts;
+use self::streams::Streams;
 use crate::clock::Clock;
 use crate::http::connection::ClientConnection;
 use crate::proxy::Gateway;
@@ -106,6 +110,7 @@ struct AdminState {
     reloads: ReloadHistory,
     facts: ProcessFacts,
     playground: Playground,
+    streams: Streams,
 }
 
 impl AdminState {
@@ -120,6 +125,7 @@ impl AdminState {
             reloads: context.reloads,
             facts: context.facts,
             playground: Playground::new(context.playground),
+            streams: Streams::default(),
         }
     }
 }

@@ -8,7 +8,7 @@ use http::Uri;
 use super::auth::{Role, require_read, require_write};
 use super::{
     AdminState, configuration, explain, keys, openapi, playground, policies, routes, service,
-    status, top, upstreams,
+    status, streams, top, upstreams,
 };
 
 /// An endpoint.
@@ -39,6 +39,8 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         open("/v1/openapi.json", get(openapi::document)),
         read("/v1/explain", post(explain::explain)),
         read("/v1/top", get(top::top)),
+        read("/v1/live", get(streams::live)),
+        read("/v1/events", get(streams::events)),
         read("/v1/keys/lookup", post(keys::lookup)),
         write("/v1/keys/reset", post(keys::reset)),
         write("/v1/keys/grant", post(keys::grant)),

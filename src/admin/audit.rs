@@ -1,9 +1,14 @@
-//! The audit log: a line of the process log for each change that a caller asks for. Keys are named
-//! by their fingerprints, never by their text.
+//! The audit log: a line of the process log for each change that a caller asks for, and an event for
+//! the readers of `/v1/events`. Keys are named by their fingerprints, never by their text.
 
+use serde::Serialize;
 use strum::IntoStaticStr;
 
+use super::AdminState;
 use super::auth::Actor;
+use super::events::written;
+use super::json::Rfc3339;
+use super::streams::Stream;
 use crate::limiter::Fingerprint;
 
 /// A change that a caller asks for.
@@ -43,8 +48,23 @@ pub(super) enum Target<'a> {
     },
 }
 
+/// A change, as readers of events see it. The address of the caller is in the log only.
+#[derive(Serialize)]
+struct ChangeEvent<'a> {
+    at: Rfc3339,
+    action: &'static str,
+    policy: Option<&'a str>,
+    key_id: Option<&'a str>,
+    upstream: Option<&'a str>,
+    endpoint: Option<&'a str>,
+    actor: &'a str,
+    reason: Option<&'a str>,
+    dry_run: bool,
+    result: &'a str,
+}
+
 /// Logs a change with its `result`: a word such as `applied`, or the reason why not.
-pub(super) fn log(actor: &Actor, change: &Change<'_>, result: &str) {
+pub(super) fn log(state: &AdminState, actor: &Actor, change: &Change<'_>, result: &str) {
     let Change {
         action,
         target,
@@ -56,9 +76,23 @@ pub(super) fn log(actor: &Actor, change: &Change<'_>, result: &str) {
         Target::Policy(policy) => (Some(policy), None, None, None),
         Target::Endpoint { upstream, endpoint } => (None, None, Some(upstream), Some(endpoint)),
     };
-    let action: &str = action.into();
+    let action: &'static str = action.into();
     let key = key.map(key_id);
     let (actor, peer) = (actor.to_string(), actor.peer);
+    let event = ChangeEvent {
+        at: Rfc3339(state.clock.now()),
+        action,
+        policy,
+        key_id: key.as_deref(),
+        upstream,
+        endpoint,
+        actor: &actor,
+        reason,
+        dry_run,
+        result,
+    };
+    let event = written("change", &event).into();
+    state.streams.send(Stream::Events, &event);
     tracing::info!(
         target: "audit",
         action,

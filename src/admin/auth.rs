@@ -80,6 +80,11 @@ impl Access {
         self.in_force.store(Arc::new(spec));
     }
 
+    /// The tokens in force.
+    pub(super) fn tokens(&self) -> Arc<AccessSpec> {
+        self.in_force.load_full()
+    }
+
     /// The role of a token, and its place from 1. Compares with all tokens, whatever matches.
     fn identify(&self, token: &str) -> Option<(Role, usize)> {
         let (given, known) = (TokenDigest::of(token), self.in_force.load());

@@ -252,8 +252,8 @@ async fn make(
         dry_run: request.dry_run,
     };
     match &result {
-        Ok(_) => audit::log(actor, &audited, "applied"),
-        Err(error) => audit::log(actor, &audited, &error.to_string()),
+        Ok(_) => audit::log(state, actor, &audited, "applied"),
+        Err(error) => audit::log(state, actor, &audited, &error.to_string()),
     }
     let [before, after] = result.map_err(|error| match error {
         KeyChangeError::Impossible(why) => {

@@ -186,7 +186,12 @@ pub(super) async fn set_mode(
         dry_run: false,
     };
     let mode = ModeStatus::of(policy);
-    audit::log(&actor, &change, &format!("{before} to {}", mode.current));
+    audit::log(
+        &state,
+        &actor,
+        &change,
+        &format!("{before} to {}", mode.current),
+    );
     Ok(Json(ModeAnswer {
         policy: Arc::clone(&policy.name),
         before,

@@ -65,13 +65,19 @@ struct History {
     running: RunningConfig,
     /// The newest first.
     reloads: VecDeque<Reload>,
+    /// The number of reloads since the start.
+    count: u64,
 }
 
 impl ReloadHistory {
     /// The configuration at the start, and no reload.
     pub fn new(running: RunningConfig) -> Self {
         let reloads = VecDeque::with_capacity(MAX_RELOADS);
-        Self(Arc::new(Mutex::new(History { running, reloads })))
+        Self(Arc::new(Mutex::new(History {
+            running,
+            reloads,
+            count: 0,
+        })))
     }
 
     /// Records a reload that took effect: `running` runs from now on. Keeps the first 200 changes of
@@ -129,6 +135,16 @@ impl ReloadHistory {
         self.0.lock().reloads.iter().cloned().collect()
     }
 
+    /// The number of reloads since the start, and those after the first `seen`, the oldest first.
+    pub(super) fn after(&self, seen: u64) -> (u64, Vec<Reload>) {
+        let history = self.0.lock();
+        let count = usize::try_from(history.count.saturating_sub(seen)).unwrap_or(usize::MAX);
+        let new = history.reloads.iter().take(count).cloned();
+        let mut new: Vec<_> = new.collect();
+        new.reverse();
+        (history.count, new)
+    }
+
     /// The last reload, if there was one.
     pub(super) fn last(&self) -> Option<Reload> {
         self.0.lock().reloads.front().cloned()
@@ -139,6 +155,7 @@ impl History {
     fn record(&mut self, reload: Reload) {
         self.reloads.truncate(MAX_RELOADS - 1);
         self.reloads.push_front(reload);
+        self.count += 1;
     }
 }
 
@@ -176,5 +193,8 @@ mod tests {
         assert_eq!(last(), Some(ReloadResult::Failed));
         assert_eq!(history.running().hash, "b");
         assert_eq!(history.0.lock().reloads.len(), MAX_RELOADS);
+        let (all, new) = history.after(2 * MAX_RELOADS as u64);
+        assert_eq!((all, new.len()), (2 * MAX_RELOADS as u64 + 2, 2));
+        assert_eq!(history.after(all).1.len(), 0);
     }
 }

@@ -10,6 +10,7 @@ use http_body_util::Limited;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
+use super::streams::EndlessBody;
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
 use crate::net::peer_address::PeerAddress;
@@ -66,7 +67,15 @@ impl Service<Request<RequestBody>> for AdminService {
         let mut bounded: http::Request<_> = bounded.into();
         bounded.extensions_mut().insert(self.peer);
         let response = self.router.call(bounded);
-        Box::pin(async { Ok(busy.guard(response.await?.into())) })
+        Box::pin(async {
+            let response = response.await?;
+            let is_endless = response.extensions().get::<EndlessBody>().is_some();
+            let response = response.into();
+            Ok(match is_endless {
+                true => busy.guard_each_frame(response),
+                false => busy.guard(response),
+            })
+        })
     }
 }
 

@@ -122,7 +122,7 @@ fn stores(ruleset: &Ruleset) -> Vec<StoreStatus> {
 }
 
 /// The things that an operator has to look at, most urgent first.
-fn problems(
+pub(super) fn problems(
     ruleset: &Ruleset,
     last_reload: Option<&Reload>,
     pressure: Option<&ConnectionPressure>,

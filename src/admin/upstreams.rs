@@ -1,6 +1,7 @@
 //! Upstreams: their endpoints, and draining them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
@@ -97,7 +98,7 @@ pub(super) async fn drain(
         reason: request.reason.as_deref(),
         dry_run: false,
     };
-    audit::log(&actor, &change, audit::applied(changed));
+    audit::log(&state, &actor, &change, audit::applied(changed));
     Ok(Json(DrainAnswer {
         upstream: Arc::clone(upstream.name()),
         endpoint,
@@ -154,15 +155,7 @@ impl From<EndpointStatus> for EndpointBody {
 
 impl From<HostStatus> for HostBody {
     fn from(status: HostStatus) -> Self {
-        let (state, reason, left) = match status.condition {
-            HostCondition::Available => ("available", None, None),
-            HostCondition::Ejected { reason, left } => {
-                ("ejected", Some(reason.as_str()), Some(left))
-            }
-            HostCondition::Unhealthy => ("unhealthy", Some("health_check"), None),
-            HostCondition::Probation => ("probation", None, None),
-            HostCondition::Draining => ("draining", None, None),
-        };
+        let (state, reason, left) = condition_words(status.condition);
         Self {
             address: status.address,
             state,
@@ -171,6 +164,19 @@ impl From<HostStatus> for HostBody {
             in_flight: status.in_flight,
             failures: status.failures,
         }
+    }
+}
+
+/// The state in a word, the reason, and the rest of an ejection.
+pub(super) fn condition_words(
+    condition: HostCondition,
+) -> (&'static str, Option<&'static str>, Option<Duration>) {
+    match condition {
+        HostCondition::Available => ("available", None, None),
+        HostCondition::Ejected { reason, left } => ("ejected", Some(reason.as_str()), Some(left)),
+        HostCondition::Unhealthy => ("unhealthy", Some("health_check"), None),
+        HostCondition::Probation => ("probation", None, None),
+        HostCondition::Draining => ("draining", None, None),
     }
 }
 

@@ -15,7 +15,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::http::message::Response;
 
-/// The time from the whole head of a request until the kernel has taken the whole answer.
+/// The time from the whole head of a request until the kernel has taken the whole answer. Of an
+/// endless answer, the time until it has taken each frame.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The connections of a server with a single listener of HTTP/1, by their
@@ -167,7 +168,27 @@ pub struct BusyGuard {
 impl BusyGuard {
     /// Keeps the connection busy until the response's body is dropped.
     pub fn guard<B>(self, response: Response<B>) -> Response<GuardedBody<B>> {
-        response.map(|body| GuardedBody { body, _guard: self })
+        response.map(|body| GuardedBody {
+            body,
+            guard: self,
+            allowance: Allowance::Whole,
+        })
+    }
+
+    /// As [`BusyGuard::guard`], for a body without an end: its client has time for each frame. The
+    /// body has to have a frame in less than 10 s.
+    pub fn guard_each_frame<B>(self, response: Response<B>) -> Response<GuardedBody<B>> {
+        response.map(|body| GuardedBody {
+            body,
+            guard: self,
+            allowance: Allowance::EachFrame,
+        })
+    }
+
+    /// Gives the client time for another frame.
+    fn renew(&self) {
+        let deadline = Instant::now() + EXCHANGE_TIMEOUT;
+        self.table.0.lock().set_deadline(self.id, Some(deadline));
     }
 }
 
@@ -181,7 +202,15 @@ impl Drop for BusyGuard {
 #[derive(Debug)]
 pub struct GuardedBody<B> {
     body: B,
-    _guard: BusyGuard,
+    guard: BusyGuard,
+    allowance: Allowance,
+}
+
+/// The part of a response that has to be taken in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Allowance {
+    Whole,
+    EachFrame,
 }
 
 impl<B: Body + Unpin> Body for GuardedBody<B> {
@@ -192,7 +221,12 @@ impl<B: Body + Unpin> Body for GuardedBody<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        // A client that takes nothing has no more frames asked for.
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_ready() && self.allowance == Allowance::EachFrame {
+            self.guard.renew();
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -223,6 +257,22 @@ mod tests {
         let connections = table.0.lock();
         let ids = |order: &BTreeMap<u64, u64>| order.values().copied().collect();
         (ids(&connections.idle), ids(&connections.busy))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_of_an_endless_answer_has_time_for_each_frame() {
+        let table = ConnectionTable::default();
+        let mut membership = enter(&table, 1);
+        let busy = begin(&membership);
+        let body = http_body_util::Full::new(bytes::Bytes::from_static(b"event"));
+        let mut answer = busy.guard_each_frame(Response::new(body));
+        let almost = EXCHANGE_TIMEOUT - Duration::from_secs(1);
+        assert!(timeout(almost, membership.ended()).await.is_err());
+        let frame = http_body_util::BodyExt::frame(answer.body_mut()).await;
+        assert!(frame.is_some());
+        assert!(timeout(almost, membership.ended()).await.is_err());
+        // No further frame is asked for.
+        assert!(timeout(almost, membership.ended()).await.is_ok());
     }
 
     #[tokio::test]

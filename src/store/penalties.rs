@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::redis::{BanKeys, Naming, SharedBans};
 use super::snapshot::PolicyBans;
 use super::{Bans, Store};
@@ -19,7 +21,12 @@ pub struct Penalties {
     bans: Arc<Bans>,
     shared: Option<Shared>,
     metrics: BanMetrics,
+    /// The last bans that [`take_recent`](Self::take_recent) has not taken.
+    recent: Mutex<Vec<(Fingerprint, Timestamp)>>,
 }
+
+/// The most bans that are kept for somebody to take.
+const MAX_RECENT: usize = 16;
 
 /// The bans shared with other machines.
 #[derive(Debug)]
@@ -59,7 +66,13 @@ impl Penalties {
             bans,
             shared,
             metrics,
+            recent: Mutex::default(),
         }
+    }
+
+    /// The keys that were banned since the last call, at most 16, and the ends of the bans.
+    pub fn take_recent(&self) -> Vec<(Fingerprint, Timestamp)> {
+        std::mem::take(&mut *self.recent.lock())
     }
 
     /// The number of bans since the start of the process.
@@ -82,7 +95,7 @@ impl Penalties {
     }
 
     /// True if other machines learn of bans.
-    pub(crate) fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.shared.is_some()
     }
 
@@ -153,8 +166,12 @@ impl Penalties {
     /// request caused since.
     pub(crate) fn strike(&self, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
         let until = self.bans.strike(&self.rule, key, now);
-        if until.is_some() {
+        if let Some(until) = until {
             self.metrics.banned();
+            let mut recent = self.recent.lock();
+            if recent.len() < MAX_RECENT {
+                recent.push((key, until));
+            }
         }
         until.or_else(|| self.banned_until(key, now))
     }

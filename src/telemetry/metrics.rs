@@ -34,6 +34,7 @@ pub use store::{RoundResult, StoreMetrics, SyncFigures, SyncMetrics, TrackerMetr
 
 use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO, CONNECTION_PRESSURE, LOG_DROPPED};
 use super::logging::ProcessLog;
+pub use super::registry::DurationCounts;
 use super::registry::{Counter, Gauge, Observer, Registry};
 
 /// Returns the counter of access log lines that were lost.

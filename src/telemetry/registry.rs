@@ -21,7 +21,9 @@ use std::{
 
 use parking_lot::Mutex;
 
-pub use self::handles::{BOUNDS, Counter, CounterSet, Gauge, GaugeGuard, Histogram, Observer};
+pub use self::handles::{
+    BOUNDS, Counter, CounterSet, DurationCounts, Gauge, GaugeGuard, Histogram, Observer,
+};
 use self::handles::{HistogramBuckets, ObservedFn};
 use self::render::Zeros;
 

@@ -11,4 +11,5 @@ mod keys_command;
 mod openapi;
 mod schemathesis;
 mod status_command;
+mod streams;
 mod top;

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use super::families::{
     HTTP_DURATION, HTTP_PANICS, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION,
 };
-use crate::telemetry::registry::{Counter, CounterSet, Histogram, Registry};
+use crate::telemetry::registry::{Counter, CounterSet, DurationCounts, Histogram, Registry};
 
 /// Requests by status code and method.
 #[derive(Debug)]
@@ -98,6 +98,23 @@ impl RouteMetrics {
         let class = (usize::from(status.as_u16() / 100) - 1).min(CLASSES.len() - 1);
         self.classes.increment(class);
         self.duration.record(elapsed);
+    }
+
+    /// How many there were.
+    pub fn requests(&self) -> u64 {
+        (0..CLASSES.len())
+            .map(|class| self.classes.get(class))
+            .sum()
+    }
+
+    /// How many had a status of 500 and above.
+    pub fn errors(&self) -> u64 {
+        self.classes.get(CLASSES.len() - 1)
+    }
+
+    /// How long they took.
+    pub fn durations(&self) -> DurationCounts {
+        self.duration.counts()
     }
 }
 

@@ -144,6 +144,54 @@ impl Histogram {
     }
 }
 
+impl Histogram {
+    /// Returns the counts so far.
+    pub fn counts(&self) -> DurationCounts {
+        let counts = &self.0.counts;
+        DurationCounts(std::array::from_fn(|bucket| counts[bucket].load(Relaxed)))
+    }
+}
+
+/// Counts of durations in the buckets of [`BOUNDS`]; the last is above every bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DurationCounts([u64; BOUNDS.len() + 1]);
+
+impl DurationCounts {
+    /// Returns the sum of both.
+    #[must_use]
+    pub fn and(self, other: &Self) -> Self {
+        Self(std::array::from_fn(|bucket| {
+            self.0[bucket].saturating_add(other.0[bucket])
+        }))
+    }
+
+    /// Returns the counts that came after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self(std::array::from_fn(|bucket| {
+            self.0[bucket].saturating_sub(earlier.0[bucket])
+        }))
+    }
+
+    /// Returns the duration that this share of all does not exceed, interpolated in its bucket;
+    /// `None` without any. Durations above every bound count as the highest bound.
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let all: u64 = self.0.iter().sum();
+        let wanted = all as f64 * share.clamp(0.0, 1.0);
+        let (mut below, mut lower) = (0, 0);
+        for (&count, (upper, _)) in self.0.iter().zip(BOUNDS) {
+            if count > 0 && (below + count) as f64 >= wanted {
+                let part = ((wanted - below as f64) / count as f64).clamp(0.0, 1.0);
+                let nanos = lower as f64 + part * (upper - lower) as f64;
+                return Some(Duration::from_nanos(nanos as u64));
+            }
+            below += count;
+            lower = upper;
+        }
+        (all > 0).then(|| Duration::from_nanos(lower))
+    }
+}
+
 /// Keeps a series that is computed at each scrape; the series ends when this is dropped.
 #[derive(Clone)]
 pub struct Observer {

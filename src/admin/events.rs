@@ -1,0 +1,180 @@
+//! What happens in the running process: refusals (a sample), bans, reloads, ejections of addresses,
+//! and changes by operators.
+//!
+//! Only changes go through the audit log to the stream at once. The rest is found once a second, as
+//! the difference to the second before, so that nothing has to be noted while nobody reads.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::AdminState;
+use super::json::Rfc3339;
+use super::reload_history::{Reload, ReloadResult};
+use super::upstreams::condition_words;
+use crate::clock::Timestamp;
+use crate::proxy::Ruleset;
+
+/// The most refusals of a second.
+const MAX_REFUSALS: usize = 20;
+/// The most events of another kind in a second.
+const MAX_EVENTS: usize = 50;
+
+/// Finds events by comparing with the second before.
+#[derive(Default)]
+pub(super) struct EventSource {
+    /// The number of reloads before the last look.
+    reloads: Option<u64>,
+    /// The states of addresses, by upstream and address.
+    hosts: HashMap<(Arc<str>, String), &'static str>,
+}
+
+#[derive(Serialize)]
+struct RefusalEvent {
+    at: Rfc3339,
+    policy: Arc<str>,
+    route: Arc<str>,
+    /// `None` if the request lacks its key.
+    key_id: Option<String>,
+    /// `None` if it is never allowed.
+    retry_after_s: Option<f64>,
+    /// Refusals before this one that are not in the stream.
+    omitted: u64,
+}
+
+#[derive(Serialize)]
+struct BanEvent {
+    at: Rfc3339,
+    policy: Arc<str>,
+    /// `None` if machines share the ban: there the key has another name.
+    key_id: Option<String>,
+    until: Rfc3339,
+}
+
+#[derive(Serialize)]
+struct ReloadEvent {
+    at: Rfc3339,
+    result: ReloadResult,
+    hash: Option<String>,
+    error: Option<Arc<str>>,
+}
+
+#[derive(Serialize)]
+struct EjectionEvent {
+    at: Rfc3339,
+    upstream: Arc<str>,
+    address: String,
+    state: &'static str,
+    reason: Option<&'static str>,
+}
+
+/// An event as a stream has it.
+pub(super) fn written(name: &str, event: &impl Serialize) -> String {
+    let json = serde_json::to_string(event).unwrap_or_default();
+    format!("event: {name}\ndata: {json}\n\n")
+}
+
+impl EventSource {
+    /// Forgets the last look: there are no events while nobody reads.
+    pub(super) fn forget(&mut self) -> Option<Bytes> {
+        *self = Self::default();
+        None
+    }
+
+    /// The events since the last call; `None` if there are none, and at the first call.
+    pub(super) fn message(&mut self, state: &AdminState) -> Option<Bytes> {
+        let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+        let mut text = String::new();
+        let (all, reloads) = state.reloads.after(self.reloads.unwrap_or_default());
+        let is_first = self.reloads.replace(all).is_none();
+        self.ejections(&ruleset, now, &mut text);
+        bans(&ruleset, now, &mut text);
+        refusals(state, now, &mut text);
+        reloads.into_iter().for_each(|one| text += &one.written());
+        (!is_first && !text.is_empty()).then(|| text.into())
+    }
+
+    /// The addresses whose state has changed to or from one in which they are left out.
+    fn ejections(&mut self, ruleset: &Ruleset, now: Timestamp, text: &mut String) {
+        let mut hosts = HashMap::new();
+        let mut room = MAX_EVENTS;
+        for upstream in &ruleset.upstreams {
+            let endpoints = upstream.status();
+            for host in endpoints.into_iter().flat_map(|endpoint| endpoint.hosts) {
+                let (word, reason, _) = condition_words(host.condition);
+                let id = (Arc::clone(upstream.name()), host.address);
+                let before = self.hosts.get(&id).copied().unwrap_or("available");
+                if before != word && room > 0 {
+                    room -= 1;
+                    let event = EjectionEvent {
+                        at: Rfc3339(now),
+                        upstream: Arc::clone(&id.0),
+                        address: id.1.clone(),
+                        state: word,
+                        reason,
+                    };
+                    *text += &written("ejection", &event);
+                }
+                hosts.insert(id, word);
+            }
+        }
+        self.hosts = hosts;
+    }
+}
+
+/// Bans that penalties of this machine made.
+fn bans(ruleset: &Ruleset, now: Timestamp, text: &mut String) {
+    let mut room = MAX_EVENTS;
+    for policy in &ruleset.policies {
+        let Some(penalties) = &policy.penalties else {
+            continue;
+        };
+        for (key, until) in penalties.take_recent() {
+            if room == 0 {
+                return;
+            }
+            room -= 1;
+            let event = BanEvent {
+                at: Rfc3339(now),
+                policy: Arc::clone(&policy.name),
+                key_id: (!penalties.is_shared()).then(|| key.to_string()),
+                until: Rfc3339(until),
+            };
+            *text += &written("ban", &event);
+        }
+    }
+}
+
+fn refusals(state: &AdminState, now: Timestamp, text: &mut String) {
+    let mut samples = state.gateway.activity().take_samples(now);
+    let beyond = samples.taken.len().saturating_sub(MAX_REFUSALS);
+    let mut omitted = samples.omitted + beyond as u64;
+    samples.taken.truncate(MAX_REFUSALS);
+    for sample in samples.taken {
+        let event = RefusalEvent {
+            at: Rfc3339(sample.at),
+            policy: sample.policy,
+            route: sample.route,
+            key_id: sample.key.map(|key| key.to_string()),
+            retry_after_s: sample
+                .retry_at
+                .map(|retry_at| retry_at.since(sample.at).as_millis() as f64 / 1_000.0),
+            omitted: std::mem::take(&mut omitted),
+        };
+        *text += &written("refusal", &event);
+    }
+}
+
+impl Reload {
+    fn written(self) -> String {
+        let event = ReloadEvent {
+            at: Rfc3339(self.at),
+            result: self.result,
+            hash: self.hash,
+            error: self.error,
+        };
+        written("reload", &event)
+    }
+}

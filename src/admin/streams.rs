@@ -1,0 +1,281 @@
+//! Streams of server-sent events (WHATWG HTML, section 9.2.6), and the bounds of their readers.
+//!
+//! A task makes the messages once a second, one for all readers, and only while there are any. A
+//! reader that does not keep up loses its stream: its queue is bounded, and so is the time in which
+//! its connection takes each message.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http_body::Frame;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, MissedTickBehavior, Sleep, interval, sleep};
+
+use super::events::EventSource;
+use super::live::LiveSource;
+use super::problem_details::ProblemDetails;
+use super::{AdminState, NO_STORE};
+
+/// The most readers of both streams.
+const MAX_READERS: usize = 64;
+/// The messages that wait for one reader.
+const QUEUE: usize = 16;
+/// The time between two messages.
+const PERIOD: Duration = Duration::from_secs(1);
+/// The longest silence of a stream.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The start of each stream: the time until clients connect again, in milliseconds.
+const START: &[u8] = b"retry: 2000\n\n";
+
+/// A stream that callers read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// Figures, one message a second.
+    Live,
+    /// What happens.
+    Events,
+}
+
+/// Marks a response whose body goes on for as long as its client takes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndlessBody;
+
+/// The readers of all streams. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    places: Arc<Semaphore>,
+    readers: Arc<Mutex<Readers>>,
+}
+
+#[derive(Debug, Default)]
+struct Readers {
+    all: Vec<Reader>,
+    /// True while a task makes messages.
+    has_source: bool,
+}
+
+#[derive(Debug)]
+struct Reader {
+    stream: Stream,
+    queue: mpsc::Sender<Bytes>,
+}
+
+/// The streams that have readers.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    live: bool,
+    events: bool,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(MAX_READERS)),
+            readers: Arc::default(),
+        }
+    }
+}
+
+pub(super) async fn live(State(state): State<AdminState>) -> Response {
+    open(&state, Stream::Live)
+}
+
+pub(super) async fn events(State(state): State<AdminState>) -> Response {
+    open(&state, Stream::Events)
+}
+
+/// The response to a new reader: the stream, or 503 if there are too many.
+fn open(state: &AdminState, stream: Stream) -> Response {
+    let Some((body, is_first)) = state.streams.subscribe(stream) else {
+        let detail = format!(
+            "{MAX_READERS} callers read streams already, which is the most: close one of them, or \
+             ask /v1/status and /v1/policies instead"
+        );
+        let problem = ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+        return ([(RETRY_AFTER, "5")], problem).into_response();
+    };
+    if is_first {
+        tokio::spawn(make_messages(state.clone()));
+    }
+    let headers = [NO_STORE, (CONTENT_TYPE, "text/event-stream")];
+    let mut response = (headers, Body::new(body)).into_response();
+    response.extensions_mut().insert(EndlessBody);
+    response
+}
+
+impl Streams {
+    /// A new reader, and true if no task makes messages yet. `None` if there are too many readers.
+    fn subscribe(&self, stream: Stream) -> Option<(EventBody, bool)> {
+        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let (queue, messages) = mpsc::channel(QUEUE);
+        queue.try_send(Bytes::from_static(START)).ok()?;
+        let mut readers = self.readers.lock();
+        readers.all.push(Reader { stream, queue });
+        let is_first = !std::mem::replace(&mut readers.has_source, true);
+        let body = EventBody {
+            messages,
+            silence: Box::pin(sleep(HEARTBEAT)),
+            _place: place,
+        };
+        Some((body, is_first))
+    }
+
+    /// Sends a message to the readers of a stream. Drops those that do not keep up.
+    pub(super) fn send(&self, stream: Stream, message: &Bytes) {
+        self.readers.lock().all.retain(|reader| {
+            reader.stream != stream || reader.queue.try_send(message.clone()).is_ok()
+        });
+    }
+
+    /// Ends all streams: their readers connect again, with tokens that are still valid.
+    fn end_all(&self) {
+        self.readers.lock().all.clear();
+    }
+
+    /// The streams that have readers. If none has, the calling task has to end.
+    fn wanted(&self) -> Option<Wanted> {
+        let mut readers = self.readers.lock();
+        readers.all.retain(|reader| !reader.queue.is_closed());
+        readers.has_source = !readers.all.is_empty();
+        let has = |stream| readers.all.iter().any(|reader| reader.stream == stream);
+        readers.has_source.then(|| Wanted {
+            live: has(Stream::Live),
+            events: has(Stream::Events),
+        })
+    }
+}
+
+/// Sends messages to all readers, until there are none.
+async fn make_messages(state: AdminState) {
+    let mut sources = (LiveSource::default(), EventSource::default());
+    let mut second = interval(PERIOD);
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut tokens = state.access.tokens();
+    loop {
+        second.tick().await;
+        let Some(wanted) = state.streams.wanted() else {
+            return;
+        };
+        let valid = state.access.tokens();
+        if valid != tokens {
+            state.streams.end_all();
+            tokens = valid;
+            continue;
+        }
+        let process = state.clone();
+        // Reading all counters takes milliseconds with thousands of routes.
+        let made = spawn_blocking(move || {
+            let (mut live, mut events) = sources;
+            let of_live = match wanted.live {
+                true => live.message(&process),
+                false => live.forget(),
+            };
+            let of_events = match wanted.events {
+                true => events.message(&process),
+                false => events.forget(),
+            };
+            ((live, events), (of_live, of_events))
+        });
+        let Ok((next, (live, events))) = made.await else {
+            // A panic, which is logged, or the end of the process.
+            state.streams.end_all();
+            sources = Default::default();
+            continue;
+        };
+        sources = next;
+        let messages = [(Stream::Live, live), (Stream::Events, events)];
+        for (stream, message) in messages {
+            if let Some(message) = message {
+                state.streams.send(stream, &message);
+            }
+        }
+    }
+}
+
+/// The body of a stream. Its reader's place is free when it is dropped.
+struct EventBody {
+    messages: mpsc::Receiver<Bytes>,
+    silence: Pin<Box<Sleep>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl http_body::Body for EventBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let message = match self.messages.poll_recv(cx) {
+            Poll::Ready(message) => message,
+            Poll::Pending => {
+                ready!(self.silence.as_mut().poll(cx));
+                // A comment.
+                Some(Bytes::from_static(b":\n\n"))
+            }
+        };
+        self.silence.as_mut().reset(Instant::now() + HEARTBEAT);
+        Poll::Ready(message.map(|message| Ok(Frame::data(message))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn next(body: &mut EventBody) -> Option<Bytes> {
+        let frame = body.frame().await?.expect("infallible");
+        frame.into_data().ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_does_not_keep_up_loses_its_stream() {
+        let streams = Streams::default();
+        let (mut slow, is_first) = streams.subscribe(Stream::Events).expect("a place");
+        let (mut other, is_second) = streams.subscribe(Stream::Live).expect("a place");
+        assert!(is_first && !is_second);
+        let message = Bytes::from_static(b"data: 1\n\n");
+        for _ in 0..2 * QUEUE {
+            streams.send(Stream::Events, &message);
+        }
+        assert_eq!(next(&mut slow).await.as_deref(), Some(START));
+        for _ in 1..QUEUE {
+            assert_eq!(next(&mut slow).await.as_ref(), Some(&message));
+        }
+        assert_eq!(next(&mut slow).await, None, "the stream has ended");
+        assert_eq!(next(&mut other).await.as_deref(), Some(START));
+        // Nothing happens, and the connection stays alive.
+        assert_eq!(next(&mut other).await.as_deref(), Some(&b":\n\n"[..]));
+        assert_eq!(next(&mut other).await.as_deref(), Some(&b":\n\n"[..]));
+    }
+
+    #[tokio::test]
+    async fn readers_are_bounded_and_free_their_places() {
+        let streams = Streams::default();
+        let mut readers: Vec<_> = (0..MAX_READERS)
+            .map(|_| streams.subscribe(Stream::Live).expect("a place"))
+            .collect();
+        assert!(streams.subscribe(Stream::Events).is_none());
+        readers.pop();
+        assert!(streams.subscribe(Stream::Events).is_some());
+        assert!(streams.wanted().is_some());
+        readers.clear();
+        assert!(streams.wanted().is_none());
+        let (_reader, is_first) = streams.subscribe(Stream::Live).expect("a place");
+        assert!(is_first);
+    }
+}
