@@ -11,6 +11,7 @@ mod replay;
 mod run;
 mod schema;
 mod status;
+mod top;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -48,6 +49,8 @@ enum Command {
     Status(status::StatusArgs),
     /// Look at one key of a policy of a running proxy, or help or stop its client
     Keys(keys::KeysArgs),
+    /// Show which keys of a running proxy are limited most, ask most, or charge most
+    Top(top::TopArgs),
     /// Print the JSON Schema of the configuration
     Schema(schema::SchemaArgs),
 }
@@ -75,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Playground(options) => playground::playground(&options),
         Command::Status(options) => status::status(&options),
         Command::Keys(options) => keys::keys(&options),
+        Command::Top(options) => top::top(&options),
         Command::Schema(options) => schema::schema(&options),
     }
 }
@@ -101,6 +105,16 @@ fn colour() -> Colour {
 /// away.
 fn tell(what: impl Display) {
     _ = writeln!(io::stderr(), "{what}");
+}
+
+/// A text of others, without characters that move a terminal's cursor.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|letter| match letter.is_control() {
+            true => char::REPLACEMENT_CHARACTER,
+            false => letter,
+        })
+        .collect()
 }
 
 /// The end of a command that wrote its result: a reader that has gone away is no mistake.

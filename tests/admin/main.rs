@@ -13,3 +13,4 @@ mod schemathesis;
 mod status_command;
 mod streams;
 mod top;
+mod top_command;

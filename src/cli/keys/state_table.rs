@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::cli::printable;
 use crate::clock::text::Span;
 
 /// The narrowest column of a change, in characters.
@@ -123,16 +124,6 @@ fn now(state: &Value) -> String {
 
 fn span(seconds: f64) -> String {
     Span(Duration::try_from_secs_f64(seconds).unwrap_or_default()).to_string()
-}
-
-/// A text of another operator, without characters that move a terminal's cursor.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|letter| match letter.is_control() {
-            true => char::REPLACEMENT_CHARACTER,
-            false => letter,
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,189 @@
+//! `sluicegate top`: the keys of a running proxy that are limited most, ask most, or charge most. A
+//! client of its admin API: on a screen, as text once a second, or as JSON.
+
+mod report;
+mod screen;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+use strum::{IntoStaticStr, VariantArray};
+
+use self::report::Report;
+use super::WRONG;
+use super::admin_client::{AdminArgs, AdminClient};
+use crate::config::TokenRole;
+use crate::telemetry::terminal::{has_colours, has_cursor};
+
+const EXAMPLES: &str = "\
+Examples:
+  sluicegate top --config sluicegate.yaml
+  sluicegate top --by busiest --policy per-key --window 5m
+  sluicegate top --once --json | jq '.items[0]'
+
+On a screen: left and right arrows choose the order, w the window, q ends. With NO_COLOR or
+TERM=dumb, and without a terminal, a table is printed once a second. Requests and units are counted
+only while somebody asks for them. Keys are texts if the proxy has admin.keys: readable.
+
+Exits with 1 if the proxy refuses, or does not answer.";
+
+/// The time between two questions.
+const PERIOD: Duration = Duration::from_secs(1);
+/// The least time of counting before `--once` prints, in seconds.
+const LEAST_COUNTED: f64 = 2.0;
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct TopArgs {
+    /// The order of the keys
+    #[arg(long, value_enum, default_value = "limited")]
+    by: Order,
+    /// The time before now that counts
+    #[arg(long, value_enum, default_value = "1m")]
+    window: Window,
+    /// Only keys of this policy
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// The most keys, 1 to 100
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100))]
+    limit: u8,
+    /// Print one table, and exit
+    #[arg(long)]
+    once: bool,
+    /// Print the answers of the admin API, one a line; with --once one over several lines
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// The number that orders keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+enum Order {
+    /// Refused requests
+    Limited,
+    /// All requests
+    Busiest,
+    /// Units that admitted requests charged
+    Units,
+}
+
+/// The time before now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, IntoStaticStr, VariantArray)]
+enum Window {
+    /// One minute
+    #[value(name = "1m")]
+    #[strum(serialize = "1m")]
+    Minute,
+    /// Five minutes
+    #[value(name = "5m")]
+    #[strum(serialize = "5m")]
+    FiveMinutes,
+    /// Fifteen minutes
+    #[value(name = "15m")]
+    #[strum(serialize = "15m")]
+    QuarterHour,
+}
+
+/// A question to the proxy.
+#[derive(Clone, Debug)]
+struct Question {
+    by: Order,
+    window: Window,
+    policy: Option<String>,
+    limit: u8,
+}
+
+pub(super) fn top(options: &TopArgs) -> ExitCode {
+    match options.run() {
+        Ok(code) => code,
+        Err(message) => {
+            super::tell(message);
+            ExitCode::from(WRONG)
+        }
+    }
+}
+
+impl TopArgs {
+    /// # Errors
+    /// A sentence for people.
+    fn run(&self) -> Result<ExitCode, String> {
+        let client = self.admin.client(TokenRole::Read)?;
+        let question = Question {
+            by: self.by,
+            window: self.window,
+            policy: self.policy.clone(),
+            limit: self.limit,
+        };
+        if self.once {
+            let mut answer = question.ask(&client)?;
+            let is_short = answer["counted_s"].as_f64() < Some(LEAST_COUNTED);
+            if question.by != Order::Limited && is_short {
+                sleep(Duration::from_secs_f64(LEAST_COUNTED));
+                answer = question.ask(&client)?;
+            }
+            let text = match self.json {
+                true => format!("{answer:#}\n"),
+                false => Report::new(&answer).to_string(),
+            };
+            return Ok(print(&text).unwrap_or(ExitCode::SUCCESS));
+        }
+        let out = io::stdout();
+        if !self.json && has_cursor(&out) && has_colours(&out) {
+            return screen::run(client, question);
+        }
+        loop {
+            let answer = question.ask(&client)?;
+            let text = match self.json {
+                true => format!("{answer}\n"),
+                false => format!("{}\n", Report::new(&answer)),
+            };
+            if let Some(code) = print(&text) {
+                return Ok(code);
+            }
+            sleep(PERIOD);
+        }
+    }
+}
+
+/// Prints a text. Returns the exit code if nobody reads any more.
+fn print(text: &str) -> Option<ExitCode> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let is_broken = written.is_err();
+    is_broken.then(|| super::finish(written, ExitCode::SUCCESS))
+}
+
+impl Question {
+    /// The answer of the proxy.
+    ///
+    /// # Errors
+    /// A sentence for people.
+    fn ask(&self, client: &AdminClient) -> Result<Value, String> {
+        client.get(&self.path()).map_err(|error| error.to_string())
+    }
+
+    fn path(&self) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("by", self.by.into());
+        query.append_pair("window", self.window.into());
+        query.append_pair("limit", &self.limit.to_string());
+        if let Some(policy) = &self.policy {
+            query.append_pair("policy", policy);
+        }
+        format!("/v1/top?{}", query.finish())
+    }
+}
+
+/// The next of a closed set, or the one before; the first follows the last.
+fn neighbour<T: VariantArray + PartialEq>(one: &T, step: isize) -> &'static T {
+    let all = T::VARIANTS;
+    let place = all.iter().position(|other| other == one);
+    let next = place.unwrap_or_default() as isize + step;
+    &all[next.rem_euclid(all.len() as isize) as usize]
+}

@@ -1,0 +1,260 @@
+//! The screen of `sluicegate top`. A thread asks the proxy, so that keys are answered at once.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Alignment, Constraint, Layout};
+use ratatui::style::Stylize;
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Cell, Paragraph, Row, Table};
+use serde_json::Value;
+
+use super::report::{COLUMNS, Report, TEXTS};
+use super::{Order, PERIOD, Question, neighbour};
+use crate::cli::admin_client::AdminClient;
+use crate::cli::printable;
+
+/// How long the screen waits for a key before it looks for an answer.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The contents of the screen.
+#[derive(Debug)]
+struct Screen {
+    question: Question,
+    report: Report,
+    problem: Option<String>,
+}
+
+/// The effect of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    None,
+    Ask,
+    End,
+}
+
+/// Shows answers until `q` is pressed.
+///
+/// # Errors
+/// The proxy does not answer at first, or the terminal is none: a sentence for people.
+pub(super) fn run(client: AdminClient, question: Question) -> Result<ExitCode, String> {
+    let first = question.ask(&client)?;
+    let mut screen = Screen {
+        report: Report::new(&first),
+        question,
+        problem: None,
+    };
+    let (questions, asked) = channel();
+    let (answered, answers) = channel();
+    _ = questions.send(screen.question.clone());
+    thread::spawn(move || ask_again_and_again(&client, &asked, &answered));
+    let mut terminal = ratatui::try_init().map_err(|error| no_terminal(&error))?;
+    let ended = loop {
+        if let Err(error) = terminal.draw(|frame| screen.draw(frame)) {
+            break Err(error);
+        }
+        match read_key() {
+            Ok(None) => {}
+            Ok(Some(key)) => match screen.press(key) {
+                Effect::None => {}
+                Effect::Ask => _ = questions.send(screen.question.clone()),
+                Effect::End => break Ok(()),
+            },
+            Err(error) => break Err(error),
+        }
+        if let Some(answer) = answers.try_iter().last() {
+            screen.show(answer);
+        }
+    };
+    ratatui::restore();
+    ended.map_err(|error| no_terminal(&error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn no_terminal(error: &io::Error) -> String {
+    format!("the terminal cannot be used: {error}; NO_COLOR=1 prints tables instead")
+}
+
+/// Asks once a second, and at once when the question changes, until nobody listens.
+fn ask_again_and_again(
+    client: &AdminClient,
+    asked: &Receiver<Question>,
+    answered: &Sender<Result<Value, String>>,
+) {
+    let mut question: Option<Question> = None;
+    loop {
+        match asked.recv_timeout(PERIOD) {
+            Ok(next) => question = Some(next),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let Some(question) = &question else {
+            continue;
+        };
+        if answered.send(question.ask(client)).is_err() {
+            return;
+        }
+    }
+}
+
+/// The next key, if one is pressed soon.
+fn read_key() -> io::Result<Option<KeyEvent>> {
+    if !event::poll(TICK)? {
+        return Ok(None);
+    }
+    match event::read()? {
+        Event::Key(key) if key.kind != KeyEventKind::Release => Ok(Some(key)),
+        _ => Ok(None),
+    }
+}
+
+impl Screen {
+    fn press(&mut self, key: KeyEvent) -> Effect {
+        let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Effect::End,
+            KeyCode::Char('c') if has_control => return Effect::End,
+            KeyCode::Left => self.question.by = *neighbour(&self.question.by, -1),
+            KeyCode::Right => self.question.by = *neighbour(&self.question.by, 1),
+            KeyCode::Char('w') => self.question.window = *neighbour(&self.question.window, 1),
+            _ => return Effect::None,
+        }
+        Effect::Ask
+    }
+
+    fn show(&mut self, answer: Result<Value, String>) {
+        match answer {
+            Ok(answer) => {
+                self.report = Report::new(&answer);
+                self.problem = None;
+            }
+            Err(problem) => self.problem = Some(printable(&problem)),
+        }
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        let parts = [
+            Constraint::Length(1),
+            Constraint::Length(1),
+            Constraint::Min(1),
+            Constraint::Length(1),
+        ];
+        let [title, problem, table, help] = Layout::vertical(parts).areas(frame.area());
+        let heading = Line::from(format!("sluicegate top: {}", self.report.title)).bold();
+        frame.render_widget(heading, title);
+        if let Some(text) = &self.problem {
+            frame.render_widget(Paragraph::new(text.as_str()).red(), problem);
+        }
+        frame.render_widget(self.table(), table);
+        let keys = "left/right: order   w: window   q: quit";
+        frame.render_widget(Line::from(keys).dim(), help);
+    }
+
+    fn table(&self) -> Table<'_> {
+        let ordering = match self.question.by {
+            Order::Limited => "LIMITED",
+            Order::Busiest => "REQUESTS",
+            Order::Units => "UNITS",
+        };
+        let cell = |column: usize, text: &str| {
+            let text = Text::from(text.to_owned());
+            Cell::from(match column < TEXTS {
+                true => text,
+                false => text.alignment(Alignment::Right),
+            })
+        };
+        let head = COLUMNS.iter().enumerate().map(|(column, name)| {
+            let named = cell(column, name);
+            match *name == ordering {
+                true => named.reversed(),
+                false => named.bold(),
+            }
+        });
+        let rows = self.report.rows.iter().map(|row| {
+            let cells = row.iter().enumerate();
+            Row::new(cells.map(|(column, text)| cell(column, text)))
+        });
+        let widths = self.report.widths().map(|width| {
+            let width = u16::try_from(width).unwrap_or(u16::MAX);
+            Constraint::Length(width)
+        });
+        Table::new(rows, widths)
+            .header(Row::new(head))
+            .column_spacing(2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::top::Window;
+
+    fn screen() -> Screen {
+        let answer = json!({
+            "by": "limited", "window": "1m", "counted_s": 60, "items": [
+                { "policy": "login", "key_id": "k_1", "key": null, "limited": 30,
+                  "requests": null, "units": null, "error_bound": 0 },
+            ],
+        });
+        Screen {
+            question: Question {
+                by: Order::Limited,
+                window: Window::Minute,
+                policy: None,
+                limit: 20,
+            },
+            report: Report::new(&answer),
+            problem: None,
+        }
+    }
+
+    fn drawn(screen: &Screen) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(70, 6)).expect("a terminal");
+        let drawn = terminal.draw(|frame| screen.draw(frame));
+        drawn.expect("it is drawn");
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn the_screen_shows_keys_and_the_last_problem() {
+        let mut screen = screen();
+        let text = drawn(&screen);
+        for part in ["last 1m", "LIMITED", "k_1", "login", "30", "q: quit"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        screen.show(Err("nothing answers\u{1b}[2J".to_owned()));
+        let text = drawn(&screen);
+        assert!(
+            text.contains("nothing answers") && text.contains("k_1"),
+            "{text}"
+        );
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn keys_choose_order_and_window_and_end() {
+        let mut screen = screen();
+        let mut press = |code| (screen.press(KeyEvent::from(code)), screen.question.path());
+        let path = |by, window| format!("/v1/top?by={by}&window={window}&limit=20");
+        assert_eq!(press(KeyCode::Left), (Effect::Ask, path("units", "1m")));
+        assert_eq!(press(KeyCode::Right), (Effect::Ask, path("limited", "1m")));
+        assert_eq!(press(KeyCode::Right), (Effect::Ask, path("busiest", "1m")));
+        assert_eq!(
+            press(KeyCode::Char('w')),
+            (Effect::Ask, path("busiest", "5m"))
+        );
+        assert_eq!(press(KeyCode::Up).0, Effect::None);
+        assert_eq!(press(KeyCode::Char('q')).0, Effect::End);
+        let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(screen.press(control), Effect::End);
+    }
+}
