@@ -51,7 +51,6 @@ static ASSETS: &[Asset] = assets![
     "js/dashboard/diff.js"
     "js/dashboard/figures.js"
     "js/dashboard/history.js"
-    "js/dashboard/latency.js"
     "js/dashboard/login.js"
     "js/dashboard/main.js"
     "js/dashboard/pages/client.js"

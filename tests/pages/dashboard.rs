@@ -28,7 +28,7 @@ const READER: &str = "reader-0123456789abcdef0123456789abcdef";
 /// A proxy with a policy of each kind, and requests of two clients.
 fn busy() -> Gateway {
     let gateway = Gateway::start(&format!(
-        "admin: {{ address: 127.0.0.1:0, tokens: {{ read: [{READER}], write: [{WRITER}] }} }}
+        "admin: {{ address: 127.0.0.1:0, keys: readable, tokens: {{ read: [{READER}], write: [{WRITER}] }} }}
 policies:
   per-key: {{ key: 'header:x-api-key', algorithm: token_bucket, quota: 20/1m, burst: 10 }}
   login: {{ key: 'header:x-api-key', algorithm: sliding_window, quota: 6/1h, precision: 6 }}
@@ -255,4 +255,118 @@ fn send_for(duration: Duration, gateway: &Gateway) {
             return;
         }
     }
+}
+
+#[test]
+fn the_most_limited_client_is_banned_from_its_row() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, WRITER);
+    visit(&browser, "offenders", "alice");
+    assert_accessible(&browser);
+    let row = browser.text("tbody tr");
+    assert!(row.contains("login") && row.contains('2'), "{row}");
+    let login = || client::get_with(gateway.address(), "/login", "x-api-key: bob\r\n").status;
+    assert_eq!(login(), 200, "the quota is for six requests");
+    visit(&browser, "offenders", "alice");
+    browser.click("tbody button");
+    browser.wait_until("document.querySelector('dialog[open] .preview table')");
+    browser.click("dialog button.primary");
+    browser.wait_until("!document.querySelector('dialog')");
+    // The stream of events tells of the ban, without the key.
+    browser.wait_until("document.getElementById('banner').innerText.includes('ban of login')");
+    assert!(!browser.text("#banner").contains("alice"));
+    let alice = || client::get_with(gateway.address(), "/login", "x-api-key: alice\r\n");
+    assert_eq!(alice().status, 429);
+    browser.resize(PHONE, 2.0);
+    assert_fits(&browser);
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn the_overview_follows_the_stream() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, READER);
+    browser.wait_until(
+        "document.querySelector('.chart')?.getAttribute('aria-label').includes('allowed')",
+    );
+    client::get_with(gateway.address(), "/", "x-api-key: carol\r\n");
+    let requests = "document.querySelector('.figure .value').innerText";
+    browser.wait_until(&format!("!['–', '0'].includes({requests})"));
+    // One stream of each kind, and no question a second.
+    let asked = "performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/v1/status')).length";
+    let before = browser.run(&format!("return {asked};")).as_u64();
+    assert!(before < Some(10), "{before:?}");
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+/// Fills in a key, and shows its buckets.
+fn search(browser: &Browser, key: &str) {
+    browser.run(&format!(
+        "const kind = document.getElementById('kind');
+         kind.value = [...kind.options].find((one) => one.text === 'header:x-api-key').value;
+         kind.dispatchEvent(new Event('change'));
+         document.querySelector('.search input').value = {key:?};
+         document.querySelector('.search').requestSubmit();"
+    ));
+    browser.wait_until("document.querySelectorAll('.card .facts dd').length > 20");
+}
+
+/// Clicks a button of the card of a policy, and waits for the result of the dry run.
+fn ask_for(browser: &Browser, policy: &str, button: &str) {
+    browser.run(&format!(
+        "const cards = [...document.querySelectorAll('.card')];
+         const card = cards.find((one) => one.querySelector('h2').innerText.startsWith({policy:?}));
+         [...card.querySelectorAll('button')].find((one) => one.innerText.startsWith({button:?})).click();"
+    ));
+    browser.wait_until("document.querySelector('dialog[open] .preview table')");
+}
+
+#[test]
+fn one_client_is_shown_reset_granted_and_banned() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, WRITER);
+    visit(&browser, "client", "header:x-api-key");
+    search(&browser, "alice");
+    let address = browser.run("return location.href;");
+    assert!(!address.to_string().contains("alice"), "{address}");
+    assert_accessible(&browser);
+    assert!(browser.text(".cards").contains("since the mode is shadow"));
+    assert!(!browser.text(".cards").contains("Lift"));
+    let status = || {
+        let path = "/login";
+        client::get_with(gateway.address(), path, "x-api-key: alice\r\n").status
+    };
+    assert_eq!(status(), 429);
+    ask_for(&browser, "login", "Reset");
+    assert_accessible(&browser);
+    assert_eq!(status(), 429, "a dry run changes nothing");
+    browser.click("dialog button.primary");
+    browser.wait_until("!document.querySelector('dialog')");
+    assert_eq!(status(), 200);
+    ask_for(&browser, "login", "Ban");
+    browser.click("dialog button.primary");
+    browser.wait_until("document.querySelector('.cards').innerText.includes('Banned')");
+    assert_eq!(status(), 429);
+    ask_for(&browser, "login", "Lift");
+    browser.click("dialog button.primary");
+    browser.wait_until("!document.querySelector('.cards').innerText.includes('Banned')");
+    assert_eq!(status(), 200);
+    assert!(!gateway.log().contains("alice"), "keys are not logged");
+    browser.resize(PHONE, 2.0);
+    assert_fits(&browser);
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+/// Renews the picture of the documentation if asked to.
+#[test]
+fn a_picture_of_one_client() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, READER);
+    visit(&browser, "client", "header:x-api-key");
+    search(&browser, "alice");
+    browser.resize(DESKTOP, 1.5);
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let pictures = std::env::var_os(PICTURES).map(|_| PathBuf::from("docs/pictures"));
+    let folder = pictures.unwrap_or_else(|| folder.path().to_owned());
+    browser.save_picture(&folder.join("dashboard-client.png"));
 }

@@ -19,21 +19,61 @@ export function post(path, body, token = null) {
   return call(path, { method: "POST", headers: fields, body: JSON.stringify(body) });
 }
 
+/**
+ * Reads a stream of server-sent events until it ends, or `signal` ends it; calls `listener` with the
+ * name and the data of each. `EventSource` could not send a token.
+ */
+export async function stream(path, token, signal, listener) {
+  const response = await request(path, { headers: headers(token), signal });
+  if (!response.ok) {
+    throw await problemOf(response);
+  }
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) {
+      return;
+    }
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    blocks.forEach((block) => tell(block, listener));
+  }
+}
+
+function tell(block, listener) {
+  const fields = new Map(block.split("\n").map((line) => /^([^:]*): ?(.*)$/.exec(line)?.slice(1) ?? [line, ""]));
+  if (fields.has("data")) {
+    listener(fields.get("event") ?? "message", JSON.parse(fields.get("data")));
+  }
+}
+
 function headers(token) {
   return token ? { authorization: `Bearer ${token}` } : {};
 }
 
 async function call(path, options) {
-  let response;
+  const response = await request(path, options);
+  if (!response.ok) {
+    throw await problemOf(response);
+  }
+  return bodyOf(response);
+}
+
+async function request(path, options) {
   try {
-    response = await fetch(path, { ...options, cache: "no-store", credentials: "omit" });
+    return await fetch(path, { ...options, cache: "no-store", credentials: "omit" });
   } catch {
     throw new Problem(0, "The server does not answer.");
   }
+}
+
+function bodyOf(response) {
   const isJson = (response.headers.get("content-type") ?? "").includes("json");
-  const body = isJson ? await response.json().catch(() => null) : await response.text();
-  if (!response.ok) {
-    throw new Problem(response.status, body?.detail ?? String(body).trim(), body?.findings);
-  }
-  return body;
+  return isJson ? response.json().catch(() => null) : response.text();
+}
+
+async function problemOf(response) {
+  const body = await bodyOf(response);
+  return new Problem(response.status, body?.detail ?? String(body).trim(), body?.findings);
 }

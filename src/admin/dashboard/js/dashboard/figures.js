@@ -1,36 +1,42 @@
-// Figures of the running process: asked once a second, kept for five minutes, told to all pages.
+// Figures of the running process: a stream of /v1/live, kept for five minutes and told to all pages.
+// Settings and counts since the start change slowly, and are asked for.
 
 import { History } from "./history.js";
-import { Latency } from "./latency.js";
 
-const PERIOD = 1_000;
-/** Metrics are larger than the rest. */
-const METRICS_PERIOD = 5_000;
+const PERIOD = 5_000;
 
 export class Figures {
   status = null;
   policies = [];
+  /** The last message of the stream; null before the first. */
+  live = null;
   /** The last problem; null while the server answers. */
   problem = null;
   history = new History();
-  latency = new Latency();
 
   #session;
   #listeners = new Set();
   #watchers = [];
-  #timers = [];
-  #busy = false;
+  #events = [];
+  #ends = [];
+  #isStarted = false;
 
   constructor(session) {
     this.#session = session;
+    document.addEventListener("visibilitychange", () => this.#isStarted && this.#resume());
   }
 
-  /** Calls `listener` after each question, answered or not. */
+  /** Calls `listener` after each answer and message, and after each problem. */
   watch(listener) {
     this.#watchers.push(listener);
   }
 
-  /** Calls `listener` with the figures now and after each answer; returns a function that ends that. */
+  /** Calls `listener` with the name and the data of each event of /v1/events. */
+  watchEvents(listener) {
+    this.#events.push(listener);
+  }
+
+  /** Calls `listener` with the figures now and after each message; returns a function that ends that. */
   listen(listener) {
     this.#listeners.add(listener);
     if (this.status) {
@@ -40,45 +46,64 @@ export class Figures {
   }
 
   start() {
-    this.stop();
-    this.#timers = [
-      setInterval(() => this.#ask(), PERIOD),
-      setInterval(() => this.#askMetrics(), METRICS_PERIOD),
-    ];
-    this.#ask();
-    this.#askMetrics();
+    this.#isStarted = true;
+    this.#resume();
   }
 
   stop() {
-    this.#timers.forEach(clearInterval);
-    this.#timers = [];
+    this.#isStarted = false;
+    this.#pause();
   }
 
-  async #ask() {
-    // A tab that nobody sees asks nothing; an answer that is late delays the next question.
-    if (this.#busy || document.hidden) {
-      return;
-    }
-    this.#busy = true;
+  /** Asks for settings and counts now. */
+  async refresh() {
     try {
       const [status, { policies }] = await Promise.all([this.#session.get("/v1/status"), this.#session.get("/v1/policies")]);
       Object.assign(this, { status, policies, problem: null });
-      this.history.add(performance.now(), policies);
     } catch (problem) {
       this.problem = problem;
     }
-    this.#busy = false;
-    if (this.#timers.length) {
-      this.#watchers.forEach((watcher) => watcher(this));
-    }
-    if (this.#timers.length && this.status) {
-      this.#listeners.forEach((listener) => listener(this));
-    }
+    this.#tell();
   }
 
-  async #askMetrics() {
-    if (!document.hidden) {
-      await this.latency.ask();
+  #pause() {
+    this.#ends.forEach((end) => end());
+    this.#ends = [];
+  }
+
+  /** A tab that nobody sees reads nothing. */
+  #resume() {
+    this.#pause();
+    if (document.hidden) {
+      return;
+    }
+    const failed = (problem) => {
+      this.problem = problem;
+      this.#tell();
+    };
+    const timer = setInterval(() => this.refresh(), PERIOD);
+    this.#ends = [
+      () => clearInterval(timer),
+      this.#session.follow("/v1/live", (name, live) => this.#take(live), failed),
+      this.#session.follow("/v1/events", (name, event) => this.#events.forEach((listener) => listener(name, event)), failed),
+    ];
+    this.refresh();
+  }
+
+  #take(live) {
+    this.live = live;
+    this.problem = null;
+    this.history.add(performance.now(), live);
+    this.#tell();
+  }
+
+  #tell() {
+    if (!this.#isStarted) {
+      return;
+    }
+    this.#watchers.forEach((watcher) => watcher(this));
+    if (this.status) {
+      this.#listeners.forEach((listener) => listener(this));
     }
   }
 }

@@ -2,7 +2,7 @@
 
 import { byId, element, setText } from "../dom.js";
 import { duration } from "../format.js";
-import { showProblems } from "./banner.js";
+import { RecentEvents, showBanner } from "./banner.js";
 import { Figures } from "./figures.js";
 import { showLogin } from "./login.js";
 import * as client from "./pages/client.js";
@@ -27,7 +27,7 @@ function signIn(reason = "") {
   byId("nav").hidden = true;
   byId("leave").hidden = true;
   setText(byId("state"), "");
-  showProblems(byId("banner"), []);
+  showBanner(byId("banner"), [], []);
   showLogin(byId("main"), session, enter, reason);
 }
 
@@ -67,9 +67,12 @@ function buildNavigation() {
   byId("nav").append(...links, element("a", { href: "/playground" }, "Playground"));
 }
 
-figures.watch(({ status, problem }) => {
-  const problems = problem ? [problem.message] : (status?.problems ?? []);
-  showProblems(byId("banner"), problems);
+const events = new RecentEvents();
+
+figures.watchEvents((name, event) => events.add(name, event));
+figures.watch(({ status, live, problem }) => {
+  const problems = problem ? [problem.message] : (live?.problems ?? status?.problems ?? []);
+  showBanner(byId("banner"), problems, events.texts());
   const up = status ? `${status.version}, up ${duration(status.uptime_s * 1_000)}` : "";
   setText(byId("state"), up);
 });

@@ -45,10 +45,10 @@ function note() {
 function createParts() {
   const decisions = Object.fromEntries(SHOWN.map((decision) => [decision, figure(capital(decision), "per second, last 10 s")]));
   return {
-    requests: figure("Requests", "per second, last 5 s"),
+    requests: figure("Requests", "per second, last 10 s"),
     ...decisions,
-    p50: figure("Median time", "of a request, last 5 s"),
-    p99: figure("99th percentile", "of a request, last 5 s"),
+    p50: figure("Median time", "of a request, last 10 s"),
+    p99: figure("99th percentile", "of a request, last 10 s"),
     connections: figure("Connections", "open now, and the most"),
   };
 }
@@ -57,16 +57,16 @@ function capital(word) {
   return word[0].toUpperCase() + word.slice(1);
 }
 
-function showFigures(parts, { history, latency, status }) {
+function showFigures(parts, { history, live, status }) {
   const recent = history.recent(SPAN);
   for (const decision of SHOWN) {
     parts[decision].show(rate(recent[decision]));
   }
-  const { perSecond = NaN, p50 = null, p99 = null } = latency.figures ?? {};
-  parts.requests.show(rate(perSecond));
+  const { p50_ms: p50 = null, p99_ms: p99 = null } = live?.latency ?? {};
+  parts.requests.show(live ? rate(history.requests(SPAN)) : "–");
   parts.p50.show(p50 === null ? "–" : duration(p50));
   parts.p99.show(p99 === null ? "–" : duration(p99));
-  const { open, max } = status.connections;
+  const { open, max } = live?.connections ?? status.connections;
   parts.connections.show(`${number(open)} of ${number(max)}`);
 }
 

@@ -132,7 +132,7 @@ async function changeMode(session, figures, name) {
   const options = [...MODES, "configured"].map((mode) => element("option", { value: mode, selected: mode === policy?.mode.current }, mode));
   const input = element("select", {}, ...options);
   const mode = { input, node: element("label", { class: "field" }, "Mode", input) };
-  await confirmChange({
+  const isChanged = await confirmChange({
     title: `Mode of ${name}`,
     text: "Until the configuration changes, for all keys of this proxy. Shadow decides and counts without limiting.",
     fields: { mode, reason: reasonField() },
@@ -141,4 +141,7 @@ async function changeMode(session, figures, name) {
     apply: ({ mode: wanted, reason }) =>
       session.post(`/v1/policies/${encodeURIComponent(name)}/mode`, { mode: wanted, reason: reason || null }),
   });
+  if (isChanged) {
+    await figures.refresh();
+  }
 }
