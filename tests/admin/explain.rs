@@ -165,6 +165,10 @@ fn secrets_of_the_request_are_in_no_answer() {
         let text = explained.to_string();
         assert!(!text.contains(secret), "{text}");
     }
+    request["headers"] = json!([["x-api-key", "gold"]]);
+    let overridden = explain(&gateway, &request);
+    assert_eq!(overridden["limits"][0]["state"]["override"], "***");
+    assert!(!overridden.to_string().contains("gold"), "{overridden}");
     assert!(!gateway.log().contains(secret));
 }
 

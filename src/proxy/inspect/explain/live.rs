@@ -154,10 +154,18 @@ impl Explanation {
         if let Some((target, _)) = self.url.split_once('?') {
             self.url = format!("{target}?{MASK}");
         }
-        let limits = self.trace.iter_mut().flat_map(|trace| &mut trace.limits);
-        for part in limits.flat_map(|limit| &mut limit.key) {
-            if let (true, Lookup::One(value)) = (part.is_secret, &mut part.value) {
-                MASK.clone_into(value);
+        for limit in self.trace.iter_mut().flat_map(|trace| &mut trace.limits) {
+            let state = limit.state.as_mut();
+            let exception = state.and_then(|state| state.override_for.as_mut());
+            if let Some(exception) = exception
+                && limit.key.iter().any(|part| part.is_secret)
+            {
+                MASK.clone_into(exception);
+            }
+            for part in &mut limit.key {
+                if let (true, Lookup::One(value)) = (part.is_secret, &mut part.value) {
+                    MASK.clone_into(value);
+                }
             }
         }
     }

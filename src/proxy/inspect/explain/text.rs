@@ -195,8 +195,8 @@ fn write_state(state: &KeyState, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         ..
     } = state;
     writeln!(f, "  state   {key_id} has used {used} of {limit}")?;
-    if let Some(exception) = &state.override_for {
-        writeln!(f, "  quota   by the override {exception}")?;
+    if state.override_for.is_some() {
+        writeln!(f, "  quota   by an override")?;
     }
     if state.debt > 0 {
         writeln!(f, "  debt    {}", state.debt)?;
