@@ -17,6 +17,7 @@ pub mod gateway;
 pub mod inspect;
 mod request;
 pub mod ruleset;
+pub mod shadow_clients;
 mod status;
 mod target;
 

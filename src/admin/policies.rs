@@ -17,6 +17,7 @@ use super::json::{Json, Names, Reason};
 use super::problem_details::ProblemDetails;
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::{Limit, Policy};
+use crate::proxy::shadow_clients::ShadowReport;
 use crate::proxy::{Mode, Ruleset};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -53,6 +54,8 @@ pub(super) struct PolicyStatus {
     near: u64,
     /// Bans since the start; `None` without a penalty.
     bans: Option<u64>,
+    /// The clients that met it in shadow; `None` if it was never in shadow.
+    shadow: Option<ShadowReport>,
 }
 
 #[derive(Serialize)]
@@ -276,6 +279,7 @@ impl<'a> Uses<'a> {
             decisions,
             near: policy.metrics.near_count(),
             bans: policy.penalties.as_ref().map(|one| one.bans_so_far()),
+            shadow: policy.shadow_clients.report(),
         }
     }
 }

@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 
 use super::body::ResponseBody;
 use super::ruleset::{Limit, Overflow, Route};
+use super::shadow_clients::ShadowOutcome;
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Response;
@@ -371,6 +372,9 @@ impl Admission {
                 Outcome::Delay { until } => Some(until.since(self.now)),
                 Outcome::Admit | Outcome::Refuse { .. } => self.acquired.waited(id.limit),
             };
+            if place >= binding {
+                self.record_shadow(place, limit, wait);
+            }
             match (decision.outcome, wait) {
                 (Outcome::Refuse { .. }, _) if place >= binding => {
                     limit.metrics.record(LimitDecision::Shadowed);
@@ -411,6 +415,19 @@ impl Admission {
             };
             (limit, *key, decision, enforcement)
         })
+    }
+
+    /// Counts the client of a shadowed decision.
+    fn record_shadow(&self, place: usize, limit: &Limit, wait: Option<Duration>) {
+        let verdict = &self.result.verdict;
+        let outcome = match verdict.decisions[place].outcome {
+            Outcome::Refuse { .. } => ShadowOutcome::Limited,
+            _ if wait.is_some() && verdict.is_admitted() => ShadowOutcome::Limited,
+            _ => ShadowOutcome::Allowed,
+        };
+        if let Some(key) = self.result.keys.get(place) {
+            limit.policy.shadow_clients.record(*key, outcome);
+        }
     }
 
     /// The deciding limit's decision; `None` if no limit applied, or one refuses a request without

@@ -25,6 +25,7 @@ use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::debug_trail::DebugSpec;
+use crate::proxy::shadow_clients::ShadowClients;
 use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
 use crate::store::{Buckets, Penalties, Steered, Steering, Store};
 use crate::telemetry::access_log::AccessLog;
@@ -280,6 +281,8 @@ pub struct Policy {
     pub local_periods: Option<LocalPeriods>,
     /// Bans of keys that it refused too often, also of its overrides' keys.
     pub penalties: Option<Arc<Penalties>>,
+    /// The clients that met it in shadow, also those of its overrides.
+    pub shadow_clients: Arc<ShadowClients>,
     /// Keys that operators steer, also of its overrides; `None` for overrides and overflow buckets.
     pub steering: Option<Steering>,
     /// Keys that are tracked for other machines, of all policies with this name.

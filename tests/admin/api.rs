@@ -94,6 +94,45 @@ fn policies_show_settings_buckets_and_decisions() {
 }
 
 #[test]
+fn a_policy_in_shadow_counts_the_clients_that_it_would_have_limited() {
+    let config = |more: &str| {
+        format!(
+            "{TOKENS}policies:
+  trial: {{ key: \"header:x-key\", quota: 2/300d, mode: shadow }}
+  live: {{ key: \"header:x-key\", quota: 9/300d }}
+routes: [{{ upstream: echo, limits: [trial, live] }}]
+{more}"
+        )
+    };
+    let gateway = Gateway::start(&config(""));
+    for client in 0..20 {
+        let header = format!("x-key: client-{client}\r\n");
+        for _ in 0..if client < 3 { 3 + client } else { 1 } {
+            assert_eq!(get_with(gateway.address(), "/", &header).status, 200);
+        }
+    }
+    let client = AdminClient::writer(&gateway);
+    let shadow = client.read("/v1/policies/trial")["shadow"].clone();
+    let clients = shadow["clients"].as_u64().expect("a number");
+    assert!((18..=22).contains(&clients), "{shadow}");
+    assert_eq!(shadow["limited_clients"], 3);
+    let most = shadow["most_limited"].as_array().expect("a list").iter();
+    let most: Vec<_> = most.map(|client| &client["requests"]).collect();
+    assert_eq!(most, [3, 2, 1]);
+    let state = client.post(
+        "/v1/keys/lookup",
+        &json!({ "policy": "trial", "key": "client-2" }),
+    );
+    let state: serde_json::Value = serde_json::from_slice(&state.body).expect("JSON");
+    assert_eq!(shadow["most_limited"][0]["key_id"], state["key_id"]);
+    assert_eq!(client.read("/v1/policies/live")["shadow"], json!(null));
+    gateway.reload(&config("# again\n"));
+    assert_eq!(client.read("/v1/policies/trial")["shadow"], shadow);
+    gateway.reload(&config("# another quota\n").replace("2/300d", "3/300d"));
+    assert_eq!(client.read("/v1/policies/trial")["shadow"], json!(null));
+}
+
+#[test]
 fn routes_and_upstreams_are_shown_as_they_run() {
     let gateway = Gateway::start(&format!(
         "{TOKENS}upstreams: {{ api: {{ endpoints: [{{ url: http://127.0.0.1:9, weight: 3 }}, http://127.0.0.1:10], balance: random }} }}

@@ -135,6 +135,10 @@ fn a_policy_in_shadow_says_what_it_would_have_done() {
     visit(&browser, "policies/trial", "Would have limited or delayed");
     let verdict = browser.text(".verdict");
     assert!(verdict.contains("of 12"), "{verdict}");
+    assert!(verdict.contains("In shadow:"), "{verdict}");
+    let shown = browser.text("#main");
+    assert!(shown.contains("Would have limited most"), "{shown}");
+    assert!(shown.contains("k_"), "{shown}");
     visit(&browser, "policies/login", "Limited 1");
     visit(&browser, "policies/nothing", "There is no policy nothing");
     assert_accessible(&browser);

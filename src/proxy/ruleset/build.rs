@@ -23,6 +23,7 @@ use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::AdvertisedPolicy;
 use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::ruleset::settlements::Settlements;
+use crate::proxy::shadow_clients::ShadowClients;
 use crate::rules::Router;
 use crate::store::snapshot::{PolicyBans, PolicySteering};
 use crate::store::{
@@ -242,7 +243,9 @@ impl Builder<'_> {
                 metrics,
                 rejections: HashMap::new(),
             };
+            let watched = self.shadow_clients(&spec);
             let mut policy = self.policy(spec, label, &mut parts);
+            policy.shadow_clients = watched;
             policy.steering = Some(steering);
             let all = policy.all().into_iter().map(|one| &*one.buckets);
             policy.tracker_metrics =
@@ -252,6 +255,14 @@ impl Builder<'_> {
             Arc::new(policy)
         });
         policies.collect()
+    }
+
+    /// The clients that met the policy in shadow before, if it would have limited the same.
+    fn shadow_clients(&self, spec: &PolicySpec) -> Arc<ShadowClients> {
+        let id = (spec.name.as_str(), spec.key.as_str());
+        let before = self.previous_policies.get(&id);
+        let before = before.filter(|before| before.quota == spec.quota);
+        before.map_or_else(Arc::default, |before| Arc::clone(&before.shadow_clients))
     }
 
     fn table(
@@ -302,6 +313,7 @@ impl Builder<'_> {
             advertised: AdvertisedPolicy::new(&spec.name, algorithm, spec.unit),
             penalties: penalties.map(Arc::new),
             steering: None,
+            shadow_clients: Arc::default(),
             tracker_metrics: None,
             key_gauges: None,
             info: None,

@@ -69,6 +69,8 @@ function showOne(main, { figures, session }, name) {
   const chart = createChart();
   const routes = element("ul", { class: "plain" });
   const mode = element("p");
+  const shadowed = table("Clients that would have been limited most", [["Name in logs"], ["Requests", "number"]]);
+  const inShadow = section("Would have limited most", shadowed.node);
   const problem = problemLine();
   const change = element("button", { type: "button", onclick: () => changeMode(session, figures, name) }, "Change the mode …");
   main.append(
@@ -80,6 +82,7 @@ function showOne(main, { figures, session }, name) {
     element("dl", { class: "figures" }, ...Object.values(parts).map(({ node }) => node)),
     section("Decisions per second, last 5 minutes", chart.node, legend()),
     section("Mode", mode, change),
+    inShadow,
     section("Used by", routes),
   );
   return figures.listen(({ policies, history }) => {
@@ -89,6 +92,8 @@ function showOne(main, { figures, session }, name) {
       setText(about, `${policy.quota}, ${policy.algorithm.replaceAll("_", " ")}, a bucket for each ${policy.key.join(" and ")}, in ${storeText(policy)}`);
       setText(verdict, verdictText(policy));
       setText(mode, capital(modeText(policy.mode)));
+      inShadow.hidden = !policy.shadow;
+      shadowed.fill((policy.shadow?.most_limited ?? []).map(({ key_id: id, requests }) => [id, number(requests)]), "No client so far.");
       showFigures(parts, policy, history.recent(10_000, name));
       chart.show(history.rates(name));
       showRoutes(routes, policy.routes);
@@ -106,14 +111,15 @@ function showFigures(parts, policy, recent) {
 }
 
 /** What a policy did, or would have done in shadow, since the start. */
-function verdictText({ mode, decisions }) {
+function verdictText({ mode, decisions, shadow }) {
   const decided = decisions.allowed + decisions.overflowed + decisions.tagged + decisions.delayed + decisions.limited + decisions.shadowed;
   if (decided === 0) {
     return "No request has met this policy since the start.";
   }
   const inShadow = mode.current === "shadow" || decisions.shadowed > 0;
   const [verb, units] = inShadow && decisions.shadowed >= decisions.limited ? ["Would have limited or delayed", decisions.shadowed] : ["Limited", decisions.limited];
-  return `${verb} ${percent(units / decided)} of ${count(decided, "request")} since the start: ${number(units)}.`;
+  const clients = inShadow && shadow ? ` In shadow: ${number(shadow.limited_clients)} of ${count(shadow.clients, "client")}.` : "";
+  return `${verb} ${percent(units / decided)} of ${count(decided, "request")} since the start: ${number(units)}.${clients}`;
 }
 
 function showRoutes(list, routes) {

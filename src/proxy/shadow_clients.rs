@@ -1,0 +1,181 @@
+//! The clients of a policy in shadow: how many came, how many it would have limited, and which of
+//! these most. Policies that were never in shadow have no counts.
+
+use std::sync::OnceLock;
+
+use hyperloglockless::AtomicHyperLogLog;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::limiter::Fingerprint;
+
+/// Registers of an estimate, as a power of two: 4 KiB, and a standard error of 1.6 %.
+const PRECISION: u8 = 12;
+
+/// The longest list of clients.
+const MOST: usize = 50;
+
+/// The clients of a policy since its first decision in shadow.
+#[derive(Debug, Default)]
+pub struct ShadowClients(OnceLock<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    seen: AtomicHyperLogLog,
+    limited: AtomicHyperLogLog,
+    most: Mutex<MostLimited>,
+}
+
+/// The clients with the most requests beyond the limit (space-saving): a client that finds the list
+/// full takes the place of the last, with its count.
+#[derive(Debug, Default)]
+struct MostLimited {
+    clients: Vec<(Fingerprint, u64)>,
+    /// True if a client has lost its place.
+    is_full: bool,
+}
+
+/// The clients of a policy in shadow, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShadowReport {
+    /// Clients whose requests met the policy, estimated.
+    pub clients: u64,
+    /// Clients of which a request would have been limited or delayed; estimated beyond 50.
+    pub limited_clients: u64,
+    /// The clients with the most such requests, the most first.
+    pub most_limited: Vec<ShadowedClient>,
+}
+
+/// A client that a policy would have limited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShadowedClient {
+    /// The name of the key in logs, on this machine.
+    pub key_id: String,
+    /// Requests that would have been limited or delayed; too many if the list was full.
+    pub requests: u64,
+}
+
+/// The decision of a policy in shadow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShadowOutcome {
+    Allowed,
+    /// It would have been limited or delayed.
+    Limited,
+}
+
+impl ShadowClients {
+    /// Counts a request with this key.
+    pub(super) fn record(&self, key: Fingerprint, outcome: ShadowOutcome) {
+        let counts = self.0.get_or_init(Counts::new);
+        // The fingerprint is a keyed hash itself.
+        counts.seen.insert_hash(key.bits());
+        if outcome == ShadowOutcome::Limited {
+            counts.limited.insert_hash(key.bits());
+            counts.most.lock().add(key);
+        }
+    }
+
+    /// The counts; `None` if the policy was never in shadow.
+    pub fn report(&self) -> Option<ShadowReport> {
+        let counts = self.0.get()?;
+        let (mut clients, is_full) = {
+            let most = counts.most.lock();
+            (most.clients.clone(), most.is_full)
+        };
+        let limited_clients = match is_full {
+            true => counts.limited.count().max(clients.len()),
+            false => clients.len(),
+        };
+        clients.sort_by_key(|(_, requests)| std::cmp::Reverse(*requests));
+        Some(ShadowReport {
+            clients: counts.seen.count().max(limited_clients) as u64,
+            limited_clients: limited_clients as u64,
+            most_limited: clients
+                .into_iter()
+                .map(|(key, requests)| ShadowedClient {
+                    key_id: key.to_string(),
+                    requests,
+                })
+                .collect(),
+        })
+    }
+}
+
+impl Counts {
+    fn new() -> Self {
+        Self {
+            seen: AtomicHyperLogLog::seeded(PRECISION, 0),
+            limited: AtomicHyperLogLog::seeded(PRECISION, 0),
+            most: Mutex::default(),
+        }
+    }
+}
+
+impl MostLimited {
+    fn add(&mut self, key: Fingerprint) {
+        if let Some((_, requests)) = self.clients.iter_mut().find(|(known, _)| *known == key) {
+            *requests += 1;
+        } else if self.clients.len() < MOST {
+            self.clients.push((key, 1));
+        } else if let Some(last) = self
+            .clients
+            .iter_mut()
+            .min_by_key(|(_, requests)| *requests)
+        {
+            *last = (key, last.1 + 1);
+            self.is_full = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limiter::Secret;
+
+    fn keys(count: u64) -> impl Iterator<Item = Fingerprint> {
+        use crate::limiter::KeyParts;
+        let secret = Secret::from_key([1, 2]);
+        (0..count).map(move |number| {
+            let mut hasher = secret.hasher();
+            hasher.part(0, &number.to_be_bytes());
+            hasher.finish()
+        })
+    }
+
+    #[test]
+    fn a_policy_that_was_never_in_shadow_has_no_report() {
+        assert_eq!(ShadowClients::default().report(), None);
+    }
+
+    #[test]
+    fn clients_are_counted_once_and_the_most_limited_come_first() {
+        let clients = ShadowClients::default();
+        for _ in 0..3 {
+            keys(3_100).for_each(|key| clients.record(key, ShadowOutcome::Allowed));
+        }
+        for (key, requests) in keys(12).zip(1..) {
+            (0..requests).for_each(|_| clients.record(key, ShadowOutcome::Limited));
+        }
+        let report = clients.report().expect("counts");
+        assert!((2_900..3_300).contains(&report.clients), "{report:?}");
+        assert_eq!(report.limited_clients, 12);
+        let requests = report.most_limited.iter().map(|client| client.requests);
+        assert!(requests.eq((1..=12).rev()));
+        let busiest = keys(12).last().expect("a key").to_string();
+        assert_eq!(report.most_limited[0].key_id, busiest);
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_the_number_of_clients_goes_on() {
+        let clients = ShadowClients::default();
+        keys(20_000).for_each(|key| clients.record(key, ShadowOutcome::Limited));
+        let report = clients.report().expect("counts");
+        assert_eq!(report.most_limited.len(), MOST);
+        assert!(
+            (18_500..21_500).contains(&report.limited_clients),
+            "{report:?}"
+        );
+        assert!(report.clients >= report.limited_clients);
+    }
+}
