@@ -6,6 +6,7 @@ mod connections;
 mod descriptors;
 mod playground;
 mod snapshot_thread;
+mod span_exporter;
 mod reload;
 mod run;
 mod signals;

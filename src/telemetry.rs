@@ -10,4 +10,5 @@ pub mod metrics;
 pub mod panics;
 pub mod process;
 pub mod registry;
+pub mod spans;
 pub mod terminal;

@@ -11,6 +11,7 @@ use super::access_logs::{self, Writers};
 use super::config_log;
 use super::connections::Connections;
 use super::snapshot_thread::SnapshotThread;
+use super::span_exporter;
 use crate::admin::AdminSpec;
 use crate::admin::auth::Access;
 use crate::admin::reload_history::{ReloadHistory, RunningConfig};
@@ -249,8 +250,11 @@ fn build(
         let compiled = compile(&loaded)?;
         let access_log = compiled.access_log.as_ref();
         let access_log = access_logs::provide(access_log, &surroundings, Some(&running))?;
+        let spans = compiled.spans.as_ref();
+        let spans = span_exporter::provide(spans, &surroundings.registry, Some(&running))?;
         let built = PreparedRuleset::new(compiled.rules, &surroundings, Some(&running))
-            .with_access_log(access_log);
+            .with_access_log(access_log)
+            .with_spans(spans);
         let changes = compare(&*running, built.ruleset());
         let rest = Rest {
             loaded,

@@ -22,6 +22,7 @@ use super::playground;
 use super::reload::{Prepared, Refusal, Reloader};
 use super::signals::{SignalCommand, Signals};
 use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
+use super::span_exporter;
 use super::sync_thread::SyncThread;
 use super::watch::FileWatcher;
 use crate::admin::{
@@ -44,6 +45,9 @@ use crate::upstream::TICK;
 
 /// How long the last lines of the access log may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// How long the last spans may take to be exported.
+const LAST_SPANS: Duration = Duration::from_secs(3);
 
 /// How long tasks that nobody waits for may go on at the end.
 const LAST_TASKS: Duration = Duration::from_secs(1);
@@ -153,11 +157,13 @@ impl Process {
                 .map_or_else(Secret::random, PreviousSnapshot::secret),
         };
         let access_log = access_logs::provide(compiled.access_log.as_ref(), &surroundings, None)?;
+        let spans = span_exporter::provide(compiled.spans.as_ref(), &registry, None)?;
         let connections = Connections::new(surroundings.workers);
         let mut reloader =
             Reloader::new(source, &compiled, surroundings.clone(), connections.clone());
-        let built =
-            PreparedRuleset::new(compiled.rules, &surroundings, None).with_access_log(access_log);
+        let built = PreparedRuleset::new(compiled.rules, &surroundings, None)
+            .with_access_log(access_log)
+            .with_spans(spans);
         let snapshot = built.migrate_buckets(clock.now());
         if let Some(kept) = kept {
             kept.restore(&snapshot, clock.now());
@@ -290,6 +296,9 @@ impl Process {
         self.synchronising.close();
         self.keeper.close();
         self.reloader.access_logs().close(LAST_LINES);
+        if let Some(spans) = &self.gateway.ruleset().spans {
+            spans.close(LAST_SPANS);
+        }
     }
 
     /// Reloads and does the chores until the process is told to end.

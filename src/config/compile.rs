@@ -21,6 +21,7 @@ use crate::proxy::ruleset::{self, PolicySpec};
 use crate::server::ServerSpec;
 use crate::store::HomeSpec;
 use crate::telemetry::access_log::{AccessLogSpec, LogTarget};
+use crate::telemetry::spans::SpanSpec;
 
 /// The largest certificate file that is read, in bytes.
 pub(super) const MAX_CERTIFICATE_FILE: u64 = 16 << 20;
@@ -34,6 +35,8 @@ pub struct Compiled {
     pub admin: AdminSpec,
     /// The access log, unless it is disabled.
     pub access_log: Option<AccessLogSpec>,
+    /// The export of spans, if there is one.
+    pub spans: Option<SpanSpec>,
     /// The snapshot file; `None` if buckets are not saved.
     pub snapshot: Option<SnapshotSpec>,
     /// How the process ends.
@@ -110,6 +113,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
         server,
         admin,
         access_log: access_log.and_then(|log| compiler.access_log(log)),
+        spans: config.tracing.as_ref().map(|tracing| tracing.spec()),
         snapshot: snapshot.map(|spec| SnapshotSpec {
             path: loaded.resolve(spec.path.as_path()),
             every: spec.every.get(),

@@ -35,6 +35,7 @@ pub use super::sections::responses::{
 pub use super::sections::route::{Match, RequestChanges, Route, StatusReport};
 pub use super::sections::secret_token::{SecretToken, TokenFile};
 pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
+pub use super::sections::traces::{ExportTimeout, Tracing};
 pub use super::sections::upstream::{
     Balance, BalanceWord, ConnectionCount, ConnectionLifetime, ConnectionRequests, Ejection,
     EjectionRules, Endpoint, HashBalance, Health, Off, PendingCount, PendingWait, ResolveInterval,
@@ -81,6 +82,8 @@ pub struct Config {
     pub jwt: Option<Located<Jwt>>,
     /// A line a request; off unless this section is there.
     pub access_log: Option<Located<AccessLog>>,
+    /// Spans of requests for a collector; off unless this section is there.
+    pub tracing: Option<Located<Tracing>>,
     /// How the process ends.
     pub shutdown: Located<ShutdownTimes>,
     /// Where buckets live.
@@ -124,6 +127,7 @@ impl Default for Config {
             client_ip: Located::default(),
             jwt: None,
             access_log: None,
+            tracing: None,
             shutdown: Located::default(),
             store: Located::default(),
             upstreams: Table::default(),

@@ -19,5 +19,6 @@ pub(super) mod responses;
 pub(super) mod route;
 pub(super) mod secret_token;
 pub(super) mod store;
+pub(super) mod traces;
 pub(super) mod upstream;
 pub(super) mod zone;

@@ -7,7 +7,7 @@ use std::hash::Hash;
 
 use super::schema::Config;
 use super::sections::{
-    access_log, admin, exception, jwt, listener, policy, redis, responses, route, upstream,
+    access_log, admin, exception, jwt, listener, policy, redis, responses, route, traces, upstream,
 };
 use super::{Code, Finding, Findings, List, Located, NodeId};
 
@@ -16,6 +16,7 @@ pub(super) fn validate(config: &Config, findings: &Findings<'_>) {
     listener::check(config, findings);
     admin::check(config, findings);
     access_log::check(config, findings);
+    traces::check(config, findings);
     upstream::check(config, findings);
     jwt::check(config, findings);
     redis::check(config, findings);

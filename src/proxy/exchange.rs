@@ -4,6 +4,7 @@
 
 mod logged;
 mod ruleset_lease;
+mod traced;
 
 use std::cell::{Cell, OnceCell};
 use std::net::IpAddr;
@@ -36,6 +37,7 @@ use crate::telemetry::metrics::RequestMetrics;
 pub(in crate::proxy) use logged::KeyText;
 use logged::LoggedRequest;
 use ruleset_lease::RulesetLease;
+use traced::RequestTrace;
 
 /// The logged status if the client leaves before the response; nginx has the same number.
 static CLIENT_CLOSED_REQUEST: LazyLock<StatusCode> =
@@ -99,6 +101,8 @@ pub(super) struct RequestContext {
     /// The verified token, once a limit has read a claim.
     pub token: OnceCell<TokenCheck>,
     logged: Option<LoggedRequest>,
+    /// The trace of the request, if spans are exported.
+    pub(super) trace: Option<Box<RequestTrace>>,
 }
 
 /// The inputs of a decision.
@@ -122,6 +126,10 @@ impl Exchange {
         let log = snapshot.access_log.as_ref();
         let debug = snapshot.debug.as_ref();
         let trail = debug.and_then(|debug| debug.begin(request.headers()));
+        let trace = snapshot.spans.as_ref().map(|queue| {
+            let trust = trust(snapshot.client_ip.trusts(peer));
+            RequestTrace::begin(queue, request.headers(), request.uri().path(), trust)
+        });
         // Boxed: it moves from future to future, and into the response body.
         Box::new(Exchange {
             context: RequestContext {
@@ -131,6 +139,7 @@ impl Exchange {
                 version: request.version(),
                 accept: request.headers().get(header::ACCEPT).map(Box::from),
                 started,
+                trace,
                 token: OnceCell::new(),
                 ruleset: RulesetLease::new(snapshot),
                 client,
@@ -443,15 +452,15 @@ impl RequestContext {
 
     /// Trusted if the peer may name the client in forwarding fields.
     pub(super) fn trust(&self) -> Peer {
-        match self
-            .ruleset
-            .whole()
-            .client_ip
-            .trusts(self.client.connection.peer)
-        {
-            true => Peer::Trusted,
-            false => Peer::Untrusted,
-        }
+        let client_ip = &self.ruleset.whole().client_ip;
+        trust(client_ip.trusts(self.client.connection.peer))
+    }
+}
+
+fn trust(is_trusted: bool) -> Peer {
+    match is_trusted {
+        true => Peer::Trusted,
+        false => Peer::Untrusted,
     }
 }
 
@@ -466,6 +475,9 @@ impl Drop for Exchange {
         if let (Some(log), Some(logged)) = (self.context.ruleset.access_log(), &self.context.logged)
         {
             self.log(log, logged, status, elapsed);
+        }
+        if let Some(trace) = &self.context.trace {
+            self.record_spans(trace, status, elapsed);
         }
     }
 }

@@ -205,6 +205,9 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
     }
     let (via, value) = forwarded::via(version);
     headers.append(via, value);
+    if let Some(trace) = &context.trace {
+        trace.write(headers);
+    }
     if !route.tags().is_empty() {
         tag::write(route, exchange.tagged(), headers);
     }

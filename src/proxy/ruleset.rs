@@ -33,6 +33,7 @@ use crate::telemetry::metrics::{
     KeyGauges, LimitMetrics, PolicyMetrics, RouteMetrics, TrackerMetrics,
 };
 use crate::telemetry::registry::Gauge;
+use crate::telemetry::spans::SpanQueue;
 use crate::upstream::{Dscp, RunningTarget, Upstream};
 use settlements::Settlements;
 use tokens::TokenVerifier;
@@ -62,6 +63,8 @@ pub struct Ruleset {
     pub debug: Option<DebugSpec>,
     /// The access log, if there is one.
     pub access_log: Option<Arc<AccessLog>>,
+    /// The queue of spans, if they are exported.
+    pub spans: Option<Arc<SpanQueue>>,
     /// The secret of the keys' fingerprints.
     pub secret: Secret,
     /// The verifier of tokens, if one is configured.

@@ -15,6 +15,7 @@ mod listener;
 mod pending;
 mod requests;
 mod snapshots;
+mod spans;
 mod store;
 
 pub use admin::{AdminMetrics, AdminRefusal};
@@ -30,6 +31,7 @@ pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
 pub use pending::{PendingMetrics, PendingRefusal};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
 pub use snapshots::SnapshotMetrics;
+pub use spans::{SpanLoss, SpanMetrics};
 pub use store::{RoundResult, StoreMetrics, SyncFigures, SyncMetrics, TrackerMetrics};
 
 use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO, CONNECTION_PRESSURE, LOG_DROPPED};

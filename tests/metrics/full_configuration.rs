@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::support::client::{Connection, get};
+use crate::support::collector::Collector;
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
 use crate::support::redis::RedisServer;
@@ -13,15 +14,18 @@ pub(crate) struct Full {
     pub(crate) gateway: Gateway,
     _redis: RedisServer,
     _origin: Origin,
+    _collector: Collector,
 }
 
 impl Full {
     /// Starts it. It has sent no request yet.
     pub(crate) fn start() -> Self {
         let (redis, origin) = (RedisServer::start(), Origin::plain());
+        let collector = Collector::start();
         let keys = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/jwt/jwks.json");
         let gateway = Gateway::start(&format!(
             "access_log: {{ path: access.log }}
+tracing: {{ endpoint: \"{collector}\" }}
 store:
   memory: {{ snapshot: {{ path: buckets.bin, every: 1h }} }}
   redis: {{ url: \"{url}\", timeout: 1s, secret: sixteen-characters, refusal_cache: 1s }}
@@ -47,12 +51,14 @@ routes:
             url = redis.url(),
             keys = keys.display(),
             origin = origin.url(),
+            collector = collector.url(),
         ));
         wait_up(&gateway);
         Self {
             gateway,
             _redis: redis,
             _origin: origin,
+            _collector: collector,
         }
     }
 

@@ -10,3 +10,4 @@ mod full_configuration;
 mod monitoring;
 mod policies;
 mod prometheus;
+mod traces;

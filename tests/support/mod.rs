@@ -9,6 +9,7 @@
 pub mod admin;
 pub mod browser;
 pub mod client;
+pub mod collector;
 pub mod costs;
 pub mod fault_proxy;
 pub mod frames;

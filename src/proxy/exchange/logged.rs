@@ -64,6 +64,10 @@ impl Exchange {
             remaining,
             retry_after,
         } = self.decision(route, parts);
+        // The request names no trace: the proxy's own is logged.
+        let own_trace = self.context.trace.as_ref();
+        let own_trace = own_trace.filter(|_| texts.trace_id.is_empty());
+        let own_trace = own_trace.map(|trace| trace.id().to_string());
         let headers: SmallVec<[_; 4]> = logged.headers(&parts.headers).collect();
         let tls = self.context.client.connection.tls_version;
         let record = Record {
@@ -96,7 +100,7 @@ impl Exchange {
             referer: texts.referer,
             user_agent: texts.user_agent,
             request_id: texts.request_id,
-            trace_id: texts.trace_id,
+            trace_id: own_trace.as_ref().map_or(texts.trace_id, String::as_bytes),
             tls_version: tls.map_or("", |version| version.as_str()),
             headers: &headers,
         };

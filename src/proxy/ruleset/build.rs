@@ -33,6 +33,7 @@ use crate::store::{
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::PolicyMetrics;
 use crate::telemetry::registry::Registry;
+use crate::telemetry::spans::SpanQueue;
 use crate::upstream::{Upstream, UpstreamSpec};
 use shared::label_of_override;
 
@@ -110,6 +111,7 @@ impl PreparedRuleset {
                 styles: spec.styles,
                 debug: spec.debug,
                 access_log: None,
+                spans: None,
                 secret: context.secret,
                 tokens: spec
                     .tokens
@@ -127,6 +129,13 @@ impl PreparedRuleset {
     #[must_use]
     pub fn with_access_log(mut self, access_log: Option<Arc<AccessLog>>) -> Self {
         self.ruleset.access_log = access_log;
+        self
+    }
+
+    /// Sets the queue of spans, or none.
+    #[must_use]
+    pub fn with_spans(mut self, spans: Option<Arc<SpanQueue>>) -> Self {
+        self.ruleset.spans = spans;
         self
     }
 

@@ -144,6 +144,10 @@ families! {
         "Access log lines lost because the queue was full or the file could not be written.";
     LOG_DROPPED: Counter "sluicegate_log_dropped_lines_total" [],
         "Lines of the process's own log lost because the queue was full or stderr could not be written.";
+    SPANS_EXPORTED: Counter "sluicegate_trace_spans_exported_total" [],
+        "Spans that the collector has taken.";
+    SPANS_DROPPED: Counter "sluicegate_trace_spans_dropped_total" ["reason"],
+        "Spans lost because the queue was full (`queue_full`), or because the collector did not answer in time (`unreachable`) or did not take them (`refused`).";
     BUILD_INFO: Gauge "sluicegate_build_info" ["version", "revision"],
         "The running program.";
     PROCESS_CPU: Counter "process_cpu_seconds_total" [],

@@ -43,8 +43,13 @@ impl CounterSet {
 
     /// Adds one to the counter with this index; an index out of range counts nowhere.
     pub fn increment(&self, index: usize) {
+        self.add(index, 1);
+    }
+
+    /// Adds `n` to the counter with this index; an index out of range counts nowhere.
+    pub fn add(&self, index: usize, n: u64) {
         if let Some(counter) = self.0.get(index) {
-            counter.fetch_add(1, Relaxed);
+            counter.fetch_add(n, Relaxed);
         }
     }
 

@@ -2,13 +2,14 @@
 
 use http::header::{self, HeaderName};
 
+use super::super::traced::TRACEPARENT;
 use crate::http::message::Request;
 use crate::telemetry::access_log::{
     LogField, LoggedHeader, LoggedParts, MAX_HEADER_VALUE, MAX_HEADER_VALUES,
 };
+use crate::telemetry::spans::context::TraceContext;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Copies of the request's texts for its access-log line. One copy costs less than sharing the
 /// buffer of the head, which would live longer.
@@ -152,21 +153,9 @@ fn note_header<'a>(headers: &mut Vec<(LoggedValue, &'a [u8])>, field: usize, val
     headers.push((noted, text));
 }
 
-/// The trace id of a Traceparent field (W3C Trace Context, section 3.2).
+/// The trace id of a valid Traceparent field.
 fn trace_id(field: &[u8]) -> Option<&[u8]> {
-    let (known, later) = field.split_at_checked(55)?;
-    let is_version_0 = known.starts_with(b"00-");
-    let is_hex = |bytes: &[u8]| {
-        let mut bytes = bytes.iter();
-        bytes.all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte))
-    };
-    let lengths = [(0, 2), (3, 35), (36, 52), (53, 55)];
-    let has_parts = lengths.iter().all(|&(from, to)| is_hex(&known[from..to]));
-    let has_dashes = [2, 35, 52].iter().all(|&at| known[at] == b'-');
-    let ends_well = later.is_empty() || (!is_version_0 && later.starts_with(b"-"));
-    let id = &known[3..35];
-    let is_valid = has_parts && has_dashes && ends_well && !known.starts_with(b"ff");
-    (is_valid && id.iter().any(|byte| *byte != b'0')).then_some(id)
+    TraceContext::parse(field).map(|_| &field[3..35])
 }
 
 #[cfg(test)]
@@ -175,28 +164,6 @@ mod tests {
 
     use super::*;
     use crate::telemetry::access_log::{AccessLogSpec, LineFormat, LogTarget};
-
-    const ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-
-    #[test]
-    fn the_trace_id_is_that_of_a_valid_field() {
-        let of = |field: &str| trace_id(field.as_bytes()).map(|id| id.to_vec());
-        let with = |before: &str, after: &str| format!("{before}{ID}{after}");
-        let expected = Some(ID.as_bytes().to_vec());
-        assert_eq!(of(&with("00-", "-00f067aa0ba902b7-01")), expected);
-        assert_eq!(of(&with("cc-", "-00f067aa0ba902b7-01-what")), expected);
-        for wrong in [
-            with("00-", "-00f067aa0ba902b7-01-what"),
-            with("ff-", "-00f067aa0ba902b7-01"),
-            with("00-", "-00f067aa0ba902b7-0"),
-            with("00_", "-00f067aa0ba902b7-01"),
-            with("00-", "-00F067AA0BA902B7-01"),
-            format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)),
-            String::new(),
-        ] {
-            assert_eq!(of(&wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn header_fields_are_kept_up_to_their_bounds() {

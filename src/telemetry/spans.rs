@@ -1,0 +1,233 @@
+//! Spans of requests for a collector of OpenTelemetry: a bounded queue between the workers and the
+//! exporter, which is `app`'s. [`context`] has the Traceparent field, [`encoding`] the messages.
+//!
+//! A worker adds a span under a lock that is held for a push. Spans that do not fit are counted.
+
+pub mod context;
+pub mod encoding;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{StatusCode, Version};
+use parking_lot::{Condvar, Mutex};
+
+use self::context::{SpanId, TraceId};
+use super::metrics::{SpanLoss, SpanMetrics};
+use super::registry::Registry;
+use crate::clock::Timestamp;
+
+/// The largest number of spans that wait for their export.
+const CAPACITY: usize = 4_096;
+/// The largest number of spans in one export.
+pub const BATCH: usize = 512;
+/// The time for which spans wait for others.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Spec of the export of spans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpanSpec {
+    /// Host and port of the collector.
+    pub authority: String,
+    /// The path that takes spans.
+    pub path: String,
+    /// `service.name` of the spans.
+    pub service_name: String,
+    /// The percentage of requests that are recorded, unless a trusted peer decides.
+    pub percent: u32,
+    /// Longest time of one export.
+    pub timeout: Duration,
+}
+
+/// The spans of one request: that of the server, and that of the client if it was forwarded.
+#[derive(Clone, Debug)]
+pub struct RequestSpans {
+    /// The trace.
+    pub trace: TraceId,
+    /// The span of the caller.
+    pub parent: Option<SpanId>,
+    /// The span of the whole request.
+    pub server: SpanId,
+    /// The span of the forwarded request, which the upstream's spans have as their parent.
+    pub client: SpanId,
+    /// When the request's head had arrived.
+    pub started: Timestamp,
+    /// The end of the response.
+    pub ended: Timestamp,
+    /// The method, of a closed set.
+    pub method: &'static str,
+    /// The path without its query.
+    pub path: Box<str>,
+    /// The route.
+    pub route: Arc<str>,
+    /// The version of HTTP.
+    pub version: Version,
+    /// The client's address.
+    pub client_ip: IpAddr,
+    /// The status of the response.
+    pub status: StatusCode,
+    /// The deciding policy and its decision.
+    pub decision: Option<(Arc<str>, &'static str)>,
+    /// The reason for a missing or incomplete response.
+    pub error: Option<&'static str>,
+    /// The forwarded request.
+    pub forwarded: Option<Forwarded>,
+}
+
+/// The part of a request that an upstream served.
+#[derive(Clone, Debug)]
+pub struct Forwarded {
+    /// When it was sent.
+    pub started: Timestamp,
+    /// When the head of the response arrived, or the request failed.
+    pub ended: Timestamp,
+    /// The upstream's name.
+    pub upstream: Arc<str>,
+    /// Host and port of the endpoint, as configured.
+    pub endpoint: Arc<str>,
+    /// The number of addresses that were tried.
+    pub attempts: u32,
+    /// False if no head of a response arrived.
+    pub has_response: bool,
+}
+
+/// The queue of spans. It closes with its last holder.
+#[derive(Debug)]
+pub struct SpanQueue {
+    shared: Arc<Shared>,
+}
+
+/// The exporter's end of a queue.
+#[derive(Debug)]
+pub struct SpanReceiver {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    spec: SpanSpec,
+    metrics: SpanMetrics,
+    state: Mutex<State>,
+    /// Notified for a whole batch, at the close, and at the exporter's end.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<RequestSpans>,
+    is_closed: bool,
+    has_ended: bool,
+}
+
+impl SpanQueue {
+    /// A queue, and the exporter's end of it.
+    pub fn new(spec: SpanSpec, registry: &Registry) -> (Self, SpanReceiver) {
+        let shared = Arc::new(Shared {
+            spec,
+            metrics: SpanMetrics::new(registry),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let receiver = SpanReceiver {
+            shared: Arc::clone(&shared),
+        };
+        (Self { shared }, receiver)
+    }
+
+    /// The spec of the export.
+    pub fn spec(&self) -> &SpanSpec {
+        &self.shared.spec
+    }
+
+    /// Queues the spans of a request, or counts them as dropped. Never waits for the exporter.
+    pub fn push(&self, spans: RequestSpans) {
+        let mut state = self.shared.state.lock();
+        if state.is_closed || state.waiting.len() >= CAPACITY {
+            drop(state);
+            let lost = spans.count();
+            self.shared.metrics.dropped(SpanLoss::QueueFull, lost);
+            return;
+        }
+        state.waiting.push(spans);
+        let is_batch = state.waiting.len() == BATCH;
+        drop(state);
+        if is_batch {
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// Closes the queue, and waits at most `deadline` for the last export.
+    pub fn close(&self, deadline: Duration) {
+        self.shared.close();
+        let mut state = self.shared.state.lock();
+        let goes_on = |state: &mut State| !state.has_ended;
+        let changed = &self.shared.changed;
+        changed.wait_while_for(&mut state, goes_on, deadline);
+    }
+}
+
+impl Drop for SpanQueue {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl Shared {
+    fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+}
+
+impl SpanReceiver {
+    /// The spec of the export.
+    pub fn spec(&self) -> &SpanSpec {
+        &self.shared.spec
+    }
+
+    /// The counters of exported and lost spans.
+    pub fn metrics(&self) -> &SpanMetrics {
+        &self.shared.metrics
+    }
+
+    /// True once the queue is closed: the exporter then tries each batch once.
+    pub fn is_closed(&self) -> bool {
+        self.shared.state.lock().is_closed
+    }
+
+    /// Waits for spans, and takes up to [`BATCH`] requests. `None` once the queue is closed and
+    /// empty.
+    pub fn next_batch(&self) -> Option<Vec<RequestSpans>> {
+        let mut state = self.shared.state.lock();
+        loop {
+            let is_early = |state: &mut State| !state.is_closed && state.waiting.len() < BATCH;
+            let changed = &self.shared.changed;
+            changed.wait_while_for(&mut state, is_early, PAUSE);
+            let count = state.waiting.len().min(BATCH);
+            if count > 0 {
+                return Some(state.waiting.drain(..count).collect());
+            }
+            if state.is_closed {
+                return None;
+            }
+        }
+    }
+}
+
+impl Drop for SpanReceiver {
+    fn drop(&mut self) {
+        self.shared.state.lock().has_ended = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl RequestSpans {
+    /// The number of spans.
+    pub fn count(&self) -> u64 {
+        1 + u64::from(self.forwarded.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests;
