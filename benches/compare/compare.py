@@ -15,9 +15,13 @@ import platform
 import statistics
 import sys
 import tempfile
+import threading
+import urllib.request
 
 from bench import KEYS, PROXY_CORE, Bench, column, cpu_model, free_port, load, load_h2, measure, ratio, version
 
+TOKEN = "the-token-of-the-comparison"
+ASKED_EACH_SECOND = ("/v1/status", "/v1/policies", "/metrics")
 # Runs until one is whole.
 TRIES = 5
 TEMPLATES = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "sluicegate": "sluicegate.yaml"}
@@ -89,7 +93,8 @@ class Workload:
         return load(port, seconds, self.connections, self.path)
 
 
-WITH_LOGS = ("nginx", "nginx, access log", "haproxy", "sluicegate", "sluicegate, access log")
+DASHBOARD = "sluicegate, dashboard open"
+WITH_LOGS = ("nginx", "nginx, access log", "haproxy", "sluicegate", "sluicegate, access log", DASHBOARD)
 WORKLOADS = {
     "no limit": Workload(NO_LIMIT, proxies=WITH_LOGS),
     "admit": Workload(ADMIT, proxies=WITH_LOGS),
@@ -131,22 +136,27 @@ def arguments():
 class Proxies(Bench):
     """The running proxies, one for each workload."""
 
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.admin = {}
+
     def start(self, name, proxy):
         """Starts a proxy with the configuration of a workload."""
         workload = WORKLOADS[name]
-        kind, _, access_log = proxy.partition(", ")
+        kind, _, addition = proxy.partition(", ")
         is_tls = workload.transport is TLS_H2
         if is_tls:
             self.certify()
         file_name = "".join(c if c.isalnum() else "-" for c in f"{proxy}-{name}")
-        port = free_port()
+        port, admin = free_port(), free_port()
         values = {
-            "access_log": ACCESS_LOG[kind][bool(access_log)],
+            "access_log": ACCESS_LOG[kind][addition == "access log"],
             **workload.limit[kind],
             **workload.transport[kind],
             "name": file_name,
             "port": port,
-            "admin": free_port(),
+            "admin": admin,
+            "token": TOKEN,
             "proto": "proto h2" if workload.has_h2_upstream else "",
             "protocol": ", protocol: h2" if workload.has_h2_upstream else "",
             "upstream": self.origin_h2 if workload.has_h2_upstream else self.origin,
@@ -158,6 +168,7 @@ class Proxies(Bench):
             "sluicegate": [self.sluicegate, "run", "--config", config],
         }[kind]
         self.running[name, proxy] = (self.spawn(PROXY_CORE, command, port, is_tls), port)
+        self.admin[name, proxy] = admin
 
     def run(self, seconds):
         """The result of each that runs: {(workload, proxy): result}."""
@@ -173,12 +184,40 @@ class Proxies(Bench):
         time out, and such a run is made again."""
         workload = WORKLOADS[case[0]]
         for _ in range(TRIES):
-            result = measure(pid, lambda: workload.load(port, seconds, self.folder))
+            with dashboard(self.admin[case]) if case[1] == DASHBOARD else contextlib.nullcontext():
+                result = measure(pid, lambda: workload.load(port, seconds, self.folder))
             refused = result["refused"] / result["requests"]
             right = refused > 0.9 if workload.limit is REFUSE else refused == 0
             if right and not result["broken"]:
                 return result
         sys.exit(f"{case}: {refused:.1%} refused, {result['broken']} broken: {result}")
+
+
+@contextlib.contextmanager
+def dashboard(admin):
+    """Asks what an open page of the dashboard asks, as often as the page does."""
+    closed = threading.Event()
+    failures = []
+
+    def ask():
+        try:
+            while not closed.is_set():
+                for path in ASKED_EACH_SECOND:
+                    request = urllib.request.Request(f"http://127.0.0.1:{admin}{path}", headers={"Authorization": f"Bearer {TOKEN}"})
+                    urllib.request.urlopen(request, timeout=5).read()
+                closed.wait(1)
+        except OSError as error:
+            failures.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield
+    finally:
+        closed.set()
+        asking.join()
+    if failures:
+        sys.exit(f"the admin API does not answer a dashboard: {failures[0]}")
 
 
 def report(results, options):
