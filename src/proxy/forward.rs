@@ -108,8 +108,8 @@ pub(super) async fn forward(
                 deadline,
                 replay: BodyReplay::Once,
             };
-            // Awaited where it is made: a named future takes its room twice.
-            let response = cluster.send(&mut outbound).await?;
+            // Boxed: both futures are then smaller than 1 KiB, and quickly allocated.
+            let response = Box::pin(cluster.send(&mut outbound)).await?;
             let deadline = outbound.deadline;
             exchange.response_arrived();
             let response = forwarded_response(response, deadline);

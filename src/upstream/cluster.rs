@@ -198,11 +198,15 @@ impl Cluster {
             let Some(reason) = self.retries.reason(&attempt) else {
                 return attempt.into_result();
             };
-            // Boxed, too: few requests are retried.
-            let (hosts, tried) = (&mut set, &mut tried);
-            match Box::pin(self.slot_for_retry(reason, &attempt, outbound, hosts, tried)).await {
-                Some(slot) => (number, in_flight) = slot,
-                None => return attempt.into_result(),
+            // Boxed, with the attempt: few requests are retried.
+            let (outbound, hosts, tried) = (&mut *outbound, &mut set, &mut tried);
+            let retry = Box::pin(async move {
+                let slot = self.slot_for_retry(reason, &attempt, outbound, hosts, tried);
+                slot.await.ok_or(attempt)
+            });
+            match retry.await {
+                Ok(slot) => (number, in_flight) = slot,
+                Err(attempt) => return attempt.into_result(),
             }
         }
     }

@@ -173,6 +173,17 @@ impl Host {
                 None => return attempt,
             }
         }
+        // Boxed: most requests go over a kept session.
+        Box::pin(self.attempt_on_new_sessions(in_flight, outbound, timeouts)).await
+    }
+
+    /// Sends a request over a new session; again over others if they end before the host takes it.
+    async fn attempt_on_new_sessions(
+        self: &Arc<Self>,
+        in_flight: InFlight,
+        outbound: &mut OutboundRequest<'_>,
+        timeouts: &ClusterTimeouts,
+    ) -> Attempt {
         let mut heads = self.counts.heads();
         let mut attempt = self.attempt_anew(in_flight, outbound, timeouts).await;
         // A connection that others share may end before the host takes the request, and so may the
