@@ -1,4 +1,4 @@
-//! What happens in the running process: refusals (a sample), bans, reloads, ejections of addresses,
+//! Events of the running process: refusals (a sample), bans, reloads, ejections of addresses,
 //! and changes by operators.
 //!
 //! Only changes go through the audit log to the stream at once. The rest is found once a second, as

@@ -43,7 +43,7 @@ const START: &[u8] = b"retry: 2000\n\n";
 pub(super) enum Stream {
     /// Figures, one message a second.
     Live,
-    /// What happens.
+    /// Events of the running process.
     Events,
 }
 

@@ -18,7 +18,7 @@ const MAX_TEXT: usize = 48;
 /// Rows of text, and a line about them.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// What the counts are.
+    /// The measure of the counts.
     pub(super) title: String,
     /// A text for each column.
     pub(super) rows: Vec<[String; COLUMNS.len()]>,

@@ -70,7 +70,7 @@ pub enum Code {
     GuessableKeys,
     /// Credentials that a reader of Redis can see.
     ReadableCredentials,
-    /// Credentials that a reader of the access log can see.
+    /// Credentials that a reader of the access log, or of the admin API, can see.
     LoggedCredentials,
     /// A sliding log with unexpectedly large memory for each key.
     LargeLog,

@@ -1,4 +1,4 @@
-//! The access log: settings without effect, and credentials.
+//! The access log: settings without effect, and credentials, also in answers of the admin API.
 
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
 
@@ -9,8 +9,15 @@ use crate::config::value::KeyPart;
 use crate::config::{Located, NodeId, node_of};
 use crate::telemetry::access_log::{KeyForm, LogField};
 
-/// All lints about the access log; none without one.
+/// All lints about the access log, and about the keys that the admin API shows.
 pub(super) fn options(config: &Config, places: &[RouteLimits<'_>]) -> Vec<Finding> {
+    let mut findings = log_options(config, places);
+    let keys = &config.admin.value.keys;
+    findings.extend(readable_keys(keys, KeyReader::AdminApi, places));
+    findings
+}
+
+fn log_options(config: &Config, places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let Some(log) = &config.access_log else {
         return Vec::new();
     };
@@ -20,7 +27,8 @@ pub(super) fn options(config: &Config, places: &[RouteLimits<'_>]) -> Vec<Findin
         AccessLogFormat::Json => {
             let mut findings = without_effect_in_json(log);
             findings.extend(logged_fields(config, log));
-            findings.extend(readable_keys(log, places));
+            let keys = log.keys.iter();
+            findings.extend(keys.flat_map(|keys| readable_keys(keys, KeyReader::Log, places)));
             findings
         }
     }
@@ -101,25 +109,38 @@ fn logged_fields<'a>(
     })
 }
 
-/// Warns of keys with credentials that are logged as text.
+/// Who sees the text of keys.
+#[derive(Clone, Copy)]
+enum KeyReader {
+    Log,
+    AdminApi,
+}
+
+/// Warns of keys with credentials that somebody reads as text.
 fn readable_keys<'a>(
-    log: &'a AccessLog,
+    keys: &'a Located<KeyForm>,
+    reader: KeyReader,
     places: &'a [RouteLimits<'a>],
 ) -> impl Iterator<Item = Finding> + use<'a> {
-    let readable = log.keys.as_ref();
-    let readable = readable.filter(|keys| keys.value == KeyForm::Readable);
-    let keys = readable.into_iter().flat_map(|readable| {
+    let (who, shown) = match reader {
+        KeyReader::Log => ("a reader of the log", "keys are logged as they are"),
+        KeyReader::AdminApi => ("a caller of the admin API", "keys are shown as they are"),
+    };
+    let readable = (keys.value == KeyForm::Readable).then_some(keys.node);
+    let parts = readable.into_iter().flat_map(move |readable| {
         let parts = policies(places).into_iter();
         let parts = parts.flat_map(|applied| applied.policy.key.0.iter());
-        parts.map(move |part| (readable.node, part))
+        parts.map(move |part| (readable, part))
     });
-    keys.filter(|(_, part)| has_credentials(part))
-        .map(|(readable, part)| {
-            let message = format!("a reader of the log can use what `{}` has", part.value);
-            let finding = credentials(part.node, message);
-            let finding = finding.related(readable, "keys are logged as they are");
-            finding.help("log hashes, as without `keys: readable`")
-        })
+    let parts = parts.filter(|(_, part)| has_credentials(part));
+    parts.map(move |(readable, part)| {
+        let finding = credentials(
+            part.node,
+            format!("{who} can use what `{}` has", part.value),
+        );
+        let finding = finding.related(readable, shown);
+        finding.help("use hashes, as without `keys: readable`")
+    })
 }
 
 fn credentials(node: NodeId, message: String) -> Finding {
