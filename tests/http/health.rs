@@ -273,7 +273,9 @@ fn an_endpoint_of_http2_is_checked_over_http2() {
         let address = origin.address();
         let labels = format!("upstream=\"pool\",endpoint=\"{address}\",result=\"healthy\"");
         let series = format!("sluicegate_upstream_health_checks_total{{{labels}}}");
-        wait_for("a check", || gateway.metric(&series));
+        wait_for("a check", || {
+            gateway.metric(&series).filter(|checks| *checks >= 1.0)
+        });
         let check = &origin.requests()[0].head;
         assert_eq!(check.uri().path(), "/healthz");
         let authority = check.uri().authority().map(|host| host.as_str());

@@ -87,7 +87,7 @@ fn a_request_beyond_one_bucket_is_charged_to_the_next_and_the_upstream_gets_its_
             "{policy} {decision}"
         );
     }
-    assert_eq!(decided(&gateway, "other", "limited"), None);
+    assert_eq!(decided(&gateway, "other", "limited"), Some(0.0));
 }
 
 #[test]

@@ -305,7 +305,7 @@ routes: [{{ name: a, upstream: '{}', limits: [told, seen, hard] }}]
     assert_eq!(counted("seen", "shadowed"), Some(1.0));
     assert_eq!(
         counted("told", "tagged"),
-        None,
+        Some(0.0),
         "it is asked after the others"
     );
 }

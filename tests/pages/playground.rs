@@ -296,7 +296,7 @@ fn pages_of_other_sites_are_refused() {
     let plain = format!("{own}content-type: text/plain\r\n");
     assert_eq!(playground.post("/v1/playground", &plain, &body).status, 415);
     let large = format!("{own}content-type: application/json\r\n");
-    let large = playground.post("/v1/check", &large, &" ".repeat(70_000));
+    let large = playground.post("/v1/playground", &large, &" ".repeat(70_000));
     assert_eq!(large.status, 413);
 }
 
