@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::admin::{AdminClient, READER, TOKENS, json as answer, problem};
 use crate::support::client::get_with;
 use crate::support::gateway::Gateway;
+use crate::support::wait_for;
 
 const CONFIG: &str = "client_ip: { trusted_proxies: [127.0.0.0/8], header: x-forwarded-for }
 policies:
@@ -41,6 +42,11 @@ fn send(gateway: &Gateway, path: &str, key: &str, count: usize) {
     for _ in 0..count {
         get_with(gateway.address(), path, &headers);
     }
+    // A client may have its response before the proxy has ended the request.
+    wait_for("free slots", || {
+        let in_use = gateway.metric("sluicegate_limit_in_use{policy=\"slots\"}");
+        in_use.is_none_or(|units| units == 0.0).then_some(())
+    });
 }
 
 fn steer(gateway: &Gateway, action: &str, mut body: Value) {
