@@ -53,9 +53,10 @@ pub(super) struct LookupRequest {
     key: KeyInput,
 }
 
+/// A change that a caller asks for; the whole body of `reset` and `unban`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ResetRequest {
+pub(super) struct ChangeRequest {
     policy: String,
     #[serde(default)]
     key: KeyInput,
@@ -98,14 +99,6 @@ pub(super) struct Changed {
     after: KeyState,
 }
 
-/// A change that a caller asks for.
-struct ChangeRequest {
-    policy: String,
-    key: KeyInput,
-    reason: Option<String>,
-    dry_run: bool,
-}
-
 /// A change, with texts of its own.
 enum OwnedChange {
     Reset,
@@ -127,40 +120,16 @@ pub(super) async fn lookup(
 pub(super) async fn reset(
     State(state): State<AdminState>,
     Extension(actor): Extension<Actor>,
-    Json(request): Json<ResetRequest>,
+    Json(request): Json<ChangeRequest>,
 ) -> Result<Json<Changed>, ProblemDetails> {
-    let ResetRequest {
-        policy,
-        key,
-        reason,
-        dry_run,
-    } = request;
-    let request = ChangeRequest {
-        policy,
-        key,
-        reason,
-        dry_run,
-    };
     change(state, actor, request, OwnedChange::Reset).await
 }
 
 pub(super) async fn unban(
     State(state): State<AdminState>,
     Extension(actor): Extension<Actor>,
-    Json(request): Json<ResetRequest>,
+    Json(request): Json<ChangeRequest>,
 ) -> Result<Json<Changed>, ProblemDetails> {
-    let ResetRequest {
-        policy,
-        key,
-        reason,
-        dry_run,
-    } = request;
-    let request = ChangeRequest {
-        policy,
-        key,
-        reason,
-        dry_run,
-    };
     change(state, actor, request, OwnedChange::Unban).await
 }
 
