@@ -7,6 +7,7 @@ mod claims;
 mod context;
 pub(super) mod delay;
 pub(super) mod jitter;
+mod logged;
 pub(super) mod mode;
 pub(super) mod permit_queue;
 pub(super) mod priority;
@@ -53,18 +54,6 @@ pub(super) struct Admission {
     now: Timestamp,
     /// True if a shadowed limit lacked its key or cost; only a dry run reads this.
     pub(super) is_shadowed: bool,
-}
-
-/// The limit that the access log names.
-pub(super) struct LoggedLimit<'r, 'a> {
-    /// The limit, if any applied.
-    pub(super) limit: Option<&'r Limit>,
-    /// Its decision in a word.
-    pub(super) word: LimitDecision,
-    /// Its decision; `None` if the request lacks its key.
-    pub(super) decision: Option<&'a Decision>,
-    /// The key of its bucket.
-    pub(super) key: Option<Fingerprint>,
 }
 
 impl Admission {
@@ -200,63 +189,21 @@ impl Admission {
         self.keyless.is_some() || !self.result.verdict.is_admitted()
     }
 
-    /// The limit that the access log names.
-    pub(super) fn logged<'r>(&self, route: &'r Route) -> LoggedLimit<'r, '_> {
-        let verdict = &self.result.verdict;
-        let (place, word) = if self.is_refused() {
-            let decided = self.keyless.is_none().then_some(verdict.deciding);
-            (decided, LimitDecision::Limited)
-        } else if let Some(place) = verdict.delaying() {
-            (Some(place), LimitDecision::Delayed)
-        } else if let Some(number) = self.acquired.longest_wait() {
-            let mut ids = self.result.ids.iter();
-            let place = ids.position(|id| id.limit == number);
-            (place, LimitDecision::Delayed)
-        } else if let Some(place) = self.lowered_place(route) {
-            (Some(place), LimitDecision::Overflowed)
-        } else if let Some(place) = self.shadowing_place() {
-            (Some(place), LimitDecision::Shadowed)
-        } else {
-            let has_decision = verdict.enforced() > 0;
-            let decided = has_decision.then_some(verdict.deciding);
-            (decided, LimitDecision::Allowed)
-        };
-        let number = match place {
-            Some(place) => self.result.ids.get(place).map(|id| id.limit),
-            None => self.keyless,
-        };
-        LoggedLimit {
-            limit: number.map(|number| route.limit(number)),
-            word,
-            decision: place.and_then(|place| verdict.decisions.get(place)),
-            key: place.and_then(|place| self.result.keys.get(place).copied()),
-        }
-    }
-
-    /// The place of the first decision that admits the request at a lower priority.
-    fn lowered_place(&self, route: &Route) -> Option<usize> {
-        let is_lowered = |id: &ChargeId| route.limit(id.limit).overflow(*id).is_some();
-        self.binding().iter().position(is_lowered)
-    }
-
-    /// The place of the first shadowed decision that would have refused or delayed the request.
-    fn shadowing_place(&self) -> Option<usize> {
-        let verdict = &self.result.verdict;
-        let mut shadowed = verdict.enforced()..verdict.decisions.len();
-        shadowed.find(|place| verdict.decisions[*place].outcome != Outcome::Admit)
-    }
-
     /// The deciding bucket of the limit with this number, its decision, and its effect; `None` if
     /// it has none.
     pub(super) fn decision_of(&self, number: u16) -> Option<(ChargeId, &Decision, Enforcement)> {
         let verdict = &self.result.verdict;
         let mut ids = self.result.ids.iter().zip(&verdict.decisions).enumerate();
         let (place, (id, decision)) = ids.find(|(_, (id, _))| id.limit == number)?;
-        let enforcement = match place < verdict.enforced() {
+        Some((*id, decision, self.enforcement(place)))
+    }
+
+    /// The effect of the decision at this place.
+    fn enforcement(&self, place: usize) -> Enforcement {
+        match place < self.result.verdict.enforced() {
             true => Enforcement::Enforced,
             false => Enforcement::Shadowed,
-        };
-        Some((*id, decision, enforcement))
+        }
     }
 
     /// Turns `response` into the answer of the limit that refuses, if any.
@@ -405,15 +352,10 @@ impl Admission {
         &'r self,
         route: &'r Route,
     ) -> impl Iterator<Item = (&'r Limit, Fingerprint, &'r Decision, Enforcement)> {
-        let enforced = self.result.verdict.enforced();
         let keys = self.result.keys.iter().enumerate();
         let decided = keys.zip(self.decisions(route));
-        decided.map(move |((place, key), (limit, decision))| {
-            let enforcement = match place < enforced {
-                true => Enforcement::Enforced,
-                false => Enforcement::Shadowed,
-            };
-            (limit, *key, decision, enforcement)
+        decided.map(|((place, key), (limit, decision))| {
+            (limit, *key, decision, self.enforcement(place))
         })
     }
 
