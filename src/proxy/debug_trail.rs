@@ -42,7 +42,7 @@ pub(super) struct DebugTrail {
     limits: Vec<String>,
 }
 
-/// What became of a request, beside its limits.
+/// The outcome of a request, beside its limits.
 pub(super) struct RequestOutcome<'a> {
     pub route: &'a Route,
     /// The deciding policy and its decision, once the limits have decided.

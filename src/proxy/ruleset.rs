@@ -239,8 +239,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// What operators did to the key of a request at `now`, which charges `buckets` under the
-    /// fingerprint `key`.
+    /// The ban and the grant of operators to the key of a request at `now`, which charges `buckets`
+    /// under the fingerprint `key`.
     #[inline]
     pub(super) fn steered(
         &self,

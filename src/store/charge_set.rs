@@ -65,7 +65,7 @@ pub struct PolicyCharge<'a> {
     pub settles: bool,
     /// The policy's penalties, and the key that they ban.
     pub penalties: Option<(&'a Arc<Penalties>, Fingerprint)>,
-    /// What operators did to the key.
+    /// The ban and the grant of operators to the key.
     pub steered: Option<Steered<'a>>,
 }
 

@@ -243,7 +243,7 @@ impl AccessLog {
         &self.spec
     }
 
-    /// What lines have of each request.
+    /// The parts of each request that lines have.
     pub fn parts(&self) -> &LoggedParts {
         &self.parts
     }

@@ -109,7 +109,7 @@ fn logged_fields<'a>(
     })
 }
 
-/// Who sees the text of keys.
+/// The reader of the text of keys.
 #[derive(Clone, Copy)]
 enum KeyReader {
     Log,

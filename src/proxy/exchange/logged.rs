@@ -19,7 +19,7 @@ pub(super) use request::LoggedRequest;
 /// The values of the parts of a key, as lines have them.
 pub(in crate::proxy) type KeyText = Box<[Box<[u8]>]>;
 
-/// What the limits contribute to a line.
+/// The part of a line that the limits contribute.
 struct LoggedDecision<'a> {
     policy: &'a str,
     decision: LimitDecision,

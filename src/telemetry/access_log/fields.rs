@@ -97,7 +97,7 @@ pub enum KeyForm {
     Readable,
 }
 
-/// What a log has of each request: nothing else is kept of it.
+/// The parts of each request that a log has: no other is kept.
 #[derive(Clone, Debug)]
 pub struct LoggedParts {
     fields: u32,

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 #[derive(Debug)]
 pub(super) struct Formatter {
     format: LineFormat,
-    /// Of JSON lines.
+    /// The fields of JSON lines.
     fields: Box<[LogField]>,
     second: Option<i64>,
     second_text: String,
