@@ -220,9 +220,10 @@ async fn make(
         reason,
         dry_run: request.dry_run,
     };
-    match &result {
-        Ok(_) => audit::log(state, actor, &audited, "applied"),
-        Err(error) => audit::log(state, actor, &audited, &error.to_string()),
+    match (&result, execution) {
+        (Ok(_), Execution::Apply) => audit::log(state, actor, &audited, "applied"),
+        (Ok(_), Execution::DryRun) => audit::log(state, actor, &audited, "dry_run"),
+        (Err(error), _) => audit::log(state, actor, &audited, &error.to_string()),
     }
     let [before, after] = result.map_err(|error| match error {
         KeyChangeError::Impossible(why) => {

@@ -350,6 +350,26 @@ fn a_dry_run_says_what_would_change_and_changes_nothing() {
     assert_eq!(ask(&gateway, "/0", "a").status, 429);
     let operations = "sluicegate_limit_operations_total{policy=\"p0\",action=\"ban\"}";
     assert_eq!(gateway.metric(operations).unwrap_or(0.0), 0.0);
+    // A dry run that fails says why, and a change that is made has another word.
+    let api = AdminClient::writer(&gateway);
+    let ended = json!({
+        "policy": "p0", "key": "a", "units": 3, "until": "2026-01-01T00:00:00Z", "dry_run": true
+    });
+    problem(&api.post("/v1/keys/grant", &ended), 422);
+    steer(&gateway, "unban", "p0", json!({}));
+    gateway.wait_for_log("result=\"applied\"");
+    let log = gateway.log();
+    let audited: Vec<_> = log.lines().filter(|line| line.contains("audit")).collect();
+    assert_eq!(audited.len(), 6, "{audited:?}");
+    for line in &audited[..4] {
+        assert!(line.contains("dry_run=true result=\"dry_run\""), "{line}");
+    }
+    assert!(audited[4].contains("dry_run=true result=\""), "{audited:?}");
+    assert!(!audited[4].contains("result=\"dry_run\""), "{audited:?}");
+    assert!(
+        audited[5].contains("dry_run=false result=\"applied\""),
+        "{audited:?}"
+    );
 }
 
 #[test]
