@@ -115,9 +115,11 @@ struct AdminState {
 
 impl AdminState {
     fn new(context: AdminContext) -> Self {
+        let admin_metrics = AdminMetrics::new(&context.registry);
         Self {
             metrics: MetricsRenderer::new(context.registry.clone()),
-            admin_metrics: AdminMetrics::new(&context.registry),
+            streams: Streams::new(admin_metrics.clone()),
+            admin_metrics,
             readiness: context.readiness,
             gateway: context.gateway,
             clock: context.clock,
@@ -125,7 +127,6 @@ impl AdminState {
             reloads: context.reloads,
             facts: context.facts,
             playground: Playground::new(context.playground),
-            streams: Streams::default(),
         }
     }
 }

@@ -8,8 +8,8 @@ use super::AdminState;
 use super::auth::Actor;
 use super::events::written;
 use super::json::Rfc3339;
-use super::streams::Stream;
 use crate::limiter::Fingerprint;
+use crate::telemetry::metrics::AdminStream;
 
 /// A change that a caller asks for.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,7 @@ pub(super) fn log(state: &AdminState, actor: &Actor, change: &Change<'_>, result
         result,
     };
     let event = written("change", &event).into();
-    state.streams.send(Stream::Events, &event);
+    state.streams.send(AdminStream::Events, &event);
     tracing::info!(
         target: "audit",
         action,

@@ -26,6 +26,8 @@ use super::events::EventSource;
 use super::live::LiveSource;
 use super::problem_details::ProblemDetails;
 use super::{AdminState, NO_STORE};
+use crate::telemetry::metrics::{AdminMetrics, AdminStream};
+use crate::telemetry::registry::GaugeGuard;
 
 /// The most readers of both streams.
 const MAX_READERS: usize = 64;
@@ -38,15 +40,6 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The start of each stream: the time until clients connect again, in milliseconds.
 const START: &[u8] = b"retry: 2000\n\n";
 
-/// A stream that callers read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
-    /// Figures, one message a second.
-    Live,
-    /// Events of the running process.
-    Events,
-}
-
 /// Marks a response whose body goes on for as long as its client takes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndlessBody;
@@ -56,6 +49,7 @@ pub(super) struct EndlessBody;
 pub(super) struct Streams {
     places: Arc<Semaphore>,
     readers: Arc<Mutex<Readers>>,
+    metrics: AdminMetrics,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +61,7 @@ struct Readers {
 
 #[derive(Debug)]
 struct Reader {
-    stream: Stream,
+    stream: AdminStream,
     queue: mpsc::Sender<Bytes>,
 }
 
@@ -78,25 +72,16 @@ struct Wanted {
     events: bool,
 }
 
-impl Default for Streams {
-    fn default() -> Self {
-        Self {
-            places: Arc::new(Semaphore::new(MAX_READERS)),
-            readers: Arc::default(),
-        }
-    }
-}
-
 pub(super) async fn live(State(state): State<AdminState>) -> Response {
-    open(&state, Stream::Live)
+    open(&state, AdminStream::Live)
 }
 
 pub(super) async fn events(State(state): State<AdminState>) -> Response {
-    open(&state, Stream::Events)
+    open(&state, AdminStream::Events)
 }
 
 /// The response to a new reader: the stream, or 503 if there are too many.
-fn open(state: &AdminState, stream: Stream) -> Response {
+fn open(state: &AdminState, stream: AdminStream) -> Response {
     let Some((body, is_first)) = state.streams.subscribe(stream) else {
         let detail = format!(
             "{MAX_READERS} callers read streams already, which is the most: close one of them, or \
@@ -115,8 +100,17 @@ fn open(state: &AdminState, stream: Stream) -> Response {
 }
 
 impl Streams {
+    /// No readers yet.
+    pub(super) fn new(metrics: AdminMetrics) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(MAX_READERS)),
+            readers: Arc::default(),
+            metrics,
+        }
+    }
+
     /// A new reader, and true if no task makes messages yet. `None` if there are too many readers.
-    fn subscribe(&self, stream: Stream) -> Option<(EventBody, bool)> {
+    fn subscribe(&self, stream: AdminStream) -> Option<(EventBody, bool)> {
         let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
         let (queue, messages) = mpsc::channel(QUEUE);
         queue.try_send(Bytes::from_static(START)).ok()?;
@@ -127,12 +121,13 @@ impl Streams {
             messages,
             silence: Box::pin(sleep(HEARTBEAT)),
             _place: place,
+            _counted: self.metrics.reader(stream),
         };
         Some((body, is_first))
     }
 
     /// Sends a message to the readers of a stream. Drops those that do not keep up.
-    pub(super) fn send(&self, stream: Stream, message: &Bytes) {
+    pub(super) fn send(&self, stream: AdminStream, message: &Bytes) {
         self.readers.lock().all.retain(|reader| {
             reader.stream != stream || reader.queue.try_send(message.clone()).is_ok()
         });
@@ -150,8 +145,8 @@ impl Streams {
         readers.has_source = !readers.all.is_empty();
         let has = |stream| readers.all.iter().any(|reader| reader.stream == stream);
         readers.has_source.then(|| Wanted {
-            live: has(Stream::Live),
-            events: has(Stream::Events),
+            live: has(AdminStream::Live),
+            events: has(AdminStream::Events),
         })
     }
 }
@@ -194,7 +189,7 @@ async fn make_messages(state: AdminState) {
             continue;
         };
         sources = next;
-        let messages = [(Stream::Live, live), (Stream::Events, events)];
+        let messages = [(AdminStream::Live, live), (AdminStream::Events, events)];
         for (stream, message) in messages {
             if let Some(message) = message {
                 state.streams.send(stream, &message);
@@ -208,6 +203,7 @@ struct EventBody {
     messages: mpsc::Receiver<Bytes>,
     silence: Pin<Box<Sleep>>,
     _place: OwnedSemaphorePermit,
+    _counted: GaugeGuard,
 }
 
 impl http_body::Body for EventBody {
@@ -236,6 +232,11 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+    use crate::telemetry::registry::Registry;
+
+    fn streams(registry: &Registry) -> Streams {
+        Streams::new(AdminMetrics::new(registry))
+    }
 
     async fn next(body: &mut EventBody) -> Option<Bytes> {
         let frame = body.frame().await?.expect("infallible");
@@ -244,13 +245,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_does_not_keep_up_loses_its_stream() {
-        let streams = Streams::default();
-        let (mut slow, is_first) = streams.subscribe(Stream::Events).expect("a place");
-        let (mut other, is_second) = streams.subscribe(Stream::Live).expect("a place");
+        let streams = streams(&Registry::default());
+        let (mut slow, is_first) = streams.subscribe(AdminStream::Events).expect("a place");
+        let (mut other, is_second) = streams.subscribe(AdminStream::Live).expect("a place");
         assert!(is_first && !is_second);
         let message = Bytes::from_static(b"data: 1\n\n");
         for _ in 0..2 * QUEUE {
-            streams.send(Stream::Events, &message);
+            streams.send(AdminStream::Events, &message);
         }
         assert_eq!(next(&mut slow).await.as_deref(), Some(START));
         for _ in 1..QUEUE {
@@ -265,17 +266,28 @@ mod tests {
 
     #[tokio::test]
     async fn readers_are_bounded_and_free_their_places() {
-        let streams = Streams::default();
+        let registry = Registry::default();
+        let streams = streams(&registry);
         let mut readers: Vec<_> = (0..MAX_READERS)
-            .map(|_| streams.subscribe(Stream::Live).expect("a place"))
+            .map(|_| streams.subscribe(AdminStream::Live).expect("a place"))
             .collect();
-        assert!(streams.subscribe(Stream::Events).is_none());
+        assert!(streams.subscribe(AdminStream::Events).is_none());
+        let counted = |series: &str| registry.render().contains(series);
+        assert!(counted(
+            "sluicegate_admin_stream_readers{stream=\"live\"} 64"
+        ));
+        assert!(counted(
+            "sluicegate_admin_stream_readers{stream=\"events\"} 0"
+        ));
         readers.pop();
-        assert!(streams.subscribe(Stream::Events).is_some());
+        assert!(streams.subscribe(AdminStream::Events).is_some());
         assert!(streams.wanted().is_some());
         readers.clear();
         assert!(streams.wanted().is_none());
-        let (_reader, is_first) = streams.subscribe(Stream::Live).expect("a place");
+        assert!(counted(
+            "sluicegate_admin_stream_readers{stream=\"live\"} 0"
+        ));
+        let (_reader, is_first) = streams.subscribe(AdminStream::Live).expect("a place");
         assert!(is_first);
     }
 }

@@ -18,7 +18,7 @@ mod snapshots;
 mod spans;
 mod store;
 
-pub use admin::{AdminMetrics, AdminRefusal};
+pub use admin::{AdminMetrics, AdminRefusal, AdminStream};
 pub use config::ConfigMetrics;
 pub use endpoints::{EjectionReason, EndpointFailure, EndpointMetrics, RetryReason};
 pub use jwt::JwtMetrics;
