@@ -33,7 +33,7 @@ pub use super::sections::responses::{
     Action, BodyFormat, Cors, DebugHeader, HeaderFields, HoldTime, OnLimit, Responses,
 };
 pub use super::sections::route::{Match, RequestChanges, Route, StatusReport};
-pub use super::sections::secret_token::{SecretToken, TokenFile};
+pub use super::sections::secret_value::{SecretFile, SecretValue};
 pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
 pub use super::sections::traces::{ExportTimeout, Tracing};
 pub use super::sections::upstream::{

@@ -18,6 +18,7 @@ pub(super) mod redis;
 pub(super) mod responses;
 pub(super) mod route;
 pub(super) mod secret_token;
+pub(super) mod secret_value;
 pub(super) mod store;
 pub(super) mod traces;
 pub(super) mod upstream;

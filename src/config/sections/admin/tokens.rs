@@ -8,23 +8,25 @@ use serde::{Deserialize, Serialize};
 use crate::admin::auth::AccessSpec;
 use crate::config::compile::Compiler;
 use crate::config::schema::Config;
-use crate::config::sections::secret_token::{self, SecretToken};
+use crate::config::sections::secret_token;
+use crate::config::sections::secret_value::SecretValue;
 use crate::config::validate::report_repeated;
 use crate::config::{Findings, List, Loaded, Located};
 use crate::http::token_digest::TokenDigest;
 
 /// `admin.tokens`: the secrets that callers of the admin API send, as `Authorization: Bearer TOKEN`.
+/// A token has 16 to 512 letters, digits and `-._~+/`, with `=` at the end only.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdminTokens {
     /// Tokens of callers that may read.
-    pub read: List<SecretToken>,
+    pub read: List<SecretValue>,
     /// Tokens of callers that may read, and change what runs.
-    pub write: List<SecretToken>,
+    pub write: List<SecretValue>,
 }
 
 impl AdminTokens {
-    fn all(&self) -> impl Iterator<Item = &Located<SecretToken>> + Clone {
+    fn all(&self) -> impl Iterator<Item = &Located<SecretValue>> + Clone {
         self.read.iter().chain(self.write.iter())
     }
 }
@@ -91,7 +93,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn digests(&mut self, tokens: &List<SecretToken>) -> Vec<TokenDigest> {
+    fn digests(&mut self, tokens: &List<SecretValue>) -> Vec<TokenDigest> {
         let tokens = tokens.iter();
         tokens
             .filter_map(|token| self.token_digest(token))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::style_fields;
 use crate::config::compile::Compiler;
-use crate::config::schema::{Config, SecretToken};
+use crate::config::schema::{Config, SecretValue};
 use crate::config::sections::jwt::KeyFiles;
 use crate::config::sections::secret_token;
 use crate::config::validate::is_framing;
@@ -23,8 +23,9 @@ pub struct DebugHeader {
     /// The field of requests that has the token, and of responses that has the decisions.
     #[serde(default = "header")]
     pub header: Located<FieldName>,
-    /// The token that requests must have.
-    pub token: Located<SecretToken>,
+    /// The token that requests must have: 16 to 512 letters, digits and `-._~+/`, with `=` at the
+    /// end only.
+    pub token: Located<SecretValue>,
 }
 
 fn header() -> Located<FieldName> {
