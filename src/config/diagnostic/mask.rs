@@ -4,8 +4,8 @@
 /// Keys whose values are never shown.
 const SECRETS: [&str; 3] = ["password", "secret", "token"];
 
-/// Secret keys below `tokens`, whose lists hold tokens.
-const SECRETS_BELOW_TOKENS: [&str; 5] = ["password", "secret", "token", "read", "write"];
+/// Keys of mappings with further secrets, and the keys of these.
+const SECTIONS: [(&str, &[&str]); 2] = [("tokens", &["read", "write"]), ("tracing", &["headers"])];
 
 /// The rest of a value that goes on after its line.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ enum Rest {
 /// only name variables stay.
 pub(super) fn source(text: &str) -> String {
     let mut hidden = String::with_capacity(text.len());
-    let (mut rest, mut tokens) = (None, None);
+    let (mut rest, mut section) = (None, None);
     for line in text.split_inclusive('\n') {
         let (start, after) = match rest {
             Some(rest) => hide_rest(line, rest),
@@ -32,22 +32,25 @@ pub(super) fn source(text: &str) -> String {
             rest = after;
             continue;
         }
-        if let Some((start, depth)) = open_tokens(line) {
+        if let Some((start, depth)) = open_section(line) {
             hidden.push_str(&login(&line[..start]));
             hidden.extend(line[start..].chars().flat_map(star));
             rest = Some(Rest::Brackets(depth));
             continue;
         }
-        tokens = tokens_section(line, tokens);
-        let keys = match tokens {
-            Some(_) => &SECRETS_BELOW_TOKENS[..],
-            None => &SECRETS,
-        };
-        let (shown, goes_on) = value(line, keys, false);
+        if !is_comment(line) {
+            section = section_of(line, section);
+        }
+        let (shown, goes_on) = value(line, &secret_keys(line, section), false);
         hidden.push_str(&login(&shown));
-        rest = goes_on;
+        // A comment in the margin ends no value.
+        rest = goes_on.or(rest.filter(|_| is_comment(line)));
     }
     hidden
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with('#')
 }
 
 fn indent(line: &str) -> usize {
@@ -72,20 +75,44 @@ fn hide_rest(line: &str, rest: Rest) -> (usize, Option<Rest>) {
     }
 }
 
-/// The start of a mapping of tokens in braces that goes on below its line, and how many brackets
-/// are open there.
-fn open_tokens(line: &str) -> Option<(usize, usize)> {
-    let (_, start) = find_key(line, &["tokens"])?;
-    let depth = closing(&line[start..], 0).err()?;
-    line[start..].starts_with('{').then_some((start, depth))
+/// A section that lines are below of: the column of its key, and its secret keys.
+#[derive(Clone, Copy)]
+struct Section {
+    column: usize,
+    secrets: &'static [&'static str],
 }
 
-/// The column of the key `tokens` that a line has or is below of.
-fn tokens_section(line: &str, before: Option<usize>) -> Option<usize> {
-    match find_key(line, &["tokens"]) {
-        Some((key, _)) => Some(key),
-        None => before.filter(|key| indent(line) > *key || line.trim().is_empty()),
-    }
+/// The start of a section in braces that goes on below its line, and how many brackets are open
+/// there.
+fn open_section(line: &str) -> Option<(usize, usize)> {
+    let found = SECTIONS.iter().filter_map(|(key, _)| {
+        let (_, start) = find_key(line, &[key])?;
+        let depth = closing(&line[start..], 0).err()?;
+        line[start..].starts_with('{').then_some((start, depth))
+    });
+    found.min()
+}
+
+/// The section that a line begins, or is below of.
+fn section_of(line: &str, before: Option<Section>) -> Option<Section> {
+    let begun = SECTIONS.iter().filter_map(|(key, secrets)| {
+        let (column, _) = find_key(line, &[key])?;
+        Some(Section { column, secrets })
+    });
+    let goes_on = |section: &Section| indent(line) > section.column || line.trim().is_empty();
+    begun
+        .min_by_key(|section| section.column)
+        .or(before.filter(goes_on))
+}
+
+/// The secret keys that a line may have: those of its section, and of all that it begins itself.
+fn secret_keys(line: &str, section: Option<Section>) -> Vec<&'static str> {
+    let begun = SECTIONS
+        .iter()
+        .filter(|(key, _)| find_key(line, &[key]).is_some());
+    let below = begun.flat_map(|(_, secrets)| secrets.iter());
+    let inside = section.into_iter().flat_map(|section| section.secrets);
+    SECRETS.iter().chain(below).chain(inside).copied().collect()
 }
 
 /// Puts stars in place of the values of secret keys in a line. Also returns what may continue below.
@@ -314,6 +341,39 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_exports_are_hidden_however_they_are_written() {
+        for (text, shown) in [
+            (
+                "tracing:\n  endpoint: a\n# b\n  headers:\n# c\n    x-key: Bearer d\nroutes: e",
+                "tracing:\n  endpoint: a\n# b\n  headers:\n# c\n    ****** ****** *\nroutes: e",
+            ),
+            (
+                "tracing: { endpoint: a, headers: { x: b, y: \"c d\" }, timeout: 1s }",
+                "tracing: { endpoint: a, headers: * ** ** ** ** ** *, timeout: 1s }",
+            ),
+            (
+                "tracing: { endpoint: a,\n  headers: { x: b } }\nroutes: e",
+                "tracing: * ********* **\n  ******** * ** * * *\nroutes: e",
+            ),
+            (
+                "{ admin: { tokens: { read: [a] } }, tracing: { headers: { x: b } } }",
+                "{ admin: { tokens: { read: *** } }, tracing: { headers: * ** * * } }",
+            ),
+            (
+                "tracing: { timeout: 1s }\nresponses: { headers: [ietf] }",
+                "tracing: { timeout: 1s }\nresponses: { headers: [ietf] }",
+            ),
+            (
+                "tokens:\n  read:\n  - a\n# b\n  - c\nroutes: e",
+                "tokens:\n  read:\n  * *\n# b\n  * *\nroutes: e",
+            ),
+        ] {
+            assert_eq!(source(text), shown);
+            assert_eq!(source(text).len(), text.len());
+        }
+    }
+
+    #[test]
     fn logins_of_urls_are_hidden() {
         for (text, shown) in [
             (
@@ -354,7 +414,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_byte_keeps_its_place(text in "([ \\n{},:'\"@/$#|]|password|secret|tokens|read|write|url|://|ü|x){0,30}") {
+        fn every_byte_keeps_its_place(text in "([ \\n{},:'\"@/$#|]|password|secret|tokens|read|write|tracing|headers|url|://|ü|x){0,30}") {
             let shown = source(&text);
             prop_assert_eq!(shown.len(), text.len());
             let lines = |text: &str| text.match_indices('\n').map(|(at, _)| at).collect::<Vec<_>>();
