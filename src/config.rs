@@ -41,4 +41,5 @@ use located::node_of;
 pub use located::{List, Located, Table};
 pub use schema::{Config, json_schema};
 pub use sections::admin::TokenRole;
+pub use sections::traces::ExportSpec;
 pub use source::Source;

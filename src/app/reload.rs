@@ -11,7 +11,7 @@ use super::access_logs::{self, Writers};
 use super::config_log;
 use super::connections::Connections;
 use super::snapshot_thread::SnapshotThread;
-use super::span_exporter;
+use super::span_exporter::SpanExport;
 use crate::admin::AdminSpec;
 use crate::admin::auth::Access;
 use crate::admin::reload_history::{ReloadHistory, RunningConfig};
@@ -36,6 +36,8 @@ pub(super) struct Reloader {
     shutdown: ShutdownSpec,
     files: Vec<VersionedFile>,
     access_logs: Writers,
+    /// The export of spans, if there is one.
+    export: Option<SpanExport>,
     connections: Connections,
     metrics: ConfigMetrics,
 }
@@ -46,6 +48,7 @@ impl Reloader {
         source: Source,
         compiled: &Compiled,
         surroundings: BuildContext,
+        export: Option<SpanExport>,
         connections: Connections,
     ) -> Self {
         let now = surroundings.clock.now();
@@ -59,6 +62,7 @@ impl Reloader {
             shutdown: compiled.shutdown,
             files: compiled.files.clone(),
             access_logs: Writers::default(),
+            export,
             connections,
             source,
             surroundings,
@@ -108,6 +112,7 @@ impl Reloader {
         let build = build(
             self.source.clone(),
             self.surroundings.clone(),
+            self.export.clone(),
             Arc::clone(&running),
         );
         let prepared = off_the_runtime(build).await?.map_err(refusal)?;
@@ -160,6 +165,8 @@ impl Reloader {
         self.access.reload(compiled.admin.access);
         let now = self.surroundings.clock.now();
         gateway.activity().set_key_form(compiled.admin.keys, now);
+        self.export = compiled.export;
+        self.export.iter().for_each(SpanExport::enforce);
         self.shutdown = compiled.shutdown;
         self.files = compiled.files;
         let running = running_config(&compiled.text, now);
@@ -222,6 +229,7 @@ struct Rest {
     admin: AdminSpec,
     snapshot: Option<SnapshotSpec>,
     shutdown: ShutdownSpec,
+    export: Option<SpanExport>,
     files: Vec<VersionedFile>,
     text: ConfigText,
     loaded: Loaded,
@@ -243,6 +251,7 @@ fn refusal(why: impl Display + 'static) -> Refusal {
 fn build(
     source: Source,
     surroundings: BuildContext,
+    export: Option<SpanExport>,
     running: Arc<Ruleset>,
 ) -> impl FnOnce() -> Result<Prepared, StartupError> {
     move || {
@@ -250,11 +259,11 @@ fn build(
         let compiled = compile(&loaded)?;
         let access_log = compiled.access_log.as_ref();
         let access_log = access_logs::provide(access_log, &surroundings, Some(&running))?;
-        let spans = compiled.spans.as_ref();
-        let spans = span_exporter::provide(spans, &surroundings.registry, Some(&running))?;
+        let registry = &surroundings.registry;
+        let export = SpanExport::provide(compiled.export, registry, export.as_ref())?;
         let built = PreparedRuleset::new(compiled.rules, &surroundings, Some(&running))
             .with_access_log(access_log)
-            .with_spans(spans);
+            .with_spans(export.as_ref().map(SpanExport::queue));
         let changes = compare(&*running, built.ruleset());
         let rest = Rest {
             loaded,
@@ -263,6 +272,7 @@ fn build(
             admin: compiled.admin,
             snapshot: compiled.snapshot,
             shutdown: compiled.shutdown,
+            export,
             files: compiled.files,
             text: compiled.text,
         };

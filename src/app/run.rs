@@ -22,7 +22,7 @@ use super::playground;
 use super::reload::{Prepared, Refusal, Reloader};
 use super::signals::{SignalCommand, Signals};
 use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
-use super::span_exporter;
+use super::span_exporter::SpanExport;
 use super::sync_thread::SyncThread;
 use super::watch::FileWatcher;
 use crate::admin::{
@@ -157,10 +157,16 @@ impl Process {
                 .map_or_else(Secret::random, PreviousSnapshot::secret),
         };
         let access_log = access_logs::provide(compiled.access_log.as_ref(), &surroundings, None)?;
-        let spans = span_exporter::provide(compiled.spans.as_ref(), &registry, None)?;
+        let export = SpanExport::provide(compiled.export.clone(), &registry, None)?;
+        let spans = export.as_ref().map(SpanExport::queue);
         let connections = Connections::new(surroundings.workers);
-        let mut reloader =
-            Reloader::new(source, &compiled, surroundings.clone(), connections.clone());
+        let mut reloader = Reloader::new(
+            source,
+            &compiled,
+            surroundings.clone(),
+            export,
+            connections.clone(),
+        );
         let built = PreparedRuleset::new(compiled.rules, &surroundings, None)
             .with_access_log(access_log)
             .with_spans(spans);

@@ -1,153 +1,193 @@
-//! The export of spans to a collector: OTLP over HTTP/1.1, on a thread of its own.
+//! The export of spans to a collector: batches, attempts and their pauses, on a thread of its own.
+//! `collector` has the exchange, `error` its failures.
 //!
-//! A batch has one connection and two attempts at most. Spans that no collector takes are counted
-//! and dropped: the queue behind is bounded.
+//! Reloads change where and how the thread exports, and keep the queue. Spans that no collector
+//! takes are counted and dropped: the queue behind is bounded.
 
-use std::io;
+mod collector;
+mod error;
+
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use aws_lc_rs::rand;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST};
-use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::{sleep, timeout};
 
+use self::collector::Collector;
+use self::error::{ExportError, shown};
 use super::StartupError;
-use crate::proxy::Ruleset;
+use crate::config::ExportSpec;
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::SpanLoss;
 use crate::telemetry::registry::Registry;
-use crate::telemetry::spans::encoding::encode;
-use crate::telemetry::spans::{RequestSpans, SpanQueue, SpanReceiver, SpanSpec};
+use crate::telemetry::spans::encoding::{PartialSuccess, encode};
+use crate::telemetry::spans::{RequestSpans, SpanQueue, SpanReceiver};
 
-/// The pause before the second attempt.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The largest answer of a collector that is read, in bytes.
-const MAX_ANSWER: usize = 64 << 10;
+/// The pauses between the attempts to export a batch, each shortened by chance to half at most.
+const PAUSES: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+];
+/// The longest pause that a collector can ask for.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Pauses between log lines about failed exports.
 const LOG_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(600)];
 
-/// Returns the queue that `spec` asks for: the running one if it is the same, or a new one with an
-/// exporter.
-///
-/// # Errors
-/// When there can be no thread.
-pub(super) fn provide(
-    spec: Option<&SpanSpec>,
-    registry: &Registry,
-    running: Option<&Ruleset>,
-) -> Result<Option<Arc<SpanQueue>>, StartupError> {
-    let Some(spec) = spec else {
-        return Ok(None);
-    };
-    let running = running.and_then(|ruleset| ruleset.spans.as_ref());
-    if let Some(same) = running.filter(|queue| queue.spec() == spec) {
-        return Ok(Some(Arc::clone(same)));
-    }
-    let (queue, receiver) = SpanQueue::new(spec.clone(), registry);
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(StartupError::system("a runtime for spans"))?;
-    thread::Builder::new()
-        .name("spans".to_owned())
-        .spawn(move || run(&runtime, &receiver))
-        .map_err(StartupError::system("a thread for spans"))?;
-    Ok(Some(Arc::new(queue)))
+/// The export of spans, as one configuration asks for it.
+#[derive(Clone, Debug)]
+pub(super) struct SpanExport {
+    queue: Arc<SpanQueue>,
+    spec: Arc<ExportSpec>,
+    /// The spec that the exporter's thread follows.
+    in_force: Arc<ArcSwap<ExportSpec>>,
 }
 
-/// Exports batches until the queue is closed and empty.
-fn run(runtime: &Runtime, receiver: &SpanReceiver) {
-    let [shortest, longest] = LOG_PAUSES;
-    let failures = LogThrottle::with_backoff(shortest, longest);
-    while let Some(batch) = receiver.next_batch() {
-        let count = batch.iter().map(RequestSpans::count).sum();
-        match runtime.block_on(export(receiver, &batch)) {
-            Ok(()) => receiver.metrics().exported(count),
-            Err(failure) => {
-                receiver.metrics().dropped(failure.loss(), count);
-                if failures.admit_now().is_some() {
-                    let collector = &*receiver.spec().authority;
-                    tracing::warn!(collector, error = %failure, "spans are not exported");
-                }
+impl SpanExport {
+    /// The export that `spec` asks for: with the running queue and its exporter, or with new ones.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub(super) fn provide(
+        spec: Option<ExportSpec>,
+        registry: &Registry,
+        running: Option<&Self>,
+    ) -> Result<Option<Self>, StartupError> {
+        let Some(spec) = spec.map(Arc::new) else {
+            return Ok(None);
+        };
+        if let Some(running) = running {
+            return Ok(Some(Self {
+                queue: Arc::new(running.queue.with_percent(spec.percent)),
+                spec,
+                in_force: Arc::clone(&running.in_force),
+            }));
+        }
+        let (queue, receiver) = SpanQueue::new(spec.percent, registry);
+        let in_force = Arc::new(ArcSwap::from(Arc::clone(&spec)));
+        let exporter = Exporter::new(receiver, Arc::clone(&in_force));
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(StartupError::system("a runtime for spans"))?;
+        thread::Builder::new()
+            .name("spans".to_owned())
+            .spawn(move || exporter.run(&runtime))
+            .map_err(StartupError::system("a thread for spans"))?;
+        Ok(Some(Self {
+            queue: Arc::new(queue),
+            spec,
+            in_force,
+        }))
+    }
+
+    /// The queue that requests fill.
+    pub(super) fn queue(&self) -> Arc<SpanQueue> {
+        Arc::clone(&self.queue)
+    }
+
+    /// Makes the exporter follow this configuration, from its next attempt on.
+    pub(super) fn enforce(&self) {
+        self.in_force.store(Arc::clone(&self.spec));
+    }
+}
+
+/// The state of the exporter's thread.
+struct Exporter {
+    receiver: SpanReceiver,
+    in_force: Arc<ArcSwap<ExportSpec>>,
+    collector: Collector,
+    failures: LogThrottle,
+    rejections: LogThrottle,
+}
+
+impl Exporter {
+    fn new(receiver: SpanReceiver, in_force: Arc<ArcSwap<ExportSpec>>) -> Self {
+        let [shortest, longest] = LOG_PAUSES;
+        Self {
+            receiver,
+            in_force,
+            collector: Collector::default(),
+            failures: LogThrottle::with_backoff(shortest, longest),
+            rejections: LogThrottle::with_backoff(shortest, longest),
+        }
+    }
+
+    /// Exports batches until the queue is closed and empty.
+    fn run(mut self, runtime: &Runtime) {
+        while let Some(batch) = self.receiver.next_batch() {
+            let count = batch.iter().map(RequestSpans::count).sum();
+            match self.export(runtime, &batch) {
+                Ok(partial) => self.taken(count, partial),
+                Err(failure) => self.lost(count, &failure),
             }
         }
     }
-}
 
-/// The reason why a batch is not exported.
-#[derive(Debug, thiserror::Error)]
-enum ExportError {
-    #[error("{0}; does a collector listen there?")]
-    Unreachable(#[from] io::Error),
-    #[error("no answer within {0:?} (tracing.timeout)")]
-    Late(Duration),
-    #[error("the collector answers {0}")]
-    Refused(StatusCode),
-}
-
-impl ExportError {
-    fn loss(&self) -> SpanLoss {
-        match self {
-            Self::Unreachable(_) | Self::Late(_) => SpanLoss::Unreachable,
-            Self::Refused(_) => SpanLoss::Refused,
+    /// Tries to export a batch until it is taken, or cannot be, or its last attempt has failed.
+    fn export(
+        &mut self,
+        runtime: &Runtime,
+        batch: &[RequestSpans],
+    ) -> Result<Option<PartialSuccess>, ExportError> {
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let spec = self.in_force.load_full();
+            let message = Bytes::from(encode(batch, &spec.service_name));
+            let failure = match runtime.block_on(self.collector.post(&spec, message)) {
+                Ok(partial) => return Ok(partial),
+                Err(failure) => failure,
+            };
+            let Some(pause) = pauses.next().filter(|_| failure.is_temporary()) else {
+                return Err(failure);
+            };
+            let pause = failure.retry_after().unwrap_or_else(|| shortened(pause));
+            if self.receiver.closes_within(pause.min(MAX_PAUSE)) {
+                return Err(failure);
+            }
         }
     }
 
-    /// A later attempt may succeed (OTLP 1.x, "Failures").
-    fn is_temporary(&self) -> bool {
-        match self {
-            Self::Unreachable(_) | Self::Late(_) => true,
-            Self::Refused(status) => matches!(status.as_u16(), 429 | 502 | 503 | 504),
+    /// Counts an export, and the spans of it that the collector has rejected.
+    fn taken(&self, count: u64, partial: Option<PartialSuccess>) {
+        let metrics = self.receiver.metrics();
+        // Many collectors send an empty one with each success.
+        let Some(partial) = partial.filter(|partial| *partial != PartialSuccess::default()) else {
+            return metrics.exported(count);
+        };
+        let rejected = u64::try_from(partial.rejected_spans)
+            .unwrap_or(0)
+            .min(count);
+        metrics.exported(count - rejected);
+        metrics.dropped(SpanLoss::Refused, rejected);
+        if self.rejections.admit_now().is_some() {
+            let collector = &*self.in_force.load().url;
+            let reason = shown(&partial.error_message);
+            tracing::warn!(collector, rejected, reason, "the collector warns of spans");
+        }
+    }
+
+    /// Counts a lost batch. The next one waits for as long as the collector asks for.
+    fn lost(&self, count: u64, failure: &ExportError) {
+        self.receiver.metrics().dropped(failure.loss(), count);
+        if self.failures.admit_now().is_some() {
+            let collector = &*self.in_force.load().url;
+            tracing::warn!(collector, error = %failure, "spans are not exported");
+        }
+        if let Some(pause) = failure.retry_after() {
+            self.receiver.closes_within(pause.min(MAX_PAUSE));
         }
     }
 }
 
-async fn export(receiver: &SpanReceiver, batch: &[RequestSpans]) -> Result<(), ExportError> {
-    let spec = receiver.spec();
-    let message = Bytes::from(encode(batch, &spec.service_name));
-    let first = post(spec, message.clone()).await;
-    match first {
-        Err(failure) if failure.is_temporary() && !receiver.is_closed() => {
-            sleep(PAUSE).await;
-            post(spec, message).await
-        }
-        decided => decided,
-    }
-}
-
-async fn post(spec: &SpanSpec, message: Bytes) -> Result<(), ExportError> {
-    let late = |_| ExportError::Late(spec.timeout);
-    let status = timeout(spec.timeout, exchange(spec, message)).await;
-    let status = status.map_err(late)??;
-    match status.is_success() {
-        true => Ok(()),
-        false => Err(ExportError::Refused(status)),
-    }
-}
-
-async fn exchange(spec: &SpanSpec, message: Bytes) -> io::Result<StatusCode> {
-    let stream = TcpStream::connect(&spec.authority).await?;
-    let handshake = http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(io::Error::other)?;
-    let connection = tokio::spawn(connection);
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(&spec.path)
-        .header(HOST, &spec.authority)
-        .header(CONTENT_TYPE, "application/x-protobuf")
-        .body(Full::new(message))
-        .map_err(io::Error::other)?;
-    let answer = sender.send_request(request).await;
-    let (head, body) = answer.map_err(io::Error::other)?.into_parts();
-    // The status says all; a body that breaks off changes nothing.
-    let _ = Limited::new(body, MAX_ANSWER).collect().await;
-    connection.abort();
-    Ok(head.status)
+/// A pause between a half of `pause` and the whole: exporters that fail together come back one by
+/// one.
+fn shortened(pause: Duration) -> Duration {
+    let mut drawn = [0];
+    // Without randomness of the system the pause is always the same.
+    let _ = rand::fill(&mut drawn);
+    pause / 2 + pause / 2 * u32::from(drawn[0]) / 255
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::sections::jwt::KeyFiles;
 use super::sections::policy::Policies;
+use super::sections::traces::ExportSpec;
 use super::sections::upstream::Upstreams;
 use super::sections::{jwt, responses, route};
 use super::value::TrustedProxy;
@@ -21,7 +22,6 @@ use crate::proxy::ruleset::{self, PolicySpec};
 use crate::server::ServerSpec;
 use crate::store::HomeSpec;
 use crate::telemetry::access_log::{AccessLogSpec, LogTarget};
-use crate::telemetry::spans::SpanSpec;
 
 /// The largest certificate file that is read, in bytes.
 pub(super) const MAX_CERTIFICATE_FILE: u64 = 16 << 20;
@@ -36,7 +36,7 @@ pub struct Compiled {
     /// The access log, unless it is disabled.
     pub access_log: Option<AccessLogSpec>,
     /// The export of spans, if there is one.
-    pub spans: Option<SpanSpec>,
+    pub export: Option<ExportSpec>,
     /// The snapshot file; `None` if buckets are not saved.
     pub snapshot: Option<SnapshotSpec>,
     /// How the process ends.
@@ -103,6 +103,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
         access: compiler.access(&config.admin.tokens),
         keys: config.admin.keys.value,
     };
+    let export = compiler.export(config);
     compiler.check_written_files(config);
     if !compiler.findings.is_empty() {
         return Err(loaded.report(compiler.findings));
@@ -113,7 +114,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
         server,
         admin,
         access_log: access_log.and_then(|log| compiler.access_log(log)),
-        spans: config.tracing.as_ref().map(|tracing| tracing.spec()),
+        export,
         snapshot: snapshot.map(|spec| SnapshotSpec {
             path: loaded.resolve(spec.path.as_path()),
             every: spec.every.get(),

@@ -13,6 +13,7 @@ mod listeners;
 mod outcome;
 mod redis;
 mod room;
+mod traces;
 mod upstreams;
 
 use std::time::Duration;
@@ -61,6 +62,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
         answers::idle_jitter(&places),
         answers::announcements(&places),
         redis::shared_buckets(config, &places),
+        Vec::from_iter(traces::cleartext_credentials(config)),
         upstreams::options(config),
         upstreams::grpc_over_http1(config),
     ];

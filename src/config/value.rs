@@ -4,6 +4,7 @@
 mod address;
 mod claim;
 mod client_ip_header;
+mod collector_url;
 mod duration;
 mod grpc;
 mod grpc_service;
@@ -35,6 +36,7 @@ use std::fmt;
 
 pub use address::{Cidr, SocketAddress, TrustedProxy};
 pub use claim::Claim;
+pub use collector_url::CollectorUrl;
 pub use duration::Duration;
 pub use grpc::GrpcPattern;
 pub use grpc_service::GrpcService;

@@ -25,21 +25,6 @@ pub const BATCH: usize = 512;
 /// The time for which spans wait for others.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Spec of the export of spans.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpanSpec {
-    /// Host and port of the collector.
-    pub authority: String,
-    /// The path that takes spans.
-    pub path: String,
-    /// `service.name` of the spans.
-    pub service_name: String,
-    /// The percentage of requests that are recorded, unless a trusted peer decides.
-    pub percent: u32,
-    /// Longest time of one export.
-    pub timeout: Duration,
-}
-
 /// The spans of one request: that of the server, and that of the client if it was forwarded.
 #[derive(Clone, Debug)]
 pub struct RequestSpans {
@@ -92,10 +77,11 @@ pub struct Forwarded {
     pub has_response: bool,
 }
 
-/// The queue of spans. It closes with its last holder.
+/// The queue of spans, as one configuration fills it. It closes with its last holder.
 #[derive(Debug)]
 pub struct SpanQueue {
-    shared: Arc<Shared>,
+    percent: u32,
+    opened: Arc<OpenQueue>,
 }
 
 /// The exporter's end of a queue.
@@ -104,9 +90,12 @@ pub struct SpanReceiver {
     shared: Arc<Shared>,
 }
 
+/// Closes the queue when it is dropped.
+#[derive(Debug)]
+struct OpenQueue(Arc<Shared>);
+
 #[derive(Debug)]
 struct Shared {
-    spec: SpanSpec,
     metrics: SpanMetrics,
     state: Mutex<State>,
     /// Notified for a whole batch, at the close, and at the exporter's end.
@@ -121,10 +110,9 @@ struct State {
 }
 
 impl SpanQueue {
-    /// A queue, and the exporter's end of it.
-    pub fn new(spec: SpanSpec, registry: &Registry) -> (Self, SpanReceiver) {
+    /// A queue for the spans of this percentage of requests, and the exporter's end of it.
+    pub fn new(percent: u32, registry: &Registry) -> (Self, SpanReceiver) {
         let shared = Arc::new(Shared {
-            spec,
             metrics: SpanMetrics::new(registry),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -132,44 +120,58 @@ impl SpanQueue {
         let receiver = SpanReceiver {
             shared: Arc::clone(&shared),
         };
-        (Self { shared }, receiver)
+        let opened = Arc::new(OpenQueue(shared));
+        (Self { percent, opened }, receiver)
     }
 
-    /// The spec of the export.
-    pub fn spec(&self) -> &SpanSpec {
-        &self.shared.spec
+    /// The same queue, for another percentage of requests.
+    #[must_use]
+    pub fn with_percent(&self, percent: u32) -> Self {
+        Self {
+            percent,
+            opened: Arc::clone(&self.opened),
+        }
+    }
+
+    /// The percentage of requests that are recorded, unless a trusted peer decides.
+    pub fn percent(&self) -> u32 {
+        self.percent
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.opened.0
     }
 
     /// Queues the spans of a request, or counts them as dropped. Never waits for the exporter.
     pub fn push(&self, spans: RequestSpans) {
-        let mut state = self.shared.state.lock();
+        let mut state = self.shared().state.lock();
         if state.is_closed || state.waiting.len() >= CAPACITY {
             drop(state);
             let lost = spans.count();
-            self.shared.metrics.dropped(SpanLoss::QueueFull, lost);
+            self.shared().metrics.dropped(SpanLoss::QueueFull, lost);
             return;
         }
         state.waiting.push(spans);
         let is_batch = state.waiting.len() == BATCH;
         drop(state);
         if is_batch {
-            self.shared.changed.notify_all();
+            self.shared().changed.notify_all();
         }
     }
 
     /// Closes the queue, and waits at most `deadline` for the last export.
     pub fn close(&self, deadline: Duration) {
-        self.shared.close();
-        let mut state = self.shared.state.lock();
+        self.shared().close();
+        let mut state = self.shared().state.lock();
         let goes_on = |state: &mut State| !state.has_ended;
-        let changed = &self.shared.changed;
+        let changed = &self.shared().changed;
         changed.wait_while_for(&mut state, goes_on, deadline);
     }
 }
 
-impl Drop for SpanQueue {
+impl Drop for OpenQueue {
     fn drop(&mut self) {
-        self.shared.close();
+        self.0.close();
     }
 }
 
@@ -181,19 +183,19 @@ impl Shared {
 }
 
 impl SpanReceiver {
-    /// The spec of the export.
-    pub fn spec(&self) -> &SpanSpec {
-        &self.shared.spec
-    }
-
     /// The counters of exported and lost spans.
     pub fn metrics(&self) -> &SpanMetrics {
         &self.shared.metrics
     }
 
-    /// True once the queue is closed: the exporter then tries each batch once.
-    pub fn is_closed(&self) -> bool {
-        self.shared.state.lock().is_closed
+    /// Waits for `pause`. True once the queue is closed, which ends the pause: the exporter then
+    /// tries each batch once.
+    pub fn closes_within(&self, pause: Duration) -> bool {
+        let mut state = self.shared.state.lock();
+        let is_open = |state: &mut State| !state.is_closed;
+        let changed = &self.shared.changed;
+        changed.wait_while_for(&mut state, is_open, pause);
+        state.is_closed
     }
 
     /// Waits for spans, and takes up to [`BATCH`] requests. `None` once the queue is closed and

@@ -71,7 +71,7 @@ impl ClientTls {
     }
 
     /// The settings with the versions of HTTP to offer, and the name to verify.
-    pub(super) fn connector(
+    pub(crate) fn connector(
         &self,
         protocol: UpstreamProtocol,
     ) -> (Arc<ClientConfig>, ServerName<'static>) {

@@ -5,6 +5,7 @@
 mod support;
 
 mod documentation;
+mod exports;
 mod exposition;
 mod full_configuration;
 mod monitoring;

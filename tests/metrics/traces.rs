@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use sluicegate::telemetry::spans::encoding::Span;
 
 use crate::support::client::{get, get_with};
-use crate::support::collector::{Collector, attributes};
+use crate::support::collector::{Collector, Reply, attributes};
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
 use crate::support::redis::free_address;
@@ -182,7 +182,7 @@ fn requests_are_served_without_a_collector_and_lost_spans_are_counted() {
     dropped(&gateway, "unreachable");
     gateway.wait_for_log("spans are not exported");
 
-    let collector = Collector::answering("400 Bad Request");
+    let collector = Collector::replying(|_| Reply::Head("400 Bad Request\r\n"));
     gateway.reload(&config(&collector.url(), "", "echo"));
     for _ in 0..2 {
         get_with(gateway.address(), "/", "x-key: another\r\n");

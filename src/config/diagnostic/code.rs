@@ -72,6 +72,8 @@ pub enum Code {
     ReadableCredentials,
     /// Credentials that a reader of the access log, or of the admin API, can see.
     LoggedCredentials,
+    /// Credentials that are sent in clear text.
+    CleartextCredentials,
     /// A sliding log with unexpectedly large memory for each key.
     LargeLog,
     /// Buckets that need more memory than they get.

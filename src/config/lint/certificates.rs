@@ -31,7 +31,9 @@ pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> Vec<Finding> {
         .iter()
         .filter_map(|redis| redis.tls.as_ref());
     let upstreams = config.upstreams.values().map(|upstream| &upstream.tls);
-    let trusted = upstreams.chain(redis).filter_map(|tls| tls.ca.as_ref());
+    let tracing = config.tracing.iter().map(|tracing| &tracing.tls);
+    let clients = upstreams.chain(redis).chain(tracing);
+    let trusted = clients.filter_map(|tls| tls.ca.as_ref());
     let trusted = trusted.map(|ca| (ca, ExpiryWarning::of_trusted as Check));
     let mut seen = HashSet::new();
     let mut files: Vec<_> = chains.chain(trusted).collect();

@@ -1,16 +1,25 @@
 //! `tracing`: the export of spans.
 
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HOST, HeaderName, USER_AGENT,
+};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::schema::{Config, MINUTE, SECOND};
-use crate::config::value::{Duration, Name, OriginUrl, Percentage};
+use super::secret_value::{self, SecretForm, SecretValue};
+use crate::config::compile::Compiler;
+use crate::config::located::Table;
+use crate::config::schema::{Config, MINUTE, SECOND, UpstreamTls};
+use crate::config::validate::is_framing;
+use crate::config::value::{CollectorUrl, Duration, FieldName, Name, Percentage};
 use crate::config::{Code, Finding, Findings, Located};
 use crate::http::connection::Scheme;
-use crate::telemetry::spans::SpanSpec;
+use crate::upstream::ClientTls;
 
-/// The path of OTLP for spans.
-const PATH: &str = "/v1/traces";
+/// The most fields of one's own.
+const MAX_HEADERS: usize = 16;
 
 /// Longest time of one export.
 pub type ExportTimeout = Duration<100, MINUTE, { 5 * SECOND }>;
@@ -20,8 +29,16 @@ pub type ExportTimeout = Duration<100, MINUTE, { 5 * SECOND }>;
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tracing {
-    /// The collector, as in `http://127.0.0.1:4318`; spans are posted to its `/v1/traces`.
-    pub endpoint: Located<OriginUrl>,
+    /// The collector, as in `http://127.0.0.1:4318` or `https://otlp.example.com/otlp`; spans are
+    /// posted to its `/v1/traces`.
+    pub endpoint: Located<CollectorUrl>,
+    /// TLS towards a collector with `https`.
+    #[serde(default)]
+    pub tls: Located<UpstreamTls>,
+    /// Header fields of each export, such as `authorization`, 16 at most. Their values are secrets.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = MAX_HEADERS))]
+    pub headers: Table<FieldName, SecretValue>,
     /// The percentage of requests that are recorded, `0%` to `100%`; trusted proxies that send a
     /// `traceparent` decide themselves.
     #[serde(default)]
@@ -33,36 +50,120 @@ pub struct Tracing {
     pub timeout: Located<ExportTimeout>,
 }
 
-/// Reports a collector that is not reached over HTTP in clear text.
+/// Spec of the export of spans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportSpec {
+    /// The URL that spans are posted to, for people.
+    pub url: String,
+    /// The collector's host: a name or an address.
+    pub host: String,
+    /// The collector's port.
+    pub port: u16,
+    /// The path that takes spans.
+    pub path: PathAndQuery,
+    /// TLS settings; `None` for clear text.
+    pub tls: Option<ClientTls>,
+    /// The fields of each export. Secret values are marked as sensitive.
+    pub headers: HeaderMap,
+    /// `service.name` of the spans.
+    pub service_name: String,
+    /// The percentage of requests that are recorded, unless a trusted peer decides.
+    pub percent: u32,
+    /// Longest time of one export.
+    pub timeout: std::time::Duration,
+}
+
+/// Fields that the exporter writes itself, beside those of the connection.
+const OWN: [HeaderName; 4] = [ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, EXPECT];
+
+const FIELD: SecretForm<HeaderValue> = SecretForm {
+    parse: parse_field,
+    help: "look at what the collector's vendor gives you, as in `Bearer TOKEN`",
+};
+
+/// Checks TLS settings and fields of exports.
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(tracing) = &config.tracing else {
         return;
     };
-    let endpoint = &tracing.endpoint;
-    if endpoint.scheme != Scheme::Http || endpoint.socket.is_some() {
-        let message = format!(
-            "spans are sent over http alone, not to `{}`",
-            endpoint.value
-        );
-        let finding = Finding::error(endpoint.node, Code::InvalidValue, message);
-        findings.add(finding.help("run a collector on this machine, and let it send them on"));
+    let tls = &tracing.tls;
+    if tracing.scheme() == Scheme::Http && (tls.ca.is_some() || tls.server_name.is_some()) {
+        let message = "`tls` without an endpoint that uses it";
+        let finding = Finding::error(tls.node, Code::NoEffect, message);
+        findings.add(finding.help("write the URL with `https://`, or remove `tls`"));
+    }
+    for (name, value) in tracing.headers.iter() {
+        if is_framing(name.get()) || OWN.contains(name.get()) {
+            let message = format!("`{name}` is not for configurations to change");
+            let finding = Finding::error(name.node, Code::Conflict, message);
+            findings.add(finding.help("the proxy writes it for each export; remove it"));
+        }
+        secret_value::check(value, &FIELD, findings);
+    }
+    if tracing.headers.len() > MAX_HEADERS {
+        let message = format!("more than {MAX_HEADERS} fields");
+        let finding = Finding::error(tracing.headers.node, Code::InvalidValue, message);
+        findings.add(finding.help("name those that the collector needs"));
     }
 }
 
+/// The value of a field: printable ASCII, without spaces at its ends. The error never has its text.
+fn parse_field(text: &str) -> Result<HeaderValue, String> {
+    let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if text.is_empty() || text.trim() != text || !is_printable {
+        let message = "the value of a field is printable ASCII, without spaces at its ends";
+        return Err(message.to_owned());
+    }
+    let mut value = HeaderValue::from_str(text).map_err(|error| error.to_string())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
 impl Tracing {
-    /// The spec of the export.
-    pub(in crate::config) fn spec(&self) -> SpanSpec {
-        let OriginUrl { host, port, .. } = &self.endpoint.value;
-        let name = self.service_name.as_ref();
-        SpanSpec {
-            authority: match host.contains(':') {
-                true => format!("[{host}]:{port}"),
-                false => format!("{host}:{port}"),
-            },
-            path: PATH.to_owned(),
+    /// The scheme of the collector.
+    pub(in crate::config) fn scheme(&self) -> Scheme {
+        self.endpoint.origin.scheme
+    }
+}
+
+impl Compiler<'_> {
+    /// The export of spans; `None` if it is not configured or, with a finding, not usable.
+    pub(in crate::config) fn export(&mut self, config: &Config) -> Option<ExportSpec> {
+        let tracing = config.tracing.as_ref()?;
+        let (endpoint, origin) = (&tracing.endpoint, &tracing.endpoint.origin);
+        let tls = match tracing.scheme() {
+            Scheme::Http => None,
+            Scheme::Https => Some(self.client_tls(&origin.host, endpoint.node, &tracing.tls)?),
+        };
+        let name = tracing.service_name.as_ref();
+        Some(ExportSpec {
+            url: format!("{origin}{}", endpoint.spans()),
+            host: origin.host.clone(),
+            port: origin.port,
+            path: endpoint.spans().clone(),
+            tls,
+            headers: self.export_headers(tracing)?,
             service_name: name.map_or_else(|| "sluicegate".to_owned(), |name| name.to_string()),
-            percent: self.sample_ratio.get(),
-            timeout: self.timeout.get(),
+            percent: tracing.sample_ratio.get(),
+            timeout: tracing.timeout.get(),
+        })
+    }
+
+    /// The fields of each export (OTLP 1.x, "OTLP/HTTP Request").
+    fn export_headers(&mut self, tracing: &Tracing) -> Option<HeaderMap> {
+        let origin = tracing.endpoint.origin.to_string();
+        let (_, authority) = origin.split_once("://")?;
+        let agent = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_str(authority).ok()?);
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-protobuf"),
+        );
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        for (name, value) in tracing.headers.iter() {
+            headers.insert(name.get().clone(), self.secret(value, &FIELD)?);
         }
+        Some(headers)
     }
 }

@@ -15,6 +15,33 @@ const CLIENT: i32 = 3;
 /// `STATUS_CODE_ERROR`.
 const ERROR: i32 = 2;
 
+/// `ExportTraceServiceResponse`.
+#[derive(Clone, PartialEq, Message)]
+pub struct ExportResponse {
+    /// Set if the collector has rejected spans, or warns of something.
+    #[prost(message, optional, tag = "1")]
+    pub partial_success: Option<PartialSuccess>,
+}
+
+/// `ExportTracePartialSuccess`.
+#[derive(Clone, PartialEq, Message)]
+pub struct PartialSuccess {
+    /// The number of rejected spans.
+    #[prost(int64, tag = "1")]
+    pub rejected_spans: i64,
+    /// The reason, or a warning.
+    #[prost(string, tag = "2")]
+    pub error_message: String,
+}
+
+/// `google.rpc.Status`, which failures have.
+#[derive(Clone, PartialEq, Message)]
+pub struct FailureStatus {
+    /// The reason.
+    #[prost(string, tag = "2")]
+    pub message: String,
+}
+
 /// `ExportTraceServiceRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ExportRequest {

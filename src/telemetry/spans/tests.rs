@@ -5,16 +5,6 @@ use prost::Message;
 use super::encoding::{ExportRequest, encode};
 use super::*;
 
-fn spec() -> SpanSpec {
-    SpanSpec {
-        authority: "127.0.0.1:4318".to_owned(),
-        path: "/v1/traces".to_owned(),
-        service_name: "edge".to_owned(),
-        percent: 100,
-        timeout: Duration::from_secs(1),
-    }
-}
-
 fn spans() -> RequestSpans {
     RequestSpans {
         trace: TraceId([1; 16]),
@@ -68,7 +58,7 @@ fn a_request_that_is_forwarded_has_two_spans() {
 #[test]
 fn the_queue_is_bounded_and_counts_what_it_drops() {
     let registry = Registry::default();
-    let (queue, receiver) = SpanQueue::new(spec(), &registry);
+    let (queue, receiver) = SpanQueue::new(100, &registry);
     for _ in 0..CAPACITY + 3 {
         queue.push(spans());
     }
@@ -86,7 +76,7 @@ fn the_queue_is_bounded_and_counts_what_it_drops() {
 
 #[test]
 fn a_close_waits_for_the_exporter_and_not_forever() {
-    let (queue, receiver) = SpanQueue::new(spec(), &Registry::default());
+    let (queue, receiver) = SpanQueue::new(100, &Registry::default());
     queue.push(spans());
     queue.close(Duration::from_millis(1));
     let exporter = std::thread::spawn(move || {
@@ -95,4 +85,17 @@ fn a_close_waits_for_the_exporter_and_not_forever() {
     });
     queue.close(Duration::from_secs(60));
     assert_eq!(exporter.join().expect("it ends"), (Some(1), true));
+}
+
+#[test]
+fn a_queue_is_open_while_one_configuration_fills_it() {
+    let (before, receiver) = SpanQueue::new(100, &Registry::default());
+    let after = before.with_percent(10);
+    before.push(spans());
+    drop(before);
+    assert!(!receiver.closes_within(Duration::ZERO));
+    after.push(spans());
+    drop(after);
+    assert!(receiver.closes_within(Duration::from_secs(60)));
+    assert_eq!(receiver.next_batch().map(|batch| batch.len()), Some(2));
 }

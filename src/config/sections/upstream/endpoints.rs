@@ -96,7 +96,7 @@ impl Compiler<'_> {
         };
         let tls = match url.scheme {
             Scheme::Http => None,
-            Scheme::Https => Some(self.client_tls(url, &upstream.tls)?),
+            Scheme::Https => Some(self.client_tls(&url.host, url.node, &upstream.tls)?),
         };
         match Authority::try_from(authority) {
             Ok(authority) => Some(EndpointSpec {

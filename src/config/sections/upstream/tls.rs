@@ -1,16 +1,16 @@
-//! `tls` of an upstream, and of Redis.
+//! `tls` of an upstream, of Redis, and of a collector of spans.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::compile::{Compiler, MAX_CERTIFICATE_FILE};
 use crate::config::schema::Upstream;
-use crate::config::value::{FilePath, OriginUrl, ServerName};
-use crate::config::{Code, Finding, Findings, Located};
+use crate::config::value::{FilePath, ServerName};
+use crate::config::{Code, Finding, Findings, Located, NodeId};
 use crate::files::{self, VersionedFile};
 use crate::upstream::{ClientTls, Roots};
 
-/// `tls` of an upstream and of `store.redis`.
+/// `tls` of an upstream, of `store.redis` and of `tracing`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamTls {
@@ -48,15 +48,17 @@ impl Compiler<'_> {
         }
     }
 
-    pub(super) fn client_tls(
+    /// TLS towards `host`, which a URL at `node` names; `None` with a finding.
+    pub(in crate::config) fn client_tls(
         &mut self,
-        url: &Located<OriginUrl>,
+        host: &str,
+        node: NodeId,
         tls: &UpstreamTls,
     ) -> Option<ClientTls> {
         let roots = self.roots(tls)?;
         let name = tls.server_name.as_ref();
-        let name = name.map_or(url.host.as_str(), |name| name.as_str());
-        let node = tls.ca.as_ref().map_or(url.node, |ca| ca.node);
+        let name = name.map_or(host, |name| name.as_str());
+        let node = tls.ca.as_ref().map_or(node, |ca| ca.node);
         ClientTls::new(name, roots)
             .map_err(|error| {
                 self.findings
