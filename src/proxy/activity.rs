@@ -178,18 +178,17 @@ impl Activity {
         most: usize,
         now: Timestamp,
     ) -> Top {
+        self.collect(now);
         if by != Measure::Limited {
             self.watch(now);
         }
-        self.collect(now);
         self.windows.lock().top(by, window, policy, most, now)
     }
 
     fn watch(&self, now: Timestamp) {
-        let until = now.saturating_add(WATCH).as_micros();
-        if self.watched_until.swap(until, Relaxed) <= now.as_micros() {
-            self.windows.lock().begin_watch(now);
-        }
+        let until = now.saturating_add(WATCH);
+        self.watched_until.store(until.as_micros(), Relaxed);
+        self.windows.lock().watch(now, until);
     }
 
     /// The refusals that were sampled since the last call, and how many were not. Refusals are

@@ -68,7 +68,8 @@ pub struct Top {
     pub rows: Vec<TopRow>,
 }
 
-/// A key, and its counts. Those beside the one that orders the rows are `None` if they are unknown.
+/// A key, and its counts. Those beside the one that orders the rows are `None` if they are unknown,
+/// or were not counted over the same time.
 #[derive(Clone, Debug)]
 pub struct TopRow {
     /// The key.
@@ -127,6 +128,8 @@ pub(super) struct Windows {
     began: Timestamp,
     /// The begin of counting requests and units.
     watch_began: Timestamp,
+    /// The end of counting requests and units.
+    watch_ends: Timestamp,
 }
 
 /// Counts of one measure.
@@ -166,21 +169,30 @@ impl Windows {
             slice_began: now,
             began: now,
             watch_began: now,
+            watch_ends: now,
         }
     }
 
-    /// Begins counting requests and units anew.
-    pub(super) fn begin_watch(&mut self, now: Timestamp) {
-        self.busiest = Series::default();
-        self.units = Series::default();
-        self.watch_began = now;
+    /// Counts requests and units until an instant; anew unless they are counted at `now`.
+    pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp) {
+        if self.watch_ends <= now {
+            // All measures have the same slices, so that their counts can be compared.
+            self.end_slice(now);
+            self.busiest = Series::default();
+            self.units = Series::default();
+            self.watch_began = now;
+        }
+        self.watch_ends = until;
     }
 
     /// Ends the present slice if it is over, and forgets slices that are older than all windows.
     pub(super) fn advance(&mut self, now: Timestamp) {
-        if now.since(self.slice_began) < SLICE {
-            return;
+        if now.since(self.slice_began) >= SLICE {
+            self.end_slice(now);
         }
+    }
+
+    fn end_slice(&mut self, now: Timestamp) {
         for series in [&mut self.limited, &mut self.busiest, &mut self.units] {
             series.end_slice(self.slice_began, now);
         }
@@ -205,14 +217,19 @@ impl Windows {
         most: usize,
         now: Timestamp,
     ) -> Top {
-        let since = now.saturating_sub(window.length());
+        let counting_began = match by {
+            Measure::Limited => self.began,
+            Measure::Busiest | Measure::Units => self.watch_began,
+        };
+        let since = now.saturating_sub(window.length()).max(counting_began);
         let [limited, busiest, units] =
             [&self.limited, &self.busiest, &self.units].map(|series| series.counts(since));
-        let (ordering, counting_began) = match by {
-            Measure::Limited => (&limited, self.began),
-            Measure::Busiest => (&busiest, self.watch_began),
-            Measure::Units => (&units, self.watch_began),
+        let ordering = match by {
+            Measure::Limited => &limited,
+            Measure::Busiest => &busiest,
+            Measure::Units => &units,
         };
+        let is_watched = self.watch_began <= ordering.began && now < self.watch_ends;
         let is_wanted = |count: &Count| policy.is_none_or(|policy| count.record.policy == policy);
         let mut rows: Vec<_> = ordering
             .by_key
@@ -220,15 +237,23 @@ impl Windows {
             .filter(|(_, count)| is_wanted(count))
             .collect();
         rows.sort_unstable_by_key(|(id, count)| (Reverse(count.count), id.bits()));
-        let rows = rows.into_iter().take(most).map(|(id, count)| TopRow {
-            record: count.record.clone(),
-            limited: limited.of(*id),
-            requests: busiest.of(*id),
-            units: units.of(*id),
-            error: count.excess.saturating_add(ordering.missed),
+        let rows = rows.into_iter().take(most).map(|(id, count)| {
+            let (limited, requests) = (limited.of(*id), busiest.of(*id));
+            let requests = requests.filter(|_| is_watched);
+            // A sketch that lost the key would show fewer requests than refusals.
+            let is_lost = limited
+                .zip(requests)
+                .is_some_and(|(limited, requests)| requests < limited);
+            TopRow {
+                record: count.record.clone(),
+                limited: limited.filter(|_| by == Measure::Limited || !is_lost),
+                requests: requests.filter(|_| by == Measure::Busiest || !is_lost),
+                units: units.of(*id).filter(|_| is_watched),
+                error: count.excess.saturating_add(ordering.missed),
+            }
         });
         Top {
-            counted: now.since(ordering.began.max(counting_began)),
+            counted: now.since(ordering.began),
             rows: rows.collect(),
         }
     }
@@ -413,10 +438,53 @@ mod tests {
     #[test]
     fn counting_requests_begins_with_the_first_question() {
         let mut windows = Windows::new(second(0));
-        windows.begin_watch(second(500));
+        windows.watch(second(500), second(560));
         let counted = |by, at| windows.top(by, Window::Minute, None, 1, second(at)).counted;
         assert_eq!(counted(Measure::Busiest, 507), Duration::from_secs(7));
         assert!(counted(Measure::Limited, 507) >= Duration::from_secs(60));
         assert_eq!(counted(Measure::Limited, 20), Duration::from_secs(20));
+    }
+
+    /// Requests of one key, of which some are refused.
+    fn request(windows: &mut Windows, at: u64, requests: u64, refused: u64) {
+        windows.advance(second(at));
+        let mut counted = Sketches::default();
+        let record = || KeyRecord {
+            policy: 1,
+            key: id(1),
+            text: None,
+        };
+        counted.limited.hit(id(1), refused, record);
+        counted.busiest.hit(id(1), requests, record);
+        counted.units.hit(id(1), requests - refused, record);
+        windows.take(|spare| {
+            std::mem::swap(&mut counted, spare);
+            true
+        });
+    }
+
+    #[test]
+    fn counts_beside_one_another_are_of_the_same_time() {
+        let mut windows = Windows::new(second(0));
+        refuse(&mut windows, 1, [1; 9]);
+        windows.watch(second(5), second(65));
+        request(&mut windows, 6, 4, 2);
+        let counts = |windows: &Windows, by, at| {
+            let top = windows.top(by, Window::Minute, None, 1, second(at));
+            let row = &top.rows[0];
+            (row.limited, row.requests, row.units)
+        };
+        // Refusals from before the first question have no requests beside them.
+        let limited = counts(&windows, Measure::Limited, 7);
+        assert_eq!(limited, (Some(11), None, None));
+        let busiest = counts(&windows, Measure::Busiest, 7);
+        assert_eq!(busiest, (Some(2), Some(4), Some(2)));
+        // Once these have left the window, all is known, until counting ends.
+        windows.watch(second(64), second(124));
+        request(&mut windows, 64, 8, 3);
+        let limited = counts(&windows, Measure::Limited, 70);
+        assert_eq!(limited, (Some(5), Some(12), Some(7)));
+        let limited = counts(&windows, Measure::Limited, 124);
+        assert_eq!(limited, (Some(3), None, None));
     }
 }
