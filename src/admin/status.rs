@@ -10,6 +10,10 @@ use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
 use crate::server::ConnectionPressure;
 use crate::store::redis::client::State as RedisState;
+use crate::store::{HomeSpec, OnStoreError};
+
+/// The most policies that a problem names.
+const MAX_NAMES: usize = 5;
 
 /// The constants of the process.
 #[derive(Clone, Copy, Debug)]
@@ -128,13 +132,17 @@ pub(super) fn problems(
     pressure: Option<&ConnectionPressure>,
 ) -> Vec<String> {
     let mut problems = Vec::new();
-    if last_reload.is_some_and(|reload| reload.result == ReloadResult::Failed) {
-        problems.push("the last reload failed: the configuration before it runs".to_owned());
+    if let Some(reload) = last_reload.filter(|reload| reload.result == ReloadResult::Failed) {
+        let why = reload.error.as_deref().map(first_line);
+        problems.push(format!(
+            "the last reload failed: {}. The configuration before it runs",
+            why.as_deref().unwrap_or("it says no reason")
+        ));
     }
     if let Some(store) = ruleset.store.redis()
         && let state @ RedisState::Down { .. } = store.state()
     {
-        problems.push(format!("redis is {state}"));
+        problems.push(format!("redis is {state}{}", without_redis(ruleset)));
     }
     for policy in ruleset.policies_without_store() {
         problems.push(format!(
@@ -152,6 +160,51 @@ pub(super) fn problems(
     problems
 }
 
+/// The first line of an error, after the place that it points to.
+fn first_line(error: &str) -> String {
+    let mut lines = error.lines();
+    let first = lines.next().unwrap_or_default();
+    let coded = first.strip_prefix("error[");
+    let message = coded.and_then(|rest| rest.split_once("]: "));
+    let message = message.map_or(first, |(_, message)| message);
+    let place = lines
+        .next()
+        .and_then(|line| line.trim_start().strip_prefix("--> "));
+    match place {
+        Some(place) => format!("{place}: {message}"),
+        None => message.to_owned(),
+    }
+}
+
+/// The policies that go on without Redis, by the way in which they do.
+fn without_redis(ruleset: &Ruleset) -> String {
+    let named = |wanted: fn(HomeSpec) -> bool| {
+        let policies = ruleset.policies.iter();
+        let names = policies.filter(|policy| wanted(policy.buckets.home()));
+        listed(names.map(|policy| &*policy.name).collect())
+    };
+    let alone = named(|home| {
+        matches!(
+            home,
+            HomeSpec::Redis(OnStoreError::Local) | HomeSpec::Synchronised(_)
+        )
+    });
+    let unlimited = named(|home| home == HomeSpec::Redis(OnStoreError::Admit));
+    let alone = alone.map(|names| format!("; each machine counts alone for {names}"));
+    let unlimited = unlimited.map(|names| format!("; nothing is limited by {names}"));
+    alone.into_iter().chain(unlimited).collect()
+}
+
+/// The first names, and how many more there are; `None` without any.
+fn listed(names: Vec<&str>) -> Option<String> {
+    let (first, more) = names.split_at(names.len().min(MAX_NAMES));
+    match (first, more.len()) {
+        ([], _) => None,
+        (first, 0) => Some(first.join(", ")),
+        (first, more) => Some(format!("{} and {more} more", first.join(", "))),
+    }
+}
+
 /// The policies whose costs are often not settled.
 fn unsettled(ruleset: &Ruleset) -> impl Iterator<Item = String> {
     ruleset.policies.iter().filter_map(|policy| {
@@ -163,4 +216,28 @@ fn unsettled(ruleset: &Ruleset) -> impl Iterator<Item = String> {
             format!("policy {name}: {estimated} of {all} responses state no cost")
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_its_place_first() {
+        let report = "error[invalid-value]: `1zz` has an unknown unit\n --> gate.yaml:36:12\n  |\n";
+        assert_eq!(
+            first_line(report),
+            "gate.yaml:36:12: `1zz` has an unknown unit"
+        );
+        assert_eq!(first_line("no file\nsecond"), "no file");
+        assert_eq!(first_line(""), "");
+    }
+
+    #[test]
+    fn many_policies_are_not_all_named() {
+        assert_eq!(listed(vec![]), None);
+        assert_eq!(listed(vec!["a", "b"]).as_deref(), Some("a, b"));
+        let many = vec!["a", "b", "c", "d", "e", "f", "g"];
+        assert_eq!(listed(many).as_deref(), Some("a, b, c, d, e and 2 more"));
+    }
 }

@@ -13,6 +13,7 @@ use super::auth::Actor;
 use super::json::{Json, Names, Reason};
 use super::problem_details::ProblemDetails;
 use crate::proxy::Ruleset;
+use crate::telemetry::metrics::EjectionReason;
 use crate::upstream::{
     Balance, EndpointStatus, HostCondition, HostStatus, Upstream, UpstreamProtocol,
 };
@@ -180,6 +181,17 @@ pub(super) fn condition_words(
     }
 }
 
+/// The reason for an ejection, for people.
+const fn reason_text(reason: EjectionReason) -> &'static str {
+    match reason {
+        EjectionReason::ConnectFailure => "it takes no connections",
+        EjectionReason::ConsecutiveFailures => "too many requests in a row failed",
+        EjectionReason::FailureRate => "too large a part of its requests failed",
+        EjectionReason::Stalled => "it answers nobody, while others do",
+        EjectionReason::Probation => "its first request after an ejection failed",
+    }
+}
+
 /// The hosts that are left out for their failures or their health, for people.
 pub(super) fn problems(ruleset: &Ruleset) -> Vec<String> {
     let upstreams = ruleset.upstreams.iter();
@@ -189,9 +201,10 @@ pub(super) fn problems(ruleset: &Ruleset) -> Vec<String> {
         hosts.filter_map(move |host| {
             let address = host.address;
             match host.condition {
-                HostCondition::Ejected { reason, .. } => Some(format!(
-                    "upstream {name}: {address} is ejected ({})",
-                    reason.as_str()
+                HostCondition::Ejected { reason, left } => Some(format!(
+                    "upstream {name}: {address} is ejected: {}; it is tried again in {} s",
+                    reason_text(reason),
+                    left.as_secs() + 1
                 )),
                 HostCondition::Unhealthy => Some(format!(
                     "upstream {name}: {address} fails its health checks"
