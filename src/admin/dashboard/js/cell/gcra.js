@@ -18,7 +18,7 @@ export function draw(cell) {
     rectangle(fits ? "empty" : "bound", x(tat), x(tat + cell.interval_ms)),
     svg("line", { class: "axis", x1: LEFT, x2: RIGHT, y1: BOTTOM, y2: BOTTOM }),
     svg("line", { class: "now", x1: LEFT, x2: LEFT, y1: TOP - 8, y2: BOTTOM + 5 }),
-    svg("line", { class: "bound", x1: x(cell.tau_ms), x2: x(cell.tau_ms), y1: TOP - 14, y2: BOTTOM + 5 }),
+    svg("line", { class: "bound", x1: x(cell.tau_ms), x2: x(cell.tau_ms), y1: TOP - 3, y2: BOTTOM + 5 }),
     svg("text", { x: LEFT, y: BOTTOM + 16, "text-anchor": "middle" }, "now"),
     svg("text", { x: x(cell.tau_ms), y: BOTTOM + 16, "text-anchor": "middle" }, "bound"),
     tat > 0 ? svg("text", { class: "strong", x: x(tat), y: TOP - 6, "text-anchor": "middle" }, "TAT") : null,
@@ -27,8 +27,8 @@ export function draw(cell) {
 
 export function caption(cell) {
   const main = `TAT ${duration(cell.tat_in_ms)} ahead`;
-  const bound = `at most ${duration(cell.tau_ms)}`;
-  return [main, `${bound}, ${duration(cell.interval_ms)} a unit, burst ${number(cell.burst_units)}`];
+  const bound = `refused beyond ${duration(cell.tau_ms)}`;
+  return [main, `a unit adds ${duration(cell.interval_ms)}, time takes it back; ${bound}, which is a burst of ${number(cell.burst_units)}`];
 }
 
 function blocks(cell, x) {
