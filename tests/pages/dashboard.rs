@@ -277,8 +277,8 @@ fn the_most_limited_client_is_banned_from_its_row() {
     browser.click("dialog button.primary");
     browser.wait_until("!document.querySelector('dialog')");
     // The stream of events tells of the ban, without the key.
-    browser.wait_until("document.getElementById('banner').innerText.includes('ban of login')");
-    assert!(!browser.text("#banner").contains("alice"));
+    browser.wait_until("document.getElementById('events').innerText.includes('ban of login')");
+    assert!(!browser.text("#events").contains("alice"));
     let alice = || client::get_with(gateway.address(), "/login", "x-api-key: alice\r\n");
     assert_eq!(alice().status, 429);
     browser.resize(PHONE, 2.0);
@@ -335,7 +335,7 @@ fn one_client_is_shown_reset_granted_and_banned() {
     assert!(!address.to_string().contains("alice"), "{address}");
     assert_accessible(&browser);
     assert!(browser.text(".cards").contains("since the mode is shadow"));
-    assert!(!browser.text(".cards").contains("Lift"));
+    assert!(!browser.text(".cards").contains("Unban"));
     let status = || {
         let path = "/login";
         client::get_with(gateway.address(), path, "x-api-key: alice\r\n").status
@@ -351,7 +351,17 @@ fn one_client_is_shown_reset_granted_and_banned() {
     browser.click("dialog button.primary");
     browser.wait_until("document.querySelector('.cards').innerText.includes('Banned')");
     assert_eq!(status(), 429);
-    ask_for(&browser, "login", "Lift");
+    // Another bucket would not help: the dialog says what does.
+    ask_for(&browser, "login", "Reset");
+    browser
+        .wait_until("document.querySelector('.preview .notice')?.innerText.includes('use Unban')");
+    assert_accessible(&browser);
+    browser.click("dialog .preview button");
+    browser.wait_until(
+        "document.querySelectorAll('dialog').length === 1
+         && document.querySelector('dialog[open] .preview table')
+         && document.querySelector('dialog h2').innerText.startsWith('Unban alice')",
+    );
     browser.click("dialog button.primary");
     browser.wait_until("!document.querySelector('.cards').innerText.includes('Banned')");
     assert_eq!(status(), 200);
@@ -359,6 +369,137 @@ fn one_client_is_shown_reset_granted_and_banned() {
     browser.resize(PHONE, 2.0);
     assert_fits(&browser);
     assert_eq!(browser.console(), [""; 0]);
+}
+
+/// Requests of bob that login refuses, more than those of alice.
+fn refuse_bob(gateway: &Gateway) {
+    for _ in 0..12 {
+        client::get_with(gateway.address(), "/login", "x-api-key: bob\r\n");
+    }
+}
+
+#[test]
+fn a_refresh_keeps_the_focus_and_the_selection() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, WRITER);
+    visit(&browser, "offenders", "alice");
+    browser.run(
+        "window.ban = document.querySelector('[aria-label=\"Ban alice on login\"]');
+         ban.focus();
+         getSelection().selectAllChildren(ban.closest('tr').querySelector('td'));",
+    );
+    refuse_bob(&gateway);
+    browser.wait_until("document.querySelector('tbody tr').innerText.includes('bob')");
+    browser.wait_until("document.activeElement === window.ban");
+    assert_eq!(
+        browser.run("return getSelection().toString();"),
+        json!("login")
+    );
+    browser.run("window.ban.click();");
+    browser.wait_until("document.querySelector('dialog[open] .preview table')");
+    browser.press(ESCAPE);
+    browser
+        .wait_until("!document.querySelector('dialog') && document.activeElement === window.ban");
+    // Alice has charged nothing since somebody asks for units: the row goes.
+    browser.run(
+        "const order = document.querySelector('main select');
+         order.value = 'units';
+         order.dispatchEvent(new Event('change'));",
+    );
+    browser.wait_until("!document.querySelector('tbody').innerText.includes('alice')");
+    browser.wait_until("document.activeElement.matches('.scroll')");
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn requests_are_unknown_until_they_cover_the_refusals() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, READER);
+    visit(&browser, "offenders", "until that covers the same time");
+    refuse_bob(&gateway);
+    browser.wait_until("document.querySelector('tbody').innerText.includes('bob')");
+    let cells = "[...document.querySelectorAll('[data-heading=Requests], [data-heading=Units]')]";
+    let shown = browser.run(&format!("return {cells}.map((cell) => cell.innerText);"));
+    let shown = shown.as_array().expect("a list");
+    assert!(shown.iter().all(|cell| cell == "–"), "{shown:?}");
+}
+
+#[test]
+fn an_offender_leads_to_buckets_and_an_explanation() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, READER);
+    visit(&browser, "offenders", "alice");
+    browser.click("tbody a");
+    browser.wait_until("document.activeElement.matches('.card')");
+    // Enforced or not, limits that refuse alice come first.
+    let first = browser.text(".card h2");
+    assert!(first.starts_with("login"), "{first}");
+    let address = browser.run("return location.href;");
+    assert!(!address.to_string().contains("alice"), "{address}");
+    browser.run("document.querySelector('input[type=url]').value = 'http://localhost/login';");
+    browser.click("section button.primary");
+    browser.wait_until("document.querySelector('section pre').innerText.includes('login')");
+    let text = browser.text("section pre");
+    assert!(
+        text.contains("limited") && !text.contains("alice"),
+        "{text}"
+    );
+    assert_eq!(browser.text("section .stack button"), "Copy");
+    assert_accessible(&browser);
+    browser.run(
+        "document.querySelector('section textarea').value = 'no field';
+         document.querySelector('section form').requestSubmit();",
+    );
+    browser.wait_until("document.querySelector('section .problem').innerText.includes('colon')");
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn changes_that_can_only_fail_are_not_offered() {
+    let gateway = Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ write: [{WRITER}] }} }}
+policies:
+  exports: {{ key: 'header:x-api-key', algorithm: concurrency, max: 2 }}
+routes: [{{ upstream: echo, limits: [exports] }}]
+"
+    ));
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, WRITER);
+    visit(&browser, "client", "header:x-api-key");
+    browser.run(
+        "document.querySelector('.search input').value = 'alice';
+         document.querySelector('.search').requestSubmit();",
+    );
+    browser.wait_until("document.querySelector('.card')?.innerText.includes('nothing to reset')");
+    let buttons = "[...document.querySelectorAll('.card button:not([hidden])')]";
+    let names = browser.run(&format!(
+        "return {buttons}.map((one) => one.getAttribute('aria-label') ?? one.innerText);"
+    ));
+    assert_eq!(
+        names,
+        json!(["Ban alice on exports", "Copy explanation for support"])
+    );
+}
+
+#[test]
+fn a_phone_shows_rows_as_cards() {
+    let (gateway, browser) = (busy(), Browser::start(PHONE));
+    sign_in(&browser, &gateway, WRITER);
+    browser.wait_until("document.querySelectorAll('tbody tr').length === 6");
+    // A pixel of the drawing is one of the window, so that texts keep their size.
+    browser.wait_until(
+        "document.querySelector('.chart').viewBox.baseVal.width
+         === document.querySelector('.chart').getBoundingClientRect().width",
+    );
+    visit(&browser, "offenders", "alice");
+    assert_fits(&browser);
+    assert_accessible(&browser);
+    let visible = browser.run(
+        "const button = document.querySelector('tbody button').getBoundingClientRect();
+         const name = document.querySelector('tbody a').getClientRects();
+         return [button.left >= 0 && button.right <= innerWidth, name.length];",
+    );
+    assert_eq!(visible, json!([true, 1]));
 }
 
 /// Renews the picture of the documentation if asked to.

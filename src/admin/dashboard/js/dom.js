@@ -31,6 +31,28 @@ function setAttribute(node, name, value) {
   }
 }
 
+/**
+ * Puts nodes into this order in a container, which has no others. The node with the focus, or with
+ * selected text, is not moved: moving it would end both.
+ */
+export function arrange(container, nodes) {
+  const held = [document.activeElement, document.getSelection()?.anchorNode];
+  const fixed = Math.max(0, nodes.findIndex((node) => node.parentNode === container && held.some((one) => node.contains(one ?? null))));
+  if (nodes.length && nodes[fixed].parentNode !== container) {
+    container.prepend(nodes[fixed]);
+  }
+  for (let place = fixed - 1; place >= 0; place -= 1) {
+    if (nodes[place + 1].previousElementSibling !== nodes[place]) {
+      nodes[place + 1].before(nodes[place]);
+    }
+  }
+  for (let place = fixed + 1; place < nodes.length; place += 1) {
+    if (nodes[place - 1].nextElementSibling !== nodes[place]) {
+      nodes[place - 1].after(nodes[place]);
+    }
+  }
+}
+
 /** The element with this id, which the page has. */
 export function byId(id) {
   return document.getElementById(id);

@@ -61,8 +61,20 @@ export function count(value, noun, plural = `${noun}s`) {
   return `${number(value)}\u00a0${value === 1 ? noun : plural}`;
 }
 
-/** An instant of the server, in the reader's time zone. */
+const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
+const DATE = { year: "numeric", month: "short", day: "numeric" };
+
+/** An instant of the server, in the reader's time zone, which it names. */
 export function instant(text) {
+  return local(text, { ...DATE, ...CLOCK });
+}
+
+/** The time of day of an instant, in the reader's time zone, which it names. */
+export function timeOfDay(text) {
+  return local(text, CLOCK);
+}
+
+function local(text, fields) {
   const date = new Date(text);
-  return Number.isNaN(date.getTime()) ? "–" : date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  return Number.isNaN(date.getTime()) ? "–" : date.toLocaleString(undefined, fields);
 }

@@ -1,51 +1,88 @@
-// The banner above every page: what an operator has to look at now, and what has just happened.
+// Above every page: what an operator has to look at now, and what has happened last. Events have a
+// place of their own height, so that they do not move the page.
 
-import { element } from "../dom.js";
+import { arrange, element, setText } from "../dom.js";
+import { instant, timeOfDay } from "../format.js";
+import { hostWords } from "./host_words.js";
+import { href } from "./router.js";
 
-/** How long an event is shown, in milliseconds. */
-const SPAN = 20_000;
 const MOST_EVENTS = 5;
 
-let shown = "";
+/** The page where a problem is looked into, by the begin of its sentence. */
+const PAGES = [
+  [/^the last reload/, () => ["Configuration", href("configuration")]],
+  [/^upstream/, () => ["Upstreams", href("upstreams")]],
+  [/^policy (\S+?):? /, (name) => [`Policy ${name}`, href("policies", name)]],
+  [/^redis/, () => ["Policies", href("policies")]],
+];
 
-/** Shows these problems and events; nothing for none. */
-export function showBanner(banner, problems, events) {
-  const text = JSON.stringify([problems, events]);
-  if (text === shown) {
-    return;
-  }
-  shown = text;
-  const lines = (all, name) => all.map((line) => element("p", { class: name }, line));
-  banner.replaceChildren(...lines(problems, "notice"), ...lines(events, "event small"));
+/** The banner: `show` replaces its problems. A problem that is new is read out. */
+export function createBanner(node, announcer) {
+  let shown = new Map();
+  return {
+    show(problems) {
+      const next = new Map(problems.map((text) => [identity(text), shown.get(identity(text)) ?? problemNode(text)]));
+      const fresh = problems.filter((text) => !shown.has(identity(text)));
+      problems.forEach((text) => setText(next.get(identity(text)).firstChild, capital(text)));
+      [...shown].filter(([key]) => !next.has(key)).forEach(([, one]) => one.remove());
+      arrange(node, [...next.values()]);
+      if (fresh.length || !problems.length) {
+        setText(announcer, fresh.join(". "));
+      }
+      shown = next;
+    },
+  };
 }
 
-/** The last events of /v1/events, as sentences. */
+/** A problem whose time runs on stays the same. */
+function identity(text) {
+  return text.replace(/ in \d+ s$/, "");
+}
+
+function problemNode(text) {
+  const [pattern, target] = PAGES.find(([known]) => known.test(text)) ?? [];
+  const [name, address] = target?.(pattern.exec(text)[1]) ?? [];
+  return element("p", { class: "notice" }, element("span"), name ? [" ", element("a", { href: address }, name)] : null);
+}
+
+function capital(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+/** The last events of /v1/events, as sentences, the newest first. */
 export class RecentEvents {
-  #events = [];
+  #node;
+
+  constructor(node) {
+    this.#node = node;
+  }
 
   add(name, event) {
     const text = sentence(name, event);
-    if (text) {
-      this.#events = [{ text, at: performance.now() }, ...this.#events].slice(0, MOST_EVENTS);
+    if (!text) {
+      return;
     }
-  }
-
-  texts() {
-    const since = performance.now() - SPAN;
-    this.#events = this.#events.filter(({ at }) => at > since);
-    return this.#events.map(({ text }) => text);
+    const line = element("p", {}, `${timeOfDay(event.at)}: ${text}`);
+    this.#node.prepend(line);
+    [...this.#node.children].slice(MOST_EVENTS).forEach((old) => old.remove());
   }
 }
+
+const RELOADS = {
+  applied: "The configuration was reloaded.",
+  unchanged: "The configuration was reloaded; its text is the same.",
+  failed: "A reload failed: the configuration before it runs.",
+};
 
 /** Null for refusals: charts show how many there are. */
 function sentence(name, event) {
   switch (name) {
     case "reload":
-      return `The configuration was reloaded: ${event.result}.`;
+      return RELOADS[event.result];
     case "ban":
-      return `${event.policy} banned ${event.key_id ?? "a client"} until ${event.until}.`;
+      return `${event.policy} banned ${event.key_id ?? "a client"} until ${instant(event.until)}.`;
     case "ejection":
-      return `Upstream ${event.upstream}: ${event.address} is ${event.state}${event.reason ? ` (${event.reason})` : ""}.`;
+      return `Upstream ${event.upstream}: ${event.address} ${hostWords(event.state, event.reason)}.`;
     case "change":
       return event.dry_run ? null : `${event.actor}: ${event.action} of ${event.policy ?? `${event.upstream} ${event.endpoint}`}, ${event.result}.`;
     default:

@@ -1,6 +1,6 @@
 // A dialog that asks before something changes, and shows beforehand what would.
 
-import { element, setText } from "../dom.js";
+import { byId, element, setText } from "../dom.js";
 
 /**
  * Asks for confirmation. `fields` are inputs by name. `preview` answers with nodes for the values so
@@ -26,6 +26,7 @@ export function confirmChange({ title, text, fields, action, preview, apply }) {
     }
   };
   form.addEventListener("change", look);
+  const giveFocusBack = focusAfterwards();
   document.body.append(dialog);
   dialog.showModal();
   look();
@@ -43,9 +44,26 @@ export function confirmChange({ title, text, fields, action, preview, apply }) {
     });
     dialog.addEventListener("close", () => {
       dialog.remove();
+      giveFocusBack();
       resolve(isDone);
     });
   });
+}
+
+/**
+ * Gives the focus back to the button that has it now; if that is gone, to the button in its place,
+ * or to the table or card around it.
+ */
+function focusAfterwards() {
+  const opener = document.activeElement;
+  const [cell, around] = [opener?.closest("td"), opener?.closest(".scroll, .card")];
+  return () => {
+    const places = [opener, cell?.querySelector("button"), around, byId("main")];
+    places.some((place) => {
+      place?.focus({ preventScroll: true });
+      return place && document.activeElement === place;
+    });
+  };
 }
 
 /** A labelled input for `confirmChange`. */

@@ -2,7 +2,7 @@
 
 import { byId, element, setText } from "../dom.js";
 import { duration } from "../format.js";
-import { RecentEvents, showBanner } from "./banner.js";
+import { createBanner, RecentEvents } from "./banner.js";
 import { Figures } from "./figures.js";
 import { showLogin } from "./login.js";
 import * as client from "./pages/client.js";
@@ -18,6 +18,7 @@ const PAGES = { overview, policies, client, offenders, upstreams, configuration 
 
 const session = new Session(signIn);
 const figures = new Figures(session);
+const banner = createBanner(byId("banner"), byId("announcer"));
 /** Ends the shown page: its timers and listeners. */
 let leave = () => {};
 
@@ -26,14 +27,16 @@ function signIn(reason = "") {
   figures.stop();
   byId("nav").hidden = true;
   byId("leave").hidden = true;
+  byId("events").hidden = true;
   setText(byId("state"), "");
-  showBanner(byId("banner"), [], []);
+  banner.show([]);
   showLogin(byId("main"), session, enter, reason);
 }
 
 function enter() {
   byId("nav").hidden = false;
   byId("leave").hidden = false;
+  byId("events").hidden = false;
   figures.start();
   showPage();
 }
@@ -67,12 +70,12 @@ function buildNavigation() {
   byId("nav").append(...links, element("a", { href: "/playground" }, "Playground"));
 }
 
-const events = new RecentEvents();
+const events = new RecentEvents(byId("events"));
 
 figures.watchEvents((name, event) => events.add(name, event));
 figures.watch(({ status, live, problem }) => {
   const problems = problem ? [problem.message] : (live?.problems ?? status?.problems ?? []);
-  showBanner(byId("banner"), problems, events.texts());
+  banner.show(problems);
   const up = status ? `${status.version}, up ${duration(status.uptime_s * 1_000)}` : "";
   setText(byId("state"), up);
 });

@@ -1,39 +1,94 @@
 // Pieces that several pages are made of.
 
-import { element, setText } from "../dom.js";
+import { arrange, element, setText } from "../dom.js";
+import { number } from "../format.js";
 import { SHOWN } from "./history.js";
 
-/** A figure with its unit and span; `show` writes the value. */
+/** A figure with its unit and span; `show` writes the value, and the span if it changes. */
 export function figure(label, span) {
   const value = element("dd", { class: "value" }, "–");
-  const node = element("div", { class: "figure" }, element("dt", {}, label), value, element("dd", { class: "small soft" }, span));
-  return { node, show: (text) => setText(value, text) };
-}
-
-/** A table with these columns: `[heading, class]`. `fill` replaces its rows, which are lists of cells. */
-export function table(caption, columns) {
-  const head = columns.map(([text, name = ""]) => element("th", { scope: "col", class: name }, text));
-  const body = element("tbody");
-  const inner = element("table", {}, element("caption", { class: "visually-hidden" }, caption), element("thead", {}, element("tr", {}, ...head)), body);
-  const node = element("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, inner);
+  const about = element("dd", { class: "small soft" }, span);
+  const node = element("div", { class: "figure" }, element("dt", {}, label), value, about);
   return {
     node,
-    fill(rows, nothing) {
-      body.replaceChildren(...(rows.length ? rows.map((row) => tableRow(columns, row)) : [emptyRow(columns, nothing)]));
+    show(text, changedSpan = span) {
+      setText(value, text);
+      setText(about, changedSpan);
     },
   };
 }
 
-function tableRow(columns, cells) {
-  const nodes = cells.map((cell, place) => {
-    const name = columns[place][1] ?? "";
-    return place === 0 ? element("th", { scope: "row", class: name }, cell) : element("td", { class: name }, cell);
-  });
-  return element("tr", {}, ...nodes);
+/** The number of a policy's keys with a bucket; Redis is not asked how many it has. */
+export function keysText({ store, buckets }) {
+  return store === "redis" ? "in Redis" : number(buckets.in_use);
 }
 
-function emptyRow(columns, text) {
-  return element("tr", {}, element("td", { colspan: columns.length, class: "soft" }, text));
+/**
+ * A table with these columns: `[heading, class]`. `fill` shows rows: each has a `key`, and `cells`,
+ * which are texts or elements. A row whose key stays is changed in place, so that focus and selection
+ * stay. Narrow windows show each row as a card; the roles keep it a table for assistive technology.
+ */
+export function table(caption, columns) {
+  const head = columns.map(([text, name = ""]) => element("th", { scope: "col", role: "columnheader", class: name }, text));
+  const body = element("tbody", { role: "rowgroup" });
+  const inner = element(
+    "table",
+    { role: "table" },
+    element("caption", { class: "visually-hidden" }, caption),
+    element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...head)),
+    body,
+  );
+  const node = element("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, inner);
+  let shown = new Map();
+  return {
+    node,
+    fill(rows, nothing) {
+      const next = new Map(rows.map(({ key, cells }) => [key, changeRow(shown.get(key) ?? emptyRow(columns), cells)]));
+      if (next.size === 0) {
+        next.set(null, nothingRow(columns, nothing));
+      }
+      const gone = [...shown].filter(([key, row]) => next.get(key) !== row).map(([, row]) => row);
+      if (gone.some((row) => row.contains(document.activeElement))) {
+        node.focus({ preventScroll: true });
+      }
+      gone.forEach((row) => row.remove());
+      arrange(body, [...next.values()]);
+      shown = next;
+    },
+  };
+}
+
+function emptyRow(columns) {
+  const cells = columns.map(([heading, name = ""], place) =>
+    place === 0 ? element("th", { scope: "row", role: "rowheader", class: name }) : element("td", { role: "cell", class: name, "data-heading": heading || null }),
+  );
+  return element("tr", { role: "row" }, ...cells);
+}
+
+function nothingRow(columns, text) {
+  return element("tr", { role: "row" }, element("td", { role: "cell", colspan: columns.length, class: "soft" }, text));
+}
+
+function changeRow(row, cells) {
+  cells.forEach((cell, place) => changeCell(row.children[place], cell));
+  return row;
+}
+
+/** Elements that are equal do the same: the shown one stays. */
+function changeCell(node, cell) {
+  if (typeof cell === "string") {
+    setText(node, cell);
+    return;
+  }
+  const [before] = node.children;
+  if (before?.isEqualNode(cell)) {
+    return;
+  }
+  const hadFocus = before?.contains(document.activeElement) ?? false;
+  node.replaceChildren(cell);
+  if (hadFocus) {
+    cell.focus({ preventScroll: true });
+  }
 }
 
 /** The legend of charts. */
@@ -70,6 +125,19 @@ export function repeat(work, period, failed) {
     isOver = true;
     clearTimeout(timer);
   };
+}
+
+/** A button that copies a text; `said` tells the result. */
+export function copyButton(label, text, said, done) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      setText(said, done);
+    } catch {
+      setText(said, "The browser does not let pages copy here.");
+    }
+  };
+  return element("button", { type: "button", onclick: copy }, label);
 }
 
 /** A place for problems of a page, read out when they change. */

@@ -1,8 +1,11 @@
 // One client: all its buckets as they are now, and what an operator can do for it.
 
-import { element, setText } from "../../dom.js";
+import { usedShare } from "../../cell/advance.js";
+import { arrange, element } from "../../dom.js";
 import { problemLine, repeat } from "../parts.js";
 import { createCard } from "./client_card.js";
+import { createExplain } from "./client_explain.js";
+import { partText } from "./client_text.js";
 
 export const TITLE = "Client";
 
@@ -11,35 +14,55 @@ const PERIOD = 1_000;
 
 /** Key texts stay in this tab's memory: they are secrets, and no part of an address. */
 let last = { kind: 0, values: [] };
+/** The client that another page has chosen, until this page shows it. */
+let chosen = null;
+
+/** Chooses the client that this page shows next: a key as the API writes it. */
+export function chooseClient(policy, key) {
+  chosen = { policy, values: [key].flat() };
+}
 
 export function show(main, { figures, session }) {
   const fields = element("fieldset");
   const kind = element("select", { id: "kind" });
   const problem = problemLine();
   const cards = element("div", { class: "cards" });
+  const explain = createExplain(session);
   let kinds = [];
   let stop = () => {};
-  const search = (event) => {
+  const search = (event, policy = null) => {
     event?.preventDefault();
     stop();
     last = { kind: Number(kind.value), values: readValues(fields) };
-    stop = watch({ session, figures }, kinds[last.kind], last.values, cards, problem);
+    explain.suggest(kinds[last.kind]?.parts ?? [], last.values);
+    stop = watch({ session, figures, policy }, kinds[last.kind], last.values, cards, problem);
   };
   const choose = () => fields.replaceChildren(...inputs(kinds[Number(kind.value)], last));
   kind.addEventListener("change", choose);
   main.append(
     element("h1", {}, TITLE),
     element("form", { class: "search", onsubmit: search }, element("label", { class: "field" }, "Key", kind), fields, element("button", { class: "primary" }, "Show buckets")),
-    element("p", { class: "small soft" }, "Buckets are looked at once a second; in between, drawings run on as if no request came. Keys are secrets: they are neither logged nor kept in the address."),
+    element("p", { class: "small soft" }, "Buckets are looked at once a second; in between, drawings run on as if no request came. Those that refuse the client come first. Keys are secrets: they are neither logged nor kept in the address."),
     problem.node,
     cards,
+    explain.node,
   );
   const forget = figures.listen(({ policies }) => {
     const found = keyKinds(policies);
-    if (JSON.stringify(found) !== JSON.stringify(kinds)) {
-      kinds = found;
-      kind.replaceChildren(...kinds.map(({ parts }, place) => element("option", { value: place, selected: place === last.kind }, parts.join(" + "))));
-      choose();
+    if (JSON.stringify(found) === JSON.stringify(kinds)) {
+      return;
+    }
+    kinds = found;
+    const { policy = null, values } = chosen ?? {};
+    const place = kinds.findIndex(({ policies: names }) => names.includes(policy));
+    if (place >= 0) {
+      last = { kind: place, values };
+    }
+    kind.replaceChildren(...kinds.map(({ parts }, number) => element("option", { value: number, selected: number === last.kind }, parts.join(" + ") || "none: one bucket for all")));
+    choose();
+    if (place >= 0) {
+      chosen = null;
+      search(null, policy);
     }
   });
   return () => {
@@ -58,10 +81,16 @@ function keyKinds(policies) {
   return [...kinds.values()];
 }
 
+/** Parts of the chosen key that are no texts, by their inputs. */
+const parts = new WeakMap();
+
 function inputs(kind, { values }) {
-  return (kind?.parts ?? []).map((part, place) =>
-    element("label", { class: "field" }, part, element("input", { value: values[place] ?? "", required: true, autocomplete: "off", spellcheck: "false", placeholder: example(part) })),
-  );
+  return (kind?.parts ?? []).map((part, place) => {
+    const value = values[place] ?? (place in values ? null : "");
+    const input = element("input", { value: partText(value), required: true, autocomplete: "off", spellcheck: "false", placeholder: example(part) });
+    parts.set(input, value);
+    return element("label", { class: "field" }, part, input);
+  });
 }
 
 function example(part) {
@@ -69,24 +98,53 @@ function example(part) {
 }
 
 function readValues(fields) {
-  return [...fields.querySelectorAll("input")].map((input) => input.value.trim());
+  return [...fields.querySelectorAll("input")].map((input) => {
+    const [text, part] = [input.value.trim(), parts.get(input)];
+    return typeof part !== "string" && text === partText(part) ? part : text;
+  });
 }
 
-/** Shows the buckets of a key, and looks again every second. */
-function watch({ session, figures }, kind, values, container, problem) {
+/** Shows the buckets of a key, and looks again every second. The focus goes to a policy's card. */
+function watch({ session, figures, policy }, kind, values, container, problem) {
   container.replaceChildren();
-  const key = values.length === 1 ? values[0] : values;
-  const modeOf = (policy) => () => figures.policies.find(({ name }) => name === policy)?.mode.current;
-  const subjects = (kind?.policies ?? []).map((policy) => ({ policy, key, parts: kind.parts, mode: modeOf(policy) }));
-  const cards = subjects.map((subject) => createCard(session, subject));
-  container.append(...cards.map(({ node }) => node));
+  const key = values.length === 1 && typeof values[0] === "string" ? values[0] : values;
+  const known = (name) => figures.policies.find((one) => one.name === name);
+  const subjects = (kind?.policies ?? []).map((name) => ({
+    policy: name,
+    key,
+    parts: kind.parts,
+    algorithm: known(name)?.algorithm,
+    mode: () => known(name)?.mode.current,
+  }));
+  // Cards keep their order while time passes: a button must not move from under the pointer.
+  const sort = () => arrange(container, [...cards].sort((left, right) => urgency(right.state()) - urgency(left.state())).map(({ node }) => node));
+  const cards = subjects.map((subject) => createCard(session, subject, sort));
+  let isFirst = true;
   const look = async () => {
-    await Promise.all(cards.map((card) => card.look()));
-    problem.show(null);
+    const looks = await Promise.allSettled(cards.map((card) => card.look()));
+    // A store that does not answer fails its own cards only.
+    problem.show(looks.find(({ status }) => status === "rejected")?.reason ?? null);
+    if (isFirst) {
+      isFirst = false;
+      sort();
+      cards.find((_, place) => subjects[place].policy === policy)?.node.focus();
+    }
   };
+  container.append(...cards.map(({ node }) => node));
   const end = repeat(look, PERIOD, (error) => problem.show(error));
   return () => {
     end();
     cards.forEach((card) => card.end());
   };
+}
+
+/** Orders cards: bans, then refusals, then the used share. */
+function urgency(state) {
+  if (!state) {
+    return -1;
+  }
+  if (state.ban) {
+    return 3;
+  }
+  return usedShare(state.cell) + (state.allowed ? 0 : 1);
 }

@@ -1,19 +1,20 @@
 // Changes of one key: each is tried as a dry run first, and asks for a reason.
 
 import { element } from "../../dom.js";
-import { number } from "../../format.js";
+import { instant, number } from "../../format.js";
 import { confirmChange, reasonField, textField } from "../dialog.js";
-import { verdict } from "./client_text.js";
+import { keyText, verdict } from "./client_text.js";
 
 /** Makes the bucket whole. */
 export function reset(session, subject) {
   return change(session, subject, {
     path: "/v1/keys/reset",
-    title: "Reset the bucket",
+    title: `Reset ${name(subject)}`,
     text: "Makes the bucket whole, as if the client had not come.",
     action: "Reset",
     fields: {},
     body: () => ({}),
+    advice: ({ before }) => banAdvice(session, subject, before),
   });
 }
 
@@ -22,7 +23,7 @@ export function grant(session, subject) {
   const hour = new Date(Date.now() + 3_600_000).toISOString().replace(/\.\d+Z$/, "Z");
   return change(session, subject, {
     path: "/v1/keys/grant",
-    title: "Grant units",
+    title: `Grant units to ${name(subject)}`,
     text: "Spendable at once, also above the capacity of the bucket.",
     action: "Grant",
     fields: {
@@ -30,6 +31,7 @@ export function grant(session, subject) {
       until: textField("Until (UTC)", { value: hour, required: true, size: 22 }),
     },
     body: ({ units, until }) => ({ units: Number(units), until }),
+    advice: ({ before }) => banAdvice(session, subject, before),
   });
 }
 
@@ -37,7 +39,7 @@ export function grant(session, subject) {
 export function ban(session, subject) {
   return change(session, subject, {
     path: "/v1/keys/ban",
-    title: "Ban the client",
+    title: `Ban ${name(subject)}`,
     text: "This policy refuses every request of the client until the ban ends.",
     action: "Ban",
     fields: { duration: textField("For (15m, 24h, 7d)", { value: "15m", required: true, size: 8 }) },
@@ -49,15 +51,34 @@ export function ban(session, subject) {
 export function unban(session, subject) {
   return change(session, subject, {
     path: "/v1/keys/unban",
-    title: "Lift the ban",
+    title: `Unban ${name(subject)}`,
     text: "The bucket decides about the client again.",
-    action: "Lift",
+    action: "Unban",
     fields: {},
     body: () => ({}),
   });
 }
 
-function change(session, { policy, key, mode }, { path, body, fields, ...texts }) {
+function name({ key, policy }) {
+  return `${keyText(key)} on ${policy}`;
+}
+
+/** Another bucket changes nothing while the client is banned. */
+function banAdvice(session, subject, { ban: one }) {
+  if (!one) {
+    return [];
+  }
+  const instead = ({ target }) => {
+    target.closest("dialog").close();
+    unban(session, subject);
+  };
+  return [
+    element("p", { class: "notice" }, `The ban remains until ${instant(one.until)}: use Unban.`),
+    element("button", { type: "button", onclick: instead }, "Unban …"),
+  ];
+}
+
+function change(session, { policy, key, mode }, { path, body, fields, advice = () => [], ...texts }) {
   const send = (values, isDry) => {
     const reason = values.reason ? { reason: values.reason } : {};
     return session.post(path, { policy, key, ...body(values), ...reason, dry_run: isDry });
@@ -65,7 +86,10 @@ function change(session, { policy, key, mode }, { path, body, fields, ...texts }
   return confirmChange({
     ...texts,
     fields: { ...fields, reason: reasonField() },
-    preview: async (values) => describe(await send(values, true), mode),
+    preview: async (values) => {
+      const states = await send(values, true);
+      return [...describe(states, mode), ...advice(states)];
+    },
     apply: (values) => send(values, false),
   });
 }
@@ -85,5 +109,5 @@ function leftText({ remaining, granted, unit }) {
 }
 
 function banText({ ban: one }) {
-  return one ? `until ${one.until}` : "none";
+  return one ? `until ${instant(one.until)}` : "none";
 }

@@ -11,10 +11,23 @@ export function explain(state, { parts, mode }) {
     state.override && `Its own quota applies: ${state.override}.`,
     state.debt > 0 && `It owes ${number(state.debt)} ${state.unit} beyond the limit.`,
     state.granted && `An operator has granted ${number(state.granted.of_units)} ${state.unit}, of which ${number(state.granted.units)} are left, until ${state.granted.until}.`,
-    state.ban && `It is banned until ${state.ban.until}: ${state.ban.reason}.`,
-    `As of ${new Date().toISOString()}.`,
+    state.ban && `It is banned until ${state.ban.until}${state.ban.reason && `: ${state.ban.reason}`}.`,
+    `As of ${new Date().toISOString().replace(/\.\d+Z$/, "Z")}.`,
   ];
   return lines.filter(Boolean).join("\n").replaceAll("\u00a0", " ").replaceAll("\u202f", "");
+}
+
+/** A key as the API writes it. Parts that clients lack are in parentheses. */
+export function keyText(key) {
+  return [key].flat().map(partText).join(", ");
+}
+
+/** A part of a key: a text, another part that replaces it, or null. */
+export function partText(part) {
+  if (part === null) {
+    return "(missing)";
+  }
+  return typeof part === "string" ? part : Object.entries(part).map(([name, value]) => `(${name}) ${value}`).join(" ");
 }
 
 /** What becomes of the next request. */

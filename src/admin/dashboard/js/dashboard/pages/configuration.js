@@ -7,13 +7,14 @@ import { problemLine, section, table } from "../parts.js";
 
 export const TITLE = "Configuration";
 
-export function show(main, { session }) {
+export function show(main, { figures, session }) {
   const problem = problemLine();
   const about = element("p", { class: "soft" });
+  const failed = element("div", { class: "failure" });
   const text = element("pre", { class: "code text", tabindex: "0", "aria-label": "Running configuration" });
   const pasted = element("textarea", { id: "pasted", class: "code", rows: 10, spellcheck: "false" });
   const result = element("div", { class: "stack" });
-  const reloads = table("The last reloads, newest first", [["At"], ["Result"], ["Hash"], ["Error or warnings"], ["Buckets"]]);
+  const reloads = table("The last reloads, newest first", [["At"], ["Result"], ["Hash"], ["Error or warnings", "wide"], ["Buckets"]]);
   let running = "";
   const compare = async () => {
     try {
@@ -27,6 +28,7 @@ export function show(main, { session }) {
     element("h1", {}, TITLE),
     about,
     problem.node,
+    failed,
     section("Running", text),
     section(
       "Compare with another",
@@ -36,31 +38,62 @@ export function show(main, { session }) {
     ),
     section("Reloads", reloads.node),
   );
-  load(session, { about, text, reloads }).then(
-    (loaded) => {
-      running = loaded;
-    },
-    (error) => problem.show(error),
-  );
+  let seen = "";
+  return figures.listen(async ({ status }) => {
+    const reload = JSON.stringify([status.ruleset, status.last_reload]);
+    if (reload === seen) {
+      return;
+    }
+    seen = reload;
+    try {
+      running = await load(session, { about, failed, text, reloads });
+      problem.show(null);
+    } catch (error) {
+      seen = "";
+      problem.show(error);
+    }
+  });
 }
 
-async function load(session, { about, text, reloads }) {
+async function load(session, { about, failed, text, reloads }) {
   const [config, history] = await Promise.all([session.get("/v1/config"), session.get("/v1/reloads")]);
   setText(about, aboutText(config));
   setText(text, config.text);
-  reloads.fill(history.reloads.map(row), "None since the start.");
+  failed.replaceChildren(...failure(config.last_error));
+  reloads.fill(history.reloads.map((reload) => row(reload, config.last_error)), "None since the start.");
   return config.text;
 }
 
 function aboutText({ source, hash, loaded_at: at, last_error: error, reset }) {
   const base = `${source}, loaded ${instant(at)}, hash ${hash}. Secrets are masked.`;
   const changed = reset.length ? ` The last reload changed buckets of ${reset.map(({ policy }) => policy).join(", ")}.` : "";
-  return error ? `${base} The last reload failed: ${error}` : base + changed;
+  return error ? base : base + changed;
 }
 
-function row({ at, result, hash, error, buckets, warnings }) {
+/** The error of the last reload, which draws at what it points. */
+function failure(error) {
+  if (!error) {
+    return [];
+  }
+  return [
+    element("p", { class: "problem" }, "The last reload failed. The configuration below goes on running."),
+    element("pre", { class: "code text", tabindex: "0", "aria-label": "Error of the last reload" }, error),
+  ];
+}
+
+/** A reload; `above` is the error that the page shows already. */
+function row({ at, result, hash, error, buckets, warnings }, above) {
   const changes = buckets.map(({ policy, outcome, detail }) => `${policy} ${outcome}${detail ? ` (${detail})` : ""}`);
-  return [instant(at), element("span", { class: `result ${result}` }, result), hash ?? "–", error ?? (warnings.join("; ") || "–"), changes.join(", ") || "all survive"];
+  const survive = result === "failed" ? "unchanged" : changes.join(", ") || "all survive";
+  const cells = [instant(at), element("span", { class: `result ${result}` }, result), hash ?? "–", detailNode(error, warnings, above), survive];
+  return { key: at, cells };
+}
+
+function detailNode(error, warnings, above) {
+  if (error && error === above) {
+    return "see above";
+  }
+  return error ? element("pre", { class: "code text", tabindex: "0" }, error) : warnings.join("; ") || "–";
 }
 
 function checked({ findings, buckets = [] }) {

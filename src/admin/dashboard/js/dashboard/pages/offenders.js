@@ -1,9 +1,12 @@
-// The clients that are limited most, and a ban from the row.
+// The clients that are limited most, with a link to their buckets, and a ban from the row.
 
-import { element } from "../../dom.js";
+import { element, setText } from "../../dom.js";
 import { number } from "../../format.js";
 import { problemLine, repeat, table } from "../parts.js";
+import { href } from "../router.js";
+import { chooseClient } from "./client.js";
 import { ban } from "./client_changes.js";
+import { keyText } from "./client_text.js";
 
 export const TITLE = "Offenders";
 
@@ -22,28 +25,23 @@ export function show(main, { session }) {
     ["Limited", "number"],
     ["Units", "number"],
     ["Error at most", "number"],
-    [""],
+    ["", "number"],
   ]);
   const counted = element("p", { class: "small soft" });
-  let latest = "";
   const look = async () => {
-    const answer = await session.get(`/v1/top?by=${by.value}&window=${window.value}&limit=${MOST}`);
+    const path = (order, most) => `/v1/top?by=${order}&window=${window.value}&limit=${most}`;
+    // Requests and units are counted while somebody asks for them: this page does.
+    const [answer, asked] = await Promise.all([session.get(path(by.value, MOST)), session.get(path("busiest", 1))]);
     problem.show(null);
-    counted.textContent = `Counted for ${number(Math.round(answer.counted_s))} s. Requests and units are counted only while somebody asks for them.`;
-    // A row that stays keeps the focus on its button.
-    const text = JSON.stringify(answer.items);
-    if (text !== latest) {
-      latest = text;
-      top.fill(answer.items.map((item) => row(session, item)), "No client has been counted.");
-    }
+    setText(counted, countedText(by.value, answer.counted_s, asked.counted_s));
+    top.fill(answer.items.map((item) => row(session, item)), "No client has been counted.");
   };
   const failed = (error) => problem.show(error);
   main.append(
     element("h1", {}, TITLE),
-    element("label", { class: "inline" }, "Order by", by),
-    element("label", { class: "inline" }, "Last", window),
+    element("div", { class: "row" }, element("label", { class: "inline" }, "Order by", by), element("label", { class: "inline" }, "Last", window)),
     counted,
-    element("p", { class: "small soft" }, "Counts are estimates of a bounded sketch: the ordering one is wrong by at most its error. Unless admin.keys is readable, clients have their name of the logs, and are banned by sluicegate keys."),
+    element("p", { class: "small soft" }, "Counts are estimates: the ordering one is wrong by at most its error. Unless admin.keys is readable, clients have their name of the logs, and are banned by sluicegate keys."),
     problem.node,
     top.node,
   );
@@ -58,24 +56,26 @@ function choice(words) {
   return element("select", {}, ...Object.entries(words).map(([value, text]) => element("option", { value }, text)));
 }
 
+/** Says why requests and units are unknown, while they are. */
+function countedText(by, seconds, asked) {
+  const text = `Counted over the last ${number(Math.round(seconds))}\u00a0s.`;
+  const isShort = by === "limited" && asked < seconds;
+  return isShort ? `${text} Requests and units are counted since this page is open, so far for ${number(Math.round(asked))}\u00a0s; until that covers the same time, they are –.` : text;
+}
+
 function row(session, item) {
   const { key, key_id: id, policy, requests, limited, units, error_bound: error } = item;
-  return [key === null ? id : keyText(key), policy, known(requests), known(limited), known(units), `±${number(error)}`, banButton(session, policy, key)];
+  const cells = [clientCell(item), policy, known(requests), known(limited), known(units), `±${number(error)}`, banButton(session, policy, key)];
+  return { key: `${policy} ${id}`, cells };
 }
 
 function known(count) {
   return count === null ? "–" : number(count);
 }
 
-/** Parts that clients lack are in parentheses. */
-function keyText(key) {
-  const part = (one) => {
-    if (one === null) {
-      return "(missing)";
-    }
-    return typeof one === "string" ? one : Object.entries(one).map(([name, value]) => `(${name}) ${value}`).join(" ");
-  };
-  return [key].flat().map(part).join(", ");
+/** A link to the client's buckets. Its address has no key, which is a secret. */
+function clientCell({ policy, key, key_id: id }) {
+  return key === null ? id : element("a", { href: href("client"), onclick: () => chooseClient(policy, key) }, keyText(key));
 }
 
 /** A key that the server does not tell cannot be banned from here. */
@@ -83,5 +83,6 @@ function banButton(session, policy, key) {
   if (key === null) {
     return element("span", { class: "small soft" }, "key not shown");
   }
-  return element("button", { type: "button", class: "danger", onclick: () => ban(session, { policy, key }) }, "Ban …");
+  const name = `Ban ${keyText(key)} on ${policy}`;
+  return element("button", { type: "button", class: "danger", "aria-label": name, onclick: () => ban(session, { policy, key }) }, "Ban …");
 }

@@ -4,7 +4,7 @@ import { element } from "../../dom.js";
 import { duration, number, percent, rate } from "../../format.js";
 import { createChart } from "../chart.js";
 import { SHOWN } from "../history.js";
-import { figure, legend, section, table } from "../parts.js";
+import { figure, keysText, legend, section, table } from "../parts.js";
 import { href } from "../router.js";
 
 export const TITLE = "Overview";
@@ -28,8 +28,9 @@ export function show(main, { figures }) {
   main.append(
     element("h1", {}, TITLE),
     element("dl", { class: "figures" }, ...Object.values(parts).map(({ node }) => node)),
-    section("Decisions per second, last 5 minutes", chart.node, legend(), note()),
-    section("Policies", element("p", { class: "small soft" }, "Rates are means of the last 10 s. Keys have a bucket in memory now."), top.node),
+    element("p", { class: "small soft" }, "A request meets all policies of its route, and each decides: there may be more decisions than requests."),
+    section("Decisions per second, last 5 minutes", chart.node, legend()),
+    section("Policies", element("p", { class: "small soft" }, "Rates are means of the last 10 s. In shadow: would have been limited or delayed. Keys have a bucket now."), top.node),
   );
   return figures.listen(() => {
     showFigures(parts, figures);
@@ -38,23 +39,15 @@ export function show(main, { figures }) {
   });
 }
 
-function note() {
-  return element("p", { class: "small soft" }, "Decisions of policies, here and above: a request that meets two policies counts twice, once for each.");
-}
-
 function createParts() {
-  const decisions = Object.fromEntries(SHOWN.map((decision) => [decision, figure(capital(decision), "per second, last 10 s")]));
+  const decisions = Object.fromEntries(SHOWN.map((decision) => [decision, figure(`Decisions: ${decision}`, "per second, last 10 s")]));
   return {
     requests: figure("Requests", "per second, last 10 s"),
-    ...decisions,
     p50: figure("Median time", "of a request, last 10 s"),
     p99: figure("99th percentile", "of a request, last 10 s"),
-    connections: figure("Connections", "open now, and the most"),
+    connections: figure("Connections", "open now"),
+    ...decisions,
   };
-}
-
-function capital(word) {
-  return word[0].toUpperCase() + word.slice(1);
 }
 
 function showFigures(parts, { history, live, status }) {
@@ -67,7 +60,7 @@ function showFigures(parts, { history, live, status }) {
   parts.p50.show(p50 === null ? "–" : duration(p50));
   parts.p99.show(p99 === null ? "–" : duration(p99));
   const { open, max } = live?.connections ?? status.connections;
-  parts.connections.show(`${number(open)} of ${number(max)}`);
+  parts.connections.show(number(open), `open now, limit ${number(max)}`);
 }
 
 function rows({ policies, history }) {
@@ -77,13 +70,23 @@ function rows({ policies, history }) {
     return { policy, recent, all };
   });
   known.sort((left, right) => right.recent.limited - left.recent.limited || right.all - left.all);
-  return known.slice(0, MOST_POLICIES).map(({ policy, recent, all }) => [
-    element("a", { href: href("policies", policy.name) }, policy.name),
-    `${policy.quota} · ${policy.algorithm.replaceAll("_", " ")}`,
-    policy.mode.current,
-    `${rate(all)}/s`,
-    `${rate(recent.limited)}/s`,
-    all > 0 ? percent(recent.limited / all) : "–",
-    number(policy.buckets.in_use),
-  ]);
+  return known.slice(0, MOST_POLICIES).map(({ policy, recent, all }) => {
+    const cells = [
+      element("a", { href: href("policies", policy.name) }, policy.name),
+      `${policy.quota} · ${policy.algorithm.replaceAll("_", " ")}`,
+      policy.mode.current,
+      `${rate(all)}/s`,
+      limitedText(policy, recent, (one) => `${rate(one)}/s`),
+      all > 0 ? limitedText(policy, recent, (one) => percent(one / all)) : "–",
+      keysText(policy),
+    ];
+    return { key: policy.name, cells };
+  });
+}
+
+/** Limited requests, and those that only would have been. A policy may be in shadow for some keys. */
+function limitedText({ mode }, { limited, shadowed }, words) {
+  const isShadow = mode.current === "shadow";
+  const parts = [(!isShadow || limited > 0) && words(limited), (isShadow || shadowed > 0) && `${words(shadowed)} in shadow`];
+  return parts.filter(Boolean).join(", ");
 }

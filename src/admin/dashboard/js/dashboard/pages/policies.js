@@ -5,7 +5,7 @@ import { count, number, percent, rate } from "../../format.js";
 import { createChart } from "../chart.js";
 import { confirmChange, reasonField } from "../dialog.js";
 import { SHOWN } from "../history.js";
-import { figure, legend, problemLine, section, table } from "../parts.js";
+import { figure, keysText, legend, problemLine, section, table } from "../parts.js";
 import { href } from "../router.js";
 
 export const TITLE = "Policies";
@@ -33,16 +33,17 @@ function showAll(main, { figures }) {
 }
 
 function row(policy) {
-  return [
+  const cells = [
     element("a", { href: href("policies", policy.name) }, policy.name),
     `${policy.quota} · ${policy.algorithm.replaceAll("_", " ")}`,
     policy.key.join(", "),
     modeText(policy.mode),
     storeText(policy),
-    number(policy.buckets.in_use),
+    keysText(policy),
     number(policy.decisions.limited),
     policy.bans === null ? "–" : number(policy.bans),
   ];
+  return { key: policy.name, cells };
 }
 
 function modeText({ current, configured, percent: part }) {
@@ -60,7 +61,7 @@ function showOne(main, { figures, session }, name) {
     delayed: figure("Delayed", "per second, last 10 s"),
     limited: figure("Limited", "per second, last 10 s"),
     shadowed: figure("Shadowed", "per second, last 10 s"),
-    keys: figure("Keys", "with a bucket now, and room for"),
+    keys: figure("Keys", "with a bucket now"),
     near: figure("Near the quota", "requests that left 20 % or less, since the start"),
     bans: figure("Bans", "since the start; – without a penalty"),
   };
@@ -70,7 +71,7 @@ function showOne(main, { figures, session }, name) {
   const routes = element("ul", { class: "plain" });
   const mode = element("p");
   const shadowed = table("Clients that would have been limited most", [["Name in logs"], ["Requests", "number"]]);
-  const inShadow = section("Would have limited most", shadowed.node);
+  const inShadow = section("Would have limited most, while in shadow", shadowed.node);
   const problem = problemLine();
   const change = element("button", { type: "button", onclick: () => changeMode(session, figures, name) }, "Change the mode …");
   main.append(
@@ -93,7 +94,7 @@ function showOne(main, { figures, session }, name) {
       setText(verdict, verdictText(policy));
       setText(mode, capital(modeText(policy.mode)));
       inShadow.hidden = !policy.shadow;
-      shadowed.fill((policy.shadow?.most_limited ?? []).map(({ key_id: id, requests }) => [id, number(requests)]), "No client so far.");
+      shadowed.fill((policy.shadow?.most_limited ?? []).map(({ key_id: id, requests }) => ({ key: id, cells: [id, number(requests)] })), "No client so far.");
       showFigures(parts, policy, history.recent(10_000, name));
       chart.show(history.rates(name));
       showRoutes(routes, policy.routes);
@@ -105,7 +106,8 @@ function showFigures(parts, policy, recent) {
   for (const decision of SHOWN) {
     parts[decision].show(rate(recent[decision]));
   }
-  parts.keys.show(`${number(policy.buckets.in_use)} of ${number(policy.buckets.capacity)}`);
+  const isElsewhere = policy.store === "redis";
+  parts.keys.show(keysText(policy), isElsewhere ? "not counted here" : `with a bucket now, room for ${number(policy.buckets.capacity)}`);
   parts.near.show(number(policy.near));
   parts.bans.show(policy.bans === null ? "–" : number(policy.bans));
 }

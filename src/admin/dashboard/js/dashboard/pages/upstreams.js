@@ -3,6 +3,7 @@
 import { element, setText } from "../../dom.js";
 import { duration, number } from "../../format.js";
 import { confirmChange, reasonField } from "../dialog.js";
+import { stateWords } from "../host_words.js";
 import { problemLine, repeat, table } from "../parts.js";
 
 export const TITLE = "Upstreams";
@@ -40,18 +41,12 @@ function createSection(name) {
     [""],
   ]);
   const node = element("section", {}, element("h2", {}, name), about, hosts.node);
-  let shown = "";
   return {
     node,
     fill(session, upstream, look) {
-      const text = JSON.stringify(upstream);
-      // A row that does not change keeps its button, and the focus with it.
-      if (text !== shown) {
-        shown = text;
-        setText(about, aboutText(upstream));
-        hosts.node.hidden = upstream.endpoints.length === 0;
-        hosts.fill(upstream.endpoints.flatMap((endpoint) => rows(session, upstream.name, endpoint, look)), "");
-      }
+      setText(about, aboutText(upstream));
+      hosts.node.hidden = upstream.endpoints.length === 0;
+      hosts.fill(upstream.endpoints.flatMap((endpoint) => rows(session, upstream.name, endpoint, look)), "");
     },
   };
 }
@@ -63,7 +58,7 @@ function aboutText({ protocol, balance }) {
 function rows(session, upstream, endpoint, look) {
   const button = drainButton(session, upstream, endpoint, look);
   const hosts = endpoint.hosts.length ? endpoint.hosts : [null];
-  return hosts.map((host, place) => [
+  return hosts.map((host, place) => ({ key: `${endpoint.endpoint} ${place === 0 ? "" : host.address}`, cells: [
     place === 0 ? endpoint.endpoint : "",
     host?.address ?? "not resolved",
     host ? stateNode(host) : "–",
@@ -71,12 +66,12 @@ function rows(session, upstream, endpoint, look) {
     host ? number(host.failures) : "–",
     number(endpoint.weight),
     place === 0 ? button : "",
-  ]);
+  ] }));
 }
 
 function stateNode({ state, reason, for_s: rest }) {
-  const details = [reason?.replaceAll("_", " "), rest !== null && `${duration(rest * 1_000)} more`].filter(Boolean);
-  return element("span", { class: `host ${state}` }, [state, ...details].join(", "));
+  const again = rest === null ? "" : `; tried again in ${duration(Math.ceil(rest) * 1_000)}`;
+  return element("span", { class: `host ${state}` }, stateWords(state, reason) + again);
 }
 
 function drainButton(session, upstream, { endpoint, draining }, look) {
@@ -94,5 +89,6 @@ function drainButton(session, upstream, { endpoint, draining }, look) {
       await look();
     }
   };
-  return element("button", { type: "button", onclick: ask }, draining ? "End draining …" : "Drain …");
+  const name = draining ? `End draining ${endpoint}` : `Drain ${endpoint}`;
+  return element("button", { type: "button", "aria-label": name, onclick: ask }, draining ? "End draining …" : "Drain …");
 }

@@ -1,0 +1,73 @@
+// A form that asks what becomes of one request now, over all policies, and why.
+
+import { element, setText } from "../../dom.js";
+import { copyButton, problemLine, section } from "../parts.js";
+
+const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+
+/** The form; `suggest` fills in what the parts of a key say, where nothing is written yet. */
+export function createExplain(session) {
+  const method = element("select", {}, ...METHODS.map((name) => element("option", {}, name)));
+  const url = element("input", { type: "url", required: true, size: 44, placeholder: "http://api.example.com/v1/search", autocomplete: "off" });
+  const fields = element("textarea", { rows: 2, cols: 40, spellcheck: "false", autocomplete: "off", placeholder: "x-api-key: alice" });
+  const from = element("input", { size: 22, placeholder: "127.0.0.1", autocomplete: "off", spellcheck: "false" });
+  const problem = problemLine();
+  const text = element("pre", { class: "code text", tabindex: "0", "aria-label": "Explanation" });
+  const said = element("span", { class: "small soft", role: "status" });
+  const copy = copyButton("Copy", () => text.textContent, said, "Copied.");
+  const result = element("div", { class: "stack", hidden: true }, text, element("div", { class: "row" }, copy, said));
+  const ask = async (event) => {
+    event.preventDefault();
+    setText(said, "");
+    try {
+      const peer = from.value.trim();
+      const request = { method: method.value, url: url.value.trim(), headers: readFields(fields.value), ...(peer && { from: peer }) };
+      setText(text, (await session.post("/v1/explain", request)).text);
+      result.hidden = false;
+      problem.show(null);
+    } catch (error) {
+      result.hidden = true;
+      problem.show(error);
+    }
+  };
+  const labelled = (label, input) => element("label", { class: "field" }, label, input);
+  const form = element(
+    "form",
+    { class: "search", onsubmit: ask },
+    labelled("Method", method),
+    labelled("URL", url),
+    labelled("Header lines", fields),
+    labelled("From address", from),
+    element("button", { class: "primary" }, "Explain"),
+  );
+  const about = element("p", { class: "small soft" }, "Which policies a request meets now, what each decides, and why. Nothing is charged, and the answer repeats no key.");
+  return {
+    node: section("Explain a request", about, form, problem.node, result),
+    suggest(parts, values) {
+      const texts = parts.map((part, place) => [part, values[place]]).filter(([, value]) => typeof value === "string");
+      const lines = texts.filter(([part]) => part.startsWith("header:")).map(([part, value]) => `${part.slice("header:".length)}: ${value}`);
+      const address = texts.find(([part]) => part.startsWith("client_ip"))?.[1];
+      suggestText(fields, lines.join("\n"));
+      suggestText(from, address ?? "");
+    },
+  };
+}
+
+/** A text that a person has written stays. */
+function suggestText(input, text) {
+  if (input.value === (input.dataset.suggested ?? "")) {
+    input.value = text;
+    input.dataset.suggested = text;
+  }
+}
+
+function readFields(text) {
+  const lines = text.split("\n").filter((line) => line.trim());
+  return lines.map((line) => {
+    const [, name, value] = /^([^:]+):(.*)$/.exec(line) ?? [];
+    if (name === undefined) {
+      throw new Error("A header line is a name, a colon and a value, such as x-api-key: alice.");
+    }
+    return [name.trim(), value.trim()];
+  });
+}
