@@ -195,6 +195,73 @@ fn requests_without_a_route_or_against_http_are_explained() {
 }
 
 #[test]
+fn of_many_routes_the_nearest_are_listed_and_the_others_counted() {
+    let others = (0..300).map(|number| {
+        format!("  - {{ name: r{number}, match: {{ path: /r{number} }}, upstream: echo }}\n")
+    });
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}{CONFIG}{}  - {{ name: post, match: {{ path: /one, methods: [POST] }}, upstream: echo }}\n",
+        others.collect::<String>()
+    ));
+    let nowhere = explain(&gateway, &request("http://api.example.com/one", "alice"));
+    let listed = nowhere["not_matched"].as_array().expect("a list");
+    assert_eq!(listed.len(), 100);
+    assert_eq!(nowhere["not_matched_omitted"], 203);
+    let nearest = json!({ "route": "post", "reason": "another method" });
+    assert_eq!(listed[0], nearest);
+    let text = nowhere["text"].as_str().expect("a text");
+    assert!(text.contains("not       203 more routes\n"), "{text}");
+    assert_eq!(text.matches("\nnot ").count(), 101);
+}
+
+#[test]
+fn of_exhausted_buckets_the_one_with_the_shortest_wait_is_explained() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}policies:
+  last: {{ key: constant, quota: 1/300d, overflow: {{ quota: 1/200d, overflow: {{ quota: 1/100d }} }} }}
+  second: {{ key: constant, quota: 1/300d, overflow: {{ quota: 1/100d, overflow: {{ quota: 1/200d }} }} }}
+  first: {{ key: constant, quota: 1/100d, overflow: {{ quota: 1/200d }} }}
+routes:
+  - {{ match: {{ path: /last }}, upstream: echo, limits: [last] }}
+  - {{ match: {{ path: /second }}, upstream: echo, limits: [second] }}
+  - {{ match: {{ path: /first }}, upstream: echo, limits: [first] }}
+"
+    ));
+    for (policy, buckets, soonest) in [("last", 3, 3), ("second", 3, 2), ("first", 2, 1)] {
+        let explained = || {
+            let url = format!("http://api.example.com/{policy}");
+            explain(&gateway, &json!({ "method": "GET", "url": url }))["limits"][0].take()
+        };
+        let path = format!("/{policy}");
+        for bucket in 1..=buckets {
+            let paying = explained();
+            assert_eq!(paying["bucket"], bucket, "{policy}: the first that pays");
+            let response = get_with(gateway.address(), &path, "");
+            assert_eq!(response.status, 200);
+        }
+        let limit = explained();
+        assert_eq!(limit["decision"], "limited");
+        assert_eq!(limit["bucket"], soonest, "{policy}");
+        let hundred_days = 100.0 * 86_400_000.0;
+        let wait = limit["retry_after_ms"].as_f64().expect("a wait");
+        assert!(
+            wait > hundred_days - 60_000.0 && wait <= hundred_days,
+            "{wait}"
+        );
+        let refused = get_with(gateway.address(), &path, "");
+        let seconds: f64 = refused
+            .header("retry-after")
+            .expect("a wait")
+            .parse()
+            .expect("seconds");
+        assert!(
+            (seconds * 1_000.0 - wait).abs() < 60_000.0,
+            "{seconds} {wait}"
+        );
+    }
+}
+
+#[test]
 fn a_request_that_cannot_be_sent_is_refused_without_its_text() {
     let gateway = gateway();
     let client = AdminClient::new(&gateway, READER);

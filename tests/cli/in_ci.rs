@@ -502,7 +502,7 @@ fn explain_tells_machines_all_that_it_tells_people() {
         "at": null,
         "request": { "method": "GET", "url": "http://a/open" },
         "client_ip": "192.0.2.7", "host": "a", "path": "/open",
-        "route": "open", "not_matched": [],
+        "route": "open", "not_matched": [], "not_matched_omitted": 0,
         "limits": [limit],
         "answer": { "decision": "allowed", "upstream": "echo" },
         "text": null,

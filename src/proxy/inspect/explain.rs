@@ -34,6 +34,9 @@ use crate::rules::{Head, Mismatch, Token};
 use crate::telemetry::registry::Registry;
 use serde::Serialize;
 
+/// The most routes of an explanation that do not match.
+const MAX_MISMATCHES: usize = 100;
+
 /// Explanation of one request; `Display` prints it, and [`Explanation::report`] is for machines.
 #[derive(Debug)]
 pub struct Explanation {
@@ -54,6 +57,8 @@ struct Trace {
     /// Routes that take precedence but do not match (all routes, if none matches), with the first
     /// mismatch.
     mismatches: Vec<(Arc<str>, Mismatch)>,
+    /// The number of such routes beside these.
+    mismatches_omitted: usize,
     route: Option<Arc<str>>,
     upstream: Option<Arc<str>>,
     limits: Vec<LimitTrace>,
@@ -223,7 +228,7 @@ fn trace<'r>(
     let matched = MatchedRequest::new(ruleset, head, now, &checked);
     // The route of the ruleset, which outlives the request.
     let (route, head) = (&**ruleset.route(matched.route_index), &matched.head());
-    let mismatches = ruleset.router.mismatches(head).into_iter();
+    let (mismatches, mismatches_omitted) = nearest(ruleset.router.mismatches(head));
     let limits = route.limits_for(head).iter();
     let limits = limits.chain(route.tags_for(head).map(|(_, tag)| tag));
     let limits = limits.map(|limit| {
@@ -241,8 +246,10 @@ fn trace<'r>(
         host: head.host.to_owned(),
         path: head.path.to_owned(),
         mismatches: mismatches
+            .into_iter()
             .map(|(place, mismatch)| (Arc::clone(&ruleset.routes[place].name), mismatch))
             .collect(),
+        mismatches_omitted,
         route: matched.route_index.map(|_| Arc::clone(&route.name)),
         upstream: route
             .upstream
@@ -250,4 +257,19 @@ fn trace<'r>(
             .map(|upstream| Arc::clone(upstream.name())),
         limits,
     })
+}
+
+/// The mismatches in their order, and 0; of too many, those that match most conditions, and the
+/// number of the others.
+fn nearest(mut mismatches: Vec<(usize, Mismatch)>) -> (Vec<(usize, Mismatch)>, usize) {
+    let omitted = mismatches.len().saturating_sub(MAX_MISMATCHES);
+    if omitted > 0 {
+        mismatches.sort_by_key(|(_, mismatch)| match mismatch {
+            Mismatch::Host => 2,
+            Mismatch::Path => 1,
+            Mismatch::Method | Mismatch::Grpc | Mismatch::Header(_) | Mismatch::Query(_) => 0,
+        });
+        mismatches.truncate(MAX_MISMATCHES);
+    }
+    (mismatches, omitted)
 }

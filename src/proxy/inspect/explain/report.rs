@@ -35,7 +35,10 @@ pub struct ExplanationReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<Arc<str>>,
     /// Routes that take precedence but do not match; all routes if none matches.
+    /// Of more than 100, those that match most conditions.
     pub not_matched: Vec<MismatchReport>,
+    /// The number of such routes beside these.
+    pub not_matched_omitted: usize,
     /// The limits of the route, in their order.
     pub limits: Vec<LimitReport>,
     /// The answer to the request.
@@ -193,6 +196,7 @@ impl Explanation {
                     reason: mismatch.to_string(),
                 })
                 .collect(),
+            not_matched_omitted: trace.map_or(0, |trace| trace.mismatches_omitted),
             limits: limits.map(|limit| limit.report(self.now)).collect(),
             answer: self.answer_report(),
             text: self.to_string(),

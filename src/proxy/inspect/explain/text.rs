@@ -59,6 +59,9 @@ impl Trace {
         for (route, mismatch) in &self.mismatches {
             writeln!(f, "not       {route}: {mismatch}")?;
         }
+        if self.mismatches_omitted > 0 {
+            writeln!(f, "not       {} more routes", self.mismatches_omitted)?;
+        }
         match &self.route {
             Some(route) => writeln!(f, "route     {route}")?,
             None => writeln!(f, "route     none takes it")?,
