@@ -26,6 +26,7 @@ pub mod playground;
 mod openapi;
 mod policies;
 mod problem_details;
+mod query;
 pub mod reload_history;
 mod routes;
 mod scrape;

@@ -14,8 +14,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::StatusCode;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{StatusCode, Uri};
 use http_body::Frame;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -25,6 +25,7 @@ use tokio::time::{Instant, MissedTickBehavior, Sleep, interval, sleep};
 use super::events::EventSource;
 use super::live::LiveSource;
 use super::problem_details::ProblemDetails;
+use super::query::{number, parameters};
 use super::{AdminState, NO_STORE};
 use crate::telemetry::metrics::{AdminMetrics, AdminStream};
 use crate::telemetry::registry::GaugeGuard;
@@ -37,6 +38,8 @@ const QUEUE: usize = 16;
 const PERIOD: Duration = Duration::from_secs(1);
 /// The longest silence of a stream.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The longest length of a stream that ends by itself, in seconds.
+const MAX_SECONDS: usize = 3_600;
 /// The start of each stream: the time until clients connect again, in milliseconds.
 const START: &[u8] = b"retry: 2000\n\n";
 
@@ -72,17 +75,21 @@ struct Wanted {
     events: bool,
 }
 
-pub(super) async fn live(State(state): State<AdminState>) -> Response {
-    open(&state, AdminStream::Live)
+pub(super) async fn live(State(state): State<AdminState>, uri: Uri) -> Response {
+    open(&state, AdminStream::Live, &uri)
 }
 
-pub(super) async fn events(State(state): State<AdminState>) -> Response {
-    open(&state, AdminStream::Events)
+pub(super) async fn events(State(state): State<AdminState>, uri: Uri) -> Response {
+    open(&state, AdminStream::Events, &uri)
 }
 
 /// The response to a new reader: the stream, or 503 if there are too many.
-fn open(state: &AdminState, stream: AdminStream) -> Response {
-    let Some((body, is_first)) = state.streams.subscribe(stream) else {
+fn open(state: &AdminState, stream: AdminStream, uri: &Uri) -> Response {
+    let length = match length(uri.query()) {
+        Ok(length) => length,
+        Err(problem) => return problem.into_response(),
+    };
+    let Some((body, is_first)) = state.streams.subscribe(stream, length) else {
         let detail = format!(
             "{MAX_READERS} callers read streams already, which is the most: close one of them, or \
              ask /v1/status and /v1/policies instead"
@@ -99,6 +106,16 @@ fn open(state: &AdminState, stream: AdminStream) -> Response {
     response
 }
 
+/// The length of a stream, if its reader wants it to end.
+///
+/// # Errors
+/// 400 for a query that is not understood.
+fn length(query: Option<&str>) -> Result<Option<Duration>, ProblemDetails> {
+    let [seconds] = parameters(query, ["seconds"])?;
+    let seconds = number("seconds", seconds.as_deref(), 1..=MAX_SECONDS)?;
+    Ok(seconds.map(|seconds| Duration::from_secs(seconds as u64)))
+}
+
 impl Streams {
     /// No readers yet.
     pub(super) fn new(metrics: AdminMetrics) -> Self {
@@ -110,7 +127,7 @@ impl Streams {
     }
 
     /// A new reader, and true if no task makes messages yet. `None` if there are too many readers.
-    fn subscribe(&self, stream: AdminStream) -> Option<(EventBody, bool)> {
+    fn subscribe(&self, stream: AdminStream, length: Option<Duration>) -> Option<(EventBody, bool)> {
         let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
         let (queue, messages) = mpsc::channel(QUEUE);
         queue.try_send(Bytes::from_static(START)).ok()?;
@@ -120,6 +137,7 @@ impl Streams {
         let body = EventBody {
             messages,
             silence: Box::pin(sleep(HEARTBEAT)),
+            end: length.map(|length| Box::pin(sleep(length))),
             _place: place,
             _counted: self.metrics.reader(stream),
         };
@@ -202,6 +220,8 @@ async fn make_messages(state: AdminState) {
 struct EventBody {
     messages: mpsc::Receiver<Bytes>,
     silence: Pin<Box<Sleep>>,
+    /// The end of the stream, if its reader wants one.
+    end: Option<Pin<Box<Sleep>>>,
     _place: OwnedSemaphorePermit,
     _counted: GaugeGuard,
 }
@@ -214,6 +234,11 @@ impl http_body::Body for EventBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(end) = &mut self.end
+            && end.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
         let message = match self.messages.poll_recv(cx) {
             Poll::Ready(message) => message,
             Poll::Pending => {
@@ -246,8 +271,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_does_not_keep_up_loses_its_stream() {
         let streams = streams(&Registry::default());
-        let (mut slow, is_first) = streams.subscribe(AdminStream::Events).expect("a place");
-        let (mut other, is_second) = streams.subscribe(AdminStream::Live).expect("a place");
+        let (mut slow, is_first) = streams.subscribe(AdminStream::Events, None).expect("a place");
+        let (mut other, is_second) = streams.subscribe(AdminStream::Live, None).expect("a place");
         assert!(is_first && !is_second);
         let message = Bytes::from_static(b"data: 1\n\n");
         for _ in 0..2 * QUEUE {
@@ -264,14 +289,29 @@ mod tests {
         assert_eq!(next(&mut other).await.as_deref(), Some(&b":\n\n"[..]));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_with_a_length_ends_by_itself() {
+        let streams = streams(&Registry::default());
+        let length = length(Some("seconds=6")).expect("a length");
+        let (mut body, _) = streams.subscribe(AdminStream::Live, length).expect("a place");
+        let started = Instant::now();
+        assert_eq!(next(&mut body).await.as_deref(), Some(START));
+        assert_eq!(next(&mut body).await.as_deref(), Some(&b":\n\n"[..]));
+        assert_eq!(next(&mut body).await, None);
+        assert_eq!(started.elapsed(), Duration::from_secs(6));
+        for wrong in ["seconds=0", "seconds=3601", "seconds=1s", "for=1"] {
+            assert!(super::length(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+
     #[tokio::test]
     async fn readers_are_bounded_and_free_their_places() {
         let registry = Registry::default();
         let streams = streams(&registry);
         let mut readers: Vec<_> = (0..MAX_READERS)
-            .map(|_| streams.subscribe(AdminStream::Live).expect("a place"))
+            .map(|_| streams.subscribe(AdminStream::Live, None).expect("a place"))
             .collect();
-        assert!(streams.subscribe(AdminStream::Events).is_none());
+        assert!(streams.subscribe(AdminStream::Events, None).is_none());
         let counted = |series: &str| registry.render().contains(series);
         assert!(counted(
             "sluicegate_admin_stream_readers{stream=\"live\"} 64"
@@ -280,14 +320,14 @@ mod tests {
             "sluicegate_admin_stream_readers{stream=\"events\"} 0"
         ));
         readers.pop();
-        assert!(streams.subscribe(AdminStream::Events).is_some());
+        assert!(streams.subscribe(AdminStream::Events, None).is_some());
         assert!(streams.wanted().is_some());
         readers.clear();
         assert!(streams.wanted().is_none());
         assert!(counted(
             "sluicegate_admin_stream_readers{stream=\"live\"} 0"
         ));
-        let (_reader, is_first) = streams.subscribe(AdminStream::Live).expect("a place");
+        let (_reader, is_first) = streams.subscribe(AdminStream::Live, None).expect("a place");
         assert!(is_first);
     }
 }

@@ -1,12 +1,10 @@
 //! The keys with the highest counts over the last minutes. The text of a key is answered only if the
 //! configuration allows it.
 
-use std::fmt::Display;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::State;
-use http::{StatusCode, Uri};
+use http::Uri;
 use serde::Serialize;
 use serde_json::{Value, json};
 use strum::VariantNames;
@@ -14,8 +12,8 @@ use tokio::task::spawn_blocking;
 
 use super::json::Json;
 use super::problem_details::ProblemDetails;
+use super::query::{number, parameters, word};
 use super::{AdminState, policies};
-use crate::nearest;
 use crate::proxy::Ruleset;
 use crate::proxy::activity::{KeyRecord, Measure, TopRow, Window};
 use crate::rules::{PartText, PartValue};
@@ -64,7 +62,7 @@ pub(super) async fn top(
     State(state): State<AdminState>,
     uri: Uri,
 ) -> Result<Json<TopAnswer>, ProblemDetails> {
-    let query = TopQuery::read(uri.query().unwrap_or_default())?;
+    let query = TopQuery::read(uri.query())?;
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let policy = match &query.policy {
         Some(name) => Some(policies::find(&ruleset, name)?.mark),
@@ -98,59 +96,16 @@ pub(super) async fn top(
 impl TopQuery {
     /// # Errors
     /// 400 for an unknown or repeated parameter, or a value that is not allowed.
-    fn read(text: &str) -> Result<Self, ProblemDetails> {
-        const KNOWN: [&str; 4] = ["by", "window", "policy", "limit"];
-        let mut given: [Option<String>; KNOWN.len()] = Default::default();
-        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
-            let place = KNOWN.iter().position(|known| *known == name);
-            let Some(place) = place else {
-                let name: String = name.chars().take(100).collect();
-                let known = nearest::list(&KNOWN);
-                return Err(bad(format!(
-                    "unknown parameter `{name}`: known are {known}"
-                )));
-            };
-            if given[place].replace(value.into_owned()).is_some() {
-                return Err(bad(format!("`{}` is given twice", KNOWN[place])));
-            }
-        }
-        let [by, window, policy, limit] = given;
+    fn read(query: Option<&str>) -> Result<Self, ProblemDetails> {
+        let known = ["by", "window", "policy", "limit"];
+        let [by, window, policy, limit] = parameters(query, known)?;
         Ok(Self {
             by: word("by", by.as_deref(), Measure::VARIANTS)?.unwrap_or(Measure::Limited),
             window: word("window", window.as_deref(), Window::VARIANTS)?.unwrap_or(Window::Minute),
             policy: policy.filter(|policy| !policy.is_empty()),
-            limit: match limit {
-                None => USUAL,
-                Some(text) => {
-                    let number = text
-                        .parse()
-                        .ok()
-                        .filter(|number| (1..=MOST).contains(number));
-                    number.ok_or_else(|| bad(format!("`limit` is a number from 1 to {MOST}")))?
-                }
-            },
+            limit: number("limit", limit.as_deref(), 1..=MOST)?.unwrap_or(USUAL),
         })
     }
-}
-
-/// One of a closed set of words.
-///
-/// # Errors
-/// 400 with the words.
-fn word<T: FromStr>(
-    name: &str,
-    given: Option<&str>,
-    words: &[&str],
-) -> Result<Option<T>, ProblemDetails> {
-    let read = |text: &str| {
-        let wrong = |_| bad(format!("`{name}` is one of {}", nearest::list(words)));
-        text.parse().map_err(wrong)
-    };
-    given.map(read).transpose()
-}
-
-fn bad(detail: impl Display) -> ProblemDetails {
-    ProblemDetails::new(StatusCode::BAD_REQUEST, detail.to_string())
 }
 
 impl TopItem {
@@ -203,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_question_has_defaults() {
-        let read = |text| TopQuery::read(text).ok();
+        let read = |text| TopQuery::read(Some(text)).ok();
         let usual = TopQuery {
             by: Measure::Limited,
             window: Window::Minute,

@@ -195,6 +195,26 @@ fn readers_are_bounded_and_hurt_nobody() {
 }
 
 #[test]
+fn a_stream_ends_after_the_seconds_that_its_reader_names() {
+    let gateway = start();
+    let client = AdminClient::new(&gateway, READER);
+    // The response is read up to its end.
+    let live = client.get("/v1/live?seconds=3");
+    assert_eq!(live.status, 200);
+    assert_eq!(live.header("content-type"), Some("text/event-stream"));
+    assert!(live.text().contains("\ndata: {"), "{}", live.text());
+    assert_eq!(client.get("/v1/events?seconds=1").status, 200);
+    for (query, wanted) in [
+        ("seconds=0", "`seconds` is a number from 1 to 3600"),
+        ("seconds=5&seconds=6", "`seconds` is given twice"),
+        ("for=5s", "unknown parameter `for`"),
+    ] {
+        let detail = problem(&client.get(&format!("/v1/events?{query}")), 400);
+        assert!(detail.contains(wanted), "{detail}");
+    }
+}
+
+#[test]
 fn a_stream_ends_with_its_token() {
     let gateway = start();
     let reader = Reader::open(&gateway, "/v1/events");
