@@ -7,8 +7,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::admin::{AdminClient, READER, TOKENS, json as answer, problem};
-use crate::support::client::{Connection, Response, get_with};
+use crate::support::client::{Connection, get_with};
 use crate::support::gateway::Gateway;
+use crate::support::steering::{UNTIL, admitted, ask, config, grant, lookup, steer};
 use crate::support::wait_for;
 
 const QUOTA: usize = 5;
@@ -24,56 +25,6 @@ const ALGORITHMS: [&str; 8] = [
     "quota: 5/300d, algorithm: sliding_window, precision: 60",
     "quota: 5/300d, algorithm: sliding_log",
 ];
-
-/// A gateway with policies `p0` and so on, each on its path `/0`.
-fn config(policies: &[&str]) -> String {
-    let all = || policies.iter().enumerate();
-    let written =
-        all().map(|(place, policy)| format!("  p{place}: {{ key: \"header:x-key\", {policy} }}\n"));
-    let routes = all().map(|(place, _)| {
-        format!("  - {{ name: r{place}, match: {{ path: /{place} }}, upstream: echo, limits: [p{place}] }}\n")
-    });
-    format!(
-        "{TOKENS}policies:\n{}routes:\n{}",
-        written.collect::<String>(),
-        routes.collect::<String>()
-    )
-}
-
-fn ask(gateway: &Gateway, path: &str, key: &str) -> Response {
-    get_with(gateway.address(), path, &format!("x-key: {key}\r\n"))
-}
-
-/// The number of requests, at most 50, that are allowed before one is refused.
-fn admitted(gateway: &Gateway, path: &str, key: &str) -> usize {
-    let statuses = (0..50).map(|_| ask(gateway, path, key).status);
-    statuses.take_while(|status| *status == 200).count()
-}
-
-fn lookup(gateway: &Gateway, policy: &str, key: &str) -> Value {
-    let api = AdminClient::new(gateway, READER);
-    answer(&api.post("/v1/keys/lookup", &json!({ "policy": policy, "key": key })))
-}
-
-/// Does this to the key `a`, and returns the state afterwards.
-fn steer(gateway: &Gateway, action: &str, policy: &str, more: Value) -> Value {
-    let mut body = json!({ "policy": policy, "key": "a" });
-    body.as_object_mut()
-        .expect("a map")
-        .extend(more.as_object().expect("a map").clone());
-    let api = AdminClient::writer(gateway);
-    answer(&api.post(&format!("/v1/keys/{action}"), &body))["after"].take()
-}
-
-fn grant(gateway: &Gateway, policy: &str, units: usize) -> Value {
-    let until = "2027-06-01T00:00:00Z";
-    steer(
-        gateway,
-        "grant",
-        policy,
-        json!({ "units": units, "until": until }),
-    )
-}
 
 #[test]
 fn a_lookup_shows_what_requests_did_and_charges_nothing() {
@@ -122,7 +73,7 @@ fn a_reset_and_a_grant_are_felt_by_the_next_request() {
         assert_eq!(admitted(&gateway, &path, "a"), QUOTA, "{algorithm}");
         let state = grant(&gateway, &policy, 3);
         assert_eq!(state["granted"]["units"], 3);
-        assert_eq!(state["granted"]["until"], "2027-06-01T00:00:00Z");
+        assert_eq!(state["granted"]["until"], UNTIL);
         assert_eq!(
             (&state["allowed"], &state["used"]),
             (&json!(true), &json!(5))
@@ -294,8 +245,7 @@ fn concurrent_requests_get_the_quota_and_all_grants() {
         let mut unspent = 0;
         for _ in 0..5 {
             let api = AdminClient::writer(&gateway);
-            let body =
-                json!({ "policy": "p0", "key": "a", "units": 50, "until": "2027-06-01T00:00:00Z" });
+            let body = json!({ "policy": "p0", "key": "a", "units": 50, "until": UNTIL });
             let changed = answer(&api.post("/v1/keys/grant", &body));
             unspent += changed["before"]["granted"]["units"].as_u64().unwrap_or(0) as usize;
         }
@@ -322,12 +272,11 @@ fn a_dry_run_says_what_would_change_and_changes_nothing() {
     let gateway = Gateway::start(&config(&["quota: 5/300d"]));
     assert_eq!(admitted(&gateway, "/0", "a"), 5);
     let before = lookup(&gateway, "p0", "a");
-    let until = "2027-06-01T00:00:00Z";
     for (action, more, field, value) in [
         ("reset", json!({}), "used", json!(0)),
         (
             "grant",
-            json!({ "units": 3, "until": until }),
+            json!({ "units": 3, "until": UNTIL }),
             "allowed",
             json!(true),
         ),

@@ -24,6 +24,7 @@ pub mod replay;
 pub mod scripts;
 pub mod shared;
 pub mod slow;
+pub mod steering;
 pub mod synchronised;
 pub mod tls;
 pub mod watched;

@@ -447,3 +447,24 @@ fn entry(entry: &Value) -> Option<(Vec<u8>, Option<Announcement>)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn announcements_are_read_at_least_every_interval() {
+        // The documented second has room for two rounds and a slow answer.
+        assert!(INTERVAL * 4 <= Duration::from_secs(1));
+        let mut rounds = RoundTimer::every(INTERVAL);
+        for round_millis in [0, 1, 249, 250, 251, 700, 0, 0].repeat(20) {
+            let ended = Instant::now();
+            rounds.begin().await;
+            let pause = ended.elapsed();
+            assert!(pause <= INTERVAL, "{pause:?} after a round");
+            sleep(Duration::from_millis(round_millis)).await;
+        }
+    }
+}
