@@ -72,8 +72,10 @@ pub(super) struct GrantRequest {
     #[serde(default)]
     key: KeyInput,
     units: u32,
-    /// RFC 3339.
-    until: String,
+    /// RFC 3339; instead of `for`.
+    until: Option<String>,
+    /// A duration, such as `15m`, `24h` or `7d`; instead of `until`.
+    r#for: Option<String>,
     reason: Option<String>,
     #[serde(default)]
     dry_run: bool,
@@ -97,6 +99,8 @@ pub(super) struct BanRequest {
 pub(super) struct Changed {
     before: KeyState,
     after: KeyState,
+    /// A ban that the change leaves in force.
+    note: Option<String>,
 }
 
 /// A change, with texts of its own.
@@ -143,10 +147,21 @@ pub(super) async fn grant(
         key,
         units,
         until,
+        r#for,
         reason,
         dry_run,
     } = request;
-    let until = instant(&until)?;
+    let until = match (until, r#for) {
+        (Some(until), None) => instant(&until)?,
+        (None, Some(length)) => end_of(&length, state.clock.now())?,
+        _ => {
+            let detail = "a grant has either `until`, an instant, or `for`, a duration such as 1h";
+            return Err(ProblemDetails::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                detail,
+            ));
+        }
+    };
     let request = ChangeRequest {
         policy,
         key,
@@ -231,7 +246,22 @@ async fn make(
         }
         KeyChangeError::Store(error) => store_problem(error),
     })?;
-    Ok(Changed { before, after })
+    let note = remaining_ban(change, &after);
+    Ok(Changed {
+        before,
+        after,
+        note,
+    })
+}
+
+/// A note on the ban that a change leaves in force.
+fn remaining_ban(change: KeyChange<'_>, after: &KeyState) -> Option<String> {
+    let leaves_bans = matches!(change, KeyChange::Reset | KeyChange::Grant { .. });
+    let ban = after.ban.as_ref().filter(|_| leaves_bans)?;
+    let until = &ban.until;
+    Some(format!(
+        "the key stays banned until {until}: `unban` lifts the ban"
+    ))
 }
 
 impl OwnedChange {
@@ -309,7 +339,8 @@ fn instant(text: &str) -> Result<Timestamp, ProblemDetails> {
     let instant: Option<jiff::Timestamp> = text.parse().ok();
     let micros = instant.and_then(|instant| u64::try_from(instant.as_microsecond()).ok());
     micros.map(Timestamp::from_micros).ok_or_else(|| {
-        let detail = "`until` is an instant, such as 2026-11-24T18:00:00Z (RFC 3339)";
+        let detail = "`until` is an instant, such as 2026-11-24T18:00:00Z (RFC 3339); `for` takes \
+                      a duration";
         ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     })
 }
@@ -317,16 +348,17 @@ fn instant(text: &str) -> Result<Timestamp, ProblemDetails> {
 /// The instant after a duration; days have 24 hours.
 ///
 /// # Errors
-/// The text is no duration.
+/// The text is no duration, or 0.
 fn end_of(text: &str, now: Timestamp) -> Result<Timestamp, ProblemDetails> {
     let span: Option<jiff::Span> = text.parse().ok();
     let day = SpanRelativeTo::days_are_24_hours();
     let length = span.and_then(|span| span.to_duration(day).ok());
     let length = length.and_then(|length| std::time::Duration::try_from(length).ok());
     length
+        .filter(|length| !length.is_zero())
         .map(|length| now.saturating_add(length))
         .ok_or_else(|| {
-            let detail = "`for` is a duration, such as 15m, 24h or 7d";
+            let detail = "`for` is a duration above 0, such as 15m, 24h or 7d";
             ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
         })
 }

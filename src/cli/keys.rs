@@ -18,7 +18,7 @@ use crate::config::TokenRole;
 const EXAMPLES: &str = "\
 Examples:
   sluicegate keys lookup per-key alice --config sluicegate.yaml
-  sluicegate keys grant per-key alice --units 1000 --until 2026-11-24T18:00:00Z --dry-run
+  sluicegate keys grant per-key alice --units 1000 --for 1h --dry-run
   sluicegate keys ban login --for 24h --reason 'ticket 42' --key-file -   # the key from stdin
 
 A key is a secret: other users of this machine see the arguments of a process, and shells keep
@@ -76,8 +76,15 @@ struct GrantArgs {
     #[arg(long)]
     units: u32,
     /// The end of the grant, an instant such as 2026-11-24T18:00:00Z; at most 366 days from now
-    #[arg(long, value_name = "INSTANT")]
-    until: String,
+    #[arg(long, value_name = "INSTANT", conflicts_with = "length")]
+    until: Option<String>,
+    /// The length of the grant, such as 15m, 24h or 7d; at most 366d
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        required_unless_present = "until"
+    )]
+    length: Option<String>,
     #[command(flatten)]
     change: ChangeOptions,
     #[command(flatten)]
@@ -199,10 +206,7 @@ impl KeyAction {
                 "/v1/keys/grant",
                 &one.subject,
                 &one.change,
-                vec![
-                    ("units", one.units.into()),
-                    ("until", one.until.as_str().into()),
-                ],
+                one.fields(),
                 &one.call,
             ),
             Self::Ban(one) => write(
@@ -213,6 +217,20 @@ impl KeyAction {
                 &one.call,
             ),
         }
+    }
+}
+
+impl GrantArgs {
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        let ends = [("until", &self.until), ("for", &self.length)];
+        let ends = ends.into_iter().filter_map(|(name, end)| {
+            let end = end.as_deref()?;
+            Some((name, end.into()))
+        });
+        [("units", self.units.into())]
+            .into_iter()
+            .chain(ends)
+            .collect()
     }
 }
 
@@ -243,7 +261,7 @@ impl KeyCall<'_> {
         let text = if self.call.json {
             format!("{answer:#}\n")
         } else if self.change.is_some() {
-            state_table::change(&answer["before"], &answer["after"])
+            state_table::change(answer)
         } else {
             state_table::state(answer)
         };

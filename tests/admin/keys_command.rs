@@ -4,7 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::support::admin::{READER, TOKENS, WRITER};
+use serde_json::json;
+
+use crate::support::admin::{AdminClient, READER, TOKENS, WRITER};
 use crate::support::client::{Output, get_with};
 use crate::support::gateway::Gateway;
 
@@ -101,6 +103,74 @@ fn a_key_is_looked_at_reset_granted_banned_and_unbanned() {
     done(&write(&["unban", "per-key", "alice"]));
     assert_eq!(ask(&gateway), 200);
     assert!(!gateway.log().contains("alice"), "keys are not logged");
+}
+
+#[test]
+fn a_reset_of_a_banned_key_says_that_the_ban_remains() {
+    let gateway = start();
+    let write = |arguments: &[&str]| keys(&gateway, WRITER, arguments, "");
+    assert_eq!([0; 2].map(|_| ask(&gateway)), [200, 200]);
+    let banned = write(&["ban", "per-key", "alice", "--for", "1h"]);
+    assert!(!done(&banned).contains("note"), "{banned}");
+    for change in [
+        &["reset", "per-key", "alice", "--dry-run"][..],
+        &["reset", "per-key", "alice"],
+        &["grant", "per-key", "alice", "--units", "1", "--for", "1h"],
+    ] {
+        let changed = write(change);
+        let mut lines = done(&changed).lines();
+        let now = lines.find(|line| line.starts_with("now"));
+        let states = now.map(|line| line.matches("banned; allowed again in").count());
+        assert_eq!(states, Some(2), "{changed}");
+        let note = lines.find(|line| line.starts_with("note"));
+        let said = |note: &str| note.contains("stays banned until") && note.contains("`unban`");
+        assert!(note.is_some_and(said), "{changed}");
+    }
+    assert_eq!(ask(&gateway), 429);
+    let unbanned = write(&["unban", "per-key", "alice"]);
+    assert!(!done(&unbanned).contains("note"), "{unbanned}");
+    assert_eq!(ask(&gateway), 200);
+}
+
+#[test]
+fn a_grant_has_one_end_which_is_still_to_come() {
+    let gateway = start();
+    let grant = |end: &[&str]| {
+        let arguments = [&["grant", "per-key", "alice", "--units", "1"], end].concat();
+        keys(&gateway, WRITER, &arguments, "")
+    };
+    assert!(done(&grant(&["--for", "1h"])).contains("1 of 1 requests left"));
+    let past = grant(&["--until", "2026-01-01T00:00:00Z"]);
+    assert_eq!(past.code, Some(1), "{past}");
+    let year = "`until` is in the past: it is 20";
+    assert!(
+        past.stderr.contains(year) && past.stderr.contains("Z now"),
+        "{past}"
+    );
+    for (end, said) in [
+        ("0s", "`for` is a duration above 0"),
+        ("soon", "`for` is a duration above 0"),
+        ("367d", "a grant lasts at most 366 days"),
+    ] {
+        let wrong = grant(&["--for", end]);
+        assert_eq!(wrong.code, Some(1), "{wrong}");
+        assert!(wrong.stderr.contains(said), "{wrong}");
+    }
+    let until = "2027-06-01T00:00:00Z";
+    for end in [&[][..], &["--for", "1h", "--until", until]] {
+        let wrong = grant(end);
+        assert_eq!(wrong.code, Some(2), "{wrong}");
+        assert!(wrong.stderr.contains("--for"), "{wrong}");
+    }
+    let client = AdminClient::writer(&gateway);
+    let body = json!({ "policy": "per-key", "key": "alice", "units": 1 });
+    let answer = client.post("/v1/keys/grant", &body);
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    assert!(
+        answer.text().contains("either `until`"),
+        "{}",
+        answer.text()
+    );
 }
 
 #[test]

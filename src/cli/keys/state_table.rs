@@ -19,24 +19,28 @@ pub(super) fn state(state: &Value) -> String {
         .collect()
 }
 
-/// The states before and after a change, side by side.
-pub(super) fn change(before: &Value, after: &Value) -> String {
-    let [before, after] = [facts(before), facts(after)];
+/// The answer to a change: the states before and after it, side by side, and a note.
+pub(super) fn change(answer: &Value) -> String {
+    let [before, after] = [&answer["before"], &answer["after"]].map(facts);
     let width = before.iter().map(|(_, fact)| fact.chars().count());
     let width = width.max().unwrap_or_default().max(COLUMN);
     let mut text = format!("{:<10} {:<width$}  after\n", "", "before");
     let find = |facts: &[(&str, String)], wanted: &str| {
         let found = facts.iter().find(|(name, _)| *name == wanted);
-        found.map_or_else(String::new, |(_, fact)| fact.clone())
+        found.map(|(_, fact)| fact.clone())
     };
+    let or_none = |fact: Option<String>| fact.unwrap_or_else(|| "none".to_owned());
     for name in NAMES {
         let (was, is) = (find(&before, name), find(&after, name));
-        let line = match was == is {
-            true if was.is_empty() => continue,
-            true => format!("{name:<10} {was}"),
-            false => format!("{name:<10} {was:<width$}  {is}"),
-        };
-        writeln!(text, "{}", line.trim_end()).expect("a string takes everything");
+        if was.is_none() && is.is_none() {
+            continue;
+        }
+        let (was, is) = (or_none(was), or_none(is));
+        writeln!(text, "{name:<10} {was:<width$}  {is}").expect("a string takes everything");
+    }
+    if let Some(note) = answer["note"].as_str() {
+        let note = printable(note);
+        writeln!(text, "{:<10} {note}", "note").expect("a string takes everything");
     }
     text
 }
@@ -133,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_shows_what_differs_side_by_side() {
+    fn a_change_shows_both_states_side_by_side() {
         let before = json!({
             "policy": "login", "quota": "5/1h", "key_id": "k_1", "unit": "requests",
             "limit": 5, "used": 5, "remaining": 0, "reset_s": 90.0, "retry_after_s": 1.5,
@@ -142,20 +146,28 @@ mod tests {
         let mut after = before.clone();
         after["ban"] = json!({ "until": "2026-11-24T18:00:00Z", "reason": "a\u{1b}[2Jb" });
         after["retry_after_s"] = json!(86_400);
-        let text = change(&before, &after);
+        let text = change(&json!({ "before": before, "after": after, "note": "be patient" }));
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[1], "policy     login (5/1h)");
+        assert_eq!(
+            lines[1],
+            "policy     login (5/1h)                  login (5/1h)"
+        );
         assert_eq!(
             lines[3],
             "now        refused; allowed again in 1.5s  banned; allowed again in 1d"
         );
-        assert_eq!(lines[4], "used       5 of 5 requests, 0 left");
-        let ban = lines.iter().find(|line| line.starts_with("ban"));
-        let ban = ban.expect("a ban");
-        assert!(
-            ban.ends_with("until 2026-11-24T18:00:00Z: a\u{fffd}[2Jb"),
-            "{ban}"
+        assert_eq!(
+            lines[4],
+            "used       5 of 5 requests, 0 left       5 of 5 requests, 0 left"
         );
+        let ban = lines.iter().find(|line| line.starts_with("ban"));
+        assert_eq!(
+            ban.copied(),
+            Some(
+                "ban        none                          until 2026-11-24T18:00:00Z: a\u{fffd}[2Jb"
+            )
+        );
+        assert_eq!(lines.last().copied(), Some("note       be patient"));
         assert!(state(&before).lines().all(|line| !line.starts_with("ban")));
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::key_state::{KeyBan, KeyFacts, KeyState};
+use super::key_state::{KeyBan, KeyFacts, KeyState, rfc_3339};
 use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, BucketFacts, BucketView, Cell, Decision, Fingerprint, KeyParts, Outcome, Secret,
@@ -262,8 +262,8 @@ impl<'r> PolicyKey<'r> {
             (KeyChange::Grant { .. }, Algorithm::LeakyBucket(_)) => impossible(
                 "a `leaky_bucket` spaces requests out, which granted units would undo: raise its quota, also for this key alone by an override",
             ),
-            (KeyChange::Grant { units, until }, _) if units > 0 => check_end("until", until, now),
-            (KeyChange::Ban { until, .. }, _) => check_end("for", until, now),
+            (KeyChange::Grant { units, until }, _) if units > 0 => check_end("grant", until, now),
+            (KeyChange::Ban { until, .. }, _) => check_end("ban", until, now),
             _ => Ok(()),
         }
     }
@@ -400,11 +400,14 @@ impl fmt::Debug for HashedParts {
 
 /// # Errors
 /// The end of a ban or a grant is over, or too far away.
-fn check_end(name: &str, until: Timestamp, now: Timestamp) -> Result<(), KeyChangeError> {
+fn check_end(what: &str, until: Timestamp, now: Timestamp) -> Result<(), KeyChangeError> {
     let impossible = |why: String| Err(KeyChangeError::Impossible(why));
     match until.since(now) {
-        length if length.is_zero() => impossible(format!("`{name}` ends before it begins")),
-        length if length > LONGEST => impossible(format!("`{name}` is at most 366 days")),
+        length if length.is_zero() => {
+            let now = rfc_3339(now);
+            impossible(format!("`until` is in the past: it is {now} now"))
+        }
+        length if length > LONGEST => impossible(format!("a {what} lasts at most 366 days")),
         _ => Ok(()),
     }
 }
