@@ -106,6 +106,13 @@ pub(super) fn parse_micros(text: &str) -> Result<u64, ParseFailure> {
     Ok(total)
 }
 
+/// Parses a unit that stands for one of its kind to microseconds. Errors quote `text`, which has it.
+pub(super) fn parse_unit(text: &str, unit: &str) -> Result<u64, ParseFailure> {
+    let known = UNITS.iter().find(|&&(name, _)| name == unit);
+    let &(_, micros) = known.ok_or_else(|| unknown_unit(text, unit))?;
+    Ok(micros)
+}
+
 /// The leading digits, the letters after them, and the rest.
 fn leading_part(text: &str) -> (&str, &str, &str) {
     let number_end = text

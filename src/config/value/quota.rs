@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::duration::{parse_micros, show};
+use super::duration::{parse_micros, parse_unit, show};
 use super::{ParseFailure, TextValue, failure, text_value};
 
 /// The longest window: a year of 366 days.
@@ -182,7 +182,7 @@ pub(super) fn parse_span(text: &str, window: &str) -> Result<u64, ParseFailure> 
         (true, "min" | "minute") => return Err(window_unit(text, window, "m")),
         (true, "hour") => return Err(window_unit(text, window, "h")),
         (true, "day") => return Err(window_unit(text, window, "d")),
-        (true, unit) => parse_micros(&format!("1{unit}"))?,
+        (true, unit) => parse_unit(text, unit)?,
         (false, window) => parse_micros(window)?,
     };
     match micros {
@@ -249,6 +249,8 @@ mod tests {
             ("1.5/s", "`1.5/s` does not start with a whole number"),
             ("4294967296/s", "`4294967296/s` is more than 4294967295"),
             ("100/min", "`100/min` has an unknown unit `min`"),
+            ("300/zz", "`300/zz` has an unknown unit"),
+            ("300/5zz", "`5zz` has an unknown unit"),
             ("3/2mo", "`2mo`: months and years differ in length"),
             ("3/1y1d", "`1y1d`: months and years differ in length"),
             ("3/0s", "the window of `3/0s` is out of bounds"),
