@@ -56,7 +56,7 @@ pub(super) struct AdminClient {
 pub(super) enum CallError {
     /// Nothing answers at the address.
     #[error(
-        "nothing answers at http://{authority}: {reason}; is the proxy running? --admin names another"
+        "nothing answers at http://{authority}: {reason}; is the proxy running? --config or --admin names another"
     )]
     Unreachable { authority: String, reason: String },
     /// An error of the API.
@@ -78,8 +78,8 @@ impl AdminArgs {
                 token: token.clone(),
             });
         }
-        let loaded = run::find(self.config.clone(), |_| {}).load();
-        let loaded = loaded.map_err(|report| {
+        let source = run::find(self.config.clone(), |_| {});
+        let loaded = source.load().map_err(|report| {
             format!("{report}\nname the proxy with --admin and --token to do without the file")
         })?;
         let authority = match &self.admin {
@@ -89,6 +89,14 @@ impl AdminArgs {
         let token = given.or_else(|| loaded.admin_token(role));
         let token = token.ok_or_else(|| {
             let (file, role) = (loaded.document.name(), role.as_str());
+            if source.file().is_none() {
+                return format!(
+                    "{}: name the configuration of the proxy with --config, or the proxy with \
+                     --admin and a token in ${VARIABLE}; without tokens, the log of the proxy has \
+                     one from its start",
+                    run::absence()
+                );
+            }
             format!(
                 "{file} has no readable token in admin.tokens.{role}: set ${VARIABLE}; without \
                  tokens, the log of the proxy has one from its start"

@@ -113,6 +113,11 @@ impl RunArgs {
     }
 }
 
+/// The places in which no configuration was found.
+pub(super) fn absence() -> String {
+    format!("no ${VARIABLE}, ./{} or {}", PLACES[0], PLACES[1])
+}
+
 /// The configuration that is asked for, or the first that is there, or the built-in example, which
 /// is told.
 pub(super) fn find(asked: Option<PathBuf>, tell: impl FnOnce(&str)) -> Source {
@@ -125,8 +130,8 @@ pub(super) fn find(asked: Option<PathBuf>, tell: impl FnOnce(&str)) -> Source {
         Some(path) => Source::File(path),
         None => {
             tell(&format!(
-                "no ${VARIABLE}, ./{} or {}: the built-in example is used, see config.example.yaml",
-                PLACES[0], PLACES[1],
+                "{}: the built-in example is used, see config.example.yaml",
+                absence()
             ));
             Source::Text {
                 name: "config.example.yaml".to_owned(),

@@ -68,3 +68,31 @@ fn status_says_what_to_do_without_an_answer_or_a_token() {
     assert_eq!(nobody.code, Some(1), "{nobody}");
     assert!(nobody.stderr.contains("is the proxy running?"), "{nobody}");
 }
+
+#[test]
+fn without_a_configuration_it_says_where_it_looked_and_what_to_do() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for arguments in [
+        &["status"][..],
+        &["top", "--once"],
+        &["keys", "lookup", "per-key", "alice"],
+        &["status", "--admin", "127.0.0.1:9980"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+        let command = command.args(arguments).current_dir(dir.path());
+        let command = command.env_remove("SLUICEGATE_CONFIG");
+        let output = command.env_remove("SLUICEGATE_ADMIN_TOKEN").output();
+        let output = output.expect("the binary starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        for part in [
+            "./sluicegate.yaml",
+            "--config",
+            "--admin",
+            "$SLUICEGATE_ADMIN_TOKEN",
+        ] {
+            assert!(told.contains(part), "{arguments:?} says no {part}: {told}");
+        }
+        assert!(!told.contains("config.example.yaml"), "{told}");
+    }
+}
