@@ -2,11 +2,13 @@
 //! for how long. What decides is the proxy's own code over a memory store of its own; nothing is
 //! forwarded.
 //!
-//! `log` reads lines, `simulation` decides about them, `report` says what came of it.
+//! `log` reads lines, `reorder_buffer` orders them by time, `simulation` decides about them, `report`
+//! says what came of it.
 //! `playground` decides about arrivals of a user's choice.
 
 mod log;
 pub mod playground;
+mod reorder_buffer;
 mod report;
 mod simulation;
 mod tally;
@@ -21,6 +23,7 @@ pub use simulation::DecisionLine;
 use crate::proxy::ruleset::RulesetSpec;
 use http::HeaderValue;
 use log::{LogLines, RawLine};
+use reorder_buffer::ReorderBuffer;
 use simulation::Simulation;
 
 /// The host of requests whose line names none, unless the user says another.
@@ -52,8 +55,8 @@ pub enum ReplayError {
     Write(io::Error),
 }
 
-/// Decides about every request of `log` by `rules`, in the order of the lines, and calls `tell`
-/// with each of them. Memory does not grow with the log.
+/// Decides about every request of `log` by `rules`, and calls `tell` with each of them. Their order
+/// is that of their times, as far as a bounded buffer restores it: memory does not grow with the log.
 ///
 /// # Errors
 /// See [`ReplayError`]. Lines that cannot be read are no error: the report names them.
@@ -66,20 +69,32 @@ pub fn replay(
     let mut simulation = Simulation::new(rules, options.host.is_some());
     let mut lines = LogLines::new(log);
     let mut reader = None;
-    while let Some((number, raw)) = lines.next()? {
+    let mut waiting = ReorderBuffer::new();
+    let mut tell = |decided| tell(&decided).map_err(ReplayError::Write);
+    let end = loop {
+        let (number, raw) = match lines.next() {
+            Ok(Some(line)) => line,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        };
         let entry = match raw {
-            RawLine::Whole(line) => reader
-                .get_or_insert_with(|| log::LogReader::new(options, line))
-                .read(line),
+            RawLine::Whole(line) => {
+                let reader = reader.get_or_insert_with(|| log::LogReader::new(options, line));
+                reader.read(line).map(|entry| (line.len(), entry))
+            }
             RawLine::TooLong => Err(log::LineError::TooLong),
         };
         match entry {
-            Ok(entry) => {
-                let decided = simulation.decide(number, &entry);
-                tell(&decided).map_err(ReplayError::Write)?;
-            }
+            Ok((bytes, entry)) => waiting.push((entry.time, number), bytes, entry),
             Err(unparsable) => simulation.skip(number, &unparsable),
         }
+        while let Some((number, entry)) = waiting.pop_excess() {
+            tell(simulation.decide(number, &entry))?;
+        }
+    };
+    // What was read before an error is decided, too.
+    while let Some((number, entry)) = waiting.pop() {
+        tell(simulation.decide(number, &entry))?;
     }
-    Ok(simulation.report())
+    end.map(|()| simulation.report())
 }

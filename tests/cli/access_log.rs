@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::thread;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::Value;
@@ -11,6 +12,7 @@ use sluicegate::telemetry::access_log::LogField;
 use crate::support::client::curl;
 use crate::support::gateway::Gateway;
 use crate::support::replay::{decisions, replay};
+use crate::support::slow::{ALL, Slow};
 use crate::support::tls::certify;
 use crate::support::wait_for;
 
@@ -219,7 +221,8 @@ fn live_and_replayed(gateway: &Gateway, count: usize) -> [Vec<(String, Value)>; 
         "",
         "nothing is missing"
     );
-    let replayed = decisions(&output);
+    let mut replayed = decisions(&output);
+    replayed.sort_by_key(|told| told["line"].as_u64());
     [
         live.iter().map(told).collect(),
         replayed.iter().map(told).collect(),
@@ -276,6 +279,47 @@ fn keys_that_differ_are_told_apart_in_replay_of_the_log() {
     let [live, replayed] = live_and_replayed(&gateway, 20);
     assert_eq!(live.iter().filter(|(word, _)| word == "limited").count(), 8);
     assert_eq!(live, replayed);
+}
+
+#[test]
+fn requests_that_end_in_another_order_are_decided_alike_in_replay_of_the_log() {
+    for settings in [
+        "quota: 2/300d, burst: 2",
+        "quota: 2/300d, algorithm: fixed_window",
+        "quota: 2/300d, algorithm: sliding_window",
+        "quota: 2/300d, algorithm: sliding_log",
+    ] {
+        let slow = Slow::start();
+        let gateway = Gateway::start(&format!(
+            "access_log: {{ path: access.log }}
+upstreams: {{ slow: {{ endpoints: [{}] }} }}
+routes: [{{ upstream: slow, limits: [{{ key: client_ip, {settings} }}] }}]
+",
+            slow.origin.url()
+        ));
+        thread::scope(|scope| {
+            let held = [1, 2].map(|count| {
+                let request = scope.spawn(|| send(&gateway, "/", &[]));
+                wait_for("the request at the origin", || {
+                    (slow.gate.seen().len() == count).then_some(())
+                });
+                request
+            });
+            for _ in 0..3 {
+                assert_eq!(send(&gateway, "/", &[]), 429, "{settings}");
+            }
+            lines(&gateway, 3);
+            slow.gate.let_pass(ALL);
+            for request in held {
+                assert_eq!(request.join().expect("a status"), 200, "{settings}");
+            }
+        });
+        let [live, replayed] = live_and_replayed(&gateway, 5);
+        let words: Vec<_> = live.iter().map(|(word, _)| word.as_str()).collect();
+        let ended = ["limited", "limited", "limited", "allowed", "allowed"];
+        assert_eq!(words, ended, "{settings}");
+        assert_eq!(live, replayed, "{settings}");
+    }
 }
 
 #[test]
