@@ -31,7 +31,7 @@ use crate::proxy::admission::settle::{RequestedFields, ResponseEnd, ResponseHead
 use crate::proxy::admission::tag::TagDecisions;
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::respond;
-use crate::rules::{BodyEnd, Head, ResponseOrigin, TokenCheck};
+use crate::rules::{BodyEnd, Head, RequestToken, ResponseOrigin, TokenCheck};
 use crate::store::{PendingCharge, Undecided};
 use crate::telemetry::metrics::RequestMetrics;
 pub(in crate::proxy) use logged::KeyText;
@@ -98,8 +98,9 @@ pub(super) struct RequestContext {
     accept: Option<Box<[u8]>>,
     /// The instant of all decisions, unless the request waits.
     pub started: Timestamp,
-    /// The verified token, once a limit has read a claim.
-    pub token: OnceCell<TokenCheck>,
+    /// The result of checking the token, once a claim was read.
+    token: OnceCell<TokenCheck>,
+    is_token_counted: Cell<bool>,
     logged: Option<LoggedRequest>,
     /// The trace of the request, if spans are exported.
     pub(super) trace: Option<Box<RequestTrace>>,
@@ -141,6 +142,7 @@ impl Exchange {
                 started,
                 trace,
                 token: OnceCell::new(),
+                is_token_counted: Cell::new(false),
                 ruleset: RulesetLease::new(snapshot),
                 client,
             },
@@ -448,6 +450,27 @@ impl RequestContext {
 
     fn now(&self) -> Timestamp {
         self.clock().now()
+    }
+
+    /// The token of the request, if `route` reads one. Its first use checks it, as of the
+    /// request's start: it stays valid while the request waits. [`Self::count_token`] follows.
+    pub(super) fn token<'a>(
+        &'a self,
+        route: &Route,
+        headers: &'a Headers,
+    ) -> Option<RequestToken<'a>> {
+        let ruleset = self.ruleset.whole();
+        ruleset.token(route, headers, self.started, &self.token)
+    }
+
+    /// Counts and logs the result for the token, once, if it was checked.
+    pub(super) fn count_token(&self) {
+        if let Some(tokens) = &self.ruleset.whole().tokens
+            && let Some(checked) = self.token.get()
+            && !self.is_token_counted.replace(true)
+        {
+            tokens.record(checked, self.started);
+        }
     }
 
     /// Trusted if the peer may name the client in forwarding fields.

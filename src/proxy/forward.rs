@@ -33,17 +33,13 @@ pub(super) fn balance_key(
 ) -> Option<u64> {
     let (context, route) = (exchange.context(), exchange.route());
     let descriptor = route.balance_key.as_ref()?;
-    let ruleset = context.ruleset.whole();
-    let was_known = context.token.get().is_some();
-    let token = ruleset.token(route, request.headers(), context.started, &context.token);
+    let token = context.token(route, request.headers());
     let head = Head {
         token: token.as_ref(),
         ..target.head(request, context.client_ip)
     };
     let key = descriptor.fingerprint(&BALANCE_SECRET, &head);
-    if let Some(tokens) = &ruleset.tokens {
-        tokens.record(&context.token, was_known, context.started);
-    }
+    context.count_token();
     match key {
         Key::Bucket(hash) => Some(hash.bits()),
         Key::Skip | Key::Refuse => None,

@@ -113,7 +113,7 @@ enum ResumeWith {
     Decision(Result<(), Undecided>),
 }
 
-/// Admits the request by all limits of its route, at one instant, and counts its token if it was read here first.
+/// Admits the request by all limits of its route, at one instant, and counts its token.
 ///
 /// Not async: its future would have room for everything that is looked at here.
 fn admit(
@@ -122,12 +122,8 @@ fn admit(
     response: &mut Response<ResponseBody>,
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
-    let was_known = exchange.context().token.get().is_some();
     let decided = decide(exchange, head, response, resumed);
-    let context = exchange.context();
-    if let Some(tokens) = &context.ruleset.whole().tokens {
-        tokens.record(&context.token, was_known, context.started);
-    }
+    exchange.context().count_token();
     decided
 }
 
@@ -145,8 +141,7 @@ fn decide(
         trail,
     } = exchange.decision_inputs();
     let ruleset = context.ruleset.whole();
-    // The token of a request that waits stays as valid as it was when the request began.
-    let token = ruleset.token(route, head.headers, context.started, &context.token);
+    let token = context.token(route, head.headers);
     let head = Head {
         token: token.as_ref(),
         ..*head

@@ -42,8 +42,7 @@ pub(super) async fn respond(
     discard::discard(request);
     let (context, route, now) = (exchange.context(), exchange.route(), exchange.decided_at());
     let ruleset = context.ruleset.whole();
-    let was_known = context.token.get().is_some();
-    let token = ruleset.token(route, request.headers(), context.started, &context.token);
+    let token = context.token(route, request.headers());
     let head = Head {
         token: token.as_ref(),
         ..target.head(request, context.client_ip)
@@ -56,9 +55,7 @@ pub(super) async fn respond(
     let charges = inputs.charges(&ruleset.secret);
     let worker = context.client().connection.worker;
     let states = store::peek(&ruleset.store, worker, &charges, &inputs, now).await;
-    if let Some(tokens) = &ruleset.tokens {
-        tokens.record(&context.token, was_known, context.started);
-    }
+    context.count_token();
     let states = charges.iter().zip(states);
     let reported = states.map(|(charge, state)| ReportedPolicy {
         policy: inputs.policy(charge.id),

@@ -1,6 +1,5 @@
 //! The token verifier of a ruleset, with counters and log lines.
 
-use std::cell::OnceCell;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
@@ -42,11 +41,8 @@ impl TokenVerifier {
         }
     }
 
-    /// Counts and logs the result for a request's token, once.
-    pub(crate) fn record(&self, checked: &OnceCell<TokenCheck>, was_known: bool, now: Timestamp) {
-        let Some(checked) = checked.get().filter(|_| !was_known) else {
-            return;
-        };
+    /// Counts and logs the result for a request's token.
+    pub(crate) fn record(&self, checked: &TokenCheck, now: Timestamp) {
         self.metrics.signatures(checked.signatures);
         match &checked.token {
             Ok(None) => {}
