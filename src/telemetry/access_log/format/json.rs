@@ -1,0 +1,237 @@
+//! A line as JSON (RFC 8259), with the fields that are asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Formatter;
+use super::escape::{escape, hex, special};
+use super::values::{address, digits, milliseconds, number, version};
+use crate::telemetry::access_log::{LogField, LoggedHeader, LoggedKey, Record};
+
+impl Formatter {
+    /// Appends the line of a request as JSON.
+    pub(super) fn json(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
+        let start = out.len();
+        for index in 0..self.fields.len() {
+            self.json_field(self.fields[index], out, record);
+        }
+        // Each field begins with a comma; that of the first becomes the brace.
+        match out.get_mut(start) {
+            Some(comma) => *comma = b'{',
+            None => out.push(b'{'),
+        }
+        out.extend_from_slice(b"}\n");
+    }
+
+    /// Appends a field with its comma, unless the request has no such field.
+    fn json_field(&mut self, field: LogField, out: &mut Vec<u8>, record: &Record<'_>) {
+        match field {
+            LogField::Time => {
+                out.extend_from_slice(b",\"time\":\"");
+                out.extend_from_slice(self.second(record.time, "%Y-%m-%dT%H:%M:%S").as_bytes());
+                out.push(b'.');
+                digits::<6>(out, record.time.as_micros() % 1_000_000);
+                out.extend_from_slice(b"Z\"");
+            }
+            LogField::ClientIp => {
+                out.extend_from_slice(b",\"client_ip\":\"");
+                address(out, record.client_ip);
+                out.push(b'"');
+            }
+            LogField::Method => plain(out, b",\"method\":\"", record.method),
+            LogField::Host => {
+                json_text(out, b",\"host\":\"", record.host);
+                out.push(b'"');
+            }
+            LogField::Path => {
+                json_text(out, b",\"path\":\"", record.path);
+                out.push(b'"');
+            }
+            LogField::Version => plain(out, b",\"version\":\"", version(record.version)),
+            LogField::Status => {
+                out.extend_from_slice(b",\"status\":");
+                out.extend_from_slice(record.status.as_str().as_bytes());
+            }
+            LogField::Bytes => {
+                out.extend_from_slice(b",\"bytes\":");
+                number(out, record.bytes);
+            }
+            LogField::DurationMs => {
+                out.extend_from_slice(b",\"duration_ms\":");
+                milliseconds(out, record.duration);
+            }
+            LogField::DelayMs => time(out, b",\"delay_ms\":", record.delay),
+            LogField::PendingMs => time(out, b",\"pending_ms\":", record.pending),
+            LogField::UpstreamMs => time(out, b",\"upstream_ms\":", record.upstream_time),
+            LogField::Attempts if record.attempts > 1 => {
+                out.extend_from_slice(b",\"attempts\":");
+                number(out, record.attempts.into());
+            }
+            LogField::Attempts => {}
+            LogField::Costs => costs(out, record.costs),
+            LogField::Route => text(out, b",\"route\":\"", record.route),
+            LogField::Upstream => text(out, b",\"upstream\":\"", record.upstream),
+            LogField::Endpoint => text(out, b",\"endpoint\":\"", record.endpoint),
+            LogField::Error => text(out, b",\"error\":\"", record.error.as_bytes()),
+            LogField::Policy => text(out, b",\"policy\":\"", record.policy),
+            LogField::Decision => text(out, b",\"decision\":\"", record.decision.as_bytes()),
+            LogField::Key => key(out, record.key),
+            LogField::Remaining => {
+                if let Some(units) = record.remaining {
+                    out.extend_from_slice(b",\"remaining\":");
+                    number(out, units.into());
+                }
+            }
+            LogField::RetryAfterMs => time(out, b",\"retry_after_ms\":", record.retry_after),
+            LogField::Referer => text(out, b",\"referer\":\"", record.referer),
+            LogField::UserAgent => text(out, b",\"user_agent\":\"", record.user_agent),
+            LogField::RequestId => text(out, b",\"request_id\":\"", record.request_id),
+            LogField::TraceId => text(out, b",\"trace_id\":\"", record.trace_id),
+            LogField::TlsVersion => {
+                text(out, b",\"tls_version\":\"", record.tls_version.as_bytes());
+            }
+            LogField::Headers => headers(out, record.headers),
+        }
+    }
+}
+
+/// A text in which nothing has to be escaped.
+fn plain(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
+    out.extend_from_slice(opening);
+    out.extend_from_slice(text);
+    out.push(b'"');
+}
+
+/// A text, unless it is empty.
+fn text(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
+    if !text.is_empty() {
+        json_text(out, opening, text);
+        out.push(b'"');
+    }
+}
+
+/// A time in milliseconds, if there is one.
+fn time(out: &mut Vec<u8>, opening: &[u8], time: Option<Duration>) {
+    if let Some(time) = time {
+        out.extend_from_slice(opening);
+        milliseconds(out, time);
+    }
+}
+
+/// The key of a bucket: its hash, the value of its one part, or a list of those of all parts.
+fn key(out: &mut Vec<u8>, key: LoggedKey<'_>) {
+    match key {
+        LoggedKey::None | LoggedKey::Readable([]) => {}
+        LoggedKey::Hashed(hash) => {
+            out.extend_from_slice(b",\"key\":\"k_");
+            for byte in hash.to_be_bytes() {
+                out.extend_from_slice(&[
+                    LOWER[usize::from(byte >> 4)],
+                    LOWER[usize::from(byte & 15)],
+                ]);
+            }
+            out.push(b'"');
+        }
+        LoggedKey::Readable([value]) => {
+            json_text(out, b",\"key\":\"", value);
+            out.push(b'"');
+        }
+        LoggedKey::Readable(values) => {
+            for (place, value) in values.iter().enumerate() {
+                let opening: &[u8] = match place {
+                    0 => b",\"key\":[\"",
+                    _ => b",\"",
+                };
+                json_text(out, opening, value);
+                out.push(b'"');
+            }
+            out.push(b']');
+        }
+    }
+}
+
+const LOWER: &[u8; 16] = b"0123456789abcdef";
+
+/// Header fields by name: a text, or a list for several fields of one name. Then the names of those
+/// that were cut.
+fn headers(out: &mut Vec<u8>, headers: &[LoggedHeader<'_>]) {
+    if headers.is_empty() {
+        return;
+    }
+    out.extend_from_slice(b",\"headers\":{");
+    for (place, field) in headers
+        .chunk_by(|one, next| one.name == next.name)
+        .enumerate()
+    {
+        if place > 0 {
+            out.push(b',');
+        }
+        plain(out, b"\"", field[0].name.as_bytes());
+        let (before, after): (&[u8], &[u8]) = match field {
+            [_] => (b":", b""),
+            _ => (b":[", b"]"),
+        };
+        out.extend_from_slice(before);
+        for (place, header) in field.iter().enumerate() {
+            let opening: &[u8] = if place > 0 { b",\"" } else { b"\"" };
+            json_text(out, opening, header.value);
+            out.push(b'"');
+        }
+        out.extend_from_slice(after);
+    }
+    out.push(b'}');
+    let mut opening: &[u8] = b",\"truncated\":[\"";
+    for field in headers.chunk_by(|one, next| one.name == next.name) {
+        if field.iter().any(|header| header.is_cut) {
+            plain(out, opening, field[0].name.as_bytes());
+            opening = b",\"";
+        }
+    }
+    if opening == b",\"" {
+        out.push(b']');
+    }
+}
+
+/// Costs that the response stated, by policy.
+fn costs(out: &mut Vec<u8>, costs: &[(Arc<str>, u32)]) {
+    for (place, (policy, units)) in costs.iter().enumerate() {
+        let opening: &[u8] = match place {
+            0 => b",\"costs\":{\"",
+            _ => b",\"",
+        };
+        json_text(out, opening, policy.as_bytes());
+        out.extend_from_slice(b"\":");
+        number(out, (*units).into());
+    }
+    if !costs.is_empty() {
+        out.push(b'}');
+    }
+}
+
+/// Appends what opens a text, and the text, whose closing quote comes with what follows.
+fn json_text(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
+    out.extend_from_slice(opening);
+    // Nearly all texts are ASCII, and known to be so at a glance.
+    if text.is_ascii() {
+        return json_escape(out, text);
+    }
+    for chunk in text.utf8_chunks() {
+        json_escape(out, chunk.valid().as_bytes());
+        if !chunk.invalid().is_empty() {
+            // What is no text cannot stand in JSON.
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+}
+
+/// RFC 8259 section 7.
+fn json_escape(out: &mut Vec<u8>, text: &[u8]) {
+    static SPECIAL: [bool; 256] = special(0x100);
+    escape(out, text, &SPECIAL, |out, byte| match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        byte => {
+            out.extend_from_slice(b"\\u00");
+            hex(out, byte);
+        }
+    });
+}
