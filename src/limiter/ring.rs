@@ -6,263 +6,19 @@
 //! relaxed loads and stores cost as much as plain ones.
 
 mod builder;
+mod memory;
+mod shape;
 
-use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use super::{Cell, Segments};
+use super::Cell;
 pub use builder::RingBuilder;
-
-/// The layout of the rings of one algorithm.
-///
-/// A ring is a list of chunks. The first, its *root*, starts with the number of chunks, the place
-/// of the oldest slot, and the numbers of the other chunks. Slots fill the rest of the root and the
-/// other chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingShape {
-    slots: u32,
-    width: Width,
-    /// A chunk has `1 << shift` words.
-    shift: u32,
-    /// Chunks of a ring with all its slots.
-    most: u32,
-}
-
-/// The size of a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Width {
-    /// A word.
-    Word,
-    /// Half a word: up to [`RingShape::MAX_HALF`].
-    Half,
-}
-
-impl Width {
-    /// Slots in a word, as a power of two.
-    const fn shift(self) -> u32 {
-        match self {
-            Self::Word => 0,
-            Self::Half => 1,
-        }
-    }
-}
+pub use memory::RingMemory;
+pub use shape::RingShape;
+use shape::Width;
 
 /// Words of a root before the list of the other chunks.
 const FIXED: u32 = 2;
 const CHUNKS: u32 = 0;
 const HEAD: u32 = 1;
-
-impl RingShape {
-    /// Rings of up to `slots` slots. A chunk is about eight times as large as its list in the root
-    /// would be. Neither an almost empty ring nor the list then takes much memory.
-    pub const fn new(slots: u32) -> Self {
-        let mut shift = 4;
-        while 1_u64 << (2 * shift) < 8 * slots as u64 {
-            shift += 1;
-        }
-        Self {
-            slots,
-            width: Width::Word,
-            shift,
-            most: Self::most_for(slots, shift),
-        }
-    }
-
-    /// The largest value of a slot in a [`halved`](Self::halved) ring. Larger values are capped.
-    pub const MAX_HALF: u32 = u16::MAX as u32;
-
-    /// Rings of `slots` counters, none of which exceeds `limit`.
-    pub const fn of_counters(slots: u32, limit: u32) -> Self {
-        match limit <= Self::MAX_HALF {
-            true => Self::halved(slots),
-            false => Self::new(slots),
-        }
-    }
-
-    /// Rings of up to `slots` two-byte slots, in chunks of the size for which a full ring is
-    /// smallest. Such chunks are small, so an almost empty ring takes little memory, too.
-    pub const fn halved(slots: u32) -> Self {
-        let words = slots.div_ceil(2);
-        let mut best = Self::new(words);
-        let mut shift = best.shift;
-        while shift > 3 {
-            shift -= 1;
-            let most = Self::most_for(words, shift);
-            // The list of the other chunks has to fit into the root.
-            let fits = FIXED + most - 1 < 1 << shift;
-            if fits && most << shift <= best.most << best.shift {
-                best = Self {
-                    shift,
-                    most,
-                    ..best
-                };
-            }
-        }
-        Self {
-            slots,
-            width: Width::Half,
-            ..best
-        }
-    }
-
-    /// Chunks of `1 << shift` words for these words and the root's header.
-    const fn most_for(words: u32, shift: u32) -> u32 {
-        let mut most = 1;
-        while (most << shift) < words + FIXED + most - 1 {
-            most += 1;
-        }
-        most
-    }
-
-    /// True if slots have two bytes.
-    pub const fn is_halved(self) -> bool {
-        matches!(self.width, Width::Half)
-    }
-
-    /// Bytes of a chunk.
-    pub const fn chunk_bytes(self) -> usize {
-        size_of::<u32>() << self.shift
-    }
-
-    /// Chunks of a ring with all its slots.
-    pub const fn max_chunks(self) -> u32 {
-        self.most
-    }
-
-    /// Chunks of a ring with this number of slots.
-    pub(super) const fn chunks_for(self, slots: u32) -> u32 {
-        (self.header() + slots.div_ceil(1 << self.width.shift())).div_ceil(1 << self.shift)
-    }
-
-    /// Words of a root before its first slot.
-    const fn header(self) -> u32 {
-        FIXED + self.most - 1
-    }
-
-    /// Words of a chunk.
-    pub const fn chunk_words(self) -> u32 {
-        1 << self.shift
-    }
-
-    const fn slots_in(self, chunks: u32) -> u32 {
-        ((chunks << self.shift) - self.header()) << self.width.shift()
-    }
-}
-
-/// The memory of rings: chunks numbered from 1, in segments that are allocated on first use.
-pub struct RingMemory {
-    shape: RingShape,
-    chunks: u32,
-    cut: Segments,
-    segments: Box<[OnceLock<Box<[AtomicU32]>>]>,
-}
-
-impl RingMemory {
-    /// Memory for this number of chunks, none of it allocated yet.
-    pub fn new(shape: RingShape, chunks: u32) -> Self {
-        let cut = Segments::new(chunks as usize, shape.chunk_bytes());
-        Self {
-            shape,
-            chunks,
-            cut,
-            segments: (0..cut.count()).map(|_| OnceLock::new()).collect(),
-        }
-    }
-
-    /// The layout of its rings.
-    pub const fn shape(&self) -> RingShape {
-        self.shape
-    }
-
-    /// The number of chunks.
-    pub const fn chunks(&self) -> u32 {
-        self.chunks
-    }
-
-    /// The ring with this root.
-    pub const fn ring(&self, root: u32) -> Ring<'_> {
-        Ring { words: self, root }
-    }
-
-    /// The value of a word in a chunk.
-    pub fn get(&self, chunk: u32, offset: u32) -> u32 {
-        self.word(chunk, offset).load(Ordering::Relaxed)
-    }
-
-    /// Writes a word of a chunk.
-    pub fn set(&self, chunk: u32, offset: u32, value: u32) {
-        self.word(chunk, offset).store(value, Ordering::Relaxed);
-    }
-
-    /// The words of a chunk.
-    pub fn chunk(&self, chunk: u32) -> impl Iterator<Item = u32> {
-        (0..1 << self.shape.shift).map(move |offset| self.get(chunk, offset))
-    }
-
-    /// Zeroes every word of a chunk.
-    pub fn clear(&self, chunk: u32) {
-        for offset in 0..1 << self.shape.shift {
-            self.set(chunk, offset, 0);
-        }
-    }
-
-    fn word(&self, chunk: u32, offset: u32) -> &AtomicU32 {
-        let (segment, within) = self.cut.place(chunk as usize - 1);
-        let words = self.segments[segment].get_or_init(|| {
-            let words = self.cut.length(segment) << self.shape.shift;
-            (0..words).map(|_| AtomicU32::new(0)).collect()
-        });
-        &words[(within << self.shape.shift) | offset as usize]
-    }
-}
-
-impl RingMemory {
-    /// Memory of a single ring for `slots` slots, and its root. `known` has the slots that are not
-    /// 0, as (slot, value). Only the chunks in use are allocated.
-    pub fn with_ring(
-        shape: RingShape,
-        slots: u32,
-        known: impl IntoIterator<Item = (u32, u32)>,
-    ) -> (Self, u32) {
-        const ROOT: u32 = 1;
-        let words = Self::new(shape, shape.max_chunks());
-        let ring = words.ring(ROOT).start();
-        words.set(ROOT, CHUNKS, shape.chunks_for(slots).max(1));
-        for (slot, value) in known {
-            let (place, _) = ring.split(slot);
-            if place > 0 && !ring.has(slot) {
-                // Numbers of chunks follow their places. Memory for a skipped number is never
-                // allocated.
-                ring.set_chunk(place, ROOT + place);
-            }
-            ring.set(slot, value);
-        }
-        (words, ROOT)
-    }
-}
-
-impl RingMemory {
-    /// A copy of a ring of counters with a word for each, in memory of its own, and its root.
-    pub fn widened(&self, root: u32) -> (Self, u32) {
-        let ring = self.ring(root);
-        let counts = (0..self.shape.slots).map(|slot| (slot, ring.get(slot)));
-        Self::with_ring(
-            RingShape::new(self.shape.slots),
-            1,
-            counts.filter(|(_, count)| *count > 0),
-        )
-    }
-}
-
-impl fmt::Debug for RingMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Words")
-            .field("shape", &self.shape)
-            .field("chunks", &self.chunks)
-            .finish_non_exhaustive()
-    }
-}
 
 /// One ring. Root 0 means a ring without chunks, whose slots are all 0.
 #[derive(Clone, Copy)]
@@ -283,7 +39,7 @@ impl Ring<'_> {
     }
 
     pub(super) const fn shape(self) -> RingShape {
-        self.words.shape
+        self.words.shape()
     }
 
     /// The ring's chunks, in no particular order.

@@ -21,7 +21,7 @@ impl RingBuilder {
 
     /// Words of a chunk.
     pub const fn chunk_words(&self) -> u32 {
-        self.words.shape.chunk_words()
+        self.words.shape().chunk_words()
     }
 
     /// Discards the previous ring.
@@ -36,7 +36,7 @@ impl RingBuilder {
         };
         *present = true;
         self.words.clear(place + 1);
-        for (offset, word) in (0..self.words.shape.chunk_words()).zip(words) {
+        for (offset, word) in (0..self.words.shape().chunk_words()).zip(words) {
             self.words.set(place + 1, offset, word);
         }
         true
@@ -60,7 +60,7 @@ impl RingBuilder {
     }
 
     fn is_sound(&self, ring: Ring<'_>) -> bool {
-        let (length, most) = (ring.length(), self.words.shape.most);
+        let (length, most) = (ring.length(), self.words.shape().most);
         let whole = || {
             self.present
                 .iter()
