@@ -20,6 +20,7 @@ mod redis_entry;
 mod spec;
 mod steering;
 mod sync_recorder;
+mod tracking_budget;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -32,7 +33,6 @@ use crate::telemetry::registry::Registry;
 use redis::client::Client;
 use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
-pub use bounded_map::TrackingBudget;
 pub use buckets::{Buckets, BucketsSpec};
 pub use charge_set::{ChargeId, ChargeResult, ChargeSet, ChargeSource, Payer, PolicyCharge};
 pub use held::{MemoryPlace, QueuePlace, Reservation};
@@ -53,6 +53,7 @@ pub use steering::{
     SteeringKey, TooManyKeys,
 };
 pub use sync_recorder::tracker_metrics;
+pub use tracking_budget::TrackingBudget;
 
 /// The store of a ruleset. Clones are one.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,8 @@
 //! and evicts one without credits. A new key takes the place of the evicted entry, so the hand
 //! passes all others before it.
 
-use std::collections::HashMap;
+mod shard;
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -14,50 +15,10 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::clock::Timestamp;
 use crate::limiter::Fingerprint;
 use crate::telemetry::registry::Counter;
+use shard::{Entry, Shard, bytes_of};
 
-/// The largest number of credits of an entry.
-const MOST_CREDIT: u8 = 15;
-/// The largest number of entries that the hand passes before it evicts the one with the fewest
-/// credits.
-const LOOKS: usize = 16;
 /// The largest number of entries that one new key evicts, after the capacity has shrunk.
 const EVICTIONS: usize = 4;
-/// Bytes of an entry in the index: a hash table of powers of two, at least 7/32 full if keys come
-/// and go.
-const INDEX: usize = 78;
-/// The vector grows by this fraction of its entries.
-const GROWTH: usize = 8;
-
-/// The smallest room of a map, in bytes, unless that is more than a quarter of the tables' memory.
-const LEAST_ROOM: u64 = 8 << 20;
-/// The room of a map for one key, which always fits.
-const ROOM_OF_ONE: usize = 32 << 10;
-
-/// The memory of each map of keys beside tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrackingBudget {
-    each: usize,
-}
-
-impl TrackingBudget {
-    /// Memory for `maps` maps beside tables of `max_size` bytes: together a quarter of that, and at
-    /// least the smallest room for each.
-    pub fn new(max_size: u64, maps: usize) -> Self {
-        let all = max_size / 4;
-        let share = (all / maps.max(1) as u64).max(LEAST_ROOM.min(all));
-        Self {
-            each: usize::try_from(share).unwrap_or(usize::MAX),
-        }
-    }
-
-    /// The bytes of a map beside a table of `keys` keys.
-    pub const fn bytes(self, keys: usize) -> usize {
-        match keys {
-            1 => ROOM_OF_ONE,
-            _ => self.each,
-        }
-    }
-}
 
 /// A value of a bounded map.
 pub(super) trait HeapSize {
@@ -80,21 +41,6 @@ pub(super) struct BoundedMap<T, const SHARDS: usize = 16> {
     /// Bytes of each shard.
     room: AtomicUsize,
     evictions: Option<Counter>,
-}
-
-#[derive(Debug)]
-struct Shard<T> {
-    index: HashMap<u64, usize>,
-    entries: Vec<Entry<T>>,
-    hand: usize,
-    bytes: usize,
-}
-
-#[derive(Debug)]
-struct Entry<T> {
-    key: u64,
-    credit: u8,
-    value: T,
 }
 
 /// The result of an insertion.
@@ -243,8 +189,7 @@ impl<T: HeapSize, const SHARDS: usize> LockedKey<'_, T, SHARDS> {
     /// Changes the value of the key, if it has one. Counts as a use.
     pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> Option<R> {
         let place = *self.shard.index.get(&self.key)?;
-        let entry = &mut self.shard.entries[place];
-        entry.credit = entry.credit.saturating_add(1).min(MOST_CREDIT);
+        self.shard.add_credit(place);
         Some(self.apply(place, change))
     }
 
@@ -257,8 +202,7 @@ impl<T: HeapSize, const SHARDS: usize> LockedKey<'_, T, SHARDS> {
     ) -> R {
         let place = match self.shard.index.get(&self.key) {
             Some(&place) => {
-                let entry = &mut self.shard.entries[place];
-                entry.credit = entry.credit.saturating_add(1).min(MOST_CREDIT);
+                self.shard.add_credit(place);
                 place
             }
             None => self.insert(new(), is_over).place,
@@ -347,231 +291,5 @@ impl<T: HeapSize, const SHARDS: usize> LockedKey<'_, T, SHARDS> {
     }
 }
 
-impl<T: HeapSize> Shard<T> {
-    /// Moves the hand to the next entry to evict, which is not that of `key`.
-    fn least_useful(&mut self, key: u64, is_over: impl Fn(&T) -> bool) -> Option<usize> {
-        let mut least: Option<(u8, usize)> = None;
-        let mut soonest: Option<(Timestamp, usize)> = None;
-        for _ in 0..LOOKS.min(self.entries.len()) {
-            self.hand = (self.hand + 1) % self.entries.len();
-            let entry = &mut self.entries[self.hand];
-            if entry.key == key {
-                continue;
-            }
-            if is_over(&entry.value) {
-                return Some(self.hand);
-            }
-            if let Some(end) = entry.value.useful_until() {
-                if soonest.is_none_or(|(soonest, _)| end < soonest) {
-                    soonest = Some((end, self.hand));
-                }
-                continue;
-            }
-            if entry.credit == 0 {
-                return Some(self.hand);
-            }
-            entry.credit -= 1;
-            if least.is_none_or(|(credit, _)| entry.credit < credit) {
-                least = Some((entry.credit, self.hand));
-            }
-        }
-        match soonest {
-            Some((_, place)) => {
-                self.hand = place;
-                Some(place)
-            }
-            None => least.map(|(_, place)| place),
-        }
-    }
-
-    /// Allocates memory for an eighth more entries: doubling would waste more.
-    fn grow(&mut self) {
-        let entries = self.entries.len();
-        if entries == self.entries.capacity() {
-            self.entries.reserve_exact((entries / GROWTH).max(1));
-        }
-    }
-
-    /// Returns unused memory if three quarters are free.
-    fn shrink(&mut self) {
-        let entries = self.entries.len();
-        if entries < self.entries.capacity() / 4 {
-            self.entries.shrink_to(2 * entries);
-            self.index.shrink_to(2 * entries);
-        }
-    }
-
-    fn remove(&mut self, place: usize) -> T {
-        let entry = self.entries.swap_remove(place);
-        self.index.remove(&entry.key);
-        if let Some(moved) = self.entries.get(place) {
-            self.index.insert(moved.key, place);
-        }
-        self.bytes = self.bytes.saturating_sub(bytes_of(&entry.value));
-        self.shrink();
-        entry.value
-    }
-
-    fn swap(&mut self, left: usize, right: usize) {
-        self.entries.swap(left, right);
-        for place in [left, right] {
-            self.index.insert(self.entries[place].key, place);
-        }
-    }
-}
-
-impl<T> Default for Shard<T> {
-    fn default() -> Self {
-        Self {
-            index: HashMap::new(),
-            entries: Vec::new(),
-            hand: 0,
-            bytes: 0,
-        }
-    }
-}
-
-/// Bytes of an entry, with its share of unused capacity.
-pub(super) fn bytes_of<T: HeapSize>(value: &T) -> usize {
-    size_of::<Entry<T>>() * (GROWTH + 1) / GROWTH + INDEX + value.heap_bytes()
-}
-
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[derive(Clone, Debug, PartialEq)]
-    struct Bytes(Vec<u8>);
-
-    impl HeapSize for Bytes {
-        fn heap_bytes(&self) -> usize {
-            self.0.capacity()
-        }
-    }
-
-    const ENTRY: usize = size_of::<Entry<Bytes>>() * 9 / 8 + INDEX;
-
-    fn key(bits: u64) -> Fingerprint {
-        Fingerprint::from_bits(bits + 1)
-    }
-
-    fn empty() -> Bytes {
-        Bytes(Vec::new())
-    }
-
-    /// One use of a key: whether it was there.
-    fn touch(map: &BoundedMap<Bytes, 1>, bits: u64) -> bool {
-        let mut locked = map.lock(key(bits));
-        let known = locked.change(|_| ()).is_some();
-        if !known {
-            locked.insert(empty(), |_| false);
-        }
-        known
-    }
-
-    fn has(map: &BoundedMap<Bytes, 1>, bits: u64) -> bool {
-        map.read(key(bits), |_| Some(())).is_some()
-    }
-
-    #[test]
-    fn new_keys_evict_the_least_used() {
-        let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
-        touch(&map, 0);
-        for bits in 1..=2_000 {
-            assert!(!touch(&map, bits));
-            if bits % 50 == 0 {
-                assert!(touch(&map, 0), "used again and again, also after {bits}");
-            }
-        }
-        assert_eq!(map.keys(), 100);
-        assert!(has(&map, 2_000) && !has(&map, 1_000));
-    }
-
-    #[test]
-    fn an_often_used_key_outlasts_one_flood_but_not_two() {
-        let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
-        for _ in 0..5 {
-            touch(&map, 0);
-        }
-        (1..=400).for_each(|bits| assert!(!touch(&map, bits)));
-        assert!(has(&map, 0));
-        (401..=1_000).for_each(|bits| assert!(!touch(&map, bits)));
-        assert!(!has(&map, 0));
-    }
-
-    #[test]
-    fn a_new_key_stays_while_as_many_others_come() {
-        let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
-        (0..150).for_each(|bits| assert!(!touch(&map, bits)));
-        touch(&map, 1_000);
-        (200..290).for_each(|bits| assert!(!touch(&map, bits)));
-        assert!(has(&map, 1_000));
-    }
-
-    #[test]
-    fn allocated_memory_is_counted() {
-        let map = BoundedMap::<Bytes, 1>::new(10_000 * ENTRY);
-        let allocated = || {
-            let shard = map.shards()[0].lock();
-            let bucket = size_of::<(u64, usize)>() + 1;
-            let index = shard.index.capacity() * 8 / 7 * bucket;
-            shard.entries.capacity() * size_of::<Entry<Bytes>>() + index
-        };
-        (0..30_000).for_each(|bits| assert!(!touch(&map, bits)));
-        assert!(allocated() <= 10_000 * ENTRY, "{}", allocated());
-        map.set_capacity(100 * ENTRY);
-        (30_000..35_000).for_each(|bits| assert!(!touch(&map, bits)));
-        assert_eq!(map.keys(), 100);
-        assert!(allocated() <= 500 * ENTRY, "{}", allocated());
-    }
-
-    #[test]
-    fn maps_share_a_quarter_and_have_some_room_each() {
-        let each = |max_size, maps| TrackingBudget::new(max_size, maps).bytes(1024);
-        assert_eq!(each(64 << 20, 1), 16 << 20);
-        assert_eq!(each(64 << 20, 64), 8 << 20);
-        assert_eq!(each(1 << 20, 3), 256 << 10);
-        assert_eq!(TrackingBudget::new(64 << 20, 1).bytes(1), 32 << 10);
-    }
-
-    #[test]
-    fn a_smaller_capacity_applies_with_the_next_new_keys() {
-        let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
-        (0..100).for_each(|bits| assert!(!touch(&map, bits)));
-        map.set_capacity(10 * ENTRY);
-        (100..140).for_each(|bits| assert!(!touch(&map, bits)));
-        assert_eq!(map.keys(), 10);
-    }
-
-    proptest! {
-        /// After any steps the map exceeds its room by at most one entry, and finds its keys.
-        #[test]
-        fn it_stays_within_its_room_and_its_index_is_right(
-            steps in prop::collection::vec((0..40_u64, 0..4_u8, 0..200_usize), 1..300),
-        ) {
-            let room = 20 * ENTRY + 500;
-            let map = BoundedMap::<Bytes, 1>::new(room);
-            for (bits, what, heap) in steps {
-                let mut locked = map.lock(key(bits));
-                match what {
-                    0 => { locked.remove(); }
-                    1 => { locked.insert(Bytes(Vec::with_capacity(heap)), |value| value.0.capacity() > 150); }
-                    2 => { locked.change(|value| *value = Bytes(Vec::with_capacity(heap))); }
-                    _ => { locked.change(|_| ()); }
-                }
-                drop(locked);
-                let shard = map.shards()[0].lock();
-                let bytes: usize = shard.entries.iter().map(|entry| bytes_of(&entry.value)).sum();
-                prop_assert_eq!(bytes, shard.bytes);
-                prop_assert!(bytes <= room, "{} of {}", bytes, room);
-                prop_assert_eq!(shard.entries.len(), shard.index.len());
-                prop_assert_eq!(shard.entries.len(), map.keys());
-                for (place, entry) in shard.entries.iter().enumerate() {
-                    prop_assert_eq!(shard.index.get(&entry.key), Some(&place));
-                }
-            }
-        }
-    }
-}
+mod tests;
