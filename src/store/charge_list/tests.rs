@@ -1,0 +1,80 @@
+use std::time::Duration;
+
+use super::*;
+use crate::limiter::{Algorithm, Gcra, Quota};
+use crate::store::{BucketsSpec, HomeSpec, OnFull, Store, Table};
+use crate::telemetry::registry::Registry;
+
+const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
+
+fn buckets(burst: u32, overflow: Option<Arc<Buckets>>) -> Arc<Buckets> {
+    let quota = Quota::new(burst, Duration::from_secs(3_600)).expect("a quota");
+    let algorithm = Algorithm::Gcra(Gcra::new(quota, burst).expect("a burst"));
+    let table = Arc::new(Table::new("p", algorithm, 1_024, OnFull::Forget));
+    let spec = BucketsSpec {
+        home: HomeSpec::Memory,
+        label: "p",
+        before: None,
+        overflow,
+        refusal_cache: Duration::ZERO,
+        refusal_bytes: 0,
+    };
+    Arc::new(Buckets::new(
+        &Store::Memory,
+        table,
+        spec,
+        &Registry::default(),
+    ))
+}
+
+fn list(buckets: &Arc<Buckets>) -> ChargeList<'_> {
+    let mut list = ChargeList::default();
+    let id = ChargeId {
+        limit: 0,
+        place: None,
+        tier: 0,
+        payer: Payer::Quota,
+    };
+    let entry = ChargeEntry {
+        id,
+        buckets,
+        settles: false,
+        penalties: None,
+        granted: None,
+    };
+    let charge = Charge {
+        table: &buckets.table,
+        key: Fingerprint::from_bits(1),
+        cost: 1,
+        window_end: None,
+    };
+    list.push(entry, charge, true);
+    list
+}
+
+/// A reservation once gave back to the first bucket what an overflow bucket had paid.
+#[test]
+fn a_charge_is_given_back_to_the_overflow_bucket_that_paid_it() {
+    let last = buckets(3, None);
+    let first = buckets(1, Some(Arc::clone(&last)));
+    let remaining = |of: &Arc<Buckets>| of.table.peek(Fingerprint::from_bits(1), 0, NOW).remaining;
+    let charge = || {
+        let (mut list, mut verdict) = (list(&first), Verdict::default());
+        let reserved = list.charge(
+            ReserveScope::All,
+            Refusals::Charged,
+            NOW,
+            &mut verdict,
+            None,
+        );
+        (list.entries[0].id.tier, reserved)
+    };
+    let (tier, _paid) = charge();
+    assert_eq!((tier, remaining(&first), remaining(&last)), (0, 0, 3));
+    let (tier, reserved) = charge();
+    assert_eq!((tier, remaining(&first), remaining(&last)), (1, 0, 2));
+    for (_, reservation) in reserved {
+        reservation.give_back(NOW);
+    }
+    assert_eq!((remaining(&first), remaining(&last)), (0, 3));
+}
