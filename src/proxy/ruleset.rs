@@ -4,6 +4,7 @@
 pub mod build;
 pub mod reload_diff;
 mod settlements;
+mod snapshot;
 mod spec;
 pub(super) mod tokens;
 

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::PolicySpec;
 use crate::clock::Timestamp;
 use crate::limiter::{KeyParts, Secret};
-use crate::proxy::ruleset::{Policy, Ruleset};
+use crate::proxy::ruleset::{Policy, PolicySpec, Ruleset};
 use crate::store::TrackingBudget;
 
 impl Ruleset {
