@@ -17,7 +17,9 @@ use shape::Width;
 
 /// Words of a root before the list of the other chunks.
 const FIXED: u32 = 2;
+/// The word of a root with the number of chunks.
 const CHUNKS: u32 = 0;
+/// The word of a root with the place of the oldest slot.
 const HEAD: u32 = 1;
 
 /// One ring. Root 0 means a ring without chunks, whose slots are all 0.
