@@ -175,6 +175,17 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
+    /// Finds the policy of the keys that follow, unless their fingerprints have another secret.
+    fn find_policy<T>(
+        &mut self,
+        find: &impl Fn(&str, &str) -> Option<T>,
+        secret: impl Fn(&T) -> Secret,
+    ) -> Result<Option<T>, ReadError> {
+        let (policy, key) = (self.text()?, self.text()?);
+        let check = self.u64()?;
+        Ok(find(&policy, &key).filter(|found| check_of(&secret(found)) == check))
+    }
+
     /// Reads the strikes and bans of a policy, and the tag that follows them.
     fn bans<'t>(
         &mut self,
@@ -182,9 +193,7 @@ impl<R: Read + Seek> Reader<R> {
         now: Timestamp,
         restored: &mut RestoreCounts,
     ) -> Result<u8, ReadError> {
-        let (policy, key) = (self.text()?, self.text()?);
-        let check = self.u64()?;
-        let found = find(&policy, &key).filter(|found| check_of(&found.secret) == check);
+        let found = self.find_policy(find, |found| found.secret)?;
         loop {
             let tag = self.u8()?;
             if tag != STRIKES {
@@ -209,9 +218,7 @@ impl<R: Read + Seek> Reader<R> {
         now: Timestamp,
         restored: &mut RestoreCounts,
     ) -> Result<u8, ReadError> {
-        let (policy, key) = (self.text()?, self.text()?);
-        let check = self.u64()?;
-        let found = find(&policy, &key).filter(|found| check_of(&found.secret) == check);
+        let found = self.find_policy(find, |found| found.secret)?;
         loop {
             let tag = self.u8()?;
             if tag != BANNED && tag != GRANTED {
