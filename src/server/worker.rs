@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell,
-    io,
+    io, mem,
     rc::Rc,
     sync::{Arc, mpsc},
 };
@@ -19,7 +19,7 @@ use super::{
     acceptor::{AcceptWarnings, Acceptor},
     connection::{ConnectionHandler, http2},
     connection_bounds::ConnectionBounds,
-    drain::{DrainController, ShutdownWatcher},
+    drain::{DrainController, DrainWatcher, ShutdownWatcher},
     tls::Tls,
 };
 use crate::{
@@ -89,32 +89,11 @@ impl Worker {
     {
         let (closer, closing) = DrainController::new();
         let mut acceptors = Vec::new();
-        for listener in self.listeners.drain(..) {
-            let socket = match Listener::new(listener.socket) {
-                Ok(socket) => socket,
+        for listener in mem::take(&mut self.listeners) {
+            match self.accept_on(listener, factory.clone(), closing.clone()) {
+                Ok(acceptor) => acceptors.push(acceptor),
                 Err(error) => return drop(started.send(Err(error))),
-            };
-            let handler = ConnectionHandler {
-                worker: self.index,
-                local: listener.local,
-                http2: http2::builder(&self.client),
-                protocols: listener.protocols,
-                proxy_protocol: listener.proxy_protocol,
-                client: self.client,
-                client_rules: self.client_rules.clone(),
-                tls: listener.tls,
-            };
-            let acceptor = Acceptor {
-                handler: Rc::new(handler),
-                factory: factory.clone(),
-                accepted: Cell::default(),
-                bounds: self.bounds.clone(),
-                table: self.table.clone(),
-                metrics: listener.metrics,
-                closing: closing.clone(),
-                warnings: listener.warnings,
-            };
-            acceptors.push(acceptor.run(socket));
+            }
         }
         drop(closing);
         // The server may have been dropped already: `lifetime` reports that next.
@@ -133,6 +112,41 @@ impl Worker {
             () = self.lifetime.ended() => {}
             () = sleep_until(until) => warn!(worker = self.index, "drain deadline: connections are dropped"),
         }
+    }
+
+    /// The future that accepts clients on this socket until `closing`.
+    fn accept_on<F, S>(
+        &self,
+        listener: BoundListener,
+        factory: F,
+        closing: DrainWatcher,
+    ) -> io::Result<impl Future<Output = ()> + use<F, S>>
+    where
+        F: Fn(&ClientConnection) -> S + Clone + 'static,
+        S: HttpService,
+    {
+        let socket = Listener::new(listener.socket)?;
+        let handler = ConnectionHandler {
+            worker: self.index,
+            local: listener.local,
+            http2: http2::builder(&self.client),
+            protocols: listener.protocols,
+            proxy_protocol: listener.proxy_protocol,
+            client: self.client,
+            client_rules: self.client_rules.clone(),
+            tls: listener.tls,
+        };
+        let acceptor = Acceptor {
+            handler: Rc::new(handler),
+            factory,
+            accepted: Cell::default(),
+            bounds: self.bounds.clone(),
+            table: self.table.clone(),
+            metrics: listener.metrics,
+            closing,
+            warnings: listener.warnings,
+        };
+        Ok(acceptor.run(socket))
     }
 }
 
