@@ -53,27 +53,7 @@ pub struct PreparedRuleset {
 impl PreparedRuleset {
     /// Builds `spec`. `previous` is the running ruleset.
     pub fn new(spec: RulesetSpec, context: &BuildContext, previous: Option<&Ruleset>) -> Self {
-        let mut builder = Builder {
-            surroundings: context,
-            previous,
-            previous_policies: policies_by_id(previous),
-            preflight: spec.preflight,
-            successions: Vec::new(),
-            refusal_cache: Duration::ZERO,
-            store: Store::Memory,
-            tracking_room: tracking_room(&spec.policies, spec.max_size),
-            real_answers: learned_responses(previous),
-        };
-        if let Some(store) = &spec.store {
-            builder.refusal_cache = store.refusal_cache;
-            builder.store = Store::new(
-                store,
-                context.workers,
-                previous.map_or(&Store::Memory, |previous| &previous.store),
-                &context.clock,
-                &context.registry,
-            );
-        }
+        let mut builder = Builder::new(&spec, context, previous);
         let policies = builder.policies(spec.policies, spec.max_size);
         let has_redis_policies = policies.iter().any(|policy| policy.buckets.is_in_redis());
         let upstreams = builder.upstreams(spec.upstreams);
@@ -90,7 +70,7 @@ impl PreparedRuleset {
             .collect();
         let unmatched = builder.unmatched(&spec.unmatched, &policies);
         PreparedRuleset {
-            migrations: builder.successions,
+            migrations: builder.migrations,
             tracking_room: builder.tracking_room,
             ruleset: Ruleset {
                 router,
@@ -155,22 +135,47 @@ struct Builder<'a> {
     preflight: Preflight,
     /// The running policies, with overrides and overflow buckets, by name and key.
     previous_policies: HashMap<(&'a str, &'a str), &'a Policy>,
-    surroundings: &'a BuildContext,
+    context: &'a BuildContext,
     previous: Option<&'a Ruleset>,
-    successions: Vec<(Arc<Table>, Arc<Table>)>,
+    migrations: Vec<(Arc<Table>, Arc<Table>)>,
     refusal_cache: Duration,
     store: Store,
     /// Memory for each kind of state that policies keep of keys beside their buckets.
     tracking_room: TrackingBudget,
     /// The learned responses of the previous ruleset, by route name.
-    real_answers: HashMap<Arc<str>, Arc<LearnedResponses>>,
+    learned_responses: HashMap<Arc<str>, Arc<LearnedResponses>>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(spec: &RulesetSpec, context: &'a BuildContext, previous: Option<&'a Ruleset>) -> Self {
+        let store = spec.store.as_ref();
+        Self {
+            context,
+            previous,
+            previous_policies: policies_by_id(previous),
+            preflight: spec.preflight,
+            migrations: Vec::new(),
+            refusal_cache: store.map_or(Duration::ZERO, |store| store.refusal_cache),
+            store: store.map_or(Store::Memory, |store| {
+                Store::new(
+                    store,
+                    context.workers,
+                    previous.map_or(&Store::Memory, |previous| &previous.store),
+                    &context.clock,
+                    &context.registry,
+                )
+            }),
+            tracking_room: tracking_room(&spec.policies, spec.max_size),
+            learned_responses: learned_responses(previous),
+        }
+    }
 }
 
 impl Builder<'_> {
     fn upstreams(&self, specs: Vec<UpstreamSpec>) -> Vec<Arc<Upstream>> {
         let BuildContext {
             workers, registry, ..
-        } = self.surroundings;
+        } = self.context;
         let known = self.previous.iter().flat_map(|ruleset| &ruleset.upstreams);
         let known: HashMap<_, _> = known.map(|one| (&**one.name(), &**one)).collect();
         let upstreams = specs.into_iter().map(|spec| {

@@ -64,7 +64,7 @@ impl Builder<'_> {
             let metrics = Arc::new(self.policy_metrics(&spec.name, &tables));
             let label = spec.name.as_str().into();
             let steering = self.steering(&spec);
-            let mut name_hash = self.surroundings.secret.hasher();
+            let mut name_hash = self.context.secret.hasher();
             name_hash.part(0, spec.name.as_bytes());
             let mut parts = PolicyParts {
                 name: spec.name.as_str().into(),
@@ -79,7 +79,7 @@ impl Builder<'_> {
             policy.steering = Some(steering);
             let all = policy.all().into_iter().map(|one| &*one.buckets);
             policy.tracker_metrics =
-                store::tracker_metrics(&policy.name, all, &self.surroundings.registry);
+                store::tracker_metrics(&policy.name, all, &self.context.registry);
             policy.key_gauges = self.key_gauges(&policy);
             policy.info = Some(self.policy_info(&policy));
             Arc::new(policy)
@@ -111,7 +111,7 @@ impl Builder<'_> {
         };
         let table = Arc::new(table.sharing_permits_of(old));
         if table.can_succeed(old) {
-            self.successions.push((Arc::clone(old), Arc::clone(&table)));
+            self.migrations.push((Arc::clone(old), Arc::clone(&table)));
         }
         table
     }
@@ -142,11 +142,11 @@ impl Builder<'_> {
             buckets: Arc::new(self.buckets(&spec, &label, &table, next)),
             settlements: spec
                 .settles
-                .then(|| Settlements::new(&self.surroundings.registry, &spec.name)),
+                .then(|| Settlements::new(&self.context.registry, &spec.name)),
             rejection: parts.rejection(&spec),
             is_announced: spec.is_announced,
             mode: ModeSwitch::new(spec.mode),
-            action: Action::new(spec.action, &spec.name, &self.surroundings.registry),
+            action: Action::new(spec.action, &spec.name, &self.context.registry),
             retry_after_jitter: spec.retry_after_jitter,
             metrics: Arc::clone(&parts.metrics),
             name: Arc::clone(&parts.name),
@@ -180,7 +180,7 @@ impl Builder<'_> {
             let is_its = |(old, new): &(Arc<Table>, Arc<Table>)| {
                 Arc::ptr_eq(old, &before.table) && Arc::ptr_eq(new, table)
             };
-            Arc::ptr_eq(&before.table, table) || self.successions.iter().any(is_its)
+            Arc::ptr_eq(&before.table, table) || self.migrations.iter().any(is_its)
         };
         let before = self.previous(spec).map(|before| &*before.buckets);
         let spec = BucketsSpec {
@@ -191,12 +191,7 @@ impl Builder<'_> {
             refusal_cache: self.refusal_cache,
             refusal_bytes: self.tracking_room.bytes(table.keys()),
         };
-        Buckets::new(
-            &self.store,
-            Arc::clone(table),
-            spec,
-            &self.surroundings.registry,
-        )
+        Buckets::new(&self.store, Arc::clone(table), spec, &self.context.registry)
     }
 
     /// The clients that met the policy in shadow before, if it would have limited the same.
@@ -213,7 +208,7 @@ impl Builder<'_> {
         let rule = spec.penalty.clone()?;
         let before = self.previous(spec);
         let before = before.and_then(|policy| policy.penalties.as_deref());
-        let registry = &self.surroundings.registry;
+        let registry = &self.context.registry;
         let store = match spec.home {
             HomeSpec::Memory => &Store::Memory,
             _ => &self.store,
@@ -231,7 +226,7 @@ impl Builder<'_> {
             label: &spec.name,
             home: spec.home,
         };
-        Steering::new(steering, &self.store, before, &self.surroundings.registry)
+        Steering::new(steering, &self.store, before, &self.context.registry)
     }
 
     /// The running policy of the same name and key.

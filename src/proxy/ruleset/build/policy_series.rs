@@ -12,12 +12,12 @@ use crate::telemetry::registry::Gauge;
 
 impl Builder<'_> {
     pub(super) fn policy_metrics(&self, name: &str, tables: &[Arc<Table>]) -> PolicyMetrics {
-        let registry = &self.surroundings.registry;
+        let registry = &self.context.registry;
         let mut algorithms = tables.iter().map(|table| table.algorithm());
         let delays = algorithms.any(|one| one.delays() || one.queueing().is_some());
         let waits = delays.then(|| WaitMetrics::new(registry, name));
         let tables: Vec<_> = tables.iter().map(Arc::downgrade).collect();
-        let clock = Arc::clone(&self.surroundings.clock);
+        let clock = Arc::clone(&self.context.clock);
         let metrics = PolicyMetrics::new(registry, name, move || {
             let mut figures = TableFigures::default();
             for table in tables.iter().filter_map(Weak::upgrade) {
@@ -34,7 +34,7 @@ impl Builder<'_> {
     pub(super) fn key_gauges(&self, policy: &Policy) -> Option<KeyGauges> {
         let keys = policy.steering.as_ref()?.keys();
         let (banned, granted) = (Arc::clone(keys), Arc::clone(keys));
-        let clock = || Arc::clone(&self.surroundings.clock);
+        let clock = || Arc::clone(&self.context.clock);
         let all = policy.all().into_iter();
         let penalties: Vec<_> = all.filter_map(|one| one.penalties.clone()).collect();
         let by_penalty = (!penalties.is_empty()).then(|| {
@@ -50,7 +50,7 @@ impl Builder<'_> {
             banned_by_operator: Box::new(move || banned.banned_keys(banned_clock.now())),
             granted: Box::new(move || granted.granted_keys(granted_clock.now())),
         };
-        let registry = &self.surroundings.registry;
+        let registry = &self.context.registry;
         Some(KeyGauges::new(registry, &policy.name, counts))
     }
 
@@ -67,6 +67,6 @@ impl Builder<'_> {
                 (false, false) => "memory",
             },
         };
-        info.show(&self.surroundings.registry)
+        info.show(&self.context.registry)
     }
 }

@@ -26,7 +26,7 @@ impl Builder<'_> {
         };
         Arc::new(Route {
             priority_fields: priority_fields(&limits),
-            learned_responses: self.real_answers(&spec.name, &limits, origin),
+            learned_responses: self.learned_responses(&spec.name, &limits, origin),
             limits,
             refusing,
             reported: self.reported(&spec, policies),
@@ -41,7 +41,7 @@ impl Builder<'_> {
             upstream: Some(Arc::clone(&upstreams[spec.upstream])),
             rewrite: spec.rewrite,
             max_body: spec.max_body,
-            metrics: RouteMetrics::new(&self.surroundings.registry, &spec.name),
+            metrics: RouteMetrics::new(&self.context.registry, &spec.name),
             name: spec.name.into(),
         })
     }
@@ -64,14 +64,14 @@ impl Builder<'_> {
             balance_key: None,
             rewrite: Default::default(),
             max_body: 0,
-            metrics: RouteMetrics::new(&self.surroundings.registry, NAME),
+            metrics: RouteMetrics::new(&self.context.registry, NAME),
             name: NAME.into(),
         })
     }
 
     /// The responses that decoys imitate, if the route has decoys: those of the previous route of
     /// this name, or none yet.
-    fn real_answers(
+    fn learned_responses(
         &self,
         route: &str,
         limits: &[Limit],
@@ -81,7 +81,7 @@ impl Builder<'_> {
         if !policies.any(|policy| policy.action.is_decoy()) {
             return None;
         }
-        let known = self.real_answers.get(route);
+        let known = self.learned_responses.get(route);
         let known = known.filter(|known| known.has_origin(origin));
         Some(known.map_or_else(|| Arc::new(LearnedResponses::new(origin)), Arc::clone))
     }
@@ -106,7 +106,7 @@ impl Builder<'_> {
     ) -> (Vec<Limit>, usize) {
         let limits = specs.iter().map(|spec| {
             let policy = Arc::clone(&policies[spec.policy]);
-            let metrics = LimitMetrics::new(&self.surroundings.registry, &policy.name, route);
+            let metrics = LimitMetrics::new(&self.context.registry, &policy.name, route);
             limit(spec, policy, metrics)
         });
         let can_refuse = |limit: &Limit| limit.policy.action.tag().is_none();
