@@ -14,17 +14,17 @@ use crate::telemetry::access_log::{AccessLog, AccessLogSpec, WriterHandle};
 /// When its file cannot be opened, or its thread not be started.
 pub(super) fn provide(
     spec: Option<&AccessLogSpec>,
-    surroundings: &BuildContext,
+    context: &BuildContext,
     running: Option<&Ruleset>,
 ) -> Result<Option<Arc<AccessLog>>, StartupError> {
     let Some(spec) = spec else {
         return Ok(None);
     };
-    let running = running.and_then(|snapshot| snapshot.access_log.as_ref());
+    let running = running.and_then(|ruleset| ruleset.access_log.as_ref());
     if let Some(same) = running.filter(|log| log.spec() == spec) {
         return Ok(Some(Arc::clone(same)));
     }
-    let log = AccessLog::open(spec, surroundings.workers, &surroundings.registry).map_err(
+    let log = AccessLog::open(spec, context.workers, &context.registry).map_err(
         StartupError::system(format!("the access log {}", spec.target)),
     )?;
     Ok(Some(Arc::new(log)))
@@ -35,10 +35,10 @@ pub(super) fn provide(
 pub(super) struct Writers(Vec<WriterHandle>);
 
 impl Writers {
-    /// Takes note of the log of a snapshot that now runs, and forgets the logs that have ended.
-    pub(super) fn note(&mut self, snapshot: &Ruleset) {
+    /// Takes note of the log of a ruleset that now runs, and forgets the logs that have ended.
+    pub(super) fn note(&mut self, ruleset: &Ruleset) {
         self.0.retain(|writing| !writing.has_ended());
-        let log = snapshot.access_log.as_ref();
+        let log = ruleset.access_log.as_ref();
         let unknown = log.filter(|log| !self.0.iter().any(|writing| writing.writes_for(log)));
         self.0.extend(unknown.map(|log| log.writer_handle()));
     }

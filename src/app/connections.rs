@@ -51,16 +51,16 @@ impl Connections {
     }
 
     /// Has the workers connect to the store of this ruleset, which is going to run.
-    pub(super) fn begin(&self, snapshot: &Ruleset) {
-        snapshot.load_scripts();
-        self.wanted.send_replace(self.wanted(snapshot));
+    pub(super) fn begin(&self, ruleset: &Ruleset) {
+        ruleset.load_scripts();
+        self.wanted.send_replace(self.wanted(ruleset));
     }
 
     /// Has the workers connect to the store of this ruleset, which is going to take the place of `running`, and waits until
     /// they have, or for its startup timeout. A store that runs already is not waited for while it is down.
-    pub(super) async fn connect(&self, snapshot: &Ruleset, running: &Ruleset) {
-        self.begin(snapshot);
-        let Some(ConnectTarget { store, workers }) = self.wanted(snapshot) else {
+    pub(super) async fn connect(&self, ruleset: &Ruleset, running: &Ruleset) {
+        self.begin(ruleset);
+        let Some(ConnectTarget { store, workers }) = self.wanted(ruleset) else {
             return;
         };
         let running = running.store.redis();
@@ -68,12 +68,12 @@ impl Connections {
         if is_running && matches!(store.state(), State::Down { .. }) {
             return;
         }
-        wait(snapshot, &store, store.connected(workers)).await;
+        wait(ruleset, &store, store.connected(workers)).await;
     }
 
     /// Waits until the store of a ruleset that runs is connected and has been heard, or for its startup timeout.
-    pub(super) async fn ready(&self, snapshot: &Ruleset) {
-        let Some(ConnectTarget { store, workers }) = self.wanted(snapshot) else {
+    pub(super) async fn ready(&self, ruleset: &Ruleset) {
+        let Some(ConnectTarget { store, workers }) = self.wanted(ruleset) else {
             return;
         };
         let ready = async {
@@ -81,13 +81,13 @@ impl Connections {
             // Also without synchronised buckets, machines share what operators do to keys.
             store.first_round().await;
         };
-        wait(snapshot, &store, ready).await;
+        wait(ruleset, &store, ready).await;
     }
 
     /// The thread that synchronises connects to every store, workers only to one that requests ask.
-    fn wanted(&self, snapshot: &Ruleset) -> Option<ConnectTarget> {
-        let store = Arc::clone(snapshot.store.redis()?);
-        let first = match (snapshot.has_redis_policies, snapshot.is_synchronised()) {
+    fn wanted(&self, ruleset: &Ruleset) -> Option<ConnectTarget> {
+        let store = Arc::clone(ruleset.store.redis()?);
+        let first = match (ruleset.has_redis_policies, ruleset.is_synchronised()) {
             (true, _) => 0,
             (false, true) => self.workers,
             (false, false) => return None,
@@ -97,8 +97,8 @@ impl Connections {
     }
 }
 
-async fn wait(snapshot: &Ruleset, store: &Store, ready: impl Future<Output = ()>) {
-    let startup_timeout = snapshot.startup_timeout;
+async fn wait(ruleset: &Ruleset, store: &Store, ready: impl Future<Output = ()>) {
+    let startup_timeout = ruleset.startup_timeout;
     if timeout(startup_timeout, ready).await.is_ok() {
         return;
     }

@@ -78,10 +78,10 @@ async fn synchronise(
     mut reloaded: UnboundedReceiver<()>,
 ) {
     loop {
-        let snapshot = gateway.ruleset();
-        let patience = snapshot.startup_timeout;
-        let store = snapshot.store.clone();
-        drop(snapshot);
+        let ruleset = gateway.ruleset();
+        let patience = ruleset.startup_timeout;
+        let store = ruleset.store.clone();
+        drop(ruleset);
         let rounds = async {
             if let Some(store) = store.redis() {
                 store.synchronise(worker, clock, patience).await;

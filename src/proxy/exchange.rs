@@ -121,20 +121,20 @@ pub(super) struct DecisionInputs<'a> {
 impl Exchange {
     /// Begins an exchange. All decisions use the time that is read here.
     pub(super) fn begin(client: Rc<Client>, request: &Request<RequestBody>) -> Box<Self> {
-        let snapshot = client.gateway.ruleset();
+        let ruleset = client.gateway.ruleset();
         let peer = client.connection.peer;
         let started = client.gateway.clock.now();
-        let log = snapshot.access_log.as_ref();
-        let debug = snapshot.debug.as_ref();
+        let log = ruleset.access_log.as_ref();
+        let debug = ruleset.debug.as_ref();
         let trail = debug.and_then(|debug| debug.begin(request.headers()));
-        let trace = snapshot.spans.as_ref().map(|queue| {
-            let trust = trust(snapshot.client_ip.trusts(peer));
+        let trace = ruleset.spans.as_ref().map(|queue| {
+            let trust = trust(ruleset.client_ip.trusts(peer));
             RequestTrace::begin(queue, request.headers(), request.uri().path(), trust)
         });
         // Boxed: it moves from future to future, and into the response body.
         Box::new(Exchange {
             context: RequestContext {
-                client_ip: snapshot.client_ip.resolve(peer, request.headers()),
+                client_ip: ruleset.client_ip.resolve(peer, request.headers()),
                 logged: log.map(|log| LoggedRequest::new(request, log.parts())),
                 method: request.method().clone(),
                 version: request.version(),
@@ -143,7 +143,7 @@ impl Exchange {
                 trace,
                 token: OnceCell::new(),
                 is_token_counted: Cell::new(false),
-                ruleset: RulesetLease::new(snapshot),
+                ruleset: RulesetLease::new(ruleset),
                 client,
             },
             forwarded: started,

@@ -130,10 +130,10 @@ struct KeyReport {
 }
 
 impl ReplayReport {
-    pub(super) fn new(snapshot: &Ruleset, tally: &Tally, warnings: &Warnings) -> Self {
+    pub(super) fn new(ruleset: &Ruleset, tally: &Tally, warnings: &Warnings) -> Self {
         let latest = tally.times.map(|(_, latest)| latest);
         let answered: u64 = tally.answered.values().sum();
-        let places = (0..snapshot.routes.len()).map(Some).chain([None]);
+        let places = (0..ruleset.routes.len()).map(Some).chain([None]);
         ReplayReport {
             requests: tally.all.requests() + answered,
             from: tally.times.map(|(first, _)| rfc_3339(first)),
@@ -143,13 +143,13 @@ impl ReplayReport {
             limited: tally.all.limited,
             unlimited: tally.all.unlimited,
             answered: tally.answered.clone(),
-            warnings: warnings.all(snapshot, |policy| tally.has_met(policy)),
+            warnings: warnings.all(ruleset, |policy| tally.has_met(policy)),
             routes: places
                 .zip(&tally.routes)
                 .filter(|(_, counts)| counts.requests() > 0)
-                .map(|(place, counts)| RouteReport::new(place, snapshot.route(place), counts))
+                .map(|(place, counts)| RouteReport::new(place, ruleset.route(place), counts))
                 .collect(),
-            policies: snapshot
+            policies: ruleset
                 .policies
                 .iter()
                 .filter_map(|policy| PolicyReport::new(policy, tally, latest?))

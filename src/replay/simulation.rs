@@ -23,7 +23,7 @@ const SECRET: Secret = Secret::from_key([0, 0]);
 /// A ruleset with buckets of its own, and what came of the requests so far.
 #[derive(Debug)]
 pub(super) struct Simulation {
-    snapshot: Arc<Ruleset>,
+    ruleset: Arc<Ruleset>,
     tally: Tally,
     warnings: Warnings,
 }
@@ -72,7 +72,7 @@ pub enum RequestDecision {
 impl Simulation {
     pub(super) fn new(mut rules: RulesetSpec, is_host_given: bool) -> Self {
         let left_out = leave_out_permits(&mut rules);
-        let surroundings = BuildContext {
+        let context = BuildContext {
             workers: 1,
             registry: Registry::default(),
             clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
@@ -80,12 +80,11 @@ impl Simulation {
         };
         let routes = rules.routes.iter().map(|route| route.matches.clone());
         let routes: Vec<_> = routes.collect();
-        let snapshot =
-            PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
+        let ruleset = PreparedRuleset::new(rules, &context, None).migrate_buckets(Timestamp::EPOCH);
         Simulation {
-            tally: Tally::new(&snapshot, left_out),
-            warnings: Warnings::new(&snapshot, &routes, is_host_given),
-            snapshot,
+            tally: Tally::new(&ruleset, left_out),
+            warnings: Warnings::new(&ruleset, &routes, is_host_given),
+            ruleset,
         }
     }
 
@@ -97,7 +96,7 @@ impl Simulation {
             Ok(request) => request,
             Err(MalformedRequest(reason)) => return self.answered(line, reason),
         };
-        let (snapshot, tally) = (&self.snapshot, &mut self.tally);
+        let (ruleset, tally) = (&self.ruleset, &mut self.tally);
         let warnings = &mut self.warnings;
         warnings.arrive(entry.time, entry.names_host);
         let response = entry.response.as_ref().map(|response| RecordedResponse {
@@ -106,13 +105,13 @@ impl Simulation {
             bytes: response.bytes,
             costs: &response.costs,
         });
-        let rehearsed = dry_run(snapshot, request, entry.peer, now, response, |rehearsal| {
-            let line_decision = DecisionLine::of(line, &rehearsal, now);
-            tally.count(snapshot, &rehearsal, line_decision.decision, now);
-            warnings.note(snapshot, rehearsal.place, &rehearsal.head);
+        let decided = dry_run(ruleset, request, entry.peer, now, response, |run| {
+            let line_decision = DecisionLine::of(line, &run, now);
+            tally.count(ruleset, &run, line_decision.decision, now);
+            warnings.note(ruleset, run.place, &run.head);
             line_decision
         });
-        rehearsed.unwrap_or_else(|error| self.answered(line, error.detail()))
+        decided.unwrap_or_else(|error| self.answered(line, error.detail()))
     }
 
     /// The proxy's own answer to a request that met no limit yet.
@@ -137,20 +136,18 @@ impl Simulation {
     }
 
     pub(super) fn report(&self) -> ReplayReport {
-        ReplayReport::new(&self.snapshot, &self.tally, &self.warnings)
+        ReplayReport::new(&self.ruleset, &self.tally, &self.warnings)
     }
 }
 
 impl DecisionLine {
-    fn of(line: u64, rehearsal: &DryRun<'_>, now: Timestamp) -> Self {
-        let (ruling, limit, decision) = match (rehearsal.deciding(), rehearsal.delaying()) {
-            (None, _) if rehearsal.is_unlimited() => (RequestDecision::Unlimited, None, None),
+    fn of(line: u64, run: &DryRun<'_>, now: Timestamp) -> Self {
+        let (ruling, limit, decision) = match (run.deciding(), run.delaying()) {
+            (None, _) if run.is_unlimited() => (RequestDecision::Unlimited, None, None),
             // Limits that only watch or tag refuse nothing.
             (None, _) => (RequestDecision::Allowed, None, None),
-            (limit, None) if rehearsal.is_refused() => {
-                (RequestDecision::Limited, limit, rehearsal.decision())
-            }
-            (limit, None) => (RequestDecision::Allowed, limit, rehearsal.decision()),
+            (limit, None) if run.is_refused() => (RequestDecision::Limited, limit, run.decision()),
+            (limit, None) => (RequestDecision::Allowed, limit, run.decision()),
             (_, Some((limit, decision))) => (RequestDecision::Delayed, Some(limit), Some(decision)),
         };
         let delayed_until = decision.and_then(Decision::delayed_until);
@@ -163,8 +160,8 @@ impl DecisionLine {
                 .and_then(Decision::retry_at)
                 .map(|at| wait(at, now)),
             delay_ms: delayed_until.map(|until| wait(until, now)),
-            overflowed: rehearsal.lowering().map(name).collect(),
-            shadowed_by: rehearsal.shadowing().map(name).collect(),
+            overflowed: run.lowering().map(name).collect(),
+            shadowed_by: run.shadowing().map(name).collect(),
             reason: None,
         }
     }

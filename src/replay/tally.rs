@@ -86,12 +86,12 @@ pub(super) struct LimitedSpan {
 }
 
 impl Tally {
-    pub(super) fn new(snapshot: &Ruleset, left_out: Vec<Arc<str>>) -> Self {
-        let names = snapshot.policies.iter().map(|policy| &policy.name);
+    pub(super) fn new(ruleset: &Ruleset, left_out: Vec<Arc<str>>) -> Self {
+        let names = ruleset.policies.iter().map(|policy| &policy.name);
         Tally {
             times: None,
             all: Counts::default(),
-            routes: vec![Counts::default(); snapshot.routes.len() + 1],
+            routes: vec![Counts::default(); ruleset.routes.len() + 1],
             policies: names
                 .map(|name| (Arc::clone(name), PolicyKeys::default()))
                 .collect(),
@@ -132,20 +132,20 @@ impl Tally {
     /// Counts a request that was decided.
     pub(super) fn count(
         &mut self,
-        snapshot: &Ruleset,
-        rehearsal: &DryRun<'_>,
+        ruleset: &Ruleset,
+        run: &DryRun<'_>,
         decision: RequestDecision,
         now: Timestamp,
     ) {
-        let place = rehearsal.place.unwrap_or(snapshot.routes.len());
+        let place = run.place.unwrap_or(ruleset.routes.len());
         self.all.count(decision);
         self.routes[place].count(decision);
-        for (limit, decision) in rehearsal.decisions() {
+        for (limit, decision) in run.decisions() {
             let descriptor = &limit.spec.descriptor;
-            let key = descriptor.fingerprint(&snapshot.secret, &rehearsal.head);
+            let key = descriptor.fingerprint(&ruleset.secret, &run.head);
             if let (Key::Bucket(key), Some(keys)) = (key, self.policies.get_mut(&limit.policy.name))
             {
-                keys.count(key, || name(limit, &rehearsal.head), decision, now);
+                keys.count(key, || name(limit, &run.head), decision, now);
             }
         }
     }

@@ -103,13 +103,13 @@ struct Times {
 impl Warnings {
     /// Nothing missing so far. `is_host_given` says that the user named the host of requests whose
     /// line names none.
-    pub(super) fn new(snapshot: &Ruleset, routes: &[RouteMatch], is_host_given: bool) -> Self {
-        let places = (0..snapshot.routes.len()).map(Some).chain([None]);
-        let limits = || snapshot.routes.iter().chain([&snapshot.unmatched]);
+    pub(super) fn new(ruleset: &Ruleset, routes: &[RouteMatch], is_host_given: bool) -> Self {
+        let places = (0..ruleset.routes.len()).map(Some).chain([None]);
+        let limits = || ruleset.routes.iter().chain([&ruleset.unmatched]);
         let by_host = routes.iter().any(|route| !route.hosts.is_empty());
         let mut keys = limits().flat_map(|route| &route.limits);
         let has_host = |limit: &Limit| limit.spec.descriptor.parts().contains(&KeyPart::Host);
-        let tokens = snapshot.tokens.as_ref();
+        let tokens = ruleset.tokens.as_ref();
         let token_field = tokens.map_or(&AUTHORIZATION, |tokens| tokens.verifier.header());
         let headers = routes.iter().flat_map(|route| &route.headers);
         let mut chosen_by: Vec<_> = headers
@@ -123,7 +123,7 @@ impl Warnings {
         Warnings {
             routes: places
                 .map(|place| {
-                    let limits = snapshot.route(place).limits.iter();
+                    let limits = ruleset.route(place).limits.iter();
                     limits
                         .map(|limit| LimitInputs::of(limit, token_field))
                         .collect()
@@ -148,16 +148,16 @@ impl Warnings {
     }
 
     /// Notes what a request lacks of what the limits of the route at this place read.
-    pub(super) fn note(&mut self, snapshot: &Ruleset, place: Option<usize>, head: &Head<'_>) {
+    pub(super) fn note(&mut self, ruleset: &Ruleset, place: Option<usize>, head: &Head<'_>) {
         let counts = &mut self.counts;
         for (part, input) in &self.chosen_by {
             note(counts, part, input, head);
         }
-        let route = snapshot.route(place);
+        let route = ruleset.route(place);
         if route.limits_for(head).is_empty() && route.tags_for(head).next().is_none() {
             return;
         }
-        let inputs = &self.routes[place.unwrap_or(snapshot.routes.len())];
+        let inputs = &self.routes[place.unwrap_or(ruleset.routes.len())];
         for (limit, inputs) in route.limits.iter().zip(inputs) {
             for (part, input) in &inputs.when {
                 note(counts, part, input, head);
@@ -172,18 +172,18 @@ impl Warnings {
     }
 
     /// The doubts, by policies; `is_met` tells the policies that requests met with a key.
-    pub(super) fn all(&self, snapshot: &Ruleset, is_met: impl Fn(&Policy) -> bool) -> Vec<Warning> {
+    pub(super) fn all(&self, ruleset: &Ruleset, is_met: impl Fn(&Policy) -> bool) -> Vec<Warning> {
         let mut all: Vec<_> = self.host.warning().into_iter().collect();
         let counts = self.counts.iter();
         all.extend(counts.filter_map(|(input, count)| input.warning(*count)));
         all.extend(
-            snapshot
+            ruleset
                 .policies
                 .iter()
                 .filter_map(|policy| unstated_costs(policy)),
         );
         if self.times.coincide && !self.times.have_fractions {
-            let met = snapshot.policies.iter().filter(|policy| is_met(policy));
+            let met = ruleset.policies.iter().filter(|policy| is_met(policy));
             all.extend(met.filter_map(|policy| whole_seconds(policy)));
         }
         all

@@ -22,8 +22,8 @@ enum Extent {
 }
 
 impl RulesetLease {
-    pub(super) fn new(snapshot: Arc<Ruleset>) -> Self {
-        RulesetLease(Extent::Whole(snapshot))
+    pub(super) fn new(ruleset: Arc<Ruleset>) -> Self {
+        RulesetLease(Extent::Whole(ruleset))
     }
 
     /// The whole ruleset.
@@ -32,7 +32,7 @@ impl RulesetLease {
     /// After [`RulesetLease::release`].
     pub(in crate::proxy) fn whole(&self) -> &Ruleset {
         match &self.0 {
-            Extent::Whole(snapshot) => snapshot,
+            Extent::Whole(ruleset) => ruleset,
             Extent::End { .. } => panic!("nothing is decided once the response has begun"),
         }
     }
@@ -40,24 +40,24 @@ impl RulesetLease {
     /// The route at `place`, or the default route.
     pub(super) fn route(&self, place: Option<usize>) -> &Route {
         match &self.0 {
-            Extent::Whole(snapshot) => snapshot.route(place),
+            Extent::Whole(ruleset) => ruleset.route(place),
             Extent::End { route, .. } => route,
         }
     }
 
     pub(super) fn access_log(&self) -> Option<&AccessLog> {
         match &self.0 {
-            Extent::Whole(snapshot) => snapshot.access_log.as_deref(),
+            Extent::Whole(ruleset) => ruleset.access_log.as_deref(),
             Extent::End { access_log, .. } => access_log.as_deref(),
         }
     }
 
     /// Releases all but the parts that the end of an exchange on this route needs.
     pub(super) fn release(&mut self, place: Option<usize>) {
-        if let Extent::Whole(snapshot) = &self.0 {
+        if let Extent::Whole(ruleset) = &self.0 {
             self.0 = Extent::End {
-                route: Arc::clone(snapshot.route(place)),
-                access_log: snapshot.access_log.clone(),
+                route: Arc::clone(ruleset.route(place)),
+                access_log: ruleset.access_log.clone(),
             };
         }
     }
