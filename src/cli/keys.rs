@@ -63,8 +63,6 @@ struct ChangeArgs {
     subject: SubjectArgs,
     #[command(flatten)]
     change: ChangeOptions,
-    #[command(flatten)]
-    call: CallArgs,
 }
 
 #[derive(Args, Debug)]
@@ -87,8 +85,6 @@ struct GrantArgs {
     length: Option<String>,
     #[command(flatten)]
     change: ChangeOptions,
-    #[command(flatten)]
-    call: CallArgs,
 }
 
 #[derive(Args, Debug)]
@@ -101,8 +97,6 @@ struct BanArgs {
     length: String,
     #[command(flatten)]
     change: ChangeOptions,
-    #[command(flatten)]
-    call: CallArgs,
 }
 
 /// The key of a policy.
@@ -123,6 +117,8 @@ struct ChangeOptions {
     /// Only say what would change
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    call: CallArgs,
 }
 
 /// The proxy to call, and the form of the result.
@@ -169,16 +165,27 @@ pub(super) fn keys(options: &KeysArgs) -> ExitCode {
     }
 }
 
-impl KeyAction {
-    fn call(&self) -> KeyCall<'_> {
-        let write = |path, subject, change, fields, call| KeyCall {
+impl<'a> KeyCall<'a> {
+    /// A change of a key.
+    fn of_change(
+        path: &'static str,
+        subject: &'a SubjectArgs,
+        change: &'a ChangeOptions,
+        fields: Vec<(&'static str, Value)>,
+    ) -> Self {
+        Self {
             path,
             role: TokenRole::Write,
             subject,
             change: Some(change),
             fields,
-            call,
-        };
+            call: &change.call,
+        }
+    }
+}
+
+impl KeyAction {
+    fn call(&self) -> KeyCall<'_> {
         match self {
             Self::Lookup(LookupArgs { subject, call }) => KeyCall {
                 path: "/v1/keys/lookup",
@@ -188,33 +195,23 @@ impl KeyAction {
                 fields: Vec::new(),
                 call,
             },
-            Self::Reset(one) => write(
-                "/v1/keys/reset",
-                &one.subject,
-                &one.change,
-                Vec::new(),
-                &one.call,
-            ),
-            Self::Unban(one) => write(
-                "/v1/keys/unban",
-                &one.subject,
-                &one.change,
-                Vec::new(),
-                &one.call,
-            ),
-            Self::Grant(one) => write(
+            Self::Reset(one) => {
+                KeyCall::of_change("/v1/keys/reset", &one.subject, &one.change, Vec::new())
+            }
+            Self::Unban(one) => {
+                KeyCall::of_change("/v1/keys/unban", &one.subject, &one.change, Vec::new())
+            }
+            Self::Grant(one) => KeyCall::of_change(
                 "/v1/keys/grant",
                 &one.subject,
                 &one.change,
                 one.fields(),
-                &one.call,
             ),
-            Self::Ban(one) => write(
+            Self::Ban(one) => KeyCall::of_change(
                 "/v1/keys/ban",
                 &one.subject,
                 &one.change,
                 vec![("for", one.length.as_str().into())],
-                &one.call,
             ),
         }
     }
