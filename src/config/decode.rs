@@ -18,10 +18,10 @@ use error::DecodeError;
 /// The name of the newtype that requests a value together with its node.
 pub(super) const LOCATED: &str = "$located";
 /// The prefix of top-level keys that are ignored: a place for YAML anchors.
-pub(super) const EXTENSION: &str = "x-";
+const EXTENSION: &str = "x-";
 /// The name of an enum whose variant depends on the form of the value. Its variants are called
 /// `scalar`, `sequence` and `mapping`, and are read from that value.
-pub(super) const BY_FORM: &str = "$form";
+const BY_FORM: &str = "$form";
 /// The first character in the name of a field whose struct has its keys in the same mapping:
 /// `$amounts`, or `$amounts-max` for all keys but `max`.
 pub(super) const FLATTENED: char = '$';

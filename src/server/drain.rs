@@ -116,7 +116,7 @@ pub(super) struct DrainWatcher(watch::Receiver<bool>);
 impl DrainWatcher {
     /// Returns true if the worker drains; false again on a watcher that has waited for it. Takes no
     /// lock, since it is called for each request.
-    pub(super) fn has_started(&self) -> bool {
+    fn has_started(&self) -> bool {
         self.0.has_changed().unwrap_or(true)
     }
 

@@ -166,7 +166,7 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
     }
 
     /// The index of a key's shard.
-    pub(super) const fn shard_of(key: Fingerprint) -> usize {
+    const fn shard_of(key: Fingerprint) -> usize {
         (key.bits() % SHARDS as u64) as usize
     }
 

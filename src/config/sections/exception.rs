@@ -105,7 +105,7 @@ impl Override {
 
 impl Selection {
     /// The key part of `value` or `prefix`: the named one, or the only part of the key.
-    pub fn part_of<'p>(&'p self, policy: &'p Policy) -> Option<&'p KeyPart> {
+    fn part_of<'p>(&'p self, policy: &'p Policy) -> Option<&'p KeyPart> {
         let named = self.part.as_ref().map(|part| &part.value);
         let mut parts = policy.key.0.iter().map(|part| &part.value);
         match named {

@@ -48,11 +48,6 @@ impl RefusalCache {
         self
     }
 
-    /// The longest life of an entry.
-    pub fn max_age(&self) -> Duration {
-        self.max_age
-    }
-
     /// The last refusal of `key`, if it still holds for `cost` units: it was for as many or fewer,
     /// may not be retried yet, and was decided after `since`, in the store's time.
     pub fn get(

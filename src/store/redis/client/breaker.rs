@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 
 /// The time-outs in a row that open the breaker: with the default deadline, 300 ms of silence. A
 /// single one is a lost packet or a fork.
-pub const TIME_OUTS: u32 = 3;
+const TIME_OUTS: u32 = 3;
 
 /// The longest pause between probes. With the deadline of connecting it stays below a second, the
 /// bound for recovery.

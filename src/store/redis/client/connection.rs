@@ -32,7 +32,7 @@ const DIALLER: Dialler = Dialler {
 
 /// The most calls that wait on one connection: at the default deadline 10,000 calls a second of one
 /// worker, each as slow as allowed.
-pub(super) const MAX_IN_FLIGHT: usize = 1_024;
+const MAX_IN_FLIGHT: usize = 1_024;
 
 /// The oldest supported version of Redis.
 const OLDEST_VERSION: (u32, u32) = (6, 2);

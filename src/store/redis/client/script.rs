@@ -6,6 +6,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     code: Arc<str>,
+    /// SHA-1 of the text in lower-case hexadecimal, as EVALSHA takes it.
     sha: Arc<str>,
 }
 
@@ -16,11 +17,6 @@ impl Script {
             code: code.into(),
             sha: redis::Script::new(code).get_hash().into(),
         }
-    }
-
-    /// SHA-1 of the text in lower-case hexadecimal, as EVALSHA takes it.
-    pub fn sha(&self) -> &str {
-        &self.sha
     }
 
     /// EVALSHA, without the text.
