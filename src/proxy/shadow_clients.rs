@@ -7,6 +7,7 @@ use hyperloglockless::AtomicHyperLogLog;
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use super::activity::top_keys::TopKeys;
 use crate::limiter::Fingerprint;
 
 /// Registers of an estimate, as a power of two: 4 KiB, and a standard error of 1.6 %.
@@ -23,16 +24,8 @@ pub struct ShadowClients(OnceLock<Counts>);
 struct Counts {
     seen: AtomicHyperLogLog,
     limited: AtomicHyperLogLog,
-    most: Mutex<MostLimited>,
-}
-
-/// The clients with the most requests beyond the limit (space-saving): a client that finds the list
-/// full takes the place of the last, with its count.
-#[derive(Debug, Default)]
-struct MostLimited {
-    clients: Vec<(Fingerprint, u64)>,
-    /// True if a client has lost its place.
-    is_full: bool,
+    /// The clients with the most requests beyond the limit.
+    most: Mutex<TopKeys<()>>,
 }
 
 /// The clients of a policy in shadow, for people.
@@ -71,30 +64,30 @@ impl ShadowClients {
         counts.seen.insert_hash(key.bits());
         if outcome == ShadowOutcome::Limited {
             counts.limited.insert_hash(key.bits());
-            counts.most.lock().add(key);
+            counts.most.lock().hit(key, 1, || ());
         }
     }
 
     /// The counts; `None` if the policy was never in shadow.
     pub fn report(&self) -> Option<ShadowReport> {
         let counts = self.0.get()?;
-        let (mut clients, is_full) = {
+        let most: Vec<_> = {
             let most = counts.most.lock();
-            (most.clients.clone(), most.is_full)
+            most.most(MOST).into_iter().cloned().collect()
         };
-        let limited_clients = match is_full {
-            true => counts.limited.count().max(clients.len()),
-            false => clients.len(),
+        let is_exact = most.iter().all(|client| client.excess == 0);
+        let limited_clients = match is_exact {
+            true => most.len(),
+            false => counts.limited.count().max(most.len()),
         };
-        clients.sort_by_key(|(_, requests)| std::cmp::Reverse(*requests));
         Some(ShadowReport {
             clients: counts.seen.count().max(limited_clients) as u64,
             limited_clients: limited_clients as u64,
-            most_limited: clients
+            most_limited: most
                 .into_iter()
-                .map(|(key, requests)| ShadowedClient {
-                    key_id: key.to_string(),
-                    requests,
+                .map(|client| ShadowedClient {
+                    key_id: client.key.to_string(),
+                    requests: client.count,
                 })
                 .collect(),
         })
@@ -106,24 +99,7 @@ impl Counts {
         Self {
             seen: AtomicHyperLogLog::seeded(PRECISION, 0),
             limited: AtomicHyperLogLog::seeded(PRECISION, 0),
-            most: Mutex::default(),
-        }
-    }
-}
-
-impl MostLimited {
-    fn add(&mut self, key: Fingerprint) {
-        if let Some((_, requests)) = self.clients.iter_mut().find(|(known, _)| *known == key) {
-            *requests += 1;
-        } else if self.clients.len() < MOST {
-            self.clients.push((key, 1));
-        } else if let Some(last) = self
-            .clients
-            .iter_mut()
-            .min_by_key(|(_, requests)| *requests)
-        {
-            *last = (key, last.1 + 1);
-            self.is_full = true;
+            most: Mutex::new(TopKeys::new(MOST)),
         }
     }
 }

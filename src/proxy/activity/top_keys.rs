@@ -5,6 +5,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use foldhash::fast::FixedState;
+
 use crate::limiter::Fingerprint;
 
 /// The keys with the highest counts, and a value for each.
@@ -17,7 +19,8 @@ pub struct TopKeys<T> {
     entries: Vec<TopEntry<T>>,
     /// Indices of entries. The lowest count is first, and none is lower than that of its parent.
     heap: Vec<usize>,
-    places: HashMap<Fingerprint, usize>,
+    /// Indices of entries by key. The hash needs no key of its own: that of fingerprints is secret.
+    places: HashMap<Fingerprint, usize, FixedState>,
     /// The number of hits so far.
     hits: u64,
 }
@@ -46,7 +49,7 @@ impl<T> TopKeys<T> {
             capacity: capacity.max(1),
             entries: Vec::new(),
             heap: Vec::new(),
-            places: HashMap::new(),
+            places: HashMap::default(),
             hits: 0,
         }
     }
