@@ -1,8 +1,13 @@
 //! Suggests known words in place of a misspelt one.
 
-/// Returns `did you mean` with the nearest word, or `introduction` with all known words.
+/// Returns `did you mean` with the nearest word, or `introduction` with the known words.
 pub fn advice(word: &str, known: &[&str], introduction: &str) -> String {
-    match nearest(word, known) {
+    phrase(nearest(word, known), known, introduction)
+}
+
+/// Returns `did you mean` with this word, or `introduction` with the known words if it is `None`.
+pub fn phrase(nearest: Option<&str>, known: &[&str], introduction: &str) -> String {
+    match nearest {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None => format!("{introduction}: {}", list(known)),
     }
@@ -43,10 +48,17 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, near)| near)
 }
 
-/// The words in backquotes, joined with commas.
+/// The most words of a list. Keys of any section are fewer; names can be tens of thousands.
+const MAX_WORDS: usize = 64;
+
+/// The words in backquotes, joined with commas: the first 64, and how many more there are.
 pub fn list(words: &[&str]) -> String {
-    let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
-    quoted.join(", ")
+    let shown = &words[..words.len().min(MAX_WORDS)];
+    let quoted: Vec<_> = shown.iter().map(|word| format!("`{word}`")).collect();
+    match words.len() - shown.len() {
+        0 => quoted.join(", "),
+        more => format!("{} and {more} more", quoted.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -65,5 +77,12 @@ mod tests {
             advice("colour", &known, "known"),
             "known: `limits`, `upstream`, `match`"
         );
+    }
+
+    #[test]
+    fn a_long_list_says_how_many_more_there_are() {
+        let words = ["word"; MAX_WORDS + 3];
+        assert!(list(&words).ends_with("`word` and 3 more"));
+        assert_eq!(list(&words[..2]), "`word`, `word`");
     }
 }

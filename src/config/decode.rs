@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
             let message = format!("unknown key `{key}`");
             let help = match is_of_match(key, known) {
                 true => format!("put it under `match`: `match: {{ {key}: .. }}`"),
-                false => nearest::advice(key, known, "known keys here"),
+                false => self.findings.advice(key, known, "known keys here"),
             };
             let finding = Finding::error(child, Code::UnknownKey, message);
             let finding = finding.help(help);

@@ -1,10 +1,15 @@
 //! Findings: problems at nodes of the document, before they become byte ranges of a file.
 //! [`Findings`] reports one mistake once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use super::{Code, Document, NodeId, Severity};
+use crate::nearest;
+
+/// How many unknown words are compared with the known ones. Files of 1 MiB can have a hundred
+/// thousand of them, and each comparison takes milliseconds.
+const MAX_COMPARED: usize = 100;
 
 /// A problem at a node.
 #[derive(Clone, Debug)]
@@ -77,6 +82,8 @@ pub(super) struct Findings<'a> {
     pub(super) document: &'a Document,
     list: RefCell<Vec<Finding>>,
     places: RefCell<HashSet<(NodeId, Part)>>,
+    /// The number of unknown words that were compared.
+    compared: Cell<usize>,
 }
 
 impl<'a> Findings<'a> {
@@ -87,6 +94,7 @@ impl<'a> Findings<'a> {
             document,
             list,
             places,
+            compared: Cell::default(),
         };
         earlier
             .into_iter()
@@ -101,6 +109,20 @@ impl<'a> Findings<'a> {
         if finding.node != NodeId::ABSENT && self.places.borrow_mut().insert(place) {
             self.list.borrow_mut().push(finding);
         }
+    }
+
+    /// The known word closest to an unknown one, as [`nearest::nearest`]; `None` after the first 100
+    /// unknown words.
+    pub(super) fn nearest<'k>(&self, word: &str, known: &[&'k str]) -> Option<&'k str> {
+        let compared = self.compared.get();
+        self.compared.set(compared + 1);
+        (compared < MAX_COMPARED).then(|| nearest::nearest(word, known))?
+    }
+
+    /// Advice for an unknown word, as [`nearest::advice`]; no longer with the nearest word after the
+    /// first 100 unknown ones.
+    pub(super) fn advice(&self, word: &str, known: &[&str], introduction: &str) -> String {
+        nearest::phrase(self.nearest(word, known), known, introduction)
     }
 
     /// True if a finding is at this path or below it.

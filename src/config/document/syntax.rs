@@ -109,14 +109,21 @@ fn explain(error: &Error) -> (Code, String, Option<String>) {
     (Code::Syntax, message.to_owned(), help.map(str::to_owned))
 }
 
+/// The most brackets of a line that are looked at.
+const MOST_HOSTS: usize = 100;
+
 /// Advice for an unquoted IPv6 address with a port: YAML reads its bracket as the start of a list.
 fn bare_address(line: &str) -> Option<String> {
     let is_host = |text: &str| {
         let letters = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
         text.matches(':').count() >= 2 && text.chars().all(letters)
     };
-    let address = line.match_indices('[').find_map(|(start, _)| {
-        let (host, rest) = line[start + 1..].split_once("]:")?;
+    let hosts = line.match_indices("]:").filter_map(|(end, _)| {
+        let start = line[..end].rfind('[')?;
+        Some((start, end))
+    });
+    let address = hosts.take(MOST_HOSTS).find_map(|(start, end)| {
+        let (host, rest) = (&line[start + 1..end], &line[end + 2..]);
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let is_quoted = line[..start].ends_with(['"', '\'']) || !is_host(host);
         (!is_quoted && digits > 0).then(|| format!("[{host}]:{}", &rest[..digits]))

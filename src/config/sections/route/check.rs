@@ -69,7 +69,7 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
     }
     let known = config.upstreams.keys().map(|name| name.as_str());
     let known: Vec<_> = known.chain(["echo", "status"]).collect();
-    let help = match nearest::nearest(name.as_str(), &known) {
+    let help = match findings.nearest(name.as_str(), &known) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!(
             "define it under `upstreams`, or name a URL; known are {}",

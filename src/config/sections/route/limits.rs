@@ -7,7 +7,6 @@ use crate::config::sections::policy::captures;
 use crate::config::validate::report_repeated;
 use crate::config::value::Name;
 use crate::config::{Code, Finding, Findings, List, NodeId};
-use crate::nearest;
 
 pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) {
     let everywhere = config.routes.iter().flat_map(|route| captures_of(route));
@@ -44,7 +43,7 @@ fn check_list(limits: &List<Limit>, config: &Config, findings: &Findings<'_>) {
             true => {
                 format!("define it: `policies: {{ {name}: {{ key: client_ip, quota: 100/1m }} }}`")
             }
-            false => nearest::advice(name.as_str(), &known, "known policies"),
+            false => findings.advice(name.as_str(), &known, "known policies"),
         };
         let message = format!("there is no policy `{name}`");
         let finding = Finding::error(node, Code::UnknownName, message);
@@ -92,18 +91,18 @@ fn check_captures(
                 Limit::Named(_) => Finding::error(limit.node, Code::UnknownName, message)
                     .related(part, "the key that wants it"),
             };
-            findings.add(finding.help(capture_help(capture, known)));
+            findings.add(finding.help(capture_help(capture, known, findings)));
         }
     }
 }
 
-fn capture_help(capture: &str, known: &HashSet<&str>) -> String {
+fn capture_help(capture: &str, known: &HashSet<&str>, findings: &Findings<'_>) -> String {
     let mut known: Vec<_> = known.iter().copied().collect();
     known.sort_unstable();
     match known.is_empty() {
         true => {
             format!("write the path with a segment `{{{capture}}}`, as in `/users/{{{capture}}}`")
         }
-        false => nearest::advice(capture, &known, "captured segments"),
+        false => findings.advice(capture, &known, "captured segments"),
     }
 }

@@ -8,7 +8,6 @@ use crate::config::sections::policy::Policies;
 use crate::config::validate::{report_empty, report_repeated};
 use crate::config::value::{KeyPart, Name, UpstreamRef};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId};
-use crate::nearest;
 use crate::proxy::ruleset::{LimitSpec, RouteSpec};
 
 /// The largest number of policies in a report: their buckets are read together.
@@ -76,7 +75,7 @@ fn check_names(names: &List<Name>, config: &Config, findings: &Findings<'_>) {
                     "only policies under `policies` can be named; `limits` can name them too";
                 findings.add(match known.is_empty() {
                     true => finding.help(help),
-                    false => finding.help(nearest::advice(name.as_str(), &known, "known policies")),
+                    false => finding.help(findings.advice(name.as_str(), &known, "known policies")),
                 });
             }
         }
