@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::ops::Deref;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -12,11 +13,16 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
+use tokio::time::timeout;
 
 use super::problem_details::ProblemDetails;
 use super::{AdminState, NO_STORE};
 use crate::clock::Timestamp;
 use crate::http::body::RequestBodyError;
+
+/// The time for the whole body of a request. It ends before the connection does, so that the client
+/// is told.
+const BODY_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A body of JSON: of a request, or of a response.
 #[derive(Debug)]
@@ -58,8 +64,12 @@ impl<S: Sync> FromRequest<S> for JsonText {
             let detail = "send JSON, with `Content-Type: application/json`";
             return Err(ProblemDetails::new(status, detail));
         }
-        let body = request.into_body().collect().await.map_err(broken)?;
-        Ok(Self(body.to_bytes()))
+        let body = timeout(BODY_TIMEOUT, request.into_body().collect()).await;
+        let body = body.map_err(|_| {
+            let detail = "the whole body did not arrive within 4 s";
+            ProblemDetails::new(StatusCode::REQUEST_TIMEOUT, detail)
+        })?;
+        Ok(Self(body.map_err(broken)?.to_bytes()))
     }
 }
 

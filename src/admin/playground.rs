@@ -16,7 +16,7 @@ use http::header::{CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::json::JsonText;
 use super::problem_details::{self, ProblemDetails};
@@ -26,8 +26,9 @@ use crate::http::connection::ClientConnection;
 use crate::server::{ConnectionTable, Server, StartError};
 use crate::telemetry::registry::Registry;
 
-/// The longest wait for earlier computations.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest time of a computation, with its wait for earlier ones. With the time of a body it ends
+/// before the connection does.
+const COMPUTATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A computation from the JSON of a request to the JSON of its answer.
 pub type Compute = fn(&[u8]) -> JsonAnswer;
@@ -93,23 +94,29 @@ impl Playground {
         }
     }
 
-    /// Computes on a thread of its own, once earlier computations have ended.
+    /// Computes on a thread of its own, once earlier computations have ended. A computation that
+    /// takes too long is not waited for, and keeps its turn until it ends.
     async fn compute(&self, compute: Compute, JsonText(text): JsonText) -> Response {
-        let turn = timeout(PATIENCE, Arc::clone(&self.turn).acquire_owned()).await;
+        let deadline = Instant::now() + COMPUTATION_TIMEOUT;
+        let turn = timeout_at(deadline, Arc::clone(&self.turn).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            let detail = "others are being answered: try again";
-            let busy = ProblemDetails::new(status, detail);
-            return ([(RETRY_AFTER, "1")], busy).into_response();
+            return unavailable("others are being answered: try again");
         };
         let computing = spawn_blocking(move || {
             let answer = compute(&text);
             drop(turn);
             answer
         });
-        let computed = computing.await.map_err(ProblemDetails::internal);
-        computed.into_response()
+        match timeout_at(deadline, computing).await {
+            Ok(computed) => computed.map_err(ProblemDetails::internal).into_response(),
+            Err(_) => unavailable("it takes longer than 5 s: use the command line, which waits"),
+        }
     }
+}
+
+fn unavailable(detail: &str) -> Response {
+    let problem = ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+    ([(RETRY_AFTER, "1")], problem).into_response()
 }
 
 /// `POST /v1/playground` of the API.
@@ -185,6 +192,32 @@ fn is_address_or_localhost(authority: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn compute_slowly(_: &[u8]) -> JsonAnswer {
+        std::thread::sleep(Duration::from_millis(200));
+        JsonAnswer {
+            status: StatusCode::OK,
+            body: Vec::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_computation_is_not_waited_for_beyond_its_time() {
+        let playground = Playground::new(PlaygroundApi {
+            play: compute_slowly,
+            check: compute_slowly,
+        });
+        let text = || JsonText(Vec::new().into());
+        let (slow, ()) = tokio::join!(
+            playground.compute(compute_slowly, text()),
+            tokio::time::advance(COMPUTATION_TIMEOUT * 2),
+        );
+        assert_eq!(slow.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(slow.headers().contains_key(RETRY_AFTER));
+        // The next one waits for its turn, and has it.
+        let next = playground.compute(compute_slowly, text()).await;
+        assert_eq!(next.status(), StatusCode::OK);
+    }
 
     #[test]
     fn only_pages_by_address_or_localhost_are_answered() {

@@ -246,6 +246,36 @@ fn aborting_ends_a_drain_at_once() {
 }
 
 #[test]
+fn work_on_another_thread_keeps_no_worker_from_ending() {
+    let (begun, begins) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Arc::new(std::sync::Mutex::new(released));
+    let factory = move |_: &ClientConnection| {
+        let (begun, released) = (begun.clone(), released.clone());
+        service_fn(move |_: Request<RequestBody>| {
+            let (begun, released) = (begun.clone(), released.clone());
+            let work = tokio::task::spawn_blocking(move || {
+                begun.send(()).expect("the test waits");
+                released.lock().expect("one at a time").recv().is_err()
+            });
+            Box::pin(async move {
+                let _ = work.await;
+                Ok::<_, RequestBodyError>(Response::new(Full::<Bytes>::default()))
+            })
+        })
+    };
+    let spec = spec(Protocols::Both);
+    let server = Server::start(spec, &Registry::default(), factory).expect("starts");
+    let mut client = connect(&server);
+    client.write_all(get("/").as_bytes()).expect("writes");
+    begins.recv().expect("the work begins");
+    server.shutdown().abort();
+    // Never returns if a worker waits for the work, which goes on.
+    server.join();
+    drop(release);
+}
+
+#[test]
 fn clients_beyond_max_connections_wait() {
     let registry = Registry::default();
     let mut spec = spec(Protocols::Both);

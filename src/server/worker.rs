@@ -5,6 +5,7 @@ use std::{
     io, mem,
     rc::Rc,
     sync::{Arc, mpsc},
+    time::Duration,
 };
 
 use tokio::{
@@ -27,6 +28,9 @@ use crate::{
     net::listener::{BoundSocket, ListenAddress, Listener},
     telemetry::metrics::ListenerMetrics,
 };
+
+/// How long work on other threads, which services wait for, may go on after the last connection.
+const LAST_BLOCKING_TASKS: Duration = Duration::from_secs(1);
 
 /// One of a worker's listening sockets, with the settings of its connections.
 pub(super) struct BoundListener {
@@ -69,11 +73,14 @@ impl Worker {
     {
         let index = self.index;
         match runtime() {
-            // The runtime drops all tasks that are left when the future ends.
-            Ok(runtime) => runtime.block_on(async {
-                self.serve(factory, before_serving(index), started).await;
-                after_serving(index).await;
-            }),
+            Ok(runtime) => {
+                runtime.block_on(async {
+                    self.serve(factory, before_serving(index), started).await;
+                    after_serving(index).await;
+                });
+                // Drops all tasks that are left. A blocking one cannot be cancelled.
+                runtime.shutdown_timeout(LAST_BLOCKING_TASKS);
+            }
             Err(error) => drop(started.send(Err(error))),
         }
     }
