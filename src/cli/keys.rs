@@ -11,7 +11,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
 use self::key_text::KeyTextArgs;
-use super::admin_client::AdminArgs;
+use self::state_table::{Changed, KeyState};
+use super::admin_client::{AdminArgs, AdminClient, CallError};
 use super::{USAGE, WRONG};
 use crate::config::TokenRole;
 
@@ -152,12 +153,12 @@ pub(super) fn keys(options: &KeysArgs) -> ExitCode {
         }
     };
     let client = call.call.admin.client(call.role);
-    let answer = client.and_then(|client| {
-        let answer = client.post(call.path, &body);
-        answer.map_err(|error| error.to_string())
+    let text = client.and_then(|client| {
+        let text = call.text(&client, &body);
+        text.map_err(|error| error.to_string())
     });
-    match answer {
-        Ok(answer) => super::finish(call.print(&answer), ExitCode::SUCCESS),
+    match text {
+        Ok(text) => super::finish(call.print(&text), ExitCode::SUCCESS),
         Err(message) => {
             super::tell(message);
             ExitCode::from(WRONG)
@@ -254,14 +255,28 @@ impl KeyCall<'_> {
         Ok(Value::Object(body))
     }
 
-    fn print(&self, answer: &Value) -> io::Result<()> {
-        let text = if self.call.json {
-            format!("{answer:#}\n")
-        } else if self.change.is_some() {
-            state_table::change(answer)
-        } else {
-            state_table::state(answer)
+    /// The answer of the proxy, in the form that the options ask for.
+    ///
+    /// # Errors
+    /// As [`AdminClient::post`].
+    fn text(&self, client: &AdminClient, body: &Value) -> Result<String, CallError> {
+        let (json, text) = match self.change {
+            Some(_) => {
+                let answer = client.post::<Changed>(self.path, body)?;
+                (answer.json, state_table::change(&answer.fields))
+            }
+            None => {
+                let answer = client.post::<KeyState>(self.path, body)?;
+                (answer.json, state_table::state(&answer.fields))
+            }
         };
+        Ok(match self.call.json {
+            true => format!("{json:#}\n"),
+            false => text,
+        })
+    }
+
+    fn print(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         if self.change.is_some_and(|change| change.dry_run) {

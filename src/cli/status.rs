@@ -1,15 +1,15 @@
 //! `sluicegate status`: the state of a running proxy, and its problems.
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::WRONG;
-use super::admin_client::AdminArgs;
+use super::admin_client::{AdminArgs, Answer};
 use crate::clock::text::Span;
 use crate::config::TokenRole;
 
@@ -30,76 +30,101 @@ pub(super) struct StatusArgs {
     json: bool,
 }
 
+/// The fields of the answer that are printed.
+#[derive(Deserialize)]
+struct Status {
+    version: String,
+    revision: String,
+    pid: u32,
+    phase: String,
+    uptime_s: u64,
+    ruleset: Ruleset,
+    last_reload: Option<Reload>,
+    stores: Vec<Store>,
+    connections: Connections,
+    problems: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Ruleset {
+    hash: String,
+    loaded_at: String,
+}
+
+#[derive(Deserialize)]
+struct Reload {
+    result: String,
+    at: String,
+}
+
+#[derive(Deserialize)]
+struct Store {
+    name: String,
+    state: String,
+    detail: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Connections {
+    open: u64,
+    max: u64,
+}
+
 pub(super) fn status(options: &StatusArgs) -> ExitCode {
     let client = options.admin.client(TokenRole::Read);
     let answer = client.and_then(|client| {
-        let answer = client.get("/v1/status");
+        let answer = client.get::<Status>("/v1/status");
         answer.map_err(|error| error.to_string())
     });
-    let status = match answer {
-        Ok(status) => status,
+    let Answer { json, fields } = match answer {
+        Ok(answer) => answer,
         Err(message) => {
             super::tell(message);
             return ExitCode::from(WRONG);
         }
     };
-    let has_problems = status["problems"]
-        .as_array()
-        .is_some_and(|all| !all.is_empty());
     let text = match options.json {
-        true => format!("{status:#}\n"),
-        false => text(&status),
+        true => format!("{json:#}\n"),
+        false => fields.to_string(),
     };
-    let code = match has_problems {
-        true => ExitCode::from(WRONG),
-        false => ExitCode::SUCCESS,
+    let code = match fields.problems.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(WRONG),
     };
     super::finish(io::stdout().write_all(text.as_bytes()), code)
 }
 
 /// A line for each fact, which starts with its kind.
-fn text(status: &Value) -> String {
-    let word = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
-    };
-    let mut text = String::new();
-    let mut line = |kind: &str, fact: String| {
-        writeln!(text, "{kind:<14} {fact}").expect("a string takes everything");
-    };
-    let (version, revision) = (word(&status["version"]), word(&status["revision"]));
-    line("version", format!("{version} ({revision})"));
-    let (pid, phase) = (word(&status["pid"]), word(&status["phase"]));
-    let uptime = Duration::from_secs(status["uptime_s"].as_u64().unwrap_or_default());
-    let uptime = Span(uptime);
-    line("process", format!("{pid}, {phase}, up for {uptime}"));
-    let ruleset = &status["ruleset"];
-    let (hash, since) = (word(&ruleset["hash"]), word(&ruleset["loaded_at"]));
-    line("configuration", format!("{hash}, since {since}"));
-    let reload = &status["last_reload"];
-    line(
-        "last reload",
-        match reload.is_null() {
-            true => "none".to_owned(),
-            false => format!("{} at {}", word(&reload["result"]), word(&reload["at"])),
-        },
-    );
-    for store in status["stores"].as_array().into_iter().flatten() {
-        let state = match &store["detail"] {
-            Value::String(detail) => detail.clone(),
-            _ => word(&store["state"]),
-        };
-        line("store", format!("{}: {state}", word(&store["name"])));
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = |kind: &str, fact: fmt::Arguments<'_>| writeln!(f, "{kind:<14} {fact}");
+        line(
+            "version",
+            format_args!("{} ({})", self.version, self.revision),
+        )?;
+        let uptime = Span(Duration::from_secs(self.uptime_s));
+        let (pid, phase) = (self.pid, &self.phase);
+        line("process", format_args!("{pid}, {phase}, up for {uptime}"))?;
+        let Ruleset { hash, loaded_at } = &self.ruleset;
+        line("configuration", format_args!("{hash}, since {loaded_at}"))?;
+        match &self.last_reload {
+            None => line("last reload", format_args!("none"))?,
+            Some(Reload { result, at }) => {
+                line("last reload", format_args!("{result} at {at}"))?;
+            }
+        }
+        for store in &self.stores {
+            let state = store.detail.as_ref().unwrap_or(&store.state);
+            line("store", format_args!("{}: {state}", store.name))?;
+        }
+        let Connections { open, max } = self.connections;
+        line("connections", format_args!("{open} of {max}"))?;
+        for problem in &self.problems {
+            line("problem", format_args!("{problem}"))?;
+        }
+        match self.problems.is_empty() {
+            true => line("problems", format_args!("none")),
+            false => Ok(()),
+        }
     }
-    let connections = &status["connections"];
-    let (open, max) = (word(&connections["open"]), word(&connections["max"]));
-    line("connections", format!("{open} of {max}"));
-    let problems = status["problems"].as_array();
-    for problem in problems.into_iter().flatten() {
-        line("problem", word(problem));
-    }
-    if problems.is_none_or(Vec::is_empty) {
-        line("problems", "none".to_owned());
-    }
-    text
 }

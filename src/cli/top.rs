@@ -10,12 +10,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::Value;
+use serde::Deserialize;
 use strum::{IntoStaticStr, VariantArray};
 
-use self::report::Report;
+use self::report::{Report, TopAnswer};
 use super::WRONG;
-use super::admin_client::{AdminArgs, AdminClient};
+use super::admin_client::{AdminArgs, AdminClient, Answer};
 use crate::config::TokenRole;
 use crate::telemetry::terminal::{has_colours, has_cursor};
 
@@ -33,8 +33,8 @@ Exits with 1 if the proxy refuses, or does not answer.";
 
 /// The time between two questions.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The least time of counting before `--once` prints, in seconds.
-const LEAST_COUNTED: f64 = 2.0;
+/// The least time of counting before `--once` prints.
+const LEAST_COUNTED: Duration = Duration::from_secs(2);
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -62,7 +62,10 @@ pub(super) struct TopArgs {
 }
 
 /// The number that orders keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize, IntoStaticStr, VariantArray,
+)]
+#[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 enum Order {
     /// Refused requests
@@ -74,18 +77,23 @@ enum Order {
 }
 
 /// The time before now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize, IntoStaticStr, VariantArray,
+)]
 enum Window {
     /// One minute
     #[value(name = "1m")]
+    #[serde(rename = "1m")]
     #[strum(serialize = "1m")]
     Minute,
     /// Five minutes
     #[value(name = "5m")]
+    #[serde(rename = "5m")]
     #[strum(serialize = "5m")]
     FiveMinutes,
     /// Fifteen minutes
     #[value(name = "15m")]
+    #[serde(rename = "15m")]
     #[strum(serialize = "15m")]
     QuarterHour,
 }
@@ -122,14 +130,14 @@ impl TopArgs {
         };
         if self.once {
             let mut answer = question.ask(&client)?;
-            let is_short = answer["counted_s"].as_f64() < Some(LEAST_COUNTED);
+            let is_short = answer.fields.counted() < LEAST_COUNTED;
             if question.by != Order::Limited && is_short {
-                sleep(Duration::from_secs_f64(LEAST_COUNTED));
+                sleep(LEAST_COUNTED);
                 answer = question.ask(&client)?;
             }
             let text = match self.json {
-                true => format!("{answer:#}\n"),
-                false => Report::new(&answer).to_string(),
+                true => format!("{:#}\n", answer.json),
+                false => Report::new(&answer.fields).to_string(),
             };
             return Ok(print(&text).unwrap_or(ExitCode::SUCCESS));
         }
@@ -140,8 +148,8 @@ impl TopArgs {
         loop {
             let answer = question.ask(&client)?;
             let text = match self.json {
-                true => format!("{answer}\n"),
-                false => format!("{}\n", Report::new(&answer)),
+                true => format!("{}\n", answer.json),
+                false => format!("{}\n", Report::new(&answer.fields)),
             };
             if let Some(code) = print(&text) {
                 return Ok(code);
@@ -164,7 +172,7 @@ impl Question {
     ///
     /// # Errors
     /// A sentence for people.
-    fn ask(&self, client: &AdminClient) -> Result<Value, String> {
+    fn ask(&self, client: &AdminClient) -> Result<Answer<TopAnswer>, String> {
         client.get(&self.path()).map_err(|error| error.to_string())
     }
 

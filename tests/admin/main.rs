@@ -9,6 +9,7 @@ mod changes;
 mod explain;
 mod keys_command;
 mod openapi;
+mod other_listeners;
 mod schemathesis;
 mod status_command;
 mod streams;

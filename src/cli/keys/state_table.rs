@@ -3,16 +3,54 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cli::printable;
 use crate::clock::text::Span;
 
 /// The narrowest column of a change, in characters.
 const COLUMN: usize = 28;
 
+/// The state of a key, with the fields that every one has.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Value")]
+pub(super) struct KeyState(Value);
+
+/// The states before and after a change, and what it leaves to do.
+#[derive(Debug, Deserialize)]
+pub(super) struct Changed {
+    before: KeyState,
+    after: KeyState,
+    note: Option<String>,
+}
+
+impl TryFrom<Value> for KeyState {
+    type Error = String;
+
+    fn try_from(state: Value) -> Result<Self, String> {
+        const FIELDS: [&str; 11] = [
+            "policy",
+            "quota",
+            "key_id",
+            "algorithm",
+            "unit",
+            "limit",
+            "used",
+            "remaining",
+            "reset_s",
+            "allowed",
+            "store",
+        ];
+        let missing = FIELDS.into_iter().find(|name| state.get(name).is_none());
+        match missing {
+            None => Ok(Self(state)),
+            Some(name) => Err(format!("missing field `{name}`")),
+        }
+    }
+}
+
 /// A state.
-pub(super) fn state(state: &Value) -> String {
+pub(super) fn state(KeyState(state): &KeyState) -> String {
     let lines = facts(state).into_iter();
     lines
         .map(|(name, fact)| format!("{name:<10} {fact}\n"))
@@ -20,8 +58,8 @@ pub(super) fn state(state: &Value) -> String {
 }
 
 /// The answer to a change: the states before and after it, side by side, and a note.
-pub(super) fn change(answer: &Value) -> String {
-    let [before, after] = [&answer["before"], &answer["after"]].map(facts);
+pub(super) fn change(changed: &Changed) -> String {
+    let [before, after] = [&changed.before, &changed.after].map(|state| facts(&state.0));
     let width = before.iter().map(|(_, fact)| fact.chars().count());
     let width = width.max().unwrap_or_default().max(COLUMN);
     let mut text = format!("{:<10} {:<width$}  after\n", "", "before");
@@ -38,8 +76,7 @@ pub(super) fn change(answer: &Value) -> String {
         let (was, is) = (or_none(was), or_none(is));
         writeln!(text, "{name:<10} {was:<width$}  {is}").expect("a string takes everything");
     }
-    if let Some(note) = answer["note"].as_str() {
-        let note = printable(note);
+    if let Some(note) = &changed.note {
         writeln!(text, "{:<10} {note}", "note").expect("a string takes everything");
     }
     text
@@ -94,7 +131,7 @@ fn facts(state: &Value) -> Vec<(&'static str, String)> {
             let until = ban["until"].as_str().unwrap_or_default();
             match ban["reason"].as_str() {
                 None | Some("") => format!("until {until}"),
-                Some(reason) => format!("until {until}: {}", printable(reason)),
+                Some(reason) => format!("until {until}: {reason}"),
             }
         }),
         "store" => Some(match seconds(&state["sync_s"]) {
@@ -144,9 +181,11 @@ mod tests {
             "allowed": false, "store": "memory", "algorithm": "gcra", "debt": 0,
         });
         let mut after = before.clone();
-        after["ban"] = json!({ "until": "2026-11-24T18:00:00Z", "reason": "a\u{1b}[2Jb" });
+        after["ban"] = json!({ "until": "2026-11-24T18:00:00Z", "reason": "abuse" });
         after["retry_after_s"] = json!(86_400);
-        let text = change(&json!({ "before": before, "after": after, "note": "be patient" }));
+        let answer = json!({ "before": before, "after": after, "note": "be patient" });
+        let changed: Changed = serde_json::from_value(answer).expect("two states");
+        let text = change(&changed);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(
             lines[1],
@@ -164,10 +203,10 @@ mod tests {
         assert_eq!(
             ban.copied(),
             Some(
-                "ban        none                          until 2026-11-24T18:00:00Z: a\u{fffd}[2Jb"
+                "ban        none                          until 2026-11-24T18:00:00Z: abuse"
             )
         );
         assert_eq!(lines.last().copied(), Some("note       be patient"));
-        assert!(state(&before).lines().all(|line| !line.starts_with("ban")));
+        assert!(state(&changed.before).lines().all(|line| !line.starts_with("ban")));
     }
 }

@@ -1,10 +1,13 @@
 //! An answer of `/v1/top` as rows of text.
 
 use std::fmt;
+use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cli::printable;
+use super::{Order, Window};
+use crate::clock::text::Span;
 
 /// The names of the columns.
 pub(super) const COLUMNS: [&str; 7] = [
@@ -15,6 +18,28 @@ pub(super) const TEXTS: usize = 2;
 /// The widest text, in characters.
 const MAX_TEXT: usize = 48;
 
+/// The fields of an answer that are shown.
+#[derive(Debug, Deserialize)]
+pub(super) struct TopAnswer {
+    by: Order,
+    window: Window,
+    counted_s: f64,
+    items: Vec<TopItem>,
+}
+
+#[derive(Debug, Deserialize)]
+struct TopItem {
+    policy: String,
+    key_id: String,
+    /// Null unless texts are allowed.
+    #[serde(default)]
+    key: Value,
+    limited: Option<u64>,
+    requests: Option<u64>,
+    units: Option<u64>,
+    error_bound: u64,
+}
+
 /// Rows of text, and a line about them.
 #[derive(Debug)]
 pub(super) struct Report {
@@ -24,38 +49,45 @@ pub(super) struct Report {
     pub(super) rows: Vec<[String; COLUMNS.len()]>,
 }
 
+impl TopAnswer {
+    /// The time over which keys were counted, in whole milliseconds.
+    pub(super) fn counted(&self) -> Duration {
+        let counted = Duration::try_from_secs_f64(self.counted_s);
+        let counted = counted.unwrap_or(Duration::MAX).as_millis();
+        Duration::from_millis(u64::try_from(counted).unwrap_or(u64::MAX))
+    }
+}
+
 impl Report {
-    pub(super) fn new(answer: &Value) -> Self {
-        let word = |field: &str| answer[field].as_str().unwrap_or_default();
-        let counted = answer["counted_s"].as_f64().unwrap_or_default();
-        let items = answer["items"].as_array().map_or(&[][..], Vec::as_slice);
-        let measure = match word("by") {
-            "busiest" => "requests",
-            other => other,
-        };
-        let row = |item: &Value| {
-            let number = |field: &str| match item[field].as_u64() {
-                Some(number) => number.to_string(),
-                None => "-".to_owned(),
+    pub(super) fn new(answer: &TopAnswer) -> Self {
+        let counted = answer.counted();
+        let number = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
+        let row = |item: &TopItem| {
+            let count = match answer.by {
+                Order::Limited => item.limited,
+                Order::Busiest => item.requests,
+                Order::Units => item.units,
             };
-            let rate = match item[measure].as_u64() {
-                Some(count) if counted > 0.0 => format!("{:.1}", count as f64 / counted),
+            let rate = match count {
+                Some(count) if !counted.is_zero() => {
+                    format!("{:.1}", count as f64 / counted.as_secs_f64())
+                }
                 _ => "-".to_owned(),
             };
             [
-                shortened(&key(item)),
-                shortened(item["policy"].as_str().unwrap_or_default()),
-                number("limited"),
-                number("requests"),
-                number("units"),
-                number("error_bound"),
+                shortened(key(item)),
+                shortened(item.policy.clone()),
+                number(item.limited),
+                number(item.requests),
+                number(item.units),
+                item.error_bound.to_string(),
                 rate,
             ]
         };
-        let (by, window) = (printable(word("by")), printable(word("window")));
+        let (by, window): (&str, &str) = (answer.by.into(), answer.window.into());
         Self {
-            title: format!("by {by}, last {window}, counted for {counted:.0} s"),
-            rows: items.iter().map(row).collect(),
+            title: format!("by {by}, last {window}, counted for {}", Span(counted)),
+            rows: answer.items.iter().map(row).collect(),
         }
     }
 
@@ -93,7 +125,7 @@ impl fmt::Display for Report {
 }
 
 /// The text of a key, or its name.
-fn key(item: &Value) -> String {
+fn key(item: &TopItem) -> String {
     let part = |part: &Value| match part {
         Value::String(text) => text.clone(),
         Value::Null => "(missing)".to_owned(),
@@ -105,16 +137,15 @@ fn key(item: &Value) -> String {
         }
         other => other.to_string(),
     };
-    match &item["key"] {
-        Value::Null => item["key_id"].as_str().unwrap_or_default().to_owned(),
+    match &item.key {
+        Value::Null => item.key_id.clone(),
         Value::Array(parts) => parts.iter().map(part).collect::<Vec<_>>().join(", "),
         one => part(one),
     }
 }
 
-/// A text without control characters, cut to its bound.
-fn shortened(text: &str) -> String {
-    let text = printable(text);
+/// A text, cut to its bound.
+fn shortened(text: String) -> String {
     match text.char_indices().nth(MAX_TEXT) {
         None => text,
         Some((end, _)) => format!("{}..", &text[..end]),
@@ -127,12 +158,16 @@ mod tests {
 
     use super::*;
 
+    fn report(answer: Value) -> Report {
+        Report::new(&serde_json::from_value(answer).expect("an answer"))
+    }
+
     #[test]
     fn a_table_has_a_row_for_each_key() {
         let answer = json!({
             "by": "limited", "window": "1m", "counted_s": 60.0, "keys": "readable",
             "items": [
-                { "rank": 1, "policy": "per-key", "key_id": "k_1", "key": "al\u{1b}ice",
+                { "rank": 1, "policy": "per-key", "key_id": "k_1", "key": "alice",
                   "limited": 120, "requests": null, "units": null, "error_bound": 3 },
                 { "rank": 2, "policy": "pairs", "key_id": "k_2",
                   "key": ["192.0.2.1", { "client_ip": "::/64" }, null],
@@ -141,9 +176,9 @@ mod tests {
                   "limited": 1, "requests": 1, "units": 1, "error_bound": 3 },
             ],
         });
-        let text = Report::new(&answer).to_string();
+        let text = report(answer).to_string();
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "by limited, last 1m, counted for 60 s");
+        assert_eq!(lines[0], "by limited, last 1m, counted for 1m");
         let words = |line: &str| {
             line.split_whitespace()
                 .map(str::to_owned)
@@ -151,7 +186,7 @@ mod tests {
         };
         assert_eq!(
             words(lines[2]),
-            ["al\u{fffd}ice", "per-key", "120", "-", "-", "3", "2.0"]
+            ["alice", "per-key", "120", "-", "-", "3", "2.0"]
         );
         assert!(
             lines[3].starts_with("192.0.2.1, client_ip=::/64, (missing)  pairs"),
@@ -159,6 +194,18 @@ mod tests {
         );
         assert!(lines[4].starts_with("k_3 "), "{text}");
         let none = json!({ "by": "units", "window": "5m", "counted_s": 0, "items": [] });
-        assert!(Report::new(&none).to_string().contains("no key so far"));
+        assert!(report(none).to_string().contains("no key so far"));
+    }
+
+    #[test]
+    fn numbers_beyond_reason_take_little_room() {
+        for counted in [1e308, 1e-308, -1.0] {
+            let item =
+                json!({ "policy": "p", "key_id": "k", "limited": u64::MAX, "error_bound": 0 });
+            let answer =
+                json!({ "by": "limited", "window": "1m", "counted_s": counted, "items": [item] });
+            let text = report(answer).to_string();
+            assert!(text.lines().all(|line| line.len() < 120), "{text}");
+        }
     }
 }

@@ -6,18 +6,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Alignment, Constraint, Layout};
 use ratatui::style::Stylize;
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
-use serde_json::Value;
+use ratatui::{DefaultTerminal, Frame};
 
-use super::report::{COLUMNS, Report, TEXTS};
+use super::report::{COLUMNS, Report, TEXTS, TopAnswer};
 use super::{Order, PERIOD, Question, neighbour};
-use crate::cli::admin_client::AdminClient;
-use crate::cli::printable;
+use crate::cli::admin_client::{AdminClient, Answer};
 
 /// How long the screen waits for a key before it looks for an answer.
 const TICK: Duration = Duration::from_millis(100);
@@ -26,9 +24,15 @@ const TICK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 struct Screen {
     question: Question,
-    report: Report,
+    /// The URL of the proxy.
+    proxy: String,
+    /// `None` before the first answer.
+    report: Option<Report>,
     problem: Option<String>,
 }
+
+/// The answer to a question, or a sentence for people.
+type Asked = Result<Answer<TopAnswer>, String>;
 
 /// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +47,10 @@ enum Effect {
 /// # Errors
 /// The proxy does not answer at first, or the terminal is none: a sentence for people.
 pub(super) fn run(client: AdminClient, question: Question) -> Result<ExitCode, String> {
-    let first = question.ask(&client)?;
     let mut screen = Screen {
-        report: Report::new(&first),
         question,
+        proxy: client.url(),
+        report: None,
         problem: None,
     };
     let (questions, asked) = channel();
@@ -54,26 +58,9 @@ pub(super) fn run(client: AdminClient, question: Question) -> Result<ExitCode, S
     _ = questions.send(screen.question.clone());
     thread::spawn(move || ask_again_and_again(&client, &asked, &answered));
     let mut terminal = ratatui::try_init().map_err(|error| no_terminal(&error))?;
-    let ended = loop {
-        if let Err(error) = terminal.draw(|frame| screen.draw(frame)) {
-            break Err(error);
-        }
-        match read_key() {
-            Ok(None) => {}
-            Ok(Some(key)) => match screen.press(key) {
-                Effect::None => {}
-                Effect::Ask => _ = questions.send(screen.question.clone()),
-                Effect::End => break Ok(()),
-            },
-            Err(error) => break Err(error),
-        }
-        if let Some(answer) = answers.try_iter().last() {
-            screen.show(answer);
-        }
-    };
+    let ended = screen.run(&mut terminal, &questions, &answers);
     ratatui::restore();
-    ended.map_err(|error| no_terminal(&error))?;
-    Ok(ExitCode::SUCCESS)
+    ended.map(|()| ExitCode::SUCCESS)
 }
 
 fn no_terminal(error: &io::Error) -> String {
@@ -81,15 +68,12 @@ fn no_terminal(error: &io::Error) -> String {
 }
 
 /// Asks once a second, and at once when the question changes, until nobody listens.
-fn ask_again_and_again(
-    client: &AdminClient,
-    asked: &Receiver<Question>,
-    answered: &Sender<Result<Value, String>>,
-) {
+fn ask_again_and_again(client: &AdminClient, asked: &Receiver<Question>, answered: &Sender<Asked>) {
     let mut question: Option<Question> = None;
     loop {
         match asked.recv_timeout(PERIOD) {
-            Ok(next) => question = Some(next),
+            // The last of several: a proxy may take as long as the deadline for each.
+            Ok(next) => question = Some(asked.try_iter().last().unwrap_or(next)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -114,6 +98,31 @@ fn read_key() -> io::Result<Option<KeyEvent>> {
 }
 
 impl Screen {
+    /// Draws answers and follows keys, until one ends it.
+    ///
+    /// # Errors
+    /// As [`run`].
+    fn run(
+        &mut self,
+        terminal: &mut DefaultTerminal,
+        questions: &Sender<Question>,
+        answers: &Receiver<Asked>,
+    ) -> Result<(), String> {
+        loop {
+            let drawn = terminal.draw(|frame| self.draw(frame));
+            drawn.map_err(|error| no_terminal(&error))?;
+            let key = read_key().map_err(|error| no_terminal(&error))?;
+            match key.map_or(Effect::None, |key| self.press(key)) {
+                Effect::None => {}
+                Effect::Ask => _ = questions.send(self.question.clone()),
+                Effect::End => return Ok(()),
+            }
+            if let Some(answer) = answers.try_iter().last() {
+                self.show(answer)?;
+            }
+        }
+    }
+
     fn press(&mut self, key: KeyEvent) -> Effect {
         let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -127,14 +136,18 @@ impl Screen {
         Effect::Ask
     }
 
-    fn show(&mut self, answer: Result<Value, String>) {
+    /// # Errors
+    /// The first question has no answer: a sentence for people.
+    fn show(&mut self, answer: Asked) -> Result<(), String> {
         match answer {
             Ok(answer) => {
-                self.report = Report::new(&answer);
+                self.report = Some(Report::new(&answer.fields));
                 self.problem = None;
             }
-            Err(problem) => self.problem = Some(printable(&problem)),
+            Err(problem) if self.report.is_none() => return Err(problem),
+            Err(problem) => self.problem = Some(problem),
         }
+        Ok(())
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
@@ -145,17 +158,22 @@ impl Screen {
             Constraint::Length(1),
         ];
         let [title, problem, table, help] = Layout::vertical(parts).areas(frame.area());
-        let heading = Line::from(format!("sluicegate top: {}", self.report.title)).bold();
-        frame.render_widget(heading, title);
+        let heading = match &self.report {
+            Some(report) => format!("sluicegate top: {}", report.title),
+            None => format!("sluicegate top: asking {} ..", self.proxy),
+        };
+        frame.render_widget(Line::from(heading).bold(), title);
         if let Some(text) = &self.problem {
             frame.render_widget(Paragraph::new(text.as_str()).red(), problem);
         }
-        frame.render_widget(self.table(), table);
+        if let Some(report) = &self.report {
+            frame.render_widget(self.table(report), table);
+        }
         let keys = "left/right: order   w: window   q: quit";
         frame.render_widget(Line::from(keys).dim(), help);
     }
 
-    fn table(&self) -> Table<'_> {
+    fn table<'a>(&self, report: &'a Report) -> Table<'a> {
         let ordering = match self.question.by {
             Order::Limited => "LIMITED",
             Order::Busiest => "REQUESTS",
@@ -175,11 +193,11 @@ impl Screen {
                 false => named.bold(),
             }
         });
-        let rows = self.report.rows.iter().map(|row| {
+        let rows = report.rows.iter().map(|row| {
             let cells = row.iter().enumerate();
             Row::new(cells.map(|(column, text)| cell(column, text)))
         });
-        let widths = self.report.widths().map(|width| {
+        let widths = report.widths().map(|width| {
             let width = u16::try_from(width).unwrap_or(u16::MAX);
             Constraint::Length(width)
         });
@@ -199,12 +217,6 @@ mod tests {
     use crate::cli::top::Window;
 
     fn screen() -> Screen {
-        let answer = json!({
-            "by": "limited", "window": "1m", "counted_s": 60, "items": [
-                { "policy": "login", "key_id": "k_1", "key": null, "limited": 30,
-                  "requests": null, "units": null, "error_bound": 0 },
-            ],
-        });
         Screen {
             question: Question {
                 by: Order::Limited,
@@ -212,9 +224,21 @@ mod tests {
                 policy: None,
                 limit: 20,
             },
-            report: Report::new(&answer),
+            proxy: "http://127.0.0.1:9980".to_owned(),
+            report: None,
             problem: None,
         }
+    }
+
+    fn answer() -> Asked {
+        let json = json!({
+            "by": "limited", "window": "1m", "counted_s": 60, "items": [
+                { "policy": "login", "key_id": "k_1", "key": null, "limited": 30,
+                  "requests": null, "units": null, "error_bound": 0 },
+            ],
+        });
+        let fields = serde_json::from_value(json.clone()).expect("an answer");
+        Ok(Answer { json, fields })
     }
 
     fn drawn(screen: &Screen) -> String {
@@ -227,17 +251,31 @@ mod tests {
     #[test]
     fn the_screen_shows_keys_and_the_last_problem() {
         let mut screen = screen();
+        screen.show(answer()).expect("an answer");
         let text = drawn(&screen);
         for part in ["last 1m", "LIMITED", "k_1", "login", "30", "q: quit"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        screen.show(Err("nothing answers\u{1b}[2J".to_owned()));
+        let shown = screen.show(Err("nothing answers".to_owned()));
+        shown.expect("the last answer stays");
         let text = drawn(&screen);
         assert!(
             text.contains("nothing answers") && text.contains("k_1"),
             "{text}"
         );
-        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn a_proxy_that_has_not_answered_is_named_and_keys_work_meanwhile() {
+        let mut screen = screen();
+        let text = drawn(&screen);
+        assert!(text.contains("asking http://127.0.0.1:9980"), "{text}");
+        assert_eq!(
+            screen.press(KeyEvent::from(KeyCode::Char('q'))),
+            Effect::End
+        );
+        let shown = screen.show(Err("nothing answers".to_owned()));
+        assert_eq!(shown, Err("nothing answers".to_owned()));
     }
 
     #[test]
