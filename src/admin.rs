@@ -42,9 +42,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::header::{ALLOW, CACHE_CONTROL, HeaderName};
+use http::header::{ALLOW, CACHE_CONTROL, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{StatusCode, Uri};
 
 use self::auth::{Access, AccessSpec};
@@ -193,7 +194,17 @@ fn router(state: AdminState) -> Router {
         .merge(api::router(&state))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
+        .layer(map_response(forbid_sniffing))
         .with_state(state)
+}
+
+/// Has browsers believe the media type (WHATWG Fetch, `X-Content-Type-Options`).
+async fn forbid_sniffing(mut response: Response) -> Response {
+    let nosniff = HeaderValue::from_static("nosniff");
+    response
+        .headers_mut()
+        .insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
 }
 
 /// A header field of every response: each is true for a moment only.

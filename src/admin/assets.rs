@@ -10,7 +10,7 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
-    IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    IF_NONE_MATCH, REFERRER_POLICY,
 };
 use http::{HeaderMap, StatusCode};
 use siphasher::sip::SipHasher13;
@@ -97,9 +97,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     frame-ancestors 'none'";
 
 /// Fields of every answer: browsers ask each time if their copy is the binary's.
-const HEADERS: [(HeaderName, &str); 6] = [
+const HEADERS: [(HeaderName, &str); 5] = [
     (CONTENT_SECURITY_POLICY, POLICY),
-    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),
     (CACHE_CONTROL, "no-cache"),
     (

@@ -155,6 +155,27 @@ fn unknown_paths_are_404_and_other_methods_405() {
 }
 
 #[test]
+fn browsers_may_not_guess_media_types() {
+    let state = state(&Registry::default());
+    for path in [
+        "/metrics",
+        "/livez",
+        "/readyz",
+        "/v1/status",
+        "/v1/openapi.json",
+        "/v1/nothing",
+        "/",
+        "/nothing",
+        "/assets/icon.svg",
+    ] {
+        for method in [Method::GET, Method::DELETE] {
+            let (_, headers, _) = respond(&state, method, path);
+            assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");
+        }
+    }
+}
+
+#[test]
 fn head_has_the_length_of_the_body_and_no_body() {
     let state = state(&Registry::default());
     for (path, length) in [("/livez", "6"), ("/nothing", "43")] {
