@@ -127,7 +127,7 @@ impl TryFrom<String> for Reason {
         const MAX_CHARACTERS: usize = 200;
         match text.chars().nth(MAX_CHARACTERS) {
             None => Ok(Self(text)),
-            Some(_) => Err("a reason has 200 characters at most"),
+            Some(_) => Err("`reason` has 200 characters at most"),
         }
     }
 }

@@ -7,26 +7,28 @@ use axum::Extension;
 use axum::extract::State;
 use http::StatusCode;
 use jiff::SpanRelativeTo;
+use jiff::fmt::temporal::Pieces;
 use serde::{Deserialize, Serialize};
 use tokio::spawn;
 
 use super::AdminState;
 use super::audit::{self, Action, Change, Target};
 use super::auth::Actor;
-use super::json::Json;
+use super::json::{Json, Reason};
 use super::problem_details::ProblemDetails;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
-use crate::proxy::inspect::key::{
-    Execution, KeyChange, KeyChangeError, KeyError, LONGEST_REASON, PolicyKey,
-};
+use crate::proxy::inspect::key::{Execution, KeyChange, KeyChangeError, KeyError, PolicyKey};
 use crate::proxy::inspect::key_state::KeyState;
 use crate::rules::PartText;
 use crate::store::SteeringError;
 
 /// A key: the text of its only part, or a list of texts; nothing for a key without parts.
 #[derive(Debug, Default, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "`key` is a text, or a list with a text, null or {\"client_ip\": \"192.0.2.1\"} for each part"
+)]
 enum KeyInput {
     #[default]
     None,
@@ -60,7 +62,7 @@ pub(super) struct ChangeRequest {
     policy: String,
     #[serde(default)]
     key: KeyInput,
-    reason: Option<String>,
+    reason: Option<Reason>,
     #[serde(default)]
     dry_run: bool,
 }
@@ -76,7 +78,7 @@ pub(super) struct GrantRequest {
     until: Option<String>,
     /// A duration, such as `15m`, `24h` or `7d`; instead of `until`.
     r#for: Option<String>,
-    reason: Option<String>,
+    reason: Option<Reason>,
     #[serde(default)]
     dry_run: bool,
 }
@@ -89,7 +91,7 @@ pub(super) struct BanRequest {
     key: KeyInput,
     /// A duration, such as `15m`, `24h` or `7d`.
     r#for: String,
-    reason: Option<String>,
+    reason: Option<Reason>,
     #[serde(default)]
     dry_run: bool,
 }
@@ -211,13 +213,6 @@ async fn make(
     change: &OwnedChange,
 ) -> Result<Changed, ProblemDetails> {
     let reason = request.reason.as_deref();
-    if reason.is_some_and(|reason| reason.len() > LONGEST_REASON) {
-        let detail = format!("`reason` is at most {LONGEST_REASON} bytes");
-        return Err(ProblemDetails::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            detail,
-        ));
-    }
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let key = find(&ruleset, &request.policy, &request.key)?;
     let execution = match request.dry_run {
@@ -333,16 +328,28 @@ fn store_problem(error: SteeringError) -> ProblemDetails {
     ProblemDetails::new(status, error.to_string())
 }
 
+/// An instant. One before 1970 is over, and one beyond what a `Timestamp` may be is far away.
+///
 /// # Errors
-/// The text is no instant of RFC 3339 after 1970.
+/// The text is no instant of RFC 3339.
 fn instant(text: &str) -> Result<Timestamp, ProblemDetails> {
-    let instant: Option<jiff::Timestamp> = text.parse().ok();
-    let micros = instant.and_then(|instant| u64::try_from(instant.as_microsecond()).ok());
-    micros.map(Timestamp::from_micros).ok_or_else(|| {
+    let instant = text.parse().ok().or_else(|| last_instant(text));
+    let instant: jiff::Timestamp = instant.ok_or_else(|| {
         let detail = "`until` is an instant, such as 2026-11-24T18:00:00Z (RFC 3339); `for` takes \
                       a duration";
         ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
-    })
+    })?;
+    let micros = u64::try_from(instant.as_microsecond()).unwrap_or_default();
+    Ok(Timestamp::from_micros(micros))
+}
+
+/// The last instant of jiff, for an instant of the last day or two of 9999: jiff leaves room for
+/// time zones there.
+fn last_instant(text: &str) -> Option<jiff::Timestamp> {
+    let pieces = Pieces::parse(text).ok()?;
+    pieces.time()?;
+    pieces.to_numeric_offset()?;
+    (pieces.date().year() == 9999).then_some(jiff::Timestamp::MAX)
 }
 
 /// The instant after a duration; days have 24 hours.

@@ -112,7 +112,7 @@ struct SubjectArgs {
 /// Options of every change.
 #[derive(Args, Debug)]
 struct ChangeOptions {
-    /// The reason, for the audit log; at most 256 bytes
+    /// The reason, for the audit log; at most 200 characters
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Only say what would change

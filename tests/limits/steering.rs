@@ -385,11 +385,11 @@ fn bad_input_gets_a_clear_answer_and_changes_nothing() {
     assert!(refused("lookup", key("p9"), 404).contains("did you mean"));
     let two = json!({ "policy": "p0", "key": ["a", "b"] });
     assert!(refused("lookup", two, 422).contains("one part [header:x-key], not 2"));
-    for body in [
-        json!({ "policy": "p0", "key": 7 }),
-        json!({ "key": "a" }),
-        json!([]),
-    ] {
+    for key in [json!(7), json!([7]), json!({ "client_ip": "::1" })] {
+        let detail = refused("lookup", json!({ "policy": "p0", "key": key }), 400);
+        assert!(detail.starts_with("`key` is a text, or a list"), "{detail}");
+    }
+    for body in [json!({ "key": "a" }), json!([])] {
         refused("lookup", body, 400);
     }
     assert!(refused("reset", key("p1"), 422).contains("nothing to reset"));
@@ -401,15 +401,33 @@ fn bad_input_gets_a_clear_answer_and_changes_nothing() {
     assert!(
         refused("grant", grant("p0", 1, "2001-01-01T00:00:00Z"), 422).contains("before it begins")
     );
-    assert!(refused("grant", grant("p0", 1, "2999-01-01T00:00:00Z"), 422).contains("366 days"));
+    assert!(
+        refused("grant", grant("p0", 1, "1969-01-01T00:00:00Z"), 422).contains("before it begins")
+    );
+    for late in [
+        "2999-01-01T00:00:00Z",
+        "9999-12-31T23:59:59Z",
+        "9999-12-31T23:59:59-08:00",
+    ] {
+        assert!(
+            refused("grant", grant("p0", 1, late), 422).contains("366 days"),
+            "{late}"
+        );
+    }
+    for wrong in ["9999-12-31", "9999-12-31T23:59:59", "9999-13-31T23:59:59Z"] {
+        assert!(
+            refused("grant", grant("p0", 1, wrong), 422).contains("RFC 3339"),
+            "{wrong}"
+        );
+    }
     refused("grant", grant("p0", -1, until), 400);
     refused("grant", grant("p0", 1 << 40, until), 400);
     let ban = |length: &str| json!({ "policy": "p0", "key": "a", "for": length });
     for length in ["", "soon", "-1h", "0s", "2y"] {
         refused("ban", ban(length), 422);
     }
-    let long = json!({ "policy": "p0", "key": "a", "reason": "x".repeat(300) });
-    refused("reset", long, 422);
+    let long = json!({ "policy": "p0", "key": "a", "reason": "ü".repeat(201) });
+    assert!(refused("reset", long, 400).contains("200 characters"));
     let reader = AdminClient::new(&gateway, READER);
     problem(&reader.post("/v1/keys/reset", &key("p0")), 403);
     assert_eq!(lookup(&gateway, "p0", "a")["ban"], Value::Null);

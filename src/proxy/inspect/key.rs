@@ -19,9 +19,6 @@ use crate::telemetry::metrics::KeyAction;
 /// The longest time for which an operator bans a key or grants it units.
 pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The longest reason of a ban, in bytes.
-pub const LONGEST_REASON: usize = 256;
-
 /// A key of a policy.
 #[derive(Clone, Debug)]
 pub struct PolicyKey<'r> {

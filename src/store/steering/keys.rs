@@ -119,8 +119,18 @@ pub struct GrantedUnits {
 
 /// The error of an operator that steers more keys of a policy than there is room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many keys of the policy are banned or have granted units")]
-pub struct TooManyKeys;
+pub enum TooManyKeys {
+    /// The policy has as many steered keys as it may.
+    #[error(
+        "{MOST_KEYS} keys of the policy are banned, granted units or just reset, and more may not be: unban some, take grants back with `units: 0`, or wait until they end"
+    )]
+    Steered,
+    /// Other keys have the places of the table of grants that the key may take.
+    #[error(
+        "the grants of other keys take all places that this key may have, in a table for {GRANTED_KEYS} keys of the policy: take some back with `units: 0`, or wait until they end"
+    )]
+    Granted,
+}
 
 impl SteeredKey {
     fn is_empty(&self) -> bool {
@@ -298,8 +308,9 @@ impl SteeredKeys {
         until: Timestamp,
         now: Timestamp,
     ) -> Result<(), TooManyKeys> {
+        self.has_room_for(key)?;
         if !self.grants().start(key, cell, now) {
-            return Err(TooManyKeys);
+            return Err(TooManyKeys::Granted);
         }
         let grant = KeyGrant {
             units: cell.b,
@@ -422,7 +433,7 @@ impl SteeredKeys {
     pub(super) fn has_room_for(&self, key: Fingerprint) -> Result<(), TooManyKeys> {
         let is_full = self.count.load(Relaxed) >= MOST_KEYS;
         match is_full && self.read(key, |_| ()).is_none() {
-            true => Err(TooManyKeys),
+            true => Err(TooManyKeys::Steered),
             false => Ok(()),
         }
     }
@@ -484,7 +495,9 @@ impl SteeredKeys {
         let mut keys = self.shard(key).write();
         let steered = match keys.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(_) if self.count.load(Relaxed) >= MOST_KEYS => return Err(TooManyKeys),
+            Entry::Vacant(_) if self.count.load(Relaxed) >= MOST_KEYS => {
+                return Err(TooManyKeys::Steered);
+            }
             Entry::Vacant(new) => {
                 self.count.fetch_add(1, Relaxed);
                 new.insert(SteeredKey::default())

@@ -435,8 +435,10 @@ fn what_is_over_is_dropped() {
 fn the_number_of_keys_is_bounded_and_no_ban_gives_way() {
     let policy = Policy::new(gcra(3));
     let keys = policy.steering.keys();
-    let refused = (1..).find(|bits| keys.ban(key(*bits), ban(60)).is_err());
-    assert_eq!(refused, Some(65_537));
+    let refused = (1..).find_map(|bits| Some((bits, keys.ban(key(bits), ban(60)).err()?)));
+    assert_eq!(refused, Some((65_537, TooManyKeys::Steered)));
+    let granted = keys.grant(key(65_537), 1, after(60), NOW);
+    assert_eq!(granted, Err(TooManyKeys::Steered));
     assert!(
         keys.ban(key(1), ban(90)).is_ok(),
         "a known key needs no room"
@@ -451,7 +453,13 @@ fn a_grant_never_takes_the_place_of_another() {
     let keys = policy.steering.keys();
     let all = (1..=20_000_u64).map(|bits| bits.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let granted: Vec<_> = all
-        .filter(|bits| keys.grant(key(*bits), 5, after(60), NOW).is_ok())
+        .filter(|bits| match keys.grant(key(*bits), 5, after(60), NOW) {
+            Ok(()) => true,
+            Err(error) => {
+                assert_eq!(error, TooManyKeys::Granted);
+                false
+            }
+        })
         .collect();
     assert!(
         (4_000..20_000).contains(&granted.len()),
