@@ -65,6 +65,7 @@ use crate::server::{
     Server, ServerSpec, StartError, Timeouts,
 };
 use crate::telemetry::access_log::KeyForm;
+use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::AdminMetrics;
 use crate::telemetry::registry::Registry;
 
@@ -113,6 +114,8 @@ struct AdminState {
     facts: ProcessFacts,
     playground: Playground,
     streams: Streams,
+    /// Changes that callers ask for which may make none.
+    refused_changes: Arc<LogThrottle>,
 }
 
 impl AdminState {
@@ -129,6 +132,7 @@ impl AdminState {
             reloads: context.reloads,
             facts: context.facts,
             playground: Playground::new(context.playground),
+            refused_changes: Arc::new(LogThrottle::new(Duration::from_secs(1))),
         }
     }
 }

@@ -1,11 +1,12 @@
-//! The endpoints of `/v1`: JSON, behind tokens. Each is a row here, with the role that it takes.
+//! The endpoints of `/v1`: JSON, behind tokens. Each is a row here, with its callers.
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
 use http::Uri;
 
-use super::auth::{Role, require_read, require_write};
+use super::audit::Action;
+use super::auth::{require_read, require_write};
 use super::{
     AdminState, configuration, explain, keys, openapi, playground, policies, routes, service,
     status, streams, top, upstreams,
@@ -14,9 +15,19 @@ use super::{
 /// An endpoint.
 pub(super) struct Endpoint {
     pub(super) path: &'static str,
-    /// The role that its callers need; `None` if they need no token.
-    pub(super) role: Option<Role>,
+    pub(super) callers: Callers,
     methods: MethodRouter<AdminState>,
+}
+
+/// The callers of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Callers {
+    /// Everybody.
+    All,
+    /// Those that may read.
+    Readers,
+    /// Those that may change something, and the change.
+    Writers(Action),
 }
 
 /// All endpoints.
@@ -27,11 +38,16 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         read("/v1/policies/{name}", get(policies::one)),
         read("/v1/playground", post(playground::play)),
         read(service::CHECK, post(playground::check)),
-        write("/v1/policies/{name}/mode", post(policies::set_mode)),
+        write(
+            "/v1/policies/{name}/mode",
+            Action::Mode,
+            post(policies::set_mode),
+        ),
         read("/v1/routes", get(routes::list)),
         read("/v1/upstreams", get(upstreams::list)),
         write(
             "/v1/upstreams/{name}/endpoints/{endpoint}/drain",
+            Action::Drain,
             post(upstreams::drain),
         ),
         read("/v1/config", get(configuration::running)),
@@ -42,10 +58,10 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         read("/v1/live", get(streams::live)),
         read("/v1/events", get(streams::events)),
         read("/v1/keys/lookup", post(keys::lookup)),
-        write("/v1/keys/reset", post(keys::reset)),
-        write("/v1/keys/grant", post(keys::grant)),
-        write("/v1/keys/ban", post(keys::ban)),
-        write("/v1/keys/unban", post(keys::unban)),
+        write("/v1/keys/reset", Action::Reset, post(keys::reset)),
+        write("/v1/keys/grant", Action::Grant, post(keys::grant)),
+        write("/v1/keys/ban", Action::Ban, post(keys::ban)),
+        write("/v1/keys/unban", Action::Unban, post(keys::unban)),
     ]
 }
 
@@ -53,16 +69,16 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 fn read(path: &'static str, methods: MethodRouter<AdminState>) -> Endpoint {
     Endpoint {
         path,
-        role: Some(Role::Read),
+        callers: Callers::Readers,
         methods,
     }
 }
 
 /// An endpoint for callers that may change something.
-fn write(path: &'static str, methods: MethodRouter<AdminState>) -> Endpoint {
+fn write(path: &'static str, action: Action, methods: MethodRouter<AdminState>) -> Endpoint {
     Endpoint {
         path,
-        role: Some(Role::Write),
+        callers: Callers::Writers(action),
         methods,
     }
 }
@@ -71,20 +87,22 @@ fn write(path: &'static str, methods: MethodRouter<AdminState>) -> Endpoint {
 fn open(path: &'static str, methods: MethodRouter<AdminState>) -> Endpoint {
     Endpoint {
         path,
-        role: None,
+        callers: Callers::All,
         methods,
     }
 }
 
-/// The router of all endpoints, each behind its role.
+/// The router of all endpoints, each for its callers alone.
 pub(super) fn router(state: &AdminState) -> Router<AdminState> {
     let endpoints = endpoints().into_iter();
     endpoints.fold(Router::new(), |router, endpoint| {
         let (state, methods) = (state.clone(), endpoint.methods);
-        let methods = match endpoint.role {
-            None => methods,
-            Some(Role::Read) => methods.route_layer(from_fn_with_state(state, require_read)),
-            Some(Role::Write) => methods.route_layer(from_fn_with_state(state, require_write)),
+        let methods = match endpoint.callers {
+            Callers::All => methods,
+            Callers::Readers => methods.route_layer(from_fn_with_state(state, require_read)),
+            Callers::Writers(action) => {
+                methods.route_layer(from_fn_with_state((state, action), require_write))
+            }
         };
         router.route(endpoint.path, methods)
     })

@@ -1,6 +1,10 @@
-//! The audit log: a line of the process log for each change that a caller asks for, and an event for
-//! the readers of `/v1/events`. Keys are named by their fingerprints, never by their text.
+//! The audit log: a line of the process log for each change that a caller with a token of `write`
+//! asks for, made or not, and an event for the readers of `/v1/events`. Keys are named by their
+//! fingerprints, never by their text.
+//!
+//! Callers that may change nothing get at most one line a second, and no event.
 
+use http::StatusCode;
 use serde::Serialize;
 use strum::IntoStaticStr;
 
@@ -8,14 +12,21 @@ use super::AdminState;
 use super::auth::Actor;
 use super::events::written;
 use super::json::Rfc3339;
+use crate::clock::Timestamp;
 use crate::limiter::Fingerprint;
-use crate::telemetry::metrics::AdminStream;
+use crate::net::peer_address::PeerAddress;
+use crate::proxy::inspect::key_state::rfc_3339;
+use crate::telemetry::metrics::{AdminRefusal, AdminStream};
+
+/// The longest path in a line, in bytes.
+const MAX_PATH: usize = 200;
 
 /// A change that a caller asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change<'a> {
     pub(super) action: Action,
     pub(super) target: Target<'a>,
+    pub(super) extent: Extent,
     /// The caller's reason.
     pub(super) reason: Option<&'a str>,
     pub(super) dry_run: bool,
@@ -34,6 +45,17 @@ pub(super) enum Action {
     Undrain,
 }
 
+/// The extent of a grant or a ban; nothing for other changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extent {
+    /// Granted units.
+    pub(super) units: Option<u32>,
+    /// The end.
+    pub(super) until: Option<Timestamp>,
+    /// The length of a ban, in seconds.
+    pub(super) for_s: Option<f64>,
+}
+
 /// The thing that changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target<'a> {
@@ -46,6 +68,8 @@ pub(super) enum Target<'a> {
         upstream: &'a str,
         endpoint: &'a str,
     },
+    /// The path of a request that names nothing that could change.
+    Path(&'a str),
 }
 
 /// A change, as readers of events see it. The address of the caller is in the log only.
@@ -57,6 +81,10 @@ struct ChangeEvent<'a> {
     key_id: Option<&'a str>,
     upstream: Option<&'a str>,
     endpoint: Option<&'a str>,
+    path: Option<&'a str>,
+    units: Option<u32>,
+    until: Option<&'a str>,
+    for_s: Option<f64>,
     actor: &'a str,
     reason: Option<&'a str>,
     dry_run: bool,
@@ -68,16 +96,29 @@ pub(super) fn log(state: &AdminState, actor: &Actor, change: &Change<'_>, result
     let Change {
         action,
         target,
+        extent: Extent {
+            units,
+            until,
+            for_s,
+        },
         reason,
         dry_run,
     } = *change;
-    let (policy, key, upstream, endpoint) = match target {
-        Target::Key { policy, key } => (Some(policy), Some(key), None, None),
-        Target::Policy(policy) => (Some(policy), None, None, None),
-        Target::Endpoint { upstream, endpoint } => (None, None, Some(upstream), Some(endpoint)),
-    };
+    let (mut policy, mut key, mut upstream, mut endpoint, mut path) = Default::default();
+    match target {
+        Target::Key {
+            policy: name,
+            key: id,
+        } => (policy, key) = (Some(name), Some(key_id(id))),
+        Target::Policy(name) => policy = Some(name),
+        Target::Endpoint {
+            upstream: name,
+            endpoint: label,
+        } => (upstream, endpoint) = (Some(name), Some(label)),
+        Target::Path(text) => path = Some(text),
+    }
     let action: &'static str = action.into();
-    let key = key.map(key_id);
+    let until = until.map(rfc_3339);
     let (actor, peer) = (actor.to_string(), actor.peer);
     let event = ChangeEvent {
         at: Rfc3339(state.clock.now()),
@@ -86,6 +127,10 @@ pub(super) fn log(state: &AdminState, actor: &Actor, change: &Change<'_>, result
         key_id: key.as_deref(),
         upstream,
         endpoint,
+        path,
+        units,
+        until: until.as_deref(),
+        for_s,
         actor: &actor,
         reason,
         dry_run,
@@ -100,12 +145,50 @@ pub(super) fn log(state: &AdminState, actor: &Actor, change: &Change<'_>, result
         key,
         upstream,
         endpoint,
+        path,
+        units,
+        until,
+        for_s,
         actor,
         %peer,
         reason,
         dry_run,
         result,
     );
+}
+
+/// Logs a request for a change that is malformed, or names nothing that could change. The line has
+/// no text of its body, which may have a key.
+pub(super) fn log_rejected(
+    state: &AdminState,
+    actor: &Actor,
+    (action, path): (Action, &str),
+    status: StatusCode,
+) {
+    let end = path.floor_char_boundary(MAX_PATH);
+    let change = Change {
+        action,
+        target: Target::Path(&path[..end]),
+        extent: Extent::default(),
+        reason: None,
+        dry_run: false,
+    };
+    log(state, actor, &change, &status.to_string());
+}
+
+/// Logs a change that a caller asks for which may change nothing. A flood of them is one line a
+/// second: nobody needs a token for it.
+pub(super) fn log_refused(
+    state: &AdminState,
+    action: Action,
+    peer: PeerAddress,
+    refusal: AdminRefusal,
+) {
+    let Some(omitted) = state.refused_changes.admit(state.clock.now()) else {
+        return;
+    };
+    let (action, result): (&str, &str) = (action.into(), refusal.into());
+    tracing::info!(target: "audit", action, %peer, result, omitted);
 }
 
 /// The result of a change that may have been made before.

@@ -17,7 +17,8 @@ use http::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 
 use super::AdminState;
-use super::problem_details::ProblemDetails;
+use super::audit::{self, Action};
+use super::problem_details::{LoggedChange, ProblemDetails};
 use crate::http::token_digest::TokenDigest;
 use crate::net::peer_address::PeerAddress;
 use crate::telemetry::metrics::AdminRefusal;
@@ -120,29 +121,45 @@ pub(super) async fn require_read(
     request: Request,
     next: Next,
 ) -> Response {
-    require(Role::Read, &state, request, next).await
+    match authorise(Role::Read, &state.access, &request) {
+        Ok(_) => next.run(request).await,
+        Err(refusal) => refuse(&state, refusal),
+    }
 }
 
-/// Lets callers pass that may change something.
+/// Lets callers pass that may change something. Logs changes that are not made, unless the endpoint
+/// has.
 pub(super) async fn require_write(
-    State(state): State<AdminState>,
-    request: Request,
+    State((state, action)): State<(AdminState, Action)>,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    require(Role::Write, &state, request, next).await
+    let actor = match authorise(Role::Write, &state.access, &request) {
+        Ok(actor) => actor,
+        Err(refusal) => {
+            audit::log_refused(&state, action, peer(&request), refusal);
+            return refuse(&state, refusal);
+        }
+    };
+    let uri = request.uri().clone();
+    request.extensions_mut().insert(actor.clone());
+    let response = next.run(request).await;
+    let is_logged = response.extensions().get::<LoggedChange>().is_some();
+    if !is_logged && !response.status().is_success() {
+        audit::log_rejected(&state, &actor, (action, uri.path()), response.status());
+    }
+    response
 }
 
-async fn require(role: Role, state: &AdminState, mut request: Request, next: Next) -> Response {
-    match authorise(role, &state.access, &request) {
-        Ok(actor) => {
-            request.extensions_mut().insert(actor);
-            next.run(request).await
-        }
-        Err(refusal) => {
-            state.admin_metrics.refused(refusal);
-            respond(refusal)
-        }
-    }
+fn refuse(state: &AdminState, refusal: AdminRefusal) -> Response {
+    state.admin_metrics.refused(refusal);
+    respond(refusal)
+}
+
+/// The other end of the connection.
+fn peer(request: &Request) -> PeerAddress {
+    let peer = request.extensions().get().copied();
+    peer.unwrap_or(PeerAddress::Unix)
 }
 
 fn authorise(role: Role, access: &Access, request: &Request) -> Result<Actor, AdminRefusal> {
@@ -155,11 +172,10 @@ fn authorise(role: Role, access: &Access, request: &Request) -> Result<Actor, Ad
     if role == Role::Write && is_cross_origin(headers) {
         return Err(AdminRefusal::CrossOrigin);
     }
-    let peer = request.extensions().get::<PeerAddress>().copied();
     Ok(Actor {
         role: held,
         number,
-        peer: peer.unwrap_or(PeerAddress::Unix),
+        peer: peer(request),
     })
 }
 

@@ -2,6 +2,7 @@
 //! bodies, and no answer and no log line has one.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::spawn;
 
 use super::AdminState;
-use super::audit::{self, Action, Change, Target};
+use super::audit::{self, Action, Change, Extent, Target};
 use super::auth::Actor;
 use super::json::{Json, Reason};
 use super::problem_details::ProblemDetails;
@@ -109,7 +110,7 @@ pub(super) struct Changed {
 enum OwnedChange {
     Reset,
     Grant { units: u32, until: Timestamp },
-    Ban { until: Timestamp },
+    Ban { length: Duration, until: Timestamp },
     Unban,
 }
 
@@ -155,7 +156,7 @@ pub(super) async fn grant(
     } = request;
     let until = match (until, r#for) {
         (Some(until), None) => instant(&until)?,
-        (None, Some(length)) => end_of(&length, state.clock.now())?,
+        (None, Some(length)) => state.clock.now().saturating_add(duration(&length)?),
         _ => {
             let detail = "a grant has either `until`, an instant, or `for`, a duration such as 1h";
             return Err(ProblemDetails::new(
@@ -185,14 +186,15 @@ pub(super) async fn ban(
         reason,
         dry_run,
     } = request;
-    let until = end_of(&r#for, state.clock.now())?;
+    let length = duration(&r#for)?;
+    let until = state.clock.now().saturating_add(length);
     let request = ChangeRequest {
         policy,
         key,
         reason,
         dry_run,
     };
-    change(state, actor, request, OwnedChange::Ban { until }).await
+    change(state, actor, request, OwnedChange::Ban { length, until }).await
 }
 
 /// Makes a change, also if the caller leaves meanwhile: none is half made.
@@ -219,6 +221,7 @@ async fn make(
         true => Execution::DryRun,
         false => Execution::Apply,
     };
+    let extent = change.extent();
     let (action, change) = change.borrowed(reason.unwrap_or_default());
     let result = key.change(change, execution, now).await;
     let audited = Change {
@@ -227,6 +230,7 @@ async fn make(
             policy: &request.policy,
             key: key.fingerprint(),
         },
+        extent,
         reason,
         dry_run: request.dry_run,
     };
@@ -235,11 +239,14 @@ async fn make(
         (Ok(_), Execution::DryRun) => audit::log(state, actor, &audited, "dry_run"),
         (Err(error), _) => audit::log(state, actor, &audited, &error.to_string()),
     }
-    let [before, after] = result.map_err(|error| match error {
-        KeyChangeError::Impossible(why) => {
-            ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, why)
-        }
-        KeyChangeError::Store(error) => store_problem(error),
+    let [before, after] = result.map_err(|error| {
+        let problem = match error {
+            KeyChangeError::Impossible(why) => {
+                ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, why)
+            }
+            KeyChangeError::Store(error) => store_problem(error),
+        };
+        problem.logged()
     })?;
     let note = remaining_ban(change, &after);
     Ok(Changed {
@@ -264,8 +271,24 @@ impl OwnedChange {
         match *self {
             Self::Reset => (Action::Reset, KeyChange::Reset),
             Self::Grant { units, until } => (Action::Grant, KeyChange::Grant { units, until }),
-            Self::Ban { until } => (Action::Ban, KeyChange::Ban { until, reason }),
+            Self::Ban { until, .. } => (Action::Ban, KeyChange::Ban { until, reason }),
             Self::Unban => (Action::Unban, KeyChange::Unban),
+        }
+    }
+
+    fn extent(&self) -> Extent {
+        match *self {
+            Self::Reset | Self::Unban => Extent::default(),
+            Self::Grant { units, until } => Extent {
+                units: Some(units),
+                until: Some(until),
+                for_s: None,
+            },
+            Self::Ban { length, until } => Extent {
+                units: None,
+                until: Some(until),
+                for_s: Some(length.as_secs_f64()),
+            },
         }
     }
 }
@@ -352,20 +375,17 @@ fn last_instant(text: &str) -> Option<jiff::Timestamp> {
     (pieces.date().year() == 9999).then_some(jiff::Timestamp::MAX)
 }
 
-/// The instant after a duration; days have 24 hours.
+/// A duration; days have 24 hours.
 ///
 /// # Errors
 /// The text is no duration, or 0.
-fn end_of(text: &str, now: Timestamp) -> Result<Timestamp, ProblemDetails> {
+fn duration(text: &str) -> Result<Duration, ProblemDetails> {
     let span: Option<jiff::Span> = text.parse().ok();
     let day = SpanRelativeTo::days_are_24_hours();
     let length = span.and_then(|span| span.to_duration(day).ok());
-    let length = length.and_then(|length| std::time::Duration::try_from(length).ok());
-    length
-        .filter(|length| !length.is_zero())
-        .map(|length| now.saturating_add(length))
-        .ok_or_else(|| {
-            let detail = "`for` is a duration above 0, such as 15m, 24h or 7d";
-            ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
-        })
+    let length = length.and_then(|length| Duration::try_from(length).ok());
+    length.filter(|length| !length.is_zero()).ok_or_else(|| {
+        let detail = "`for` is a duration above 0, such as 15m, 24h or 7d";
+        ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    })
 }

@@ -11,7 +11,7 @@ use strum::{IntoStaticStr, VariantArray};
 use tokio::task::spawn_blocking;
 
 use super::AdminState;
-use super::audit::{self, Action, Change, Target};
+use super::audit::{self, Action, Change, Extent, Target};
 use super::auth::Actor;
 use super::json::{Json, Names, Reason};
 use super::problem_details::ProblemDetails;
@@ -185,6 +185,7 @@ pub(super) async fn set_mode(
     let change = Change {
         action: Action::Mode,
         target: Target::Policy(&policy.name),
+        extent: Extent::default(),
         reason: request.reason.as_deref(),
         dry_run: false,
     };

@@ -18,7 +18,13 @@ pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 pub(super) struct ProblemDetails {
     status: StatusCode,
     detail: String,
+    /// True if the audit log has it.
+    is_logged: bool,
 }
+
+/// Marks the response to a change that the audit log has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoggedChange;
 
 #[derive(Serialize)]
 struct Members<'a> {
@@ -34,6 +40,15 @@ impl ProblemDetails {
         Self {
             status,
             detail: detail.into(),
+            is_logged: false,
+        }
+    }
+
+    /// The same, of a change that the audit log has.
+    pub(super) fn logged(self) -> Self {
+        Self {
+            is_logged: true,
+            ..self
         }
     }
 
@@ -76,7 +91,11 @@ impl IntoResponse for ProblemDetails {
         };
         let body = serde_json::to_vec(&members).unwrap_or_default();
         let headers = [NO_STORE, (CONTENT_TYPE, MEDIA_TYPE)];
-        (self.status, headers, body).into_response()
+        let mut response = (self.status, headers, body).into_response();
+        if self.is_logged {
+            response.extensions_mut().insert(LoggedChange);
+        }
+        response
     }
 }
 

@@ -8,7 +8,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
 use super::AdminState;
-use super::audit::{self, Action, Change, Target};
+use super::audit::{self, Action, Change, Extent, Target};
 use super::auth::Actor;
 use super::json::{Json, Names, Reason};
 use super::problem_details::ProblemDetails;
@@ -96,6 +96,7 @@ pub(super) async fn drain(
             upstream: upstream.name(),
             endpoint: &endpoint,
         },
+        extent: Extent::default(),
         reason: request.reason.as_deref(),
         dry_run: false,
     };

@@ -2,9 +2,10 @@
 
 use std::sync::{Mutex, mpsc};
 use std::thread;
+use std::time::Instant;
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::admin::{AdminClient, READER, TOKENS, json, problem};
 use crate::support::client::{Connection, get};
@@ -92,6 +93,104 @@ fn a_reader_and_a_foreign_page_change_nothing() {
     assert_eq!(get(gateway.address(), "/").status, 429);
     let own = format!("{json}Origin: http://{}\r\n", gateway.admin);
     assert_eq!(send(&own, &body).status, 200);
+}
+
+#[test]
+fn changes_and_attempts_are_audit_lines() {
+    let gateway = Gateway::start(&format!("{TOKENS}{CONFIG}"));
+    let client = AdminClient::writer(&gateway);
+    let key = |more: Value| {
+        let mut body = json!({ "policy": "spam", "key": "192.0.2.1" });
+        let fields = more.as_object().expect("fields").clone();
+        body.as_object_mut().expect("an object").extend(fields);
+        body
+    };
+    let until = "2027-06-01T00:00:00Z";
+    let grant = |until: &str| key(json!({ "units": 5, "until": until }));
+    let mode = json!({ "mode": "shadow" });
+    for (path, body, status, parts) in [
+        (
+            "/v1/keys/grant",
+            grant(until),
+            200,
+            "policy=\"spam\" units=5 until=\"2027-06-01T00:00:00Z\" result=\"applied\"",
+        ),
+        (
+            "/v1/keys/ban",
+            key(json!({ "for": "15m" })),
+            200,
+            "policy=\"spam\" until=\"20 for_s=900.0 result=\"applied\"",
+        ),
+        (
+            "/v1/keys/ban",
+            key(json!({ "for": "400d" })),
+            422,
+            "policy=\"spam\" for_s=34560000.0 result=\"`for`",
+        ),
+        (
+            "/v1/keys/grant",
+            grant("soon"),
+            422,
+            "path=\"/v1/keys/grant\" result=\"422",
+        ),
+        (
+            "/v1/keys/unban",
+            key(json!({ "key": 5 })),
+            400,
+            "path=\"/v1/keys/unban\" result=\"400",
+        ),
+        (
+            "/v1/keys/reset",
+            json!({ "policy": "ham" }),
+            404,
+            "path=\"/v1/keys/reset\" result=\"404",
+        ),
+        (
+            "/v1/policies/ham/mode",
+            mode,
+            404,
+            "path=\"/v1/policies/ham/mode\" result=\"404",
+        ),
+        (
+            "/v1/upstreams/a/endpoints/b/drain",
+            json!({ "drain": true }),
+            404,
+            "path=\"/v1/upstreams/a/endpoints/b/drain\" action=\"drain\"",
+        ),
+    ] {
+        assert_eq!(client.post(path, &body).status, status, "{path}");
+        let is_it = |line: &&str| {
+            let mut parts =
+                parts
+                    .split(' ')
+                    .chain(["audit", "actor=\"write#1\"", "peer=127.0.0.1:"]);
+            parts.all(|part| line.contains(part))
+        };
+        wait_for(parts, || gateway.log().lines().find(is_it).map(|_| ()));
+    }
+    assert!(!gateway.log().contains("192.0.2.1"), "keys are not logged");
+}
+
+#[test]
+fn a_flood_of_callers_that_may_change_nothing_is_a_line_a_second() {
+    let gateway = Gateway::start(&format!("{TOKENS}{CONFIG}"));
+    let body = json!({ "mode": "shadow" });
+    let began = Instant::now();
+    for _ in 0..50 {
+        problem(&AdminClient::new(&gateway, READER).post(MODE, &body), 403);
+        problem(
+            &AdminClient::new(&gateway, "unknown").post(MODE, &body),
+            401,
+        );
+    }
+    let seconds = began.elapsed().as_secs() as usize;
+    gateway.wait_for_log("result=\"forbidden\"");
+    let log = gateway.log();
+    let lines = log.lines().filter(|line| line.contains("action=\"mode\""));
+    let lines = lines.count();
+    assert!(lines <= seconds + 2, "{lines} lines in {seconds} s: {log}");
+    let counted = "sluicegate_admin_requests_refused_total{reason=\"forbidden\"}";
+    assert_eq!(gateway.metric(counted), Some(50.0));
 }
 
 #[test]

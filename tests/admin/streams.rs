@@ -151,6 +151,20 @@ fn events_tell_of_refusals_bans_reloads_ejections_and_changes() {
         (&json!(id), &json!("write#1"))
     );
 
+    assert_eq!(
+        (&change["units"], &change["path"]),
+        (&json!(null), &json!(null))
+    );
+    let body = json!({ "policy": "per-key", "key": "alice", "for": "15m" });
+    client.post("/v1/keys/ban", &body);
+    let change = reader.wait_for("change", || {}, |_| true);
+    assert_eq!(change["for_s"], 900.0);
+    assert!(change["until"].is_string(), "{change}");
+    client.post("/v1/keys/ban", &json!({ "policy": "per-key" }));
+    let change = reader.wait_for("change", || {}, |_| true);
+    assert_eq!(change["path"], "/v1/keys/ban");
+    assert_eq!(change["result"], "400 Bad Request");
+
     gateway.replace_config("routes: [{ upstream: nowhere }]\n");
     let reload = reader.wait_for("reload", || {}, |_| true);
     assert_eq!(reload["result"], "failed");
