@@ -123,6 +123,14 @@ fn the_overview_shows_figures_and_policies() {
     gateway.replace_config("unknown: key\n");
     gateway.signal(Signal::HUP);
     browser.wait_until("document.getElementById('banner').innerText.includes('reload')");
+    let banner = browser.text("#banner");
+    assert!(
+        banner.contains(":1:1: "),
+        "the place of the error: {banner}"
+    );
+    let page = browser.run("return document.querySelector('#banner a').getAttribute('href');");
+    assert_eq!(page, json!("#/configuration"));
+    browser.wait_until("document.getElementById('events').innerText.includes('reload failed')");
     assert_accessible(&browser);
     assert_eq!(browser.console(), [""; 0]);
 }

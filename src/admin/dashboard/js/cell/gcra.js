@@ -28,7 +28,7 @@ export function draw(cell) {
 export function caption(cell) {
   const main = `TAT ${duration(cell.tat_in_ms)} ahead`;
   const bound = `refused beyond ${duration(cell.tau_ms)}`;
-  return [main, `a unit adds ${duration(cell.interval_ms)}, time takes it back; ${bound}, which is a burst of ${number(cell.burst_units)}`];
+  return [main, `a unit adds ${duration(cell.interval_ms)}, time takes it back; ${bound} (burst ${number(cell.burst_units)})`];
 }
 
 function blocks(cell, x) {

@@ -29,7 +29,10 @@ export function keysText({ store, buckets }) {
  * stay. Narrow windows show each row as a card; the roles keep it a table for assistive technology.
  */
 export function table(caption, columns) {
-  const head = columns.map(([text, name = ""]) => element("th", { scope: "col", role: "columnheader", class: name }, text));
+  const head = columns.map(([text, name = ""]) => {
+    const heading = text || element("span", { class: "visually-hidden" }, "Changes");
+    return element("th", { scope: "col", role: "columnheader", class: name }, heading);
+  });
   const body = element("tbody", { role: "rowgroup" });
   const inner = element(
     "table",

@@ -59,7 +59,7 @@ function choice(words) {
 /** Says why requests and units are unknown, while they are. */
 function countedText(by, seconds, asked) {
   const text = `Counted over the last ${number(Math.round(seconds))}\u00a0s.`;
-  const isShort = by === "limited" && asked < seconds;
+  const isShort = by === "limited" && Math.round(asked) < Math.round(seconds);
   return isShort ? `${text} Requests and units are counted since this page is open, so far for ${number(Math.round(asked))}\u00a0s; until that covers the same time, they are –.` : text;
 }
 
