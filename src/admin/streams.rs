@@ -127,7 +127,11 @@ impl Streams {
     }
 
     /// A new reader, and true if no task makes messages yet. `None` if there are too many readers.
-    fn subscribe(&self, stream: AdminStream, length: Option<Duration>) -> Option<(EventBody, bool)> {
+    fn subscribe(
+        &self,
+        stream: AdminStream,
+        length: Option<Duration>,
+    ) -> Option<(EventBody, bool)> {
         let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
         let (queue, messages) = mpsc::channel(QUEUE);
         queue.try_send(Bytes::from_static(START)).ok()?;
@@ -271,7 +275,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_does_not_keep_up_loses_its_stream() {
         let streams = streams(&Registry::default());
-        let (mut slow, is_first) = streams.subscribe(AdminStream::Events, None).expect("a place");
+        let (mut slow, is_first) = streams
+            .subscribe(AdminStream::Events, None)
+            .expect("a place");
         let (mut other, is_second) = streams.subscribe(AdminStream::Live, None).expect("a place");
         assert!(is_first && !is_second);
         let message = Bytes::from_static(b"data: 1\n\n");
@@ -293,7 +299,9 @@ mod tests {
     async fn a_stream_with_a_length_ends_by_itself() {
         let streams = streams(&Registry::default());
         let length = length(Some("seconds=6")).expect("a length");
-        let (mut body, _) = streams.subscribe(AdminStream::Live, length).expect("a place");
+        let (mut body, _) = streams
+            .subscribe(AdminStream::Live, length)
+            .expect("a place");
         let started = Instant::now();
         assert_eq!(next(&mut body).await.as_deref(), Some(START));
         assert_eq!(next(&mut body).await.as_deref(), Some(&b":\n\n"[..]));

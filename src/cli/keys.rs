@@ -202,12 +202,9 @@ impl KeyAction {
             Self::Unban(one) => {
                 KeyCall::of_change("/v1/keys/unban", &one.subject, &one.change, Vec::new())
             }
-            Self::Grant(one) => KeyCall::of_change(
-                "/v1/keys/grant",
-                &one.subject,
-                &one.change,
-                one.fields(),
-            ),
+            Self::Grant(one) => {
+                KeyCall::of_change("/v1/keys/grant", &one.subject, &one.change, one.fields())
+            }
             Self::Ban(one) => KeyCall::of_change(
                 "/v1/keys/ban",
                 &one.subject,

@@ -202,11 +202,13 @@ mod tests {
         let ban = lines.iter().find(|line| line.starts_with("ban"));
         assert_eq!(
             ban.copied(),
-            Some(
-                "ban        none                          until 2026-11-24T18:00:00Z: abuse"
-            )
+            Some("ban        none                          until 2026-11-24T18:00:00Z: abuse")
         );
         assert_eq!(lines.last().copied(), Some("note       be patient"));
-        assert!(state(&changed.before).lines().all(|line| !line.starts_with("ban")));
+        assert!(
+            state(&changed.before)
+                .lines()
+                .all(|line| !line.starts_with("ban"))
+        );
     }
 }
