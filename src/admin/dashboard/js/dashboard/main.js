@@ -43,7 +43,7 @@ function enter() {
 
 function showPage() {
   const { page, names } = currentRoute();
-  const shown = PAGES[page] ?? overview;
+  const shown = Object.hasOwn(PAGES, page) ? PAGES[page] : overview;
   leave();
   document.title = `${shown.TITLE} · sluicegate`;
   markCurrent(page);
