@@ -125,7 +125,7 @@ fn changes_and_attempts_are_audit_lines() {
             "/v1/keys/ban",
             key(json!({ "for": "400d" })),
             422,
-            "policy=\"spam\" for_s=34560000.0 result=\"`for`",
+            "policy=\"spam\" for_s=34560000.0 result=\"a",
         ),
         (
             "/v1/keys/grant",
