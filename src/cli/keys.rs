@@ -74,18 +74,22 @@ struct GrantArgs {
     /// The units; 0 takes the grant back
     #[arg(long)]
     units: u32,
-    /// The end of the grant, an instant such as 2026-11-24T18:00:00Z; at most 366 days from now
-    #[arg(long, value_name = "INSTANT", conflicts_with = "length")]
-    until: Option<String>,
-    /// The length of the grant, such as 15m, 24h or 7d; at most 366d
-    #[arg(
-        long = "for",
-        value_name = "DURATION",
-        required_unless_present = "until"
-    )]
-    length: Option<String>,
+    #[command(flatten)]
+    end: GrantEnd,
     #[command(flatten)]
     change: ChangeOptions,
+}
+
+/// The end of a grant, in one of two ways.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct GrantEnd {
+    /// The end of the grant, an instant such as 2026-11-24T18:00:00Z; at most 366 days from now
+    #[arg(long, value_name = "INSTANT")]
+    until: Option<String>,
+    /// The length of the grant, such as 15m, 24h or 7d; at most 366d
+    #[arg(long = "for", value_name = "DURATION")]
+    length: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -217,7 +221,7 @@ impl KeyAction {
 
 impl GrantArgs {
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        let ends = [("until", &self.until), ("for", &self.length)];
+        let ends = [("until", &self.end.until), ("for", &self.end.length)];
         let ends = ends.into_iter().filter_map(|(name, end)| {
             let end = end.as_deref()?;
             Some((name, end.into()))

@@ -161,6 +161,7 @@ fn a_grant_has_one_end_which_is_still_to_come() {
         let wrong = grant(end);
         assert_eq!(wrong.code, Some(2), "{wrong}");
         assert!(wrong.stderr.contains("--for"), "{wrong}");
+        assert!(wrong.stderr.contains("--until"), "{wrong}");
     }
     let client = AdminClient::writer(&gateway);
     let body = json!({ "policy": "per-key", "key": "alice", "units": 1 });
