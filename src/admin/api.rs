@@ -24,9 +24,9 @@ pub(super) struct Endpoint {
 pub(super) enum Callers {
     /// Everybody.
     All,
-    /// Those that may read.
+    /// Callers that may read.
     Readers,
-    /// Those that may change something, and the change.
+    /// Callers that may change something, and the change.
     Writers(Action),
 }
 

@@ -172,7 +172,7 @@ fn changes_and_attempts_are_audit_lines() {
 }
 
 #[test]
-#[allow(
+#[expect(
     clippy::disallowed_methods,
     reason = "the log is throttled by the time of the machine"
 )]

@@ -35,7 +35,7 @@ pub struct ExplanationReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<Arc<str>>,
     /// Routes that take precedence but do not match; all routes if none matches.
-    /// Of more than 100, those that match most conditions.
+    /// The 100 that match most conditions, if there are more.
     pub not_matched: Vec<MismatchReport>,
     /// The number of such routes beside these.
     pub not_matched_omitted: usize,
