@@ -7,6 +7,8 @@ use crate::support::client::get_with;
 use crate::support::gateway::Gateway;
 use crate::support::redis::RedisServer;
 use crate::support::shared::{proxies, store, wait_up};
+use crate::support::steering::lookup;
+use crate::support::wait_for;
 
 const CONFIG: &str = "policies:
   p0: { key: \"header:x-key\", store: redis, quota: 3/300d }
@@ -36,6 +38,11 @@ fn each_machine_explains_by_the_shared_buckets() {
         let headers = "x-key: a\r\nx-cost: 1\r\n";
         assert_eq!(get_with(gateways[0].address(), "/all", headers).status, 200);
     }
+    // A client may have its response before the proxy has returned the lease.
+    wait_for("the leases to be returned", || {
+        let slots = lookup(&gateways[0], "p2", "a");
+        (slots["in_flight"] == 0).then_some(())
+    });
     for gateway in gateways.iter().chain(&gateways) {
         let explained = explain(gateway, "/all", 2);
         let used = explained["limits"].as_array().expect("a list").iter();

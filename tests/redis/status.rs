@@ -54,6 +54,10 @@ fn all_machines_report_the_same_buckets_and_charge_nothing() {
         let response = get_with(gateways[0].address(), "/", "x-key: a\r\n");
         assert_eq!(response.status, 200, "{response:?}");
     }
+    // A client may have its response before the proxy has returned the lease.
+    wait_for("the lease to be returned", || {
+        (report(&gateways[0], "a")["flight"]["used"] == 0).then_some(())
+    });
     let before = calls(&gateways[1]);
     for times in 1..=3 {
         let own = report(&gateways[1], "a");
