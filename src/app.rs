@@ -4,12 +4,14 @@ mod access_logs;
 mod config_log;
 mod connections;
 mod descriptors;
+mod periodic;
 mod playground;
-mod snapshot_thread;
-mod span_exporter;
+mod process;
 mod reload;
 mod run;
 mod signals;
+mod snapshot_thread;
+mod span_exporter;
 mod sync_thread;
 mod watch;
 

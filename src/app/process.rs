@@ -1,0 +1,354 @@
+//! The life of the process: start, serve, drain, end.
+//!
+//! The main thread serves nobody. It waits for signals and changed files, and does what has to be
+//! done once a second.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+use super::StartupError;
+use super::access_logs;
+use super::config_log;
+use super::connections::Connections;
+use super::descriptors;
+use super::periodic::{run_periodic_work, tick_upstreams};
+use super::playground;
+use super::reload::{Prepared, Refusal, Reloader};
+use super::signals::{SignalCommand, Signals};
+use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
+use super::span_exporter::SpanExport;
+use super::sync_thread::SyncThread;
+use super::watch::FileWatcher;
+use crate::admin::{
+    self, AdminContext,
+    health::{Phase, Readiness},
+    status::ProcessFacts,
+};
+use crate::clock::{Clock, Timestamp};
+use crate::config::{Source, compile};
+use crate::limiter::Secret;
+use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
+use crate::proxy::{Gateway, Ruleset, gateway};
+use crate::server::{Server, ServerSpec, StartError};
+use crate::telemetry::logging::ProcessLog;
+use crate::telemetry::metrics::{self, RequestMetrics};
+use crate::telemetry::process;
+use crate::telemetry::registry::{Gauge, Observer, Registry};
+
+/// How long the last lines of the access log may take to be written.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// How long the last spans may take to be exported.
+const LAST_SPANS: Duration = Duration::from_secs(3);
+
+/// How long the workers may take to end after the last connection.
+const LAST_WORKERS: Duration = Duration::from_secs(10);
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The commit that this was built from, where the build said so.
+const REVISION: &str = match option_env!("SLUICEGATE_REVISION") {
+    Some(revision) => revision,
+    None => "unknown",
+};
+
+/// The parts of the running process.
+pub(super) struct Process {
+    clock: Arc<Clock>,
+    gateway: Arc<Gateway>,
+    server: Server,
+    admin: Server,
+    readiness: Readiness,
+    reloader: Reloader,
+    snapshots: SnapshotThread,
+    synchronising: SyncThread,
+    connections: Connections,
+    /// True once workers accept clients.
+    is_open: watch::Sender<bool>,
+    /// Series that are shown as long as this lives.
+    _series: ProcessSeries,
+}
+
+impl Process {
+    /// Starts all parts; the workers accept no clients before [`Process::serve`].
+    ///
+    /// # Errors
+    /// When a part cannot start; then nothing has been served.
+    pub(super) fn start(source: Source, log: &ProcessLog) -> Result<Self, StartupError> {
+        let registry = Registry::default();
+        let clock = Arc::new(Clock::system());
+        let started_at = clock.now();
+        let loaded = source.load()?;
+        let compiled = compile(&loaded)?;
+        config_log::log_warnings(loaded, started_at);
+        let previous = PreviousSnapshot::find(compiled.snapshot.as_ref(), clock.now());
+        let context = BuildContext {
+            workers: compiled.server.workers.get(),
+            registry: registry.clone(),
+            clock: Arc::clone(&clock),
+            secret: previous
+                .as_ref()
+                .map_or_else(Secret::random, PreviousSnapshot::secret),
+        };
+        let access_log = access_logs::provide(compiled.access_log.as_ref(), &context, None)?;
+        let export = SpanExport::provide(compiled.export.clone(), &registry, None)?;
+        let spans = export.as_ref().map(SpanExport::queue);
+        let connections = Connections::new(context.workers);
+        let mut reloader = Reloader::new(
+            source,
+            &compiled,
+            context.clone(),
+            export,
+            connections.clone(),
+        );
+        let prepared = PreparedRuleset::new(compiled.rules, &context, None)
+            .with_access_log(access_log)
+            .with_spans(spans);
+        let ruleset = first_ruleset(prepared, previous, &clock);
+        reloader.follow(&ruleset);
+        connections.begin(&ruleset);
+        let gateway = Arc::new(
+            Gateway::new(
+                ruleset,
+                Arc::clone(&clock),
+                Arc::new(RequestMetrics::new(&registry)),
+            )
+            .with_activity(context.workers),
+        );
+        gateway
+            .activity()
+            .set_key_form(compiled.admin.keys, started_at);
+        let snapshots = SnapshotThread::start(
+            compiled.snapshot,
+            Arc::clone(&gateway),
+            Arc::clone(&clock),
+            &registry,
+        )?;
+        let synchronising = SyncThread::start(
+            context.workers,
+            Arc::clone(&gateway),
+            Arc::clone(&clock),
+            &connections,
+        )?;
+        let readiness = Readiness::default();
+        let is_open = watch::Sender::new(false);
+        let admin = start_admin(
+            compiled.admin.address,
+            AdminContext {
+                registry: registry.clone(),
+                readiness: readiness.clone(),
+                gateway: Arc::clone(&gateway),
+                clock: Arc::clone(&clock),
+                access: reloader.access().clone(),
+                reloads: reloader.history().clone(),
+                facts: process_facts(context.workers, started_at),
+                playground: playground::API,
+            },
+        )?;
+        let startup = worker_startup(&connections, &is_open);
+        let server = start_server(compiled.server, &registry, &gateway, startup)?;
+        readiness.watch(server.pressure());
+        Ok(Process {
+            _series: process_series(&registry, &server, log),
+            clock,
+            gateway,
+            server,
+            admin,
+            readiness,
+            reloader,
+            snapshots,
+            synchronising,
+            connections,
+            is_open,
+        })
+    }
+
+    /// Accepts clients once Redis is connected, or does not answer in time.
+    fn open(&self) -> impl Future<Output = ()> + use<> {
+        let connections = self.connections.clone();
+        let snapshot = self.gateway.ruleset();
+        let (is_open, readiness) = (self.is_open.clone(), self.readiness.clone());
+        let addresses = self.server.addresses().to_vec();
+        async move {
+            connections.ready(&snapshot).await;
+            is_open.send_replace(true);
+            for address in addresses {
+                tracing::info!(%address, "listening");
+            }
+            readiness.set(Phase::Ready);
+        }
+    }
+
+    /// Serves until the process is told to end, and drains.
+    pub(super) fn serve(mut self, runtime: &Runtime, mut signals: Signals, watch: FileWatcher) {
+        let opening = runtime.spawn(self.open());
+        runtime.block_on(self.watch(&mut signals, watch));
+        opening.abort();
+        // Clients that wait already are served as any others.
+        self.is_open.send_replace(true);
+        let shutdown = self.reloader.shutdown();
+        self.readiness.set(Phase::Draining);
+        tracing::info!(delay = ?shutdown.delay, deadline = ?shutdown.deadline, "draining");
+        let server = self.server.shutdown();
+        let drained = async {
+            sleep(shutdown.delay).await;
+            server.drain(shutdown.deadline);
+            // Joining blocks, and this thread has to hear a second signal.
+            let joined = spawn_blocking(move || self.server.join());
+            if timeout(shutdown.deadline + LAST_WORKERS, joined)
+                .await
+                .is_err()
+            {
+                tracing::error!("the workers do not end, and are not waited for");
+            }
+        };
+        runtime.block_on(async {
+            tokio::select! {
+                () = drained => {}
+                () = signals.end() => {
+                    tracing::warn!("ended by a second signal");
+                    server.abort();
+                }
+            }
+        });
+        drop(self.admin);
+        // Nobody is charged any more.
+        self.synchronising.close();
+        self.snapshots.close();
+        self.reloader.access_logs().close(LAST_LINES);
+        if let Some(spans) = &self.gateway.ruleset().spans {
+            spans.close(LAST_SPANS);
+        }
+    }
+
+    /// Reloads and does the chores until the process is told to end.
+    async fn watch(&mut self, signals: &mut Signals, mut watch: FileWatcher) {
+        watch.set_files(self.reloader.files());
+        tokio::spawn(tick_upstreams(Arc::clone(&self.gateway)));
+        tokio::spawn(run_periodic_work(
+            Arc::clone(&self.clock),
+            Arc::clone(&self.gateway),
+        ));
+        loop {
+            tokio::select! {
+                command = signals.next() => match command {
+                    SignalCommand::End => return,
+                    SignalCommand::Reload => {}
+                    SignalCommand::Reopen => {
+                        self.reopen();
+                        continue;
+                    }
+                },
+                () = watch.changed() => {}
+            }
+            watch.look();
+            let prepared = tokio::select! {
+                prepared = self.reloader.prepare(self.gateway.ruleset()) => prepared,
+                () = signals.end() => return,
+            };
+            self.reload(prepared, &mut watch).await;
+        }
+    }
+
+    async fn reload(&mut self, prepared: Result<Prepared, Refusal>, watch: &mut FileWatcher) {
+        let finished = self
+            .reloader
+            .finish(prepared, &self.gateway, &self.snapshots);
+        finished.await;
+        self.synchronising.reloaded();
+        watch.set_files(self.reloader.files());
+    }
+
+    /// Has the access log's file opened anew.
+    fn reopen(&self) {
+        if let Some(log) = &self.gateway.ruleset().access_log {
+            log.reopen();
+        }
+    }
+}
+
+/// The series of the process itself, which are shown as long as this lives.
+type ProcessSeries = (Observer, Gauge, Observer, Vec<Observer>);
+
+fn process_series(registry: &Registry, server: &Server, log: &ProcessLog) -> ProcessSeries {
+    let pressure = server.pressure();
+    let share = move || pressure.open() as f64 / pressure.max() as f64;
+    (
+        metrics::connection_pressure(registry, share),
+        metrics::build_info(registry, VERSION, REVISION),
+        metrics::log_dropped(registry, log),
+        process::register(registry),
+    )
+}
+
+const fn process_facts(workers: usize, started_at: Timestamp) -> ProcessFacts {
+    ProcessFacts {
+        version: VERSION,
+        revision: REVISION,
+        workers,
+        started_at,
+    }
+}
+
+/// Builds the first ruleset, with the buckets that the process before has saved.
+fn first_ruleset(
+    prepared: PreparedRuleset,
+    previous: Option<PreviousSnapshot>,
+    clock: &Clock,
+) -> Arc<Ruleset> {
+    let ruleset = prepared.migrate_buckets(clock.now());
+    if let Some(previous) = previous {
+        previous.restore(&ruleset, clock.now());
+    }
+    ruleset
+}
+
+/// Starts the workers; each accepts clients after its `startup`.
+fn start_server(
+    mut spec: ServerSpec,
+    registry: &Registry,
+    gateway: &Arc<Gateway>,
+    startup: impl Fn(usize) -> Pin<Box<dyn Future<Output = ()>>> + Clone + Send + 'static,
+) -> Result<Server, StartError> {
+    spec.client.max_connections = descriptors::provide(spec.client.max_connections);
+    let (clients, last) = (Arc::clone(gateway), Arc::clone(gateway));
+    Server::start_with(
+        spec,
+        registry,
+        move |connection| gateway::service(&clients, connection),
+        startup,
+        move |worker| Arc::clone(&last).flush_stores(worker),
+    )
+}
+
+/// The startup of each worker, before it accepts clients.
+fn worker_startup(
+    connections: &Connections,
+    is_open: &watch::Sender<bool>,
+) -> impl Fn(usize) -> Pin<Box<dyn Future<Output = ()>>> + Clone + Send + use<> {
+    let (connections, is_open) = (connections.clone(), is_open.clone());
+    move |worker| {
+        let connected = connections.keep(worker);
+        let mut is_open = is_open.subscribe();
+        Box::pin(async move {
+            tokio::spawn(connected);
+            // An error means that nobody is left who could open.
+            let _ = is_open.wait_for(|is_open| *is_open).await;
+        })
+    }
+}
+
+fn start_admin(address: SocketAddr, context: AdminContext) -> Result<Server, StartError> {
+    let server = admin::start(address, context)?;
+    for address in server.addresses() {
+        tracing::info!(%address, "admin listening");
+    }
+    Ok(server)
+}
