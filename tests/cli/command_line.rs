@@ -5,11 +5,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use crate::support::client::{get, run};
 use crate::support::gateway::with_free_ports;
-use crate::support::wait_for;
+use crate::support::{DEADLINE, wait_for};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn sluicegate(arguments: &[&str]) -> Command {
@@ -97,6 +98,17 @@ impl Drop for Running {
     }
 }
 
+/// Waits for the next line, or the end.
+fn wait_until_readable(log: &BufReader<ChildStderr>) {
+    if !log.buffer().is_empty() {
+        return;
+    }
+    let mut pipe = [PollFd::new(log.get_ref(), PollFlags::IN)];
+    let deadline = Timespec::try_from(DEADLINE).expect("seconds");
+    let ready = poll(&mut pipe, Some(&deadline)).expect("a pipe can be polled");
+    assert!(ready > 0, "nothing is logged within {DEADLINE:?}");
+}
+
 /// A proxy that echoes, the addresses of its two listeners, and its log from then on.
 fn logging_to_a_pipe(dir: &Path, level: &str) -> (Running, [SocketAddr; 2], impl Read) {
     let text =
@@ -112,6 +124,7 @@ fn logging_to_a_pipe(dir: &Path, level: &str) -> (Running, [SocketAddr; 2], impl
         let mut line = String::new();
         while !line.contains(of) {
             line.clear();
+            wait_until_readable(&log);
             log.read_line(&mut line).expect("the log is text");
             assert!(!line.is_empty(), "it ends before {of}");
         }
@@ -121,7 +134,7 @@ fn logging_to_a_pipe(dir: &Path, level: &str) -> (Running, [SocketAddr; 2], impl
             .and_then(|text| text.parse().ok())
             .expect("it is one")
     };
-    let addresses = ["admin listening", "run: listening"].map(address);
+    let addresses = ["admin listening", "listening"].map(address);
     wait_for("/readyz", || {
         (get(addresses[0], "/readyz").status == 200).then_some(())
     });

@@ -113,6 +113,9 @@ fn a_request_without_a_connection_to_its_upstream_gets_502() {
         wait_for("two connections", || {
             (sum(&mut admin, "sluicegate_connections") == 2.0).then_some(())
         });
+        wait_for("the address of the name", || {
+            (sum(&mut admin, "sluicegate_upstream_hosts") > 0.0).then_some(())
+        });
         let crowd = crowd(&gateway);
         for _ in 0..20 {
             let asked = now();
