@@ -1,0 +1,187 @@
+"""Counts the instructions that a proxy executes for a request, on one connection that is kept.
+
+Each workload runs twice under callgrind, with few and with many requests: the difference leaves out
+what the start and the end of the process take. Everything is on 127.0.0.1.
+"""
+
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+FEW, MANY = 500, 5_500
+KEYS = 1_000
+# A process under valgrind starts slowly.
+START_SECONDS = 60
+
+SLUICEGATE = """workers: 1
+listeners: [{ address: "127.0.0.1:@port@" }]
+admin: { address: "127.0.0.1:0" }
+@log@
+policies:
+  per-key: { key: "header:x-api-key", quota: @quota@ }
+routes:
+  - { upstream: "@upstream@", limits: @limits@ }
+"""
+NGINX = """daemon off;
+master_process off;
+pid @folder@/pid;
+error_log stderr crit;
+events { worker_connections 64; }
+http {
+    access_log off;
+    client_body_temp_path @folder@;
+    proxy_temp_path @folder@;
+    keepalive_requests 1000000;
+    limit_req_zone $http_x_api_key zone=keys:10m rate=@rate@;
+    limit_req_status 429;
+    upstream origin { server @origin@; keepalive 1; keepalive_requests 1000000; }
+    server {
+        listen 127.0.0.1:@port@;
+        location / {
+            @limit@
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_pass http://origin;
+        }
+    }
+}
+"""
+WIDE, NARROW = {"quota": "1000000/1s"}, {"quota": "1/300d"}
+LIMITED = {"limits": "[per-key]", "log": ""}
+FORWARDED = {**LIMITED, "upstream": "http://@origin@"}
+ECHO = {**LIMITED, "upstream": "echo"}
+
+# The workload's name, the configuration, its values, and the status of all but the first requests.
+WORKLOADS = {
+    "echo, no limit": (SLUICEGATE, {**WIDE, **ECHO, "limits": "[]"}, 200),
+    "echo, admit": (SLUICEGATE, {**WIDE, **ECHO}, 200),
+    "forward, no limit": (SLUICEGATE, {**WIDE, **FORWARDED, "limits": "[]"}, 200),
+    "forward, admit": (SLUICEGATE, {**WIDE, **FORWARDED}, 200),
+    "refuse": (SLUICEGATE, {**NARROW, **ECHO}, 429),
+    "refuse, access log": (SLUICEGATE, {**NARROW, **ECHO, "log": "access_log: { path: '@folder@/log' }"}, 429),
+    "nginx, forward, no limit": (NGINX, {"rate": "1r/m", "limit": ""}, 200),
+    "nginx, forward, admit": (NGINX, {"rate": "1000000r/s", "limit": "limit_req zone=keys burst=1000000 nodelay;"}, 200),
+    "nginx, refuse": (NGINX, {"rate": "1r/m", "limit": "limit_req zone=keys;"}, 429),
+}
+
+
+def main():
+    binary, *names = sys.argv[1:]
+    unknown = set(names) - set(WORKLOADS)
+    if unknown:
+        sys.exit(f"no such workload: {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve_origin, args=[listener], daemon=True).start()
+        origin = "127.0.0.1:%d" % listener.getsockname()[1]
+        print("| workload | instructions a request |\n| --- | --- |")
+        for name in names or WORKLOADS:
+            template, values, status = WORKLOADS[name]
+            few, many = (
+                instructions(pathlib.Path(folder), binary, template, {**values, "origin": origin}, status, count)
+                for count in (FEW, MANY)
+            )
+            print(f"| {name} | {(many - few) / (MANY - FEW):,.0f} |", flush=True)
+
+
+def instructions(folder, binary, template, values, status, count):
+    """The instructions of a process from its start to its end, with this number of requests."""
+    port = free_port()
+    config = folder / "config.yaml"
+    text = template
+    for _ in range(2):
+        for key, value in {**values, "port": port, "folder": folder}.items():
+            text = text.replace(f"@{key}@", str(value))
+    config.write_text(text)
+    command = ["nginx", "-p", folder, "-c", config] if template is NGINX else [binary, "run", "--config", config]
+    output = folder / "output"
+    with open(output, "w") as errors:
+        process = subprocess.Popen(
+            ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/profile", *command],
+            stdout=errors, stderr=errors,
+        )
+    try:
+        ask(connect(port, process), count, status)
+    except OSError as error:
+        sys.exit(f"{error}:\n{output.read_text()}")
+    finally:
+        process.terminate()
+        process.wait(60)
+    counted = re.search(r"Collected : (\d+)", output.read_text())
+    if counted is None:
+        sys.exit(f"callgrind counted nothing:\n{output.read_text()}")
+    return int(counted[1])
+
+
+def ask(connection, count, status):
+    """Sends the requests one after another, with keys in turn, after one for each key."""
+    for number in range(KEYS + count):
+        connection.sendall(
+            b"GET /item HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: count\r\nAccept: */*\r\nX-Api-Key: %06d\r\n\r\n"
+            % (number % KEYS)
+        )
+        got = read_response(connection)
+        if number >= KEYS and got != status:
+            sys.exit(f"a request is answered {got}, not {status}")
+    connection.close()
+
+
+def connect(port, process):
+    """Connects as soon as the process listens.
+
+    Raises OSError if it ends before, or does not listen in time.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None:
+        try:
+            connection = socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+    raise OSError("the proxy has ended")
+
+
+def read_response(connection):
+    """Reads a response whose length is stated; its status."""
+    received = b""
+    while True:
+        head, found, body = received.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: *(\d+)", head)
+        if found and length and len(body) >= int(length[1]):
+            return int(head.split()[1])
+        more = connection.recv(65536)
+        if not more:
+            sys.exit(f"a response ends early: {received!r}")
+        received += more
+
+
+def serve_origin(listener):
+    """Answers each request, on any number of connections, with the same few bytes."""
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=answer_all, args=[connection], daemon=True).start()
+
+
+def answer_all(connection):
+    received = b""
+    while more := connection.recv(65536):
+        received += more
+        *heads, received = received.split(b"\r\n\r\n")
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" * len(heads))
+
+
+def free_port():
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return bound.getsockname()[1]
+
+
+if __name__ == "__main__":
+    main()
