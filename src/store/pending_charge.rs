@@ -146,7 +146,7 @@ impl PendingCharge {
         for (entry, reply) in in_redis.zip(replies) {
             if let Some(reply) = reply {
                 entry.move_on(reply.tier);
-                entry.remember(&reply.decision, [now, reply.at]);
+                entry.remember(&reply.decision, now);
             }
             if let EntryHome::Redis(redis) = &mut entry.home {
                 (redis.reply, redis.decision) = (reply, reply.map(|reply| reply.decision));

@@ -41,19 +41,20 @@ impl RedisBinding {
         }
     }
 
-    /// Remembers a refusal of Redis that lasts, unless Redis has to charge each refusal. The instants
-    /// are those of [`RefusalCache::note`].
+    /// Remembers a refusal of Redis that lasts, unless Redis has to charge each refusal. The last
+    /// action of an operator is that of [`RefusalCache::note`].
     pub(super) fn remember(
         &self,
         table: &Table,
         (key, cost): (Fingerprint, u32),
         decision: &Decision,
-        instants: [Timestamp; 2],
+        steered_at: Option<Timestamp>,
+        now: Timestamp,
     ) {
         // Units that are given back arrive earlier than the refusal said.
         let is_given_back = table.algorithm().is_concurrency() || table.has_settlement();
         if table.refusals() == Refusals::Free && !is_given_back {
-            self.refusals.note(key, cost, decision, instants);
+            self.refusals.note(key, cost, decision, steered_at, now);
         }
     }
 }

@@ -14,9 +14,9 @@ pub(super) struct RedisEntry {
     pub(super) name: BucketName,
     /// The names of the overflow buckets.
     further: Vec<Vec<u8>>,
-    /// The last instant at which an operator steered the key, in the server's time: earlier refusals
-    /// no longer hold.
-    steered_at: Option<Timestamp>,
+    /// The last instant at which an operator steered the key, in the server's time, as far as this
+    /// machine knows: refusals of requests that knew of another one do not hold.
+    pub(super) steered_at: Option<Timestamp>,
     /// The calendar period of the window that this charge may open.
     pub(super) period: Option<(Timestamp, Timestamp)>,
     /// The reply of Redis.

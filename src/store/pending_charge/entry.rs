@@ -161,10 +161,11 @@ impl PendingEntry {
     }
 
     /// Remembers a refusal of Redis.
-    pub(super) fn remember(&self, decision: &Decision, instants: [Timestamp; 2]) {
+    pub(super) fn remember(&self, decision: &Decision, now: Timestamp) {
         if let (Some(binding), Some(redis)) = (self.buckets.redis(), self.redis()) {
             let charged = (redis.name.key, self.cost);
-            binding.remember(&self.buckets.table, charged, decision, instants);
+            let (table, steered_at) = (&self.buckets.table, redis.steered_at);
+            binding.remember(table, charged, decision, steered_at, now);
         }
     }
 

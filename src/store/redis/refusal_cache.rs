@@ -19,8 +19,8 @@ pub struct RefusalCache {
 struct CachedRefusal {
     cost: u32,
     until: Timestamp,
-    /// When the store decided, in its time.
-    decided_at: Timestamp,
+    /// The last action of an operator on the key that the request knew of.
+    steered_at: Option<Timestamp>,
     decision: Decision,
 }
 
@@ -49,29 +49,31 @@ impl RefusalCache {
     }
 
     /// The last refusal of `key`, if it still holds for `cost` units: it was for as many or fewer,
-    /// may not be retried yet, and was decided after `since`, in the store's time.
+    /// and may not be retried yet. `steered_at` is the last action of an operator on the key that
+    /// this machine knows of: a request that knew of another one asked for other units.
     pub fn get(
         &self,
         key: Fingerprint,
         cost: u32,
-        since: Option<Timestamp>,
+        steered_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Option<Decision> {
         self.keys.read(key, |remembered| {
-            let is_later = since.is_none_or(|since| since < remembered.decided_at);
             let is_refused = remembered.cost <= cost && now < remembered.until;
-            (is_later && is_refused).then_some(remembered.decision)
+            let holds = is_refused && remembered.steered_at == steered_at;
+            holds.then_some(remembered.decision)
         })
     }
 
-    /// Caches a refusal for `cost` units that the store gave at `now`, and decided at `decided_at`
-    /// in its time.
+    /// Caches a refusal for `cost` units that the store gave at `now` to a request that knew of the
+    /// action at `steered_at`.
     pub fn note(
         &self,
         key: Fingerprint,
         cost: u32,
         decision: &Decision,
-        [now, decided_at]: [Timestamp; 2],
+        steered_at: Option<Timestamp>,
+        now: Timestamp,
     ) {
         if self.max_age.is_zero() {
             return;
@@ -83,7 +85,7 @@ impl RefusalCache {
         let new = CachedRefusal {
             cost,
             until: retry_at.map_or(max_age, |retry_at| retry_at.min(max_age)),
-            decided_at,
+            steered_at,
             decision: *decision,
         };
         let is_over = |remembered: &CachedRefusal| remembered.until <= now;
@@ -122,7 +124,7 @@ mod tests {
     fn a_refusal_holds_for_equal_or_higher_costs_until_it_ends_or_is_too_old() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         let decision = refused(Some(13));
-        cache.note(key(1), 2, &decision, [at(10); 2]);
+        cache.note(key(1), 2, &decision, None, at(10));
         assert_eq!(cache.get(key(1), 2, None, at(12)), Some(decision));
         assert_eq!(cache.get(key(1), 3, None, at(12)), Some(decision));
         assert_eq!(
@@ -132,7 +134,7 @@ mod tests {
         );
         assert_eq!(cache.get(key(2), 2, None, at(12)), None);
         assert_eq!(cache.get(key(1), 2, None, at(13)), None, "it may come back");
-        cache.note(key(1), 2, &refused(Some(60)), [at(20); 2]);
+        cache.note(key(1), 2, &refused(Some(60)), None, at(20));
         assert!(cache.get(key(1), 2, None, at(24)).is_some());
         assert_eq!(cache.get(key(1), 2, None, at(25)), None, "too old");
     }
@@ -140,7 +142,7 @@ mod tests {
     #[test]
     fn an_endless_refusal_is_kept_for_the_longest_time_and_not_at_all_if_that_is_zero() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
-        cache.note(key(1), 2, &refused(None), [at(10); 2]);
+        cache.note(key(1), 2, &refused(None), None, at(10));
         assert_eq!(cache.get(key(1), 2, None, at(14)), Some(refused(None)));
         assert_eq!(
             cache.get(key(1), 1, None, at(14)),
@@ -149,23 +151,30 @@ mod tests {
         );
         assert_eq!(cache.get(key(1), 2, None, at(15)), None);
         let none = RefusalCache::new(Duration::ZERO, 1 << 20);
-        none.note(key(1), 2, &refused(Some(60)), [at(10); 2]);
+        none.note(key(1), 2, &refused(Some(60)), None, at(10));
         assert_eq!(none.get(key(1), 2, None, at(10)), None);
     }
 
     #[test]
-    fn a_refusal_from_before_an_operator_steered_the_key_no_longer_holds() {
+    fn a_refusal_of_a_request_that_knew_of_another_action_does_not_hold() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
-        cache.note(key(1), 2, &refused(Some(60)), [at(10), at(110)]);
-        assert!(cache.get(key(1), 2, Some(at(109)), at(11)).is_some());
-        assert_eq!(cache.get(key(1), 2, Some(at(110)), at(11)), None);
+        for (noted, asked, holds) in [
+            (None, Some(at(9)), false),
+            (Some(at(9)), Some(at(9)), true),
+            (Some(at(9)), Some(at(11)), false),
+            (Some(at(9)), None, false),
+        ] {
+            cache.note(key(1), 2, &refused(Some(60)), noted, at(10));
+            let found = cache.get(key(1), 2, asked, at(12));
+            assert_eq!(found.is_some(), holds, "{noted:?} {asked:?}");
+        }
     }
 
     #[test]
     fn a_full_cache_still_takes_new_keys() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         for bits in 1..=100_000 {
-            cache.note(key(bits), 1, &refused(Some(100)), [at(10); 2]);
+            cache.note(key(bits), 1, &refused(Some(100)), None, at(10));
             assert!(cache.get(key(bits), 1, None, at(10)).is_some());
         }
         let kept = cache.keys.keys();
