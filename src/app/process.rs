@@ -37,6 +37,7 @@ use crate::limiter::Secret;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset, gateway};
 use crate::server::{Server, ServerSpec, StartError};
+use crate::store::StoreSpec;
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
 use crate::telemetry::process;
@@ -93,9 +94,7 @@ impl Process {
             workers: compiled.server.workers.get(),
             registry: registry.clone(),
             clock: Arc::clone(&clock),
-            secret: previous
-                .as_ref()
-                .map_or_else(Secret::random, PreviousSnapshot::secret),
+            secret: key_secret(previous.as_ref(), compiled.rules.store.as_ref()),
         };
         let access_log = access_logs::provide(compiled.access_log.as_ref(), &context, None)?;
         let export = SpanExport::provide(compiled.export.clone(), &registry, None)?;
@@ -295,6 +294,13 @@ const fn process_facts(workers: usize, started_at: Timestamp) -> ProcessFacts {
         workers,
         started_at,
     }
+}
+
+/// The secret of fingerprints: that of the saved buckets, or else the one that machines share.
+fn key_secret(previous: Option<&PreviousSnapshot>, store: Option<&StoreSpec>) -> Secret {
+    let saved = previous.map(PreviousSnapshot::secret);
+    let shared = || store.and_then(|store| store.key_secret);
+    saved.or_else(shared).unwrap_or_else(Secret::random)
 }
 
 /// Builds the first ruleset, with the buckets that the process before has saved.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::redis::Naming;
 use super::redis::client::Spec;
-use crate::limiter::{Algorithm, Start};
+use crate::limiter::{Algorithm, Secret, Start};
 
 /// Spec of the Redis that buckets are in, or are synchronised through.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct StoreSpec {
     pub client: Spec,
     /// Names of buckets.
     pub naming: Naming,
+    /// The secret of fingerprints, equal on all machines; none without a configured secret.
+    pub key_secret: Option<Secret>,
     /// Longest time to remember a refusal in this process; zero turns it off.
     pub refusal_cache: Duration,
     /// Longest wait for Redis at a start, or at a reload that names another Redis.

@@ -43,6 +43,9 @@ fn each_machine_explains_by_the_shared_buckets() {
         let slots = lookup(&gateways[0], "p2", "a");
         (slots["in_flight"] == 0).then_some(())
     });
+    // With one secret, a key has one id in the logs of all machines.
+    let id = |gateway| lookup(gateway, "p0", "a")["key_id"].take();
+    assert_eq!(id(&gateways[0]), id(&gateways[1]));
     for gateway in gateways.iter().chain(&gateways) {
         let explained = explain(gateway, "/all", 2);
         let used = explained["limits"].as_array().expect("a list").iter();

@@ -44,6 +44,10 @@ impl Compiler<'_> {
                 keys: keys(redis),
                 prefix,
             },
+            key_secret: redis
+                .secret
+                .as_ref()
+                .map(|secret| derived("secret, for fingerprints", secret.reveal())),
             refusal_cache: redis.refusal_cache.get(),
             startup_timeout: redis.startup_timeout.get(),
         })

@@ -26,6 +26,18 @@ fn hashed(spec: &StoreSpec) -> [u64; 2] {
 }
 
 #[test]
+fn machines_with_one_secret_have_the_same_fingerprints_and_others_none_in_common() {
+    let of = |options: &str| redis(&format!("{{ url: redis://cache{options} }}")).key_secret;
+    let shared = of(", secret: sixteen-characters");
+    assert!(shared.is_some());
+    assert_eq!(shared, of(", secret: sixteen-characters, prefix: 'b:'"));
+    assert_ne!(shared, of(", secret: another-secret-of-ours"));
+    assert_eq!(of(""), None, "a prefix is no secret");
+    let names = redis("{ url: redis://cache, secret: sixteen-characters }");
+    assert_ne!(shared.map(|secret| secret.key()), Some(hashed(&names)));
+}
+
+#[test]
 fn a_url_is_enough() {
     let spec = redis("{ url: redis://bob:hunter2@cache/3 }");
     assert_eq!(
