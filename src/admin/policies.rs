@@ -54,6 +54,8 @@ pub(super) struct PolicyStatus {
     near: u64,
     /// Bans since the start; `None` without a penalty.
     bans: Option<u64>,
+    /// Keys that the penalty or an operator bans now.
+    banned_keys: usize,
     /// The clients that met it in shadow; `None` if it was never in shadow.
     shadow: Option<ShadowReport>,
 }
@@ -280,7 +282,18 @@ impl<'a> Uses<'a> {
             decisions,
             near: policy.metrics.near_count(),
             bans: policy.penalties.as_ref().map(|one| one.bans_so_far()),
+            banned_keys: banned_keys(policy, now),
             shadow: policy.shadow_clients.report(),
         }
     }
+}
+
+/// The keys that the penalties of a policy and its overrides, or an operator, ban now. A key that
+/// both ban counts twice.
+fn banned_keys(policy: &Policy, now: Timestamp) -> usize {
+    let all = policy.all().into_iter();
+    let by_penalty = all.filter_map(|one| Some(one.penalties.as_ref()?.banned_keys(now)));
+    let steering = policy.steering.as_ref();
+    let by_operator = steering.map_or(0, |steering| steering.keys().banned_keys(now));
+    by_penalty.sum::<usize>() + by_operator
 }

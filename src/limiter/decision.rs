@@ -126,6 +126,8 @@ pub struct Verdict {
     pub deciding: usize,
     /// The number of shadowed policies. They neither refuse nor decide.
     pub shadowed: usize,
+    /// The indices of the policies that ban the key.
+    banned: Vec<usize>,
 }
 
 impl Verdict {
@@ -144,6 +146,7 @@ impl Verdict {
     /// Removes all decisions.
     pub fn clear(&mut self) {
         self.decisions.clear();
+        self.banned.clear();
         (self.deciding, self.shadowed) = (0, 0);
     }
 
@@ -162,9 +165,10 @@ impl Verdict {
         self.decisions.push(decision);
     }
 
-    /// Makes the enforced policy at `place` refuse at least until `until`.
-    pub fn refuse_until(&mut self, place: usize, until: Timestamp) {
+    /// Makes the enforced policy at `place` refuse at least until `until`, because it bans the key.
+    pub fn ban(&mut self, place: usize, until: Timestamp) {
         self.decisions[place].refuse_until(until);
+        self.banned.push(place);
         let enforced = &self.decisions[..self.enforced()];
         let mut deciding = 0;
         for (place, decision) in enforced.iter().enumerate() {
@@ -183,6 +187,11 @@ impl Verdict {
     /// The deciding policy's decision; `None` without enforced policies.
     pub fn decision(&self) -> Option<&Decision> {
         self.decisions[..self.enforced()].get(self.deciding)
+    }
+
+    /// True if the deciding policy refuses because it bans the key.
+    pub fn is_ban(&self) -> bool {
+        self.banned.contains(&self.deciding)
     }
 
     /// True if no enforced policy refuses.
@@ -276,26 +285,27 @@ mod tests {
     fn a_ban_refuses_and_decides_if_it_lasts_longest() {
         let admit = decision(Outcome::Admit, 5, 10);
         let mut verdict = of([refusal(Some(7)), admit]);
-        verdict.refuse_until(1, Timestamp::from_micros(5));
+        verdict.ban(1, Timestamp::from_micros(5));
         assert_eq!((verdict.deciding, verdict.is_admitted()), (0, false));
+        assert!(!verdict.is_ban(), "the first refuses longer");
         assert_eq!(verdict.decisions[1].remaining, 0);
-        verdict.refuse_until(1, Timestamp::from_micros(9));
-        assert_eq!(verdict.deciding, 1);
-        verdict.refuse_until(0, Timestamp::from_micros(30));
+        verdict.ban(1, Timestamp::from_micros(9));
+        assert_eq!((verdict.deciding, verdict.is_ban()), (1, true));
+        verdict.ban(0, Timestamp::from_micros(30));
         let retry_at = Some(Timestamp::from_micros(30));
         assert_eq!(
             verdict.decision().unwrap().outcome,
             Outcome::Refuse { retry_at }
         );
         let mut longer = of([refusal(Some(90))]);
-        longer.refuse_until(0, Timestamp::from_micros(30));
+        longer.ban(0, Timestamp::from_micros(30));
         assert_eq!(
             longer.decisions[0].more_at,
             NonZero::new(90),
             "units are missing after the ban"
         );
         let mut never = of([refusal(None)]);
-        never.refuse_until(0, Timestamp::from_micros(9));
+        never.ban(0, Timestamp::from_micros(9));
         assert_eq!(
             never.decisions[0].outcome,
             Outcome::Refuse { retry_at: None }

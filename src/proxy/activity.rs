@@ -22,7 +22,7 @@ use crate::limiter::Fingerprint;
 use crate::rules::{Head, PartValue};
 use crate::telemetry::access_log::KeyForm;
 pub use sample::{RefusalSample, RefusalSamples};
-pub use windows::{Measure, Top, TopRow, Window};
+pub use windows::{KeyRefusals, Measure, Top, TopRow, Window};
 use windows::{Sketches, Windows};
 
 /// How long requests and units are counted after the last question for them.
@@ -130,8 +130,7 @@ impl Activity {
             cell.samples.note(inputs, admission);
         }
         for (limit, key, decision, enforcement) in admission.charged(inputs.route) {
-            // Both hashes are keyed: no two keys of policies collide by a client's choice.
-            let id = Fingerprint::from_bits(key.bits() ^ limit.policy.mark);
+            let id = sketch_id(limit.policy.mark, key);
             let record = || KeyRecord::new(limit, key, head);
             if enforcement == Enforcement::Enforced && !decision.is_admitted() {
                 cell.sketches.limited.hit(id, 1, record);
@@ -185,6 +184,13 @@ impl Activity {
         self.windows.lock().top(by, window, policy, most, now)
     }
 
+    /// The refused requests of a key over the last five minutes, for the policy with this mark.
+    pub fn refusals_of(&self, policy: u64, key: Fingerprint, now: Timestamp) -> KeyRefusals {
+        self.collect(now);
+        let id = sketch_id(policy, key);
+        self.windows.lock().refusals_of(id, now)
+    }
+
     fn watch(&self, now: Timestamp) {
         let until = now.saturating_add(WATCH);
         self.watched_until.store(until.as_micros(), Relaxed);
@@ -203,4 +209,10 @@ impl Activity {
         }
         all
     }
+}
+
+/// The id under which a policy's key is counted. Both hashes are keyed: no two keys of policies
+/// collide by a client's choice.
+fn sketch_id(policy: u64, key: Fingerprint) -> Fingerprint {
+    Fingerprint::from_bits(policy ^ key.bits())
 }

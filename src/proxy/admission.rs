@@ -71,6 +71,11 @@ impl Admission {
         self.deciding(route).filter(|_| self.is_refused())
     }
 
+    /// True if the request is refused because its key is banned.
+    pub(super) fn is_ban(&self) -> bool {
+        self.keyless.is_none() && self.result.verdict.is_ban()
+    }
+
     /// Moves the decisions on to `now`, because the request has waited since.
     pub(super) fn answered_at(&mut self, now: Timestamp) {
         self.now = now;
@@ -237,6 +242,7 @@ impl Admission {
             head,
             route: &route.name,
             violated: &violated,
+            is_banned: self.is_ban(),
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
         };
         if policy.action.is_decoy() {

@@ -182,7 +182,7 @@ impl<'a> ChargeList<'a> {
         let decisions = self.charges.iter().map(|charge| charge.peek(now));
         let mut verdict = Verdict::of(decisions, self.enforced);
         for &(index, until) in bans {
-            verdict.refuse_until(index, until);
+            verdict.ban(index, until);
         }
         verdict
     }
@@ -200,7 +200,7 @@ impl<'a> ChargeList<'a> {
             if let Some((penalties, key)) = self.entries[index].penalties
                 && let Some(until) = penalties.strike(key, now)
             {
-                verdict.refuse_until(index, until);
+                verdict.ban(index, until);
             }
         }
     }

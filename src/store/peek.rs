@@ -82,7 +82,7 @@ impl BucketState {
         };
         let mut verdict = Verdict::of(decision, 1);
         if decision.is_some() {
-            verdict.refuse_until(0, until);
+            verdict.ban(0, until);
         }
         BucketState {
             decision: verdict.decisions.first().copied(),

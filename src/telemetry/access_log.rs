@@ -135,6 +135,8 @@ pub struct Record<'a> {
     pub policy: &'a [u8],
     /// The decision.
     pub decision: &'static str,
+    /// True if the deciding policy bans the key.
+    pub is_banned: bool,
     /// The key of the deciding bucket.
     pub key: LoggedKey<'a>,
     /// Units that the deciding bucket has left.

@@ -51,6 +51,11 @@ fn refusals_up_to_the_threshold_ban_a_key_and_a_banned_key_is_not_charged() {
     }
     let third = ask(address, "a");
     assert_eq!(third.status, 429);
+    let text = third.text();
+    assert!(
+        text.contains("The limit \\\"keys\\\" bans this client for now."),
+        "{text}"
+    );
     assert_eq!(
         third.expect_header("retry-after"),
         "86400",

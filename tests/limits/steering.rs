@@ -121,6 +121,13 @@ fn a_ban_needs_no_penalty_and_ends_when_it_is_lifted() {
         .parse()
         .expect("seconds");
     assert!((7_190..=7_200).contains(&seconds), "{seconds}");
+    let text = refused.text();
+    assert!(
+        text.contains("The limit \\\"p0\\\" bans this client for now."),
+        "{text}"
+    );
+    let policies = answer(&AdminClient::new(&gateway, READER).get("/v1/policies"));
+    assert_eq!(policies["policies"][0]["banned_keys"], 1);
     assert_eq!(ask(&gateway, "/0", "b").status, 200, "another key");
     assert_eq!(
         lookup(&gateway, "p0", "a")["used"],

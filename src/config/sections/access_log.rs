@@ -99,6 +99,8 @@ words! {
         Policy = "policy",
         /// Its decision.
         Decision = "decision",
+        /// True if it bans the key.
+        Banned = "banned",
         /// The key of its bucket.
         Key = "key",
         /// Units that its bucket has left.

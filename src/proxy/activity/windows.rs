@@ -84,6 +84,17 @@ pub struct TopRow {
     pub error: u64,
 }
 
+/// The refused requests of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRefusals {
+    /// The number of requests; 0 if the key is not among those that are followed.
+    pub requests: u64,
+    /// By how much that may be wrong, in both directions.
+    pub error: u64,
+    /// The time over which they were counted.
+    pub counted: Duration,
+}
+
 /// Sketches of one worker.
 #[derive(Debug)]
 pub(super) struct Sketches {
@@ -206,6 +217,19 @@ impl Windows {
             self.busiest.add(&self.spare.busiest);
             self.units.add(&self.spare.units);
             self.spare.clear();
+        }
+    }
+
+    /// The refused requests of a key over the last five minutes.
+    pub(super) fn refusals_of(&self, id: Fingerprint, now: Timestamp) -> KeyRefusals {
+        let since = now.saturating_sub(Window::FiveMinutes.length());
+        let counts = self.limited.counts(since.max(self.began));
+        let found = counts.by_key.get(&id);
+        let excess = found.map_or(0, |count| count.excess);
+        KeyRefusals {
+            requests: found.map_or(0, |count| count.count),
+            error: excess.saturating_add(counts.missed),
+            counted: now.since(counts.began),
         }
     }
 
@@ -409,6 +433,25 @@ mod tests {
         refuse(&mut windows, 1_100, []);
         assert_eq!(top(&windows, Window::QuarterHour, None, 1_100), []);
         assert!(windows.limited.slices.is_empty());
+    }
+
+    #[test]
+    fn the_refusals_of_one_key_are_those_of_the_last_minutes() {
+        let mut windows = Windows::new(second(0));
+        refuse(&mut windows, 1, [2, 2, 2, 3]);
+        refuse(&mut windows, 100, [3, 3]);
+        let of = |windows: &Windows, key, at| windows.refusals_of(id(key), second(at));
+        let exact = |requests, seconds| KeyRefusals {
+            requests,
+            error: 0,
+            counted: Duration::from_secs(seconds),
+        };
+        assert_eq!(of(&windows, 2, 110), exact(3, 110));
+        assert_eq!(of(&windows, 3, 110), exact(3, 110));
+        assert_eq!(of(&windows, 4, 110), exact(0, 110));
+        refuse(&mut windows, 395, []);
+        assert_eq!(of(&windows, 2, 395).requests, 0, "it is too long ago");
+        assert_eq!(of(&windows, 3, 395).requests, 2);
     }
 
     #[test]

@@ -41,17 +41,24 @@ pub struct Rejection {
     /// Name and quota; empty if clients are to learn of neither.
     name: Box<str>,
     quota: Box<str>,
-    detail: String,
+    used_up: Detail,
+    banned: Detail,
     /// One for each format that a client may accept.
     prepared: Vec<PreparedResponse>,
+}
+
+/// Why requests are refused, and the default bodies for those that one policy refuses.
+#[derive(Debug)]
+struct Detail {
+    text: String,
+    /// One for each format that a client may accept.
+    bodies: Vec<Bytes>,
 }
 
 #[derive(Debug)]
 struct PreparedResponse {
     format: ResponseFormat,
     fields: Vec<(HeaderName, HeaderValue)>,
-    /// The default body for requests that one policy refuses.
-    body: Bytes,
 }
 
 /// A refused request.
@@ -62,6 +69,8 @@ pub(crate) struct RefusedRequest<'a> {
     pub route: &'a str,
     /// The names of all policies that refuse it.
     pub violated: &'a [&'a str],
+    /// True if the policy bans the key; false if the quota is used up.
+    pub is_banned: bool,
     /// Seconds until it is admitted, if ever.
     pub retry_after: Option<u64>,
 }
@@ -74,24 +83,44 @@ impl Rejection {
     /// `100 per 1m`; `None` if clients are to learn of neither.
     pub fn new(spec: &RejectSpec, announced: Option<(&str, &str)>) -> Self {
         let (name, quota) = announced.unwrap_or_default();
-        let (violated, detail) = match announced {
-            Some(_) => {
-                let detail = format!("The limit \"{name}\" of {quota} is used up.");
-                (std::slice::from_ref(&name), detail)
-            }
-            None => (&[][..], "A limit is used up.".to_owned()),
+        let (violated, used_up, banned) = match announced {
+            Some(_) => (
+                std::slice::from_ref(&name),
+                format!("The limit \"{name}\" of {quota} is used up."),
+                format!("The limit \"{name}\" bans this client for now."),
+            ),
+            None => (
+                &[][..],
+                "A limit is used up.".to_owned(),
+                "A limit bans this client for now.".to_owned(),
+            ),
+        };
+        let formats = spec.formats.all();
+        let detail = |text: String| Detail {
+            bodies: formats
+                .iter()
+                .map(|&format| spec.write(format, violated, &text))
+                .collect(),
+            text,
         };
         let prepare = |&format| PreparedResponse {
             format,
             fields: spec.fields(format),
-            body: spec.write(format, violated, &detail),
         };
         Rejection {
-            prepared: spec.formats.all().iter().map(prepare).collect(),
+            prepared: formats.iter().map(prepare).collect(),
+            used_up: detail(used_up),
+            banned: detail(banned),
             spec: spec.clone(),
             name: name.into(),
             quota: quota.into(),
-            detail,
+        }
+    }
+
+    fn detail(&self, refused: &RefusedRequest<'_>) -> &Detail {
+        match refused.is_banned {
+            true => &self.banned,
+            false => &self.used_up,
         }
     }
 
@@ -127,17 +156,16 @@ impl Rejection {
         response: &mut Response<ResponseBody>,
     ) {
         match grpc::response_content_type(refused.head.headers) {
-            Some(content_type) => *response = self.grpc_response(content_type),
+            Some(content_type) => {
+                *response = self.grpc_response(content_type, &self.detail(refused).text);
+            }
             None => self.write_http(refused, response),
         }
     }
 
-    fn grpc_response(&self, content_type: HeaderValue) -> Response<ResponseBody> {
-        let mut response = grpc::trailers_only(
-            content_type,
-            grpc::GrpcStatus::ResourceExhausted,
-            &self.detail,
-        );
+    fn grpc_response(&self, content_type: HeaderValue, detail: &str) -> Response<ResponseBody> {
+        let status = grpc::GrpcStatus::ResourceExhausted;
+        let mut response = grpc::trailers_only(content_type, status, detail);
         for (name, value) in &self.spec.headers {
             response.headers_mut().insert_missing(name, value.clone());
         }
@@ -159,15 +187,17 @@ impl Rejection {
     fn prepared(&self, refused: &RefusedRequest<'_>) -> (&PreparedResponse, Bytes) {
         let accept = refused.head.headers.get(header::ACCEPT);
         let chosen = self.spec.formats.choose(accept);
-        let prepared = self.prepared.iter().find(|one| one.format == chosen);
-        let prepared = prepared.expect("there is one for every form that can be chosen");
+        let detail = self.detail(refused);
+        let mut all = self.prepared.iter().zip(&detail.bodies);
+        let found = all.find(|(one, _)| one.format == chosen);
+        let (prepared, prepared_body) = found.expect("there is one for every format");
         let is_other = |name: &&str| **name != *self.name;
         let body = match &self.spec.body {
             Some(template) => Bytes::from(self.render(template, chosen, refused)),
             None if refused.violated.iter().any(is_other) => {
-                self.spec.write(chosen, refused.violated, &self.detail)
+                self.spec.write(chosen, refused.violated, &detail.text)
             }
-            None => prepared.body.clone(),
+            None => prepared_body.clone(),
         };
         (prepared, body)
     }
@@ -190,7 +220,7 @@ impl Rejection {
                 Placeholder::Policy => Cow::Borrowed(&*self.name),
                 Placeholder::Quota => Cow::Borrowed(&*self.quota),
                 Placeholder::Title => Cow::Borrowed(self.spec.title()),
-                Placeholder::Detail => Cow::Borrowed(&self.detail),
+                Placeholder::Detail => Cow::Borrowed(&self.detail(refused).text),
                 Placeholder::DocsUrl => {
                     Cow::Borrowed(self.spec.docs_url.as_deref().unwrap_or_default())
                 }

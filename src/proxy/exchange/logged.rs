@@ -23,6 +23,7 @@ pub(in crate::proxy) type KeyText = Box<[Box<[u8]>]>;
 struct LoggedDecision<'a> {
     policy: &'a str,
     decision: LimitDecision,
+    is_banned: bool,
     key: LoggedKey<'a>,
     remaining: Option<u32>,
     retry_after: Option<Duration>,
@@ -60,6 +61,7 @@ impl Exchange {
         let LoggedDecision {
             policy,
             decision,
+            is_banned,
             key,
             remaining,
             retry_after,
@@ -93,6 +95,7 @@ impl Exchange {
             route: route.name.as_bytes(),
             policy: policy.as_bytes(),
             decision: decision.as_str(),
+            is_banned,
             key,
             remaining,
             retry_after,
@@ -121,6 +124,7 @@ impl Exchange {
         let none = LoggedDecision {
             policy: "",
             decision: LimitDecision::Allowed,
+            is_banned: false,
             key: LoggedKey::None,
             remaining: None,
             retry_after: None,
@@ -144,6 +148,7 @@ impl Exchange {
         LoggedDecision {
             policy: logged.limit.map_or("", |limit| &*limit.policy.name),
             decision: logged.word,
+            is_banned: admission.is_ban(),
             key: match (&self.key_text, logged.key) {
                 (Some(text), _) => LoggedKey::Readable(text),
                 (None, Some(key)) if parts.keys == Some(KeyForm::Hashed) => {

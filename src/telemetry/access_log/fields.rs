@@ -55,6 +55,8 @@ pub enum LogField {
     Policy,
     /// Its decision.
     Decision,
+    /// True if it bans the key.
+    Banned,
     /// The key of its bucket.
     Key,
     /// Units that its bucket has left.
@@ -131,6 +133,7 @@ impl LoggedParts {
     pub fn has_decision(&self) -> bool {
         const DECISION: u32 = bit(LogField::Policy)
             | bit(LogField::Decision)
+            | bit(LogField::Banned)
             | bit(LogField::Key)
             | bit(LogField::Remaining)
             | bit(LogField::RetryAfterMs);

@@ -28,6 +28,7 @@ fn record(path: &[u8]) -> Record<'_> {
         referer: b"",
         user_agent: b"",
         request_id: b"",
+        is_banned: false,
         key: LoggedKey::None,
         remaining: None,
         retry_after: None,

@@ -214,7 +214,7 @@ proptest! {
             let mut verdict = charge_all(&[charge], now);
             let is_banned = ban == 0;
             if is_banned {
-                verdict.refuse_until(0, now.saturating_add(Duration::from_secs(5)));
+                verdict.ban(0, now.saturating_add(Duration::from_secs(5)));
             }
             let decision = *verdict.decision().expect("a decision");
             let sent = written(&verdict, &facts, &algorithm, now);

@@ -111,7 +111,7 @@ impl LimitTrace {
         }
         if let Some(ban) = ban {
             let mut verdict = Verdict::of([decision], 1);
-            verdict.refuse_until(0, ban.until);
+            verdict.ban(0, ban.until);
             decision = verdict.decisions[0];
         }
         if let Some(policy) = tiers(key.quota()).nth(place) {

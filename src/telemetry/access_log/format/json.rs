@@ -75,6 +75,8 @@ impl Formatter {
             LogField::Error => text(out, b",\"error\":\"", record.error.as_bytes()),
             LogField::Policy => text(out, b",\"policy\":\"", record.policy),
             LogField::Decision => text(out, b",\"decision\":\"", record.decision.as_bytes()),
+            LogField::Banned if record.is_banned => out.extend_from_slice(b",\"banned\":true"),
+            LogField::Banned => {}
             LogField::Key => key(out, record.key),
             LogField::Remaining => {
                 if let Some(units) = record.remaining {

@@ -32,6 +32,7 @@ fn record<'a>(path: &'a [u8], user_agent: &'a [u8]) -> Record<'a> {
         referer: b"",
         user_agent,
         request_id: b"",
+        is_banned: false,
         key: LoggedKey::None,
         remaining: None,
         retry_after: None,
@@ -104,6 +105,21 @@ fn json_has_the_costs_that_the_response_stated() {
     let line = line(LineFormat::Json, &stated);
     let said = "\"duration_ms\":1.204,\"costs\":{\"tokens\":57,\"a\\\"b\":0},\"route\"";
     assert!(line.contains(said), "{line}");
+}
+
+#[test]
+fn json_tells_a_ban_from_a_used_quota() {
+    for (is_banned, said) in [
+        (true, "\"decision\":\"limited\",\"banned\":true}\n"),
+        (false, "\"decision\":\"limited\"}\n"),
+    ] {
+        let refused = Record {
+            is_banned,
+            ..record(b"/", b"")
+        };
+        let line = line(LineFormat::Json, &refused);
+        assert!(line.ends_with(said), "{line}");
+    }
 }
 
 #[test]
@@ -200,6 +216,7 @@ fn json_names_fields_as_the_configuration_does() {
         costs: &costs,
         referer: b"a",
         request_id: b"a",
+        is_banned: false,
         key: LoggedKey::Hashed(1),
         remaining: Some(1),
         retry_after: Some(Duration::ZERO),
