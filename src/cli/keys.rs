@@ -107,7 +107,7 @@ struct BanArgs {
 /// The key of a policy.
 #[derive(Args, Debug)]
 struct SubjectArgs {
-    /// The policy; a limit in place has the name of its route and position, such as search#0
+    /// The policy; an inline limit has the name of its route and position, such as search#0
     policy: String,
     #[command(flatten)]
     key: KeyTextArgs,

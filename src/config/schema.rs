@@ -92,7 +92,7 @@ pub struct Config {
     pub upstreams: Table<Name, Upstream>,
     /// Limits by name: every route that names one shares its buckets.
     pub policies: Table<Name, Policy>,
-    /// Limits for every request, before any route: names of policies, or limits in place.
+    /// Limits for every request, before any route: names of policies, or inline limits.
     pub limits: List<Limit>,
     /// Requests that no limit applies to, wherever it stands.
     pub exempt: List<Selection>,

@@ -580,7 +580,7 @@ fn settings_that_need_a_restart_are_named() {
     gateway.wait_for_log("changes of admin.address take effect at a restart");
 }
 
-/// A policy with dots in its name beside a limit in place, and a route with the former owner of
+/// A policy with dots in its name beside an inline limit, and a route with the former owner of
 /// top-level limits as its name. These limits once shared a name.
 #[test]
 fn limits_in_place_share_no_bucket_with_others_after_a_reload() {

@@ -22,7 +22,7 @@ use crate::upstream::Dscp;
 /// The smallest table, for policies with one key or none.
 const ONE_KEY: usize = 1;
 
-/// All policies of a configuration. A limit in place without a name is called after its route and
+/// All policies of a configuration. An inline limit without a name is called after its route and
 /// its position.
 pub(in crate::config) struct Policies<'a> {
     config: &'a schema::Config,

@@ -17,12 +17,12 @@ use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::store::OnFull;
 use crate::store::OnStoreError;
 
-/// A policy under its name in `policies`, or a limit in place.
+/// A policy under its name in `policies`, or an inline limit.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
 pub struct Policy {
-    /// The name of a limit in place, in header fields, metrics and logs; with the key, what its
+    /// The name of an inline limit, in header fields, metrics and logs; with the key, what its
     /// buckets are found again by. Policies are named by their key in `policies` instead.
     pub name: Option<Located<Name>>,
     /// The part of the request, or the list of parts, that has a bucket for each value. `client_ip`
@@ -298,7 +298,7 @@ words! {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(
     rename = "$form",
-    expecting = "the name of a policy, or a limit in place: `{ key: client_ip, quota: 100/1m }`"
+    expecting = "the name of a policy, or an inline limit: `{ key: client_ip, quota: 100/1m }`"
 )]
 #[schemars(rename = "Limit", untagged)]
 pub enum Limit {
@@ -319,7 +319,7 @@ impl Limit {
         }
     }
 
-    /// The policy of a limit in place.
+    /// The policy of an inline limit.
     pub fn in_place(&self) -> Option<&Policy> {
         match self {
             Self::Named(_) => None,

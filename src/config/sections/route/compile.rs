@@ -17,10 +17,10 @@ use crate::rules::{
     Selectors,
 };
 
-/// Separates the owner of a limit in place from its position. Names cannot contain it, so no policy
+/// Separates the owner of an inline limit from its position. Names cannot contain it, so no policy
 /// has such a name. It needs no escape in a quoted string of a header field.
 const POSITION: char = '#';
-/// The owner of top-level limits in place. Names of routes are never empty.
+/// The owner of top-level inline limits. Names of routes are never empty.
 const TOP_LEVEL: &str = "";
 /// The route of unmatched requests in metrics and keys.
 const UNMATCHED: &str = "unmatched";

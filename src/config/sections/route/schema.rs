@@ -30,7 +30,7 @@ pub struct Route {
     /// `strict` makes `/login/` another path than `/login`, `ignore` the same.
     #[serde(default)]
     pub trailing_slash: Located<TrailingSlash>,
-    /// Limits, in order: names of policies, or limits in place.
+    /// Limits, in order: names of policies, or inline limits.
     #[serde(default)]
     pub limits: List<Limit>,
     /// `true` applies the top-level `limits` too.
