@@ -439,6 +439,7 @@ mod tests {
     fn the_refusals_of_one_key_are_those_of_the_last_minutes() {
         let mut windows = Windows::new(second(0));
         refuse(&mut windows, 1, [2, 2, 2, 3]);
+        refuse(&mut windows, 11, []);
         refuse(&mut windows, 100, [3, 3]);
         let of = |windows: &Windows, key, at| windows.refusals_of(id(key), second(at));
         let exact = |requests, seconds| KeyRefusals {

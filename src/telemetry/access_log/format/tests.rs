@@ -216,7 +216,7 @@ fn json_names_fields_as_the_configuration_does() {
         costs: &costs,
         referer: b"a",
         request_id: b"a",
-        is_banned: false,
+        is_banned: true,
         key: LoggedKey::Hashed(1),
         remaining: Some(1),
         retry_after: Some(Duration::ZERO),
