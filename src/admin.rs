@@ -9,7 +9,7 @@
 //! | `/v1/..` | the API, behind tokens: `api` has its endpoints |
 //! | `/`, `/playground`, `/assets/..` | pages and their files, open to everybody: the pages ask the API |
 //!
-//! Other paths are 404, other methods 405.
+//! Other paths are 404, other methods 405, and hosts that are not of the listener 421.
 
 mod api;
 mod assets;
@@ -19,6 +19,7 @@ pub mod health;
 mod configuration;
 mod events;
 mod explain;
+pub mod hosts;
 mod json;
 mod keys;
 mod live;
@@ -42,14 +43,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::header::{ALLOW, CACHE_CONTROL, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ALLOW, CACHE_CONTROL, HeaderName};
 use http::{StatusCode, Uri};
 
 use self::auth::{Access, AccessSpec};
 use self::health::Readiness;
+use self::hosts::{AllowedHosts, HostCheck};
 use self::playground::{Playground, PlaygroundApi};
 use self::problem_details::ProblemDetails;
 use self::reload_history::ReloadHistory;
@@ -60,6 +61,7 @@ use self::streams::Streams;
 use crate::clock::Clock;
 use crate::http::connection::ClientConnection;
 use crate::proxy::Gateway;
+use crate::rules::HostPattern;
 use crate::server::{
     ClientRules, ClientSpec, ConnectionLife, ConnectionTable, HalfClose, ListenerSpec, Protocols,
     Server, ServerSpec, StartError, Timeouts,
@@ -78,6 +80,8 @@ pub struct AdminSpec {
     pub access: AccessSpec,
     /// The form of keys in answers.
     pub keys: KeyForm,
+    /// The names by which clients address the listener.
+    pub hosts: Vec<HostPattern>,
 }
 
 /// The parts of the process that endpoints read and change. `app` keeps clones of some.
@@ -93,6 +97,8 @@ pub struct AdminContext {
     pub clock: Arc<Clock>,
     /// The tokens of callers.
     pub access: Access,
+    /// The hosts of the listener.
+    pub hosts: AllowedHosts,
     /// The running configuration, and the last reloads.
     pub reloads: ReloadHistory,
     /// The constants of the process.
@@ -143,13 +149,24 @@ impl AdminState {
 ///
 /// An address that cannot be bound, or a thread that cannot be started.
 pub fn start(address: SocketAddr, context: AdminContext) -> Result<Server, StartError> {
-    let registry = context.registry.clone();
-    let router = router(AdminState::new(context));
+    let (registry, hosts) = (context.registry.clone(), context.hosts.clone());
+    let state = AdminState::new(context);
+    let hosts = HostCheck::new(hosts, state.admin_metrics.clone());
+    serve(address, &registry, router(state), hosts)
+}
+
+/// Serves a router at `address`.
+fn serve(
+    address: SocketAddr,
+    registry: &Registry,
+    router: Router,
+    hosts: HostCheck,
+) -> Result<Server, StartError> {
     let table = ConnectionTable::default();
     let spec = spec(address, table.clone());
-    Server::start(spec, &registry, move |connection: &ClientConnection| {
-        let (router, table) = (router.clone(), table.clone());
-        AdminService::new(router, table, connection.id, connection.peer)
+    Server::start(spec, registry, move |connection: &ClientConnection| {
+        let (router, table, hosts) = (router.clone(), table.clone(), hosts.clone());
+        AdminService::new(router, table, hosts, connection.id, connection.peer)
     })
 }
 
@@ -198,17 +215,7 @@ fn router(state: AdminState) -> Router {
         .merge(api::router(&state))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
-        .layer(map_response(forbid_sniffing))
         .with_state(state)
-}
-
-/// Has browsers believe the media type (WHATWG Fetch, `X-Content-Type-Options`).
-async fn forbid_sniffing(mut response: Response) -> Response {
-    let nosniff = HeaderValue::from_static("nosniff");
-    response
-        .headers_mut()
-        .insert(X_CONTENT_TYPE_OPTIONS, nosniff);
-    response
 }
 
 /// A header field of every response: each is true for a moment only.

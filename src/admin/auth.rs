@@ -192,7 +192,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// Returns true for requests of pages that this listener has not served (RFC 6454). A proxy before
 /// the listener may speak TLS, so the scheme does not count.
-fn is_cross_origin(headers: &HeaderMap) -> bool {
+pub(super) fn is_cross_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else {
         return false;
     };
@@ -204,7 +204,8 @@ fn is_cross_origin(headers: &HeaderMap) -> bool {
         .is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
 }
 
-fn respond(refusal: AdminRefusal) -> Response {
+/// The answer to a refused request, without its header fields.
+pub(super) fn problem(refusal: AdminRefusal) -> ProblemDetails {
     let (status, detail) = match refusal {
         AdminRefusal::Unauthenticated => (
             StatusCode::UNAUTHORIZED,
@@ -218,9 +219,17 @@ fn respond(refusal: AdminRefusal) -> Response {
             StatusCode::FORBIDDEN,
             "a page of another origin sent this: the listener serves its own pages only",
         ),
+        AdminRefusal::UnknownHost => (
+            StatusCode::MISDIRECTED_REQUEST,
+            "the listener has another host: use its address, localhost, or a name of admin.hosts",
+        ),
     };
-    let mut response = ProblemDetails::new(status, detail).into_response();
-    if status == StatusCode::UNAUTHORIZED {
+    ProblemDetails::new(status, detail)
+}
+
+fn respond(refusal: AdminRefusal) -> Response {
+    let mut response = problem(refusal).into_response();
+    if refusal == AdminRefusal::Unauthenticated {
         let challenge = HeaderValue::from_static("Bearer realm=\"sluicegate admin\"");
         response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }

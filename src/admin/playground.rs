@@ -1,9 +1,9 @@
 //! The playground: `POST /v1/playground`, and a server of its own that needs no configuration.
 //!
 //! The server has no secrets and asks for no token. Pages of other sites cannot use it all the
-//! same: see `own_pages_only`.
+//! same: their requests have another Host, or another Origin.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,18 +12,19 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use http::header::{CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
+use super::auth::{is_cross_origin, problem};
+use super::hosts::{AllowedHosts, HostCheck};
 use super::json::JsonText;
 use super::problem_details::{self, ProblemDetails};
-use super::service::{self, AdminService};
-use super::{AdminState, NO_STORE, assets, spec};
-use crate::http::connection::ClientConnection;
-use crate::server::{ConnectionTable, Server, StartError};
+use super::{AdminState, NO_STORE, assets, serve, service};
+use crate::server::{Server, StartError};
+use crate::telemetry::metrics::{AdminMetrics, AdminRefusal};
 use crate::telemetry::registry::Registry;
 
 /// The longest time of a computation, with its wait for earlier ones. With the time of a body it ends
@@ -67,13 +68,9 @@ pub fn start(
     registry: &Registry,
     api: PlaygroundApi,
 ) -> Result<Server, StartError> {
-    let router = router(Playground::new(api));
-    let table = ConnectionTable::default();
-    let spec = spec(address, table.clone());
-    Server::start(spec, registry, move |connection: &ClientConnection| {
-        let (router, table) = (router.clone(), table.clone());
-        AdminService::new(router, table, connection.id, connection.peer)
-    })
+    let hosts = AllowedHosts::without_names();
+    let hosts = HostCheck::new(hosts, AdminMetrics::new(registry));
+    serve(address, registry, router(Playground::new(api)), hosts)
 }
 
 fn router(playground: Playground) -> Router {
@@ -148,45 +145,12 @@ impl IntoResponse for JsonAnswer {
     }
 }
 
-/// Refuses requests of pages that this server did not send. A name that resolves to this machine
-/// (DNS rebinding) is no host of it: only addresses and `localhost` are.
+/// Refuses requests of pages that this server did not send.
 async fn own_pages_only(request: Request, next: Next) -> Response {
-    match is_of_own_page(request.headers()) {
-        true => next.run(request).await,
-        false => {
-            let detail = "open the playground by its address, or as localhost";
-            ProblemDetails::new(StatusCode::FORBIDDEN, detail).into_response()
-        }
+    match is_cross_origin(request.headers()) {
+        false => next.run(request).await,
+        true => problem(AdminRefusal::CrossOrigin).into_response(),
     }
-}
-
-fn is_of_own_page(headers: &HeaderMap) -> bool {
-    let text = |name| {
-        headers
-            .get(name)
-            .map(|value| value.to_str().unwrap_or_default())
-    };
-    let Some(host) = text(HOST) else {
-        return false;
-    };
-    let is_own_origin = text(ORIGIN).is_none_or(|origin| origin == format!("http://{host}"));
-    is_own_origin && is_address_or_localhost(host)
-}
-
-/// True for a host, with or without a port, that needs no DNS.
-fn is_address_or_localhost(authority: &str) -> bool {
-    // A `Host` has no user information (RFC 9110 section 4.2.4).
-    if authority.contains('@') {
-        return false;
-    }
-    let Ok(authority) = authority.parse::<http::uri::Authority>() else {
-        return false;
-    };
-    let host = authority
-        .host()
-        .trim_start_matches('[')
-        .trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
 }
 
 #[cfg(test)]
@@ -217,38 +181,5 @@ mod tests {
         // The next one waits for its turn, and has it.
         let next = playground.compute(compute_slowly, text()).await;
         assert_eq!(next.status(), StatusCode::OK);
-    }
-
-    #[test]
-    fn only_pages_by_address_or_localhost_are_answered() {
-        let is_own = |host: &str, origin: Option<&str>| {
-            let mut headers = HeaderMap::new();
-            headers.insert(HOST, host.parse().expect("a value"));
-            if let Some(origin) = origin {
-                headers.insert(ORIGIN, origin.parse().expect("a value"));
-            }
-            is_of_own_page(&headers)
-        };
-        for host in [
-            "127.0.0.1:9981",
-            "[::1]:9981",
-            "localhost:9981",
-            "10.0.0.7",
-            "LOCALHOST",
-        ] {
-            assert!(is_own(host, None), "{host}");
-            assert!(is_own(host, Some(&format!("http://{host}"))), "{host}");
-            assert!(!is_own(host, Some("http://evil.example")), "{host}");
-            assert!(!is_own(host, Some("null")), "{host}");
-        }
-        for host in [
-            "evil.example",
-            "evil.example:9981",
-            "localhost.evil.example",
-            "a@127.0.0.1",
-        ] {
-            assert!(!is_own(host, None), "{host}");
-        }
-        assert!(!is_of_own_page(&HeaderMap::new()));
     }
 }

@@ -44,6 +44,12 @@ impl ProblemDetails {
         }
     }
 
+    /// The status.
+    #[cfg(test)]
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The same, of a change that the audit log has.
     pub(super) fn logged(self) -> Self {
         Self {

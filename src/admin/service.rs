@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::response::IntoResponse;
+use http::header::{HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http_body_util::Limited;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
+use super::hosts::HostCheck;
 use super::streams::EndlessBody;
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
@@ -28,12 +31,14 @@ pub(super) const CHECK: &str = "/v1/check";
 /// The longest pause within a request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The service of one connection: calls the router with bounded requests, and notes in the table
-/// when the connection is busy. The connection discards a body that no endpoint reads.
+/// The service of one connection: calls the router with bounded requests for hosts of the listener,
+/// and notes in the table when the connection is busy. The connection discards a body that no
+/// endpoint reads.
 #[derive(Debug)]
 pub(super) struct AdminService {
     router: TowerToHyperService<Router>,
     table: ConnectionTable,
+    hosts: HostCheck,
     connection: u64,
     peer: PeerAddress,
 }
@@ -42,12 +47,14 @@ impl AdminService {
     pub(super) fn new(
         router: Router,
         table: ConnectionTable,
+        hosts: HostCheck,
         connection: u64,
         peer: PeerAddress,
     ) -> Self {
         Self {
             router: TowerToHyperService::new(router),
             table,
+            hosts,
             connection,
             peer,
         }
@@ -62,13 +69,19 @@ impl Service<Request<RequestBody>> for AdminService {
     fn call(&self, mut request: Request<RequestBody>) -> Self::Future {
         let busy = self.table.begin_exchange(self.connection);
         request.body_mut().bound(u64::MAX, BODY_TIMEOUT);
-        let most = max_body(request.uri().path());
-        let bounded = request.map(|body| Limited::new(body, most));
-        let mut bounded: http::Request<_> = bounded.into();
-        bounded.extensions_mut().insert(self.peer);
-        let response = self.router.call(bounded);
+        let answered = self.hosts.check(&request, self.peer).map(|()| {
+            let most = max_body(request.uri().path());
+            let bounded = request.map(|body| Limited::new(body, most));
+            let mut bounded: http::Request<_> = bounded.into();
+            bounded.extensions_mut().insert(self.peer);
+            self.router.call(bounded)
+        });
         Box::pin(async {
-            let response = response.await?;
+            let mut response = match answered {
+                Ok(answer) => answer.await?,
+                Err(refusal) => refusal.into_response(),
+            };
+            forbid_sniffing(&mut response);
             let is_endless = response.extensions().get::<EndlessBody>().is_some();
             let response = response.into();
             Ok(match is_endless {
@@ -77,6 +90,14 @@ impl Service<Request<RequestBody>> for AdminService {
             })
         })
     }
+}
+
+/// Has browsers believe the media type (WHATWG Fetch, `X-Content-Type-Options`).
+fn forbid_sniffing<B>(response: &mut http::Response<B>) {
+    let nosniff = HeaderValue::from_static("nosniff");
+    response
+        .headers_mut()
+        .insert(X_CONTENT_TYPE_OPTIONS, nosniff);
 }
 
 /// The largest body of a request to this path, in bytes.
@@ -97,7 +118,10 @@ mod tests {
     use http_body::Frame;
 
     use super::*;
+    use crate::admin::hosts::AllowedHosts;
     use crate::http::body::body_channel;
+    use crate::telemetry::metrics::AdminMetrics;
+    use crate::telemetry::registry::Registry;
 
     async fn post_bytes(path: &'static str, length: usize) -> StatusCode {
         let router = Router::new().route(path, post(|body: Bytes| async move { drop(body) }));
@@ -105,8 +129,11 @@ mod tests {
         let mut request = Request::new(RequestBody::from(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from_static(path);
-        let response = AdminService::new(router, ConnectionTable::default(), 0, PeerAddress::Unix);
-        let response = response.call(request);
+        let hosts = AllowedHosts::without_names();
+        let hosts = HostCheck::new(hosts, AdminMetrics::new(&Registry::default()));
+        let table = ConnectionTable::default();
+        let service = AdminService::new(router, table, hosts, 0, PeerAddress::Unix);
+        let response = service.call(request);
         let frame = Frame::data(Bytes::from(vec![b'x'; length]));
         sender.send(Some(Ok(frame)), &Context::from_waker(Waker::noop()));
         let response = response.await;

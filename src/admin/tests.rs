@@ -54,6 +54,7 @@ fn state(registry: &Registry) -> AdminState {
         readiness: Readiness::default(),
         gateway: Arc::new(Gateway::new(ruleset, Arc::clone(&clock), metrics)),
         clock,
+        hosts: AllowedHosts::without_names(),
         access: Access::new(AccessSpec {
             read: vec![TokenDigest::of("reader")],
             write: vec![TokenDigest::of("writer")],
@@ -93,9 +94,11 @@ fn respond(
     let mut request = Request::new(RequestBody::empty());
     *request.method_mut() = method;
     *request.uri_mut() = Uri::from_static(path);
+    let hosts = AllowedHosts::without_names();
     let service = AdminService::new(
         router(state.clone()),
         ConnectionTable::default(),
+        HostCheck::new(hosts, state.admin_metrics.clone()),
         0,
         PeerAddress::Unix,
     );

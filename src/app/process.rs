@@ -146,6 +146,7 @@ impl Process {
                 gateway: Arc::clone(&gateway),
                 clock: Arc::clone(&clock),
                 access: reloader.access().clone(),
+                hosts: reloader.hosts().clone(),
                 reloads: reloader.history().clone(),
                 facts: process_facts(context.workers, started_at),
                 playground: playground::API,

@@ -14,6 +14,7 @@ use super::snapshot_thread::SnapshotThread;
 use super::span_exporter::SpanExport;
 use crate::admin::AdminSpec;
 use crate::admin::auth::Access;
+use crate::admin::hosts::AllowedHosts;
 use crate::admin::reload_history::{ReloadHistory, RunningConfig};
 use crate::clock::Timestamp;
 use crate::config::{Compiled, ConfigText, Loaded, ShutdownSpec, SnapshotSpec, Source, compile};
@@ -32,6 +33,7 @@ pub(super) struct Reloader {
     server: ServerSpec,
     admin: AdminSpec,
     access: Access,
+    hosts: AllowedHosts,
     history: ReloadHistory,
     shutdown: ShutdownSpec,
     files: Vec<VersionedFile>,
@@ -57,6 +59,10 @@ impl Reloader {
             metrics: ConfigMetrics::new(&surroundings.registry, &running.hash, seconds(now)),
             server: compiled.server.clone(),
             access: Access::new(compiled.admin.access.clone()),
+            hosts: AllowedHosts::of_listener(
+                compiled.admin.address.ip(),
+                compiled.admin.hosts.clone(),
+            ),
             admin: compiled.admin.clone(),
             history: ReloadHistory::new(running),
             shutdown: compiled.shutdown,
@@ -82,6 +88,11 @@ impl Reloader {
     /// The tokens of the admin API's callers, which reloads replace.
     pub(super) fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// The hosts of the admin listener, which reloads replace.
+    pub(super) fn hosts(&self) -> &AllowedHosts {
+        &self.hosts
     }
 
     /// The running configuration, and the last reloads.
@@ -163,6 +174,7 @@ impl Reloader {
         self.warn_of_restart(&compiled);
         keeper.follow(compiled.snapshot);
         self.access.reload(compiled.admin.access);
+        self.hosts.reload(compiled.admin.hosts);
         let now = self.surroundings.clock.now();
         gateway.activity().set_key_form(compiled.admin.keys, now);
         self.export = compiled.export;

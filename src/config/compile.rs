@@ -102,6 +102,12 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
         address: config.admin.address.get(),
         access: compiler.access(&config.admin.tokens),
         keys: config.admin.keys.value,
+        hosts: config
+            .admin
+            .hosts
+            .iter()
+            .map(|host| host.value.clone())
+            .collect(),
     };
     let export = compiler.export(config);
     compiler.check_written_files(config);

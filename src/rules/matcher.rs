@@ -254,7 +254,8 @@ impl RouteMatch {
 }
 
 impl HostPattern {
-    pub(super) fn matches(&self, host: &str) -> bool {
+    /// Returns true for a host in lower case that the pattern takes.
+    pub fn matches(&self, host: &str) -> bool {
         match self {
             Self::Exact(exact) => host == exact,
             Self::Subdomains(domain) => host

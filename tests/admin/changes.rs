@@ -202,7 +202,7 @@ fn a_slow_body_is_given_up() {
     let gateway = Gateway::start(&format!("{TOKENS}{CONFIG}"));
     let mut slow = Connection::open(gateway.admin);
     slow.send(format!(
-        "POST {MODE} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer writer-0123456789\r\n\
+        "POST {MODE} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer writer-0123456789\r\n\
          Content-Type: application/json\r\nContent-Length: 30\r\n\r\n{{\"mode\":"
     ));
     // Other callers are served meanwhile.

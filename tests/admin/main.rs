@@ -7,6 +7,7 @@ mod api;
 mod auth;
 mod changes;
 mod explain;
+mod hosts;
 mod keys_command;
 mod openapi;
 mod other_listeners;

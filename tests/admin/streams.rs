@@ -42,7 +42,7 @@ impl Reader {
             .set_read_timeout(Some(DEADLINE))
             .expect("a deadline is set");
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {READER}\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {READER}\r\nConnection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).expect("it reads");
         let mut lines = BufReader::new(stream.try_clone().expect("a handle")).lines();
@@ -196,7 +196,7 @@ fn readers_are_bounded_and_hurt_nobody() {
     wait_for("a free place", || {
         let mut stream = TcpStream::connect(gateway.admin).ok()?;
         let request = format!(
-            "GET /v1/live HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {READER}\r\nConnection: close\r\n\r\n"
+            "GET /v1/live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {READER}\r\nConnection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).ok()?;
         let mut status = String::new();

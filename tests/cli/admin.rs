@@ -111,7 +111,7 @@ fn clients_of_the_proxy_see_nothing_of_the_admin_listener() {
     assert_eq!(get(gateway.admin, "/").status, 200);
     assert_eq!(get(gateway.admin, "/nothing").status, 404);
     let posted = Connection::open(gateway.admin)
-        .exchange("POST /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        .exchange("POST /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(posted.status, 405);
     assert_eq!(
         get(gateway.address(), "/metrics").status,
@@ -262,7 +262,7 @@ fn never_reads(address: SocketAddr) -> TcpStream {
         .connect(&address.into())
         .expect("the kernel has room");
     let mut client = TcpStream::from(socket);
-    let request = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     client
         .write_all(request.repeat(1000).as_bytes())
         .expect("sent");

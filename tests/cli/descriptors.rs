@@ -43,7 +43,7 @@ fn crowd(gateway: &Gateway) -> Vec<TcpStream> {
 
 /// The sum of a metric family over its series, read over an open connection.
 fn sum(admin: &mut Connection, family: &str) -> f64 {
-    let metrics = admin.exchange("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    let metrics = admin.exchange("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let text = metrics.text();
     let series = text
         .lines()
@@ -67,7 +67,7 @@ fn clients_beyond_the_limit_wait_and_the_others_are_served() {
     // Its connection has a descriptor before there are none.
     assert_eq!(
         admin
-            .exchange("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+            .exchange("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .status,
         200
     );

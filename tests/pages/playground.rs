@@ -292,7 +292,7 @@ fn pages_of_other_sites_are_refused() {
         status(&format!("{own}origin: http://other.example\r\n")),
         403
     );
-    assert_eq!(status("host: rebound.example\r\n"), 403);
+    assert_eq!(status("host: rebound.example\r\n"), 421);
     let plain = format!("{own}content-type: text/plain\r\n");
     assert_eq!(playground.post("/v1/playground", &plain, &body).status, 415);
     let large = format!("{own}content-type: application/json\r\n");

@@ -7,9 +7,11 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::List;
 use crate::config::located::Located;
 use crate::config::schema::{Delay, SECOND};
 use crate::config::value::SocketAddress;
+use crate::rules::HostPattern;
 use crate::telemetry::access_log::KeyForm;
 
 pub(in crate::config) use tokens::check;
@@ -27,6 +29,10 @@ pub struct Admin {
     /// How `/v1/top` shows the keys of clients. Texts of keys are kept in memory only if they are
     /// readable.
     pub keys: Located<KeyForm>,
+    /// Names by which clients address the listener, or `*.example.com` for all names below. IP
+    /// addresses and `localhost` need no entry. Other hosts are refused if there is an entry, and on
+    /// a loopback address.
+    pub hosts: List<HostPattern>,
 }
 
 impl Default for Admin {
@@ -36,6 +42,7 @@ impl Default for Admin {
             address: SocketAddress::new(address).into(),
             tokens: Located::default(),
             keys: Located::default(),
+            hosts: List::default(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Host patterns of routes, and server names of certificates.
+//! Host patterns of routes and of the admin listener, and server names of certificates.
 
 use derive_more::{Deref, Display};
 
@@ -65,13 +65,13 @@ impl TextValue for ServerName {
 
 fn host_help(host: &str) -> String {
     match host {
-        "*" | "" => "leave `hosts` out to take every host".to_owned(),
+        "*" | "" => "leave `hosts` out, or write `*.example.com` for names below".to_owned(),
         host if is_ipv6(host) => format!("an IPv6 address has brackets: `[{host}]`"),
         host if !host.is_ascii() => "write the name in its ASCII form, `xn--..`".to_owned(),
         host if host.contains("://") => "write the host only, without `http://`".to_owned(),
         host => match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => {
-                format!("ports make no difference to a route: `{name}`")
+                format!("ports make no difference: `{name}`")
             }
             _ => "as in `api.example.com`, or `*.example.com` for all names below it".to_owned(),
         },
@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn errors_say_what_is_wrong() {
         for (text, help) in [
-            ("*", "leave `hosts` out to take every host"),
             (
-                "example.com:443",
-                "ports make no difference to a route: `example.com`",
+                "*",
+                "leave `hosts` out, or write `*.example.com` for names below",
             ),
+            ("example.com:443", "ports make no difference: `example.com`"),
             ("::1", "an IPv6 address has brackets: `[::1]`"),
             (
                 "bücher.example",

@@ -15,6 +15,8 @@ pub enum AdminRefusal {
     Forbidden,
     /// A page of another origin sent the request.
     CrossOrigin,
+    /// The request names a host that the listener does not have.
+    UnknownHost,
 }
 
 /// A stream that callers read, as the `stream` label has it.

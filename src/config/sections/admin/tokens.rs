@@ -10,7 +10,7 @@ use crate::config::compile::Compiler;
 use crate::config::schema::Config;
 use crate::config::sections::secret_token;
 use crate::config::sections::secret_value::SecretValue;
-use crate::config::validate::report_repeated;
+use crate::config::validate::{report_repeated, report_twice};
 use crate::config::{Findings, List, Loaded, Located};
 use crate::http::token_digest::TokenDigest;
 
@@ -31,8 +31,9 @@ impl AdminTokens {
     }
 }
 
-/// Checks the tokens that are written in the configuration.
+/// Checks the tokens that are written in the configuration, and the hosts.
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+    report_twice(&config.admin.hosts, findings);
     let tokens = config.admin.tokens.all();
     for token in tokens.clone() {
         secret_token::check(token, findings);
