@@ -190,9 +190,13 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     is_bearer.then_some(token.trim_start_matches(' '))
 }
 
-/// Returns true for requests of pages that this listener has not served (RFC 6454). A proxy before
-/// the listener may speak TLS, so the scheme does not count.
+/// Returns true for requests of pages that this listener has not served: by Fetch Metadata (W3C), and
+/// by Origin (RFC 6454). A proxy before the listener may speak TLS, so the scheme does not count.
 pub(super) fn is_cross_origin(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    if matches!(site, Some(b"cross-site" | b"same-site")) {
+        return true;
+    }
     let Some(origin) = headers.get(ORIGIN) else {
         return false;
     };

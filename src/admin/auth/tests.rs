@@ -71,6 +71,17 @@ fn pages_of_other_origins_change_nothing() {
         assert_eq!(write.is_ok(), is_own, "{origin}");
         assert!(call(&access, Role::Read, &fields).is_ok(), "{origin}");
     }
+    for (site, is_own) in [
+        ("same-origin", true),
+        ("none", true),
+        ("same-site", false),
+        ("cross-site", false),
+    ] {
+        let fields = [("authorization", "Bearer writer"), ("sec-fetch-site", site)];
+        let write = call(&access, Role::Write, &fields);
+        assert_eq!(write.is_ok(), is_own, "{site}");
+        assert!(call(&access, Role::Read, &fields).is_ok(), "{site}");
+    }
 }
 
 #[test]
