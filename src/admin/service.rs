@@ -13,8 +13,10 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
 use super::hosts::HostCheck;
+use super::problem_details::ProblemDetails;
 use super::streams::EndlessBody;
 use crate::http::body::RequestBody;
+use crate::http::framing;
 use crate::http::message::{Request, Response};
 use crate::net::peer_address::PeerAddress;
 use crate::server::{ConnectionTable, GuardedBody};
@@ -59,6 +61,16 @@ impl AdminService {
             peer,
         }
     }
+
+    /// Lets a request pass whose end is certain, and whose host is one of the listener.
+    ///
+    /// # Errors
+    /// The answer to another request.
+    fn admit<B>(&self, request: &Request<B>) -> Result<(), ProblemDetails> {
+        framing::check_end(request)
+            .map_err(|error| ProblemDetails::new(error.status, error.reason))?;
+        self.hosts.check(request, self.peer)
+    }
 }
 
 impl Service<Request<RequestBody>> for AdminService {
@@ -69,7 +81,7 @@ impl Service<Request<RequestBody>> for AdminService {
     fn call(&self, mut request: Request<RequestBody>) -> Self::Future {
         let busy = self.table.begin_exchange(self.connection);
         request.body_mut().bound(u64::MAX, BODY_TIMEOUT);
-        let answered = self.hosts.check(&request, self.peer).map(|()| {
+        let answered = self.admit(&request).map(|()| {
             let most = max_body(request.uri().path());
             let bounded = request.map(|body| Limited::new(body, most));
             let mut bounded: http::Request<_> = bounded.into();

@@ -132,6 +132,14 @@ impl<'a> FramingFields<'a> {
 pub fn check<B>(request: &Request<B>) -> Result<(), FramingError> {
     check_method(request.method())?;
     check_values(request)?;
+    check_end(request)
+}
+
+/// Checks the fields that say where a request of HTTP/1.1 ends, and what the client waits for.
+///
+/// # Errors
+/// An error with the status of the response.
+pub fn check_end<B>(request: &Request<B>) -> Result<(), FramingError> {
     let fields = FramingFields::of(request.headers());
     check_transfer_encoding(request.version(), &fields)?;
     check_content_length(fields.lengths)?;
