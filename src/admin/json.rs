@@ -50,11 +50,12 @@ impl<T: DeserializeOwned> FromRequest<AdminState> for Json<T> {
     }
 }
 
-/// The body of a request that says that it is JSON, unread.
+/// The body of a request that says that it is a JSON object, unread.
 #[derive(Debug)]
 pub(super) struct JsonText(pub(super) Bytes);
 
-/// Refuses other media types, and bodies beyond their bound or slower than their time.
+/// Refuses other media types, other values than objects, and bodies beyond their bound or slower than
+/// their time.
 impl<S: Sync> FromRequest<S> for JsonText {
     type Rejection = ProblemDetails;
 
@@ -69,8 +70,21 @@ impl<S: Sync> FromRequest<S> for JsonText {
             let detail = "the whole body did not arrive within 4 s";
             ProblemDetails::new(StatusCode::REQUEST_TIMEOUT, detail)
         })?;
-        Ok(Self(body.map_err(broken)?.to_bytes()))
+        let text = body.map_err(broken)?.to_bytes();
+        match is_object(&text) {
+            true => Ok(Self(text)),
+            false => {
+                let detail = "the body is no JSON object, as in {\"policy\": \"login\"}";
+                Err(ProblemDetails::new(StatusCode::BAD_REQUEST, detail))
+            }
+        }
     }
+}
+
+/// Returns true for a text that is an object if it is JSON. `serde` would also read a list, as the
+/// values of all fields in their order.
+fn is_object(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"{")
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -24,6 +24,9 @@ use crate::proxy::inspect::key_state::KeyState;
 use crate::rules::PartText;
 use crate::store::SteeringError;
 
+/// The shortest grant or ban by its length.
+const SHORTEST: Duration = Duration::from_millis(1);
+
 /// A key: the text of its only part, or a list of texts; nothing for a key without parts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(
@@ -375,17 +378,17 @@ fn last_instant(text: &str) -> Option<jiff::Timestamp> {
     (pieces.date().year() == 9999).then_some(jiff::Timestamp::MAX)
 }
 
-/// A duration; days have 24 hours.
+/// A duration of 1 ms at least; days have 24 hours.
 ///
 /// # Errors
-/// The text is no duration, or 0.
+/// The text is no such duration.
 fn duration(text: &str) -> Result<Duration, ProblemDetails> {
     let span: Option<jiff::Span> = text.parse().ok();
     let day = SpanRelativeTo::days_are_24_hours();
     let length = span.and_then(|span| span.to_duration(day).ok());
     let length = length.and_then(|length| Duration::try_from(length).ok());
-    length.filter(|length| !length.is_zero()).ok_or_else(|| {
-        let detail = "`for` is a duration above 0, such as 15m, 24h or 7d";
+    length.filter(|length| *length >= SHORTEST).ok_or_else(|| {
+        let detail = "`for` is a duration from 1ms to 366 days, such as 15m, 24h or 7d";
         ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     })
 }

@@ -13,6 +13,9 @@ use crate::nearest;
 /// The media type of errors.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
+/// The longest `detail`, in characters: errors of JSON repeat names of the request.
+const MAX_DETAIL: usize = 1_000;
+
 /// An error of the API.
 #[derive(Debug)]
 pub(super) struct ProblemDetails {
@@ -37,9 +40,14 @@ struct Members<'a> {
 impl ProblemDetails {
     /// An error with this status. `detail` says in a sentence what is wrong, and what to do.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        let mut detail = detail.into();
+        if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL) {
+            detail.truncate(end);
+            detail += "..";
+        }
         Self {
             status,
-            detail: detail.into(),
+            detail,
             is_logged: false,
         }
     }
@@ -108,6 +116,16 @@ impl IntoResponse for ProblemDetails {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_detail_is_bounded() {
+        let long = "\u{e9}".repeat(2 * MAX_DETAIL);
+        let problem = ProblemDetails::new(StatusCode::BAD_REQUEST, long);
+        assert_eq!(problem.detail.chars().count(), MAX_DETAIL + 2);
+        let whole = "x".repeat(MAX_DETAIL);
+        let problem = ProblemDetails::new(StatusCode::BAD_REQUEST, whole.clone());
+        assert_eq!(problem.detail, whole);
+    }
 
     #[test]
     fn an_unknown_name_is_answered_with_the_nearest_or_some() {

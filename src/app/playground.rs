@@ -93,7 +93,10 @@ fn check(request: &[u8]) -> JsonAnswer {
     }
 }
 
+/// Problem details (RFC 9457). Errors of JSON repeat names of the request: the first 1000 characters
+/// are enough.
 fn problem(status: StatusCode, detail: &str) -> Value {
+    let detail: String = detail.chars().take(1_000).collect();
     json!({
         "type": "about:blank",
         "title": status.canonical_reason(),

@@ -148,8 +148,8 @@ fn a_grant_has_one_end_which_is_still_to_come() {
         "{past}"
     );
     for (end, said) in [
-        ("0s", "`for` is a duration above 0"),
-        ("soon", "`for` is a duration above 0"),
+        ("0s", "`for` is a duration from 1ms to 366 days"),
+        ("soon", "`for` is a duration from 1ms to 366 days"),
         ("367d", "a grant lasts at most 366 days"),
     ] {
         let wrong = grant(&["--for", end]);

@@ -5,6 +5,7 @@ mod support;
 
 mod api;
 mod auth;
+mod bad_requests;
 mod changes;
 mod explain;
 mod hosts;
