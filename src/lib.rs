@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod files;
 pub mod nearest;
+pub mod whole_number;
 pub mod limiter;
 pub mod telemetry;
 pub mod net;

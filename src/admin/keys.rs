@@ -23,6 +23,7 @@ use crate::proxy::inspect::key::{Execution, KeyChange, KeyChangeError, KeyError,
 use crate::proxy::inspect::key_state::KeyState;
 use crate::rules::PartText;
 use crate::store::SteeringError;
+use crate::whole_number;
 
 /// The shortest grant or ban by its length.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -77,6 +78,7 @@ pub(super) struct GrantRequest {
     policy: String,
     #[serde(default)]
     key: KeyInput,
+    #[serde(deserialize_with = "whole_number::deserialize")]
     units: u32,
     /// RFC 3339; instead of `for`.
     until: Option<String>,

@@ -9,6 +9,7 @@ use super::PlayError;
 use crate::clock::Timestamp;
 use crate::config::{self, Loaded, compile_policies};
 use crate::proxy::ruleset::PolicySpec;
+use crate::whole_number;
 
 /// The most policies of a request.
 pub const MAX_POLICIES: usize = 8;
@@ -36,7 +37,7 @@ pub(super) struct PlayRequest {
     text: Option<String>,
     arrivals: Vec<ArrivalSpec>,
     /// The first arrival whose decision is told; 0 tells all.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole_number::deserialize")]
     pub(super) from: usize,
 }
 
@@ -44,18 +45,22 @@ pub(super) struct PlayRequest {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ArrivalSpec {
+    #[serde(deserialize_with = "whole_number::deserialize")]
     at_ms: u64,
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "whole_number::deserialize")]
     count: u32,
     /// The time between two of them.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole_number::deserialize")]
     every_ms: u64,
     #[serde(default = "default_key")]
     key: Rc<str>,
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "whole_number::deserialize")]
     cost: u32,
     /// The time for which a request is in flight.
-    #[serde(default = "default_duration")]
+    #[serde(
+        default = "default_duration",
+        deserialize_with = "whole_number::deserialize"
+    )]
     for_ms: u64,
 }
 
