@@ -25,10 +25,6 @@ routes:
   - { upstream: echo }
 ";
 
-const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
-    response_headers_conformance,response_schema_conformance,negative_data_rejection,\
-    unsupported_method,allow_header_conformance,ignored_auth";
-
 /// The longest run on a busy machine. One minute is usual:
 /// streams are read for two seconds each.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -74,7 +70,7 @@ fn drive(token: &str, phases: &str) {
         .args(["--config-file", settings, "run"])
         .arg(format!("http://{}/v1/openapi.json", gateway.admin))
         .args(["-H", &format!("Authorization: Bearer {token}")])
-        .args(["--checks", CHECKS])
+        .args(["--checks", "all"])
         .args(["--phases", phases, "--max-examples", "8"])
         .args(["--seed", "1", "--generation-database", "none"])
         .args(["--workers", "1", "--request-timeout", "10"])
@@ -101,7 +97,7 @@ fn drive(token: &str, phases: &str) {
 
 #[test]
 fn a_writer_meets_no_answer_that_the_document_lacks() {
-    drive(WRITER, "coverage,fuzzing");
+    drive(WRITER, "coverage,fuzzing,stateful");
 }
 
 #[test]
