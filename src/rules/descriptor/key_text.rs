@@ -71,7 +71,7 @@ const LONGEST_VALUE: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyTextError {
     /// Another number of texts than the key has parts with a value.
-    #[error("the key has {} [{}], not {given}", counted(parts.len()), parts.join(", "))]
+    #[error("the key has {}, not {given}", counted(parts))]
     Count {
         /// The parts.
         parts: Vec<String>,
@@ -296,10 +296,12 @@ impl fmt::Debug for KeyText {
     }
 }
 
-fn counted(parts: usize) -> String {
-    match parts {
+/// The number of parts, and their names.
+fn counted(parts: &[String]) -> String {
+    let names = parts.join(", ");
+    match parts.len() {
         0 => "no part with a value".to_owned(),
-        1 => "one part".to_owned(),
-        parts => format!("{parts} parts"),
+        1 => format!("one part [{names}]"),
+        count => format!("{count} parts [{names}]"),
     }
 }
