@@ -16,6 +16,8 @@ mod room;
 mod traces;
 mod upstreams;
 
+use std::collections::HashSet;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::Report;
@@ -74,8 +76,22 @@ struct RouteLimits<'a> {
     /// `None` for requests without a route.
     route: Option<&'a Route>,
     node: NodeId,
-    /// Top-level ones first.
-    policies: Vec<AppliedPolicy<'a>>,
+    /// Top-level ones, which all routes share that inherit them. Many policies times many routes
+    /// would take gigabytes.
+    inherited: Rc<[AppliedPolicy<'a>]>,
+    own: Vec<AppliedPolicy<'a>>,
+}
+
+impl<'a> RouteLimits<'a> {
+    /// The policies, top-level ones first.
+    fn policies(&self) -> impl Iterator<Item = &AppliedPolicy<'a>> {
+        self.inherited.iter().chain(&self.own)
+    }
+
+    /// True if top-level policies apply.
+    fn inherits(&self) -> bool {
+        !self.inherited.is_empty()
+    }
 }
 
 /// A policy that applies on a route.
@@ -134,20 +150,21 @@ fn all_route_limits<'a>(config: &'a Config) -> Vec<RouteLimits<'a>> {
         let limits = limits.iter();
         limits.filter_map(|limit| resolve(config, limit.node, limit))
     };
-    let top_level = || resolved(&config.limits);
-    let routes = config.routes.iter().map(|route| {
-        let own = resolved(&route.limits);
-        let inherited = top_level().filter(|_| route.inherit.get());
-        RouteLimits {
-            route: Some(&route.value),
-            node: route.node,
-            policies: inherited.chain(own).collect(),
-        }
+    let top_level: Rc<[_]> = resolved(&config.limits).collect();
+    let routes = config.routes.iter().map(|route| RouteLimits {
+        route: Some(&route.value),
+        node: route.node,
+        inherited: match route.inherit.get() {
+            true => Rc::clone(&top_level),
+            false => Rc::default(),
+        },
+        own: resolved(&route.limits).collect(),
     });
     let unmatched = RouteLimits {
         route: None,
         node: config.limits.node,
-        policies: top_level().collect(),
+        inherited: Rc::clone(&top_level),
+        own: Vec::new(),
     };
     routes.chain([unmatched]).collect()
 }
@@ -171,10 +188,15 @@ fn resolve<'a>(config: &'a Config, node: NodeId, limit: &'a Limit) -> Option<App
 
 /// Every policy that applies somewhere, once.
 fn policies<'a>(places: &[RouteLimits<'a>]) -> Vec<AppliedPolicy<'a>> {
-    let mut seen = std::collections::HashSet::new();
-    let all = places
-        .iter()
-        .flat_map(|place| place.policies.iter().copied());
+    let mut seen = HashSet::new();
+    let first = places.iter().position(RouteLimits::inherits);
+    let all = places.iter().enumerate().flat_map(|(index, place)| {
+        let inherited = match first == Some(index) {
+            true => &*place.inherited,
+            false => &[],
+        };
+        inherited.iter().chain(&place.own).copied()
+    });
     all.filter(|applied| seen.insert(applied.node)).collect()
 }
 

@@ -10,13 +10,14 @@ use crate::config::value::UpstreamRef;
 /// Warns of routes with policies for several values of a claim or field, and none for other values.
 pub(super) fn uncovered_requests(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let mut reported = HashSet::new();
-    let mut found: Vec<_> = places.iter().filter_map(uncovered).collect();
-    found.retain(|finding| reported.insert(finding.node));
+    let found = places.iter().filter_map(uncovered);
     found
+        .filter(|finding| reported.insert(finding.node))
+        .collect()
 }
 
 fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {
-    let enforced = place.policies.iter();
+    let enforced = place.policies();
     let enforced: Vec<_> = enforced.filter(|applied| applied.is_enforced()).collect();
     let conditions: Option<Vec<_>> = enforced.iter().map(|applied| wanted(applied)).collect();
     let conditions = conditions?;
@@ -46,7 +47,7 @@ fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {
 pub(super) fn unlimited_status(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let unlimited = places.iter().filter_map(|place| {
         let upstream = &place.route?.upstream;
-        let is_limited = place.policies.iter().any(AppliedPolicy::is_enforced);
+        let is_limited = place.policies().any(AppliedPolicy::is_enforced);
         (upstream.value == UpstreamRef::Status && !is_limited).then_some(upstream)
     });
     let findings = unlimited.map(|upstream| {

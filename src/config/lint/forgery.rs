@@ -25,12 +25,7 @@ pub(super) fn forgeable_keys(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let mut reported = std::collections::HashSet::new();
     let mut findings = Vec::new();
     for place in places {
-        let enforced = || {
-            place
-                .policies
-                .iter()
-                .filter(|applied| applied.is_enforced())
-        };
+        let enforced = || place.policies().filter(|applied| applied.is_enforced());
         if enforced().any(|applied| is_inescapable(applied, place.route)) {
             continue;
         }

@@ -9,32 +9,60 @@ use crate::config::diagnostic::Code;
 use crate::config::schema::{AlgorithmName, Cost, OnMissingKey, Policy, Reserve, WindowStart};
 use crate::config::value::{KeyPart, MissingKeyWord, Quota};
 
+/// The most policies of a route with which each policy is compared.
+const MAX_COMPARED: usize = 256;
+
 /// Maps each policy to its routes.
 struct PolicyIndex<'p, 'a> {
     /// Positions in the file.
     order: HashMap<NodeId, usize>,
-    places: HashMap<NodeId, Vec<&'p RouteLimits<'a>>>,
+    top_level: HashSet<NodeId>,
+    /// The routes on which top-level policies apply.
+    inheriting: Vec<&'p RouteLimits<'a>>,
+    /// The other routes of a policy: those that name it.
+    naming: HashMap<NodeId, Vec<&'p RouteLimits<'a>>>,
+    /// A policy and a route that names it.
+    named: HashSet<(NodeId, NodeId)>,
 }
 
 impl<'p, 'a> PolicyIndex<'p, 'a> {
     fn of(all: &[AppliedPolicy<'a>], places: &'p [RouteLimits<'a>]) -> Self {
-        let mut by_policy = HashMap::<_, Vec<_>>::new();
+        let inheriting: Vec<_> = places.iter().filter(|place| place.inherits()).collect();
+        let inherited = inheriting
+            .iter()
+            .take(1)
+            .flat_map(|place| &*place.inherited);
+        let mut index = PolicyIndex {
+            order: all.iter().map(|applied| applied.node).zip(0..).collect(),
+            top_level: inherited.map(|applied| applied.node).collect(),
+            inheriting,
+            naming: HashMap::new(),
+            named: HashSet::new(),
+        };
         for place in places {
-            let mut seen = HashSet::new();
-            let policies = place.policies.iter();
-            for applied in policies.filter(|applied| seen.insert(applied.node)) {
-                by_policy.entry(applied.node).or_default().push(place);
+            for applied in &place.own {
+                if index.named.insert((applied.node, place.node)) {
+                    index.naming.entry(applied.node).or_default().push(place);
+                }
             }
         }
-        PolicyIndex {
-            order: all.iter().map(|applied| applied.node).zip(0..).collect(),
-            places: by_policy,
-        }
+        index
     }
 
     /// The routes on which a policy applies.
-    fn at(&self, applied: &AppliedPolicy<'_>) -> &[&'p RouteLimits<'a>] {
-        self.places.get(&applied.node).map_or(&[], Vec::as_slice)
+    fn at(&self, applied: &AppliedPolicy<'_>) -> impl Iterator<Item = &'p RouteLimits<'a>> {
+        let is_top_level = self.top_level.contains(&applied.node);
+        let inheriting = self.inheriting.iter().filter(move |_| is_top_level);
+        let naming = self.naming.get(&applied.node);
+        inheriting.chain(naming.into_iter().flatten()).copied()
+    }
+
+    /// True if `other` applies on every route of `applied`.
+    fn is_everywhere(&self, other: &AppliedPolicy<'_>, applied: &AppliedPolicy<'_>) -> bool {
+        let is_top_level = self.top_level.contains(&other.node);
+        self.at(applied).all(|place| {
+            (is_top_level && place.inherits()) || self.named.contains(&(other.node, place.node))
+        })
     }
 }
 
@@ -104,12 +132,13 @@ fn methods_never_match(
 /// Finds another policy on the same routes that always refuses first.
 fn shielded(applied: &AppliedPolicy<'_>, index: &PolicyIndex<'_, '_>) -> Option<Finding> {
     let order = |wanted: &AppliedPolicy<'_>| index.order.get(&wanted.node);
-    let others = other_policies(applied, index);
-    let mut others = others.iter().filter(|_| applied.is_enforced());
+    let place = index.at(applied).next()?;
+    let others = place.policies().take(MAX_COMPARED);
+    let mut others = others.filter(|other| applied.is_enforced() && other.node != applied.node);
     let shield = others.find(|other| {
         // The first of two equal policies refuses.
-        let first = !shields(applied, other) || order(other) < order(applied);
-        first && shields(other, applied)
+        let first = || !shields(applied, other) || order(other) < order(applied);
+        shields(other, applied) && first() && index.is_everywhere(other, applied)
     })?;
     let message = "another policy with the same key always refuses first";
     let finding = never_refuses_warning(applied.quota_node(), message);
@@ -117,22 +146,6 @@ fn shielded(applied: &AppliedPolicy<'_>, index: &PolicyIndex<'_, '_>) -> Option<
     Some(
         finding.help("remove one of them, or let the one for the longer window be less per second"),
     )
-}
-
-/// The other policies that apply on every route of this one.
-fn other_policies<'a>(
-    applied: &AppliedPolicy<'_>,
-    index: &PolicyIndex<'_, 'a>,
-) -> Vec<AppliedPolicy<'a>> {
-    let [first, rest @ ..] = index.at(applied) else {
-        return Vec::new();
-    };
-    let everywhere = |other: &&AppliedPolicy<'_>| {
-        let there =
-            |place: &&RouteLimits<'a>| place.policies.iter().any(|one| one.node == other.node);
-        other.node != applied.node && rest.iter().all(there)
-    };
-    first.policies.iter().filter(everywhere).copied().collect()
 }
 
 /// True if every request that `shield` admits is within `applied`.
@@ -249,7 +262,7 @@ fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let findings = routes.flat_map(|(place, route)| {
         let path = route.matches.path.as_ref();
         let has = move |name: &str| path.is_some_and(|path| path.captures().any(|one| one == name));
-        place.policies.iter().filter(|applied| applied.is_enforced()).filter_map(move |applied| {
+        place.policies().filter(|applied| applied.is_enforced()).filter_map(move |applied| {
             let policy = applied.policy;
             let refuses = policy.on_missing_key.value == OnMissingKey::Word(MissingKeyWord::Refuse) && policy.when.is_none();
             let lacks = |part: &&super::super::Located<KeyPart>| {

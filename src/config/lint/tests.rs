@@ -50,3 +50,78 @@ fn different_routes_get_no_warning() {
     );
     assert!(!shown.contains("unreachable-route"), "{shown}");
 }
+
+/// Tells which of `tight` and `wide` is said to never refuse, on these routes.
+fn shielded(routes: &str) -> [bool; 2] {
+    let text =
+        format!("policies:\n  tight: {{ quota: 50/1h }}\n  wide: {{ quota: 90/1h }}\n{routes}");
+    let loaded = parse("test.yaml", text, &|_| None);
+    let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+    let report = lint(loaded, Timestamp::EPOCH);
+    ["policies.tight.quota", "policies.wide.quota"].map(|path| {
+        let mut found = report.reported().into_iter();
+        found.any(|problem| problem.code == "never-refuses" && problem.path == path)
+    })
+}
+
+#[test]
+fn a_policy_is_shielded_by_another_that_applies_wherever_it_does() {
+    let a = "{ match: { path: /a }, upstream: echo, limits: ";
+    let b = "{ match: { path: /b }, upstream: echo, limits: ";
+    for (routes, is_shielded) in [
+        (
+            format!("routes: [{a} [wide, tight] }}, {b} [tight, wide] }}]"),
+            true,
+        ),
+        (
+            format!("routes: [{a} [wide, tight] }}, {b} [wide] }}]"),
+            false,
+        ),
+        (
+            format!("limits: [tight]\nroutes: [{a} [wide] }}, {b} [wide] }}]"),
+            true,
+        ),
+        (
+            format!("limits: [tight]\nroutes: [{a} [wide] }}, {b} [wide], inherit: false }}]"),
+            false,
+        ),
+        (
+            format!(
+                "limits: [tight]\nroutes: [{a} [wide] }}, {b} [wide, tight], inherit: false }}]"
+            ),
+            true,
+        ),
+        (
+            format!("limits: [wide]\nroutes: [{a} [tight] }}, {b} [tight] }}]"),
+            false,
+        ),
+        (
+            format!("limits: [wide, tight]\nroutes: [{a} [] }}, {b} [] }}]"),
+            true,
+        ),
+    ] {
+        assert_eq!(shielded(&routes), [false, is_shielded], "{routes}");
+    }
+}
+
+/// Comparing all pairs on all routes, or listing the policies of each, would take hours here, and
+/// gigabytes.
+#[test]
+fn many_policies_on_many_routes_are_looked_at_without_listing_all_pairs() {
+    const MANY: usize = 2_000;
+    let policies = (0..MANY).map(|n| format!("  p{n}: {{ quota: {}/1h }}\n", n + 1));
+    let names: Vec<_> = (0..MANY).map(|n| format!("p{n}")).collect();
+    let routes = (0..MANY).map(|n| format!("  - {{ match: {{ path: /{n} }}, upstream: echo }}\n"));
+    let text = format!(
+        "policies:\n{}limits: [{}]\nroutes:\n{}",
+        policies.collect::<String>(),
+        names.join(", "),
+        routes.collect::<String>()
+    );
+    let loaded = parse("test.yaml", text, &|_| None);
+    let found = lint_text(loaded.unwrap_or_else(|report| panic!("{report}")));
+    let found = found.reported();
+    let shielded = found.iter().filter(|one| one.code == "never-refuses");
+    // The first is the tightest, and the file's first 1000 problems are reported.
+    assert!(shielded.count() > 400, "{}", found.len());
+}
