@@ -21,7 +21,7 @@ pub mod shadow_clients;
 mod status;
 mod target;
 
-pub use admission::mode::{Mode, ModeSwitch, Rollout};
+pub use admission::mode::{Mode, ModeChange, ModeSwitch, Rollout};
 pub use answers::action::{ActionSpec, TarpitSpec};
 pub use answers::decoy::{DecoyContentType, DecoySpec};
 pub use answers::error::Error;

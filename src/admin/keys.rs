@@ -126,7 +126,10 @@ pub(super) async fn lookup(
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let key = find(&ruleset, &request.policy, &request.key)?;
     let found = key.state(now).await.map_err(store_problem)?;
-    Ok(Json(found))
+    match found.stored || !request.key.has_id() {
+        true => Ok(Json(found)),
+        false => Err(id_problem()),
+    }
 }
 
 pub(super) async fn reset(
@@ -222,6 +225,9 @@ async fn make(
     let reason = request.reason.as_deref();
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let key = find(&ruleset, &request.policy, &request.key)?;
+    if request.key.has_id() && !key.state(now).await.map_err(store_problem)?.stored {
+        return Err(id_problem());
+    }
     let execution = match request.dry_run {
         true => Execution::DryRun,
         false => Execution::Apply,
@@ -249,6 +255,10 @@ async fn make(
             KeyChangeError::Impossible(why) => {
                 ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, why)
             }
+            KeyChangeError::Store(error @ SteeringError::Store(_)) => ProblemDetails::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("{error}: the change may have been made or not; repeat it"),
+            ),
             KeyChangeError::Store(error) => store_problem(error),
         };
         problem.logged()
@@ -299,6 +309,17 @@ impl OwnedChange {
 }
 
 impl KeyInput {
+    /// True if a part has the form of an id, by which logs and answers name keys.
+    fn has_id(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::One(text) => is_id(text),
+            Self::Parts(parts) => parts
+                .iter()
+                .any(|part| matches!(part, PartInput::Value(text) if is_id(text))),
+        }
+    }
+
     /// # Errors
     /// A part is neither a text, nor one replacement, nor null.
     fn texts(&self) -> Result<Vec<PartText<'_>>, ProblemDetails> {
@@ -342,10 +363,28 @@ fn find<'r>(
                 let known: Vec<_> = ruleset.policies.iter().map(|one| &*one.name).collect();
                 ProblemDetails::unknown_name("policy", &name, &known)
             }
+            KeyError::Text(_) if key.has_id() => id_problem(),
             KeyError::UnusedPolicy(_) | KeyError::Text(_) => {
                 ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
             }
         })
+}
+
+/// True for a text such as `k_5f0c1a2b3c4d5e6f`.
+fn is_id(text: &str) -> bool {
+    let digits = text.strip_prefix("k_");
+    digits.is_some_and(|digits| {
+        digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
+}
+
+/// The answer to an id in place of a key's text.
+fn id_problem() -> ProblemDetails {
+    let detail = "the key is an id, as logs and `top` name keys, and no id leads back to its text: \
+                  give the text that requests have, such as an API key or an address. Look for the \
+                  id in the access log, whose lines have `client_ip` and with `access_log.headers` \
+                  the fields of the key; or set `admin.keys: readable`, so that `top` shows texts";
+    ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
 fn store_problem(error: SteeringError) -> ProblemDetails {

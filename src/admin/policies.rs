@@ -13,12 +13,12 @@ use tokio::task::spawn_blocking;
 use super::AdminState;
 use super::audit::{self, Action, Change, Extent, Target};
 use super::auth::Actor;
-use super::json::{Json, Names, Reason};
+use super::json::{Json, Names, Reason, Rfc3339};
 use super::problem_details::ProblemDetails;
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::{Limit, Policy};
 use crate::proxy::shadow_clients::ShadowReport;
-use crate::proxy::{Mode, Ruleset};
+use crate::proxy::{Mode, ModeChange, Ruleset};
 use crate::telemetry::metrics::LimitDecision;
 
 #[derive(Serialize)]
@@ -66,11 +66,18 @@ struct ModeStatus {
     current: &'static str,
     /// The percentage of keys for which it is enforced, if not for all.
     percent: Option<u8>,
+    /// The instant at which an operator set it; `None` for the configured mode.
+    set_at: Option<Rfc3339>,
+    /// The operator's reason.
+    reason: Option<Box<str>>,
 }
 
 impl ModeStatus {
     fn of(policy: &Policy) -> Self {
+        let change = policy.mode.change();
         Self {
+            set_at: change.as_ref().map(|change| Rfc3339(change.at)),
+            reason: change.and_then(|change| change.reason),
             configured: policy.mode.configured().as_str(),
             current: policy.mode.current().as_str(),
             percent: policy.mode.current().percent(),
@@ -183,7 +190,11 @@ pub(super) async fn set_mode(
         ));
     }
     let before = policy.mode.current().as_str();
-    policy.mode.set(request.mode.into());
+    let set = ModeChange {
+        at: state.clock.now(),
+        reason: request.reason.as_deref().map(Box::from),
+    };
+    policy.mode.set(request.mode.into(), set);
     let change = Change {
         action: Action::Mode,
         target: Target::Policy(&policy.name),

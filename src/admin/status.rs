@@ -8,6 +8,7 @@ use super::reload_history::{Reload, ReloadResult};
 use super::{AdminState, upstreams};
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
+use crate::proxy::inspect::key_state::rfc_3339;
 use crate::server::ConnectionPressure;
 use crate::store::redis::client::State as RedisState;
 use crate::store::{HomeSpec, OnStoreError};
@@ -42,6 +43,7 @@ pub(super) struct Status {
     stores: Vec<StoreStatus>,
     connections: ConnectionCounts,
     problems: Vec<String>,
+    notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -90,6 +92,7 @@ pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
             hash: running.hash,
             loaded_at: Rfc3339(running.loaded_at),
         },
+        notes: set_modes(&ruleset).collect(),
         problems: problems(&ruleset, last_reload.as_ref(), pressure),
         last_reload: last_reload.map(|reload| ReloadStatus {
             at: Rfc3339(reload.at),
@@ -215,6 +218,28 @@ fn unsettled(ruleset: &Ruleset) -> impl Iterator<Item = String> {
             let name = &policy.name;
             format!("policy {name}: {estimated} of {all} responses state no cost")
         })
+    })
+}
+
+/// The policies whose mode an operator has set.
+fn set_modes(ruleset: &Ruleset) -> impl Iterator<Item = String> {
+    ruleset.policies.iter().filter_map(|policy| {
+        let change = policy.mode.change()?;
+        let (name, at) = (&policy.name, rfc_3339(change.at));
+        let [mode, configured] =
+            [policy.mode.current(), policy.mode.configured()].map(|mode| mode.as_str());
+        let effect = match policy.mode.current().can_refuse() {
+            true => "it refuses requests of all keys",
+            false => "it refuses nothing",
+        };
+        let percent = policy.mode.configured().percent();
+        let percent = percent.map_or_else(String::new, |percent| format!(" for {percent} %"));
+        let reason = change.reason.filter(|reason| !reason.is_empty());
+        let reason = reason.map_or_else(String::new, |reason| format!(". Reason: {reason}"));
+        Some(format!(
+            "policy {name} is in mode {mode}, set by an operator at {at}: {effect}. The \
+             configuration has {configured}{percent}{reason}"
+        ))
     })
 }
 

@@ -171,6 +171,12 @@ impl Buckets {
         charge.facts(now)
     }
 
+    /// True if memory has a bucket of `key`, or one of its further overflow tiers. A bucket that is
+    /// whole again is dropped in time.
+    pub(super) fn contains(&self, key: Fingerprint, now: Timestamp) -> bool {
+        self.tiers().any(|tier| tier.table.contains(key, now))
+    }
+
     /// Makes the buckets of `key` in memory whole, with those of further overflow tiers. False if
     /// requests return their units.
     pub fn reset(&self, key: Fingerprint) -> bool {

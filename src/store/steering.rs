@@ -87,6 +87,9 @@ impl Probe {
 pub struct SteeredFacts {
     /// Its bucket, and those of further overflow tiers.
     pub buckets: Vec<BucketFacts>,
+    /// True if the store has one of these. A key that asks nothing loses its bucket once that is
+    /// whole.
+    pub has_bucket: bool,
     /// Its granted units.
     pub granted: Option<GrantedUnits>,
     /// Its ban by an operator.
@@ -296,12 +299,8 @@ impl Steering {
         if let (Some(shared), Some(name)) = (&self.shared, &key.name)
             && key.buckets.is_in_redis()
         {
-            let (buckets, granted) = shared.facts((key, name), probe, now).await?;
-            return Ok(SteeredFacts {
-                buckets,
-                granted,
-                ban,
-            });
+            let facts = shared.facts((key, name), probe, now).await?;
+            return Ok(SteeredFacts { ban, ..facts });
         }
         // As a request would.
         self.find_key(key.key, (key.bucket, key.buckets), now);
@@ -310,6 +309,7 @@ impl Steering {
             buckets: tiers
                 .map(|tier| tier.facts(key.bucket, probe, now))
                 .collect(),
+            has_bucket: key.buckets.contains(key.bucket, now),
             granted: self.keys.grant_of(key.key, key.bucket, now),
             ban,
         })

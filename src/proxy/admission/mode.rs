@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use crate::limiter::{KeyParts, Secret};
+use parking_lot::Mutex;
+
+use crate::clock::Timestamp;
+use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::rules::{Descriptor, Head, Key};
 
 /// The mode of a policy.
@@ -25,6 +28,17 @@ pub struct ModeSwitch {
     configured: Mode,
     /// The number of the mode that is set, from 1 in [`SETTABLE`]; 0 for the configured one.
     set: AtomicU8,
+    /// The change that set it.
+    change: Mutex<Option<ModeChange>>,
+}
+
+/// The change by which an operator set a mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModeChange {
+    /// The instant of the change.
+    pub at: Timestamp,
+    /// The operator's reason.
+    pub reason: Option<Box<str>>,
 }
 
 /// The modes that an operator can set.
@@ -36,6 +50,7 @@ impl ModeSwitch {
         Self {
             configured,
             set: AtomicU8::new(0),
+            change: Mutex::new(None),
         }
     }
 
@@ -55,20 +70,30 @@ impl ModeSwitch {
 
     /// Sets the mode with this word of the configuration, or the configured one for
     /// `configured`. Returns false for any other word.
-    pub fn set(&self, word: &str) -> bool {
+    pub fn set(&self, word: &str, change: ModeChange) -> bool {
         let is_word = |mode: &Mode| mode.as_str() == word;
         let number = match SETTABLE.iter().position(is_word) {
             Some(index) => index as u8 + 1,
             None if word == "configured" => 0,
             None => return false,
         };
+        let mut last = self.change.lock();
+        *last = (number > 0).then_some(change);
         self.set.store(number, Relaxed);
         true
     }
 
+    /// The change that set a mode other than the configured one.
+    pub fn change(&self) -> Option<ModeChange> {
+        let change = self.change.lock().clone();
+        change.filter(|_| self.current() != &self.configured)
+    }
+
     /// Sets the mode that was set before.
     pub fn keep(&self, before: &Self) {
+        let change = before.change.lock();
         self.set.store(before.set.load(Relaxed), Relaxed);
+        self.change.lock().clone_from(&change);
     }
 }
 
@@ -102,18 +127,12 @@ impl Rollout {
         }
     }
 
-    /// Requests without a part of the key are never in, whatever replaces the part.
-    fn includes(&self, descriptor: &Descriptor, head: &Head<'_>) -> bool {
-        if descriptor.parts().iter().any(|part| part.is_missing(head)) {
-            return false;
-        }
-        match descriptor.fingerprint(&self.hashed_by, head) {
-            Key::Bucket(key) => {
-                let hundredth = (u128::from(key.bits()) * 100) >> 64;
-                hundredth < u128::from(self.percent)
-            }
-            Key::Skip | Key::Refuse => false,
-        }
+    /// True for a key that is in; `hash` is that of [`Mode::enforcement_of`].
+    fn includes(&self, hash: impl FnOnce(&Secret) -> Option<Fingerprint>) -> bool {
+        hash(&self.hashed_by).is_some_and(|key| {
+            let hundredth = (u128::from(key.bits()) * 100) >> 64;
+            hundredth < u128::from(self.percent)
+        })
     }
 }
 
@@ -142,10 +161,27 @@ impl Mode {
 
     /// The effect on a request with this key.
     pub(crate) fn enforcement(&self, descriptor: &Descriptor, head: &Head<'_>) -> Enforcement {
+        self.enforcement_of(|secret| {
+            if descriptor.parts().iter().any(|part| part.is_missing(head)) {
+                return None;
+            }
+            match descriptor.fingerprint(secret, head) {
+                Key::Bucket(key) => Some(key),
+                Key::Skip | Key::Refuse => None,
+            }
+        })
+    }
+
+    /// The effect on a key whose fingerprint under a secret is `hash`. It has none if it lacks a
+    /// part, whatever replaces the part.
+    pub(crate) fn enforcement_of(
+        &self,
+        hash: impl FnOnce(&Secret) -> Option<Fingerprint>,
+    ) -> Enforcement {
         match self {
             Self::Enforce => Enforcement::Enforced,
             Self::Shadow | Self::Disabled => Enforcement::Shadowed,
-            Self::Partly(rollout) => match rollout.includes(descriptor, head) {
+            Self::Partly(rollout) => match rollout.includes(hash) {
                 true => Enforcement::Enforced,
                 false => Enforcement::Shadowed,
             },
@@ -235,6 +271,29 @@ mod tests {
     fn who_is_in_stays_the_same_for_ever() {
         let tenth: Vec<_> = members("per-key", 10).into_iter().take(6).collect();
         assert_eq!(tenth, [1, 7, 18, 34, 57, 59]);
+    }
+
+    #[test]
+    fn the_change_that_set_a_mode_is_known_until_the_mode_is_the_configured_one() {
+        let change = ModeChange {
+            at: Timestamp::from_micros(5),
+            reason: Some("ticket 42".into()),
+        };
+        let switch = ModeSwitch::new(Mode::Enforce);
+        assert_eq!(switch.change(), None);
+        assert!(switch.set("shadow", change.clone()));
+        assert_eq!(switch.change(), Some(change.clone()));
+        let next = ModeSwitch::new(Mode::Enforce);
+        next.keep(&switch);
+        assert_eq!(
+            (next.current(), next.change()),
+            (&Mode::Shadow, Some(change.clone()))
+        );
+        assert!(switch.set("enforce", change.clone()));
+        assert_eq!(switch.change(), None, "as configured");
+        assert!(next.set("configured", change.clone()));
+        assert_eq!(next.change(), None);
+        assert!(!next.set("loud", change));
     }
 
     proptest! {

@@ -11,6 +11,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, BucketFacts, BucketView, Cell, Decision, Fingerprint, KeyParts, Outcome, Secret,
 };
+use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::ruleset::{Limit, Policy, Ruleset};
 use crate::rules::{Exception, Head, KeyTextError, PartText};
 use crate::store::{GrantedUnits, Probe, Steering, SteeringError, SteeringKey};
@@ -29,6 +30,8 @@ pub struct PolicyKey<'r> {
     /// The override of the key.
     place: Option<u32>,
     is_exempt: bool,
+    /// True if requests with the key have all its parts.
+    is_whole: bool,
     /// The fingerprint of the key's bucket in memory.
     key: Fingerprint,
 }
@@ -135,6 +138,7 @@ impl Ruleset {
                 Some(Exception::Exempt) | None => None,
             },
             is_exempt: exception == Some(Exception::Exempt),
+            is_whole: (texts.iter()).all(|text| matches!(text, PartText::Value(_))),
         })
     }
 }
@@ -158,6 +162,7 @@ impl<'r> PolicyKey<'r> {
             parts,
             place,
             is_exempt: false,
+            is_whole: !(limit.spec.descriptor.parts().iter()).any(|part| part.is_missing(head)),
         })
     }
 
@@ -177,6 +182,18 @@ impl<'r> PolicyKey<'r> {
     /// True if the policy limits no request with this key.
     pub(super) fn is_exempt(&self) -> bool {
         self.is_exempt
+    }
+
+    /// The effect of the policy's decisions on requests with this key: `enforce`, `shadow` or
+    /// `disabled`.
+    pub(super) fn mode(&self) -> &'static str {
+        let mode = self.limit.policy.mode.current();
+        let hash = |secret: &Secret| self.is_whole.then(|| self.parts.fingerprint(secret));
+        match (mode, mode.enforcement_of(hash)) {
+            (Mode::Disabled, _) => Mode::Disabled.as_str(),
+            (_, Enforcement::Enforced) => Mode::Enforce.as_str(),
+            (_, Enforcement::Shadowed) => Mode::Shadow.as_str(),
+        }
     }
 
     /// The fingerprint of the key's bucket in memory.
@@ -270,6 +287,7 @@ impl<'r> PolicyKey<'r> {
         match change {
             KeyChange::Reset => KeyFacts {
                 bucket: self.whole_bucket(now),
+                has_bucket: false,
                 overflow: before.overflow.into_iter().map(whole).collect(),
                 ..before
             },
@@ -333,6 +351,7 @@ impl<'r> PolicyKey<'r> {
         let bucket = tiers.next().unwrap_or_else(|| self.whole_bucket(now));
         Ok(KeyFacts {
             now,
+            has_bucket: steered.has_bucket,
             overflow: tiers.collect(),
             granted: steered.granted,
             in_flight: match bucket.view {

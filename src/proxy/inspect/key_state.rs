@@ -32,10 +32,16 @@ pub struct KeyState {
     pub remaining: u32,
     /// Seconds until the bucket is whole.
     pub reset_s: f64,
-    /// Seconds until a request of one unit is allowed; none if it is, or if that is unknown.
+    /// Seconds until the policy allows a request of one unit; none if it does, or if that is unknown.
     pub retry_after_s: Option<f64>,
-    /// True if a request of one unit is allowed now.
+    /// True if the policy allows a request of one unit now.
     pub allowed: bool,
+    /// The effect of the policy's decisions on the key: `enforce`, or `shadow` or `disabled`, in
+    /// which it refuses nothing.
+    pub mode: &'static str,
+    /// True if the store has a bucket, a ban or a grant of the key. A key that asks nothing loses its
+    /// bucket once that is whole.
+    pub stored: bool,
     /// The exception that gives the key another quota.
     #[serde(rename = "override")]
     pub override_for: Option<String>,
@@ -97,6 +103,8 @@ pub(super) struct KeyFacts {
     pub(super) now: Timestamp,
     /// The policy's first bucket.
     pub(super) bucket: BucketFacts,
+    /// True if the store has a bucket of the key.
+    pub(super) has_bucket: bool,
     /// The buckets of further overflow tiers.
     pub(super) overflow: Vec<BucketFacts>,
     pub(super) granted: Option<GrantedUnits>,
@@ -175,6 +183,8 @@ impl KeyFacts {
             reset_s: self.seconds_to(decision.reset),
             retry_after_s: retry_at.map(|at| self.seconds_to(at)),
             allowed: is_admitted,
+            mode: key.mode(),
+            stored: self.has_bucket || self.granted.is_some() || self.ban.is_some(),
             override_for: key.override_for(),
             exempt: is_exempt,
             store: StoreKind::of(quota.buckets.home()),

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::keys::GrantedUnits;
-use super::{Probe, SteeringError, SteeringKey, SteeringSpec};
+use super::{Probe, SteeredFacts, SteeringError, SteeringKey, SteeringSpec};
 use crate::clock::Timestamp;
 use crate::limiter::{
-    Algorithm, BucketFacts, Cell, Decision, Fingerprint, Grant, Outcome, WindowEnd,
+    Algorithm, BucketFacts, BucketView, Cell, Decision, Fingerprint, Grant, Outcome, WindowEnd,
 };
 use crate::store::redis::{
     AnnouncedAction, Announcement, BucketCharge, ChargedRefusals, NameBuilder, Naming, Replacement,
@@ -69,16 +69,22 @@ impl SharedSteering {
         format!("{}/granted", self.label)
     }
 
-    /// The buckets of a key in Redis, and its granted units.
+    /// The buckets of a key in Redis, and its granted units. Its ban is left out.
     pub(super) async fn facts(
         &self,
         (key, name): (&SteeringKey<'_>, &NameBuilder<'_>),
         probe: Probe,
         now: Timestamp,
-    ) -> Result<(Vec<BucketFacts>, Option<GrantedUnits>), SteeringError> {
+    ) -> Result<SteeredFacts, SteeringError> {
         let grant = self.grant_name(name);
         if key.buckets.algorithm().is_concurrency() {
-            return Ok((vec![self.in_use((key, name), probe, now).await?], None));
+            let facts = self.in_use((key, name), probe, now).await?;
+            return Ok(SteeredFacts {
+                has_bucket: matches!(facts.view, BucketView::Concurrency { in_use, .. } if in_use > 0),
+                buckets: vec![facts],
+                granted: None,
+                ban: None,
+            });
         }
         let mut names = bucket_names(key.buckets, name);
         names.push(grant);
@@ -97,6 +103,7 @@ impl SharedSteering {
             }),
             ..probe
         };
+        let has_bucket = values.iter().any(|value| !value.is_empty());
         let buckets = key.buckets.tiers().zip(values).map(|(tier, value)| {
             let facts = read_bucket(tier.algorithm(), name.key(), &value, there, at);
             Ok(moved(facts.ok_or_else(unreadable)?, at, now))
@@ -106,7 +113,12 @@ impl SharedSteering {
             units: cell.b,
             until: shifted(Timestamp::from_micros(cell.expires), at, now),
         });
-        Ok((buckets.collect::<Result<_, SteeringError>>()?, granted))
+        Ok(SteeredFacts {
+            buckets: buckets.collect::<Result<_, SteeringError>>()?,
+            has_bucket,
+            granted,
+            ban: None,
+        })
     }
 
     /// The units in use of a key.

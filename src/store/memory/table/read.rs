@@ -2,7 +2,7 @@
 
 use super::{Bucket, Charge, Table, refuse_for_memory};
 use crate::clock::Timestamp;
-use crate::limiter::{BucketFacts, BucketView, Cell, Decision};
+use crate::limiter::{BucketFacts, BucketView, Cell, Decision, Fingerprint};
 use crate::store::memory::table_rules::TableRules;
 
 /// The bucket of a key, under its lock.
@@ -58,6 +58,21 @@ impl Table {
                 false => facts,
             }
         })
+    }
+
+    /// True if the table has a live entry of this key, or requests in flight have units of it.
+    pub(in crate::store) fn contains(&self, key: Fingerprint, now: Timestamp) -> bool {
+        if self.permits.is_some() {
+            return self.units_in_flight(key) > 0;
+        }
+        let (segment, offset) = self.place(self.index(key.bits()));
+        let Some(segment) = self.segments[segment].get() else {
+            return false;
+        };
+        match segment.get(offset).and_then(Bucket::lock) {
+            Some(slots) => slots.live(now).any(|entry| entry.tag == key.bits()),
+            None => self.next().contains(key, now),
+        }
     }
 
     fn read<T>(
