@@ -11,6 +11,7 @@ mod replay;
 mod run;
 mod schema;
 mod status;
+mod text_file;
 mod top;
 
 use std::fmt::Display;

@@ -3,12 +3,14 @@
 
 use std::error::Error;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::uri::Authority;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
@@ -18,7 +20,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{printable, run};
+use super::{printable, run, text_file};
 use crate::config::TokenRole;
 
 /// The longest time of a call, connection included.
@@ -27,8 +29,12 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 << 20;
 /// The longest reason why an answer is not understood, in characters.
 const MAX_REASON: usize = 200;
+/// The largest file with a token, in bytes.
+const MAX_TOKEN: u64 = 4 << 10;
 /// Names the token.
 const VARIABLE: &str = "SLUICEGATE_ADMIN_TOKEN";
+/// The ways to give a token, as the end of a sentence.
+const TOKEN_OPTIONS: &str = "in $SLUICEGATE_ADMIN_TOKEN, or with --token-file FILE or --token";
 
 /// The proxy to call.
 #[derive(Args, Debug)]
@@ -37,13 +43,44 @@ pub(super) struct AdminArgs {
     /// configuration]
     #[arg(long, value_name = "URL")]
     admin: Option<String>,
-    /// A token of the proxy's admin.tokens [default: $SLUICEGATE_ADMIN_TOKEN, or that of the
-    /// configuration]
-    #[arg(long, value_name = "TOKEN")]
-    token: Option<String>,
+    #[command(flatten)]
+    pub(super) token: TokenArgs,
     /// The configuration of the proxy [default: as for run]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+/// The token to send. That of the configuration is sent to its own admin address alone.
+#[derive(Args, Debug)]
+pub(super) struct TokenArgs {
+    /// A token of the proxy's admin.tokens, which other users of this machine see in the list of
+    /// processes [default: $SLUICEGATE_ADMIN_TOKEN, or that of the configuration if --admin is its
+    /// address]
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+    /// Read the token from this file; `-` is stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    token_file: Option<PathBuf>,
+}
+
+/// A token, and where it came from.
+struct Token {
+    text: String,
+    source: TokenSource,
+}
+
+/// The place of a token.
+#[derive(Clone, Debug, derive_more::Display)]
+enum TokenSource {
+    #[display("--token")]
+    Option,
+    #[display("--token-file {}", _0.display())]
+    File(PathBuf),
+    #[display("${VARIABLE}")]
+    Variable,
+    /// The file's name.
+    #[display("admin.tokens of {_0}")]
+    Configuration(String),
 }
 
 /// The address of a proxy, and a token.
@@ -53,6 +90,8 @@ pub(super) struct AdminClient {
     authority: String,
     /// The value of the field `Authorization`.
     authorization: HeaderValue,
+    /// The place of the token.
+    source: TokenSource,
 }
 
 /// An answer of the API.
@@ -88,9 +127,23 @@ pub(super) enum CallError {
         "http://{authority} is not the admin listener of sluicegate: {reason}; give its address with --admin"
     )]
     Foreign { authority: String, reason: String },
-    /// An error of the API.
-    #[error("{status}: {detail}")]
-    Refused { status: StatusCode, detail: String },
+    /// No known token, or not one that may do this.
+    #[error(
+        "http://{authority} answers {status}: {detail}. The token is that of {place}; give another {TOKEN_OPTIONS}"
+    )]
+    Token {
+        authority: String,
+        status: StatusCode,
+        detail: String,
+        place: String,
+    },
+    /// Another error of the API.
+    #[error("http://{authority} answers {status}: {detail}")]
+    Refused {
+        authority: String,
+        status: StatusCode,
+        detail: String,
+    },
 }
 
 impl AdminArgs {
@@ -99,37 +152,119 @@ impl AdminArgs {
     /// # Errors
     /// A sentence for people.
     pub(super) fn client(&self, role: TokenRole) -> Result<AdminClient, String> {
-        let given = self.token.clone().or_else(|| std::env::var(VARIABLE).ok());
-        let given = given.filter(|token| !token.is_empty());
-        if let (Some(admin), Some(token)) = (&self.admin, &given) {
-            return AdminClient::new(authority(admin)?, token);
+        AdminClient::find(
+            self.admin.as_deref(),
+            &self.token,
+            self.config.as_ref(),
+            role,
+        )
+    }
+}
+
+impl TokenArgs {
+    /// True if an option has the token.
+    pub(super) fn is_given(&self) -> bool {
+        self.token.is_some() || self.token_file.is_some()
+    }
+
+    /// True if stdin has the token.
+    pub(super) fn is_from_stdin(&self) -> bool {
+        self.token_file.as_deref().is_some_and(text_file::is_stdin)
+    }
+
+    /// The token of the options or the environment. An empty text is none.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is empty: a sentence for people.
+    fn read(&self) -> Result<Option<Token>, String> {
+        if let Some(path) = &self.token_file {
+            let text = text_file::read(path, MAX_TOKEN, "token")?;
+            let source = TokenSource::File(path.clone());
+            return match text.trim() {
+                "" => Err(format!("{} has no token", path.display())),
+                text => Ok(Some(Token {
+                    text: text.to_owned(),
+                    source,
+                })),
+            };
         }
-        let source = run::find(self.config.clone(), |_| {});
-        let loaded = source.load().map_err(|report| {
-            format!("{report}\nname the proxy with --admin and --token to do without the file")
-        })?;
-        let authority = match &self.admin {
-            Some(admin) => authority(admin)?,
-            None => loaded.admin_address().to_string(),
+        let option = self.token.clone().map(|text| (text, TokenSource::Option));
+        let variable = || Some((std::env::var(VARIABLE).ok()?, TokenSource::Variable));
+        let given = option.or_else(variable);
+        let given = given.filter(|(text, _)| !text.is_empty());
+        Ok(given.map(|(text, source)| Token { text, source }))
+    }
+}
+
+impl AdminClient {
+    /// The client of the proxy at `admin`, or of that of a configuration, which is read if address
+    /// or token are not given.
+    ///
+    /// # Errors
+    /// A sentence for people.
+    pub(super) fn find(
+        admin: Option<&str>,
+        token: &TokenArgs,
+        config: Option<&PathBuf>,
+        role: TokenRole,
+    ) -> Result<Self, String> {
+        let (admin, given) = (admin.map(authority).transpose()?, token.read()?);
+        let (admin, given) = match (admin, given) {
+            (Some(admin), Some(token)) => return Self::new(admin, token),
+            parts => parts,
         };
-        let token = given.or_else(|| loaded.admin_token(role));
-        let token = token.ok_or_else(|| {
-            let (file, role) = (loaded.document.name(), role.as_str());
-            if source.file().is_none() {
-                return format!(
-                    "{}: name the configuration of the proxy with --config, or the proxy with \
-                     --admin and a token in ${VARIABLE}; without tokens, the log of the proxy has \
-                     one from its start",
-                    run::absence()
-                );
-            }
+        let source = run::find(config.cloned(), |_| {});
+        let loaded = source.load().map_err(|report| {
+            format!("{report}\nname the proxy with --admin and --token-file to do without the file")
+        })?;
+        let own = loaded.admin_address();
+        if let Some(token) = given {
+            return Self::new(own.to_string(), token);
+        }
+        let file = loaded.document.name();
+        if source.file().is_none() {
+            return Err(format!(
+                "{}: name the configuration of the proxy with --config, or the proxy with --admin \
+                 and a token {TOKEN_OPTIONS}; without tokens, the log of the proxy has one from its \
+                 start",
+                run::absence()
+            ));
+        }
+        if let Some(other) = admin.as_ref().filter(|admin| !is_address(admin, own)) {
+            return Err(format!(
+                "http://{other} is not the admin address of {file}, which is {own}: the tokens of \
+                 the file are not sent there. Give a token of that proxy {TOKEN_OPTIONS}"
+            ));
+        }
+        let text = loaded.admin_token(role).ok_or_else(|| {
+            let lack = match (loaded.has_admin_token(role), role) {
+                (true, _) => "the tokens of its admin.tokens cannot be read here",
+                (false, TokenRole::Read) => "it has no token in admin.tokens",
+                (false, TokenRole::Write) => "it has no token in admin.tokens.write",
+            };
             format!(
-                "{file} has no readable token in admin.tokens.{role}: set ${VARIABLE}; without \
-                 tokens, the log of the proxy has one from its start"
+                "{file}: {lack}; give one {TOKEN_OPTIONS}. Without any in the file, the log of the \
+                 proxy has one from its start"
             )
         })?;
-        AdminClient::new(authority, &token)
+        let source = TokenSource::Configuration(file.to_owned());
+        let authority = admin.unwrap_or_else(|| own.to_string());
+        Self::new(authority, Token { text, source })
     }
+}
+
+/// True if host and port are those of `own`, where port 0 is any.
+fn is_address(authority: &str, own: SocketAddr) -> bool {
+    let Ok(authority) = authority.parse::<Authority>() else {
+        return false;
+    };
+    let host = authority.host();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let is_host = match address.parse::<IpAddr>() {
+        Ok(address) => address == own.ip(),
+        Err(_) => host.eq_ignore_ascii_case("localhost") && own.ip().is_loopback(),
+    };
+    is_host && (own.port() == 0 || authority.port_u16() == Some(own.port()))
 }
 
 /// Host and port of a URL, or of an address without a scheme.
@@ -149,14 +284,16 @@ fn authority(admin: &str) -> Result<String, String> {
 impl AdminClient {
     /// # Errors
     /// The token fits no header field: a sentence for people.
-    fn new(authority: String, token: &str) -> Result<Self, String> {
-        let authorization = HeaderValue::try_from(format!("Bearer {token}"));
+    fn new(authority: String, token: Token) -> Result<Self, String> {
+        let Token { text, source } = token;
+        let authorization = HeaderValue::try_from(format!("Bearer {text}"));
         let authorization = authorization.map_err(|_| {
-            format!("the token has a line break or another control character: look at --token, ${VARIABLE} or admin.tokens")
+            format!("the token of {source} has a line break or another control character")
         })?;
         Ok(Self {
             authority,
             authorization,
+            source,
         })
     }
 
@@ -204,15 +341,12 @@ impl AdminClient {
         if !status.is_success() {
             let members = cleaned(json.unwrap_or_default());
             return Err(match members["detail"].as_str() {
-                Some(detail) => CallError::Refused {
-                    status,
-                    detail: detail.to_owned(),
-                },
+                Some(detail) => self.refused(status, detail),
                 None => self.foreign(&format!("it answers {status} without a `detail`")),
             });
         }
         let wrong = |error| self.foreign(&format!("its answer is another ({error})"));
-        let json = json.map_err(wrong)?;
+        let json = json.map_err(|_| self.foreign("its answer is no JSON"))?;
         let fields = T::deserialize(cleaned(json.clone())).map_err(wrong)?;
         Ok(Answer { json, fields })
     }
@@ -242,6 +376,28 @@ impl AdminClient {
         connection.abort();
         let body = body.map_err(|error| self.broken(&*error))?;
         Ok((head.status, body.to_bytes()))
+    }
+
+    fn refused(&self, status: StatusCode, detail: &str) -> CallError {
+        let authority = self.authority.clone();
+        let detail = match status {
+            StatusCode::UNAUTHORIZED => "the token is none of its admin.tokens",
+            _ => detail,
+        };
+        let detail = detail.to_owned();
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => CallError::Token {
+                authority,
+                status,
+                detail,
+                place: printable(&self.source.to_string()),
+            },
+            _ => CallError::Refused {
+                authority,
+                status,
+                detail,
+            },
+        }
     }
 
     fn unreachable(&self, error: &io::Error) -> CallError {
@@ -311,6 +467,29 @@ mod tests {
         );
         for wrong in ["https://a", "http://a/v1", "/v1", "", "http://"] {
             assert_eq!(port(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_address_of_the_configuration_is_told_from_others() {
+        let own = |own: &str, given: &str| is_address(given, own.parse().expect("an address"));
+        for (address, given) in [
+            ("127.0.0.1:9980", "127.0.0.1:9980"),
+            ("127.0.0.1:9980", "LocalHost:9980"),
+            ("[::1]:9980", "[::1]:9980"),
+            ("[::1]:9980", "localhost:9980"),
+            ("127.0.0.1:0", "127.0.0.1:4711"),
+        ] {
+            assert!(own(address, given), "{given}");
+        }
+        for (address, given) in [
+            ("127.0.0.1:9980", "127.0.0.1:9981"),
+            ("127.0.0.1:9980", "192.0.2.1:9980"),
+            ("127.0.0.1:9980", "admin.internal:9980"),
+            ("192.0.2.1:9980", "localhost:9980"),
+            ("127.0.0.1:0", "192.0.2.1:4711"),
+        ] {
+            assert!(!own(address, given), "{given}");
         }
     }
 }

@@ -8,11 +8,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use http::StatusCode;
 use serde_json::{Map, Value};
 
 use self::key_text::KeyTextArgs;
 use self::state_table::{Changed, KeyState};
-use super::admin_client::{AdminArgs, AdminClient, CallError};
+use super::admin_client::{AdminArgs, AdminClient, Answer, CallError};
 use super::{USAGE, WRONG};
 use crate::config::TokenRole;
 
@@ -72,12 +73,19 @@ struct GrantArgs {
     #[command(flatten)]
     subject: SubjectArgs,
     /// The units; 0 takes the grant back
-    #[arg(long)]
+    #[arg(long, value_parser = units)]
     units: u32,
     #[command(flatten)]
     end: GrantEnd,
     #[command(flatten)]
     change: ChangeOptions,
+}
+
+/// # Errors
+/// Says how units are written.
+fn units(text: &str) -> Result<u32, String> {
+    let wrong = |_| format!("write a whole number from 0 to {}, such as 1000", u32::MAX);
+    text.parse().map_err(wrong)
 }
 
 /// The end of a grant, in one of two ways.
@@ -159,7 +167,10 @@ pub(super) fn keys(options: &KeysArgs) -> ExitCode {
     let client = call.call.admin.client(call.role);
     let text = client.and_then(|client| {
         let text = call.text(&client, &body);
-        text.map_err(|error| error.to_string())
+        text.map_err(|error| match call.advice(&body, &error) {
+            Some(advice) => format!("{error}; {advice}"),
+            None => error.to_string(),
+        })
     });
     match text {
         Ok(text) => super::finish(call.print(&text), ExitCode::SUCCESS),
@@ -237,8 +248,11 @@ impl KeyCall<'_> {
     /// The body of the request.
     ///
     /// # Errors
-    /// The key cannot be read.
+    /// The key cannot be read: a sentence for people.
     fn body(&self) -> Result<Value, String> {
+        if self.subject.key.is_from_stdin() && self.call.admin.token.is_from_stdin() {
+            return Err("stdin has the key or the token, not both: name a file for one".to_owned());
+        }
         let mut body = Map::new();
         body.insert("policy".to_owned(), self.subject.policy.as_str().into());
         if let Some(key) = self.subject.key.read()? {
@@ -261,20 +275,38 @@ impl KeyCall<'_> {
     /// # Errors
     /// As [`AdminClient::post`].
     fn text(&self, client: &AdminClient, body: &Value) -> Result<String, CallError> {
-        let (json, text) = match self.change {
+        let (json, text, doubt) = match self.change {
             Some(_) => {
-                let answer = client.post::<Changed>(self.path, body)?;
-                (answer.json, state_table::change(&answer.fields))
+                let Answer { json, fields } = client.post::<Changed>(self.path, body)?;
+                let doubt = state_table::doubt(&fields.before);
+                (json, state_table::change(&fields), doubt)
             }
             None => {
-                let answer = client.post::<KeyState>(self.path, body)?;
-                (answer.json, state_table::state(&answer.fields))
+                let Answer { json, fields } = client.post::<KeyState>(self.path, body)?;
+                (
+                    json,
+                    state_table::state(&fields),
+                    state_table::doubt(&fields),
+                )
             }
         };
+        if let Some(doubt) = doubt {
+            super::tell(doubt);
+        }
         Ok(match self.call.json {
             true => format!("{json:#}\n"),
             false => text,
         })
+    }
+
+    /// The way to mend a call that the proxy refuses for want of a key.
+    fn advice(&self, body: &Value, error: &CallError) -> Option<String> {
+        let is_impossible = matches!(error, CallError::Refused { status, .. } if *status == StatusCode::UNPROCESSABLE_ENTITY);
+        let lacks_key = body.get("key").is_none();
+        let action = self.path.rsplit('/').next()?;
+        let policy = &self.subject.policy;
+        (is_impossible && lacks_key)
+            .then(|| format!("name the key: sluicegate keys {action} {policy} KEY"))
     }
 
     fn print(&self, text: &str) -> io::Result<()> {

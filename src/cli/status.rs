@@ -43,6 +43,9 @@ struct Status {
     stores: Vec<Store>,
     connections: Connections,
     problems: Vec<String>,
+    /// Absent in answers of earlier versions.
+    #[serde(default)]
+    notes: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -98,10 +101,10 @@ pub(super) fn status(options: &StatusArgs) -> ExitCode {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = |kind: &str, fact: fmt::Arguments<'_>| writeln!(f, "{kind:<14} {fact}");
-        line(
-            "version",
-            format_args!("{} ({})", self.version, self.revision),
-        )?;
+        match &*self.revision {
+            "unknown" => line("version", format_args!("{}", self.version))?,
+            revision => line("version", format_args!("{} ({revision})", self.version))?,
+        }
         let uptime = Span(Duration::from_secs(self.uptime_s));
         let (pid, phase) = (self.pid, &self.phase);
         line("process", format_args!("{pid}, {phase}, up for {uptime}"))?;
@@ -119,6 +122,9 @@ impl fmt::Display for Status {
         }
         let Connections { open, max } = self.connections;
         line("connections", format_args!("{open} of {max}"))?;
+        for note in &self.notes {
+            line("note", format_args!("{note}"))?;
+        }
         for problem in &self.problems {
             line("problem", format_args!("{problem}"))?;
         }

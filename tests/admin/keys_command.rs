@@ -196,6 +196,122 @@ fn a_key_comes_from_stdin_a_file_or_json_too() {
     assert_eq!(used(&["all"], ""), Some(1));
 }
 
+/// The name of a key in answers.
+fn key_id(gateway: &Gateway, key: &[&str]) -> String {
+    let arguments = [&["lookup"], key, &["--json"]].concat();
+    let output = keys(gateway, READER, &arguments, "");
+    let json: serde_json::Value = serde_json::from_str(done(&output)).expect("JSON");
+    json["key_id"].as_str().expect("a text").to_owned()
+}
+
+#[test]
+fn a_key_of_which_nothing_is_stored_is_in_doubt() {
+    let gateway = start();
+    assert_eq!(ask(&gateway), 200);
+    let doubt = "is it typed right?";
+    let read = |key: &[&str]| keys(&gateway, READER, &[&["lookup"], key].concat(), "");
+    for known in [&["per-key", "alice"][..], &["pairs", "127.0.0.1", "alice"]] {
+        let known = read(known);
+        done(&known);
+        assert!(!known.stderr.contains(doubt), "{known}");
+    }
+    for unknown in [&["per-key", "alise"][..], &["pairs", "127.0.0.2", "alice"]] {
+        let unknown = read(unknown);
+        done(&unknown);
+        assert!(unknown.stderr.contains(doubt), "{unknown}");
+    }
+    let json = read(&["per-key", "alise", "--json"]);
+    let state: serde_json::Value = serde_json::from_str(done(&json)).expect("JSON");
+    assert_eq!(state["stored"], false, "{json}");
+    assert!(json.stderr.contains(doubt), "{json}");
+
+    let write = |arguments: &[&str]| {
+        let output = keys(&gateway, WRITER, arguments, "");
+        done(&output);
+        output.stderr.contains(doubt)
+    };
+    assert!(write(&["reset", "per-key", "alise"]));
+    assert!(write(&[
+        "ban",
+        "per-key",
+        "alise",
+        "--for",
+        "1h",
+        "--dry-run"
+    ]));
+    assert!(write(&["ban", "per-key", "alise", "--for", "1h"]));
+    assert!(!write(&["unban", "per-key", "alise"]), "it had a ban");
+    let grant = ["grant", "per-key", "bob", "--units", "1", "--for", "1h"];
+    assert!(write(&grant));
+    assert!(!write(&["lookup", "per-key", "bob"]), "it has a grant");
+    assert!(!write(&["reset", "per-key", "alice"]));
+    assert!(write(&["reset", "per-key", "alice"]), "its bucket is gone");
+}
+
+#[test]
+fn an_id_is_no_key_unless_clients_have_it() {
+    let gateway = start();
+    ask(&gateway);
+    let id = key_id(&gateway, &["per-key", "alice"]);
+    for arguments in [
+        &["lookup", "per-key", &id][..],
+        &["reset", "per-key", &id],
+        &["unban", "per-key", &id, "--dry-run"],
+        &["ban", "per-key", &id, "--for", "1h"],
+        // Neither the number of parts nor an address matters more.
+        &["reset", "pairs", &id],
+        &["reset", "pairs", &id, "alice"],
+    ] {
+        let wrong = keys(&gateway, WRITER, arguments, "");
+        assert_eq!(wrong.code, Some(1), "{wrong}");
+        for part in ["422", "the key is an id", "access log"] {
+            assert!(wrong.stderr.contains(part), "{wrong}");
+        }
+    }
+    get_with(gateway.address(), "/", &format!("x-key: {id}\r\n"));
+    let own = keys(&gateway, READER, &["lookup", "per-key", &id], "");
+    assert!(done(&own).contains("1 of 2 requests"), "{own}");
+    let longer = format!("{id}0");
+    done(&keys(&gateway, READER, &["lookup", "per-key", &longer], ""));
+}
+
+#[test]
+fn a_policy_that_refuses_nothing_says_what_it_would_do() {
+    let modes = CONFIG.replace(
+        "policies:\n",
+        "policies:\n  none: { key: \"header:x-key\", quota: 1/300d, percent: 0 }\n",
+    );
+    let modes = modes.replace("limits: [", "limits: [none, ");
+    let gateway = Gateway::start(&format!("{TOKENS}{modes}"));
+    ask(&gateway);
+    let looked = |policy| keys(&gateway, READER, &["lookup", policy, "alice"], "");
+    let rolled_out = looked("none");
+    let text = done(&rolled_out);
+    assert!(text.contains("shadow: it refuses nothing"), "{text}");
+    assert!(
+        text.contains("would be refused; allowed again in"),
+        "{text}"
+    );
+
+    assert_eq!([0; 2].map(|_| ask(&gateway)), [200, 429]);
+    assert!(!done(&looked("per-key")).contains("mode"));
+    let client = AdminClient::writer(&gateway);
+    let shadow = json!({ "mode": "shadow" });
+    client.post("/v1/policies/per-key/mode", &shadow);
+    client.post("/v1/policies/pairs/mode", &shadow);
+    assert_eq!(ask(&gateway), 200);
+    let set = looked("per-key");
+    assert!(done(&set).contains("would be refused"), "{set}");
+    let json = keys(
+        &gateway,
+        READER,
+        &["lookup", "per-key", "alice", "--json"],
+        "",
+    );
+    let state: serde_json::Value = serde_json::from_str(done(&json)).expect("JSON");
+    assert_eq!(state["mode"], "shadow");
+}
+
 #[test]
 fn wrong_keys_and_callers_are_told_so() {
     let gateway = start();
@@ -227,5 +343,17 @@ fn wrong_keys_and_callers_are_told_so() {
     let (code, told) = read(&["lookup", "per-key", "alice", "bob"], "");
     assert!(code == Some(1) && told.contains("422"), "{told}");
     let (code, told) = read(&["reset", "per-key", "alice"], "");
-    assert!(code == Some(1) && told.contains("403"), "{told}");
+    assert_eq!(code, Some(1), "{told}");
+    let proxy = format!("http://{}", gateway.admin);
+    for part in [&*proxy, "403", "$SLUICEGATE_ADMIN_TOKEN", "--token-file"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let (code, told) = read(&["lookup", "per-key"], "");
+    assert!(code == Some(1) && told.contains("name the key"), "{told}");
+    let grant = ["grant", "per-key", "alice", "--for", "1h", "--units", "ten"];
+    let (code, told) = read(&grant, "");
+    assert!(code == Some(2) && told.contains("a whole number"), "{told}");
+    let stdin = ["lookup", "per-key", "--key-file", "-", "--token-file", "-"];
+    let (code, told) = read(&stdin, "alice");
+    assert!(code == Some(2) && told.contains("not both"), "{told}");
 }

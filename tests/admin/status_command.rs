@@ -1,8 +1,11 @@
 //! `sluicegate status`: finds a running proxy, and says how it is.
 
+use std::fs;
 use std::process::Command;
 
-use crate::support::admin::{READER, TOKENS};
+use serde_json::json;
+
+use crate::support::admin::{AdminClient, READER, TOKENS, json as body};
 use crate::support::client::Output;
 use crate::support::gateway::Gateway;
 
@@ -28,7 +31,7 @@ fn status(gateway: &Gateway, token: Option<&str>, arguments: &[&str]) -> Output 
 #[test]
 fn status_says_how_the_proxy_is_and_exits_with_1_if_it_has_a_problem() {
     let gateway = Gateway::start(&format!("{TOKENS}{ROUTES}"));
-    // The file names port 0, so that the address is given; the token is that of the file.
+    // The file names port 0, which is any, so that the token of the file is sent there.
     let admin = format!("http://{}", gateway.admin);
     let well = status(&gateway, None, &["--admin", &admin]);
     assert_eq!(well.code, Some(0), "{well}");
@@ -41,11 +44,85 @@ fn status_says_how_the_proxy_is_and_exits_with_1_if_it_has_a_problem() {
     let json: serde_json::Value = serde_json::from_str(&json.stdout).expect("JSON");
     assert_eq!(json["phase"], "ready");
 
+    assert!(!well.stdout.contains("(unknown)"), "{well}");
+
     gateway.replace_config("routes: [{ upstream: nowhere }]\n");
     gateway.wait_for_log("the configuration is not reloaded");
     let ill = status(&gateway, Some(READER), &["--admin", &admin]);
     assert_eq!(ill.code, Some(1), "{ill}");
     assert!(ill.stdout.contains("the last reload failed"), "{ill}");
+}
+
+#[test]
+fn a_mode_that_an_operator_set_is_a_note_until_it_is_undone() {
+    let policies = "policies: { per-key: { quota: 5/1h }, trial: { quota: 5/1h, mode: shadow } }
+routes: [{ upstream: echo, limits: [per-key, trial] }]\n";
+    let gateway = Gateway::start(&format!("{TOKENS}{policies}"));
+    let admin = gateway.admin.to_string();
+    let notes = || {
+        let told = status(&gateway, Some(READER), &["--admin", &admin]);
+        assert_eq!(told.code, Some(0), "{told}");
+        let lines = told.stdout.lines();
+        let notes = lines.filter(|line| line.starts_with("note"));
+        notes.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(notes(), [""; 0]);
+    let client = AdminClient::writer(&gateway);
+    let set = |policy: &str, body| client.post(&format!("/v1/policies/{policy}/mode"), &body);
+    set(
+        "per-key",
+        json!({ "mode": "shadow", "reason": "ticket 42" }),
+    );
+    let noted = notes();
+    let [note] = &noted[..] else {
+        panic!("{noted:?}");
+    };
+    for part in [
+        "policy per-key is in mode shadow",
+        "it refuses nothing",
+        "The configuration has enforce",
+        "Reason: ticket 42",
+    ] {
+        assert!(note.contains(part), "{part}: {note}");
+    }
+    let answer = client.get("/v1/policies/per-key");
+    assert_eq!(body(&answer)["mode"]["reason"], "ticket 42");
+    assert!(body(&answer)["mode"]["set_at"].is_string());
+    set("trial", json!({ "mode": "enforce" }));
+    assert_eq!(notes().len(), 2);
+    set("per-key", json!({ "mode": "configured" }));
+    set("trial", json!({ "mode": "configured" }));
+    assert_eq!(notes(), [""; 0]);
+}
+
+#[test]
+fn a_token_of_the_file_is_sent_to_the_address_of_the_file_alone() {
+    let gateway = Gateway::start(&format!("{TOKENS}{ROUTES}"));
+    let file = TOKENS.replace("127.0.0.1:0", "127.0.0.1:9");
+    let own = gateway.dir().join("own.yaml");
+    fs::write(&own, format!("{file}{ROUTES}")).expect("the directory is writable");
+    let other = gateway.admin.to_string();
+    let arguments = ["--config", "own.yaml", "--admin", &other];
+    let refused = status(&gateway, None, &arguments);
+    assert_eq!(refused.code, Some(1), "{refused}");
+    for part in [&*other, "own.yaml", "which is 127.0.0.1:9:", "--token-file"] {
+        assert!(refused.stderr.contains(part), "{part}: {refused}");
+    }
+    fs::write(gateway.dir().join("token"), format!("{READER}\n")).expect("a file");
+    let with_file = [&arguments[..], &["--token-file", "token"]].concat();
+    let answered = status(&gateway, None, &with_file);
+    assert_eq!(answered.code, Some(0), "{answered}");
+    assert_eq!(status(&gateway, Some(READER), &arguments).code, Some(0));
+
+    fs::write(gateway.dir().join("token"), " \n").expect("a file");
+    let empty = status(&gateway, Some(READER), &with_file);
+    assert!(empty.stderr.contains("token has no token"), "{empty}");
+    fs::write(gateway.dir().join("token"), "another-token-of-another").expect("a file");
+    let wrong = status(&gateway, None, &with_file);
+    for part in [&*format!("http://{other}"), "401", "--token-file token"] {
+        assert!(wrong.stderr.contains(part), "{part}: {wrong}");
+    }
+    assert!(!wrong.stderr.contains("another-token"), "{wrong}");
 }
 
 #[test]
@@ -63,6 +140,8 @@ fn status_says_what_to_do_without_an_answer_or_a_token() {
         wrong.stderr.contains("401") && wrong.stderr.contains("admin.tokens"),
         "{wrong}"
     );
+    let place = "that of $SLUICEGATE_ADMIN_TOKEN";
+    assert!(wrong.stderr.contains(place), "{wrong}");
     // Nothing listens on port 0, which the file names.
     let nobody = status(&gateway, Some("wrong"), &[]);
     assert_eq!(nobody.code, Some(1), "{nobody}");

@@ -1,12 +1,11 @@
 //! The key that a command names: as arguments, in a file, on stdin, or as JSON.
 
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
 
-use crate::files;
+use crate::cli::text_file;
 
 /// The most bytes of a key in a file. The API takes no larger body.
 const MAX_KEY: u64 = 64 * 1024;
@@ -26,6 +25,11 @@ pub(super) struct KeyTextArgs {
 }
 
 impl KeyTextArgs {
+    /// True if stdin has the key.
+    pub(super) fn is_from_stdin(&self) -> bool {
+        self.key_file.as_deref().is_some_and(text_file::is_stdin)
+    }
+
     /// The key as the API takes it; `None` for a key without parts.
     ///
     /// # Errors
@@ -39,7 +43,7 @@ impl KeyTextArgs {
         let Some(path) = &self.key_file else {
             return Ok(parts(self.key.iter().map(String::as_str)));
         };
-        let text = read_file(path)?;
+        let text = text_file::read(path, MAX_KEY, "key")?;
         match parts(text.lines()) {
             None => Err(format!(
                 "{} has no key: write a line for each part",
@@ -57,29 +61,6 @@ fn parts<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Value> {
         0 => None,
         1 => texts.pop(),
         _ => Some(Value::Array(texts)),
-    }
-}
-
-fn read_file(path: &Path) -> Result<String, String> {
-    let bytes = match path.as_os_str() == "-" {
-        true => read_stdin(),
-        false => files::read(path, MAX_KEY),
-    };
-    let wrong = |why: &str| format!("cannot read the key from {}: {why}", path.display());
-    let bytes = bytes.map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => wrong("it has more than 64 KiB"),
-        _ => wrong(&error.to_string()),
-    })?;
-    String::from_utf8(bytes).map_err(|_| wrong("it is no UTF-8"))
-}
-
-fn read_stdin() -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let stdin = io::stdin().lock();
-    stdin.take(MAX_KEY + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > MAX_KEY {
-        true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(bytes),
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct KeyState(Value);
 /// The states before and after a change, and what it leaves to do.
 #[derive(Debug, Deserialize)]
 pub(super) struct Changed {
-    before: KeyState,
+    pub(super) before: KeyState,
     after: KeyState,
     note: Option<String>,
 }
@@ -47,6 +47,14 @@ impl TryFrom<Value> for KeyState {
             Some(name) => Err(format!("missing field `{name}`")),
         }
     }
+}
+
+/// A warning if the store has nothing of the key, before a change of it.
+pub(super) fn doubt(KeyState(state): &KeyState) -> Option<&'static str> {
+    let is_doubtful = state["stored"] == false && state["exempt"] != true;
+    is_doubtful.then_some(
+        "no bucket, ban or grant of this key here: is it typed right? Or it has not asked lately",
+    )
 }
 
 /// A state.
@@ -83,9 +91,10 @@ pub(super) fn change(changed: &Changed) -> String {
 }
 
 /// The names of facts, in the order in which they are printed.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "policy",
     "key",
+    "mode",
     "now",
     "used",
     "whole in",
@@ -110,6 +119,11 @@ fn facts(state: &Value) -> Vec<(&'static str, String)> {
     let fact = |name: &'static str| match name {
         "policy" => Some(format!("{} ({})", text("policy")?, text("quota")?)),
         "key" => text("key_id"),
+        "mode" => match state["mode"].as_str()? {
+            "enforce" => None,
+            "disabled" => Some("disabled: it applies to no request".to_owned()),
+            mode => Some(format!("{mode}: it refuses nothing")),
+        },
         "now" => Some(now(state)),
         "used" => Some(format!("{used} of {limit} {unit}, {left} left")),
         "whole in" => Some(match state["reset_s"].as_f64() {
@@ -153,9 +167,12 @@ fn now(state: &Value) -> String {
     if state["allowed"] == true {
         return "allowed".to_owned();
     }
-    let why = match state["ban"].is_object() {
-        true => "banned",
-        false => "refused",
+    let is_enforced = matches!(state["mode"].as_str(), None | Some("enforce"));
+    let why = match (is_enforced, state["ban"].is_object()) {
+        (true, true) => "banned",
+        (true, false) => "refused",
+        (false, true) => "would be refused, by a ban",
+        (false, false) => "would be refused",
     };
     match state["retry_after_s"].as_f64() {
         Some(wait) => format!("{why}; allowed again in {}", span(wait)),
@@ -178,7 +195,7 @@ mod tests {
         let before = json!({
             "policy": "login", "quota": "5/1h", "key_id": "k_1", "unit": "requests",
             "limit": 5, "used": 5, "remaining": 0, "reset_s": 90.0, "retry_after_s": 1.5,
-            "allowed": false, "store": "memory", "algorithm": "gcra", "debt": 0,
+            "allowed": false, "store": "memory", "algorithm": "gcra", "debt": 0, "stored": true,
         });
         let mut after = before.clone();
         after["ban"] = json!({ "until": "2026-11-24T18:00:00Z", "reason": "abuse" });
@@ -203,5 +220,42 @@ mod tests {
                 .lines()
                 .all(|line| !line.starts_with("ban"))
         );
+    }
+
+    #[test]
+    fn a_policy_that_refuses_nothing_says_so() {
+        let of = |mode: Value, ban: Value| {
+            let state = json!({ "mode": mode, "ban": ban, "retry_after_s": 90, "allowed": false });
+            let facts = facts(&state).into_iter();
+            let told = facts.filter(|(name, _)| matches!(*name, "mode" | "now"));
+            told.map(|(_, fact)| fact).collect::<Vec<_>>()
+        };
+        let enforced = ["refused; allowed again in 1m 30s"];
+        assert_eq!(of(json!("enforce"), Value::Null), enforced);
+        assert_eq!(of(Value::Null, Value::Null), enforced, "an earlier version");
+        assert_eq!(
+            of(json!("shadow"), Value::Null),
+            [
+                "shadow: it refuses nothing",
+                "would be refused; allowed again in 1m 30s"
+            ]
+        );
+        assert_eq!(
+            of(json!("disabled"), json!({}))[1],
+            "would be refused, by a ban; allowed again in 1m 30s"
+        );
+    }
+
+    #[test]
+    fn a_key_of_which_nothing_is_stored_is_in_doubt() {
+        let doubt = |state: Value| doubt(&KeyState(state)).is_some();
+        assert!(doubt(json!({ "stored": false, "exempt": false })));
+        for state in [
+            json!({ "stored": true, "exempt": false }),
+            json!({ "stored": false, "exempt": true }),
+            json!({}),
+        ] {
+            assert!(!doubt(state.clone()), "{state}");
+        }
     }
 }

@@ -76,6 +76,13 @@ impl Loaded {
         address
     }
 
+    /// True if the configuration has a token for this role; any token may read.
+    pub fn has_admin_token(&self, role: TokenRole) -> bool {
+        let tokens = &self.config.admin.tokens;
+        let has_reader = role == TokenRole::Read && tokens.read.iter().next().is_some();
+        has_reader || tokens.write.iter().next().is_some()
+    }
+
     /// The first token for this role that can be read; any token may read.
     pub fn admin_token(&self, role: TokenRole) -> Option<String> {
         let tokens = &self.config.admin.tokens;
