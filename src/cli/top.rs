@@ -4,7 +4,7 @@
 mod report;
 mod screen;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
@@ -23,11 +23,17 @@ const EXAMPLES: &str = "\
 Examples:
   sluicegate top --config sluicegate.yaml
   sluicegate top --by busiest --policy per-key --window 5m
+  sluicegate top --follow | tee tables.txt
   sluicegate top --once --json | jq '.items[0]'
 
 On a screen: left and right arrows choose the order, w the window, q ends. With NO_COLOR or
-TERM=dumb, and without a terminal, a table is printed once a second. Requests and units are counted
-only while somebody asks for them. Keys are texts if the proxy has admin.keys: readable.
+TERM=dumb, and with --follow, a table is printed once a second. Without a terminal one is printed.
+
+Columns: LIMITED, REQUESTS and UNITS are counts of one time; - is not counted. Requests and units
+are counted only while somebody asks for them. The last column is the ordering count a second. +- is
+the error of the ordering count: it may be too large by so much, 0 is exact. The window is made of
+slices of 10 s, the first of which may begin before it. Keys are texts if the proxy has admin.keys:
+readable.
 
 Exits with 1 if the proxy refuses, or does not answer.";
 
@@ -51,10 +57,13 @@ pub(super) struct TopArgs {
     /// The most keys, 1 to 100
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100))]
     limit: u8,
-    /// Print one table, and exit
+    /// Print one table, and exit [default: unless stdout is a terminal]
     #[arg(long)]
     once: bool,
-    /// Print the answers of the admin API, one a line; with --once one over several lines
+    /// Print a table once a second, also without a terminal
+    #[arg(long, conflicts_with = "once")]
+    follow: bool,
+    /// Print the answer of the admin API, as JSON; with --follow one a line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -128,7 +137,8 @@ impl TopArgs {
             policy: self.policy.clone(),
             limit: self.limit,
         };
-        if self.once {
+        let out = io::stdout();
+        if self.once || !(self.follow || out.is_terminal()) {
             let mut answer = question.ask(&client)?;
             let is_short = answer.fields.counted() < LEAST_COUNTED;
             if question.by != Order::Limited && is_short {
@@ -141,8 +151,7 @@ impl TopArgs {
             };
             return Ok(print(&text).unwrap_or(ExitCode::SUCCESS));
         }
-        let out = io::stdout();
-        if !self.json && has_cursor(&out) && has_colours(&out) {
+        if !self.follow && !self.json && has_cursor(&out) && has_colours(&out) {
             return screen::run(client, question);
         }
         loop {

@@ -57,9 +57,14 @@ fn one_table_shows_who_is_limited_most() {
     let row: Vec<_> = row.expect("a row").split_whitespace().collect();
     assert_eq!(row[..4], ["alice", "per-key", "3", "-"]);
     assert!(!once.stdout.contains('\u{1b}'), "{once}");
-    let json = top(&gateway, &["--once", "--json", "--limit", "1"]);
-    let json: serde_json::Value = serde_json::from_str(&json.stdout).expect("JSON");
-    assert_eq!(json["items"][0]["limited"], 3);
+    // Without a terminal one answer is usual.
+    for once in [&["--once"][..], &[]] {
+        let json = top(&gateway, &[once, &["--json", "--limit", "1"]].concat());
+        let json: serde_json::Value = serde_json::from_str(&json.stdout).expect("JSON");
+        assert_eq!(json["items"][0]["limited"], 3);
+    }
+    let both = top(&gateway, &["--once", "--follow"]);
+    assert_eq!(both.code, Some(2), "{both}");
 }
 
 /// Ends a command that goes on.
@@ -75,7 +80,7 @@ impl Drop for Running {
 #[test]
 fn answers_follow_once_a_second_and_requests_are_counted_meanwhile() {
     let gateway = start();
-    let mut command = command(&gateway, &["--json", "--by", "busiest"]);
+    let mut command = command(&gateway, &["--follow", "--json", "--by", "busiest"]);
     let child = command.stdout(Stdio::piped()).spawn();
     let mut running = Running(child.expect("the binary starts"));
     let out = running.0.stdout.take().expect("stdout is a pipe");

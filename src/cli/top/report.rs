@@ -9,10 +9,8 @@ use serde_json::Value;
 use super::{Order, Window};
 use crate::clock::text::Span;
 
-/// The names of the columns.
-pub(super) const COLUMNS: [&str; 7] = [
-    "KEY", "POLICY", "LIMITED", "REQUESTS", "UNITS", "+-", "PER S",
-];
+/// The number of columns.
+pub(super) const COLUMNS: usize = 7;
 /// The number of the columns of texts, which come first.
 pub(super) const TEXTS: usize = 2;
 /// The widest text, in characters.
@@ -45,8 +43,12 @@ struct TopItem {
 pub(super) struct Report {
     /// The measure of the counts.
     pub(super) title: String,
+    /// The names of the columns.
+    pub(super) columns: [&'static str; COLUMNS],
     /// A text for each column.
-    pub(super) rows: Vec<[String; COLUMNS.len()]>,
+    pub(super) rows: Vec<[String; COLUMNS]>,
+    /// The sentence in place of rows.
+    empty: &'static str,
 }
 
 impl TopAnswer {
@@ -86,17 +88,27 @@ impl Report {
         };
         let (by, window): (&str, &str) = (answer.by.into(), answer.window.into());
         Self {
-            title: format!("by {by}, last {window}, counted for {}", Span(counted)),
+            title: format!(
+                "by {by}, last {window} in slices of 10s, counted for {}",
+                Span(counted)
+            ),
+            columns: columns(answer.by),
+            empty: match answer.by {
+                Order::Limited => {
+                    "no key was limited; a policy in shadow limits none: --by busiest shows its keys"
+                }
+                Order::Busiest | Order::Units => "no key was counted so far",
+            },
             rows: answer.items.iter().map(row).collect(),
         }
     }
 
     /// The width of each column.
-    pub(super) fn widths(&self) -> [usize; COLUMNS.len()] {
+    pub(super) fn widths(&self) -> [usize; COLUMNS] {
         std::array::from_fn(|column| {
             let texts = self.rows.iter().map(|row| row[column].chars().count());
             texts
-                .chain([COLUMNS[column].len()])
+                .chain([self.columns[column].len()])
                 .max()
                 .unwrap_or_default()
         })
@@ -108,10 +120,10 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.title)?;
         if self.rows.is_empty() {
-            return writeln!(f, "no key so far");
+            return writeln!(f, "{}", self.empty);
         }
         let widths = self.widths();
-        let head = COLUMNS.map(str::to_owned);
+        let head = self.columns.map(str::to_owned);
         for row in [&head].into_iter().chain(&self.rows) {
             let cells = row.iter().zip(widths).enumerate();
             let cells = cells.map(|(column, (text, width))| match column < TEXTS {
@@ -122,6 +134,16 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// The names of the columns. The last one is the count that orders keys, a second.
+fn columns(by: Order) -> [&'static str; COLUMNS] {
+    let rate = match by {
+        Order::Limited => "LIMITED/S",
+        Order::Busiest => "REQUESTS/S",
+        Order::Units => "UNITS/S",
+    };
+    ["KEY", "POLICY", "LIMITED", "REQUESTS", "UNITS", "+-", rate]
 }
 
 /// The text of a key, or its name.
@@ -178,7 +200,11 @@ mod tests {
         });
         let text = report(answer).to_string();
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "by limited, last 1m, counted for 1m");
+        assert_eq!(
+            lines[0],
+            "by limited, last 1m in slices of 10s, counted for 1m"
+        );
+        assert!(lines[1].ends_with("+-  LIMITED/S"), "{text}");
         let words = |line: &str| {
             line.split_whitespace()
                 .map(str::to_owned)
@@ -194,7 +220,11 @@ mod tests {
         );
         assert!(lines[4].starts_with("k_3 "), "{text}");
         let none = json!({ "by": "units", "window": "5m", "counted_s": 0, "items": [] });
-        assert!(report(none).to_string().contains("no key so far"));
+        let text = report(none).to_string();
+        assert!(text.contains("no key was counted so far"), "{text}");
+        let none = json!({ "by": "limited", "window": "5m", "counted_s": 0, "items": [] });
+        let text = report(none).to_string();
+        assert!(text.contains("--by busiest"), "{text}");
     }
 
     #[test]

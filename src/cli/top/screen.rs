@@ -13,7 +13,7 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 
-use super::report::{COLUMNS, Report, TEXTS, TopAnswer};
+use super::report::{Report, TEXTS, TopAnswer};
 use super::{Order, PERIOD, Question, neighbour};
 use crate::cli::admin_client::{AdminClient, Answer};
 
@@ -186,7 +186,7 @@ impl Screen {
                 false => text.alignment(Alignment::Right),
             })
         };
-        let head = COLUMNS.iter().enumerate().map(|(column, name)| {
+        let head = report.columns.iter().enumerate().map(|(column, name)| {
             let named = cell(column, name);
             match *name == ordering {
                 true => named.reversed(),
