@@ -14,10 +14,13 @@ mod status;
 mod text_file;
 mod top;
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use crate::config::{Colour, Report};
@@ -70,7 +73,10 @@ Without a configuration, $SLUICEGATE_CONFIG, ./sluicegate.yaml and
 
 /// Reads the command line, and does what it says.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => advised(error).exit(),
+    };
     match arguments.command.unwrap_or(Command::Run(arguments.run)) {
         Command::Run(options) => run::run(options),
         Command::Check(options) => check::check(&options),
@@ -82,6 +88,22 @@ pub fn main() -> ExitCode {
         Command::Top(options) => top::top(&options),
         Command::Schema(options) => schema::schema(&options),
     }
+}
+
+/// An error of the command line, with advice if a configuration is given without its option.
+fn advised(mut error: clap::Error) -> clap::Error {
+    let unexpected = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
+    let unexpected = unexpected.into_iter().find_map(|kind| error.get(kind));
+    let Some(ContextValue::String(text)) = unexpected else {
+        return error;
+    };
+    let extension = Path::new(text).extension().and_then(OsStr::to_str);
+    if matches!(extension, Some("yaml" | "yml")) {
+        let advice = format!("to run a configuration, write: sluicegate run --config {text}");
+        let advice = ContextValue::StyledStrs(vec![advice.into()]);
+        error.insert(ContextKind::Suggested, advice);
+    }
+    error
 }
 
 /// Something was found wrong: it has been said on stderr.

@@ -1,4 +1,7 @@
-//! `sluicegate explain`: what becomes of one request, and why.
+//! `sluicegate explain`: what becomes of one request, and why: with new buckets, or with those of a
+//! running proxy.
+
+mod live;
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -8,6 +11,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use http::{HeaderName, HeaderValue, Method, Uri};
 
+use super::admin_client::TokenArgs;
 use super::{USAGE, WRONG, run};
 use crate::http::message::Request;
 use crate::proxy::inspect::explain::{self, AnswerKind, Explanation};
@@ -17,14 +21,17 @@ Examples:
   sluicegate explain POST http://api.example.com/v1/login -H 'x-api-key: alice' \\
       --from 203.0.113.7 --config sluicegate.yaml
   sluicegate explain GET http://api.example.com/healthz --expect allowed
+  sluicegate explain GET http://api.example.com/search -H 'x-api-key: alice' --admin
 
-The buckets are new: the answer is that of the first such request. The exit code is 1 if it is
-not the expected one.";
+The buckets are new: the answer is that of the first such request. With --admin, a running proxy
+answers by its buckets as they are now, and charges nothing. The exit code is 1 if the answer is not
+the expected one, or the proxy does not answer.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ExplainArgs {
     /// The method, such as GET
+    #[arg(value_parser = method)]
     method: String,
     /// The URL, such as http://api.example.com/v1/search?q=x
     url: String,
@@ -34,6 +41,12 @@ pub(super) struct ExplainArgs {
     /// The address of the peer that connects
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     from: IpAddr,
+    /// Ask the running proxy with this admin listener, such as http://127.0.0.1:9980 [default: that
+    /// of the configuration]
+    #[arg(long, value_name = "URL", value_parser = admin_url)]
+    admin: Option<Option<String>>,
+    #[command(flatten)]
+    token: TokenArgs,
     /// The configuration [default: as for run]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -62,6 +75,13 @@ pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    if let Some(admin) = &options.admin {
+        return options.explain_live(admin.as_deref());
+    }
+    if options.token.is_given() {
+        super::tell("a token is for a running proxy: --admin asks one");
+        return ExitCode::from(USAGE);
+    }
     let compiled = match run::find(options.config.clone(), |example| super::tell(example)).compile()
     {
         Ok(compiled) => compiled,
@@ -71,39 +91,84 @@ pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
         }
     };
     let explanation = explain::explain(compiled.rules, request, options.from);
-    let code = match options.expect.map(|expected| expected.check(&explanation)) {
-        Some(Err(message)) => {
-            super::tell(message);
-            ExitCode::from(WRONG)
-        }
-        _ => ExitCode::SUCCESS,
+    let decision = match explanation.answer() {
+        AnswerKind::Allowed => "allowed",
+        AnswerKind::Delayed => "delayed",
+        AnswerKind::Limited => "limited",
+        AnswerKind::Answered => "answered",
     };
+    let code = options.judge(decision, &explanation.answer_text());
     super::finish(options.print(&explanation), code)
+}
+
+/// # Errors
+/// The text is a URL, or a path.
+fn method(text: &str) -> Result<String, &'static str> {
+    match text.contains('/') {
+        true => Err("the method comes first, as in: explain GET http://api.example.com/v1/search"),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// # Errors
+/// The text is a method that follows `--admin`.
+fn admin_url(text: &str) -> Result<String, &'static str> {
+    let is_method = text.bytes().all(|letter| letter.is_ascii_uppercase());
+    match is_method {
+        true => Err("write --admin without a URL at the end, behind METHOD and URL"),
+        false => Ok(text.to_owned()),
+    }
 }
 
 impl Expected {
     /// # Errors
-    /// Says what becomes of the request instead.
-    fn check(self, explanation: &Explanation) -> Result<(), String> {
-        let answer = explanation.answer();
+    /// Says what becomes of the request instead: `answer_text`.
+    fn check(self, decision: &str, answer_text: &str) -> Result<(), String> {
         let (is_expected, word) = match self {
-            Self::Allowed => (
-                matches!(answer, AnswerKind::Allowed | AnswerKind::Delayed),
-                "allowed",
-            ),
-            Self::Limited => (answer == AnswerKind::Limited, "limited"),
+            Self::Allowed => (matches!(decision, "allowed" | "delayed"), "allowed"),
+            Self::Limited => (decision == "limited", "limited"),
         };
         match is_expected {
             true => Ok(()),
             false => Err(format!(
-                "the request should be {word}, but the answer is: {}",
-                explanation.answer_text()
+                "the request should be {word}, but the answer is: {answer_text}"
             )),
         }
     }
 }
 
 impl ExplainArgs {
+    /// The exit code for a decision; says what is not as expected.
+    fn judge(&self, decision: &str, answer_text: &str) -> ExitCode {
+        let checked = self
+            .expect
+            .map(|expected| expected.check(decision, answer_text));
+        match checked {
+            Some(Err(message)) => {
+                super::tell(message);
+                ExitCode::from(WRONG)
+            }
+            _ => ExitCode::SUCCESS,
+        }
+    }
+
+    /// Asks the proxy at `admin`, or that of the configuration.
+    fn explain_live(&self, admin: Option<&str>) -> ExitCode {
+        let explanation = match self.ask(admin) {
+            Ok(explanation) => explanation,
+            Err(message) => {
+                super::tell(message);
+                return ExitCode::from(WRONG);
+            }
+        };
+        let code = self.judge(&explanation.decision, &explanation.answer_text());
+        let text = match self.json {
+            true => format!("{:#}\n", explanation.json),
+            false => explanation.text(),
+        };
+        super::finish(io::stdout().write_all(text.as_bytes()), code)
+    }
+
     fn print(&self, explanation: &Explanation) -> io::Result<()> {
         let mut out = io::stdout().lock();
         match self.json {
@@ -111,7 +176,10 @@ impl ExplainArgs {
                 serde_json::to_writer_pretty(&mut out, &explanation.report())?;
                 out.write_all(b"\n")
             }
-            false => write!(out, "{explanation}"),
+            false => {
+                writeln!(out, "buckets   new: --admin asks a running proxy")?;
+                write!(out, "{explanation}")
+            }
         }
     }
 

@@ -9,6 +9,7 @@ mod bad_requests;
 mod changes;
 mod explain;
 mod hosts;
+mod explain_command;
 mod keys_command;
 mod openapi;
 mod other_listeners;

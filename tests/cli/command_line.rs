@@ -37,6 +37,29 @@ fn an_address_beside_a_file_is_a_usage_error() {
 }
 
 #[test]
+fn a_forgotten_option_or_method_is_named() {
+    for (arguments, said) in [
+        (
+            &["run", "gate.yaml"][..],
+            "sluicegate run --config gate.yaml",
+        ),
+        (&["gate.yaml"], "sluicegate run --config gate.yaml"),
+        (&["explain", "http://a/"], "the method comes first"),
+    ] {
+        let output = sluicegate(arguments).output().expect("the binary starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(said), "{told}");
+    }
+    let output = sluicegate(&["chekc"]).output().expect("the binary starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.contains("'check'") && !told.contains("--config"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_start_on_the_built_in_example_says_so() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut command = sluicegate(&["explain", "POST", "http://localhost/login"]);

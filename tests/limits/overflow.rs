@@ -184,7 +184,7 @@ routes: [{ upstream: echo, limits: [tiers] }]
         ];
         run(binary, &arguments).stdout
     };
-    assert!(!explain("2").contains("bucket"));
+    assert!(!explain("2").contains("  bucket"));
     let overflown = explain("4");
     let said = "limit     tiers (gcra, 5/1h)\n";
     assert!(overflown.contains(said), "{overflown}");

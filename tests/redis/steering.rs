@@ -74,6 +74,8 @@ fn a_reset_through_one_machine_is_felt_on_all_within_a_second() {
                 (&state["used"], &state["store"]),
                 (&json!(6), &json!("redis"))
             );
+            assert_eq!(state["stored"], true);
+            assert_eq!(lookup(gateway, &policy, "another")["stored"], false);
         }
         assert_eq!(steer(&gateways[0], "reset", &policy, json!({}))["used"], 0);
         wait_for_next_reading(&gateways, &path, 200);

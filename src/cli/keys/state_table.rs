@@ -114,6 +114,7 @@ fn facts(state: &Value) -> Vec<(&'static str, String)> {
     let number = |field: &str| state[field].as_u64().unwrap_or_default();
     let unit = text("unit").unwrap_or_default();
     let seconds = |value: &Value| value.as_f64().map(span);
+    let object = |field: &str| Some(&state[field]).filter(|value| value.is_object());
     let positive = |field: &str| Some(number(field)).filter(|number| *number > 0);
     let (used, limit, left) = (number("used"), number("limit"), number("remaining"));
     let fact = |name: &'static str| match name {
@@ -136,12 +137,12 @@ fn facts(state: &Value) -> Vec<(&'static str, String)> {
         }
         "override" => text("override"),
         "exempt" => (state["exempt"] == true).then(|| "yes".to_owned()),
-        "granted" => state["granted"].as_object().map(|granted| {
+        "granted" => object("granted").map(|granted| {
             let (left, all) = (&granted["units"], &granted["of_units"]);
             let until = granted["until"].as_str().unwrap_or_default();
             format!("{left} of {all} {unit} left, until {until}")
         }),
-        "ban" => state["ban"].as_object().map(|ban| {
+        "ban" => object("ban").map(|ban| {
             let until = ban["until"].as_str().unwrap_or_default();
             match ban["reason"].as_str() {
                 None | Some("") => format!("until {until}"),

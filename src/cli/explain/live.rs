@@ -1,0 +1,85 @@
+//! The explanation of a running proxy, by `POST /v1/explain`.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::ExplainArgs;
+use crate::cli::admin_client::{AdminClient, Answer};
+use crate::cli::printable;
+use crate::config::TokenRole;
+
+/// An explanation of a running proxy.
+pub(super) struct LiveExplanation {
+    /// The URL of the proxy.
+    proxy: String,
+    /// The answer as the proxy sent it.
+    pub(super) json: Value,
+    /// The outcome, in a word.
+    pub(super) decision: String,
+}
+
+/// The fields of an answer that are read.
+#[derive(Deserialize)]
+struct Explained {
+    answer: ExplainedAnswer,
+    /// Read from the answer itself, since it has several lines.
+    #[serde(rename = "text")]
+    _text: String,
+}
+
+#[derive(Deserialize)]
+struct ExplainedAnswer {
+    decision: String,
+}
+
+impl ExplainArgs {
+    /// Asks the proxy at `admin`, or that of the configuration.
+    ///
+    /// # Errors
+    /// A sentence for people.
+    pub(super) fn ask(&self, admin: Option<&str>) -> Result<LiveExplanation, String> {
+        let config = self.config.as_ref();
+        let client = AdminClient::find(admin, &self.token, config, TokenRole::Read)?;
+        let answer = client.post::<Explained>("/v1/explain", &self.body());
+        let Answer { json, fields } = answer.map_err(|error| error.to_string())?;
+        Ok(LiveExplanation {
+            proxy: client.url(),
+            json,
+            decision: fields.answer.decision,
+        })
+    }
+
+    fn body(&self) -> Value {
+        let fields = self.headers.iter().filter_map(|field| {
+            let (name, value) = field.split_once(':')?;
+            Some([name.trim(), value.trim()])
+        });
+        json!({
+            "method": self.method,
+            "url": self.url,
+            "headers": fields.collect::<Vec<_>>(),
+            "from": self.from,
+        })
+    }
+}
+
+impl LiveExplanation {
+    /// The explanation for people. It has no characters that would disturb a terminal.
+    pub(super) fn text(&self) -> String {
+        let lines = self.lines().map(|line| printable(line) + "\n");
+        [format!("buckets   of the proxy at {}\n", self.proxy)]
+            .into_iter()
+            .chain(lines)
+            .collect()
+    }
+
+    /// The answer to the request: the last line of the text without its first word.
+    pub(super) fn answer_text(&self) -> String {
+        let last = self.lines().last().unwrap_or_default();
+        printable(last.strip_prefix("answer").unwrap_or(last).trim_start())
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &str> {
+        self.json["text"].as_str().unwrap_or_default().lines()
+    }
+}
