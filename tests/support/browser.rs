@@ -37,6 +37,33 @@ pub enum Appearance {
     Dark,
 }
 
+/// The most drivers that are started for one browser.
+const MOST_DRIVERS: usize = 5;
+
+/// A driver and its port. `None` if it ends at once: it chooses a port on IPv4, which another
+/// process may have on IPv6.
+fn start_driver() -> Option<(Child, u16)> {
+    let mut driver = Command::new("chromedriver")
+        .args(["--port=0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("chromedriver is installed: ./scripts/test does");
+    let stdout = BufReader::new(driver.stdout.take().expect("stdout is a pipe"));
+    let mut lines = stdout.lines().map_while(Result::ok);
+    let port = lines.find_map(|line| {
+        let port = line.split("started successfully on port ").nth(1)?;
+        port.trim_end_matches('.').parse::<u16>().ok()
+    });
+    let Some(port) = port else {
+        driver.wait().expect("it is our child");
+        return None;
+    };
+    // Whoever does not read blocks the driver.
+    thread::spawn(move || lines.for_each(drop));
+    Some((driver, port))
+}
+
 /// A browser with one window.
 pub struct Browser {
     driver: Child,
@@ -48,23 +75,11 @@ pub struct Browser {
 impl Browser {
     /// Starts a browser whose window has this size in CSS pixels.
     pub fn start((width, height): (u32, u32)) -> Self {
-        let mut driver = Command::new("chromedriver")
-            .args(["--port=0"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver is installed: ./scripts/test does");
-        let stdout = BufReader::new(driver.stdout.take().expect("stdout is a pipe"));
-        let mut lines = stdout.lines().map_while(Result::ok);
-        let port = lines.find_map(|line| {
-            let port = line.split("started successfully on port ").nth(1)?;
-            port.trim_end_matches('.').parse::<u16>().ok()
-        });
-        // Whoever does not read blocks the driver.
-        thread::spawn(move || lines.for_each(drop));
+        let started = (0..MOST_DRIVERS).find_map(|_| start_driver());
+        let (driver, port) = started.expect("a driver tells its port");
         let mut browser = Self {
             driver,
-            address: SocketAddr::from(([127, 0, 0, 1], port.expect("the driver tells its port"))),
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
             session: String::new(),
             profile: tempfile::tempdir().expect("a temporary directory"),
         };
