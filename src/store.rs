@@ -39,8 +39,8 @@ pub use held::{MemoryPlace, QueuePlace, Reservation};
 pub use in_use::{Acquired, InUse, PermitPlace};
 pub use memory::{
     Bans, Charge, MIN_KEYS, MemoryRequest, OnFull, Permit, Refusals, SettleableCharge, Table,
-    TableBudget, charge_all, charge_and_reserve, charge_into, charge_with_shadow, divide_memory,
-    leave_queue, snapshot,
+    TableBudget, TableCensus, charge_all, charge_and_reserve, charge_into, charge_with_shadow,
+    divide_memory, leave_queue, snapshot,
 };
 pub use peek::{BucketState, peek};
 pub use penalties::Penalties;

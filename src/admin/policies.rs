@@ -19,6 +19,7 @@ use crate::clock::Timestamp;
 use crate::proxy::ruleset::{Limit, Policy};
 use crate::proxy::shadow_clients::ShadowReport;
 use crate::proxy::{Mode, ModeChange, Ruleset};
+use crate::store::Table;
 use crate::telemetry::metrics::LimitDecision;
 
 #[derive(Serialize)]
@@ -32,6 +33,7 @@ pub(super) struct PolicyStatus {
     algorithm: &'static str,
     /// The quota as the configuration writes it.
     quota: String,
+    unit: &'static str,
     limit_units: u32,
     /// `None` for concurrency.
     window_s: Option<f64>,
@@ -111,10 +113,27 @@ pub(super) struct ModeAnswer {
 }
 
 /// Buckets in memory, those of overrides and overflow included.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct BucketCounts {
     in_use: usize,
+    /// Keys with at most 20 % of the quota left.
+    near: usize,
     capacity: usize,
+    bytes: u64,
+    max_bytes: u64,
+}
+
+impl BucketCounts {
+    fn plus(self, table: &Table, now: Timestamp) -> Self {
+        let census = table.census(now);
+        Self {
+            in_use: self.in_use + census.keys,
+            near: self.near + census.near,
+            capacity: self.capacity + table.keys(),
+            bytes: self.bytes + census.bytes,
+            max_bytes: self.max_bytes + table.max_bytes(),
+        }
+    }
 }
 
 /// Counts of requests.
@@ -268,6 +287,7 @@ impl<'a> Uses<'a> {
             name: Arc::clone(&policy.name),
             algorithm: algorithm.kind(),
             quota: policy.quota.clone(),
+            unit: policy.advertised.unit().name(),
             limit_units: algorithm.limit(),
             window_s: algorithm.window().map(seconds),
             capacity_units: algorithm.capacity(),
@@ -280,16 +300,9 @@ impl<'a> Uses<'a> {
             mode: ModeStatus::of(policy),
             routes: uses.iter().map(|(route, _)| Arc::clone(route)).collect(),
             overrides: policy.overrides.len(),
-            buckets: tables.fold(
-                BucketCounts {
-                    in_use: 0,
-                    capacity: 0,
-                },
-                |counts, table| BucketCounts {
-                    in_use: counts.in_use + table.live(now),
-                    capacity: counts.capacity + table.keys(),
-                },
-            ),
+            buckets: tables.fold(BucketCounts::default(), |counts, table| {
+                counts.plus(table, now)
+            }),
             decisions,
             near: policy.metrics.near_count(),
             bans: policy.penalties.as_ref().map(|one| one.bans_so_far()),

@@ -51,6 +51,11 @@ impl Decision {
         !matches!(self.outcome, Outcome::Refuse { .. })
     }
 
+    /// True if at most 20 % of the capacity remain.
+    pub const fn is_near(&self) -> bool {
+        self.remaining as u64 * 5 <= self.capacity as u64
+    }
+
     /// The instant at which a delayed request goes on.
     pub const fn delayed_until(&self) -> Option<Timestamp> {
         match self.outcome {

@@ -396,7 +396,7 @@ impl Admission {
 
 /// Counts an admission that leaves at most 20 % of the quota.
 pub(super) fn note_near(limit: &Limit, decision: &Decision) {
-    if u64::from(decision.remaining) * 5 <= u64::from(decision.capacity) {
+    if decision.is_near() {
         limit.policy.metrics.near();
     }
 }

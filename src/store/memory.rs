@@ -22,4 +22,4 @@ pub use memory_budget::{MIN_KEYS, MemoryRequest, TableBudget, divide_memory};
 pub use permits::Permit;
 pub(super) use reservation::{Reservation, UnsettledLocks};
 pub use reservation::{SettleableCharge, charge_and_reserve};
-pub use table::{OnFull, Refusals, Table};
+pub use table::{OnFull, Refusals, Table, TableCensus};

@@ -8,7 +8,6 @@ use super::cell::CellView;
 use super::key::{PolicyKey, wait};
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Outcome};
-use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::store::{GrantedUnits, HomeSpec};
 
 /// The state of one key of a policy.
@@ -172,10 +171,7 @@ impl KeyFacts {
             policy: quota.name.to_string(),
             key_id: format!("k_{:016x}", key.fingerprint().bits()),
             algorithm: quota.buckets.algorithm().kind(),
-            unit: match quota.advertised.unit() {
-                QuotaUnit::Requests => "requests",
-                QuotaUnit::Tokens => "tokens",
-            },
+            unit: quota.advertised.unit().name(),
             quota: quota.quota.clone(),
             limit: decision.capacity,
             used: decision.capacity - remaining,

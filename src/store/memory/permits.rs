@@ -89,9 +89,14 @@ impl Permits {
         &self.shards[(key.bits() % SHARDS as u64) as usize]
     }
 
-    /// The number of keys with units in use.
-    pub(super) fn keys(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().0.len()).sum()
+    /// The number of keys with units in use, and of those that have at most 20 % of `max` left.
+    pub(super) fn census(&self, max: u32) -> (usize, usize) {
+        let is_near = |units: &&KeyUnits| units.taken * 5 >= u64::from(max) * 4;
+        self.shards.iter().fold((0, 0), |(keys, near), shard| {
+            let shard = shard.lock();
+            let here = shard.0.values().filter(is_near).count();
+            (keys + shard.0.len(), near + here)
+        })
     }
 
     /// All units in use.

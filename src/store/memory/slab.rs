@@ -104,6 +104,11 @@ impl Slab {
         }
     }
 
+    /// The number of chunks that were ever taken: those have memory of the system.
+    pub(super) fn touched(&self) -> u32 {
+        self.free.lock().touched
+    }
+
     /// The number of chunks in use.
     #[cfg(test)]
     pub(super) fn taken(&self) -> u32 {

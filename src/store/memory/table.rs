@@ -2,6 +2,7 @@
 //! key's bucket, `charge` decides and charges, and `migrate` moves buckets to a table of another
 //! size or quota.
 
+mod census;
 mod in_use;
 mod reset;
 mod export;
@@ -21,6 +22,7 @@ use super::slab::Slab;
 use super::table_rules::{Rings, TableRules, refuse_for_memory};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, Segments};
+pub use census::TableCensus;
 pub(super) use export::ExportedEntry;
 
 /// The buckets of one policy.
@@ -181,18 +183,9 @@ impl Table {
         self.unrecorded.load(Ordering::Relaxed)
     }
 
-    /// The number of keys with a live entry. Locks every touched bucket in turn, some 3 ms for a
-    /// million keys: for metrics, not for requests.
+    /// The number of keys with a live entry, as [`census`](Self::census) counts them.
     pub fn live(&self, now: Timestamp) -> usize {
-        if let Some(permits) = &self.permits {
-            return permits.keys();
-        }
-        let buckets = self.segments.iter().filter_map(OnceLock::get).flatten();
-        let keys = |bucket: &Bucket| {
-            let slots = bucket.lock()?;
-            Some(slots.live(now).filter(|entry| entry.tag != FLOOR).count())
-        };
-        buckets.filter_map(keys).sum()
+        self.census(now).keys
     }
 
     /// The decision of [`Charge::peek`] for `cost` units of this key.

@@ -18,6 +18,16 @@ pub enum QuotaUnit {
     Tokens,
 }
 
+impl QuotaUnit {
+    /// The plural, for people and the admin API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Tokens => "tokens",
+        }
+    }
+}
+
 /// A policy in header fields.
 #[derive(Clone, Debug)]
 pub struct AdvertisedPolicy {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Gcra, Outcome, Quota};
-use crate::store::{Charge, OnFull, Table, charge_all, charge_with_shadow};
+use crate::store::{Charge, OnFull, Table, TableCensus, charge_all, charge_with_shadow};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 
@@ -68,6 +68,16 @@ fn a_dropped_permit_returns_its_units_even_in_a_panic() {
     }));
     assert!(panicked.is_err());
     assert_eq!(remaining(&table, 7), 3);
+}
+
+#[test]
+fn a_census_counts_keys_near_the_bound() {
+    let table = at_most(10);
+    let held = take(&[charge(&table, 7, 7), charge(&table, 8, 8)]).expect("both are free");
+    let census = table.census(NOW);
+    assert_eq!((census.keys, census.near, census.bytes), (2, 1, 0));
+    drop(held);
+    assert_eq!(table.census(NOW), TableCensus::default());
 }
 
 #[test]

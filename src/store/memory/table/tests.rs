@@ -79,6 +79,21 @@ fn a_key_costs_less_than_forty_bytes() {
     }
 }
 
+#[test]
+fn a_census_counts_keys_near_their_quota_and_touched_memory() {
+    for algorithm in [hourly(10), log(10, 3_600), counters(10, 3_600, 6)] {
+        let table = Table::new("test", algorithm, 100_000, OnFull::Forget);
+        assert_eq!(table.census(NOW), TableCensus::default());
+        for (number, cost) in [(1, 7), (2, 8), (3, 10)] {
+            assert!(charge(&table, key(number), cost));
+        }
+        let census = table.census(NOW);
+        assert_eq!((census.keys, census.near), (3, 2));
+        assert!(census.bytes > 0, "{census:?}");
+        assert!(census.bytes * 4 < table.max_bytes(), "{census:?}");
+    }
+}
+
 /// A bucket has five entries, and hashing gives some buckets more keys than that.
 #[test]
 fn a_table_keeps_as_many_keys_as_it_is_sized_for() {
