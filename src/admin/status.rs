@@ -198,13 +198,14 @@ fn without_redis(ruleset: &Ruleset) -> String {
     alone.into_iter().chain(unlimited).collect()
 }
 
-/// The first names, and how many more there are; `None` without any.
+/// The first policies by name, and how many more there are; `None` without any.
 fn listed(names: Vec<&str>) -> Option<String> {
     let (first, more) = names.split_at(names.len().min(MAX_NAMES));
     match (first, more.len()) {
         ([], _) => None,
-        (first, 0) => Some(first.join(", ")),
-        (first, more) => Some(format!("{} and {more} more", first.join(", "))),
+        ([only], 0) => Some(format!("policy {only}")),
+        (first, 0) => Some(format!("policies {}", first.join(", "))),
+        (first, more) => Some(format!("policies {} and {more} more", first.join(", "))),
     }
 }
 
@@ -216,7 +217,7 @@ fn unsettled(ruleset: &Ruleset) -> impl Iterator<Item = String> {
         let is_often = estimated * 100 > all;
         is_often.then(|| {
             let name = &policy.name;
-            format!("policy {name}: {estimated} of {all} responses state no cost")
+            format!("policy {name}: {estimated} of {all} responses since the start state no cost")
         })
     })
 }
@@ -261,8 +262,12 @@ mod tests {
     #[test]
     fn many_policies_are_not_all_named() {
         assert_eq!(listed(vec![]), None);
-        assert_eq!(listed(vec!["a", "b"]).as_deref(), Some("a, b"));
+        assert_eq!(listed(vec!["a", "b"]).as_deref(), Some("policies a, b"));
+        assert_eq!(listed(vec!["a"]).as_deref(), Some("policy a"));
         let many = vec!["a", "b", "c", "d", "e", "f", "g"];
-        assert_eq!(listed(many).as_deref(), Some("a, b, c, d, e and 2 more"));
+        assert_eq!(
+            listed(many).as_deref(),
+            Some("policies a, b, c, d, e and 2 more")
+        );
     }
 }
