@@ -46,6 +46,7 @@ static ASSETS: &[Asset] = assets![
     "js/cell/queue.js"
     "js/cell/sliding.js"
     "js/cell/window.js"
+    "js/come_back.js"
     "js/dashboard/banner.js"
     "js/dashboard/chart.js"
     "js/dashboard/dialog.js"

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::accessibility::{assert_accessible, assert_fits};
 use crate::support::browser::{Appearance, Browser};
 use crate::support::client::{Connection, Response};
+use crate::support::gateway::Gateway;
 use crate::support::wait_for;
 
 /// Set to renew the pictures in docs/pictures.
@@ -238,11 +239,73 @@ fn a_link_holds_the_requests_and_the_settings() {
     });
     let link = browser.run("return location.href;");
     let counts = "return [...document.querySelectorAll('.counts')].map((one) => one.innerText);";
-    browser.wait_until("document.querySelector('.about').innerText.includes('quota 3')");
+    browser.wait_until("document.querySelector('.about').innerText.includes('3\u{a0}requests/2s')");
     let before = browser.run(counts);
     browser.open(link.as_str().expect("an address"));
     browser.wait_until("document.querySelectorAll('.counts .allowed').length === 6");
     assert_eq!(browser.run(counts), before);
+}
+
+#[test]
+fn a_link_that_is_copied_while_requests_stream_holds_them() {
+    let (playground, browser) = (Playground::start(), Browser::start(DESKTOP));
+    playground.open(&browser);
+    browser.run(
+        "const scenario = document.getElementById('scenario');
+         scenario.value = 'none';
+         scenario.dispatchEvent(new Event('change'));",
+    );
+    browser.wait_until("document.querySelector('.counts').innerText.startsWith('0 allowed')");
+    browser.click("#stream");
+    browser.wait_until("document.querySelector('.counts').innerText.startsWith('2 allowed')");
+    browser.click("#share");
+    let state = browser.run(STATE);
+    let counts = state["a"].as_array().expect("arrivals").iter();
+    let counts = counts.map(|one| one["count"].as_u64().unwrap_or(1));
+    assert!(counts.sum::<u64>() >= 2, "{state}");
+    let shown = browser.run("return document.getElementById('scenario').value;");
+    assert_eq!(
+        shown, "own",
+        "these are no longer the requests of a pattern"
+    );
+    let spoken =
+        browser.run("return document.querySelector('.timeline').getAttribute('aria-label');");
+    let spoken = spoken.as_str().expect("a text");
+    assert!(
+        spoken.contains(" allowed, ") && spoken.ends_with(" limited"),
+        "{spoken}"
+    );
+}
+
+#[test]
+fn a_shared_link_comes_back_after_signing_in() {
+    let gateway = Gateway::start(
+        "admin: { address: 127.0.0.1:0, tokens: { read: [reader-0123456789abcdef] } }\nroutes: [{ upstream: echo }]\n",
+    );
+    let (playground, browser) = (Playground::start(), Browser::start(DESKTOP));
+    playground.open(&browser);
+    browser.click("#burst");
+    browser.wait_until(
+        "document.querySelector('.counts').innerText.match(/[0-9]+/g)
+            .reduce((sum, one) => sum + Number(one), 0) === 28 + 15",
+    );
+    browser.click("#share");
+    let counts = "return [...document.querySelectorAll('.counts')].map((one) => one.innerText);";
+    let before = browser.run(counts);
+    let fragment = browser.run("return location.hash;");
+    let fragment = fragment.as_str().expect("a text");
+    browser.open(&format!("http://{}/playground{fragment}", gateway.admin));
+    browser.wait_until("document.querySelector('#problem a')");
+    browser.click("#problem a");
+    browser.wait_until("document.getElementById('token')");
+    browser.run(
+        "document.getElementById('token').value = 'reader-0123456789abcdef';
+         document.querySelector('.login').requestSubmit();",
+    );
+    browser.wait_until("document.querySelectorAll('.counts .allowed').length === 6");
+    assert_eq!(browser.run(counts), before);
+    browser.click("#home");
+    browser.wait_until("document.querySelector('h1')?.innerText === 'Overview'");
 }
 
 #[test]

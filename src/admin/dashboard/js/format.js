@@ -61,6 +61,25 @@ export function count(value, noun, plural = `${noun}s`) {
   return `${number(value)}\u00a0${value === 1 ? noun : plural}`;
 }
 
+/** The text with a capital at its begin. */
+export function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+const SIZES = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/** A size from bytes: `640 B`, `1.5 MiB`. */
+export function size(bytes) {
+  const power = Math.min(SIZES.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
+  const value = bytes / 1024 ** power;
+  return `${number(value, value < 10 ? 1 : 0)}\u00a0${SIZES[power]}`;
+}
+
+/** A quota as configured, with its unit: `20 requests/10s`. */
+export function quotaText(quota, unit) {
+  return quota.replace(/^\d+(?=\/|$)/, (units) => `${number(Number(units))}\u00a0${unit}`);
+}
+
 const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
 const DATE = { year: "numeric", month: "short", day: "numeric" };
 

@@ -31,7 +31,7 @@ export function caption(cell) {
   const waiting = departures(cell, cell.delay_after_units * cell.interval_ms).length;
   const pace = `one leaves every ${duration(cell.interval_ms)}`;
   const next = Math.max(0, cell.empty_in_ms - cell.delay_after_units * cell.interval_ms);
-  const wait = next > 0 ? `the next waits ${duration(next)}` : "the next waits for nobody";
+  const wait = next > 0 ? `the next waits ${duration(next)}` : "the next goes on at once";
   return [`${number(waiting)} in line`, `${wait}, ${pace}`];
 }
 

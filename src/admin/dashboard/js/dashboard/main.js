@@ -1,5 +1,6 @@
 // The dashboard: signs in, shows the page of the address, and keeps the figures that all pages read.
 
+import { takeComeBack } from "../come_back.js";
 import { byId, element, setText } from "../dom.js";
 import { duration } from "../format.js";
 import { createBanner, RecentEvents } from "./banner.js";
@@ -30,7 +31,17 @@ function signIn(reason = "") {
   byId("events").hidden = true;
   setText(byId("state"), "");
   banner.show([]);
-  showLogin(byId("main"), session, enter, reason);
+  showLogin(byId("main"), session, enterOrComeBack, reason);
+}
+
+/** A page that needed a token is shown again. */
+function enterOrComeBack() {
+  const address = takeComeBack();
+  if (address) {
+    location.assign(address);
+  } else {
+    enter();
+  }
 }
 
 function enter() {

@@ -3,24 +3,35 @@
 import { byId, element, setText } from "../dom.js";
 import { number } from "../format.js";
 import { DURATION } from "./arrivals.js";
-import { SCENARIOS } from "./scenarios.js";
+import { scenarioOf, SCENARIOS } from "./scenarios.js";
 import { ALGORITHMS, freeName, MOST_POLICIES, newPolicy } from "./settings.js";
 
 /** The time between the requests of a burst, in milliseconds. */
 const BURST_GAP = 20;
+/** The value of requests that no scenario has. */
+const OWN = "own";
 
-/** Wires the controls. `hearNext` has the next decisions told. */
-export function wireControls(model, transport, hearNext) {
+/**
+ * Wires the controls. `hearNext` has the next decisions told, `saveNow` puts the state into the
+ * address.
+ */
+export function wireControls(model, transport, { hearNext, saveNow }) {
   wirePolicies(model);
   wireTime(model, transport);
   wireRequests(model, transport, hearNext);
-  wireShare();
+  wireShare(saveNow);
   model.listen(() => showControls(model));
 }
 
 function wirePolicies(model) {
   const scenarios = Object.entries(SCENARIOS).map(([value, { title }]) => element("option", { value }, title));
-  byId("scenario").append(...scenarios);
+  // Shown once requests are added; there is nothing to choose.
+  byId("scenario").append(...scenarios, element("option", { value: OWN, hidden: true }, "Your own"));
+  model.listen((kind) => {
+    if (kind === "decisions") {
+      byId("scenario").value = scenarioOf(model.arrivals) ?? OWN;
+    }
+  });
   byId("scenario").addEventListener("change", (event) => {
     const { arrivals, shown, ends } = SCENARIOS[event.target.value];
     model.setArrivals({ arrivals: arrivals(), playhead: shown, end: ends });
@@ -87,8 +98,9 @@ function setStream(transport, isOn) {
   transport.stream(isOn ? rate : null);
 }
 
-function wireShare() {
+function wireShare(saveNow) {
   byId("share").addEventListener("click", async () => {
+    saveNow();
     let said = "Link copied: it holds the requests and the settings.";
     try {
       await navigator.clipboard.writeText(location.href);

@@ -2,14 +2,14 @@
 
 import { cellFigure } from "../cell/figure.js";
 import { element, setText } from "../dom.js";
-import { duration, number } from "../format.js";
+import { count, duration, number, quotaText } from "../format.js";
 import { cellAt, mostWithin, tally } from "./moment.js";
 import { ALGORITHMS, windowOf, withAlgorithm } from "./settings.js";
 import { drawTimeline } from "./timeline.js";
 
 /** The lane of the policy at `place`. `remove` is null if the last lane has to stay. */
 export function createLane(model, place, remove) {
-  const title = element("h3");
+  const title = element("h2");
   const tradeoff = element("p", { class: "small soft tradeoff" });
   const counts = element("p", { class: "small counts" });
   const most = element("p", { class: "small" });
@@ -25,7 +25,7 @@ export function createLane(model, place, remove) {
       const policy = model.policies[place];
       const known = ALGORITHMS[policy.algorithm ?? "gcra"];
       setText(title, known?.title ?? policy.name);
-      title.append(element("span", { class: "soft quota" }, ` ${policy.quota ?? ""}`));
+      title.append(element("span", { class: "soft quota" }, ` ${quotaText(String(policy.quota ?? ""), "requests")}`));
       setText(tradeoff, known?.tradeoff ?? "");
       form.show();
     },
@@ -37,10 +37,14 @@ export function createLane(model, place, remove) {
       drawTimeline(canvas, lane, { span, playhead, client, colours });
       if (lane) {
         showCounts(counts, most, model, lane);
-        canvas.setAttribute("aria-label", `Timeline: ${counts.textContent} until ${duration(playhead)}`);
+        canvas.setAttribute("aria-label", `Timeline until ${duration(playhead)}: ${spokenCounts(counts)}`);
       }
     },
   };
+}
+
+function spokenCounts({ children }) {
+  return `requests ${Array.from(children, (word) => word.textContent).join(", ")}`;
 }
 
 function showCounts(counts, most, model, lane) {
@@ -51,7 +55,7 @@ function showCounts(counts, most, model, lane) {
     ["limited", limited],
   ].filter(([word, value]) => value > 0 || word !== "delayed");
   const parts = words.map(([word, value]) => element("span", { class: `word ${word}` }, `${number(value)} ${word}`));
-  counts.replaceChildren(...parts);
+  counts.replaceChildren(...parts.flatMap((part) => [part, " "]));
   showMost(most, model, lane);
 }
 
@@ -64,7 +68,7 @@ function showMost(node, model, lane) {
   const units = mostWithin(lane, window, model.playhead);
   const quota = Number.parseInt(lane.quota, 10);
   node.classList.toggle("beyond", units > quota);
-  setText(node, `At most ${number(units)} in any ${duration(window)} (quota ${number(quota)})`);
+  setText(node, `At most ${count(units, "request")} in any ${duration(window)}`);
 }
 
 function settingsForm(model, place, remove) {

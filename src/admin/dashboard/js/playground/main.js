@@ -1,8 +1,9 @@
 // The playground: wires the model, the lanes and the controls.
 
 import { post } from "../api.js";
+import { comeBackTo } from "../come_back.js";
 import { byId, element, setText } from "../dom.js";
-import { duration } from "../format.js";
+import { capital, duration } from "../format.js";
 import { watchColours } from "../theme.js";
 import { drawAxis } from "./axis.js";
 import { wireControls } from "./controls.js";
@@ -20,6 +21,8 @@ import { spanAt } from "./view.js";
 // The dashboard has a token, the playground's own server needs none.
 const token = sessionStorage.getItem("token");
 const send = (path, body) => post(path, body, token);
+
+byId("home").hidden = token === null;
 
 const model = new Model(send);
 const transport = new Transport(model);
@@ -52,7 +55,8 @@ function show() {
   byId("problem").hidden = !problem;
   setText(byId("problem"), problem ? problemText(problem) : "");
   if (problem?.status === 401) {
-    byId("problem").append(element("a", { href: "/" }, "Sign in on the dashboard"), ", then open this page in the same tab.");
+    const link = element("a", { href: "/", onclick: () => comeBackTo(location.pathname + location.hash) }, "Sign in on the dashboard");
+    byId("problem").append(link, ": this page comes back then, with its requests.");
   }
 }
 
@@ -60,8 +64,8 @@ function problemText(problem) {
   if (problem.status === 401) {
     return "";
   }
-  const where = problem.findings.map((finding) => finding.path).filter(Boolean);
-  return where.length ? `${problem.message}: see ${where.join(", ")}` : problem.message;
+  const whys = [...new Set(problem.findings.map(({ message, help }) => [message, help].filter(Boolean).join(": ")))];
+  return `${capital(problem.message)}${whys.map((why) => `; ${why}`).join("")}. The drawings show the last valid settings.`;
 }
 
 function rebuild() {
@@ -86,7 +90,13 @@ function tellDecisions() {
 let saving = null;
 function save() {
   clearTimeout(saving);
-  saving = setTimeout(() => history.replaceState(null, "", `#${encode(model)}`), 400);
+  saving = setTimeout(saveNow, 400);
+}
+
+/** Puts the state into the address, also while time runs. */
+function saveNow() {
+  clearTimeout(saving);
+  history.replaceState(null, "", `#${encode(model)}`);
 }
 
 model.listen((kind) => {
@@ -106,7 +116,7 @@ model.listen((kind) => {
   schedule();
 });
 
-wireControls(model, transport, hearNext);
+wireControls(model, transport, { hearNext, saveNow });
 wireEditor(model, send, {
   text: byId("text"),
   findings: byId("findings"),

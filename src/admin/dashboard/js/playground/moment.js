@@ -69,7 +69,9 @@ export function mostWithin(lane, window, now) {
   for (const decision of lane.decisions) {
     const at = decision.at_ms + (decision.delay_ms ?? 0);
     if (isForwarded(decision) && at <= now) {
-      clients.set(decision.key, [...(clients.get(decision.key) ?? []), [at, decision.cost]]);
+      const passed = clients.get(decision.key) ?? [];
+      passed.push([at, decision.cost]);
+      clients.set(decision.key, passed);
     }
   }
   return Math.max(0, ...[...clients.values()].map((passed) => mostOf(passed, window)));
