@@ -1,4 +1,5 @@
-// The difference of two texts by lines: a longest common subsequence.
+// The difference of two texts by lines: a longest common subsequence. Masked secrets of the left text
+// equal whatever stands in their place.
 
 /** More lines than these, after equal ends are taken off, are not compared: the table would be large. */
 const MOST_LINES = 2_000;
@@ -7,7 +8,8 @@ const CONTEXT = 3;
 
 /** Lines with their sign (`+`, `-` or a space) around changes; null if the texts are too long. */
 export function compareLines(left, right) {
-  const [from, to] = [left.trimEnd().split("\n"), right.trimEnd().split("\n")];
+  const from = left.trimEnd().split("\n");
+  const to = masked(from, right.trimEnd().split("\n"));
   const head = common(from, to);
   const tail = common(from.slice(head).reverse(), to.slice(head).reverse());
   const [a, b] = [from.slice(head, from.length - tail), to.slice(head, to.length - tail)];
@@ -16,7 +18,37 @@ export function compareLines(left, right) {
   }
   const same = (line) => ({ sign: " ", line });
   const all = [...from.slice(0, head).map(same), ...changes(a, b), ...from.slice(from.length - tail).map(same)];
-  return all.filter((_, place) => isNearChange(all, place));
+  return withGaps(all);
+}
+
+/** A mask of the server: it is longer than an asterisk in a pattern. */
+const MASK = /\*{8,}/;
+
+/** The lines, with those that a masked line stands for replaced by it. */
+function masked(from, lines) {
+  const masks = from.filter((line) => MASK.test(line)).map((line) => ({ line, pattern: patternOf(line) }));
+  return lines.map((line) => masks.find(({ pattern }) => pattern.test(line))?.line ?? line);
+}
+
+function patternOf(line) {
+  const parts = line.split(new RegExp(MASK, "g"));
+  return new RegExp(`^${parts.map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".+")}$`);
+}
+
+/** Lines near changes; a line with an ellipsis stands for those that are left out between them. */
+function withGaps(all) {
+  const shown = [];
+  let last = -1;
+  all.forEach((line, place) => {
+    if (isNearChange(all, place)) {
+      if (shown.length && place > last + 1) {
+        shown.push({ sign: " ", line: "⋯" });
+      }
+      shown.push(line);
+      last = place;
+    }
+  });
+  return shown;
 }
 
 function common(left, right) {

@@ -32,7 +32,7 @@ export function show(main, { figures, session }) {
     section("Running", text),
     section(
       "Compare with another",
-      element("label", { class: "field" }, "Paste a configuration: it is checked, and nothing changes", pasted),
+      element("label", { class: "field" }, "Paste a configuration: it is checked, and nothing changes. Secrets are not compared", pasted),
       element("button", { type: "button", onclick: compare }, "Check and compare"),
       result,
     ),
