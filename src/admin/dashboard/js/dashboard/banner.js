@@ -2,7 +2,7 @@
 // place of their own height, so that they do not move the page.
 
 import { arrange, element, setText } from "../dom.js";
-import { instant, timeOfDay } from "../format.js";
+import { capital, instant, timeOfDay } from "../format.js";
 import { hostWords } from "./host_words.js";
 import { href } from "./router.js";
 
@@ -10,10 +10,10 @@ const MOST_EVENTS = 5;
 
 /** The page where a problem is looked into, by the begin of its sentence. */
 const PAGES = [
-  [/^the last reload/, () => ["Configuration", href("configuration")]],
-  [/^upstream/, () => ["Upstreams", href("upstreams")]],
-  [/^policy (\S+?):? /, (name) => [`Policy ${name}`, href("policies", name)]],
-  [/^redis/, () => ["Policies", href("policies")]],
+  [/^the last reload/, () => ["the configuration", href("configuration")]],
+  [/^upstream/, () => ["the upstreams", href("upstreams")]],
+  [/^policy (\S+?):? /, (name) => [`policy ${name}`, href("policies", name)]],
+  [/^redis/, () => ["the policies", href("policies")]],
 ];
 
 /** The banner: `show` replaces its problems. A problem that is new is read out. */
@@ -23,11 +23,11 @@ export function createBanner(node, announcer) {
     show(problems) {
       const next = new Map(problems.map((text) => [identity(text), shown.get(identity(text)) ?? problemNode(text)]));
       const fresh = problems.filter((text) => !shown.has(identity(text)));
-      problems.forEach((text) => setText(next.get(identity(text)).firstChild, capital(text)));
+      problems.forEach((text) => setText(next.get(identity(text)).firstChild, sentenceOf(text)));
       [...shown].filter(([key]) => !next.has(key)).forEach(([, one]) => one.remove());
       arrange(node, [...next.values()]);
       if (fresh.length || !problems.length) {
-        setText(announcer, fresh.join(". "));
+        setText(announcer, fresh.map(sentenceOf).join(" "));
       }
       shown = next;
     },
@@ -42,11 +42,12 @@ function identity(text) {
 function problemNode(text) {
   const [pattern, target] = PAGES.find(([known]) => known.test(text)) ?? [];
   const [name, address] = target?.(pattern.exec(text)[1]) ?? [];
-  return element("p", { class: "notice" }, element("span"), name ? [" ", element("a", { href: address }, name)] : null);
+  return element("p", { class: "notice" }, element("span"), name ? [" ", element("a", { href: address }, `See ${name}`)] : null);
 }
 
-function capital(text) {
-  return text[0].toUpperCase() + text.slice(1);
+/** A problem as a sentence of its own: a link follows it. */
+function sentenceOf(problem) {
+  return capital(problem).replace(/[^.!?]$/, "$&.");
 }
 
 /** The last events of /v1/events, as sentences, the newest first. */
