@@ -60,6 +60,7 @@ static ASSETS: &[Asset] = assets![
     "js/dashboard/pages/client_card.js"
     "js/dashboard/pages/client_changes.js"
     "js/dashboard/pages/client_explain.js"
+    "js/dashboard/pages/client_summary.js"
     "js/dashboard/pages/client_text.js"
     "js/dashboard/pages/configuration.js"
     "js/dashboard/pages/offenders.js"

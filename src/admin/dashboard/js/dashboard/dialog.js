@@ -4,7 +4,8 @@ import { byId, element, setText } from "../dom.js";
 
 /**
  * Asks for confirmation. `fields` are inputs by name. `preview` answers with nodes for the values so
- * far, or throws a problem; `apply` makes the change. True if it was made.
+ * far, or throws a problem; `apply` makes the change. Answers with the result of `apply`, or null if
+ * nothing changed.
  */
 export function confirmChange({ title, text, fields, action, preview, apply }) {
   const problem = element("p", { class: "problem", role: "alert" });
@@ -29,23 +30,25 @@ export function confirmChange({ title, text, fields, action, preview, apply }) {
   const giveFocusBack = focusAfterwards();
   document.body.append(dialog);
   dialog.showModal();
+  Object.values(fields)[0]?.input.select?.();
   look();
   return new Promise((resolve) => {
-    let isDone = false;
+    let result = null;
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
+      yes.disabled = true;
       try {
-        await apply(values());
-        isDone = true;
+        result = (await apply(values())) ?? {};
         dialog.close();
       } catch (error) {
         setText(problem, error.message);
+        yes.disabled = false;
       }
     });
     dialog.addEventListener("close", () => {
       dialog.remove();
       giveFocusBack();
-      resolve(isDone);
+      resolve(result);
     });
   });
 }

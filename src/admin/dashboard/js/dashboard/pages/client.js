@@ -5,6 +5,7 @@ import { arrange, element } from "../../dom.js";
 import { problemLine, repeat } from "../parts.js";
 import { createCard } from "./client_card.js";
 import { createExplain } from "./client_explain.js";
+import { createSummary } from "./client_summary.js";
 import { partText } from "./client_text.js";
 
 export const TITLE = "Client";
@@ -27,6 +28,7 @@ export function show(main, { figures, session }) {
   const kind = element("select", { id: "kind" });
   const problem = problemLine();
   const cards = element("div", { class: "cards" });
+  const summary = createSummary();
   const explain = createExplain(session);
   let kinds = [];
   let stop = () => {};
@@ -35,15 +37,19 @@ export function show(main, { figures, session }) {
     stop();
     last = { kind: Number(kind.value), values: readValues(fields) };
     explain.suggest(kinds[last.kind]?.parts ?? [], last.values);
-    stop = watch({ session, figures, policy }, kinds[last.kind], last.values, cards, problem);
+    stop = watch({ session, figures, summary, policy }, kinds[last.kind], last.values, cards, problem);
   };
-  const choose = () => fields.replaceChildren(...inputs(kinds[Number(kind.value)], last));
+  const choose = () => {
+    const place = Number(kind.value);
+    fields.replaceChildren(...inputs(kinds[place], place === last.kind ? last.values : []));
+  };
   kind.addEventListener("change", choose);
   main.append(
     element("h1", {}, TITLE),
     element("form", { class: "search", onsubmit: search }, element("label", { class: "field" }, "Key", kind), fields, element("button", { class: "primary" }, "Show buckets")),
-    element("p", { class: "small soft" }, "Buckets are looked at once a second; in between, drawings run on as if no request came. Those that refuse the client come first. Keys are secrets: they are neither logged nor kept in the address."),
+    element("p", { class: "small soft" }, "Buckets are looked at once a second; in between, they run on as if no request came. Those that refuse the client came first when the cards were sorted; they stay where they are. Keys are secrets: they are neither logged nor kept in the address."),
     problem.node,
+    summary.node,
     cards,
     explain.node,
   );
@@ -84,7 +90,7 @@ function keyKinds(policies) {
 /** Parts of the chosen key that are no texts, by their inputs. */
 const parts = new WeakMap();
 
-function inputs(kind, { values }) {
+function inputs(kind, values) {
   return (kind?.parts ?? []).map((part, place) => {
     const value = values[place] ?? (place in values ? null : "");
     const input = element("input", { value: partText(value), required: true, autocomplete: "off", spellcheck: "false", placeholder: example(part) });
@@ -105,7 +111,7 @@ function readValues(fields) {
 }
 
 /** Shows the buckets of a key, and looks again every second. The focus goes to a policy's card. */
-function watch({ session, figures, policy }, kind, values, container, problem) {
+function watch({ session, figures, summary, policy }, kind, values, container, problem) {
   container.replaceChildren();
   const key = values.length === 1 && typeof values[0] === "string" ? values[0] : values;
   const known = (name) => figures.policies.find((one) => one.name === name);
@@ -116,14 +122,17 @@ function watch({ session, figures, policy }, kind, values, container, problem) {
     algorithm: known(name)?.algorithm,
     mode: () => known(name)?.mode.current,
   }));
+  const cards = subjects.map((subject) => createCard(session, subject));
   // Cards keep their order while time passes: a button must not move from under the pointer.
   const sort = () => arrange(container, [...cards].sort((left, right) => urgency(right.state()) - urgency(left.state())).map(({ node }) => node));
-  const cards = subjects.map((subject) => createCard(session, subject, sort));
+  summary.follow(cards, sort);
   let isFirst = true;
   const look = async () => {
     const looks = await Promise.allSettled(cards.map((card) => card.look()));
-    // A store that does not answer fails its own cards only.
-    problem.show(looks.find(({ status }) => status === "rejected")?.reason ?? null);
+    const failed = looks.filter(({ status }) => status === "rejected");
+    // A store that does not answer fails its own cards only, which say so.
+    problem.show(failed.length === cards.length ? (failed[0]?.reason ?? null) : null);
+    summary.show();
     if (isFirst) {
       isFirst = false;
       sort();

@@ -1,12 +1,12 @@
 // The bucket of one key of one policy: its drawing, its numbers, and changes.
 
-import { advance } from "../../cell/advance.js";
+import { advance, usedShare } from "../../cell/advance.js";
 import { cellFigure } from "../../cell/figure.js";
 import { element, setText } from "../../dom.js";
-import { count, duration, instant, number } from "../../format.js";
-import { copyButton } from "../parts.js";
+import { count, duration, instant, number, quotaText, timeOfDay } from "../../format.js";
+import { copyButton, problemLine } from "../parts.js";
 import { ban, grant, reset, unban } from "./client_changes.js";
-import { explain, keyText, verdict } from "./client_text.js";
+import { explain, isRefused, keyText, verdict } from "./client_text.js";
 
 /** The time between two frames of a drawing, in milliseconds. */
 const FRAME = 100;
@@ -16,50 +16,123 @@ const NO_RESET = ["concurrency"];
 const NO_GRANT = ["concurrency", "leaky_bucket"];
 
 /**
- * A card; `look` asks for the state, `state` is the last one, and `end` stops the drawing. `changed`
- * is called after a change by the operator.
+ * A card; `look` asks for the state, `state` is the last one, and `end` stops the drawing. A store
+ * that does not answer leaves the card without a state.
  */
-export function createCard(session, subject, changed) {
+export function createCard(session, subject) {
   const figure = cellFigure();
-  const facts = element("dl", { class: "facts" });
+  const problem = problemLine();
+  const facts = factList();
   const said = element("span", { class: "small soft", role: "status" });
-  const buttons = element("div", { class: "row" });
   const heading = element("h2", {}, subject.policy);
-  const node = element("article", { class: "card", tabindex: "-1" }, heading, figure.node, facts, buttons, said);
   let seen = null;
   const look = async () => {
-    const state = await session.post("/v1/keys/lookup", { policy: subject.policy, key: subject.key });
-    seen = { state, at: performance.now() };
-    showFacts(facts, state, subject.mode());
-    lift.hidden = !state.ban;
-    setText(heading, `${state.policy}, ${state.quota}`);
+    try {
+      const state = await session.post("/v1/keys/lookup", { policy: subject.policy, key: subject.key });
+      seen = { state, at: performance.now() };
+      setText(heading, `${state.policy}, ${quotaText(state.quota, state.unit)}`);
+      problem.show(null);
+    } catch (error) {
+      seen = null;
+      problem.show(error);
+      throw error;
+    } finally {
+      draw();
+    }
   };
+  const { node: buttons, show: showButtons } = createButtons(session, subject, { said, look, state: () => seen?.state });
+  const shown = element("div", { class: "stack" }, figure.node, facts.node);
+  const node = element("article", { class: "card", tabindex: "-1" }, heading, problem.node, shown, buttons, said);
+  const draw = () => {
+    shown.hidden = seen === null;
+    showButtons(seen?.state ?? null);
+    if (seen) {
+      const state = later(seen.state, performance.now() - seen.at);
+      node.classList.toggle("refused", isRefused(state, subject.mode()));
+      figure.show(state.cell);
+      facts.show(factsOf(state, subject.mode()));
+    }
+  };
+  const timer = setInterval(() => !document.hidden && draw(), FRAME);
+  return { node, subject, look, state: () => seen?.state, end: () => clearInterval(timer) };
+}
+
+/** The buttons of a card: those that its algorithm offers. */
+function createButtons(session, subject, { said, look, state }) {
   const change = (label, make, name = "") => {
     const ask = async () => {
-      if (await make(session, subject)) {
-        await look();
-        changed();
+      const done = await make(session, subject);
+      if (done) {
+        setText(said, doneText(label, done));
+        await look().catch(() => {});
       }
     };
     const spoken = `${label} ${keyText(subject.key)} on ${subject.policy}`;
     return element("button", { type: "button", class: name, "aria-label": spoken, onclick: ask }, `${label} …`);
   };
   const lift = change("Unban", unban);
-  lift.hidden = true;
-  const copy = copyButton("Copy explanation for support", () => explain(seen.state, subject), said, "Copied, without the key.");
+  const copy = copyButton("Copy explanation for support", () => explain(state(), subject), said, "Copied, without the key.");
+  copy.setAttribute("aria-label", `Copy explanation for support of ${keyText(subject.key)} on ${subject.policy}`);
   const offered = [!NO_RESET.includes(subject.algorithm) && change("Reset", reset), !NO_GRANT.includes(subject.algorithm) && change("Grant", grant)];
-  buttons.append(...offered.filter(Boolean), change("Ban", ban, "danger"), lift, copy);
-  const timer = setInterval(() => {
-    if (seen && !document.hidden) {
-      figure.show(advance(seen.state.cell, performance.now() - seen.at));
-    }
-  }, FRAME);
-  return { node, look, state: () => seen?.state, end: () => clearInterval(timer) };
+  const node = element("div", { class: "row" }, ...offered.filter(Boolean), change("Ban", ban, "danger"), lift, copy);
+  return {
+    node,
+    show(seen) {
+      if (!seen?.ban && document.activeElement === lift) {
+        node.closest(".card").focus({ preventScroll: true });
+      }
+      lift.hidden = !seen?.ban;
+      copy.disabled = seen === null;
+    },
+  };
 }
 
-function showFacts(list, state, mode) {
-  const rows = facts(state, mode).flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)]);
-  list.replaceChildren(...rows);
+/** What a change did, and what it left in force. */
+function doneText(label, { after, note }) {
+  const rest = note && after.ban ? ` The ban remains until ${instant(after.ban.until)}: use Unban.` : "";
+  return `${label}: done at ${timeOfDay(new Date())}.${rest}`;
+}
+
+/** A list of facts that changes in place, so that a selected text stays selected. */
+function factList() {
+  const node = element("dl", { class: "facts" });
+  return {
+    node,
+    show(facts) {
+      while (node.children.length > 2 * facts.length) {
+        node.lastChild.remove();
+      }
+      facts.forEach(([name, text], place) => {
+        if (node.children.length <= 2 * place) {
+          node.append(element("dt"), element("dd"));
+        }
+        setText(node.children[2 * place], name);
+        setText(node.children[2 * place + 1], text);
+      });
+    },
+  };
+}
+
+/** The state `ms` milliseconds later, as far as time alone changes it. */
+function later(state, ms) {
+  // Requests in flight end by themselves: time tells nothing.
+  if (state.algorithm === "concurrency" && !state.ban) {
+    return state;
+  }
+  const left = (seconds) => (seconds === null ? null : Math.max(0, seconds - ms / 1_000));
+  const cell = advance(state.cell, ms);
+  // A speck of a unit is an error of floating point.
+  const used = Math.min(state.used, Math.ceil(usedShare(cell) * state.limit - 1e-6));
+  return {
+    ...state,
+    cell,
+    used,
+    remaining: state.limit - used,
+    reset_s: left(state.reset_s),
+    retry_after_s: left(state.retry_after_s),
+    allowed: state.allowed || left(state.retry_after_s) === 0,
+    ban: state.ban && { ...state.ban, for_s: left(state.ban.for_s) },
+  };
 }
 
 /** Why a button is not there. */
@@ -70,13 +143,20 @@ function missingButtons(algorithm) {
   return NO_GRANT.includes(algorithm) && "no grant: the bucket spaces requests out, which granted units would undo";
 }
 
+function wholeIn({ algorithm, used, reset_s: seconds }) {
+  if (algorithm === "concurrency" && used > 0) {
+    return "as requests end";
+  }
+  return seconds > 0 ? duration(seconds * 1_000) : "it is whole";
+}
+
 /** What is known of a key, in the order in which an operator asks. */
-function facts(state, mode) {
+function factsOf(state, mode) {
   const unit = (value) => count(value, state.unit.replace(/s$/, ""));
   return [
     ["Now", verdict(state, mode)],
     ["Used", `${number(state.used)} of ${unit(state.limit)}, ${number(state.remaining)} left`],
-    ["Whole in", state.reset_s > 0 ? duration(state.reset_s * 1_000) : "it is whole"],
+    ["Whole in", wholeIn(state)],
     state.debt > 0 && ["Debt", unit(state.debt)],
     state.in_flight > 0 && ["In flight", `${unit(state.in_flight)} on this machine`],
     state.override && ["Override", state.override],

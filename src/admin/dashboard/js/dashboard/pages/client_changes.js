@@ -20,7 +20,6 @@ export function reset(session, subject) {
 
 /** Grants units beyond the quota. */
 export function grant(session, subject) {
-  const hour = new Date(Date.now() + 3_600_000).toISOString().replace(/\.\d+Z$/, "Z");
   return change(session, subject, {
     path: "/v1/keys/grant",
     title: `Grant units to ${name(subject)}`,
@@ -28,9 +27,9 @@ export function grant(session, subject) {
     action: "Grant",
     fields: {
       units: textField("Units", { type: "number", min: 1, value: 100, required: true }),
-      until: textField("Until (UTC)", { value: hour, required: true, size: 22 }),
+      duration: textField("For (15m, 24h, 7d)", { value: "1h", required: true, size: 8 }),
     },
-    body: ({ units, until }) => ({ units: Number(units), until }),
+    body: ({ units, duration }) => ({ units: Number(units), for: duration }),
     advice: ({ before }) => banAdvice(session, subject, before),
   });
 }
@@ -104,10 +103,10 @@ function describe({ before, after }, mode) {
 }
 
 function leftText({ remaining, granted, unit }) {
-  const extra = granted ? ` and ${number(granted.units)} granted` : "";
-  return `${number(remaining)}${extra} ${unit}`;
+  const extra = granted ? `, and ${number(granted.units)} granted until ${instant(granted.until)}` : "";
+  return `${number(remaining)} ${unit}${extra}`;
 }
 
 function banText({ ban: one }) {
-  return one ? `until ${instant(one.until)}` : "none";
+  return one ? `until ${instant(one.until)}${one.reason && `: ${one.reason}`}` : "none";
 }

@@ -1,13 +1,13 @@
 // The state of a key in words. The explanation for a support ticket does not hold the key.
 
-import { duration, number } from "../../format.js";
+import { duration, number, quotaText } from "../../format.js";
 
 /** The state of a key in plain sentences. */
 export function explain(state, { parts, mode }) {
   const lines = [
-    `Policy ${state.policy} allows ${state.quota} for each ${parts.join(" and ")} (${state.algorithm.replaceAll("_", " ")}).`,
+    `Policy ${state.policy} allows ${quotaText(state.quota, state.unit)} for each ${parts.join(" and ")} (${state.algorithm.replaceAll("_", " ")}).`,
     `The client ${state.key_id} has used ${number(state.used)} of ${number(state.limit)} ${state.unit}: ${verdict(state, mode())}.`,
-    state.reset_s > 0 && `Without further requests, all is available again in ${duration(state.reset_s * 1_000)}.`,
+    state.reset_s > 0 && state.algorithm !== "concurrency" && `Without further requests, all is available again in ${duration(state.reset_s * 1_000)}.`,
     state.override && `Its own quota applies: ${state.override}.`,
     state.debt > 0 && `It owes ${number(state.debt)} ${state.unit} beyond the limit.`,
     state.granted && `An operator has granted ${number(state.granted.of_units)} ${state.unit}, of which ${number(state.granted.units)} are left, until ${state.granted.until}.`,
@@ -30,6 +30,16 @@ export function partText(part) {
   return typeof part === "string" ? part : Object.entries(part).map(([name, value]) => `(${name}) ${value}`).join(" ");
 }
 
+/** True if the next request is refused. */
+export function isRefused(state, mode = "enforce") {
+  return !state.allowed && mode === "enforce";
+}
+
+/** Only a bucket in which time returns units knows how long. */
+function waitText({ algorithm, ban }, wait) {
+  return algorithm === "concurrency" && !ban ? ` until a request ends; clients are told to wait ${wait}` : `, for ${wait} more`;
+}
+
 /** What becomes of the next request. */
 export function verdict(state, mode = "enforce") {
   if (state.exempt) {
@@ -39,6 +49,6 @@ export function verdict(state, mode = "enforce") {
     return "a request of one unit is allowed";
   }
   const retry = state.retry_after_s;
-  const limited = retry === null ? "limited" : `limited, for ${duration(retry * 1_000)} more`;
+  const limited = retry === null ? "limited" : `limited${waitText(state, duration(retry * 1_000))}`;
   return mode === "enforce" ? limited : `allowed, since the mode is ${mode}; else ${limited}`;
 }

@@ -1,0 +1,117 @@
+//! The page of one client while time passes: order, focus, selection, and what changes leave behind.
+
+use serde_json::json;
+
+use crate::dashboard::{DESKTOP, WRITER, ask_for, busy, search, sign_in, visit};
+use crate::support::browser::Browser;
+use crate::support::client;
+use crate::support::gateway::Gateway;
+
+/// Names of the cards' policies, in their order.
+const ORDER: &str = "[...document.querySelectorAll('.card h2')]
+    .map((one) => one.innerText.split(',')[0])";
+
+/// A gateway and the buckets of bob, who has used up nothing.
+fn bobs_buckets() -> (Gateway, Browser) {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, WRITER);
+    visit(&browser, "client", "header:x-api-key");
+    search(&browser, "bob", 5);
+    (gateway, browser)
+}
+
+#[test]
+fn cards_stay_where_they_are_until_they_are_sorted_again() {
+    let (gateway, browser) = bobs_buckets();
+    browser.wait_until(
+        "document.querySelector('.summary')?.innerText.includes('No policy limits bob now')",
+    );
+    let before = browser.run(&format!("return {ORDER};"));
+    assert_ne!(before[0], json!("login"), "{before}");
+    for _ in 0..5 {
+        client::get_with(gateway.address(), "/login", "x-api-key: bob\r\n");
+    }
+    browser.wait_until(
+        "document.querySelector('.summary').innerText.includes('bob is limited now by login')
+         && document.querySelector('.card.refused')",
+    );
+    assert_eq!(browser.run(&format!("return {ORDER};")), before);
+    browser.click(".summary button");
+    browser.wait_until(&format!("{ORDER}[0] === 'login'"));
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn a_look_at_the_buckets_keeps_a_selected_text() {
+    let (gateway, browser) = bobs_buckets();
+    browser.run(
+        "const name = [...document.querySelectorAll('.facts dd')]
+             .find((one) => one.innerText.startsWith('k_'));
+         getSelection().selectAllChildren(name);",
+    );
+    client::get_with(gateway.address(), "/login", "x-api-key: bob\r\n");
+    browser.wait_until(
+        "[...document.querySelectorAll('.card')].some((card) =>
+            card.innerText.startsWith('login') && card.innerText.includes('5 of 6'))",
+    );
+    browser.wait_until("getSelection().toString().startsWith('k_')");
+}
+
+#[test]
+fn a_ban_shows_its_reason_and_a_reset_says_that_the_ban_remains() {
+    let (_gateway, browser) = bobs_buckets();
+    let card = "[...document.querySelectorAll('.card')]
+        .find((card) => card.innerText.startsWith('login'))";
+    ask_for(&browser, "login", "Ban");
+    browser.run("document.querySelectorAll('dialog input')[1].value = 'ticket 7';");
+    browser.click("dialog button.primary");
+    browser.wait_until(&format!("{card}.innerText.includes(': ticket 7')"));
+    browser
+        .wait_until("document.querySelector('.summary').innerText.includes('by login (banned)')");
+    ask_for(&browser, "login", "Reset");
+    browser
+        .wait_until("document.querySelector('dialog .preview').innerText.includes(': ticket 7')");
+    browser.click("dialog button.primary");
+    let said = format!("{card}.querySelector('[role=status]').innerText");
+    browser.wait_until(&format!(
+        "{said}.includes('Reset: done') && {said}.includes('The ban remains until')"
+    ));
+    // The button that had the focus goes: the focus does not fall back to the begin of the page.
+    browser.run(&format!(
+        "[...{card}.querySelectorAll('button')].find((one) => one.innerText.startsWith('Unban')).focus();"
+    ));
+    ask_for(&browser, "login", "Unban");
+    browser.click("dialog button.primary");
+    browser.wait_until(&format!("{said}.includes('Unban: done')"));
+    browser.wait_until(&format!("document.activeElement === {card}"));
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn a_grant_is_for_a_time_and_says_until_when() {
+    let (_gateway, browser) = bobs_buckets();
+    ask_for(&browser, "login", "Grant");
+    // What is typed replaces the suggestion.
+    "77".chars().for_each(|digit| browser.press(digit));
+    browser.wait_until("document.querySelector('dialog input').value === '77'");
+    browser.run("document.querySelector('dialog form').dispatchEvent(new Event('change'));");
+    browser.wait_until(
+        "document.querySelector('dialog .preview').innerText.includes('and 77 granted until')",
+    );
+    browser.click("dialog button.primary");
+    browser.wait_until(
+        "document.querySelector('.cards').innerText.includes('77 of 77\u{a0}requests left')",
+    );
+}
+
+#[test]
+fn another_kind_of_key_begins_empty() {
+    let (_gateway, browser) = bobs_buckets();
+    browser.run(
+        "const kind = document.getElementById('kind');
+         kind.value = [...kind.options].find((one) => one.text === 'client_ip').value;
+         kind.dispatchEvent(new Event('change'));",
+    );
+    let value = browser.run("return document.querySelector('.search input').value;");
+    assert_eq!(value, json!(""));
+}
