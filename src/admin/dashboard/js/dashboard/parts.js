@@ -1,7 +1,7 @@
 // Pieces that several pages are made of.
 
 import { arrange, element, setText } from "../dom.js";
-import { number } from "../format.js";
+import { number, quotaText } from "../format.js";
 import { SHOWN } from "./history.js";
 
 /** A figure with its unit and span; `show` writes the value, and the span if it changes. */
@@ -21,6 +21,11 @@ export function figure(label, span) {
 /** The number of a policy's keys with a bucket; Redis is not asked how many it has. */
 export function keysText({ store, buckets }) {
   return store === "redis" ? "in Redis" : number(buckets.in_use);
+}
+
+/** The quota and the algorithm of a policy. */
+export function quotaAndAlgorithm({ quota, unit, algorithm }) {
+  return `${quotaText(quota, unit)} · ${algorithm.replaceAll("_", " ")}`;
 }
 
 /**

@@ -28,12 +28,14 @@ export function show(main, { session }) {
     ["", "number"],
   ]);
   const counted = element("p", { class: "small soft" });
+  const hidden = element("p", { class: "small soft", hidden: true }, "Clients have their names of the logs here. With admin.keys: readable they have their keys, which lead to buckets and to bans.");
   const look = async () => {
     const path = (order, most) => `/v1/top?by=${order}&window=${window.value}&limit=${most}`;
     // Requests and units are counted while somebody asks for them: this page does.
     const [answer, asked] = await Promise.all([session.get(path(by.value, MOST)), session.get(path("busiest", 1))]);
     problem.show(null);
     setText(counted, countedText(by.value, answer.counted_s, asked.counted_s));
+    hidden.hidden = answer.items.every(({ key }) => key !== null);
     top.fill(answer.items.map((item) => row(session, item)), "No client has been counted.");
   };
   const failed = (error) => problem.show(error);
@@ -41,7 +43,8 @@ export function show(main, { session }) {
     element("h1", {}, TITLE),
     element("div", { class: "row" }, element("label", { class: "inline" }, "Order by", by), element("label", { class: "inline" }, "Last", window)),
     counted,
-    element("p", { class: "small soft" }, "Counts are estimates: the ordering one is wrong by at most its error. Unless admin.keys is readable, clients have their name of the logs, and are banned by sluicegate keys."),
+    element("p", { class: "small soft" }, "Counts are estimates: the one that orders the rows is wrong by at most its error."),
+    hidden,
     problem.node,
     top.node,
   );

@@ -1,10 +1,10 @@
 // What the proxy decides now, and which policies limit most.
 
 import { element } from "../../dom.js";
-import { duration, number, percent, rate } from "../../format.js";
+import { capital, duration, number, percent, rate } from "../../format.js";
 import { createChart } from "../chart.js";
 import { SHOWN } from "../history.js";
-import { figure, keysText, legend, section, table } from "../parts.js";
+import { figure, keysText, legend, quotaAndAlgorithm, section, table } from "../parts.js";
 import { href } from "../router.js";
 
 export const TITLE = "Overview";
@@ -23,14 +23,15 @@ export function show(main, { figures }) {
     ["Decisions", "number"],
     ["Limited", "number"],
     ["Share limited", "number"],
-    ["Keys", "number"],
+    ["Delayed", "number"],
+    ["Keys now", "number"],
   ]);
   main.append(
     element("h1", {}, TITLE),
     element("dl", { class: "figures" }, ...Object.values(parts).map(({ node }) => node)),
-    element("p", { class: "small soft" }, "A request meets all policies of its route, and each decides: there may be more decisions than requests."),
+    element("p", { class: "small soft" }, "A request meets all policies of its route, and each decides: there may be more decisions than requests. Shadowed: a policy in shadow would have limited or delayed the request."),
     section("Decisions per second, last 5 minutes", chart.node, legend()),
-    section("Policies", element("p", { class: "small soft" }, "Rates are means of the last 10 s. In shadow: would have been limited or delayed. Keys have a bucket now."), top.node),
+    section("Policies", element("p", { class: "small soft" }, "Rates are means of the last 10 s. In shadow: would have been limited or delayed. Keys now: those that have a bucket."), top.node),
   );
   return figures.listen(() => {
     showFigures(parts, figures);
@@ -40,11 +41,11 @@ export function show(main, { figures }) {
 }
 
 function createParts() {
-  const decisions = Object.fromEntries(SHOWN.map((decision) => [decision, figure(`Decisions: ${decision}`, "per second, last 10 s")]));
+  const decisions = Object.fromEntries(SHOWN.map((decision) => [decision, figure(capital(decision), "decisions per second, last 10\u00a0s")]));
   return {
-    requests: figure("Requests", "per second, last 10 s"),
-    p50: figure("Median time", "of a request, last 10 s"),
-    p99: figure("99th percentile", "of a request, last 10 s"),
+    requests: figure("Requests", "per second, last 10\u00a0s"),
+    p50: figure("Median time", "of a request, last 10\u00a0s"),
+    p99: figure("99th percentile", "of a request, last 10\u00a0s"),
     connections: figure("Connections", "open now"),
     ...decisions,
   };
@@ -73,11 +74,12 @@ function rows({ policies, history }) {
   return known.slice(0, MOST_POLICIES).map(({ policy, recent, all }) => {
     const cells = [
       element("a", { href: href("policies", policy.name) }, policy.name),
-      `${policy.quota} · ${policy.algorithm.replaceAll("_", " ")}`,
+      quotaAndAlgorithm(policy),
       policy.mode.current,
       `${rate(all)}/s`,
       limitedText(policy, recent, (one) => `${rate(one)}/s`),
       all > 0 ? limitedText(policy, recent, (one) => percent(one / all)) : "–",
+      `${rate(recent.delayed)}/s`,
       keysText(policy),
     ];
     return { key: policy.name, cells };

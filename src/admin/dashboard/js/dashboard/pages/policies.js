@@ -1,11 +1,11 @@
 // The policies: all of them, or one with its rates, its keys and its mode.
 
 import { element, setText } from "../../dom.js";
-import { count, number, percent, rate } from "../../format.js";
+import { capital, count, number, percent, quotaText, rate, size } from "../../format.js";
 import { createChart } from "../chart.js";
 import { confirmChange, reasonField } from "../dialog.js";
 import { SHOWN } from "../history.js";
-import { figure, keysText, legend, problemLine, section, table } from "../parts.js";
+import { figure, keysText, legend, problemLine, quotaAndAlgorithm, section, table } from "../parts.js";
 import { href } from "../router.js";
 
 export const TITLE = "Policies";
@@ -24,7 +24,7 @@ function showAll(main, { figures }) {
     ["Key"],
     ["Mode"],
     ["Buckets in"],
-    ["Keys", "number"],
+    ["Keys now", "number"],
     ["Limited since the start", "number"],
     ["Bans since the start", "number"],
   ]);
@@ -35,15 +35,20 @@ function showAll(main, { figures }) {
 function row(policy) {
   const cells = [
     element("a", { href: href("policies", policy.name) }, policy.name),
-    `${policy.quota} · ${policy.algorithm.replaceAll("_", " ")}`,
+    quotaAndAlgorithm(policy),
     policy.key.join(", "),
     modeText(policy.mode),
     storeText(policy),
     keysText(policy),
-    number(policy.decisions.limited),
+    limitedText(policy),
     policy.bans === null ? "–" : number(policy.bans),
   ];
   return { key: policy.name, cells };
+}
+
+/** A policy in shadow limits nothing, which says little: what it would have limited stands beside. */
+function limitedText({ decisions: { limited, shadowed } }) {
+  return shadowed > 0 ? `${number(limited)}, ${number(shadowed)} in shadow` : number(limited);
 }
 
 function modeText({ current, configured, percent: part }) {
@@ -57,12 +62,13 @@ function storeText({ store, sync_s: sync }) {
 
 function showOne(main, { figures, session }, name) {
   const parts = {
-    allowed: figure("Allowed", "per second, last 10 s"),
-    delayed: figure("Delayed", "per second, last 10 s"),
-    limited: figure("Limited", "per second, last 10 s"),
-    shadowed: figure("Shadowed", "per second, last 10 s"),
+    allowed: figure("Allowed", "requests per second, last 10\u00a0s"),
+    delayed: figure("Delayed", "requests per second, last 10\u00a0s"),
+    limited: figure("Limited", "requests per second, last 10\u00a0s"),
+    shadowed: figure("Shadowed", "requests per second, last 10\u00a0s"),
     keys: figure("Keys", "with a bucket now"),
-    near: figure("Near the quota", "requests that left 20 % or less, since the start"),
+    near: figure("Near the quota", "keys now"),
+    memory: figure("Memory", "of buckets now"),
     bans: figure("Bans", "since the start; – without a penalty"),
   };
   const about = element("p", { class: "soft" });
@@ -70,7 +76,7 @@ function showOne(main, { figures, session }, name) {
   const chart = createChart();
   const routes = element("ul", { class: "plain" });
   const mode = element("p");
-  const shadowed = table("Clients that would have been limited most", [["Name in logs"], ["Requests", "number"]]);
+  const shadowed = table("Clients that would have been limited most", [["Name in logs"], ["Requests since the start that it would have limited", "number"]]);
   const inShadow = section("Would have limited most, while in shadow", shadowed.node);
   const problem = problemLine();
   const change = element("button", { type: "button", onclick: () => changeMode(session, figures, name) }, "Change the mode …");
@@ -90,7 +96,7 @@ function showOne(main, { figures, session }, name) {
     const policy = policies.find((one) => one.name === name);
     problem.show(policy ? null : { message: `There is no policy ${name}.` });
     if (policy) {
-      setText(about, `${policy.quota}, ${policy.algorithm.replaceAll("_", " ")}, a bucket for each ${policy.key.join(" and ")}, in ${storeText(policy)}`);
+      setText(about, `${quotaText(policy.quota, policy.unit)}, ${policy.algorithm.replaceAll("_", " ")}, a bucket for each ${policy.key.join(" and ")}, in ${storeText(policy)}`);
       setText(verdict, verdictText(policy));
       setText(mode, capital(modeText(policy.mode)));
       inShadow.hidden = !policy.shadow;
@@ -108,8 +114,19 @@ function showFigures(parts, policy, recent) {
   }
   const isElsewhere = policy.store === "redis";
   parts.keys.show(keysText(policy), isElsewhere ? "not counted here" : `with a bucket now, room for ${number(policy.buckets.capacity)}`);
-  parts.near.show(number(policy.near));
+  const nearRequests = `${count(policy.near, "request")} since the start left 20\u00a0% or less`;
+  parts.near.show(isElsewhere ? "in Redis" : number(policy.buckets.near), isElsewhere ? nearRequests : `keys now have 20\u00a0% or less left; ${nearRequests}`);
+  parts.memory.show(...memoryTexts(policy));
   parts.bans.show(policy.bans === null ? "–" : number(policy.bans));
+}
+
+/** The memory of a policy's buckets. Those in Redis have some here, for when it does not answer. */
+function memoryTexts({ store, buckets: { bytes, max_bytes: most } }) {
+  if (most === 0) {
+    return ["–", "only requests in flight take some"];
+  }
+  const whose = store === "redis" ? "of local buckets now" : "of buckets now";
+  return [size(bytes), `${whose}, at most ${size(most)}`];
 }
 
 /** What a policy did, or would have done in shadow, since the start. */
@@ -118,10 +135,14 @@ function verdictText({ mode, decisions, shadow }) {
   if (decided === 0) {
     return "No request has met this policy since the start.";
   }
-  const inShadow = mode.current === "shadow" || decisions.shadowed > 0;
-  const [verb, units] = inShadow && decisions.shadowed >= decisions.limited ? ["Would have limited or delayed", decisions.shadowed] : ["Limited", decisions.limited];
-  const clients = inShadow && shadow ? ` In shadow: ${number(shadow.limited_clients)} of ${count(shadow.clients, "client")}.` : "";
-  return `${verb} ${percent(units / decided)} of ${count(decided, "request")} since the start: ${number(units)}.${clients}`;
+  const isTrial = mode.current === "shadow" || decisions.shadowed > decisions.limited;
+  const clients = shadow && `${number(shadow.limited_clients)} of ${count(shadow.clients, "client")}`;
+  const requests = (some) => `${percent(some / decided)} of requests, ${number(some)} of ${number(decided)}`;
+  if (isTrial) {
+    return `Would have limited or delayed ${requests(decisions.shadowed)}${clients ? `, and ${clients}` : ""}, since the start.`;
+  }
+  const besides = clients ? ` In shadow it would have limited ${clients}.` : "";
+  return `Limited ${requests(decisions.limited)}, since the start.${besides}`;
 }
 
 function showRoutes(list, routes) {
@@ -129,10 +150,6 @@ function showRoutes(list, routes) {
   if (list.textContent !== names.join("")) {
     list.replaceChildren(...names.map((route) => element("li", {}, route)));
   }
-}
-
-function capital(text) {
-  return text[0].toUpperCase() + text.slice(1);
 }
 
 async function changeMode(session, figures, name) {
