@@ -73,6 +73,7 @@ routes: [{{ upstream: api }}]
 
 #[test]
 fn redis_that_is_down_and_costs_that_nobody_states_are_named() {
+    let origin = Origin::plain();
     let gateway = Gateway::start(&format!(
         "admin: {{ address: 127.0.0.1:0, tokens: {{ read: [{READER}] }} }}
 store: {{ redis: {{ url: 'redis://{}', startup_timeout: 0s }} }}
@@ -83,7 +84,7 @@ policies:
 routes: [{{ upstream: '{}', limits: [here, shared, paid] }}]
 ",
         refusing_address(),
-        Origin::plain().url()
+        origin.url()
     ));
     client::get_with(gateway.address(), "/", "x-api-key: alice\r\n");
     let browser = Browser::start(DESKTOP);

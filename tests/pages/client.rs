@@ -4,8 +4,9 @@ use serde_json::json;
 
 use crate::dashboard::{DESKTOP, WRITER, ask_for, busy, search, sign_in, visit};
 use crate::support::browser::Browser;
-use crate::support::client;
+use crate::support::client::{self, Connection};
 use crate::support::gateway::Gateway;
+use crate::support::origin::{Origin, Step};
 
 /// Names of the cards' policies, in their order.
 const ORDER: &str = "[...document.querySelectorAll('.card h2')]
@@ -114,4 +115,65 @@ fn another_kind_of_key_begins_empty() {
     );
     let value = browser.run("return document.querySelector('.search input').value;");
     assert_eq!(value, json!(""));
+}
+
+#[test]
+fn the_bucket_of_all_clients_is_shown_and_reset() {
+    let gateway = Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ write: [{WRITER}] }} }}
+policies: {{ whole: {{ key: constant, quota: 2/1h }} }}
+routes: [{{ upstream: echo, limits: [whole] }}]
+"
+    ));
+    let status = || client::get(gateway.address(), "/").status;
+    assert_eq!([status(), status(), status()], [200, 200, 429]);
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, WRITER);
+    visit(
+        &browser,
+        "policies/whole",
+        "a bucket for all clients together",
+    );
+    visit(&browser, "client", "one bucket for all clients");
+    browser.click(".search button");
+    browser.wait_until(
+        "document.querySelector('.summary').innerText
+            .includes('every client is limited now by whole')",
+    );
+    ask_for(&browser, "whole", "Reset");
+    browser.click("dialog button.primary");
+    browser.wait_until("!document.querySelector('dialog')");
+    assert_eq!(status(), 200);
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn a_request_that_would_wait_is_not_called_limited() {
+    let origin = Origin::start(|_| vec![Step::Hang]);
+    let gateway = Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ write: [{WRITER}] }} }}
+upstreams: {{ slow: {{ endpoints: ['{}'], timeouts: {{ response: 10m }} }} }}
+policies:
+  exports: {{ key: 'header:x-api-key', algorithm: concurrency, max: 1, queue: 1, max_wait: 10m }}
+routes: [{{ upstream: slow, limits: [exports] }}]
+",
+        origin.url()
+    ));
+    let request = "GET / HTTP/1.1\r\nhost: a\r\nx-api-key: alice\r\n\r\n";
+    let mut first = Connection::open(gateway.address());
+    first.send(request);
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, WRITER);
+    visit(&browser, "client", "header:x-api-key");
+    search(&browser, "alice", 1);
+    browser.wait_until(
+        "document.querySelector('.facts').innerText.includes('a request waits until another ends')",
+    );
+    assert!(!browser.text(".summary").contains("is limited"));
+    let mut second = Connection::open(gateway.address());
+    second.send(request);
+    browser.wait_until(
+        "document.querySelector('.summary').innerText.includes('alice is limited now by exports')
+         && document.querySelector('.facts').innerText.includes('until a request ends')",
+    );
 }

@@ -75,9 +75,9 @@ export function size(bytes) {
   return `${number(value, value < 10 ? 1 : 0)}\u00a0${SIZES[power]}`;
 }
 
-/** A quota as configured, with its unit: `20 requests/10s`. */
+/** A quota as configured, with its unit: `20 requests/10s`, `100 requests, 5 per 1s`. */
 export function quotaText(quota, unit) {
-  return quota.replace(/^\d+(?=\/|$)/, (units) => `${number(Number(units))}\u00a0${unit}`);
+  return quota.replace(/^\d+(?=[/,]|$)/, (units) => `${number(Number(units))}\u00a0${unit}`);
 }
 
 const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };

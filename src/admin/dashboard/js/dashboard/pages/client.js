@@ -64,7 +64,7 @@ export function show(main, { figures, session }) {
     if (place >= 0) {
       last = { kind: place, values };
     }
-    kind.replaceChildren(...kinds.map(({ parts }, number) => element("option", { value: number, selected: number === last.kind }, parts.join(" + ") || "none: one bucket for all")));
+    kind.replaceChildren(...kinds.map(({ parts }, number) => element("option", { value: number, selected: number === last.kind }, parts.join(" + ") || "constant: one bucket for all clients")));
     choose();
     if (place >= 0) {
       chosen = null;
@@ -77,12 +77,13 @@ export function show(main, { figures, session }) {
   };
 }
 
-/** The different keys of all policies, with the policies that have each. */
+/** The different keys of all policies, with the policies that have each. A constant has no value. */
 function keyKinds(policies) {
   const kinds = new Map();
   for (const { name, key } of policies) {
-    const text = key.join("\n");
-    kinds.set(text, { parts: key, policies: [...(kinds.get(text)?.policies ?? []), name] });
+    const parts = key.filter((part) => part !== "constant");
+    const text = parts.join("\n");
+    kinds.set(text, { parts, policies: [...(kinds.get(text)?.policies ?? []), name] });
   }
   return [...kinds.values()];
 }

@@ -29,8 +29,8 @@ function summaryOf(states) {
   if (states.length === 0) {
     return "";
   }
-  const key = keyText(states[0].card.subject.key) || "This client";
-  const refusing = states.filter(({ state }) => !state.allowed);
+  const key = keyText(states[0].card.subject.key);
+  const refusing = states.filter(({ state }) => isRefused(state));
   const isEnforced = ({ card: { subject }, state }) => isRefused(state, subject.mode());
   const enforced = refusing.filter(isEnforced).map(nameOf);
   const others = refusing.filter((one) => !isEnforced(one)).map(nameOf);

@@ -5,7 +5,7 @@ import { duration, number, quotaText } from "../../format.js";
 /** The state of a key in plain sentences. */
 export function explain(state, { parts, mode }) {
   const lines = [
-    `Policy ${state.policy} allows ${quotaText(state.quota, state.unit)} for each ${parts.join(" and ")} (${state.algorithm.replaceAll("_", " ")}).`,
+    `Policy ${state.policy} allows ${quotaText(state.quota, state.unit)} ${bucketText(parts)} (${state.algorithm.replaceAll("_", " ")}).`,
     `The client ${state.key_id} has used ${number(state.used)} of ${number(state.limit)} ${state.unit}: ${verdict(state, mode())}.`,
     state.reset_s > 0 && state.algorithm !== "concurrency" && `Without further requests, all is available again in ${duration(state.reset_s * 1_000)}.`,
     state.override && `Its own quota applies: ${state.override}.`,
@@ -19,7 +19,13 @@ export function explain(state, { parts, mode }) {
 
 /** A key as the API writes it. Parts that clients lack are in parentheses. */
 export function keyText(key) {
-  return [key].flat().map(partText).join(", ");
+  return [key].flat().map(partText).join(", ") || "every client";
+}
+
+/** The clients that share a bucket, by the parts of their key. */
+export function bucketText(parts) {
+  const named = parts.filter((part) => part !== "constant");
+  return named.length ? `for each ${named.join(" and ")}` : "for all clients together";
 }
 
 /** A part of a key: a text, another part that replaces it, or null. */
@@ -32,7 +38,12 @@ export function partText(part) {
 
 /** True if the next request is refused. */
 export function isRefused(state, mode = "enforce") {
-  return !state.allowed && mode === "enforce";
+  return !state.allowed && !mayWait(state) && mode === "enforce";
+}
+
+/** True if the next request waits until one in flight ends. */
+function mayWait({ algorithm, ban, cell }) {
+  return algorithm === "concurrency" && !ban && cell.waiting_requests < cell.queue_requests;
 }
 
 /** Only a bucket in which time returns units knows how long. */
@@ -47,6 +58,9 @@ export function verdict(state, mode = "enforce") {
   }
   if (state.allowed) {
     return "a request of one unit is allowed";
+  }
+  if (mayWait(state)) {
+    return "a request waits until another ends";
   }
   const retry = state.retry_after_s;
   const limited = retry === null ? "limited" : `limited${waitText(state, duration(retry * 1_000))}`;

@@ -7,6 +7,7 @@ import { confirmChange, reasonField } from "../dialog.js";
 import { SHOWN } from "../history.js";
 import { figure, keysText, legend, problemLine, quotaAndAlgorithm, section, table } from "../parts.js";
 import { href } from "../router.js";
+import { bucketText } from "./client_text.js";
 
 export const TITLE = "Policies";
 
@@ -96,7 +97,7 @@ function showOne(main, { figures, session }, name) {
     const policy = policies.find((one) => one.name === name);
     problem.show(policy ? null : { message: `There is no policy ${name}.` });
     if (policy) {
-      setText(about, `${quotaText(policy.quota, policy.unit)}, ${policy.algorithm.replaceAll("_", " ")}, a bucket for each ${policy.key.join(" and ")}, in ${storeText(policy)}`);
+      setText(about, `${quotaText(policy.quota, policy.unit)}, ${policy.algorithm.replaceAll("_", " ")}, a bucket ${bucketText(policy.key)}, in ${storeText(policy)}`);
       setText(verdict, verdictText(policy));
       setText(mode, capital(modeText(policy.mode)));
       inShadow.hidden = !policy.shadow;
