@@ -104,5 +104,12 @@ routes: [{{ upstream: '{}', limits: [here, shared, paid] }}]
             card.querySelector('h2').innerText === 'shared'
             && card.querySelector('.problem').innerText.toLowerCase().includes('redis'))",
     );
+    // Readers of the screen hear of it once, with the name of the policy.
+    browser.wait_until(
+        "[...document.querySelectorAll('#main [role=alert]')]
+            .some((one) => one.innerText.startsWith('shared: '))",
+    );
+    let alerts = browser.run("return document.querySelectorAll('.card [role=alert]').length;");
+    assert_eq!(alerts, json!(0));
     assert_accessible(&browser);
 }

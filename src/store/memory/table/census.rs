@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 pub struct TableCensus {
     /// Keys with a live entry, or with units in use.
     pub keys: usize,
-    /// Those of which at most 20 % of the quota are left.
+    /// Keys with at most 20 % of the quota left.
     pub near: usize,
     /// Bytes of buckets and rings that were ever touched. Units in use are not counted.
     pub bytes: u64,

@@ -130,9 +130,7 @@ function watch({ session, figures, summary, policy }, kind, values, container, p
   let isFirst = true;
   const look = async () => {
     const looks = await Promise.allSettled(cards.map((card) => card.look()));
-    const failed = looks.filter(({ status }) => status === "rejected");
-    // A store that does not answer fails its own cards only, which say so.
-    problem.show(failed.length === cards.length ? (failed[0]?.reason ?? null) : null);
+    problem.show(problemOf(looks, subjects));
     summary.show();
     if (isFirst) {
       isFirst = false;
@@ -146,6 +144,17 @@ function watch({ session, figures, summary, policy }, kind, values, container, p
     end();
     cards.forEach((card) => card.end());
   };
+}
+
+/** What is read out; the cards say it, too. A store that does not answer fails its own cards only. */
+function problemOf(looks, subjects) {
+  const failed = subjects.filter((_, place) => looks[place].status === "rejected");
+  if (failed.length === 0) {
+    return null;
+  }
+  const { message } = looks.find(({ status }) => status === "rejected").reason;
+  const names = failed.map(({ policy }) => policy).join(", ");
+  return { message: failed.length < subjects.length ? `${names}: ${message}` : message };
 }
 
 /** Orders cards: bans, then refusals, then the used share. */

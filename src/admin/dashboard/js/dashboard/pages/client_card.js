@@ -4,7 +4,7 @@ import { advance, usedShare } from "../../cell/advance.js";
 import { cellFigure } from "../../cell/figure.js";
 import { element, setText } from "../../dom.js";
 import { count, duration, instant, number, quotaText, timeOfDay } from "../../format.js";
-import { copyButton, problemLine } from "../parts.js";
+import { copyButton } from "../parts.js";
 import { ban, grant, reset, unban } from "./client_changes.js";
 import { explain, isRefused, keyText, verdict } from "./client_text.js";
 
@@ -21,7 +21,7 @@ const NO_GRANT = ["concurrency", "leaky_bucket"];
  */
 export function createCard(session, subject) {
   const figure = cellFigure();
-  const problem = problemLine();
+  const problem = element("p", { class: "problem" });
   const facts = factList();
   const said = element("span", { class: "small soft", role: "status" });
   const heading = element("h2", {}, subject.policy);
@@ -31,10 +31,10 @@ export function createCard(session, subject) {
       const state = await session.post("/v1/keys/lookup", { policy: subject.policy, key: subject.key });
       seen = { state, at: performance.now() };
       setText(heading, `${state.policy}, ${quotaText(state.quota, state.unit)}`);
-      problem.show(null);
+      setText(problem, "");
     } catch (error) {
       seen = null;
-      problem.show(error);
+      setText(problem, error.message);
       throw error;
     } finally {
       draw();
@@ -42,7 +42,7 @@ export function createCard(session, subject) {
   };
   const { node: buttons, show: showButtons } = createButtons(session, subject, { said, look, state: () => seen?.state });
   const shown = element("div", { class: "stack" }, figure.node, facts.node);
-  const node = element("article", { class: "card", tabindex: "-1" }, heading, problem.node, shown, buttons, said);
+  const node = element("article", { class: "card", tabindex: "-1" }, heading, problem, shown, buttons, said);
   const draw = () => {
     shown.hidden = seen === null;
     showButtons(seen?.state ?? null);
