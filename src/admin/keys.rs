@@ -19,6 +19,7 @@ use super::json::{Json, Reason};
 use super::problem_details::ProblemDetails;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
+use crate::proxy::activity::KeyRefusals;
 use crate::proxy::inspect::key::{Execution, KeyChange, KeyChangeError, KeyError, PolicyKey};
 use crate::proxy::inspect::key_state::KeyState;
 use crate::rules::PartText;
@@ -102,6 +103,32 @@ pub(super) struct BanRequest {
     dry_run: bool,
 }
 
+/// The state of a key, and how often it was refused.
+#[derive(Debug, Serialize)]
+pub(super) struct FoundKey {
+    #[serde(flatten)]
+    state: KeyState,
+    limited: Refusals,
+}
+
+/// The refused requests of a key on this machine, over the last five minutes.
+#[derive(Debug, Serialize)]
+struct Refusals {
+    requests: u64,
+    error_bound: u64,
+    counted_s: f64,
+}
+
+impl From<KeyRefusals> for Refusals {
+    fn from(refusals: KeyRefusals) -> Self {
+        Self {
+            requests: refusals.requests,
+            error_bound: refusals.error,
+            counted_s: refusals.counted.as_secs_f64(),
+        }
+    }
+}
+
 /// The state of a key before and after a change.
 #[derive(Debug, Serialize)]
 pub(super) struct Changed {
@@ -122,14 +149,18 @@ enum OwnedChange {
 pub(super) async fn lookup(
     State(state): State<AdminState>,
     Json(request): Json<LookupRequest>,
-) -> Result<Json<KeyState>, ProblemDetails> {
+) -> Result<Json<FoundKey>, ProblemDetails> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let key = find(&ruleset, &request.policy, &request.key)?;
     let found = key.state(now).await.map_err(store_problem)?;
-    match found.stored || !request.key.has_id() {
-        true => Ok(Json(found)),
-        false => Err(id_problem()),
+    if !found.stored && request.key.has_id() {
+        return Err(id_problem());
     }
+    let (mark, id) = (key.policy_mark(), key.fingerprint());
+    Ok(Json(FoundKey {
+        state: found,
+        limited: state.gateway.activity().refusals_of(mark, id, now).into(),
+    }))
 }
 
 pub(super) async fn reset(

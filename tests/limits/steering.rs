@@ -49,6 +49,9 @@ fn a_lookup_shows_what_requests_did_and_charges_nothing() {
             (&state["allowed"], &state["used"]),
             (&json!(false), &json!(5))
         );
+        // The request that ended `admitted`.
+        assert_eq!(state["limited"]["requests"], 1);
+        assert_eq!(state["limited"]["error_bound"], 0);
         let refused = ask(&gateway, &path, "a");
         let announced: f64 = refused
             .expect_header("retry-after")

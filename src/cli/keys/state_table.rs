@@ -91,11 +91,12 @@ pub(super) fn change(changed: &Changed) -> String {
 }
 
 /// The names of facts, in the order in which they are printed.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "policy",
     "key",
     "mode",
     "now",
+    "limited",
     "used",
     "whole in",
     "debt",
@@ -126,6 +127,7 @@ fn facts(state: &Value) -> Vec<(&'static str, String)> {
             mode => Some(format!("{mode}: it refuses nothing")),
         },
         "now" => Some(now(state)),
+        "limited" => object("limited").map(limited),
         "used" => Some(format!("{used} of {limit} {unit}, {left} left")),
         "whole in" => Some(match state["reset_s"].as_f64() {
             Some(reset) if reset > 0.0 => span(reset),
@@ -178,6 +180,17 @@ fn now(state: &Value) -> String {
     match state["retry_after_s"].as_f64() {
         Some(wait) => format!("{why}; allowed again in {}", span(wait)),
         None => why.to_owned(),
+    }
+}
+
+/// How often the key was refused lately.
+fn limited(refusals: &Value) -> String {
+    let number = |field: &str| refusals[field].as_u64().unwrap_or_default();
+    let counted = span(refusals["counted_s"].as_f64().unwrap_or_default().round());
+    let (requests, error) = (number("requests"), number("error_bound"));
+    match error {
+        0 => format!("{requests} requests in the last {counted}, on that machine"),
+        _ => format!("{requests} requests in the last {counted}, on that machine (+- {error})"),
     }
 }
 
@@ -245,6 +258,15 @@ mod tests {
             of(json!("disabled"), json!({}))[1],
             "would be refused, by a ban; allowed again in 1m 30s"
         );
+    }
+
+    #[test]
+    fn recent_refusals_say_their_time_and_their_error() {
+        let of = |error: u64| {
+            limited(&json!({ "requests": 1225, "error_bound": error, "counted_s": 303.4 }))
+        };
+        assert_eq!(of(0), "1225 requests in the last 5m 3s, on that machine");
+        assert!(of(7).ends_with(" (+- 7)"));
     }
 
     #[test]

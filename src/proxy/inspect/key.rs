@@ -201,6 +201,11 @@ impl<'r> PolicyKey<'r> {
         self.key
     }
 
+    /// The [mark](crate::proxy::ruleset::Policy::mark) of the policy.
+    pub fn policy_mark(&self) -> u64 {
+        self.limit.policy.mark
+    }
+
     /// The state of the key at `now`.
     ///
     /// # Errors
