@@ -6,6 +6,7 @@
 //! says what came of it.
 //! `playground` decides about arrivals of a user's choice.
 
+mod comparison;
 mod log;
 pub mod playground;
 mod reorder_buffer;
@@ -16,13 +17,14 @@ mod warnings;
 
 use std::io::{self, Read};
 
+pub use comparison::Comparison;
 pub use log::LogFormat;
 pub use report::ReplayReport;
 pub use simulation::DecisionLine;
 
 use crate::proxy::ruleset::RulesetSpec;
 use http::HeaderValue;
-use log::{LogLines, RawLine};
+use log::{LineError, LogEntry, LogLines, RawLine};
 use reorder_buffer::ReorderBuffer;
 use simulation::Simulation;
 
@@ -67,10 +69,55 @@ pub fn replay(
     mut tell: impl FnMut(&DecisionLine) -> io::Result<()>,
 ) -> Result<ReplayReport, ReplayError> {
     let mut simulation = Simulation::new(rules, options.host.is_some());
+    read(options, log, |number, entry| match entry {
+        Ok(entry) => tell(&simulation.decide(number, entry)).map_err(ReplayError::Write),
+        Err(unparsable) => {
+            simulation.skip(number, unparsable);
+            Ok(())
+        }
+    })?;
+    Ok(simulation.report())
+}
+
+/// Decides about every request of `log` twice, by the rules `before` and `after`. If `only` names a
+/// policy, the others are left out of the result.
+///
+/// # Errors
+/// As [`replay`].
+pub fn compare(
+    [before, after]: [RulesetSpec; 2],
+    options: &Options,
+    log: impl Read,
+    only: Option<&str>,
+) -> Result<Comparison, ReplayError> {
+    let is_host_given = options.host.is_some();
+    let mut before = Simulation::new(before, is_host_given);
+    let mut after = Simulation::new(after, is_host_given);
+    read(options, log, |number, entry| {
+        for simulation in [&mut before, &mut after] {
+            match entry {
+                Ok(entry) => _ = simulation.decide(number, entry),
+                Err(unparsable) => simulation.skip(number, unparsable),
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Comparison::new([&before, &after], only))
+}
+
+/// Calls `take` with every line of `log`: entries by their times, as far as a bounded buffer
+/// restores that order, and lines that cannot be read at once.
+///
+/// # Errors
+/// The first of `take`, else that of reading, after all entries before it.
+fn read(
+    options: &Options,
+    log: impl Read,
+    mut take: impl FnMut(u64, Result<&LogEntry, &LineError>) -> Result<(), ReplayError>,
+) -> Result<(), ReplayError> {
     let mut lines = LogLines::new(log);
     let mut reader = None;
     let mut waiting = ReorderBuffer::new();
-    let mut tell = |decided| tell(&decided).map_err(ReplayError::Write);
     let end = loop {
         let (number, raw) = match lines.next() {
             Ok(Some(line)) => line,
@@ -86,15 +133,15 @@ pub fn replay(
         };
         match entry {
             Ok((bytes, entry)) => waiting.push((entry.time, number), bytes, entry),
-            Err(unparsable) => simulation.skip(number, &unparsable),
+            Err(unparsable) => take(number, Err(&unparsable))?,
         }
         while let Some((number, entry)) = waiting.pop_excess() {
-            tell(simulation.decide(number, &entry))?;
+            take(number, Ok(&entry))?;
         }
     };
     // What was read before an error is decided, too.
     while let Some((number, entry)) = waiting.pop() {
-        tell(simulation.decide(number, &entry))?;
+        take(number, Ok(&entry))?;
     }
-    end.map(|()| simulation.report())
+    end
 }

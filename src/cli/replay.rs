@@ -11,15 +11,20 @@ use http::HeaderValue;
 use super::progress::Progress;
 use super::{USAGE, WRONG, run};
 use crate::config::compile_rules;
+use crate::nearest;
 use crate::proxy::ruleset::RulesetSpec;
 use crate::replay::{self, LogFormat, ReplayError, ReplayReport};
 use crate::telemetry::terminal::has_cursor;
+
+/// The most policies that an error names.
+const MAX_NAMES: usize = 8;
 
 const EXAMPLES: &str = "\
 Examples:
   sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
   zcat access.log.*.gz | sluicegate replay - --config sluicegate.yaml --host api.example.com
   sluicegate replay access.json --config sluicegate.yaml --decisions | grep '\"limited\"'
+  sluicegate replay access.json --config new.yaml --against sluicegate.yaml
 
 Times are those of the log, and buckets are new. Certificates and upstreams that the
 configuration names need not be there.";
@@ -38,6 +43,12 @@ pub(super) struct ReplayArgs {
     /// The host of requests whose line names none [default: localhost]
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
+    /// Show only this policy in the summary
+    #[arg(long, value_name = "NAME", conflicts_with = "decisions")]
+    policy: Option<String>,
+    /// Compare with this configuration: what each limits, by policies and by clients
+    #[arg(long, value_name = "OLD", conflicts_with = "decisions")]
+    against: Option<PathBuf>,
     /// Print a JSON line for each request, instead of a summary
     #[arg(long, conflicts_with = "json")]
     decisions: bool,
@@ -47,41 +58,66 @@ pub(super) struct ReplayArgs {
 }
 
 pub(super) fn replay(options: &ReplayArgs) -> ExitCode {
-    let (reading, log) = match options.reading().and_then(|how| Ok((how, options.open()?))) {
-        Ok(ready) => ready,
-        Err(message) => {
-            super::tell(message);
-            return ExitCode::from(USAGE);
-        }
-    };
-    let rules = match options.rules() {
-        Ok(rules) => rules,
-        Err(code) => return code,
-    };
-    let mut out = BufWriter::new(io::stdout().lock());
-    let replayed = replay::replay(rules, &reading, log, |decided| match options.decisions {
-        true => print_line(&mut out, decided),
-        false => Ok(()),
-    });
-    match replayed {
-        Ok(report) => {
-            let written = options.print(&report, &mut out).and_then(|()| out.flush());
-            super::finish(written, options.judge(&report))
-        }
-        Err(ReplayError::Write(error)) => super::finish(Err(error), ExitCode::SUCCESS),
-        Err(failure) => {
-            // What was decided until then is true.
-            _ = out.flush();
-            super::tell(format_args!("{}: {failure}", options.log.display()));
-            ExitCode::from(match failure {
-                ReplayError::Compressed { .. } => USAGE,
-                _ => WRONG,
-            })
-        }
+    match options.run() {
+        Ok(code) | Err(code) => code,
     }
 }
 
 impl ReplayArgs {
+    /// # Errors
+    /// The exit code, once the reason was told.
+    fn run(&self) -> Result<ExitCode, ExitCode> {
+        let ready = self.reading().and_then(|how| Ok((how, self.open()?)));
+        let (reading, log) = ready.map_err(|message| {
+            super::tell(message);
+            ExitCode::from(USAGE)
+        })?;
+        let rules = self.rules(self.config.clone())?;
+        let old = self.against.as_ref();
+        let old = old.map(|old| self.rules(Some(old.clone()))).transpose()?;
+        self.check_policy([Some(&rules), old.as_ref()])?;
+        let mut out = BufWriter::new(io::stdout().lock());
+        let (written, code) = match old {
+            Some(old) => {
+                let rules = [old, rules];
+                let compared = replay::compare(rules, &reading, log, self.policy.as_deref());
+                let comparison = compared.map_err(|error| self.fail(error, &mut out))?;
+                let written = match self.json {
+                    true => print_line(&mut out, &comparison),
+                    false => write!(out, "{comparison}"),
+                };
+                (written, self.judge(&comparison.after))
+            }
+            None => {
+                let replayed =
+                    replay::replay(rules, &reading, log, |decided| match self.decisions {
+                        true => print_line(&mut out, decided),
+                        false => Ok(()),
+                    });
+                let mut report = replayed.map_err(|error| self.fail(error, &mut out))?;
+                if let Some(policy) = &self.policy {
+                    report.keep_policy(policy);
+                }
+                (self.print(&report, &mut out), self.judge(&report))
+            }
+        };
+        Ok(super::finish(written.and_then(|()| out.flush()), code))
+    }
+
+    /// The exit code for a replay that ended early, which is told.
+    fn fail(&self, error: ReplayError, out: &mut impl Write) -> ExitCode {
+        if let ReplayError::Write(error) = error {
+            return super::finish(Err(error), ExitCode::SUCCESS);
+        }
+        // What was decided until then is true.
+        _ = out.flush();
+        super::tell(format_args!("{}: {error}", self.log.display()));
+        ExitCode::from(match error {
+            ReplayError::Compressed { .. } => USAGE,
+            _ => WRONG,
+        })
+    }
+
     fn reading(&self) -> Result<replay::Options, String> {
         let host = self.host.as_ref().map(|host| {
             HeaderValue::from_str(host)
@@ -94,14 +130,41 @@ impl ReplayArgs {
         })
     }
 
-    fn rules(&self) -> Result<RulesetSpec, ExitCode> {
-        let loaded = run::find(self.config.clone(), |example| super::tell(example)).load();
-        loaded
-            .and_then(|loaded| compile_rules(&loaded))
-            .map_err(|report| {
-                super::print_report(&report);
-                ExitCode::from(WRONG)
-            })
+    /// The rules of a configuration.
+    ///
+    /// # Errors
+    /// The exit code, once the reason was told.
+    fn rules(&self, config: Option<PathBuf>) -> Result<RulesetSpec, ExitCode> {
+        let loaded = run::find(config, |example| super::tell(example)).load();
+        let rules = loaded.and_then(|loaded| compile_rules(&loaded));
+        rules.map_err(|report| {
+            super::print_report(&report);
+            ExitCode::from(WRONG)
+        })
+    }
+
+    /// # Errors
+    /// No configuration has the policy: the exit code, once that was told.
+    fn check_policy(&self, rules: [Option<&RulesetSpec>; 2]) -> Result<(), ExitCode> {
+        let Some(name) = &self.policy else {
+            return Ok(());
+        };
+        let policies = rules
+            .into_iter()
+            .flatten()
+            .flat_map(|rules| &rules.policies);
+        let known: Vec<_> = policies.map(|policy| policy.name.as_str()).collect();
+        if known.contains(&name.as_str()) {
+            return Ok(());
+        }
+        let some = &known[..known.len().min(MAX_NAMES)];
+        let advice = nearest::phrase(
+            nearest::nearest(name, &known),
+            some,
+            "the configuration has",
+        );
+        super::tell(format_args!("there is no policy `{name}`: {advice}"));
+        Err(ExitCode::from(USAGE))
     }
 
     /// The log, with a bar where somebody can see it and nothing else is written there.
@@ -117,8 +180,11 @@ impl ReplayArgs {
         })
     }
 
-    /// A log of which no line can be read is not one, or of another format.
+    /// A log of which no line can be read is not one, or of another format. An empty one is told.
     fn judge(&self, report: &ReplayReport) -> ExitCode {
+        if report.requests == 0 && report.unparsable.count == 0 {
+            super::tell(format_args!("no request in {}", self.log.display()));
+        }
         if report.requests > 0 || report.unparsable.count == 0 {
             return ExitCode::SUCCESS;
         }

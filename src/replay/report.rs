@@ -12,11 +12,12 @@ use super::warnings::{Warning, Warnings};
 use crate::clock::Timestamp;
 use crate::clock::text::{Millis, rfc_3339};
 use crate::proxy::Ruleset;
+use crate::proxy::activity::top_keys::TopEntry;
 use crate::proxy::ruleset::{Limit, Policy, Route};
 use crate::telemetry::metrics::LimitDecision;
 
 /// How many keys of a policy are told.
-const MAX_KEYS: usize = 10;
+pub(super) const MAX_KEYS: usize = 10;
 
 /// The report on the requests of a log.
 #[derive(Debug, Serialize)]
@@ -33,7 +34,7 @@ pub struct ReplayReport {
     /// Admitted after a wait; left out where there is none.
     #[serde(skip_serializing_if = "is_zero")]
     delayed: u64,
-    limited: u64,
+    pub(super) limited: u64,
     /// Requests that met no limit.
     unlimited: u64,
     /// Requests that the proxy answers before any limit, by reason.
@@ -121,12 +122,22 @@ struct LongestReport {
     limited_ms: Millis,
 }
 
-/// A key and how often it was met: not more than `most`, and not less than `least`.
+/// A key, and how often it was met or limited.
 #[derive(Debug, Serialize)]
 struct KeyReport {
     key: String,
-    most: u64,
-    least: u64,
+    #[serde(flatten)]
+    count: CountRange,
+    /// All requests of a limited key, if they are followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<CountRange>,
+}
+
+/// A count: not more than `most`, and not less than `least`.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct CountRange {
+    pub(super) most: u64,
+    pub(super) least: u64,
 }
 
 impl ReplayReport {
@@ -158,6 +169,32 @@ impl ReplayReport {
             unparsable: LinesReport::new(&tally.unparsable),
             not_replayed: tally.left_out.clone(),
         }
+    }
+}
+
+impl ReplayReport {
+    /// The requests that each policy limits, on all routes.
+    pub(super) fn limited_by_policy(&self) -> Vec<(Arc<str>, u64)> {
+        let mut counts: Vec<(Arc<str>, u64)> = Vec::new();
+        for limit in self.routes.iter().flat_map(|route| &route.limits) {
+            match counts.iter_mut().find(|(name, _)| *name == limit.policy) {
+                Some((_, limited)) => *limited += limit.limited,
+                None => counts.push((Arc::clone(&limit.policy), limit.limited)),
+            }
+        }
+        counts
+    }
+
+    /// Leaves all other policies out.
+    pub fn keep_policy(&mut self, name: &str) {
+        self.policies.retain(|policy| *policy.policy == *name);
+        for route in &mut self.routes {
+            route.limits.retain(|limit| *limit.policy == *name);
+        }
+        self.routes.retain(|route| !route.limits.is_empty());
+        let is_about = |policy: &Option<Arc<str>>| policy.as_deref().is_none_or(|one| one == name);
+        self.warnings.retain(|warning| is_about(&warning.policy));
+        self.not_replayed.retain(|policy| **policy == *name);
     }
 }
 
@@ -207,15 +244,18 @@ impl PolicyReport {
             limited,
             longest,
         } = tally.policies.get(&policy.name)?;
-        let busiest: Vec<_> = busiest
-            .most(MAX_KEYS)
-            .into_iter()
-            .map(|entry| KeyReport::new(&entry.value, entry.count, entry.excess))
-            .collect();
-        let limited = limited
-            .most(MAX_KEYS)
-            .into_iter()
-            .map(|entry| KeyReport::new(&entry.value.name, entry.count, entry.excess));
+        let limited = limited.most(MAX_KEYS).into_iter().map(|entry| KeyReport {
+            key: entry.value.name.clone(),
+            count: CountRange::of(entry),
+            requests: busiest.find(entry.key).map(CountRange::of),
+        });
+        let limited: Vec<_> = limited.collect();
+        let busiest = busiest.most(MAX_KEYS).into_iter().map(|entry| KeyReport {
+            key: entry.value.clone(),
+            count: CountRange::of(entry),
+            requests: None,
+        });
+        let busiest: Vec<_> = busiest.collect();
         (!busiest.is_empty()).then(|| PolicyReport {
             policy: Arc::clone(&policy.name),
             algorithm: policy.buckets.algorithm().kind(),
@@ -230,19 +270,28 @@ impl PolicyReport {
                 from: rfc_3339(limited.span.since),
                 limited_ms: Millis(limited.span.length(latest)),
             }),
-            most_limited: limited.collect(),
+            most_limited: limited,
             busiest,
         })
     }
 }
 
-impl KeyReport {
-    fn new(key: &str, count: u64, excess: u64) -> Self {
-        KeyReport {
-            key: key.to_owned(),
-            most: count,
-            least: count - excess,
+impl CountRange {
+    pub(super) fn of<T>(entry: &TopEntry<T>) -> Self {
+        Self {
+            most: entry.count,
+            least: entry.count - entry.excess,
         }
+    }
+
+    /// A count of 0 to `most`.
+    pub(super) fn up_to(most: u64) -> Self {
+        Self { most, least: 0 }
+    }
+
+    /// The count, if it is exact.
+    fn exact(self) -> Option<u64> {
+        (self.most == self.least).then_some(self.most)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::log::{LineError, LogEntry, MalformedRequest};
-use super::report::ReplayReport;
+use super::report::{CountRange, ReplayReport};
 use super::tally::Tally;
 use super::warnings::Warnings;
 use crate::clock::text::Millis;
@@ -133,6 +133,23 @@ impl Simulation {
     /// Counts a line that says nothing.
     pub(super) fn skip(&mut self, line: u64, why: &LineError) {
         self.tally.unparsable(line, why);
+    }
+
+    /// The keys that policies limited, and how often, as far as they are followed.
+    pub(super) fn limited_keys(&self) -> impl Iterator<Item = (Arc<str>, String, CountRange)> {
+        self.tally.policies.iter().flat_map(|(policy, keys)| {
+            let entries = keys.limited.entries().iter();
+            entries.map(|entry| {
+                let name = entry.value.name.clone();
+                (Arc::clone(policy), name, CountRange::of(entry))
+            })
+        })
+    }
+
+    /// The most refusals of a key of a policy that is not followed.
+    pub(super) fn limited_floor(&self, policy: &str) -> u64 {
+        let keys = self.tally.policies.get(policy);
+        keys.map_or(0, |keys| keys.limited.floor())
     }
 
     pub(super) fn report(&self) -> ReplayReport {

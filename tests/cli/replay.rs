@@ -247,7 +247,12 @@ fn lines_that_cannot_be_read_are_counted_and_the_first_are_named() {
 #[test]
 fn a_log_may_be_empty_or_end_without_a_newline_or_come_from_windows() {
     assert_eq!(Replay::new(TWO, "").decisions(&[]).len(), 0);
-    assert!(Replay::new(TWO, "").text().starts_with("0 requests\n"));
+    let empty = Replay::new(TWO, "");
+    assert!(empty.text().starts_with("0 requests\n"));
+    for options in [&[][..], &["--json"], &["--decisions"]] {
+        let told = stderr(&empty.run(options));
+        assert!(told.starts_with("no request in "), "{options:?}: {told}");
+    }
     let lines = line("1", "/a", "") + &line("2", "/a", "");
     for log in [
         lines.trim_end().to_owned(),
@@ -332,8 +337,8 @@ fn a_summary_has_routes_policies_and_the_most_frequent_keys() {
             "policy": "a#0", "algorithm": "fixed_window", "quota": "1/1s", "evictions": 0,
             "longest": { "key": "header:x = k1", "from": "1970-01-01T00:00:00.25Z", "limited_ms": 750 },
             "most_limited": [
-                { "key": "header:x = k1", "most": 2, "least": 2 },
-                { "key": "header:x = k2", "most": 1, "least": 1 },
+                { "key": "header:x = k1", "most": 2, "least": 2, "requests": { "most": 3, "least": 3 } },
+                { "key": "header:x = k2", "most": 1, "least": 1, "requests": { "most": 2, "least": 2 } },
             ],
             "busiest": [
                 { "key": "header:x = k1", "most": 3, "least": 3 },
@@ -351,11 +356,88 @@ fn a_summary_has_routes_policies_and_the_most_frequent_keys() {
         "\nroute a: 6 requests, 3 limited\n     allowed     limited     delayed  by policy\n",
         "\n           3           3           0  a#0\n",
         "\nno route takes: 1 requests, 0 limited\n",
-        "\npolicy a#0 (fixed_window, 1/1s)\n  longest limited: 750ms from 1970-01-01T00:00:00.25Z, header:x = k1\n",
-        "\n  limited most:\n           2  header:x = k1\n",
+        "\npolicy a#0 (fixed_window, 1/1s)\n  longest single wait: 750ms from 1970-01-01T00:00:00.25Z, header:x = k1 (waits are not added up)\n",
+        "\n  limited most:\n           2  header:x = k1 (66.7% of 3 requests)\n",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
+}
+
+/// Limits by `header:x` and by address, and a log in which `k1` asks four times and `k2` once.
+fn keyed(quota: &str) -> String {
+    format!(
+        "policies:
+  per-key: {{ key: \"header:x\", quota: {quota} }}
+  per-address: {{ key: client_ip, quota: 9/300d }}
+routes: [{{ name: a, upstream: echo, limits: [per-key, per-address] }}]\n"
+    )
+}
+
+fn keyed_log() -> String {
+    let line = |(time, key): (usize, &&str)| {
+        let fields = format!(r#","headers":{{"x":"{key}"}}"#);
+        line(&time.to_string(), "/", &fields)
+    };
+    let keys = ["k1", "k1", "k1", "k2", "k1"];
+    keys.iter().enumerate().map(line).collect()
+}
+
+#[test]
+fn one_policy_is_shown_alone() {
+    let replay = Replay::new(&keyed("2/300d"), keyed_log());
+    let report = replay.report(&["--policy", "per-key"]);
+    let names = |list: &Value| {
+        let items = list.as_array().expect("a list").iter();
+        items.map(|item| item["policy"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&report["policies"]), ["per-key"]);
+    assert_eq!(names(&report["routes"][0]["limits"]), ["per-key"]);
+    assert_eq!(report["requests"], 5);
+    let most = &report["policies"][0]["most_limited"][0];
+    assert_eq!(
+        (&most["most"], &most["requests"]["most"]),
+        (&json!(2), &json!(4))
+    );
+    let unknown = replay.run(&["--policy", "per-kei"]);
+    assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
+    let told = stderr(&unknown);
+    assert!(told.contains("did you mean `per-key`?"), "{told}");
+}
+
+#[test]
+fn two_configurations_are_compared_by_policies_and_clients() {
+    let replay = Replay::new(&keyed("1/300d"), keyed_log());
+    let old = replay.dir.path().join("old.yaml");
+    let former = keyed("3/300d").replace("per-address", "former");
+    fs::write(&old, former).expect("the directory is writable");
+    let old = old.to_str().expect("a path of ours");
+    let compared = replay.report(&["--against", old]);
+    let policies = json!([
+        { "policy": "per-key", "before": 1, "after": 3 },
+        { "policy": "per-address", "before": null, "after": 0 },
+        { "policy": "former", "before": 0, "after": null },
+    ]);
+    assert_eq!(compared["policies"], policies);
+    let clients = json!([{
+        "policy": "per-key", "key": "header:x = k1",
+        "before": { "most": 1, "least": 1 }, "after": { "most": 3, "least": 3 },
+    }]);
+    assert_eq!(compared["clients"], clients);
+    assert_eq!(compared["before"]["limited"], 1);
+    assert_eq!(compared["after"]["limited"], 3);
+
+    let output = replay.run(&["--against", old, "--policy", "per-key"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    for part in [
+        "5 requests from 1970-",
+        "\n           1           3  in all\n           1           3  policy per-key\n\n",
+        "\n           1           3  per-key: header:x = k1\n",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    assert!(!text.contains("former"), "{text}");
+    let wrong = replay.run(&["--against", "nothing.yaml"]);
+    assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
 }
 
 #[test]

@@ -95,6 +95,11 @@ impl<T> TopKeys<T> {
         all
     }
 
+    /// The entry of a key, if it is followed.
+    pub fn find(&self, key: Fingerprint) -> Option<&TopEntry<T>> {
+        self.places.get(&key).map(|&index| &self.entries[index])
+    }
+
     /// All followed keys, in no order.
     pub fn entries(&self) -> &[TopEntry<T>] {
         &self.entries

@@ -3,17 +3,13 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use super::{KeyReport, LinesReport, PolicyReport, ReplayReport, RouteReport};
+use super::{CountRange, KeyReport, LinesReport, PolicyReport, ReplayReport, RouteReport};
 use crate::clock::text::Span;
 use crate::replay::warnings::Warning;
 
 impl Display for ReplayReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} requests", self.requests)?;
-        if let (Some(from), Some(until)) = (&self.from, &self.until) {
-            write!(f, " from {from} to {until}")?;
-        }
-        writeln!(f)?;
+        self.write_span(f)?;
         for (count, what) in [
             (Some(self.allowed), "allowed"),
             ((self.delayed > 0).then_some(self.delayed), "delayed"),
@@ -35,6 +31,15 @@ impl Display for ReplayReport {
 }
 
 impl ReplayReport {
+    /// Writes the number of requests, and their times.
+    pub(in crate::replay) fn write_span(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} requests", self.requests)?;
+        match (&self.from, &self.until) {
+            (Some(from), Some(until)) => writeln!(f, " from {from} to {until}"),
+            _ => writeln!(f),
+        }
+    }
+
     /// The data that the log lacks, the lines that were not replayed, and the lines that deserve
     /// attention, if any.
     pub fn remarks(&self) -> impl Display + '_ {
@@ -136,7 +141,10 @@ impl Display for PolicyReport {
         if let Some(longest) = &self.longest {
             let limited = Span(Duration::from_micros(longest.limited_ms.0));
             let (key, from) = (&longest.key, &longest.from);
-            writeln!(f, "  longest limited: {limited} from {from}, {key}")?;
+            writeln!(
+                f,
+                "  longest single wait: {limited} from {from}, {key} (waits are not added up)"
+            )?;
         }
         keys("limited most", &self.most_limited, f)?;
         keys("busiest", &self.busiest, f)
@@ -148,12 +156,31 @@ fn keys(what: &str, keys: &[KeyReport], f: &mut Formatter<'_>) -> fmt::Result {
         return Ok(());
     }
     writeln!(f, "  {what}:")?;
-    for KeyReport { key, most, least } in keys {
-        let count = match least == most {
-            true => most.to_string(),
-            false => format!("{least}-{most}"),
-        };
-        writeln!(f, "{count:>12}  {key}")?;
+    for KeyReport {
+        key,
+        count,
+        requests,
+    } in keys
+    {
+        write!(f, "{:>12}  {key}", count.to_string())?;
+        let exact = requests.map(|requests| (count.exact(), requests.exact()));
+        match (requests, exact) {
+            (Some(_), Some((Some(count), Some(requests)))) if requests > 0 => {
+                let share = count as f64 / requests as f64 * 100.0;
+                writeln!(f, " ({share:.1}% of {requests} requests)")?;
+            }
+            (Some(requests), _) => writeln!(f, " (of {requests} requests)")?,
+            (None, _) => writeln!(f)?,
+        }
     }
     Ok(())
+}
+
+impl Display for CountRange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.exact() {
+            Some(count) => write!(f, "{count}"),
+            None => write!(f, "{}-{}", self.least, self.most),
+        }
+    }
 }

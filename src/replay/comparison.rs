@@ -1,0 +1,152 @@
+//! Two configurations over one log: what each limits, by policies and by clients.
+
+use std::collections::HashMap;
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::report::{CountRange, MAX_KEYS, ReplayReport};
+use super::simulation::Simulation;
+
+/// The difference between two configurations.
+#[derive(Debug, Serialize)]
+pub struct Comparison {
+    /// What the earlier configuration does.
+    pub before: ReplayReport,
+    /// What the later configuration does.
+    pub after: ReplayReport,
+    /// The policies that requests met, those of the later configuration first.
+    policies: Vec<PolicyChange>,
+    /// The keys whose refusals differ most, at most 10.
+    clients: Vec<ClientChange>,
+}
+
+/// Requests that a policy limits; absent for a policy that no request met.
+#[derive(Debug, Serialize)]
+struct PolicyChange {
+    policy: Arc<str>,
+    before: Option<u64>,
+    after: Option<u64>,
+}
+
+/// Requests of a key that a policy limits.
+#[derive(Debug, Serialize)]
+struct ClientChange {
+    policy: Arc<str>,
+    key: String,
+    before: CountRange,
+    after: CountRange,
+}
+
+/// The counts of a key before and after.
+type Counts = HashMap<(Arc<str>, String), [Option<CountRange>; 2]>;
+
+impl Comparison {
+    /// The difference; that of one policy alone, if `only` names it.
+    pub(super) fn new([before, after]: [&Simulation; 2], only: Option<&str>) -> Self {
+        let mut reports = [before.report(), after.report()];
+        if let Some(only) = only {
+            reports
+                .iter_mut()
+                .for_each(|report| report.keep_policy(only));
+        }
+        let policies = policies(&reports);
+        let clients = clients([before, after], only);
+        let [before, after] = reports;
+        Self {
+            before,
+            after,
+            policies,
+            clients,
+        }
+    }
+}
+
+fn policies([before, after]: &[ReplayReport; 2]) -> Vec<PolicyChange> {
+    let counts = [before, after].map(ReplayReport::limited_by_policy);
+    let [before, after] = &counts;
+    let names = after.iter().chain(before).map(|(name, _)| name);
+    let mut changes: Vec<PolicyChange> = Vec::new();
+    for name in names {
+        if changes.iter().any(|known| known.policy == *name) {
+            continue;
+        }
+        let count = |counts: &[(Arc<str>, u64)]| {
+            let found = counts.iter().find(|(one, _)| one == name);
+            found.map(|(_, limited)| *limited)
+        };
+        changes.push(PolicyChange {
+            policy: Arc::clone(name),
+            before: count(before),
+            after: count(after),
+        });
+    }
+    changes
+}
+
+/// The keys whose refusals differ most. A key that one configuration does not follow was limited
+/// there at most as often as the least limited one that it follows.
+fn clients(simulations: [&Simulation; 2], only: Option<&str>) -> Vec<ClientChange> {
+    let mut counts = Counts::new();
+    for (side, simulation) in simulations.into_iter().enumerate() {
+        for (policy, key, count) in simulation.limited_keys() {
+            if only.is_none_or(|only| *policy == *only) {
+                counts.entry((policy, key)).or_default()[side] = Some(count);
+            }
+        }
+    }
+    let changes = counts.into_iter().map(|((policy, key), found)| {
+        let count = |side: usize| {
+            let unfollowed = || CountRange::up_to(simulations[side].limited_floor(&policy));
+            found[side].unwrap_or_else(unfollowed)
+        };
+        let (before, after) = (count(0), count(1));
+        ClientChange {
+            policy,
+            key,
+            before,
+            after,
+        }
+    });
+    let mut changes: Vec<_> = changes
+        .filter(|change| change.before.most != change.after.most)
+        .collect();
+    changes.sort_by(|one, other| {
+        let by_difference = other.difference().cmp(&one.difference());
+        by_difference.then_with(|| (&one.policy, &one.key).cmp(&(&other.policy, &other.key)))
+    });
+    changes.truncate(MAX_KEYS);
+    changes
+}
+
+impl ClientChange {
+    fn difference(&self) -> u64 {
+        self.before.most.abs_diff(self.after.most)
+    }
+}
+
+/// A table of what is limited before and after.
+impl Display for Comparison {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.after.write_span(f)?;
+        writeln!(f, "\n      before       after  requests that are limited")?;
+        let (before, after) = (self.before.limited, self.after.limited);
+        writeln!(f, "{before:>12}{after:>12}  in all")?;
+        let count = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
+        for change in &self.policies {
+            let (before, after) = (count(change.before), count(change.after));
+            writeln!(f, "{before:>12}{after:>12}  policy {}", change.policy)?;
+        }
+        if !self.clients.is_empty() {
+            writeln!(f, "\n      before       after  clients that differ most")?;
+        }
+        for change in &self.clients {
+            let counts = [change.before, change.after].map(|count| count.to_string());
+            let [before, after] = &counts;
+            let (policy, key) = (&change.policy, &change.key);
+            writeln!(f, "{before:>12}{after:>12}  {policy}: {key}")?;
+        }
+        self.after.remarks().fmt(f)
+    }
+}
