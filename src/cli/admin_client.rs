@@ -146,6 +146,16 @@ pub(super) enum CallError {
     },
 }
 
+impl CallError {
+    /// The status of the API's answer.
+    pub(super) fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Token { status, .. } | Self::Refused { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+}
+
 impl AdminArgs {
     /// The client that these options mean. Reads the configuration if it needs to.
     ///

@@ -301,7 +301,7 @@ impl KeyCall<'_> {
 
     /// The way to mend a call that the proxy refuses for want of a key.
     fn advice(&self, body: &Value, error: &CallError) -> Option<String> {
-        let is_impossible = matches!(error, CallError::Refused { status, .. } if *status == StatusCode::UNPROCESSABLE_ENTITY);
+        let is_impossible = error.status() == Some(StatusCode::UNPROCESSABLE_ENTITY);
         let lacks_key = body.get("key").is_none();
         let action = self.path.rsplit('/').next()?;
         let policy = &self.subject.policy;

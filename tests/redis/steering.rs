@@ -276,7 +276,11 @@ fn without_redis_nothing_is_steered_and_a_repeated_call_succeeds() {
     let grant = |policy: &str| json!({ "policy": policy, "key": "a", "units": 3, "until": UNTIL });
     for policy in ["p0", "p1"] {
         let post = |path: &str, body: &Value| problem(&api.post(path, body), 503);
-        assert!(post("/v1/keys/reset", &key(policy)).contains("Redis"));
+        let told = post("/v1/keys/reset", &key(policy));
+        assert!(
+            told.contains("Redis") && told.contains("repeat it"),
+            "{told}"
+        );
         post("/v1/keys/grant", &grant(policy));
         post("/v1/keys/unban", &key(policy));
     }

@@ -79,8 +79,9 @@ impl SharedSteering {
         let grant = self.grant_name(name);
         if key.buckets.algorithm().is_concurrency() {
             let facts = self.in_use((key, name), probe, now).await?;
+            let is_idle = matches!(facts.view, BucketView::Concurrency { in_use: 0, .. });
             return Ok(SteeredFacts {
-                has_bucket: matches!(facts.view, BucketView::Concurrency { in_use, .. } if in_use > 0),
+                has_bucket: !is_idle,
                 buckets: vec![facts],
                 granted: None,
                 ban: None,
