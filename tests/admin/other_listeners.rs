@@ -68,6 +68,7 @@ fn an_answer_of_another_server_is_no_answer() {
             let expected = format!("http://{address} is not the admin listener of sluicegate: ");
             assert!(told.starts_with(&expected), "{body}: {told}");
             assert!(told.contains("--admin"), "{told}");
+            assert_eq!(told.contains("no JSON"), body == "hello", "{told}");
         }
     }
 }
@@ -92,10 +93,8 @@ fn causes_are_told_apart() {
     assert!(told.contains("nothing answers at"), "{told}");
     let broken = run(STATUS, address, "to\nken");
     assert_eq!(broken.code, Some(1), "{broken}");
-    assert!(
-        broken.stderr.contains("the token has a line break"),
-        "{broken}"
-    );
+    let told = "the token of $SLUICEGATE_ADMIN_TOKEN has a line break";
+    assert!(broken.stderr.contains(told), "{broken}");
 }
 
 /// Characters that clear a screen, break a line and reverse letters.
