@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::report::{CountRange, MAX_KEYS, ReplayReport};
+use super::report::{CountRange, MAX_KEYS, PolicyCount, ReplayReport};
 use super::simulation::Simulation;
 
 /// The difference between two configurations.
@@ -22,15 +22,15 @@ pub struct Comparison {
     clients: Vec<ClientChange>,
 }
 
-/// Requests that a policy limits; absent for a policy that no request met.
+/// Requests that a policy limits; `None` for a policy that no request met.
 #[derive(Debug, Serialize)]
 struct PolicyChange {
     policy: Arc<str>,
-    before: Option<u64>,
-    after: Option<u64>,
+    before: Option<PolicyCount>,
+    after: Option<PolicyCount>,
 }
 
-/// Requests of a key that a policy limits.
+/// Requests of a key that a policy limits, or would limit if it were not in shadow.
 #[derive(Debug, Serialize)]
 struct ClientChange {
     policy: Arc<str>,
@@ -72,9 +72,9 @@ fn policies([before, after]: &[ReplayReport; 2]) -> Vec<PolicyChange> {
         if changes.iter().any(|known| known.policy == *name) {
             continue;
         }
-        let count = |counts: &[(Arc<str>, u64)]| {
+        let count = |counts: &[(Arc<str>, PolicyCount)]| {
             let found = counts.iter().find(|(one, _)| one == name);
-            found.map(|(_, limited)| *limited)
+            found.map(|(_, count)| *count)
         };
         changes.push(PolicyChange {
             policy: Arc::clone(name),
@@ -120,23 +120,41 @@ fn clients(simulations: [&Simulation; 2], only: Option<&str>) -> Vec<ClientChang
     changes
 }
 
+impl PolicyChange {
+    /// A note on a policy that only would limit.
+    fn note(&self) -> &'static str {
+        let is_shadow = |count: Option<PolicyCount>| count.is_some_and(|one| one.shadowed > 0);
+        match (is_shadow(self.before), is_shadow(self.after)) {
+            (false, false) => "",
+            (true, true) => " (in shadow)",
+            (true, false) => " (before in shadow)",
+            (false, true) => " (after in shadow)",
+        }
+    }
+}
+
 impl ClientChange {
     fn difference(&self) -> u64 {
         self.before.most.abs_diff(self.after.most)
     }
 }
 
-/// A table of what is limited before and after.
+/// A table of what is limited before and after. Policies in shadow have what they would limit.
 impl Display for Comparison {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.after.write_span(f)?;
         writeln!(f, "\n      before       after  requests that are limited")?;
         let (before, after) = (self.before.limited, self.after.limited);
         writeln!(f, "{before:>12}{after:>12}  in all")?;
-        let count = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
+        let count = |count: Option<PolicyCount>| {
+            count.map_or("-".to_owned(), |one| {
+                (one.limited + one.shadowed).to_string()
+            })
+        };
         for change in &self.policies {
             let (before, after) = (count(change.before), count(change.after));
-            writeln!(f, "{before:>12}{after:>12}  policy {}", change.policy)?;
+            let (policy, note) = (&change.policy, change.note());
+            writeln!(f, "{before:>12}{after:>12}  policy {policy}{note}")?;
         }
         if !self.clients.is_empty() {
             writeln!(f, "\n      before       after  clients that differ most")?;
@@ -145,7 +163,9 @@ impl Display for Comparison {
             let counts = [change.before, change.after].map(|count| count.to_string());
             let [before, after] = &counts;
             let (policy, key) = (&change.policy, &change.key);
-            writeln!(f, "{before:>12}{after:>12}  {policy}: {key}")?;
+            let of_policy = self.policies.iter().find(|one| one.policy == *policy);
+            let note = of_policy.map_or("", PolicyChange::note);
+            writeln!(f, "{before:>12}{after:>12}  {policy}: {key}{note}")?;
         }
         self.after.remarks().fmt(f)
     }

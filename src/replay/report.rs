@@ -133,6 +133,13 @@ struct KeyReport {
     requests: Option<CountRange>,
 }
 
+/// Requests that a policy limits, or would limit if it were not in shadow.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct PolicyCount {
+    pub(super) limited: u64,
+    pub(super) shadowed: u64,
+}
+
 /// A count: not more than `most`, and not less than `least`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct CountRange {
@@ -174,13 +181,17 @@ impl ReplayReport {
 
 impl ReplayReport {
     /// The requests that each policy limits, on all routes.
-    pub(super) fn limited_by_policy(&self) -> Vec<(Arc<str>, u64)> {
-        let mut counts: Vec<(Arc<str>, u64)> = Vec::new();
+    pub(super) fn limited_by_policy(&self) -> Vec<(Arc<str>, PolicyCount)> {
+        let mut counts: Vec<(Arc<str>, PolicyCount)> = Vec::new();
         for limit in self.routes.iter().flat_map(|route| &route.limits) {
-            match counts.iter_mut().find(|(name, _)| *name == limit.policy) {
-                Some((_, limited)) => *limited += limit.limited,
-                None => counts.push((Arc::clone(&limit.policy), limit.limited)),
-            }
+            let place = counts.iter().position(|(name, _)| *name == limit.policy);
+            let place = place.unwrap_or_else(|| {
+                counts.push((Arc::clone(&limit.policy), PolicyCount::default()));
+                counts.len() - 1
+            });
+            let count = &mut counts[place].1;
+            count.limited += limit.limited;
+            count.shadowed += limit.shadowed;
         }
         counts
     }

@@ -412,10 +412,11 @@ fn two_configurations_are_compared_by_policies_and_clients() {
     fs::write(&old, former).expect("the directory is writable");
     let old = old.to_str().expect("a path of ours");
     let compared = replay.report(&["--against", old]);
+    let count = |limited: u64| json!({ "limited": limited, "shadowed": 0 });
     let policies = json!([
-        { "policy": "per-key", "before": 1, "after": 3 },
-        { "policy": "per-address", "before": null, "after": 0 },
-        { "policy": "former", "before": 0, "after": null },
+        { "policy": "per-key", "before": count(1), "after": count(3) },
+        { "policy": "per-address", "before": null, "after": count(0) },
+        { "policy": "former", "before": count(0), "after": null },
     ]);
     assert_eq!(compared["policies"], policies);
     let clients = json!([{
@@ -436,6 +437,17 @@ fn two_configurations_are_compared_by_policies_and_clients() {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
     assert!(!text.contains("former"), "{text}");
+    let shadow = keyed("3/300d").replace("3/300d", "3/300d, mode: shadow");
+    fs::write(old, shadow).expect("the directory is writable");
+    let output = replay.run(&["--against", old, "--policy", "per-key"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    for part in [
+        "\n           0           3  in all\n",
+        "\n           1           3  policy per-key (before in shadow)\n",
+        "\n           1           3  per-key: header:x = k1 (before in shadow)\n",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
     let wrong = replay.run(&["--against", "nothing.yaml"]);
     assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
 }
