@@ -40,6 +40,8 @@ struct RefusalEvent {
     key_id: Option<String>,
     /// `None` if it is never allowed.
     retry_after_s: Option<f64>,
+    /// True if the key is banned, whatever its bucket has.
+    banned: bool,
     /// Refusals before this one that are not in the stream.
     omitted: u64,
 }
@@ -161,6 +163,7 @@ fn refusals(state: &AdminState, now: Timestamp, text: &mut String) {
             retry_after_s: sample
                 .retry_at
                 .map(|retry_at| retry_at.since(sample.at).as_millis() as f64 / 1_000.0),
+            banned: sample.is_banned,
             omitted: std::mem::take(&mut omitted),
         };
         *text += &written("refusal", &event);

@@ -130,6 +130,9 @@ fn events_tell_of_refusals_bans_reloads_ejections_and_changes() {
     };
     let ban = reader.wait_for("ban", strike, |_| true);
     assert_eq!(ban["policy"], "per-key");
+    reader.wait_for("refusal", strike, |event| event["banned"] == false);
+    let refused_often = || refused(&gateway);
+    reader.wait_for("refusal", refused_often, |event| event["banned"] == true);
 
     let dead = || {
         get(gateway.address(), "/dead");

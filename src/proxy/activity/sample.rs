@@ -22,6 +22,8 @@ pub struct RefusalSample {
     pub key: Option<Fingerprint>,
     /// The instant at which the same request is allowed, if it ever is.
     pub retry_at: Option<Timestamp>,
+    /// True if the policy refuses because the key is banned.
+    pub is_banned: bool,
 }
 
 /// Samples of refusals.
@@ -47,6 +49,7 @@ impl RefusalSamples {
             route: Arc::clone(&inputs.route.name),
             key: logged.key,
             retry_at: logged.decision.and_then(Decision::retry_at),
+            is_banned: admission.is_ban(),
         });
     }
 
