@@ -24,8 +24,8 @@ pub use endpoints::{EjectionReason, EndpointFailure, EndpointMetrics, RetryReaso
 pub use jwt::JwtMetrics;
 pub use limits::{
     BanMetrics, CountKeys, HeldMetrics, InUseMetrics, KeyAction, KeyCounts, KeyGauges,
-    LimitDecision, LimitMetrics, PolicyInfo, PolicyMetrics, SettlementMetrics, SettlementResult,
-    SteeringMetrics, TableFigures, TrackedKeys, TrackingMetrics, WaitMetrics,
+    LimitDecision, LimitMetrics, PolicyInfo, PolicyMetrics, ReadCount, SettlementMetrics,
+    SettlementResult, SteeringMetrics, TableFigures, TrackedKeys, TrackingMetrics, WaitMetrics,
 };
 pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
 pub use pending::{PendingMetrics, PendingRefusal};

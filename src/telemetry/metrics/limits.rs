@@ -125,15 +125,17 @@ impl SettlementMetrics {
     }
 }
 
-/// A bucket table's own figures, read at each scrape.
-#[derive(Clone, Copy, Debug, Default)]
+/// A function that reads a count.
+pub type ReadCount = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// Functions that read the figures of a policy's tables, at each scrape.
 pub struct TableFigures {
     /// Buckets in use, estimated.
-    pub buckets: u64,
+    pub buckets: ReadCount,
     /// Buckets evicted so far.
-    pub evictions: u64,
+    pub evictions: ReadCount,
     /// Requests admitted unrecorded so far.
-    pub unrecorded: u64,
+    pub unrecorded: ReadCount,
 }
 
 /// The requests that a policy holds. Clones, and handles of the same name, count together.
@@ -388,23 +390,17 @@ pub struct PolicyMetrics {
 }
 
 impl PolicyMetrics {
-    /// Makes the handles of the policy with this name, whose table `figures` reads.
-    pub fn new(
-        registry: &Registry,
-        policy: &str,
-        figures: impl Fn() -> TableFigures + Send + Sync + Clone + 'static,
-    ) -> Self {
-        let observe = |family, read: fn(TableFigures) -> u64| {
-            let figures = figures.clone();
-            registry.observe(family, &[policy], move || read(figures()) as f64)
-        };
+    /// Makes the handles of the policy with this name, whose tables `figures` reads.
+    pub fn new(registry: &Registry, policy: &str, figures: TableFigures) -> Self {
+        let observe =
+            |family, read: ReadCount| registry.observe(family, &[policy], move || read() as f64);
         Self {
             near: registry.counter(&LIMIT_NEAR, &[policy]),
             waits: None,
             _table: [
-                observe(&LIMIT_BUCKETS, |figures| figures.buckets),
-                observe(&LIMIT_EVICTIONS, |figures| figures.evictions),
-                observe(&LIMIT_UNRECORDED, |figures| figures.unrecorded),
+                observe(&LIMIT_BUCKETS, figures.buckets),
+                observe(&LIMIT_EVICTIONS, figures.evictions),
+                observe(&LIMIT_UNRECORDED, figures.unrecorded),
             ],
         }
     }

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Weak};
 
 use super::Builder;
+use crate::clock::Timestamp;
 use crate::proxy::ruleset::Policy;
 use crate::store::Table;
 use crate::telemetry::metrics::{
-    KeyCounts, KeyGauges, PolicyInfo, PolicyMetrics, TableFigures, WaitMetrics,
+    KeyCounts, KeyGauges, PolicyInfo, PolicyMetrics, ReadCount, TableFigures, WaitMetrics,
 };
 use crate::telemetry::registry::Gauge;
 
@@ -16,18 +17,20 @@ impl Builder<'_> {
         let mut algorithms = tables.iter().map(|table| table.algorithm());
         let delays = algorithms.any(|one| one.delays() || one.queueing().is_some());
         let waits = delays.then(|| WaitMetrics::new(registry, name));
-        let tables: Vec<_> = tables.iter().map(Arc::downgrade).collect();
-        let clock = Arc::clone(&self.context.clock);
-        let metrics = PolicyMetrics::new(registry, name, move || {
-            let mut figures = TableFigures::default();
-            for table in tables.iter().filter_map(Weak::upgrade) {
-                figures.buckets += table.live(clock.now()) as u64;
-                figures.evictions += table.evictions();
-                figures.unrecorded += table.unrecorded();
-            }
-            figures
-        });
-        metrics.with_waits(waits)
+        let sum = |count: fn(&Table, Timestamp) -> u64| -> ReadCount {
+            let tables: Vec<_> = tables.iter().map(Arc::downgrade).collect();
+            let clock = Arc::clone(&self.context.clock);
+            Box::new(move || {
+                let tables = tables.iter().filter_map(Weak::upgrade);
+                tables.map(|table| count(&table, clock.now())).sum()
+            })
+        };
+        let figures = TableFigures {
+            buckets: sum(|table, now| table.live(now) as u64),
+            evictions: sum(|table, _| table.evictions()),
+            unrecorded: sum(|table, _| table.unrecorded()),
+        };
+        PolicyMetrics::new(registry, name, figures).with_waits(waits)
     }
 
     /// The numbers of keys that are banned, and that have granted units.
