@@ -183,11 +183,6 @@ impl Table {
         self.unrecorded.load(Ordering::Relaxed)
     }
 
-    /// The number of keys with a live entry, as [`census`](Self::census) counts them.
-    pub fn live(&self, now: Timestamp) -> usize {
-        self.census(now).keys
-    }
-
     /// The decision of [`Charge::peek`] for `cost` units of this key.
     pub fn peek(&self, key: Fingerprint, cost: u32, now: Timestamp) -> Decision {
         let charge = Charge {

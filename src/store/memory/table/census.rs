@@ -1,6 +1,6 @@
 //! A count of a table's keys and memory.
 
-use super::{Bucket, FLOOR, OnceLock, Slab, Table};
+use super::{Bucket, FLOOR, Slab, Table};
 use crate::clock::Timestamp;
 
 /// The keys of a table, and the memory of their buckets.
@@ -26,20 +26,27 @@ impl Table {
                 bytes: 0,
             };
         }
-        let touched = self.segments.iter().filter_map(OnceLock::get);
         let mut census = TableCensus {
             bytes: self.ring_bytes_of(self.slab.as_ref().map_or(0, Slab::touched)),
             ..TableCensus::default()
         };
-        for segment in touched {
-            census.bytes += size_of_val::<[Bucket]>(segment) as u64;
-            for bucket in segment {
-                let (keys, near) = self.census_of(bucket, now);
-                census.keys += keys;
-                census.near += near;
-            }
+        for (_, bucket) in self.touched() {
+            let (keys, near) = self.census_of(bucket, now);
+            census.bytes += size_of_val(bucket) as u64;
+            census.keys += keys;
+            census.near += near;
         }
         census
+    }
+
+    /// Counts the keys of [`census`](Self::census) alone, without deciding anything for them.
+    pub fn live(&self, now: Timestamp) -> usize {
+        if let Some(permits) = &self.permits {
+            return permits.census(self.algorithm.capacity()).0;
+        }
+        let slots = self.touched().filter_map(|(_, bucket)| bucket.lock());
+        let keys = slots.map(|slots| slots.live(now).filter(|one| one.tag != FLOOR).count());
+        keys.sum()
     }
 
     /// The most bytes that buckets and rings can take; 0 for units in use.
