@@ -74,12 +74,15 @@ pub fn start(
 }
 
 fn router(playground: Playground) -> Router {
+    // The page itself is for everybody: links to it are shared.
+    let computing = Router::new()
+        .route("/v1/playground", post(play_openly))
+        .route(service::CHECK, post(check_openly))
+        .layer(from_fn(own_pages_only));
     Router::new()
         .route("/", get(assets::playground))
         .route("/assets/{*name}", get(assets::asset))
-        .route("/v1/playground", post(play_openly))
-        .route(service::CHECK, post(check_openly))
-        .layer(from_fn(own_pages_only))
+        .merge(computing)
         .with_state(playground)
 }
 
