@@ -121,14 +121,19 @@ fn clients(simulations: [&Simulation; 2], only: Option<&str>) -> Vec<ClientChang
 }
 
 impl PolicyChange {
-    /// A note on a policy that only would limit.
-    fn note(&self) -> &'static str {
-        let is_shadow = |count: Option<PolicyCount>| count.is_some_and(|one| one.shadowed > 0);
-        match (is_shadow(self.before), is_shadow(self.after)) {
-            (false, false) => "",
-            (true, true) => " (in shadow)",
-            (true, false) => " (before in shadow)",
-            (false, true) => " (after in shadow)",
+    /// A note on a policy that only would limit, for all its keys or for a part of them.
+    fn note(&self) -> String {
+        let words = [self.before, self.after].map(|count| match count {
+            Some(count) if count.shadowed > 0 && count.limited > 0 => "partly in shadow",
+            Some(count) if count.shadowed > 0 => "in shadow",
+            _ => "",
+        });
+        match words {
+            ["", ""] => String::new(),
+            [before, after] if before == after => format!(" ({before})"),
+            [before, ""] => format!(" (before {before})"),
+            ["", after] => format!(" (after {after})"),
+            [before, after] => format!(" (before {before}, after {after})"),
         }
     }
 }
@@ -164,9 +169,14 @@ impl Display for Comparison {
             let [before, after] = &counts;
             let (policy, key) = (&change.policy, &change.key);
             let of_policy = self.policies.iter().find(|one| one.policy == *policy);
-            let note = of_policy.map_or("", PolicyChange::note);
+            let note = of_policy.map_or_else(String::new, PolicyChange::note);
             writeln!(f, "{before:>12}{after:>12}  {policy}: {key}{note}")?;
         }
-        self.after.remarks().fmt(f)
+        let [before, after] = [&self.before, &self.after].map(|one| one.remarks().to_string());
+        f.write_str(&after)?;
+        if before.is_empty() || before == after {
+            return Ok(());
+        }
+        write!(f, "\nwith the configuration before:\n{before}")
     }
 }

@@ -448,6 +448,17 @@ fn two_configurations_are_compared_by_policies_and_clients() {
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
+    let unknown = keyed("3/300d").replace("header:x", "header:other");
+    fs::write(old, unknown).expect("the directory is writable");
+    let output = replay.run(&["--against", old]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    let (_, told) = text
+        .split_once("\nwith the configuration before:\n")
+        .unwrap_or_else(|| panic!("no remarks of the configuration before in\n{text}"));
+    assert!(
+        told.contains("header:other") || told.contains("`other`"),
+        "{told}"
+    );
     let wrong = replay.run(&["--against", "nothing.yaml"]);
     assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
 }
