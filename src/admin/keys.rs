@@ -11,6 +11,7 @@ use jiff::SpanRelativeTo;
 use jiff::fmt::temporal::Pieces;
 use serde::{Deserialize, Serialize};
 use tokio::spawn;
+use tokio::task::spawn_blocking;
 
 use super::AdminState;
 use super::audit::{self, Action, Change, Extent, Target};
@@ -157,9 +158,11 @@ pub(super) async fn lookup(
         return Err(id_problem());
     }
     let (mark, id) = (key.policy_mark(), key.fingerprint());
+    // The sum goes over all keys that are counted: it does not hold up streams.
+    let counting = spawn_blocking(move || state.gateway.activity().refusals_of(mark, id, now));
     Ok(Json(FoundKey {
         state: found,
-        limited: state.gateway.activity().refusals_of(mark, id, now).into(),
+        limited: counting.await.map_err(ProblemDetails::internal)?.into(),
     }))
 }
 
