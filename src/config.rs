@@ -31,6 +31,7 @@ pub use compile::{
 };
 pub use diagnostic::{
     Code, Colour, Problem, RelatedPlace, Report, ReportedPlace, ReportedProblem, Severity,
+    mask_secrets,
 };
 pub use document::{Document, NodeId};
 pub use finding::Finding;

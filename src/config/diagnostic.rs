@@ -39,10 +39,15 @@ impl fmt::Debug for SourceText {
     }
 }
 
+/// Puts stars in place of the secrets in the text of a configuration. Every byte keeps its place.
+pub fn mask_secrets(text: &str) -> String {
+    mask::source(text)
+}
+
 impl SourceText {
-    /// The text, with its secrets masked. Every byte keeps its place.
+    /// The text, with its secrets masked.
     pub(super) fn masked_text(&self) -> String {
-        mask::source(&self.text)
+        mask_secrets(&self.text)
     }
 
     /// The line and the column, both from 1 and the column in characters, of a byte offset.

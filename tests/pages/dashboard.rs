@@ -242,6 +242,44 @@ fn a_pasted_configuration_is_checked_and_compared() {
     assert_eq!(browser.console(), [""; 0]);
 }
 
+#[test]
+fn secrets_in_lists_of_lines_are_no_difference() {
+    let config = format!(
+        "listeners: [{{ address: 127.0.0.1:0 }}]
+admin:
+  address: 127.0.0.1:0
+  tokens:
+    read:
+      - {READER}
+tracing:
+  endpoint: http://127.0.0.1:9
+  headers:
+    x-team: abcdefghijkl
+routes: [{{ upstream: echo, limits: [{{ name: all, key: client_ip, quota: 7/1h }}] }}]
+"
+    );
+    let (gateway, browser) = (Gateway::start(&config), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, READER);
+    visit(&browser, "configuration", "tracing");
+    let compare = |pasted: &str| {
+        let pasted = serde_json::Value::from(pasted);
+        browser.run(&format!(
+            "document.getElementById('pasted').value = {pasted};"
+        ));
+        browser.click("section button");
+    };
+    compare(&config);
+    browser.wait_until("document.querySelector('.stack').innerText.includes('No difference')");
+    compare(
+        &config
+            .replace("abcdefghijkl", "abc")
+            .replace("7/1h", "8/1h"),
+    );
+    browser.wait_until("document.querySelectorAll('.added').length === 1");
+    let result = browser.text(".stack");
+    assert!(result.contains("8/1h"), "{result}");
+}
+
 /// Renews the picture of the documentation if asked to; otherwise sees that the page can be drawn.
 #[test]
 fn pictures_for_the_documentation() {

@@ -15,12 +15,22 @@ export function confirmChange({ title, text, fields, action, preview, apply }) {
   const form = element("form", { method: "dialog" }, element("h2", {}, title), element("p", { class: "soft" }, text), ...Object.values(fields).map(({ node }) => node), shown, problem, element("div", { class: "row" }, yes, no));
   const dialog = element("dialog", { "aria-label": title }, form);
   const values = () => Object.fromEntries(Object.entries(fields).map(([name, { input }]) => [name, input.value.trim()]));
+  // A look that ends after a newer one, or after the form is sent, shows nothing.
+  let newest = 0;
   const look = async () => {
+    const number = (newest += 1);
     try {
-      shown.replaceChildren(...(await preview(values())));
+      const looked = await preview(values());
+      if (number !== newest) {
+        return;
+      }
+      shown.replaceChildren(...looked);
       setText(problem, "");
       yes.disabled = false;
     } catch (error) {
+      if (number !== newest) {
+        return;
+      }
       shown.replaceChildren();
       setText(problem, error.message);
       yes.disabled = true;
@@ -36,6 +46,7 @@ export function confirmChange({ title, text, fields, action, preview, apply }) {
     let result = null;
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
+      newest += 1;
       yes.disabled = true;
       try {
         result = (await apply(values())) ?? {};

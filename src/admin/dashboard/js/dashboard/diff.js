@@ -1,5 +1,5 @@
-// The difference of two texts by lines: a longest common subsequence. Masked secrets of the left text
-// equal whatever stands in their place.
+// The difference of two texts by lines: a longest common subsequence. The server masks the secrets of
+// both, and masks equal each other.
 
 /** More lines than these, after equal ends are taken off, are not compared: the table would be large. */
 const MOST_LINES = 2_000;
@@ -8,8 +8,7 @@ const CONTEXT = 3;
 
 /** Lines with their sign (`+`, `-` or a space) around changes; null if the texts are too long. */
 export function compareLines(left, right) {
-  const from = left.trimEnd().split("\n");
-  const to = masked(from, right.trimEnd().split("\n"));
+  const [from, to] = [linesOf(left), linesOf(right)];
   const head = common(from, to);
   const tail = common(from.slice(head).reverse(), to.slice(head).reverse());
   const [a, b] = [from.slice(head, from.length - tail), to.slice(head, to.length - tail)];
@@ -21,18 +20,12 @@ export function compareLines(left, right) {
   return withGaps(all);
 }
 
-/** A mask of the server: it is longer than an asterisk in a pattern. */
-const MASK = /\*{8,}/;
+/** The stars in place of a secret: their number depends on its length. */
+const MASK = /\*{3,}/g;
 
-/** The lines, with those that a masked line stands for replaced by it. */
-function masked(from, lines) {
-  const masks = from.filter((line) => MASK.test(line)).map((line) => ({ line, pattern: patternOf(line) }));
-  return lines.map((line) => masks.find(({ pattern }) => pattern.test(line))?.line ?? line);
-}
-
-function patternOf(line) {
-  const parts = line.split(new RegExp(MASK, "g"));
-  return new RegExp(`^${parts.map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".+")}$`);
+/** The lines of a text in which secrets are masked, all masks alike. */
+function linesOf(text) {
+  return text.trimEnd().replaceAll(MASK, "********").split("\n");
 }
 
 /** Lines near changes; a line with an ellipsis stands for those that are left out between them. */

@@ -121,7 +121,6 @@ function watch({ session, figures, summary, policy }, kind, values, container, p
     key,
     parts: kind.parts,
     algorithm: known(name)?.algorithm,
-    mode: () => known(name)?.mode.current,
   }));
   const cards = subjects.map((subject) => createCard(session, subject));
   // Cards keep their order while time passes: a button must not move from under the pointer.

@@ -48,9 +48,9 @@ export function createCard(session, subject) {
     showButtons(seen?.state ?? null);
     if (seen) {
       const state = later(seen.state, performance.now() - seen.at);
-      node.classList.toggle("refused", isRefused(state, subject.mode()));
+      node.classList.toggle("refused", isRefused(state));
       figure.show(state.cell);
-      facts.show(factsOf(state, subject.mode()));
+      facts.show(factsOf(state));
     }
   };
   const timer = setInterval(() => !document.hidden && draw(), FRAME);
@@ -151,10 +151,10 @@ function wholeIn({ algorithm, used, reset_s: seconds }) {
 }
 
 /** What is known of a key, in the order in which an operator asks. */
-function factsOf(state, mode) {
+function factsOf(state) {
   const unit = (value) => count(value, state.unit.replace(/s$/, ""));
   return [
-    ["Now", verdict(state, mode)],
+    ["Now", verdict(state)],
     ["Used", `${number(state.used)} of ${unit(state.limit)}, ${number(state.remaining)} left`],
     ["Whole in", wholeIn(state)],
     state.debt > 0 && ["Debt", unit(state.debt)],

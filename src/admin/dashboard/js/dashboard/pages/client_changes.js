@@ -77,7 +77,7 @@ function banAdvice(session, subject, { ban: one }) {
   ];
 }
 
-function change(session, { policy, key, mode }, { path, body, fields, advice = () => [], ...texts }) {
+function change(session, { policy, key }, { path, body, fields, advice = () => [], ...texts }) {
   const send = (values, isDry) => {
     const reason = values.reason ? { reason: values.reason } : {};
     return session.post(path, { policy, key, ...body(values), ...reason, dry_run: isDry });
@@ -87,18 +87,18 @@ function change(session, { policy, key, mode }, { path, body, fields, advice = (
     fields: { ...fields, reason: reasonField() },
     preview: async (values) => {
       const states = await send(values, true);
-      return [...describe(states, mode), ...advice(states)];
+      return [...describe(states), ...advice(states)];
     },
     apply: (values) => send(values, false),
   });
 }
 
 /** The states before and after, side by side, as the dry run tells them. */
-function describe({ before, after }, mode) {
+function describe({ before, after }) {
   const row = (name, value) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value(before)), element("td", {}, value(after)));
   const head = element("tr", {}, element("td"), element("th", { scope: "col" }, "Now"), element("th", { scope: "col" }, "After"));
   return [
-    element("table", {}, head, row("Left", (state) => leftText(state)), row("Next request", (state) => verdict(state, mode?.())), row("Ban", banText)),
+    element("table", {}, head, row("Left", (state) => leftText(state)), row("Next request", (state) => verdict(state)), row("Ban", banText)),
   ];
 }
 

@@ -30,8 +30,8 @@ function summaryOf(states) {
     return "";
   }
   const key = keyText(states[0].card.subject.key);
-  const refusing = states.filter(({ state }) => isRefused(state));
-  const isEnforced = ({ card: { subject }, state }) => isRefused(state, subject.mode());
+  const refusing = states.filter(({ state }) => isRefused(state, "enforce"));
+  const isEnforced = ({ state }) => isRefused(state);
   const enforced = refusing.filter(isEnforced).map(nameOf);
   const others = refusing.filter((one) => !isEnforced(one)).map(nameOf);
   const limited = enforced.length ? `${key} is limited now by ${enforced.join(", ")}` : `No policy limits ${key} now`;

@@ -3,10 +3,10 @@
 import { duration, number, quotaText } from "../../format.js";
 
 /** The state of a key in plain sentences. */
-export function explain(state, { parts, mode }) {
+export function explain(state, { parts }) {
   const lines = [
     `Policy ${state.policy} allows ${quotaText(state.quota, state.unit)} ${bucketText(parts)} (${state.algorithm.replaceAll("_", " ")}).`,
-    `The client ${state.key_id} has used ${number(state.used)} of ${number(state.limit)} ${state.unit}: ${verdict(state, mode())}.`,
+    `The client ${state.key_id} has used ${number(state.used)} of ${number(state.limit)} ${state.unit}: ${verdict(state)}.`,
     state.reset_s > 0 && state.algorithm !== "concurrency" && `Without further requests, all is available again in ${duration(state.reset_s * 1_000)}.`,
     state.override && `Its own quota applies: ${state.override}.`,
     state.debt > 0 && `It owes ${number(state.debt)} ${state.unit} beyond the limit.`,
@@ -36,8 +36,8 @@ export function partText(part) {
   return typeof part === "string" ? part : Object.entries(part).map(([name, value]) => `(${name}) ${value}`).join(" ");
 }
 
-/** True if the next request is refused. */
-export function isRefused(state, mode = "enforce") {
+/** True if the next request is refused, or would be in the mode given. */
+export function isRefused(state, mode = state.mode) {
   return !state.allowed && !mayWait(state) && mode === "enforce";
 }
 
@@ -52,7 +52,7 @@ function waitText({ algorithm, ban }, wait) {
 }
 
 /** What becomes of the next request. */
-export function verdict(state, mode = "enforce") {
+export function verdict(state) {
   if (state.exempt) {
     return "exempt: this policy does not limit it";
   }
@@ -64,5 +64,5 @@ export function verdict(state, mode = "enforce") {
   }
   const retry = state.retry_after_s;
   const limited = retry === null ? "limited" : `limited${waitText(state, duration(retry * 1_000))}`;
-  return mode === "enforce" ? limited : `allowed, since the mode is ${mode}; else ${limited}`;
+  return state.mode === "enforce" ? limited : `allowed, since the mode is ${state.mode}; else ${limited}`;
 }

@@ -19,7 +19,7 @@ export function show(main, { figures, session }) {
   const compare = async () => {
     try {
       const found = await session.post("/v1/check", { text: pasted.value });
-      result.replaceChildren(...checked(found), difference(running, pasted.value));
+      result.replaceChildren(...checked(found), difference(running, found.masked_text));
     } catch (error) {
       result.replaceChildren(element("p", { class: "problem" }, error.message));
     }
