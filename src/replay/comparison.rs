@@ -12,9 +12,9 @@ use super::simulation::Simulation;
 /// The difference between two configurations.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
-    /// What the earlier configuration does.
+    /// The summary of the earlier configuration.
     pub before: ReplayReport,
-    /// What the later configuration does.
+    /// The summary of the later configuration.
     pub after: ReplayReport,
     /// The policies that requests met, those of the later configuration first.
     policies: Vec<PolicyChange>,
