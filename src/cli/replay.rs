@@ -78,30 +78,44 @@ impl ReplayArgs {
         self.check_policy([Some(&rules), old.as_ref()])?;
         let mut out = BufWriter::new(io::stdout().lock());
         let (written, code) = match old {
-            Some(old) => {
-                let rules = [old, rules];
-                let compared = replay::compare(rules, &reading, log, self.policy.as_deref());
-                let comparison = compared.map_err(|error| self.fail(error, &mut out))?;
-                let written = match self.json {
-                    true => print_line(&mut out, &comparison),
-                    false => write!(out, "{comparison}"),
-                };
-                (written, self.judge(&comparison.after))
-            }
-            None => {
-                let replayed =
-                    replay::replay(rules, &reading, log, |decided| match self.decisions {
-                        true => print_line(&mut out, decided),
-                        false => Ok(()),
-                    });
-                let mut report = replayed.map_err(|error| self.fail(error, &mut out))?;
-                if let Some(policy) = &self.policy {
-                    report.keep_policy(policy);
-                }
-                (self.print(&report, &mut out), self.judge(&report))
-            }
+            Some(old) => self.compare([old, rules], &reading, log, &mut out)?,
+            None => self.summarize(rules, &reading, log, &mut out)?,
         };
         Ok(super::finish(written.and_then(|()| out.flush()), code))
+    }
+
+    fn compare(
+        &self,
+        rules: [RulesetSpec; 2],
+        reading: &replay::Options,
+        log: impl Read,
+        out: &mut impl Write,
+    ) -> Result<(io::Result<()>, ExitCode), ExitCode> {
+        let compared = replay::compare(rules, reading, log, self.policy.as_deref());
+        let comparison = compared.map_err(|error| self.fail(error, out))?;
+        let written = match self.json {
+            true => print_line(out, &comparison),
+            false => write!(out, "{comparison}"),
+        };
+        Ok((written, self.judge(&comparison.after)))
+    }
+
+    fn summarize(
+        &self,
+        rules: RulesetSpec,
+        reading: &replay::Options,
+        log: impl Read,
+        out: &mut impl Write,
+    ) -> Result<(io::Result<()>, ExitCode), ExitCode> {
+        let replayed = replay::replay(rules, reading, log, |decided| match self.decisions {
+            true => print_line(out, decided),
+            false => Ok(()),
+        });
+        let mut report = replayed.map_err(|error| self.fail(error, out))?;
+        if let Some(policy) = &self.policy {
+            report.keep_policy(policy);
+        }
+        Ok((self.print(&report, out), self.judge(&report)))
     }
 
     /// The exit code for a replay that ended early, which is told.
