@@ -192,6 +192,6 @@ impl Store {
         let bans: Vec<_> = penalties.filter_map(Penalties::follow).collect();
         store.follow_bans(&bans);
         store.check_algorithms(algorithms);
-        store.reloaded(now);
+        store.policies_changed(now);
     }
 }

@@ -58,6 +58,24 @@ fn proxies_with_different_quotas_admit_the_larger_quota() {
     }
 }
 
+/// A process that starts reloads nothing: values of other machines are carried over as they are at
+/// that moment, not as of the start.
+#[test]
+fn a_machine_that_has_just_started_carries_values_of_others_over_exactly() {
+    let redis = RedisServer::start();
+    for algorithm in ["gcra", "token_bucket"] {
+        let config = |quota| {
+            let policy = format!("quota: {quota}/300d, algorithm: {algorithm}");
+            config(&redis, algorithm, &policy)
+        };
+        let small = start(&config(40));
+        thread::sleep(Duration::from_secs(2));
+        let large = start(&config(60));
+        let admitted = admitted_in_turn(&[&large, &small], 2) + admitted_in_turn(&[&large], 60);
+        assert_eq!(admitted, 60, "{algorithm}");
+    }
+}
+
 /// A window that is filled again to the same count has its old value.
 #[test]
 fn alternating_between_different_quotas_gains_the_difference_at_most_once() {

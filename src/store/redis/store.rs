@@ -1,7 +1,7 @@
 //! The buckets of one Redis store, shared by all workers.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ pub struct Store {
     bans: Mutex<Vec<Weak<SharedBans>>>,
     /// The first round of synchronisation and of bans is over.
     first_round_over: watch::Sender<bool>,
+    /// A ruleset has used the store.
+    has_policies: AtomicBool,
     drift: ConfigDrift,
     algorithm_check: AlgorithmCheck,
     steering: SteeringFeed,
@@ -91,6 +93,7 @@ impl Store {
             synchronisers: Mutex::default(),
             bans: Mutex::default(),
             first_round_over: watch::Sender::new(false),
+            has_policies: AtomicBool::new(false),
             drift: ConfigDrift::default(),
             steering: SteeringFeed::default(),
         }
@@ -213,8 +216,11 @@ impl Store {
         self.client.load_scripts(&scripts);
     }
 
-    /// Records that requests may meet other policies from `now` on.
-    pub fn reloaded(&self, now: Timestamp) {
+    /// Records that requests may meet other policies from `now` on. The first ones replace none.
+    pub fn policies_changed(&self, now: Timestamp) {
+        if !self.has_policies.swap(true, Relaxed) {
+            return;
+        }
         let longest = self.client.spec().timeout + RELOAD_OVERLAP;
         let now = self.server_time_at(now);
         self.drift.record_reload(now, now.saturating_add(longest));
