@@ -11,6 +11,7 @@ use crate::support::admin::{AdminClient, READER, TOKENS, json, problem};
 use crate::support::client::{Connection, get};
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, ok};
+use crate::support::steering::UNTIL;
 use crate::support::{DEADLINE, wait_for};
 
 const CONFIG: &str = "policies: { spam: { quota: 0/1h } }
@@ -105,16 +106,12 @@ fn changes_and_attempts_are_audit_lines() {
         body.as_object_mut().expect("an object").extend(fields);
         body
     };
-    let until = "2027-06-01T00:00:00Z";
+    let until = UNTIL.as_str();
+    let granted = format!("policy=\"spam\" units=5 until={until:?} result=\"applied\"");
     let grant = |until: &str| key(json!({ "units": 5, "until": until }));
     let mode = json!({ "mode": "shadow" });
     for (path, body, status, parts) in [
-        (
-            "/v1/keys/grant",
-            grant(until),
-            200,
-            "policy=\"spam\" units=5 until=\"2027-06-01T00:00:00Z\" result=\"applied\"",
-        ),
+        ("/v1/keys/grant", grant(until), 200, granted.as_str()),
         (
             "/v1/keys/ban",
             key(json!({ "for": "15m" })),

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::admin::{AdminClient, READER, TOKENS, json as answer, problem};
 use crate::support::client::get_with;
 use crate::support::gateway::Gateway;
+use crate::support::steering::UNTIL;
 use crate::support::wait_for;
 
 const CONFIG: &str = "client_ip: { trusted_proxies: [127.0.0.0/8], header: x-forwarded-for }
@@ -108,11 +109,7 @@ fn a_request_is_explained_by_live_buckets_and_charges_nothing() {
 fn bans_grants_and_modes_of_operators_are_explained() {
     let gateway = gateway();
     send(&gateway, "/items", "alice", 3);
-    steer(
-        &gateway,
-        "grant",
-        json!({ "units": 2, "until": "2027-06-01T00:00:00Z" }),
-    );
+    steer(&gateway, "grant", json!({ "units": 2, "until": *UNTIL }));
     let granted = explain(&gateway, &request(URL, "alice"));
     assert_eq!(granted["answer"]["decision"], "allowed");
     assert_eq!(granted["limits"][0]["remaining"], 1);

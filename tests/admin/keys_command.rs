@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::support::admin::{AdminClient, READER, TOKENS, WRITER};
 use crate::support::client::{Output, get_with};
 use crate::support::gateway::Gateway;
+use crate::support::steering::UNTIL;
 
 const CONFIG: &str = "policies:
   per-key: { key: \"header:x-key\", quota: 2/300d }
@@ -86,7 +87,7 @@ fn a_key_is_looked_at_reset_granted_banned_and_unbanned() {
     done(&write(&["reset", "pairs", "127.0.0.1", "alice"]));
     assert_eq!([0; 3].map(|_| ask(&gateway)), [200, 200, 429]);
 
-    let until = "2027-06-01T00:00:00Z";
+    let until = UNTIL.as_str();
     let granted = write(&[
         "grant", "per-key", "alice", "--units", "1", "--until", until,
     ]);
@@ -156,7 +157,7 @@ fn a_grant_has_one_end_which_is_still_to_come() {
         assert_eq!(wrong.code, Some(1), "{wrong}");
         assert!(wrong.stderr.contains(said), "{wrong}");
     }
-    let until = "2027-06-01T00:00:00Z";
+    let until = UNTIL.as_str();
     for end in [&[][..], &["--for", "1h", "--until", until]] {
         let wrong = grant(end);
         assert_eq!(wrong.code, Some(2), "{wrong}");

@@ -76,7 +76,7 @@ fn a_reset_and_a_grant_are_felt_by_the_next_request() {
         assert_eq!(admitted(&gateway, &path, "a"), QUOTA, "{algorithm}");
         let state = grant(&gateway, &policy, 3);
         assert_eq!(state["granted"]["units"], 3);
-        assert_eq!(state["granted"]["until"], UNTIL);
+        assert_eq!(state["granted"]["until"], *UNTIL);
         assert_eq!(
             (&state["allowed"], &state["used"]),
             (&json!(true), &json!(5))
@@ -255,7 +255,7 @@ fn concurrent_requests_get_the_quota_and_all_grants() {
         let mut unspent = 0;
         for _ in 0..5 {
             let api = AdminClient::writer(&gateway);
-            let body = json!({ "policy": "p0", "key": "a", "units": 50, "until": UNTIL });
+            let body = json!({ "policy": "p0", "key": "a", "units": 50, "until": *UNTIL });
             let changed = answer(&api.post("/v1/keys/grant", &body));
             unspent += changed["before"]["granted"]["units"].as_u64().unwrap_or(0) as usize;
         }
@@ -286,7 +286,7 @@ fn a_dry_run_says_what_would_change_and_changes_nothing() {
         ("reset", json!({}), "used", json!(0)),
         (
             "grant",
-            json!({ "units": 3, "until": UNTIL }),
+            json!({ "units": 3, "until": *UNTIL }),
             "allowed",
             json!(true),
         ),
@@ -391,7 +391,7 @@ fn bad_input_gets_a_clear_answer_and_changes_nothing() {
     let refused = |path: &str, body: Value, status| {
         problem(&api.post(&format!("/v1/keys/{path}"), &body), status)
     };
-    let until = "2027-06-01T00:00:00Z";
+    let until = UNTIL.as_str();
     let key = |policy: &str| json!({ "policy": policy, "key": "a" });
     assert!(refused("lookup", key("p9"), 404).contains("did you mean"));
     let two = json!({ "policy": "p0", "key": ["a", "b"] });

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::support::admin::{AdminClient, TOKENS};
 use crate::support::client::get_with;
 use crate::support::gateway::Gateway;
+use crate::support::steering::UNTIL;
 use crate::support::wait_for;
 
 fn infos(gateway: &Gateway) -> Vec<String> {
@@ -71,7 +72,7 @@ routes: [{{ upstream: echo, limits: [p] }}]
         assert_eq!(response.status, 200, "{response:?}");
     };
     steer("ban", "b", json!({ "for": "1h" }));
-    let until = "2027-06-01T00:00:00Z";
+    let until = UNTIL.as_str();
     steer("grant", "c", json!({ "units": 5, "until": until }));
     assert_eq!(keys(), [1.0, 1.0, 1.0]);
     steer("unban", "a", json!({}));

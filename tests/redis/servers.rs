@@ -11,6 +11,7 @@ use crate::support::gateway::Gateway;
 use crate::support::redis::{RedisServer, free_address};
 use crate::support::redis_store::{Store, UP, command};
 use crate::support::shared::{ask, retry_after, statuses, wait_up};
+use crate::support::steering::UNTIL;
 use crate::support::wait_for;
 use crate::support::watched::Watched;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -490,7 +491,7 @@ routes:
         let grant = |units: u32| {
             let mut body = named("p");
             body["units"] = json!(units);
-            body["until"] = json!("2027-06-01T00:00:00Z");
+            body["until"] = json!(*UNTIL);
             call(&one, "grant", body);
         };
         let feels = |status| {

@@ -1,13 +1,24 @@
 //! Policies whose keys operators steer, one on each path.
 
+use std::sync::LazyLock;
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use sluicegate::clock::text::rfc_3339;
+use sluicegate::clock::{Clock, Timestamp};
 
 use super::admin::{AdminClient, READER, TOKENS, json as answer};
 use super::client::{Response, get_with};
 use super::gateway::Gateway;
 
-/// An end of grants that tests do not reach.
-pub const UNTIL: &str = "2027-06-01T00:00:00Z";
+/// An end of grants that tests do not reach, and the API takes.
+pub static UNTIL: LazyLock<String> = LazyLock::new(|| {
+    let end = Clock::system().now().saturating_add(DAY * 90);
+    let whole_seconds = end.as_micros() / 1_000_000 * 1_000_000;
+    rfc_3339(Timestamp::from_micros(whole_seconds))
+});
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// A gateway with policies `p0` and so on, each on its path `/0`, by the field `x-key`.
 pub fn config(policies: &[impl AsRef<str>]) -> String {
@@ -66,6 +77,6 @@ pub fn grant(gateway: &Gateway, policy: &str, units: usize) -> Value {
         gateway,
         "grant",
         policy,
-        json!({ "units": units, "until": UNTIL }),
+        json!({ "units": units, "until": *UNTIL }),
     )
 }
