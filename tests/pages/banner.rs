@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::accessibility::{assert_accessible, assert_fits};
-use crate::dashboard::{DESKTOP, PHONE, READER, search, sign_in, visit};
+use crate::dashboard::{DESKTOP, PHONE, READER, search, sign_in, visit, wait_for_events};
 use crate::support::browser::Browser;
 use crate::support::client;
 use crate::support::gateway::Gateway;
@@ -40,6 +40,7 @@ routes: [{{ upstream: api }}]
     sign_in(&browser, &gateway, READER);
     browser.wait_until("document.querySelector('h1')?.innerText === 'Overview'");
     assert_eq!(browser.text("#banner"), "");
+    wait_for_events(&browser, &gateway);
     wait_for("the endpoint to be ejected", || {
         client::get(gateway.address(), "/");
         let count = "return document.querySelectorAll('#banner .notice').length;";

@@ -11,7 +11,7 @@ use crate::accessibility::{assert_accessible, assert_fits};
 use crate::support::browser::{Appearance, Browser};
 use crate::support::client;
 use crate::support::gateway::Gateway;
-use crate::support::now;
+use crate::support::{now, wait_for};
 
 /// Set to renew the pictures in docs/pictures.
 const PICTURES: &str = "SLUICEGATE_PICTURES";
@@ -120,6 +120,7 @@ fn the_overview_shows_figures_and_policies() {
     );
     assert_eq!(browser.text("#banner"), "");
     assert_accessible(&browser);
+    wait_for_events(&browser, &gateway);
     gateway.replace_config("unknown: key\n");
     gateway.signal(Signal::HUP);
     browser.wait_until("document.getElementById('banner').innerText.includes('reload')");
@@ -298,6 +299,16 @@ fn pictures_for_the_documentation() {
     browser.save_picture(&folder.join("dashboard-overview.png"));
 }
 
+/// Reloads until the page tells of it: from then on, its stream of events misses nothing.
+pub(crate) fn wait_for_events(browser: &Browser, gateway: &Gateway) {
+    wait_for("the stream of events", || {
+        gateway.signal(Signal::HUP);
+        thread::sleep(Duration::from_millis(500));
+        let shown = browser.text("#events");
+        shown.contains("reload").then_some(())
+    });
+}
+
 /// Sends requests of two clients for so long.
 fn send_for(duration: Duration, gateway: &Gateway) {
     let started = now();
@@ -316,6 +327,7 @@ fn send_for(duration: Duration, gateway: &Gateway) {
 fn the_most_limited_client_is_banned_from_its_row() {
     let (gateway, browser) = (busy(), Browser::start(DESKTOP));
     sign_in(&browser, &gateway, WRITER);
+    wait_for_events(&browser, &gateway);
     visit(&browser, "offenders", "alice");
     assert_accessible(&browser);
     let row = browser.text("tbody tr");
