@@ -1,6 +1,6 @@
 //! Two configurations over one log: what each limits, by policies and by clients.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
@@ -65,24 +65,17 @@ impl Comparison {
 
 fn policies([before, after]: &[ReplayReport; 2]) -> Vec<PolicyChange> {
     let counts = [before, after].map(ReplayReport::limited_by_policy);
-    let [before, after] = &counts;
-    let names = after.iter().chain(before).map(|(name, _)| name);
-    let mut changes: Vec<PolicyChange> = Vec::new();
-    for name in names {
-        if changes.iter().any(|known| known.policy == *name) {
-            continue;
-        }
-        let count = |counts: &[(Arc<str>, PolicyCount)]| {
-            let found = counts.iter().find(|(one, _)| one == name);
-            found.map(|(_, count)| *count)
-        };
-        changes.push(PolicyChange {
+    let mut known = HashSet::new();
+    let names = after.limiting_policies().chain(before.limiting_policies());
+    let changes = names.filter(|name| known.insert(*name)).map(|name| {
+        let [before, after] = counts.each_ref().map(|counts| counts.get(name).copied());
+        PolicyChange {
             policy: Arc::clone(name),
-            before: count(before),
-            after: count(after),
-        });
-    }
-    changes
+            before,
+            after,
+        }
+    });
+    changes.collect()
 }
 
 /// The keys whose refusals differ most. A key that one configuration does not follow was limited
@@ -121,14 +114,15 @@ fn clients(simulations: [&Simulation; 2], only: Option<&str>) -> Vec<ClientChang
 }
 
 impl PolicyChange {
-    /// A note on a policy that only would limit, for all its keys or for a part of them.
-    fn note(&self) -> String {
+    /// A note on a policy that only would limit; `partly` has the words if it does so for a part of
+    /// the requests.
+    fn note(&self, partly: impl Fn(PolicyCount) -> String) -> String {
         let words = [self.before, self.after].map(|count| match count {
-            Some(count) if count.shadowed > 0 && count.limited > 0 => "partly in shadow",
-            Some(count) if count.shadowed > 0 => "in shadow",
-            _ => "",
+            Some(count) if count.shadowed > 0 && count.limited > 0 => partly(count),
+            Some(count) if count.shadowed > 0 => "in shadow".to_owned(),
+            _ => String::new(),
         });
-        match words {
+        match words.each_ref().map(|words| &**words) {
             ["", ""] => String::new(),
             [before, after] if before == after => format!(" ({before})"),
             [before, ""] => format!(" (before {before})"),
@@ -158,7 +152,8 @@ impl Display for Comparison {
         };
         for change in &self.policies {
             let (before, after) = (count(change.before), count(change.after));
-            let (policy, note) = (&change.policy, change.note());
+            let note = change.note(|count| format!("{} of them in shadow", count.shadowed));
+            let policy = &change.policy;
             writeln!(f, "{before:>12}{after:>12}  policy {policy}{note}")?;
         }
         if !self.clients.is_empty() {
@@ -169,7 +164,9 @@ impl Display for Comparison {
             let [before, after] = &counts;
             let (policy, key) = (&change.policy, &change.key);
             let of_policy = self.policies.iter().find(|one| one.policy == *policy);
-            let note = of_policy.map_or_else(String::new, PolicyChange::note);
+            let note = of_policy.map_or_else(String::new, |one| {
+                one.note(|_| "policy partly in shadow".to_owned())
+            });
             writeln!(f, "{before:>12}{after:>12}  {policy}: {key}{note}")?;
         }
         let [before, after] = [&self.before, &self.after].map(|one| one.remarks().to_string());
@@ -178,5 +175,31 @@ impl Display for Comparison {
             return Ok(());
         }
         write!(f, "\nwith the configuration before:\n{before}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_partly_in_shadow_says_how_many_requests_are() {
+        let count = |limited, shadowed| Some(PolicyCount { limited, shadowed });
+        let note = |before, after| {
+            let policy = "p".into();
+            PolicyChange {
+                policy,
+                before,
+                after,
+            }
+            .note(|count| format!("{} of them in shadow", count.shadowed))
+        };
+        assert_eq!(note(count(5, 0), None), "");
+        assert_eq!(note(count(0, 5), count(0, 3)), " (in shadow)");
+        assert_eq!(
+            note(count(0, 5), count(2, 3)),
+            " (before in shadow, after 3 of them in shadow)"
+        );
+        assert_eq!(note(None, count(2, 3)), " (after 3 of them in shadow)");
     }
 }

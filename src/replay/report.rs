@@ -2,7 +2,7 @@
 
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -177,23 +177,25 @@ impl ReplayReport {
             not_replayed: tally.left_out.clone(),
         }
     }
-}
 
-impl ReplayReport {
     /// The requests that each policy limits, on all routes.
-    pub(super) fn limited_by_policy(&self) -> Vec<(Arc<str>, PolicyCount)> {
-        let mut counts: Vec<(Arc<str>, PolicyCount)> = Vec::new();
-        for limit in self.routes.iter().flat_map(|route| &route.limits) {
-            let place = counts.iter().position(|(name, _)| *name == limit.policy);
-            let place = place.unwrap_or_else(|| {
-                counts.push((Arc::clone(&limit.policy), PolicyCount::default()));
-                counts.len() - 1
-            });
-            let count = &mut counts[place].1;
+    pub(super) fn limited_by_policy(&self) -> HashMap<Arc<str>, PolicyCount> {
+        let mut counts = HashMap::<_, PolicyCount>::new();
+        for limit in self.limits() {
+            let count = counts.entry(Arc::clone(&limit.policy)).or_default();
             count.limited += limit.limited;
             count.shadowed += limit.shadowed;
         }
         counts
+    }
+
+    /// The policies that limit requests, once for each route.
+    pub(super) fn limiting_policies(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.limits().map(|limit| &limit.policy)
+    }
+
+    fn limits(&self) -> impl Iterator<Item = &LimitReport> {
+        self.routes.iter().flat_map(|route| &route.limits)
     }
 
     /// Leaves all other policies out.
