@@ -113,14 +113,7 @@ impl Process {
         let ruleset = first_ruleset(prepared, previous, &clock);
         reloader.follow(&ruleset);
         connections.begin(&ruleset);
-        let gateway = Arc::new(
-            Gateway::new(
-                ruleset,
-                Arc::clone(&clock),
-                Arc::new(RequestMetrics::new(&registry)),
-            )
-            .with_activity(context.workers),
-        );
+        let gateway = new_gateway(ruleset, &context);
         gateway
             .activity()
             .set_key_form(compiled.admin.keys, started_at);
@@ -138,20 +131,9 @@ impl Process {
         )?;
         let readiness = Readiness::default();
         let is_open = watch::Sender::new(false);
-        let admin = start_admin(
-            compiled.admin.address,
-            AdminContext {
-                registry: registry.clone(),
-                readiness: readiness.clone(),
-                gateway: Arc::clone(&gateway),
-                clock: Arc::clone(&clock),
-                access: reloader.access().clone(),
-                hosts: reloader.hosts().clone(),
-                reloads: reloader.history().clone(),
-                facts: process_facts(context.workers, started_at),
-                playground: playground::API,
-            },
-        )?;
+        let facts = process_facts(context.workers, started_at);
+        let admin_context = admin_context(&context, &gateway, &readiness, &reloader, facts);
+        let admin = start_admin(compiled.admin.address, admin_context)?;
         let startup = worker_startup(&connections, &is_open);
         let server = start_server(compiled.server, &registry, &gateway, startup)?;
         readiness.watch(server.pressure());
@@ -173,11 +155,11 @@ impl Process {
     /// Accepts clients once Redis is connected, or does not answer in time.
     fn open(&self) -> impl Future<Output = ()> + use<> {
         let connections = self.connections.clone();
-        let snapshot = self.gateway.ruleset();
+        let ruleset = self.gateway.ruleset();
         let (is_open, readiness) = (self.is_open.clone(), self.readiness.clone());
         let addresses = self.server.addresses().to_vec();
         async move {
-            connections.ready(&snapshot).await;
+            connections.ready(&ruleset).await;
             is_open.send_replace(true);
             for address in addresses {
                 tracing::info!(%address, "listening");
@@ -315,6 +297,32 @@ fn first_ruleset(
         previous.restore(&ruleset, clock.now());
     }
     ruleset
+}
+
+fn new_gateway(ruleset: Arc<Ruleset>, context: &BuildContext) -> Arc<Gateway> {
+    let metrics = Arc::new(RequestMetrics::new(&context.registry));
+    let gateway = Gateway::new(ruleset, Arc::clone(&context.clock), metrics);
+    Arc::new(gateway.with_activity(context.workers))
+}
+
+fn admin_context(
+    context: &BuildContext,
+    gateway: &Arc<Gateway>,
+    readiness: &Readiness,
+    reloader: &Reloader,
+    facts: ProcessFacts,
+) -> AdminContext {
+    AdminContext {
+        registry: context.registry.clone(),
+        readiness: readiness.clone(),
+        gateway: Arc::clone(gateway),
+        clock: Arc::clone(&context.clock),
+        access: reloader.access().clone(),
+        hosts: reloader.hosts().clone(),
+        reloads: reloader.history().clone(),
+        facts,
+        playground: playground::API,
+    }
 }
 
 /// Starts the workers; each accepts clients after its `startup`.
