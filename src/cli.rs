@@ -2,6 +2,7 @@
 //! stderr; exit codes are 0, 1 (found wrong) and 2 (wrong usage).
 
 mod admin_client;
+mod admin_options;
 mod check;
 mod explain;
 mod keys;

@@ -1,17 +1,13 @@
-//! A client of the admin API of a running proxy: finds its address and a token, and reads JSON over
-//! HTTP/1.1. Texts of answers are safe to print on a terminal.
+//! A client of the admin API of a running proxy: reads JSON over HTTP/1.1. Texts of answers are safe
+//! to print on a terminal.
 
 use std::error::Error;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use clap::Args;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::uri::Authority;
-use http::{HeaderValue, Request, StatusCode, Uri};
+use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -20,8 +16,8 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{printable, run, text_file};
-use crate::config::TokenRole;
+use super::admin_options::{TOKEN_OPTIONS, Token, TokenSource};
+use super::printable;
 
 /// The longest time of a call, connection included.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -29,59 +25,6 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 << 20;
 /// The longest reason why an answer is not understood, in characters.
 const MAX_REASON: usize = 200;
-/// The largest file with a token, in bytes.
-const MAX_TOKEN: u64 = 4 << 10;
-/// Names the token.
-const VARIABLE: &str = "SLUICEGATE_ADMIN_TOKEN";
-/// The ways to give a token, as the end of a sentence.
-const TOKEN_OPTIONS: &str = "in $SLUICEGATE_ADMIN_TOKEN, or with --token-file FILE or --token";
-
-/// The proxy to call.
-#[derive(Args, Debug)]
-pub(super) struct AdminArgs {
-    /// The admin listener of the proxy, such as http://127.0.0.1:9980 [default: that of the
-    /// configuration]
-    #[arg(long, value_name = "URL")]
-    admin: Option<String>,
-    #[command(flatten)]
-    pub(super) token: TokenArgs,
-    /// The configuration of the proxy [default: as for run]
-    #[arg(short, long, value_name = "FILE")]
-    config: Option<PathBuf>,
-}
-
-/// The token to send. That of the configuration is sent to its own admin address alone.
-#[derive(Args, Debug)]
-pub(super) struct TokenArgs {
-    /// A token of the proxy's admin.tokens, which other users of this machine see in the list of
-    /// processes [default: $SLUICEGATE_ADMIN_TOKEN, or that of the configuration if --admin is its
-    /// address]
-    #[arg(long, value_name = "TOKEN")]
-    token: Option<String>,
-    /// Read the token from this file; `-` is stdin
-    #[arg(long, value_name = "FILE", conflicts_with = "token")]
-    token_file: Option<PathBuf>,
-}
-
-/// A token, and where it came from.
-struct Token {
-    text: String,
-    source: TokenSource,
-}
-
-/// The place of a token.
-#[derive(Clone, Debug, derive_more::Display)]
-enum TokenSource {
-    #[display("--token")]
-    Option,
-    #[display("--token-file {}", _0.display())]
-    File(PathBuf),
-    #[display("${VARIABLE}")]
-    Variable,
-    /// The file's name.
-    #[display("admin.tokens of {_0}")]
-    Configuration(String),
-}
 
 /// The address of a proxy, and a token.
 #[derive(Debug)]
@@ -156,150 +99,18 @@ impl CallError {
     }
 }
 
-impl AdminArgs {
-    /// The client that these options mean. Reads the configuration if it needs to.
-    ///
-    /// # Errors
-    /// A sentence for people.
-    pub(super) fn client(&self, role: TokenRole) -> Result<AdminClient, String> {
-        AdminClient::find(
-            self.admin.as_deref(),
-            &self.token,
-            self.config.as_ref(),
-            role,
-        )
-    }
-}
-
-impl TokenArgs {
-    /// True if an option has the token.
-    pub(super) fn is_given(&self) -> bool {
-        self.token.is_some() || self.token_file.is_some()
-    }
-
-    /// True if stdin has the token.
-    pub(super) fn is_from_stdin(&self) -> bool {
-        self.token_file.as_deref().is_some_and(text_file::is_stdin)
-    }
-
-    /// The token of the options or the environment. An empty text is none.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is empty: a sentence for people.
-    fn read(&self) -> Result<Option<Token>, String> {
-        if let Some(path) = &self.token_file {
-            let text = text_file::read(path, MAX_TOKEN, "token")?;
-            let source = TokenSource::File(path.clone());
-            return match text.trim() {
-                "" => Err(format!("{} has no token", path.display())),
-                text => Ok(Some(Token {
-                    text: text.to_owned(),
-                    source,
-                })),
-            };
-        }
-        let option = self.token.clone().map(|text| (text, TokenSource::Option));
-        let variable = || Some((std::env::var(VARIABLE).ok()?, TokenSource::Variable));
-        let given = option.or_else(variable);
-        let given = given.filter(|(text, _)| !text.is_empty());
-        Ok(given.map(|(text, source)| Token { text, source }))
-    }
-}
-
 impl AdminClient {
-    /// The client of the proxy at `admin`, or of that of a configuration, which is read if address
-    /// or token are not given.
+    /// A client of the proxy at this host and port.
     ///
-    /// # Errors
-    /// A sentence for people.
-    pub(super) fn find(
-        admin: Option<&str>,
-        token: &TokenArgs,
-        config: Option<&PathBuf>,
-        role: TokenRole,
-    ) -> Result<Self, String> {
-        let (admin, given) = (admin.map(authority).transpose()?, token.read()?);
-        let (admin, given) = match (admin, given) {
-            (Some(admin), Some(token)) => return Self::new(admin, token),
-            parts => parts,
-        };
-        let source = run::find(config.cloned(), |_| {});
-        let loaded = source.load().map_err(|report| {
-            format!("{report}\nname the proxy with --admin and --token-file to do without the file")
-        })?;
-        let own = loaded.admin_address();
-        if let Some(token) = given {
-            return Self::new(own.to_string(), token);
-        }
-        let file = loaded.document.name();
-        if source.file().is_none() {
-            return Err(format!(
-                "{}: name the configuration of the proxy with --config, or the proxy with --admin \
-                 and a token {TOKEN_OPTIONS}; without tokens, the log of the proxy has one from its \
-                 start",
-                run::absence()
-            ));
-        }
-        if let Some(other) = admin.as_ref().filter(|admin| !is_address(admin, own)) {
-            return Err(format!(
-                "http://{other} is not the admin address of {file}, which is {own}: the tokens of \
-                 the file are not sent there. Give a token of that proxy {TOKEN_OPTIONS}"
-            ));
-        }
-        let text = loaded.admin_token(role).ok_or_else(|| {
-            let lack = match (loaded.has_admin_token(role), role) {
-                (true, _) => "the tokens of its admin.tokens cannot be read here",
-                (false, TokenRole::Read) => "it has no token in admin.tokens",
-                (false, TokenRole::Write) => "it has no token in admin.tokens.write",
-            };
-            format!(
-                "{file}: {lack}; give one {TOKEN_OPTIONS}. Without any in the file, the log of the \
-                 proxy has one from its start"
-            )
-        })?;
-        let source = TokenSource::Configuration(file.to_owned());
-        let authority = admin.unwrap_or_else(|| own.to_string());
-        Self::new(authority, Token { text, source })
-    }
-}
-
-/// True if host and port are those of `own`, where port 0 is any.
-fn is_address(authority: &str, own: SocketAddr) -> bool {
-    let Ok(authority) = authority.parse::<Authority>() else {
-        return false;
-    };
-    let host = authority.host();
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    let is_host = match address.parse::<IpAddr>() {
-        Ok(address) => address == own.ip(),
-        Err(_) => host.eq_ignore_ascii_case("localhost") && own.ip().is_loopback(),
-    };
-    is_host && (own.port() == 0 || authority.port_u16() == Some(own.port()))
-}
-
-/// Host and port of a URL, or of an address without a scheme.
-fn authority(admin: &str) -> Result<String, String> {
-    let wrong = || format!("{admin:?} is no address; write it as in http://127.0.0.1:9980");
-    let uri: Uri = admin.parse().map_err(|_| wrong())?;
-    let has_path = !matches!(uri.path(), "" | "/");
-    let is_http = matches!(uri.scheme_str(), None | Some("http"));
-    let authority = uri.authority().filter(|_| is_http && !has_path);
-    let authority = authority.ok_or_else(wrong)?;
-    Ok(match authority.port_u16() {
-        Some(_) => authority.to_string(),
-        None => format!("{authority}:80"),
-    })
-}
-
-impl AdminClient {
     /// # Errors
     /// The token fits no header field: a sentence for people.
-    fn new(authority: String, token: Token) -> Result<Self, String> {
+    pub(super) fn new(authority: String, token: Token) -> Result<Self, String> {
         let Token { text, source } = token;
         let authorization = HeaderValue::try_from(format!("Bearer {text}"));
-        let authorization = authorization.map_err(|_| {
+        let mut authorization = authorization.map_err(|_| {
             format!("the token of {source} has a line break or another control character")
         })?;
+        authorization.set_sensitive(true);
         Ok(Self {
             authority,
             authorization,
@@ -452,54 +263,5 @@ fn cleaned(json: Value) -> Value {
                 .collect()
         }
         other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_address_is_that_of_a_url_without_a_path() {
-        let port = |text| authority(text).ok();
-        assert_eq!(
-            port("http://127.0.0.1:9980"),
-            Some("127.0.0.1:9980".to_owned())
-        );
-        assert_eq!(port("http://[::1]:9980/"), Some("[::1]:9980".to_owned()));
-        assert_eq!(
-            port("http://admin.internal"),
-            Some("admin.internal:80".to_owned())
-        );
-        assert_eq!(
-            port("admin.internal:9980"),
-            Some("admin.internal:9980".to_owned())
-        );
-        for wrong in ["https://a", "http://a/v1", "/v1", "", "http://"] {
-            assert_eq!(port(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn the_address_of_the_configuration_is_told_from_others() {
-        let own = |own: &str, given: &str| is_address(given, own.parse().expect("an address"));
-        for (address, given) in [
-            ("127.0.0.1:9980", "127.0.0.1:9980"),
-            ("127.0.0.1:9980", "LocalHost:9980"),
-            ("[::1]:9980", "[::1]:9980"),
-            ("[::1]:9980", "localhost:9980"),
-            ("127.0.0.1:0", "127.0.0.1:4711"),
-        ] {
-            assert!(own(address, given), "{given}");
-        }
-        for (address, given) in [
-            ("127.0.0.1:9980", "127.0.0.1:9981"),
-            ("127.0.0.1:9980", "192.0.2.1:9980"),
-            ("127.0.0.1:9980", "admin.internal:9980"),
-            ("192.0.2.1:9980", "localhost:9980"),
-            ("127.0.0.1:0", "192.0.2.1:4711"),
-        ] {
-            assert!(!own(address, given), "{given}");
-        }
     }
 }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use http::{HeaderName, HeaderValue, Method, Uri};
 
-use super::admin_client::TokenArgs;
+use super::admin_options::TokenArgs;
 use super::{USAGE, WRONG, run};
 use crate::http::message::Request;
 use crate::proxy::inspect::explain::{self, AnswerKind, Explanation};

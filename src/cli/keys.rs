@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 
 use self::key_text::KeyTextArgs;
 use self::state_table::{Changed, KeyState};
-use super::admin_client::{AdminArgs, AdminClient, Answer, CallError};
+use super::admin_client::{AdminClient, Answer, CallError};
+use super::admin_options::AdminArgs;
 use super::{USAGE, WRONG};
 use crate::config::TokenRole;
 

@@ -9,7 +9,8 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::WRONG;
-use super::admin_client::{AdminArgs, Answer};
+use super::admin_client::Answer;
+use super::admin_options::AdminArgs;
 use crate::clock::text::Span;
 use crate::config::TokenRole;
 

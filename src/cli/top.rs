@@ -15,7 +15,8 @@ use strum::{IntoStaticStr, VariantArray};
 
 use self::report::{Report, TopAnswer};
 use super::WRONG;
-use super::admin_client::{AdminArgs, AdminClient, Answer};
+use super::admin_client::{AdminClient, Answer};
+use super::admin_options::AdminArgs;
 use crate::config::TokenRole;
 use crate::telemetry::terminal::{has_colours, has_cursor};
 

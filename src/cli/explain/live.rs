@@ -4,7 +4,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::ExplainArgs;
-use crate::cli::admin_client::{AdminClient, Answer};
+use crate::cli::admin_client::Answer;
+use crate::cli::admin_options::find_client;
 use crate::cli::printable;
 use crate::config::TokenRole;
 
@@ -39,7 +40,7 @@ impl ExplainArgs {
     /// A sentence for people.
     pub(super) fn ask(&self, admin: Option<&str>) -> Result<LiveExplanation, String> {
         let config = self.config.as_ref();
-        let client = AdminClient::find(admin, &self.token, config, TokenRole::Read)?;
+        let client = find_client(admin, &self.token, config, TokenRole::Read)?;
         let answer = client.post::<Explained>("/v1/explain", &self.body());
         let Answer { json, fields } = answer.map_err(|error| error.to_string())?;
         Ok(LiveExplanation {
