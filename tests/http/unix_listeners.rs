@@ -160,7 +160,15 @@ fn a_file_that_is_no_socket_stays() {
     let path = socket_in(&dir);
     fs::write(&path, "text").expect("a file");
     let file = dir.path().join("sluicegate.yaml");
-    fs::write(&file, config(&path, "", ECHO)).expect("a file");
+    fs::write(
+        &file,
+        config(
+            &path,
+            "",
+            &format!("admin: {{ address: \"127.0.0.1:0\" }}\n{ECHO}"),
+        ),
+    )
+    .expect("a file");
     let arguments = ["run", "--config", file.to_str().expect("text")];
     let output = run(env!("CARGO_BIN_EXE_sluicegate"), &arguments);
     assert!(
