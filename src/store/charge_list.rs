@@ -89,6 +89,18 @@ impl<'a> ChargeEntry<'a> {
         self.with_granted(charge, spared, now)
     }
 
+    /// The decision of the first bucket that could pay; without one, that of the quota.
+    fn peek_payer(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        let decision_of = |tier: &Self| {
+            let table = &*tier.buckets.table;
+            let charge = Charge { table, ..*charge };
+            tier.with_granted(&charge, charge.peek(now), now)
+        };
+        let mut paying = self.tiers().map(|tier| decision_of(&tier));
+        let paying = paying.find(Decision::is_admitted);
+        paying.unwrap_or_else(|| decision_of(self))
+    }
+
     /// The decision with the units that the quota has left and those that are granted, whichever
     /// paid. `charge` is that of the deciding buckets.
     pub(super) fn with_granted(
@@ -179,7 +191,8 @@ impl<'a> ChargeList<'a> {
 
     /// The verdict on a request with a banned key. Nothing is charged.
     pub(super) fn banned(&self, bans: &[ActiveBan], now: Timestamp) -> Verdict {
-        let decisions = self.charges.iter().map(|charge| charge.peek(now));
+        let all = self.entries.iter().zip(&self.charges);
+        let decisions = all.map(|(entry, charge)| entry.peek_payer(charge, now));
         let mut verdict = Verdict::of(decisions, self.enforced);
         for &(index, until) in bans {
             verdict.ban(index, until);
