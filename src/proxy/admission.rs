@@ -175,6 +175,16 @@ impl Admission {
         })
     }
 
+    /// The limits whose granted units pay the request.
+    pub(super) fn granted<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r Limit> {
+        let admitted = self.result.verdict.is_admitted();
+        let paid = move |(id, decision): &(&ChargeId, &Decision)| {
+            admitted && id.payer == Payer::Grant && decision.is_admitted()
+        };
+        let ids = self.result.ids.iter().zip(&self.result.verdict.decisions);
+        ids.filter(paid).map(|(id, _)| route.limit(id.limit))
+    }
+
     /// The shadowed limits that would have refused or delayed the request.
     pub(super) fn shadowing<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r Limit> {
         self.watching(route)
@@ -315,12 +325,12 @@ impl Admission {
         }
         let admitted = self.result.verdict.is_admitted();
         let binding = self.result.verdict.enforced();
+        for limit in self.granted(route) {
+            limit.policy.record_granted();
+        }
         for (place, (limit, decision)) in self.decisions(route).enumerate() {
             let id = self.result.ids[place];
             let overflows = limit.overflow(id).is_some();
-            if id.payer == Payer::Grant && admitted && decision.is_admitted() {
-                limit.policy.record_granted();
-            }
             let wait = match decision.outcome {
                 Outcome::Delay { until } => Some(until.since(self.now)),
                 Outcome::Admit | Outcome::Refuse { .. } => self.acquired.waited(id.limit),

@@ -7,6 +7,7 @@ mod lines;
 mod request;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use http::{HeaderValue, StatusCode};
@@ -50,6 +51,17 @@ pub(super) struct LogEntry {
     pub head: Result<Request<()>, MalformedRequest>,
     /// The response, where the line has it.
     pub response: Option<LoggedResponse>,
+    /// The effect of operators on it.
+    pub steering: LoggedSteering,
+}
+
+/// The effect of grants and bans on a request, as a line has it.
+#[derive(Debug, Default)]
+pub(super) struct LoggedSteering {
+    /// The policies whose granted units paid.
+    pub granted: Vec<String>,
+    /// The policy that banned the key, and for how much longer.
+    pub banned: Option<(String, Duration)>,
 }
 
 /// The response of a request, as a line has it.

@@ -53,6 +53,16 @@ pub struct ReplayReport {
     /// Policies that were left out, since a log does not say when requests end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_replayed: Vec<Arc<str>>,
+    /// Requests refused because the log has a ban, by policies without a penalty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recorded_bans: Vec<BanReport>,
+}
+
+/// Requests that a policy refused because the log has a ban.
+#[derive(Debug, Serialize)]
+struct BanReport {
+    policy: Arc<str>,
+    requests: u64,
 }
 
 /// Lines that deserve attention.
@@ -175,6 +185,13 @@ impl ReplayReport {
             out_of_order: LinesReport::new(&tally.out_of_order),
             unparsable: LinesReport::new(&tally.unparsable),
             not_replayed: tally.left_out.clone(),
+            recorded_bans: warnings
+                .banned()
+                .map(|(policy, requests)| BanReport {
+                    policy: Arc::clone(policy),
+                    requests,
+                })
+                .collect(),
         }
     }
 
@@ -208,6 +225,7 @@ impl ReplayReport {
         let is_about = |policy: &Option<Arc<str>>| policy.as_deref().is_none_or(|one| one == name);
         self.warnings.retain(|warning| is_about(&warning.policy));
         self.not_replayed.retain(|policy| **policy == *name);
+        self.recorded_bans.retain(|ban| *ban.policy == *name);
     }
 }
 

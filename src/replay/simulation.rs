@@ -12,7 +12,7 @@ use crate::clock::text::Millis;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Secret};
 use crate::proxy::Ruleset;
-use crate::proxy::inspect::dry_run::{DryRun, RecordedResponse, dry_run};
+use crate::proxy::inspect::dry_run::{DryRun, Recorded, RecordedResponse, dry_run};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Limit, LimitSpec, RulesetSpec};
 use crate::telemetry::registry::Registry;
@@ -105,10 +105,20 @@ impl Simulation {
             bytes: response.bytes,
             costs: &response.costs,
         });
-        let decided = dry_run(ruleset, request, entry.peer, now, response, |run| {
+        let steering = &entry.steering;
+        let recorded = Recorded {
+            response,
+            granted: &steering.granted,
+            banned: steering
+                .banned
+                .as_ref()
+                .map(|(policy, length)| (&**policy, *length)),
+        };
+        let decided = dry_run(ruleset, request, entry.peer, now, recorded, |run| {
             let line_decision = DecisionLine::of(line, &run, now);
             tally.count(ruleset, &run, line_decision.decision, now);
             warnings.note(ruleset, run.place, &run.head);
+            warnings.note_bans(&run.recorded_bans);
             line_decision
         });
         decided.unwrap_or_else(|error| self.answered(line, error.detail()))

@@ -40,6 +40,8 @@ pub(super) struct Warnings {
     chosen_by: Vec<(KeyPart, Input)>,
     host: Host,
     times: Times,
+    /// Requests that recorded bans refused, by policy.
+    banned: BTreeMap<Arc<str>, u64>,
 }
 
 /// A field of requests that a rule reads, and for what.
@@ -136,6 +138,19 @@ impl Warnings {
                 count: Count::default(),
             },
             times: Times::default(),
+            banned: BTreeMap::new(),
+        }
+    }
+
+    /// How many requests each policy without a penalty refused because the log has bans.
+    pub(super) fn banned(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
+        self.banned.iter().map(|(policy, count)| (policy, *count))
+    }
+
+    /// Notes the policies that refuse a request because the log has a ban.
+    pub(super) fn note_bans(&mut self, policies: &[Arc<str>]) {
+        for policy in policies {
+            *self.banned.entry(Arc::clone(policy)).or_default() += 1;
         }
     }
 

@@ -137,6 +137,8 @@ pub struct Record<'a> {
     pub decision: &'static str,
     /// True if the deciding policy bans the key.
     pub is_banned: bool,
+    /// The policies whose granted units paid.
+    pub granted: &'a [&'a str],
     /// The key of the deciding bucket.
     pub key: LoggedKey<'a>,
     /// Units that the deciding bucket has left.

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::thread;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluicegate::telemetry::access_log::LogField;
 
+use crate::support::admin::{AdminClient, TOKENS};
 use crate::support::client::curl;
 use crate::support::gateway::Gateway;
 use crate::support::replay::{decisions, replay};
@@ -267,6 +269,74 @@ fn ten_refusals_are_ten_in_replay_of_the_log() {
         assert_eq!(limited.count(), 10, "{key} {settings}: {live:?}");
         assert_eq!(live, replayed, "{key} {settings}");
     }
+}
+
+#[test]
+fn grants_and_bans_of_operators_are_known_in_replay_of_the_log() {
+    let key = "key: 'header:x-api-key'";
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}access_log: {{ path: access.log, headers: [x-api-key] }}
+policies:
+  helped: {{ quota: 2/300d, {key} }}
+  other: {{ quota: 100/300d, {key} }}
+routes: [{{ upstream: echo, limits: [helped, other] }}]
+"
+    ));
+    let api = AdminClient::writer(&gateway);
+    let steer = |action: &str, body: &Value| {
+        let answer = api.post(&format!("/v1/keys/{action}"), body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    let ask = |count: usize| -> Vec<u16> {
+        let ask = |_| send(&gateway, "/", &["x-api-key: alice"]);
+        (0..count).map(ask).collect()
+    };
+    assert_eq!(ask(3), [200, 200, 429]);
+    let grant = json!({ "policy": "helped", "key": "alice", "units": 3, "for": "1h" });
+    steer("grant", &grant);
+    assert_eq!(ask(2), [200, 200]);
+    let ban = json!({ "policy": "other", "key": "alice", "for": "1h" });
+    steer("ban", &ban);
+    assert_eq!(ask(1), [429]);
+    steer("unban", &json!({ "policy": "other", "key": "alice" }));
+    assert_eq!(ask(2), [200, 429]);
+
+    let granted: Vec<_> = lines(&gateway, 8)
+        .iter()
+        .map(|line| line["granted"].clone())
+        .collect();
+    let helped = json!(["helped"]);
+    let none = Value::Null;
+    assert_eq!(
+        granted.iter().collect::<Vec<_>>(),
+        [&none, &none, &none, &helped, &helped, &none, &helped, &none]
+    );
+    let log = gateway.dir().join("access.log");
+    let decided = |config: &Path| {
+        let output = replay(&log, config, &["--decisions"]);
+        let words: Vec<_> = decisions(&output)
+            .iter()
+            .map(|told| told["decision"].clone())
+            .collect();
+        (words, String::from_utf8(output.stderr).expect("text"))
+    };
+    let (words, told) = decided(&gateway.config_path());
+    let live: Vec<_> = lines(&gateway, 8)
+        .iter()
+        .map(|line| line["decision"].clone())
+        .collect();
+    assert_eq!(words, live);
+    let remark = "which has a ban, by policies without a penalty:\n           1  policy other\n";
+    assert!(told.contains(remark), "{told}");
+
+    // A quota with more room pays before the grant does.
+    let larger = gateway.dir().join("larger.yaml");
+    let text = fs::read_to_string(gateway.config_path()).expect("the configuration");
+    let text = text.replace("2/300d", "3/300d");
+    fs::write(&larger, text).expect("the directory is writable");
+    let (words, _) = decided(&larger);
+    let limited = words.iter().filter(|word| *word == "limited").count();
+    assert_eq!(limited, 2, "{words:?}");
 }
 
 #[test]

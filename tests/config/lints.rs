@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config::{self, Code, Loaded, Report};
 use sluicegate::limiter::Secret;
-use sluicegate::proxy::inspect::dry_run::dry_run;
+use sluicegate::proxy::inspect::dry_run::{Recorded, dry_run};
 use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use sluicegate::telemetry::registry::Registry;
 
@@ -271,12 +271,19 @@ fn refuses_alone(text: &str, place: usize, gaps: &[u64]) -> bool {
             .header("host", "a")
             .body(());
         let request = request.expect("a request").into();
-        let admitted = dry_run(&snapshot, &request, from, now, None, |rehearsal| {
-            let decisions = rehearsal.decisions();
-            decisions
-                .map(|(_, decision)| decision.is_admitted())
-                .collect::<Vec<_>>()
-        });
+        let admitted = dry_run(
+            &snapshot,
+            &request,
+            from,
+            now,
+            Recorded::default(),
+            |rehearsal| {
+                let decisions = rehearsal.decisions();
+                decisions
+                    .map(|(_, decision)| decision.is_admitted())
+                    .collect::<Vec<_>>()
+            },
+        );
         let admitted = admitted.expect("it is decided");
         !admitted[place] && admitted[1 - place]
     })

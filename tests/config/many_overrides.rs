@@ -10,7 +10,7 @@ use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config::{self, lint};
 use sluicegate::limiter::Secret;
 use sluicegate::proxy::Ruleset;
-use sluicegate::proxy::inspect::dry_run::dry_run;
+use sluicegate::proxy::inspect::dry_run::{Recorded, dry_run};
 use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset, memory_bytes};
 use sluicegate::proxy::ruleset::reload_diff::{BucketOutcome, compare};
 use sluicegate::telemetry::registry::Registry;
@@ -60,9 +60,14 @@ fn admitted(snapshot: &Ruleset, key: &str) -> usize {
     paths
         .take(50)
         .take_while(|path| {
-            let admits = dry_run(snapshot, &request(path), from, NOW, None, |rehearsal| {
-                !rehearsal.is_refused()
-            });
+            let admits = dry_run(
+                snapshot,
+                &request(path),
+                from,
+                NOW,
+                Recorded::default(),
+                |rehearsal| !rehearsal.is_refused(),
+            );
             admits.unwrap_or(false)
         })
         .count()

@@ -10,7 +10,7 @@ use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config;
 use sluicegate::limiter::Secret;
 use sluicegate::proxy::Ruleset;
-use sluicegate::proxy::inspect::dry_run::dry_run;
+use sluicegate::proxy::inspect::dry_run::{Recorded, dry_run};
 use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use sluicegate::telemetry::registry::Registry;
 
@@ -108,16 +108,23 @@ fn outcome(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Outcome {
     }
     let request = request.body(()).expect("a request").into();
     let from: IpAddr = asked.from.parse().expect("an address");
-    let outcome = dry_run(snapshot, &request, from, now, None, |rehearsal| {
-        let decisions = rehearsal.decisions().map(|(limit, decision)| {
-            (
-                limit.policy.name.to_string(),
-                decision.is_admitted(),
-                decision.remaining,
-            )
-        });
-        (!rehearsal.is_refused(), decisions.collect())
-    });
+    let outcome = dry_run(
+        snapshot,
+        &request,
+        from,
+        now,
+        Recorded::default(),
+        |rehearsal| {
+            let decisions = rehearsal.decisions().map(|(limit, decision)| {
+                (
+                    limit.policy.name.to_string(),
+                    decision.is_admitted(),
+                    decision.remaining,
+                )
+            });
+            (!rehearsal.is_refused(), decisions.collect())
+        },
+    );
     outcome.unwrap_or((false, Vec::new()))
 }
 

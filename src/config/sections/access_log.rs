@@ -101,6 +101,8 @@ words! {
         Decision = "decision",
         /// True if it bans the key.
         Banned = "banned",
+        /// The policies whose granted units paid.
+        Granted = "granted",
         /// The key of its bucket.
         Key = "key",
         /// Units that its bucket has left.

@@ -24,6 +24,7 @@ struct LoggedDecision<'a> {
     policy: &'a str,
     decision: LimitDecision,
     is_banned: bool,
+    granted: SmallVec<[&'a str; 2]>,
     key: LoggedKey<'a>,
     remaining: Option<u32>,
     retry_after: Option<Duration>,
@@ -62,6 +63,7 @@ impl Exchange {
             policy,
             decision,
             is_banned,
+            granted,
             key,
             remaining,
             retry_after,
@@ -96,6 +98,7 @@ impl Exchange {
             policy: policy.as_bytes(),
             decision: decision.as_str(),
             is_banned,
+            granted: &granted,
             key,
             remaining,
             retry_after,
@@ -125,6 +128,7 @@ impl Exchange {
             policy: "",
             decision: LimitDecision::Allowed,
             is_banned: false,
+            granted: SmallVec::new(),
             key: LoggedKey::None,
             remaining: None,
             retry_after: None,
@@ -149,6 +153,10 @@ impl Exchange {
             policy: logged.limit.map_or("", |limit| &*limit.policy.name),
             decision: logged.word,
             is_banned: admission.is_ban(),
+            granted: admission
+                .granted(route)
+                .map(|limit| &*limit.policy.name)
+                .collect(),
             key: match (&self.key_text, logged.key) {
                 (Some(text), _) => LoggedKey::Readable(text),
                 (None, Some(key)) if parts.keys == Some(KeyForm::Hashed) => {

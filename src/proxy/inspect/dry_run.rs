@@ -3,23 +3,26 @@
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
+use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
-use crate::limiter::{BucketView, Decision, Secret};
+use crate::limiter::{BucketView, Decision, Fingerprint, Secret};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::settle::{ResponseEnd, ResponseHead, Settling};
 use crate::proxy::admission::tag::{self, TagDecisions};
 use crate::proxy::admission::{self, Admission, AdmissionInputs};
 use crate::proxy::answers::error::Error;
 use crate::proxy::request::MatchedRequest;
-use crate::proxy::ruleset::{Limit, Route, Ruleset};
+use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{BodyEnd, Head, ResponseOrigin};
-use crate::store::{InUse, Store};
+use crate::store::{InUse, OperatorBan, SteeredKeys, Store};
 use crate::telemetry::metrics::LimitDecision;
 
 /// Decision on one request.
@@ -29,9 +32,22 @@ pub struct DryRun<'a> {
     pub place: Option<usize>,
     /// The head, as limits see it.
     pub head: Head<'a>,
+    /// The policies that refuse because of a recorded ban.
+    pub recorded_bans: SmallVec<[Arc<str>; 1]>,
     route: &'a Route,
     admission: Admission,
     tagged: TagDecisions,
+}
+
+/// Recorded effects on a request, which the ruleset cannot know.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recorded<'a> {
+    /// The response of the upstream.
+    pub response: Option<RecordedResponse<'a>>,
+    /// The policies whose granted units paid.
+    pub granted: &'a [String],
+    /// The policy that banned the key, and for how much longer.
+    pub banned: Option<(&'a str, Duration)>,
 }
 
 /// Recorded response of the upstream.
@@ -50,6 +66,9 @@ pub struct RecordedResponse<'a> {
 /// Decides at `now` on `request` from `peer`, charges its limits, and passes the decision to
 /// `inspect`. The response settles its costs at the same instant.
 ///
+/// Recorded grants pay what the quota refuses. A recorded ban refuses the request unless its policy
+/// has a penalty, which bans by itself.
+///
 /// # Errors
 /// An error that the proxy answers before any limit; nothing is charged.
 pub fn dry_run<T>(
@@ -57,7 +76,7 @@ pub fn dry_run<T>(
     request: &Request<()>,
     peer: IpAddr,
     now: Timestamp,
-    response: Option<RecordedResponse<'_>>,
+    recorded: Recorded<'_>,
     inspect: impl FnOnce(DryRun<'_>) -> T,
 ) -> Result<T, Error> {
     let client_ip = ruleset.client_ip.resolve(peer.into(), request.headers());
@@ -72,6 +91,7 @@ pub fn dry_run<T>(
         store: &Store::Memory,
         now,
     };
+    let steered = SteeredRequest::steer(&inputs, recorded);
     let mut admission = Admission::default();
     admission::admit_in_memory(&inputs, &mut admission)?;
     let tagged = match admission.is_refused() {
@@ -88,7 +108,7 @@ pub fn dry_run<T>(
         bytes: 0,
         body: BodyEnd::Complete(None),
     };
-    if let Some(response) = response {
+    if let Some(response) = recorded.response {
         let answered = ResponseHead {
             status: response.status,
             author: ResponseOrigin::Upstream,
@@ -104,10 +124,70 @@ pub fn dry_run<T>(
     Ok(inspect(DryRun {
         place: matched.route_index,
         head,
+        recorded_bans: steered.release(now),
         route,
         admission,
         tagged,
     }))
+}
+
+/// The keys of one request that are steered as recorded.
+struct SteeredRequest<'a> {
+    granted: SmallVec<[(&'a SteeredKeys, Fingerprint); 1]>,
+    banned: SmallVec<[(&'a Policy, &'a SteeredKeys, Fingerprint); 1]>,
+}
+
+impl<'a> SteeredRequest<'a> {
+    fn steer(inputs: &AdmissionInputs<'a>, recorded: Recorded<'_>) -> Self {
+        let mut steered = Self {
+            granted: SmallVec::new(),
+            banned: SmallVec::new(),
+        };
+        if recorded.granted.is_empty() && recorded.banned.is_none() {
+            return steered;
+        }
+        let now = inputs.now;
+        for limit in inputs.route.limits_for(inputs.head) {
+            let policy = &*limit.policy;
+            let evaluated = limit.evaluate(inputs.secret, inputs.head);
+            let (Applicability::Bucket(key, _), Some(steering)) = (evaluated, &policy.steering)
+            else {
+                continue;
+            };
+            let keys = &**steering.keys();
+            let is_granted = recorded.granted.iter().any(|name| **name == *policy.name);
+            if is_granted && let Ok(cost) = limit.spec.cost.of(inputs.head) {
+                let until = now.saturating_add(Duration::from_secs(1));
+                // There is room: no other key is granted anything.
+                let _ = keys.grant(key, cost, until, now);
+                steered.granted.push((keys, key));
+            }
+            let ban = recorded.banned.filter(|(name, _)| **name == *policy.name);
+            if let Some((_, length)) = ban.filter(|_| policy.penalties.is_none()) {
+                let ban = OperatorBan {
+                    since: now,
+                    until: now.saturating_add(length.max(Duration::from_micros(1))),
+                    reason: Box::default(),
+                };
+                let _ = keys.ban(key, ban);
+                steered.banned.push((policy, keys, key));
+            }
+        }
+        steered
+    }
+
+    /// Ends the grants and bans; the policies that banned.
+    fn release(self, now: Timestamp) -> SmallVec<[Arc<str>; 1]> {
+        for (keys, key) in self.granted {
+            // To take a grant back needs no room.
+            let _ = keys.grant(key, 0, now, now);
+        }
+        let lift = |(policy, keys, key): (&Policy, &SteeredKeys, _)| {
+            keys.unban(key);
+            Arc::clone(&policy.name)
+        };
+        self.banned.into_iter().map(lift).collect()
+    }
 }
 
 impl DryRun<'_> {

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use http::header::{HeaderValue, REFERER, USER_AGENT};
 
 use super::request::{self, LoggedRequestLine, MalformedRequest, RequestHost};
-use super::{LineError, LogEntry, LoggedResponse, instant};
+use super::{LineError, LogEntry, LoggedResponse, LoggedSteering, instant};
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 
@@ -39,6 +39,7 @@ pub(super) fn read(
         response,
         names_host: request::target_names_host(&head),
         head,
+        steering: LoggedSteering::default(),
     })
 }
 

@@ -5,14 +5,15 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue, REFERER, USER_AGENT};
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::Number;
 use serde_json::value::RawValue;
 
 use super::request::{self, LoggedRequestLine, MalformedRequest, RequestHost};
-use super::{LineError, LogEntry, LoggedResponse, instant, shortened};
+use super::{LineError, LogEntry, LoggedResponse, LoggedSteering, instant, shortened};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
@@ -40,6 +41,15 @@ struct Line<'a> {
     bytes: Option<u64>,
     /// By policy.
     costs: Option<BTreeMap<String, u64>>,
+    // What its limits decided. Logs of others have other things under these names.
+    #[serde(default, deserialize_with = "if_it_fits")]
+    policy: Option<String>,
+    #[serde(default, deserialize_with = "if_it_fits")]
+    banned: Option<bool>,
+    #[serde(default, deserialize_with = "if_it_fits")]
+    granted: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "if_it_fits")]
+    retry_after_ms: Option<f64>,
     // Fields that the proxy's own log has under names of their own.
     referer: Option<String>,
     user_agent: Option<String>,
@@ -58,7 +68,16 @@ pub(super) fn read(line: &[u8], host: &HeaderValue) -> Result<LogEntry, LineErro
         names_host: line.names_host() || request::target_names_host(&head),
         head,
         response: line.response(),
+        steering: line.steering(),
     })
+}
+
+/// A value of this type; `None` for another.
+fn if_it_fits<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    value: D,
+) -> Result<Option<T>, D::Error> {
+    let value = serde_json::Value::deserialize(value)?;
+    Ok(T::deserialize(value).ok())
 }
 
 fn time(json: &str) -> Result<Timestamp, LineError> {
@@ -93,6 +112,16 @@ impl Line<'_> {
             costs: costs.collect(),
             ..response
         })
+    }
+
+    fn steering(&self) -> LoggedSteering {
+        let millis = self.retry_after_ms.unwrap_or_default();
+        let length = Duration::try_from_secs_f64(millis / 1_000.0).unwrap_or_default();
+        let policy = self.policy.clone().filter(|_| self.banned == Some(true));
+        LoggedSteering {
+            granted: self.granted.clone().unwrap_or_default(),
+            banned: policy.map(|policy| (policy, length)),
+        }
     }
 
     fn names_host(&self) -> bool {

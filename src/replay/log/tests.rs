@@ -211,6 +211,26 @@ fn a_host_that_the_line_leaves_empty_was_not_sent() {
 }
 
 #[test]
+fn a_json_line_has_what_operators_did() {
+    let steering = |more: &str| read(json(more)).expect("a line").steering;
+    let ban = steering(r#","policy":"p","banned":true,"retry_after_ms":1500.5"#);
+    let length = Duration::from_micros(1_500_500);
+    assert_eq!(ban.banned, Some(("p".to_owned(), length)));
+    assert_eq!(steering(r#","granted":["p","q"]"#).granted, ["p", "q"]);
+    for more in [
+        r#","policy":"p""#,
+        r#","banned":true"#,
+        // Logs of others.
+        r#","policy":7,"banned":"yes","granted":"p","retry_after_ms":{}"#,
+    ] {
+        let nothing = steering(more);
+        assert_eq!((nothing.banned, nothing.granted), (None, Vec::new()));
+    }
+    let never = steering(r#","policy":"p","banned":true,"retry_after_ms":-1e300"#);
+    assert_eq!(never.banned, Some(("p".to_owned(), Duration::ZERO)));
+}
+
+#[test]
 fn times_of_json_lines_are_texts_or_numbers() {
     let time = |time: &str| {
         let line = format!(r#"{{"time":{time},"client_ip":"::1","method":"GET","path":"/"}}"#);

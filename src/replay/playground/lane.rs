@@ -17,7 +17,7 @@ use crate::limiter::{Cell, Outcome, Secret};
 
 use crate::clock::text::Millis;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
-use crate::proxy::inspect::dry_run::{DryRun, dry_run};
+use crate::proxy::inspect::dry_run::{DryRun, Recorded, dry_run};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{LimitSpec, PolicySpec, Preflight, RulesetSpec};
 use crate::proxy::{ActionSpec, Mode, Ruleset};
@@ -99,10 +99,17 @@ impl Lane {
             ended.remove();
         }
         let ruleset = &*self.ruleset;
-        let decided = dry_run(ruleset, &request(arrival), PEER, now, None, |run| {
-            let row = row(ruleset, &run, arrival, shown);
-            (row, run.into_units_in_use())
-        });
+        let decided = dry_run(
+            ruleset,
+            &request(arrival),
+            PEER,
+            now,
+            Recorded::default(),
+            |run| {
+                let row = row(ruleset, &run, arrival, shown);
+                (row, run.into_units_in_use())
+            },
+        );
         let (row, in_use) = decided.ok()?;
         if !in_use.is_empty() {
             self.in_use.insert((arrival.ends(), number), in_use);

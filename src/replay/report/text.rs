@@ -80,6 +80,15 @@ impl ReplayReport {
                 "\nnot replayed, since a log does not say when requests end: {policies}"
             )?;
         }
+        if !self.recorded_bans.is_empty() {
+            writeln!(
+                f,
+                "\nrefused as in the log, which has a ban, by policies without a penalty:"
+            )?;
+        }
+        for ban in &self.recorded_bans {
+            writeln!(f, "{:>12}  policy {}", ban.requests, ban.policy)?;
+        }
         self.out_of_order.write("out of order", f)?;
         self.unparsable.write("unparsable", f)
     }

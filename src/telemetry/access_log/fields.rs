@@ -57,6 +57,8 @@ pub enum LogField {
     Decision,
     /// True if it bans the key.
     Banned,
+    /// The policies whose granted units paid.
+    Granted,
     /// The key of its bucket.
     Key,
     /// Units that its bucket has left.
@@ -134,6 +136,7 @@ impl LoggedParts {
         const DECISION: u32 = bit(LogField::Policy)
             | bit(LogField::Decision)
             | bit(LogField::Banned)
+            | bit(LogField::Granted)
             | bit(LogField::Key)
             | bit(LogField::Remaining)
             | bit(LogField::RetryAfterMs);

@@ -29,6 +29,7 @@ fn record(path: &[u8]) -> Record<'_> {
         user_agent: b"",
         request_id: b"",
         is_banned: false,
+        granted: &[],
         key: LoggedKey::None,
         remaining: None,
         retry_after: None,

@@ -77,6 +77,7 @@ impl Formatter {
             LogField::Decision => text(out, b",\"decision\":\"", record.decision.as_bytes()),
             LogField::Banned if record.is_banned => out.extend_from_slice(b",\"banned\":true"),
             LogField::Banned => {}
+            LogField::Granted => granted(out, record.granted),
             LogField::Key => key(out, record.key),
             LogField::Remaining => {
                 if let Some(units) = record.remaining {
@@ -207,6 +208,21 @@ fn costs(out: &mut Vec<u8>, costs: &[(Arc<str>, u32)]) {
     }
     if !costs.is_empty() {
         out.push(b'}');
+    }
+}
+
+/// Policies whose granted units paid.
+fn granted(out: &mut Vec<u8>, policies: &[&str]) {
+    for (place, policy) in policies.iter().enumerate() {
+        let opening: &[u8] = match place {
+            0 => b",\"granted\":[\"",
+            _ => b",\"",
+        };
+        json_text(out, opening, policy.as_bytes());
+        out.push(b'"');
+    }
+    if !policies.is_empty() {
+        out.push(b']');
     }
 }
 

@@ -33,6 +33,7 @@ fn record<'a>(path: &'a [u8], user_agent: &'a [u8]) -> Record<'a> {
         user_agent,
         request_id: b"",
         is_banned: false,
+        granted: &[],
         key: LoggedKey::None,
         remaining: None,
         retry_after: None,
