@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::report::{CountRange, MAX_KEYS, PolicyCount, ReplayReport};
+use super::report::{CountRange, MAX_KEYS, PolicyCount, ReplayReport, client_count};
 use super::simulation::Simulation;
 
 /// The difference between two configurations.
@@ -156,6 +156,14 @@ impl Display for Comparison {
             let policy = &change.policy;
             writeln!(f, "{before:>12}{after:>12}  policy {policy}{note}")?;
         }
+        writeln!(f, "\n      before       after  clients that are limited")?;
+        let clients = |count: Option<PolicyCount>| {
+            count.map_or("-".to_owned(), |one| client_count(one.limited_clients))
+        };
+        for change in &self.policies {
+            let (before, after) = (clients(change.before), clients(change.after));
+            writeln!(f, "{before:>12}{after:>12}  policy {}", change.policy)?;
+        }
         if !self.clients.is_empty() {
             writeln!(f, "\n      before       after  clients that differ most")?;
         }
@@ -184,7 +192,13 @@ mod tests {
 
     #[test]
     fn a_policy_partly_in_shadow_says_how_many_requests_are() {
-        let count = |limited, shadowed| Some(PolicyCount { limited, shadowed });
+        let count = |limited, shadowed| {
+            Some(PolicyCount {
+                limited,
+                shadowed,
+                limited_clients: 1,
+            })
+        };
         let note = |before, after| {
             let policy = "p".into();
             PolicyChange {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::tally::{Counts, LineSample, PolicyKeys, Tally};
+use super::tally::{Counts, FOLLOWED, LineSample, PolicyKeys, Tally};
 use super::warnings::{Warning, Warnings};
 use crate::clock::Timestamp;
 use crate::clock::text::{Millis, rfc_3339};
@@ -118,6 +118,9 @@ struct PolicyReport {
     quota: String,
     /// Buckets that were forgotten, or merged, for want of room.
     evictions: u64,
+    /// The keys of its requests, and those of them that it limited; 2048 for that many or more.
+    clients: usize,
+    limited_clients: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     longest: Option<LongestReport>,
     most_limited: Vec<KeyReport>,
@@ -148,6 +151,8 @@ struct KeyReport {
 pub(super) struct PolicyCount {
     pub(super) limited: u64,
     pub(super) shadowed: u64,
+    /// The keys of these requests; 2048 for that many or more.
+    pub(super) limited_clients: usize,
 }
 
 /// A count: not more than `most`, and not less than `least`.
@@ -202,6 +207,10 @@ impl ReplayReport {
             let count = counts.entry(Arc::clone(&limit.policy)).or_default();
             count.limited += limit.limited;
             count.shadowed += limit.shadowed;
+        }
+        for policy in &self.policies {
+            let count = counts.entry(Arc::clone(&policy.policy)).or_default();
+            count.limited_clients = policy.limited_clients;
         }
         counts
     }
@@ -275,6 +284,7 @@ impl PolicyReport {
             limited,
             longest,
         } = tally.policies.get(&policy.name)?;
+        let (clients, limited_clients) = (busiest.entries().len(), limited.entries().len());
         let limited = limited.most(MAX_KEYS).into_iter().map(|entry| KeyReport {
             key: entry.value.name.clone(),
             count: CountRange::of(entry),
@@ -296,6 +306,8 @@ impl PolicyReport {
                 .into_iter()
                 .map(|policy| policy.buckets.table.evictions())
                 .sum(),
+            clients,
+            limited_clients,
             longest: longest.as_ref().map(|limited| LongestReport {
                 key: limited.name.clone(),
                 from: rfc_3339(limited.span.since),
@@ -323,6 +335,14 @@ impl CountRange {
     /// The count, if it is exact.
     fn exact(self) -> Option<u64> {
         (self.most == self.least).then_some(self.most)
+    }
+}
+
+/// A number of clients, as people read it: not all are followed.
+pub(super) fn client_count(clients: usize) -> String {
+    match clients {
+        FOLLOWED => format!("{clients} or more"),
+        clients => clients.to_string(),
     }
 }
 

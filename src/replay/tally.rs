@@ -56,7 +56,7 @@ pub(super) struct LineSample {
 
 /// How many keys of a policy are followed: every key with more than 1 / 2048 of the hits is among
 /// them.
-const FOLLOWED: usize = 2048;
+pub(super) const FOLLOWED: usize = 2048;
 
 /// The keys of one policy.
 #[derive(Debug)]

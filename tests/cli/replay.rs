@@ -335,6 +335,7 @@ fn a_summary_has_routes_policies_and_the_most_frequent_keys() {
         ],
         "policies": [{
             "policy": "a#0", "algorithm": "fixed_window", "quota": "1/1s", "evictions": 0,
+            "clients": 3, "limited_clients": 2,
             "longest": { "key": "header:x = k1", "from": "1970-01-01T00:00:00.25Z", "limited_ms": 750 },
             "most_limited": [
                 { "key": "header:x = k1", "most": 2, "least": 2, "requests": { "most": 3, "least": 3 } },
@@ -356,7 +357,7 @@ fn a_summary_has_routes_policies_and_the_most_frequent_keys() {
         "\nroute a: 6 requests, 3 limited\n     allowed     limited     delayed  by policy\n",
         "\n           3           3           0  a#0\n",
         "\nno route takes: 1 requests, 0 limited\n",
-        "\npolicy a#0 (fixed_window, 1/1s)\n  longest single wait: 750ms from 1970-01-01T00:00:00.25Z, header:x = k1 (waits are not added up)\n",
+        "\npolicy a#0 (fixed_window, 1/1s)\n  limited clients: 2 of 3\n  longest single wait: 750ms from 1970-01-01T00:00:00.25Z, header:x = k1 (waits are not added up)\n",
         "\n  limited most:\n           2  header:x = k1 (66.7% of 3 requests)\n",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
@@ -412,7 +413,7 @@ fn two_configurations_are_compared_by_policies_and_clients() {
     fs::write(&old, former).expect("the directory is writable");
     let old = old.to_str().expect("a path of ours");
     let compared = replay.report(&["--against", old]);
-    let count = |limited: u64| json!({ "limited": limited, "shadowed": 0 });
+    let count = |limited: u64| json!({ "limited": limited, "shadowed": 0, "limited_clients": limited.min(1) });
     let policies = json!([
         { "policy": "per-key", "before": count(1), "after": count(3) },
         { "policy": "per-address", "before": null, "after": count(0) },
@@ -432,6 +433,7 @@ fn two_configurations_are_compared_by_policies_and_clients() {
     for part in [
         "5 requests from 1970-",
         "\n           1           3  in all\n           1           3  policy per-key\n\n",
+        "  clients that are limited\n           1           1  policy per-key\n\n",
         "\n           1           3  per-key: header:x = k1\n",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");

@@ -3,7 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use super::{CountRange, KeyReport, LinesReport, PolicyReport, ReplayReport, RouteReport};
+use super::{
+    CountRange, KeyReport, LinesReport, PolicyReport, ReplayReport, RouteReport, client_count,
+};
 use crate::clock::text::Span;
 use crate::replay::warnings::Warning;
 
@@ -144,6 +146,11 @@ impl Display for PolicyReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (policy, algorithm, quota) = (&self.policy, self.algorithm, &self.quota);
         writeln!(f, "\npolicy {policy} ({algorithm}, {quota})")?;
+        let (limited, clients) = (
+            client_count(self.limited_clients),
+            client_count(self.clients),
+        );
+        writeln!(f, "  limited clients: {limited} of {clients}")?;
         if self.evictions > 0 {
             writeln!(f, "  forgot {} buckets for want of room", self.evictions)?;
         }
