@@ -218,6 +218,7 @@ fn json_names_fields_as_the_configuration_does() {
         referer: b"a",
         request_id: b"a",
         is_banned: true,
+        granted: &["a"],
         key: LoggedKey::Hashed(1),
         remaining: Some(1),
         retry_after: Some(Duration::ZERO),
@@ -237,6 +238,24 @@ fn json_names_fields_as_the_configuration_does() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn json_lists_the_policies_whose_grants_pay() {
+    let spec = AccessLogSpec {
+        fields: vec![LogField::Granted],
+        ..AccessLogSpec::new(LineFormat::Json, LogTarget::Stdout)
+    };
+    let paid = |granted| {
+        let record = Record {
+            granted,
+            ..record(b"/", b"a")
+        };
+        line_of(&spec, &record)
+    };
+    assert_eq!(paid(&[]), "{}\n");
+    assert_eq!(paid(&["p"]), "{\"granted\":[\"p\"]}\n");
+    assert_eq!(paid(&["p", "q\""]), "{\"granted\":[\"p\",\"q\\\"\"]}\n");
 }
 
 #[test]
