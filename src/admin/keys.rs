@@ -82,7 +82,7 @@ pub(super) struct GrantRequest {
     key: KeyInput,
     #[serde(deserialize_with = "whole_number::deserialize")]
     units: u32,
-    /// RFC 3339; instead of `for`.
+    /// RFC 3339; instead of `for`. A grant of 0 units needs neither.
     until: Option<String>,
     /// A duration, such as `15m`, `24h` or `7d`; instead of `until`.
     r#for: Option<String>,
@@ -135,7 +135,7 @@ impl From<KeyRefusals> for Refusals {
 pub(super) struct Changed {
     before: KeyState,
     after: KeyState,
-    /// A ban that the change leaves in force.
+    /// A key of which nothing was stored, and a ban that the change leaves in force.
     note: Option<String>,
 }
 
@@ -199,6 +199,8 @@ pub(super) async fn grant(
     let until = match (until, r#for) {
         (Some(until), None) => instant(&until)?,
         (None, Some(length)) => state.clock.now().saturating_add(duration(&length)?),
+        // To take a grant back needs no end.
+        (None, None) if units == 0 => state.clock.now(),
         _ => {
             let detail = "a grant has either `until`, an instant, or `for`, a duration such as 1h";
             return Err(ProblemDetails::new(
@@ -297,11 +299,21 @@ async fn make(
         };
         problem.logged()
     })?;
-    let note = remaining_ban(change, &after);
+    let notes = [unknown_key(&before), remaining_ban(change, &after)];
+    let notes: Vec<_> = notes.into_iter().flatten().collect();
     Ok(Changed {
         before,
         after,
-        note,
+        note: (!notes.is_empty()).then(|| notes.join("; ")),
+    })
+}
+
+/// A note on a key of which nothing was stored.
+fn unknown_key(before: &KeyState) -> Option<String> {
+    let is_unknown = !before.stored && !before.exempt;
+    is_unknown.then(|| {
+        "nothing was stored of this key before: is it typed right? Or it has not asked lately"
+            .to_owned()
     })
 }
 
@@ -414,10 +426,11 @@ fn is_id(text: &str) -> bool {
 
 /// The answer to an id in place of a key's text.
 fn id_problem() -> ProblemDetails {
-    let detail = "the key is an id, as logs and `top` name keys, and no id leads back to its text: \
-                  give the text that requests have, such as an API key or an address. Look for the \
-                  id in the access log, whose lines have `client_ip` and with `access_log.headers` \
-                  the fields of the key; or set `admin.keys: readable`, so that `top` shows texts";
+    let detail = "the key is an id, as logs and answers name keys, and no id leads back to its \
+                  text: give the text that requests have, such as an API key or an address. Look \
+                  for the id in the access log, whose lines have `client_ip` and with \
+                  `access_log.headers` the fields of the key; or in `top --json`, which has texts, \
+                  too, with `admin.keys: readable`";
     ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 

@@ -58,6 +58,8 @@ pub(super) struct PolicyStatus {
     bans: Option<u64>,
     /// Keys that the penalty or an operator bans now.
     banned_keys: usize,
+    /// Keys with a grant now, spent or not.
+    granted_keys: usize,
     /// The clients that met it in shadow; `None` if it was never in shadow.
     shadow: Option<ShadowReport>,
 }
@@ -307,6 +309,7 @@ impl<'a> Uses<'a> {
             near: policy.metrics.near_count(),
             bans: policy.penalties.as_ref().map(|one| one.bans_so_far()),
             banned_keys: banned_keys(policy, now),
+            granted_keys: granted_keys(policy, now),
             shadow: policy.shadow_clients.report(),
         }
     }
@@ -320,4 +323,10 @@ fn banned_keys(policy: &Policy, now: Timestamp) -> usize {
     let steering = policy.steering.as_ref();
     let by_operator = steering.map_or(0, |steering| steering.keys().banned_keys(now));
     by_penalty.sum::<usize>() + by_operator
+}
+
+/// The keys of a policy that have a grant now.
+pub(super) fn granted_keys(policy: &Policy, now: Timestamp) -> usize {
+    let steering = policy.steering.as_ref();
+    steering.map_or(0, |steering| steering.keys().granted_keys(now))
 }

@@ -4,6 +4,7 @@ use axum::extract::State;
 use serde::Serialize;
 
 use super::json::{Json, Rfc3339};
+use super::policies::granted_keys;
 use super::reload_history::{Reload, ReloadResult};
 use super::{AdminState, upstreams};
 use crate::clock::Timestamp;
@@ -92,7 +93,7 @@ pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
             hash: running.hash,
             loaded_at: Rfc3339(running.loaded_at),
         },
-        notes: set_modes(&ruleset).collect(),
+        notes: set_modes(&ruleset).chain(grants(&ruleset, now)).collect(),
         problems: problems(&ruleset, last_reload.as_ref(), pressure),
         last_reload: last_reload.map(|reload| ReloadStatus {
             at: Rfc3339(reload.at),
@@ -241,6 +242,20 @@ fn set_modes(ruleset: &Ruleset) -> impl Iterator<Item = String> {
             "policy {name} is in mode {mode}, set by an operator at {at}: {effect}. The \
              configuration has {configured}{percent}{reason}"
         ))
+    })
+}
+
+/// Notes on the policies with granted keys.
+fn grants(ruleset: &Ruleset, now: Timestamp) -> impl Iterator<Item = String> {
+    ruleset.policies.iter().filter_map(move |policy| {
+        let (name, keys) = (&policy.name, granted_keys(policy, now));
+        match keys {
+            0 => None,
+            1 => Some(format!("policy {name}: a key has a grant by an operator")),
+            keys => Some(format!(
+                "policy {name}: {keys} keys have a grant by an operator"
+            )),
+        }
     })
 }
 

@@ -1,6 +1,7 @@
 //! `sluicegate keys`: the state of one key of a policy of a running proxy, and changes to it. The
 //! proxy decides everything; this is a client of its admin API.
 
+mod find;
 mod key_text;
 mod state_table;
 
@@ -11,6 +12,7 @@ use clap::{Args, Subcommand};
 use http::StatusCode;
 use serde_json::{Map, Value};
 
+use self::find::FindArgs;
 use self::key_text::KeyTextArgs;
 use self::state_table::{Changed, KeyState};
 use super::admin_client::{AdminClient, Answer, CallError};
@@ -20,7 +22,8 @@ use crate::config::TokenRole;
 
 const EXAMPLES: &str = "\
 Examples:
-  sluicegate keys lookup per-key alice --config sluicegate.yaml
+  sluicegate keys find alice --config sluicegate.yaml
+  sluicegate keys lookup per-key alice
   sluicegate keys grant per-key alice --units 1000 --for 1h --dry-run
   sluicegate keys ban login --for 24h --reason 'ticket 42' --key-file -   # the key from stdin
 
@@ -38,6 +41,8 @@ pub(super) struct KeysArgs {
 
 #[derive(Debug, Subcommand)]
 enum KeyAction {
+    /// Show the limits of a client: its key in every policy that has used units of it, or a ban
+    Find(FindArgs),
     /// Show what a key has used, and why it is refused; charges nothing
     Lookup(LookupArgs),
     /// Make the bucket of a key whole
@@ -89,9 +94,9 @@ fn units(text: &str) -> Result<u32, String> {
     text.parse().map_err(wrong)
 }
 
-/// The end of a grant, in one of two ways.
+/// The end of a grant, in one of two ways. A grant of 0 units needs none.
 #[derive(Args, Debug)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 struct GrantEnd {
     /// The end of the grant, an instant such as 2026-11-24T18:00:00Z; at most 366 days from now
     #[arg(long, value_name = "INSTANT")]
@@ -145,6 +150,19 @@ struct CallArgs {
     json: bool,
 }
 
+impl CallArgs {
+    /// The key as the API takes it; `None` for a key without parts.
+    ///
+    /// # Errors
+    /// The key cannot be read: a sentence for people.
+    fn read_key(&self, key: &KeyTextArgs) -> Result<Option<Value>, String> {
+        if key.is_from_stdin() && self.admin.token.is_from_stdin() {
+            return Err("stdin has the key or the token, not both: name a file for one".to_owned());
+        }
+        key.read()
+    }
+}
+
 /// A call of the admin API.
 struct KeyCall<'a> {
     path: &'static str,
@@ -157,30 +175,22 @@ struct KeyCall<'a> {
 }
 
 pub(super) fn keys(options: &KeysArgs) -> ExitCode {
-    let call = options.action.call();
-    let body = match call.body() {
-        Ok(body) => body,
-        Err(message) => {
-            super::tell(message);
-            return ExitCode::from(USAGE);
-        }
+    let said = match &options.action {
+        KeyAction::Find(find) => find.run(),
+        KeyAction::Lookup(lookup) => lookup.call().run(),
+        KeyAction::Reset(one) => one.call("/v1/keys/reset").run(),
+        KeyAction::Unban(one) => one.call("/v1/keys/unban").run(),
+        KeyAction::Grant(grant) => grant.call().and_then(|call| call.run()),
+        KeyAction::Ban(ban) => ban.call().run(),
     };
-    let client = call.call.admin.client(call.role);
-    let text = client.and_then(|client| {
-        let text = call.text(&client, &body);
-        text.map_err(|error| match call.advice(&body, &error) {
-            Some(advice) => format!("{error}; {advice}"),
-            None => error.to_string(),
-        })
-    });
-    match text {
-        Ok(text) => super::finish(call.print(&text), ExitCode::SUCCESS),
-        Err(message) => {
-            super::tell(message);
-            ExitCode::from(WRONG)
-        }
-    }
+    said.unwrap_or_else(|(code, message)| {
+        super::tell(message);
+        ExitCode::from(code)
+    })
 }
+
+/// The exit code of a command that failed, and a sentence for people.
+type Failure = (u8, String);
 
 impl<'a> KeyCall<'a> {
     /// A change of a key.
@@ -201,62 +211,82 @@ impl<'a> KeyCall<'a> {
     }
 }
 
-impl KeyAction {
+impl LookupArgs {
     fn call(&self) -> KeyCall<'_> {
-        match self {
-            Self::Lookup(LookupArgs { subject, call }) => KeyCall {
-                path: "/v1/keys/lookup",
-                role: TokenRole::Read,
-                subject,
-                change: None,
-                fields: Vec::new(),
-                call,
-            },
-            Self::Reset(one) => {
-                KeyCall::of_change("/v1/keys/reset", &one.subject, &one.change, Vec::new())
-            }
-            Self::Unban(one) => {
-                KeyCall::of_change("/v1/keys/unban", &one.subject, &one.change, Vec::new())
-            }
-            Self::Grant(one) => {
-                KeyCall::of_change("/v1/keys/grant", &one.subject, &one.change, one.fields())
-            }
-            Self::Ban(one) => KeyCall::of_change(
-                "/v1/keys/ban",
-                &one.subject,
-                &one.change,
-                vec![("for", one.length.as_str().into())],
-            ),
+        KeyCall {
+            path: "/v1/keys/lookup",
+            role: TokenRole::Read,
+            subject: &self.subject,
+            change: None,
+            fields: Vec::new(),
+            call: &self.call,
         }
     }
 }
 
+impl ChangeArgs {
+    fn call(&self, path: &'static str) -> KeyCall<'_> {
+        KeyCall::of_change(path, &self.subject, &self.change, Vec::new())
+    }
+}
+
 impl GrantArgs {
-    fn fields(&self) -> Vec<(&'static str, Value)> {
+    /// # Errors
+    /// The grant has no end.
+    fn call(&self) -> Result<KeyCall<'_>, Failure> {
         let ends = [("until", &self.end.until), ("for", &self.end.length)];
         let ends = ends.into_iter().filter_map(|(name, end)| {
             let end = end.as_deref()?;
             Some((name, end.into()))
         });
-        [("units", self.units.into())]
-            .into_iter()
-            .chain(ends)
-            .collect()
+        let units = ("units", self.units.into());
+        let fields: Vec<_> = [units].into_iter().chain(ends).collect();
+        if fields.len() == 1 && self.units > 0 {
+            let message = "say when the grant ends: --for DURATION, such as 1h, or --until INSTANT";
+            return Err((USAGE, message.to_owned()));
+        }
+        let path = "/v1/keys/grant";
+        Ok(KeyCall::of_change(
+            path,
+            &self.subject,
+            &self.change,
+            fields,
+        ))
+    }
+}
+
+impl BanArgs {
+    fn call(&self) -> KeyCall<'_> {
+        let fields = vec![("for", self.length.as_str().into())];
+        KeyCall::of_change("/v1/keys/ban", &self.subject, &self.change, fields)
     }
 }
 
 impl KeyCall<'_> {
+    /// # Errors
+    /// The key cannot be read, or the proxy refuses or does not answer.
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let body = self.body().map_err(|message| (USAGE, message))?;
+        let client = self.call.admin.client(self.role);
+        let text = client.and_then(|client| {
+            let text = self.text(&client, &body);
+            text.map_err(|error| match self.advice(&body, &error) {
+                Some(advice) => format!("{error}; {advice}"),
+                None => error.to_string(),
+            })
+        });
+        let text = text.map_err(|message| (WRONG, message))?;
+        Ok(super::finish(self.print(&text), ExitCode::SUCCESS))
+    }
+
     /// The body of the request.
     ///
     /// # Errors
     /// The key cannot be read: a sentence for people.
     fn body(&self) -> Result<Value, String> {
-        if self.subject.key.is_from_stdin() && self.call.admin.token.is_from_stdin() {
-            return Err("stdin has the key or the token, not both: name a file for one".to_owned());
-        }
         let mut body = Map::new();
         body.insert("policy".to_owned(), self.subject.policy.as_str().into());
-        if let Some(key) = self.subject.key.read()? {
+        if let Some(key) = self.call.read_key(&self.subject.key)? {
             body.insert("key".to_owned(), key);
         }
         for (name, value) in &self.fields {
@@ -279,8 +309,8 @@ impl KeyCall<'_> {
         let (json, text, doubt) = match self.change {
             Some(_) => {
                 let Answer { json, fields } = client.post::<Changed>(self.path, body)?;
-                let doubt = state_table::doubt(&fields.before);
-                (json, state_table::change(&fields), doubt)
+                // Its note says what is doubtful.
+                (json, state_table::change(&fields), None)
             }
             None => {
                 let Answer { json, fields } = client.post::<KeyState>(self.path, body)?;

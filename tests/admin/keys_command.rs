@@ -134,6 +134,73 @@ fn a_reset_of_a_banned_key_says_that_the_ban_remains() {
 }
 
 #[test]
+fn a_client_is_found_in_every_policy_with_such_a_key() {
+    let gateway = start();
+    let find = |arguments: &[&str]| {
+        let arguments = [&["find"], arguments].concat();
+        keys(&gateway, READER, &arguments, "")
+    };
+    let unknown = find(&["alice"]);
+    assert_eq!(done(&unknown), "", "{unknown}");
+    assert!(unknown.stderr.contains("is it typed right?"), "{unknown}");
+    assert_eq!([0; 3].map(|_| ask(&gateway)), [200, 200, 429]);
+    let grant = ["grant", "per-key", "alice", "--units", "3", "--for", "1h"];
+    done(&keys(&gateway, WRITER, &grant, ""));
+
+    let found = find(&["alice"]);
+    let lines: Vec<_> = done(&found).lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "POLICY            USED             LIMITED  NOW",
+            "per-key (2/300d)  2 of 2 requests        1  allowed, 3 granted",
+        ]
+    );
+    let pair = find(&["127.0.0.1", "alice"]);
+    let refused = "\npairs (2/300d)  2 of 2 requests        1  refused; allowed again in ";
+    assert!(done(&pair).contains(refused), "{pair}");
+    let json = find(&["alice", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(done(&json)).expect("JSON");
+    assert_eq!(json[0]["granted"]["units"], 3);
+    assert_eq!(json.as_array().map(Vec::len), Some(1));
+
+    let many = find(&["a", "b", "c"]);
+    assert_eq!(many.code, Some(1), "{many}");
+    assert!(
+        many.stderr.contains("no policy has a key of 3 parts"),
+        "{many}"
+    );
+    let id = find(&["k_5f0c1a2b3c4d5e6f"]);
+    assert_eq!(id.code, Some(1), "{id}");
+    assert!(id.stderr.contains("the key is an id"), "{id}");
+    let forged = keys(&gateway, "wrong", &["find", "alice"], "");
+    assert_eq!(forged.code, Some(1), "{forged}");
+}
+
+#[test]
+fn a_grant_is_taken_back_without_an_end() {
+    let gateway = start();
+    let grant = |units: &str, end: &[&str]| {
+        let arguments = [&["grant", "per-key", "alice", "--units", units], end].concat();
+        keys(&gateway, WRITER, &arguments, "")
+    };
+    let status = || {
+        let answer = AdminClient::writer(&gateway).get("/v1/status");
+        answer.text()
+    };
+    let granted = grant("3", &["--for", "1h"]);
+    assert!(done(&granted).contains("nothing was stored of this key before"));
+    assert_eq!(granted.stderr, "", "it is said once");
+    let note = "policy per-key: a key has a grant by an operator";
+    assert!(status().contains(note), "{}", status());
+    let taken = grant("0", &[]);
+    assert!(done(&taken).contains("3 of 3 requests left"), "{taken}");
+    assert!(!status().contains(note), "{}", status());
+    let endless = grant("1", &[]);
+    assert_eq!(endless.code, Some(2), "{endless}");
+}
+
+#[test]
 fn a_grant_has_one_end_which_is_still_to_come() {
     let gateway = start();
     let grant = |end: &[&str]| {
@@ -228,8 +295,7 @@ fn a_key_of_which_nothing_is_stored_is_in_doubt() {
 
     let write = |arguments: &[&str]| {
         let output = keys(&gateway, WRITER, arguments, "");
-        done(&output);
-        output.stderr.contains(doubt)
+        done(&output).contains(doubt)
     };
     assert!(write(&["reset", "per-key", "alise"]));
     assert!(write(&[

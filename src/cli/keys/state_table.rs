@@ -19,7 +19,7 @@ pub(super) struct KeyState(Value);
 /// The states before and after a change, and what it leaves to do.
 #[derive(Debug, Deserialize)]
 pub(super) struct Changed {
-    pub(super) before: KeyState,
+    before: KeyState,
     after: KeyState,
     note: Option<String>,
 }
@@ -49,12 +49,52 @@ impl TryFrom<Value> for KeyState {
     }
 }
 
-/// A warning if the store has nothing of the key, before a change of it.
+/// A warning if the store has nothing of the key.
 pub(super) fn doubt(KeyState(state): &KeyState) -> Option<&'static str> {
     let is_doubtful = state["stored"] == false && state["exempt"] != true;
     is_doubtful.then_some(
         "no bucket, ban or grant of this key here: is it typed right? Or it has not asked lately",
     )
+}
+
+impl KeyState {
+    /// True if the store has something of the key.
+    pub(super) fn is_stored(&self) -> bool {
+        self.0["stored"] != false
+    }
+}
+
+/// States of one client in several policies: a line for each, below a line of heads.
+pub(super) fn overview(states: &[&KeyState]) -> String {
+    if states.is_empty() {
+        return String::new();
+    }
+    let heads = ["POLICY", "USED", "LIMITED", "NOW"].map(str::to_owned);
+    let rows = states.iter().map(|state| overview_row(&state.0));
+    let rows: Vec<_> = [heads].into_iter().chain(rows).collect();
+    let width = |column: usize| {
+        rows.iter()
+            .map(move |row| row[column].chars().count())
+            .max()
+    };
+    let widths = [0, 1, 2].map(|column| width(column).unwrap_or_default());
+    let line = |[policy, used, limited, now]: &[String; 4]| {
+        let [first, second, third] = widths;
+        format!("{policy:<first$}  {used:<second$}  {limited:>third$}  {now}\n")
+    };
+    rows.iter().map(line).collect()
+}
+
+fn overview_row(state: &Value) -> [String; 4] {
+    let text = |field: &str| state[field].as_str().unwrap_or_default();
+    let granted = state["granted"]["units"].as_u64();
+    let granted = granted.map_or_else(String::new, |units| format!(", {units} granted"));
+    [
+        format!("{} ({})", text("policy"), text("quota")),
+        format!("{} of {} {}", state["used"], state["limit"], text("unit")),
+        state["limited"]["requests"].to_string(),
+        format!("{}{granted}", now(state)),
+    ]
 }
 
 /// A state.

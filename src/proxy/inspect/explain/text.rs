@@ -195,9 +195,14 @@ fn write_state(state: &KeyState, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         key_id,
         used,
         limit,
+        stored,
         ..
     } = state;
-    writeln!(f, "  state   {key_id} has used {used} of {limit}")?;
+    write!(f, "  state   {key_id} has used {used} of {limit}")?;
+    match stored {
+        true => writeln!(f)?,
+        false => writeln!(f, "; nothing is stored of it")?,
+    }
     if state.override_for.is_some() {
         writeln!(f, "  quota   by an override")?;
     }
