@@ -151,10 +151,11 @@ impl Reloader {
     }
 
     fn failed(&self, why: &dyn Display) {
-        self.metrics.failed();
         let now = self.surroundings.clock.now();
         self.history.failed(now, &why.to_string());
         tracing::error!("the configuration is not reloaded; the old one serves on\n{why}");
+        // Last: whoever sees the count finds the rest.
+        self.metrics.failed();
     }
 
     fn apply(
@@ -182,13 +183,15 @@ impl Reloader {
         self.shutdown = compiled.shutdown;
         self.files = compiled.files;
         let running = running_config(&compiled.text, now);
-        self.metrics.reloaded(&running.hash, seconds(now));
-        tracing::info!(hash = running.hash, "the configuration is reloaded");
+        let hash = running.hash.clone();
+        tracing::info!(hash, "the configuration is reloaded");
         let warnings = compiled.loaded.warnings.sentences();
         let changes = compiled.buckets.clone();
         self.history.succeeded(running, changes, warnings);
         config_log::log_changes(&compiled.buckets);
         config_log::log_warnings(compiled.loaded, now);
+        // Last: whoever sees the count finds the rest.
+        self.metrics.reloaded(&hash, seconds(now));
     }
 
     /// Exchanges the certificates, and the rules that tell clients apart.
