@@ -249,6 +249,9 @@ routes: [{{ upstream: pool }}]
     wait_for("a request in flight", || {
         (state()["hosts"][0]["in_flight"] == 1).then_some(())
     });
+    wait_for("it at the origin", || {
+        (slow.requests().len() == 1).then_some(())
+    });
     assert_eq!(drain(true)["changed"], true);
     assert_eq!(drain(true)["changed"], false);
     assert_eq!(state()["draining"], true);

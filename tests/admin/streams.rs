@@ -216,7 +216,7 @@ fn a_stream_ends_after_the_seconds_that_its_reader_names() {
     let gateway = start();
     let client = AdminClient::new(&gateway, READER);
     // The response is read up to its end.
-    let live = client.get("/v1/live?seconds=3");
+    let live = client.get("/v1/live?seconds=8");
     assert_eq!(live.status, 200);
     assert_eq!(live.header("content-type"), Some("text/event-stream"));
     assert!(live.text().contains("\ndata: {"), "{}", live.text());

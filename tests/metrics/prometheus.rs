@@ -26,11 +26,9 @@ routes: [{ name: search, upstream: echo, limits: [per-key] }]
         let labels = format!("policy=\"per-key\",route=\"search\",decision=\"{decision}\"");
         server.value(&format!("sluicegate_limit_decisions_total{{{labels}}}"))
     };
-    assert_eq!(
-        decisions("limited"),
-        Some(0.0),
-        "a series exists from the start"
-    );
+    wait_for("a series from the start", || {
+        (decisions("limited") == Some(0.0)).then_some(())
+    });
     for _ in 0..8 {
         get_with(gateway.address(), "/", "x-key: a\r\n");
     }
@@ -42,7 +40,9 @@ routes: [{ name: search, upstream: echo, limits: [per-key] }]
     wait_for("an increase", || {
         (server.query(increase).len() == 1).then_some(())
     });
-    let quota = server.query("sluicegate_policy_info");
+    let quota = wait_for("the policy", || {
+        Some(server.query("sluicegate_policy_info")).filter(|found| !found.is_empty())
+    });
     assert_eq!(quota[0]["metric"]["quota"], "6/300d", "{quota:?}");
 
     let rules = wait_for("the rules to be evaluated", || {

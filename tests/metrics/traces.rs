@@ -9,7 +9,7 @@ use crate::support::client::{get, get_with};
 use crate::support::collector::{Collector, Reply, attributes};
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
-use crate::support::redis::free_address;
+use crate::support::origin::refusing_address;
 use crate::support::wait_for;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -174,7 +174,7 @@ fn requests_are_served_without_a_collector_and_lost_spans_are_counted() {
             gateway.metric(&series).filter(|count| *count == 2.0)
         });
     };
-    let nowhere = format!("http://{}", free_address());
+    let nowhere = format!("http://{}", refusing_address());
     let gateway = Gateway::start(&config(&nowhere, ", timeout: 200ms", "echo"));
     for _ in 0..2 {
         assert_eq!(get(gateway.address(), "/").status, 200);

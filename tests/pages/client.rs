@@ -160,10 +160,10 @@ routes: [{{ upstream: slow, limits: [exports] }}]
         origin.url()
     ));
     let request = "GET / HTTP/1.1\r\nhost: a\r\nx-api-key: alice\r\n\r\n";
-    let mut first = Connection::open(gateway.address());
-    first.send(request);
     let browser = Browser::start(DESKTOP);
     sign_in(&browser, &gateway, WRITER);
+    let mut first = Connection::open(gateway.address());
+    first.send(request);
     visit(&browser, "client", "header:x-api-key");
     search(&browser, "alice", 1);
     browser.wait_until(

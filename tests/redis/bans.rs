@@ -126,7 +126,7 @@ fn bans_survive_a_server_that_is_gone_and_comes_back_empty() {
     let started = now();
     assert_eq!([(); 2].map(|()| refused(one)), [0, 7_200]);
     // A reload meanwhile, with another deadline as well, loses no report.
-    let changed = store(redis.address).replace("500ms", "400ms");
+    let changed = store(redis.address).replace("timeout: 1s", "timeout: 900ms");
     one.reload(&format!(
         "{changed}{}",
         config(penalty, "on_store_error: local")
@@ -178,7 +178,7 @@ routes:
   - { upstream: echo, limits: [keys] }
 ";
     let store = format!(
-        "store: {{ redis: {{ url: \"{}\", timeout: 500ms, readable_keys: true }} }}\n",
+        "store: {{ redis: {{ url: \"{}\", timeout: 1s, readable_keys: true }} }}\n",
         redis.url()
     );
     let gateways = [(); 2].map(|()| Gateway::start(&format!("{store}{config}")));

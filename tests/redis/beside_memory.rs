@@ -27,7 +27,7 @@ const KINDS: [&str; 12] = [
 /// Routes `/both` and `/here` with the policy `here`; `/both` also has a policy of 2 in Redis.
 fn gateway(redis: &RedisServer, here: &str, there: &str) -> Gateway {
     let gateway = Gateway::start(&format!(
-        "store: {{ redis: {{ url: \"{}\", timeout: 500ms, secret: sixteen-characters, prefix: \"{}:\" }} }}
+        "store: {{ redis: {{ url: \"{}\", timeout: 1s, secret: sixteen-characters, prefix: \"{}:\" }} }}
 policies:
   here: {{ key: \"header:x-key\", {here} }}
   there: {{ key: \"header:x-key\", quota: 2/300d, store: redis, {there} }}

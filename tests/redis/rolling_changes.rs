@@ -16,9 +16,7 @@ fn config(redis: &RedisServer, name: &str, policy: &str) -> String {
         "{}policies: {{ {name}: {{ store: redis, key: constant, {policy} }} }}
 routes: [{{ upstream: echo, limits: [{name}] }}]
 ",
-        store(redis.address)
-            .replace("500ms", "1s")
-            .replace("characters", "characters, refusal_cache: 0s")
+        store(redis.address).replace("characters", "characters, refusal_cache: 0s")
     )
 }
 

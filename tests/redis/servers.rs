@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::support::admin::{AdminClient, TOKENS, json as json_of};
 use crate::support::client::{Connection, get, get_with, run};
 use crate::support::gateway::Gateway;
-use crate::support::redis::{RedisServer, free_address};
+use crate::support::origin::free_address;
+use crate::support::redis::RedisServer;
 use crate::support::redis_store::{Store, UP, command};
 use crate::support::shared::{ask, retry_after, statuses, wait_up};
 use crate::support::steering::UNTIL;
@@ -121,7 +122,7 @@ fn a_proxy_speaks_tls_with_the_configured_login() {
     command(&secure.server, &user);
     let gateway = |store: &str| {
         Gateway::start(&format!(
-            "store: {{ redis: {{ {store}, timeout: 500ms, secret: sixteen-characters }} }}
+            "store: {{ redis: {{ {store}, timeout: 1s, secret: sixteen-characters }} }}
 policies: {{ p: {{ store: redis, key: constant, quota: 3/1h }} }}
 routes: [{{ upstream: echo, limits: [p] }}]
 "
@@ -435,7 +436,7 @@ fn in_a_cluster_bans_in_all_slots_are_shared() {
         format!("  - {{ match: {{ path: /{place} }}, upstream: echo, limits: [p{place}] }}\n")
     };
     let config = format!(
-        "store: {{ redis: {{ cluster: [{}], timeout: 500ms, secret: sixteen-characters }} }}
+        "store: {{ redis: {{ cluster: [{}], timeout: 1s, secret: sixteen-characters }} }}
 policies:\n{}routes:\n{}",
         addresses.join(", "),
         places.clone().map(policy).collect::<String>(),

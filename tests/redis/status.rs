@@ -113,7 +113,7 @@ fn a_failure_of_redis_is_reported_for_each_policy_in_time() {
     redis.stop();
     let asked = now();
     let own = report(&gateway, "a");
-    // The deadline of a call is 500 ms.
+    // The deadline of a call is a second.
     assert!(
         asked.elapsed() < Duration::from_secs(5),
         "{:?}",

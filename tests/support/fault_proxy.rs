@@ -4,12 +4,13 @@
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::origin::free_address;
 use super::{now, wait_for};
 
 /// The fault of all connections, old and new.
@@ -58,8 +59,9 @@ const TICK: Duration = Duration::from_millis(2);
 impl FaultProxy {
     /// A proxy without a fault.
     pub fn before(upstream: SocketAddr) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        // No other socket takes the port while nothing listens there.
+        let address = free_address();
+        let listener = TcpListener::bind(address).expect("a free port");
         let shared = Arc::new(Shared {
             upstream,
             weather: Mutex::new(Weather::Fair),

@@ -336,6 +336,7 @@ fn converse(
                     return Ok(());
                 }
                 Step::Hang => {
+                    stream.set_read_timeout(None)?;
                     io::copy(&mut reader, &mut io::sink())?;
                     return Ok(());
                 }

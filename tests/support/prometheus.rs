@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::client::get;
-use super::redis::free_address;
+use super::origin::free_address;
 use super::wait_for;
 
 /// A running server. It scrapes every 200 ms.
@@ -24,7 +24,7 @@ impl Prometheus {
     pub fn start(target: SocketAddr, rules: &Path) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let config = format!(
-            "global: {{ scrape_interval: 200ms, evaluation_interval: 200ms }}
+            "global: {{ scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 200ms }}
 rule_files: [\"{}\"]
 scrape_configs:
   - {{ job_name: sluicegate, static_configs: [{{ targets: [\"{target}\"] }}] }}

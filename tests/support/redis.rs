@@ -10,6 +10,7 @@ use redis::Value;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::origin::free_address;
 use super::redis_store::command;
 use super::wait_for;
 
@@ -156,14 +157,6 @@ pub fn impostor(answer: &'static [u8]) -> SocketAddr {
         }
     });
     address
-}
-
-/// A port that was free a moment ago.
-pub fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener
-        .local_addr()
-        .expect("a bound socket has an address")
 }
 
 /// A server that accepts connections; `None` if it ended instead.

@@ -7,10 +7,10 @@ use super::gateway::Gateway;
 use super::redis::RedisServer;
 use super::wait_for;
 
-/// A store at this address, with a deadline that a busy machine meets.
+/// A store at this address, with the longest deadline, which a busy machine meets.
 pub fn store(address: SocketAddr) -> String {
     format!(
-        "store: {{ redis: {{ url: \"redis://{address}\", timeout: 500ms, secret: sixteen-characters }} }}\n"
+        "store: {{ redis: {{ url: \"redis://{address}\", timeout: 1s, secret: sixteen-characters }} }}\n"
     )
 }
 
