@@ -197,25 +197,28 @@ impl Pump {
 
     /// `None` ends the connection.
     fn step(&mut self) -> Option<()> {
-        let weather = self.shared.weather();
-        let is_withheld = match weather {
-            Weather::Silent => true,
-            Weather::Deaf => self.is_answers,
-            _ => self.number < self.shared.forgotten.load(SeqCst),
-        };
-        if is_withheld {
+        if self.is_withheld() {
             thread::sleep(TICK);
             return Some(());
         }
-        self.read(weather)?;
-        while self.held.front().is_some_and(|(due, _)| *due <= now()) {
+        self.read()?;
+        // The fault may have changed while there was nothing to read.
+        while !self.is_withheld() && self.held.front().is_some_and(|(due, _)| *due <= now()) {
             let (_, bytes) = self.held.pop_front()?;
             self.to.write_all(&bytes).ok()?;
         }
         Some(())
     }
 
-    fn read(&mut self, weather: Weather) -> Option<()> {
+    fn is_withheld(&self) -> bool {
+        match self.shared.weather() {
+            Weather::Silent => true,
+            Weather::Deaf => self.is_answers,
+            _ => self.number < self.shared.forgotten.load(SeqCst),
+        }
+    }
+
+    fn read(&mut self) -> Option<()> {
         let mut buffer = [0; 4_096];
         let length = match self.from.read(&mut buffer) {
             Ok(0) => return None,
@@ -225,10 +228,9 @@ impl Pump {
             }
             Err(_) => return None,
         };
-        // The weather may have changed while there was nothing to read.
         let mut bytes = buffer[..length].to_vec();
         let mut due = now();
-        match weather {
+        match self.shared.weather() {
             Weather::Slow(by) => due += by,
             Weather::Garbage if self.is_answers => bytes.fill(b'\x07'),
             Weather::Cut(after) if self.is_answers => {
