@@ -252,12 +252,13 @@ pub fn refusing_address() -> SocketAddr {
 }
 
 /// A free address, for a server that starts there later, or again. The kernel gives its port to
-/// nobody meanwhile: it is below those that it chooses from (`net.ipv4.ip_local_port_range`).
+/// nobody meanwhile: it is below those that it chooses from (`net.ipv4.ip_local_port_range`). So is
+/// the port 10,000 above it, on which a node of a Redis cluster speaks to the others.
 pub fn free_address() -> SocketAddr {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let first = std::process::id() as usize * 64;
     loop {
-        let port = 12_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        let port = 12_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
         let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
         if TcpListener::bind(address).is_ok() {
             return address;
