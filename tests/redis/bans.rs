@@ -14,7 +14,7 @@ use crate::support::{now, wait_for};
 use rustix::process::Signal;
 
 /// More than a round, with the delays of a busy machine.
-const ROUNDS: Duration = Duration::from_secs(1);
+const ROUNDS: Duration = Duration::from_secs(2);
 
 /// A policy that admits one request, with this penalty and these further keys.
 fn config(penalty: &str, more: &str) -> String {

@@ -66,16 +66,6 @@ fn lent(redis: &RedisServer) -> i64 {
     -units.flatten().sum::<f64>() as i64
 }
 
-/// The number of batches with notes of algorithms: nothing else here uses HSET.
-fn notes(redis: &RedisServer) -> u64 {
-    let stats: String =
-        redis::from_redis_value(command(redis, &["INFO", "commandstats"])).expect("text");
-    let calls = stats
-        .split_once("cmdstat_hset:calls=")
-        .and_then(|(_, calls)| calls.split(',').next());
-    calls.map_or(0, |calls| calls.parse().expect("a number"))
-}
-
 #[track_caller]
 fn wait_until_lent(redis: &RedisServer, units: i64) {
     let what = format!("{units} lent");
@@ -150,10 +140,10 @@ fn a_lease_granted_after_the_client_left_is_returned() {
     wait_up(&gateway);
     // Each return is answered before the network slows down; otherwise the store would be out of
     // use by then.
-    let series = "sluicegate_store_requests_total{op=\"batch\",result=\"ok\"}";
+    let series = "sluicegate_store_requests_total{op=\"follow_up\",result=\"ok\"}";
     let wait_until_heard = |batches| {
         wait_for("an answer", || {
-            (metric(&gateway, series) >= batches + notes(&redis)).then_some(())
+            (metric(&gateway, series) >= batches).then_some(())
         });
     };
     drop(begin::<1>(&gateway));

@@ -354,7 +354,7 @@ routes:
         ready.contains("redis: up").then_some(())
     });
     let told = || {
-        let series = "sluicegate_store_requests_total{op=\"batch\",result=\"ok\"}";
+        let series = "sluicegate_store_requests_total{op=\"follow_up\",result=\"ok\"}";
         gateway.metric(series).unwrap_or_default()
     };
     // The units in the buckets before the refusing one, by their instants: each is weeks.

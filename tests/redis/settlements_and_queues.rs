@@ -30,11 +30,11 @@ fn metric(gateway: &Gateway, series: &str) -> u64 {
     gateway.metric(series).unwrap_or_default() as u64
 }
 
-/// The number of batches that Redis has received off the path of requests.
+/// The number of batches of what follows requests that Redis has received.
 fn told(gateway: &Gateway) -> u64 {
     metric(
         gateway,
-        "sluicegate_store_requests_total{op=\"batch\",result=\"ok\"}",
+        "sluicegate_store_requests_total{op=\"follow_up\",result=\"ok\"}",
     )
 }
 

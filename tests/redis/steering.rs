@@ -31,7 +31,7 @@ fn wait_for_status(gateway: &Gateway, path: &str, status: u16) {
 /// Waits until requests to these gateways are answered so, after the answer of the API. Asserts that
 /// each feels the action with its next reading of announcements, whatever time the machine takes.
 fn wait_for_next_reading(gateways: &[Gateway], path: &str, status: u16) {
-    let batches = |gateway| count(gateway, "batch", "ok");
+    let batches = |gateway| count(gateway, "background", "ok");
     let before: Vec<_> = gateways.iter().map(batches).collect();
     for (gateway, before) in gateways.iter().zip(before) {
         wait_for("the action", || {

@@ -103,7 +103,7 @@ fn under_load_machines_admit_a_quota_and_the_units_not_yet_reported() {
             for result in ["ok", "unsent", "timeout", "connecting"] {
                 assert_eq!(requests("call", result), 0.0);
             }
-            assert!(requests("batch", "ok") > 0.0 && rounds(gateway, "ok") > 0);
+            assert!(requests("background", "ok") > 0.0 && rounds(gateway, "ok") > 0);
             assert_eq!(
                 gateway.metric("sluicegate_sync_keys{policy=\"p0\"}"),
                 Some(1.0)

@@ -9,7 +9,8 @@ use std::time::Duration;
 use redis::Value;
 use sluicegate::clock::Clock;
 use sluicegate::store::redis::client::{
-    Address, Client, Command, Fault, FaultKind, Login, Password, Script, Spec, State, Target,
+    Address, Client, Command, Fault, FaultKind, Login, Operation, Password, Script, Spec, State,
+    Target,
 };
 use sluicegate::telemetry::metrics::StoreMetrics;
 use sluicegate::telemetry::registry::Registry;
@@ -113,7 +114,7 @@ impl Store {
 
     pub fn batch(&self, commands: Vec<Command>) -> Vec<Result<Value, Fault>> {
         let client = Arc::clone(&self.client);
-        let batch = async move { client.batch(0, commands).await };
+        let batch = async move { client.batch(Operation::Background, 0, commands).await };
         let answers = self.runtime.block_on(self.runtime.spawn(batch));
         answers.expect("no batch panics")
     }

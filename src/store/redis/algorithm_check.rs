@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redis::{RedisWrite, ToRedisArgs, Value};
 
-use super::client::{Client, Command, Script, Target};
+use super::client::{Client, Command, Operation, Script, Target};
 use super::reply::{fields, number};
 use super::script::ALGORITHMS;
 use super::sync::RoundTimer;
@@ -115,7 +115,10 @@ impl AlgorithmCheck {
         let groups = || policies.chunks(together);
         let commands = groups().map(|group| self.command(group)).collect();
         // The client itself logs a server that is out of use.
-        let answers = self.client.batch(worker, commands).await;
+        let answers = self
+            .client
+            .batch(Operation::Background, worker, commands)
+            .await;
         for (group, answer) in groups().zip(answers) {
             for (policy, change) in answer.iter().flat_map(|reply| changes(group, reply)) {
                 policy.log(&change);

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use redis::Value;
 use tokio::time::Instant;
 
-use super::client::{Client, Command, Fault, FaultKind};
+use super::client::{Client, Command, Fault, FaultKind, Operation};
 use super::store::Store;
 use super::sync::RoundTimer;
 use crate::clock::{Clock, Timestamp};
@@ -195,7 +195,10 @@ impl Store {
             let taken: Vec<_> = left.iter().map(|one| one.next_report(now)).collect();
             let commands = left.iter().zip(&taken);
             let commands = commands.map(|(one, taken)| one.command(self, taken, now));
-            let answers = self.client().batch(worker, commands.collect()).await;
+            let answers = self
+                .client()
+                .batch(Operation::Background, worker, commands.collect())
+                .await;
             let now = clock.now();
             let all = left.iter().zip(taken).zip(answers);
             let has_more = all.map(|((one, taken), answer)| {

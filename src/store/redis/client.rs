@@ -36,6 +36,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 pub use self::batch::Command;
+pub use self::call_metrics::Operation;
 pub use self::fault::{Fault, FaultKind};
 pub use self::script::Script;
 pub use self::slot::slot;
@@ -45,7 +46,7 @@ pub use self::spec::{
 };
 pub use self::state::State;
 
-use self::call_metrics::{CallMetrics, Operation};
+use self::call_metrics::CallMetrics;
 use self::connection::ConnectOptions;
 use self::node::{Node, NodeHealth};
 use self::server_map::{ServerMap, Topology};

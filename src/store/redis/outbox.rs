@@ -17,7 +17,7 @@ use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::client::{Command, Fault};
+use super::client::{Command, Fault, Operation};
 use super::follow_up::{LeasedUnits, Settlement, SettlementReply, count_foreign_keys};
 use super::script_call::{BucketCharge, ChargedRefusals, ScriptCall, Tier};
 use super::store::Store;
@@ -147,7 +147,10 @@ impl Store {
             .map(|(command, one)| (one, command))
             .unzip();
         if !batch.is_empty() {
-            let answers = self.client().batch(worker, commands).await;
+            let answers = self
+                .client()
+                .batch(Operation::FollowUp, worker, commands)
+                .await;
             for ((store, message), answer) in batch.into_iter().zip(answers) {
                 store.apply_answer(worker, message, answer);
             }
@@ -198,7 +201,10 @@ impl Store {
             let leases: Vec<_> = lease.iter().map(HeldLease::units).collect();
             self.command(&ScriptCall::renew_leases(&leases, LEASE_DURATION, None))
         });
-        let answers = self.client().batch(worker, commands.collect()).await;
+        let answers = self
+            .client()
+            .batch(Operation::Background, worker, commands.collect())
+            .await;
         for (lease, answer) in calls.into_iter().zip(answers) {
             let lost = answer.map_or(lease.len(), |reply| count_foreign_keys(&reply));
             (0..lost).for_each(|_| self.count_lost("renewal"));

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use redis::Value;
 use tokio::time::Instant;
 
-use super::client::{Command, Fault, FaultKind};
+use super::client::{Command, Fault, FaultKind, Operation};
 use super::reply::{ProtocolError, fields, number};
 use super::script::Procedure;
 use super::script_call::{ScriptCall, micros};
@@ -276,7 +276,11 @@ impl Store {
             Command::new(&stream, range),
         ];
         let sent = clock.now();
-        let mut answers = self.client().batch(worker, commands).await.into_iter();
+        let mut answers = self
+            .client()
+            .batch(Operation::Background, worker, commands)
+            .await
+            .into_iter();
         let malformed = || FaultKind::Script.with(ProtocolError::Malformed);
         let (Some(time), Some(entries)) = (answers.next(), answers.next()) else {
             return Err(malformed());
@@ -328,7 +332,11 @@ impl Store {
         }
         commands.truncate(MOST_REPEATED);
         // What is lost here is known to this machine all the same.
-        drop(self.client().batch(worker, commands).await);
+        drop(
+            self.client()
+                .batch(Operation::Background, worker, commands)
+                .await,
+        );
     }
 
     fn repeated(&self, policy: &str, key: Fingerprint, ban: &OperatorBan) -> Command {
@@ -420,7 +428,9 @@ impl Store {
     /// Runs a call on the connection of the admin thread, within the deadline of a batch.
     async fn run_for_operator(&self, call: &ScriptCall) -> Result<Value, Fault> {
         let command = self.command(call);
-        let answers = self.client().batch(self.operator_worker(), vec![command]);
+        let answers =
+            self.client()
+                .batch(Operation::Background, self.operator_worker(), vec![command]);
         let answer = answers.await.into_iter().next();
         answer.unwrap_or_else(|| Err(FaultKind::Timeout.fault()))
     }

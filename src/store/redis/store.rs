@@ -13,7 +13,9 @@ use tokio::time::{Instant, timeout};
 
 use super::algorithm_check::AlgorithmCheck;
 use super::bans::SharedBans;
-use super::client::{self, Client, Command, Fault, FaultKind, Script, State, Target, slot};
+use super::client::{
+    self, Client, Command, Fault, FaultKind, Operation, Script, State, Target, slot,
+};
 use super::config_drift::ConfigDrift;
 use super::multi_slot::{BucketReplies, MultiSlotCharge, SlotGroup};
 use super::naming::Naming;
@@ -378,7 +380,12 @@ impl Store {
         if !reversals.is_empty() {
             let commands = reversals.iter().map(|call| self.command(call)).collect();
             let store = Arc::clone(self);
-            tokio::spawn(async move { store.client.batch(worker, commands).await });
+            tokio::spawn(async move {
+                store
+                    .client
+                    .batch(Operation::FollowUp, worker, commands)
+                    .await
+            });
         }
     }
 

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::tracked::Totals;
 use self::tracker::{SHARDS, SyncRequest};
-use super::client::{Client, Command, Fault, FaultKind, Script, Target, random};
+use super::client::{Client, Command, Fault, FaultKind, Operation, Script, Target, random};
 use super::reply::{ProtocolError, fields, number};
 use super::script::SYNC;
 use crate::clock::{Clock, Timestamp};
@@ -198,7 +198,11 @@ impl Synchroniser {
         let mut commands = vec![time(&first.name)];
         commands.extend(groups().map(|group| self.command(group)));
         let sent = clock.now();
-        let mut answers = self.client.batch(worker, commands).await.into_iter();
+        let mut answers = self
+            .client
+            .batch(Operation::Background, worker, commands)
+            .await
+            .into_iter();
         if let Some(Ok(time)) = answers.next() {
             self.record_server_time(time, sent);
         }
@@ -254,7 +258,11 @@ impl Synchroniser {
         let sent = clock.now();
         let answers = self
             .client
-            .batch(worker, vec![time(&self.client.spec().prefix[..])])
+            .batch(
+                Operation::Background,
+                worker,
+                vec![time(&self.client.spec().prefix[..])],
+            )
             .await;
         for time in answers.into_iter().flatten() {
             self.record_server_time(time, sent);

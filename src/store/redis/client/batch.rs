@@ -51,11 +51,17 @@ impl Command {
 impl Client {
     /// Sends the commands to the servers that have their keys, and returns the answers in the same
     /// order, within [`Spec::batch_timeout`](super::Spec::batch_timeout). Each succeeds or fails by
-    /// itself. A server runs its commands in order, up to the first that could not be sent.
+    /// itself. A server runs its commands in order, up to the first that could not be sent. `op` is
+    /// their purpose in the metrics.
     ///
     /// # Panics
     /// As [`Client::start`].
-    pub async fn batch(&self, worker: usize, commands: Vec<Command>) -> Vec<Result<Value, Fault>> {
+    pub async fn batch(
+        &self,
+        op: Operation,
+        worker: usize,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Value, Fault>> {
         self.start(worker);
         let deadline = Instant::now() + self.0.spec.batch_timeout;
         self.0.found_servers(deadline).await;
@@ -65,7 +71,7 @@ impl Client {
             .collect();
         let mut parts = JoinSet::new();
         for part in self.0.divide(commands) {
-            parts.spawn(Arc::clone(&self.0).send(part, worker, deadline));
+            parts.spawn(Arc::clone(&self.0).send(op, part, worker, deadline));
         }
         while let Some(part) = parts.join_next().await {
             for (place, answer) in part.unwrap_or_default() {
@@ -106,11 +112,17 @@ impl Shared {
         parts
     }
 
-    async fn send(self: Arc<Self>, part: Part, worker: usize, deadline: Instant) -> Answers {
+    async fn send(
+        self: Arc<Self>,
+        op: Operation,
+        part: Part,
+        worker: usize,
+        deadline: Instant,
+    ) -> Answers {
         let mut answers = Answers::with_capacity(part.commands.len());
         for chunk in part.commands.chunks(BATCH_SIZE) {
             let chunk_answers = match &part.node {
-                Ok(node) => self.send_chunk(node, worker, deadline, chunk).await,
+                Ok(node) => self.send_chunk(op, node, worker, deadline, chunk).await,
                 Err(fault) => Err(fault.clone()),
             };
             let places = chunk.iter().map(|(place, _)| *place);
@@ -128,6 +140,7 @@ impl Shared {
 
     async fn send_chunk(
         &self,
+        op: Operation,
         node: &Arc<Node>,
         worker: usize,
         deadline: Instant,
@@ -135,7 +148,7 @@ impl Shared {
     ) -> Result<Vec<Result<Value, Fault>>, Fault> {
         let found = self.connection(worker, deadline, || Ok(Arc::clone(node)));
         let found = found.await;
-        let (_, connection) = found.inspect_err(|_| self.metrics.count_unsent(Operation::Batch))?;
+        let (_, connection) = found.inspect_err(|_| self.metrics.count_unsent(op))?;
         let started = self.clock.now();
         let answers = timeout_at(deadline, exchange(&connection, chunk))
             .await
@@ -150,7 +163,7 @@ impl Shared {
                 .cloned()
                 .unwrap_or(Ok(Value::Nil)),
         };
-        self.record_outcome(Operation::Batch, node, started, &verdict);
+        self.record_outcome(op, node, started, &verdict);
         let is_moved = |answer: &Result<Value, Fault>| matches!(answer, Err(fault) if fault.kind == FaultKind::Moved);
         if answers.iter().flatten().any(is_moved) {
             self.topology_changed.notify_one();

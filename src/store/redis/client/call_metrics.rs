@@ -1,4 +1,4 @@
-//! Counters of calls, batches and probes by result, and their latency.
+//! Counters of operations by result, and the latency of calls.
 
 use std::time::Duration;
 
@@ -6,15 +6,21 @@ use super::fault::{Fault, FaultKind};
 use crate::telemetry::metrics::StoreMetrics;
 use crate::telemetry::registry::Counter;
 
+/// An operation, by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub enum Operation {
+    /// The decision of a request, which waits for it.
     Call,
-    Batch,
+    /// What follows a request: settled costs, and what is given back.
+    FollowUp,
+    /// What no request needs: rounds between machines, renewals of leases, changes by operators.
+    Background,
+    /// The question whether a server that is out of use is back.
     Probe,
 }
 
 impl Operation {
-    const ALL: [&str; 3] = ["call", "batch", "probe"];
+    const ALL: [&str; 4] = ["call", "follow_up", "background", "probe"];
 }
 
 /// The results of operations before those of [`FaultKind`].
