@@ -1,18 +1,20 @@
 //! One key of one policy: its state, and what an operator does to it. Keys are secrets: they come in
 //! bodies, and no answer and no log line has one.
 
-use std::collections::BTreeMap;
+mod key_input;
+mod time_input;
+
 use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
 use http::StatusCode;
-use jiff::SpanRelativeTo;
-use jiff::fmt::temporal::Pieces;
 use serde::{Deserialize, Serialize};
 use tokio::spawn;
 use tokio::task::spawn_blocking;
 
+use self::key_input::{KeyInput, id_problem};
+use self::time_input::{duration, instant};
 use super::AdminState;
 use super::audit::{self, Action, Change, Extent, Target};
 use super::auth::Actor;
@@ -23,36 +25,8 @@ use crate::proxy::Ruleset;
 use crate::proxy::activity::KeyRefusals;
 use crate::proxy::inspect::key::{Execution, KeyChange, KeyChangeError, KeyError, PolicyKey};
 use crate::proxy::inspect::key_state::KeyState;
-use crate::rules::PartText;
 use crate::store::SteeringError;
 use crate::whole_number;
-
-/// The shortest grant or ban by its length.
-const SHORTEST: Duration = Duration::from_millis(1);
-
-/// A key: the text of its only part, or a list of texts; nothing for a key without parts.
-#[derive(Debug, Default, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "`key` is a text, or a list with a text, null or {\"client_ip\": \"192.0.2.1\"} for each part"
-)]
-enum KeyInput {
-    #[default]
-    None,
-    One(String),
-    Parts(Vec<PartInput>),
-}
-
-/// A part of a key.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum PartInput {
-    Value(String),
-    /// Requests lack the part, and another part replaces it: its name and value.
-    StandIn(BTreeMap<String, String>),
-    /// Requests lack the part.
-    Missing(()),
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -354,49 +328,6 @@ impl OwnedChange {
     }
 }
 
-impl KeyInput {
-    /// True if a part has the form of an id, by which logs and answers name keys.
-    fn has_id(&self) -> bool {
-        match self {
-            Self::None => false,
-            Self::One(text) => is_id(text),
-            Self::Parts(parts) => parts
-                .iter()
-                .any(|part| matches!(part, PartInput::Value(text) if is_id(text))),
-        }
-    }
-
-    /// # Errors
-    /// A part is neither a text, nor one replacement, nor null.
-    fn texts(&self) -> Result<Vec<PartText<'_>>, ProblemDetails> {
-        match self {
-            Self::None => Ok(Vec::new()),
-            Self::One(text) => Ok(vec![PartText::Value(text)]),
-            Self::Parts(parts) => parts.iter().map(PartInput::text).collect(),
-        }
-    }
-}
-
-impl PartInput {
-    fn text(&self) -> Result<PartText<'_>, ProblemDetails> {
-        match self {
-            Self::Value(text) => Ok(PartText::Value(text)),
-            Self::Missing(()) => Ok(PartText::Missing),
-            Self::StandIn(parts) => match parts.iter().next() {
-                Some((part, value)) if parts.len() == 1 => Ok(PartText::StandIn { part, value }),
-                _ => {
-                    let detail = "name the one part that replaces a missing one, such as \
-                                  {\"client_ip\": \"192.0.2.1\"}";
-                    Err(ProblemDetails::new(
-                        StatusCode::UNPROCESSABLE_ENTITY,
-                        detail,
-                    ))
-                }
-            },
-        }
-    }
-}
-
 fn find<'r>(
     ruleset: &'r Ruleset,
     policy: &str,
@@ -416,67 +347,10 @@ fn find<'r>(
         })
 }
 
-/// True for a text such as `k_5f0c1a2b3c4d5e6f`.
-fn is_id(text: &str) -> bool {
-    let digits = text.strip_prefix("k_");
-    digits.is_some_and(|digits| {
-        digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
-    })
-}
-
-/// The answer to an id in place of a key's text.
-fn id_problem() -> ProblemDetails {
-    let detail = "the key is an id, as logs and answers name keys, and no id leads back to its \
-                  text: give the text that requests have, such as an API key or an address. Look \
-                  for the id in the access log, whose lines have `client_ip` and with \
-                  `access_log.headers` the fields of the key; or in `top --json`, which has texts, \
-                  too, with `admin.keys: readable`";
-    ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
-}
-
 fn store_problem(error: SteeringError) -> ProblemDetails {
     let status = match error {
         SteeringError::TooManyKeys(_) => StatusCode::UNPROCESSABLE_ENTITY,
         SteeringError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     ProblemDetails::new(status, error.to_string())
-}
-
-/// An instant. One before 1970 is over, and one beyond what a `Timestamp` may be is far away.
-///
-/// # Errors
-/// The text is no instant of RFC 3339.
-fn instant(text: &str) -> Result<Timestamp, ProblemDetails> {
-    let instant = text.parse().ok().or_else(|| last_instant(text));
-    let instant: jiff::Timestamp = instant.ok_or_else(|| {
-        let detail = "`until` is an instant, such as 2026-11-24T18:00:00Z (RFC 3339); `for` takes \
-                      a duration";
-        ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
-    })?;
-    let micros = u64::try_from(instant.as_microsecond()).unwrap_or_default();
-    Ok(Timestamp::from_micros(micros))
-}
-
-/// The last instant of jiff, for an instant of the last day or two of 9999: jiff leaves room for
-/// time zones there.
-fn last_instant(text: &str) -> Option<jiff::Timestamp> {
-    let pieces = Pieces::parse(text).ok()?;
-    pieces.time()?;
-    pieces.to_numeric_offset()?;
-    (pieces.date().year() == 9999).then_some(jiff::Timestamp::MAX)
-}
-
-/// A duration of 1 ms at least; days have 24 hours.
-///
-/// # Errors
-/// The text is no such duration.
-fn duration(text: &str) -> Result<Duration, ProblemDetails> {
-    let span: Option<jiff::Span> = text.parse().ok();
-    let day = SpanRelativeTo::days_are_24_hours();
-    let length = span.and_then(|span| span.to_duration(day).ok());
-    let length = length.and_then(|length| Duration::try_from(length).ok());
-    length.filter(|length| *length >= SHORTEST).ok_or_else(|| {
-        let detail = "`for` is a duration from 1ms to 366 days, such as 15m, 24h or 7d";
-        ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
-    })
 }
