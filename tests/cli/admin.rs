@@ -160,7 +160,7 @@ fn a_bad_file_is_reported_with_its_line() {
 fn requests_without_a_route_are_counted_by_reason() {
     let gateway = Gateway::start(&format!(
         "listeners: [ {{ address: \"127.0.0.1:0\", protocols: [http/1.1] }} ]
-client: {{ max_head: 8KiB, timeouts: {{ head: 300ms }} }}\n{CONFIG}"
+client: {{ max_head: 8KiB, timeouts: {{ head: 2s }} }}\n{CONFIG}"
     ));
     let long = "x".repeat(9_000);
     for (bytes, status, reason, count) in [

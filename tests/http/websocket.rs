@@ -256,24 +256,24 @@ fn an_upstream_that_switches_otherwise_is_not_followed() {
 #[test]
 fn silence_of_both_sides_ends_the_socket() {
     let origin = echoing();
-    let gateway = before(&origin, ", timeouts: { idle: 100ms, tunnel: 1s }", "");
+    let gateway = before(&origin, ", timeouts: { idle: 100ms, tunnel: 3s }", "");
     let mut socket = connect(&gateway);
-    for _ in 0..4 {
+    for _ in 0..7 {
         thread::sleep(Duration::from_millis(500));
         assert_eq!(told(&mut socket, "here"), "here");
     }
     // A client that only receives.
     let telling = Origin::raw(|stream| {
         let mut socket = tungstenite::accept(stream).expect("a handshake");
-        for _ in 0..4 {
+        for _ in 0..7 {
             thread::sleep(Duration::from_millis(500));
             socket.send(Message::text("tick")).expect("it is open");
         }
         while socket.read().is_ok() {}
     });
-    let other = before(&telling, ", timeouts: { tunnel: 1s }", "");
+    let other = before(&telling, ", timeouts: { tunnel: 3s }", "");
     let mut listener = connect(&other);
-    for _ in 0..4 {
+    for _ in 0..7 {
         assert_eq!(listener.read().unwrap(), Message::text("tick"));
     }
     assert!(listener.read().is_err(), "nobody says anything");
@@ -284,7 +284,7 @@ fn silence_of_both_sides_ends_the_socket() {
 fn a_drain_ends_sockets_within_the_grace_period() {
     let origin = echoing();
     let mut gateway = Gateway::start(&format!(
-        "shutdown: {{ delay: 0s, deadline: 500ms }}\nroutes: [{{ upstream: '{}' }}]\n",
+        "shutdown: {{ delay: 0s, deadline: 3s }}\nroutes: [{{ upstream: '{}' }}]\n",
         origin.url()
     ));
     let mut socket = connect(&gateway);
