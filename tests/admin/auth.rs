@@ -36,8 +36,8 @@ fn the_api_takes_a_token_and_health_and_metrics_take_none() {
 #[test]
 fn without_tokens_one_is_made_and_logged() {
     let gateway = Gateway::start(ROUTES);
-    let log = gateway.log();
-    let (_, token) = log.split_once("token=\"").expect("a token in the log");
+    let line = gateway.wait_for_log("token=\"");
+    let (_, token) = line.split_once("token=\"").expect("a token in the line");
     let (token, _) = token.split_once('"').expect("a quoted token");
     assert!(token.len() > 40, "{token}");
     assert_eq!(status(&gateway, token), 200);

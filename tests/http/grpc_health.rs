@@ -167,10 +167,7 @@ fn expect_unhealthy(url: &str, reason: &str) {
     let good = answering("good", &SERVING);
     let health = "grpc: \"\", timeout: 500ms, unhealthy_after: 1";
     let gateway = Gateway::start(&config(&[url.to_owned(), good.url()], health));
-    gateway.wait_for_log("the endpoint is unhealthy");
-    let log = gateway.log();
-    let line = log.lines().find(|line| line.contains("is unhealthy"));
-    let line = line.expect("there is one");
+    let line = gateway.wait_for_log("the endpoint is unhealthy");
     assert!(line.contains(reason), "{reason}: {line}");
     assert!(line.contains(&url["http://".len()..]), "{reason}: {line}");
     assert_eq!(answers(&gateway, "good"), 20, "{reason}");

@@ -83,8 +83,7 @@ fn expect_cut(
     assert!(sent < MOST, "{kind}: {sent} bytes");
     let growth = gateway.resident().saturating_sub(before);
     assert!(growth < GROWTH, "{kind}: {growth} bytes");
-    let log = gateway.log();
-    assert!(log.contains(reason), "{kind}: {log}");
+    gateway.wait_for_log(reason);
     let statuses = (0..2).map(|_| {
         let mut client = Connection::open(gateway.address());
         let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab";

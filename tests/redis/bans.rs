@@ -202,12 +202,7 @@ fn a_key_of_another_program_is_logged_once_and_machines_ban_locally() {
         &config("{ strikes: 2, within: 1h, for: [2h] }", "percent: 100"),
     );
     let [gateway] = &gateways;
-    wait_for("a warning", || {
-        gateway
-            .log()
-            .contains("bans cannot be shared")
-            .then_some(())
-    });
+    gateway.wait_for_log("bans cannot be shared");
     assert_eq!([(); 2].map(|()| refused(gateway)), [0, 7_200]);
     thread::sleep(ROUNDS);
     assert_eq!(gateway.log().matches("bans cannot be shared").count(), 1);

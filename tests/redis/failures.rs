@@ -22,6 +22,10 @@ use crate::support::{now, wait_for};
 /// The least time of requests while the server is out of use.
 const OUTAGE: Duration = Duration::from_millis(400);
 
+/// A time in which some client certainly makes a call: twice the longest time for which a refusal is
+/// remembered.
+const CALL_UNDER_WAY: Duration = Duration::from_millis(100);
+
 /// The number of parallel clients: enough for each worker to have some.
 const CLIENTS: usize = 10;
 
@@ -177,12 +181,15 @@ const FAILURES: [Failure; 13] = [
     Failure {
         name: "restarted empty at once",
         begin: |far| {
+            // Else it may be back before any call misses it.
+            far.redis.stop();
+            thread::sleep(CALL_UNDER_WAY);
             far.redis.kill();
             far.redis.start_again();
         },
         end: |_| {},
         // Requests before the next connection wait for it.
-        results: &["unsent", "lost", "refused"],
+        results: &["unsent", "lost", "refused", "timeout"],
         lasts: false,
     },
     lasting(

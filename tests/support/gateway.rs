@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, thread};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
 use super::{client, wait_for};
 
 /// The program under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_sluicegate");
+/// The line that it logs for SIGUSR2, which has no other effect.
+const ECHO_LINE: &str = "SIGUSR2 is ignored";
 /// Its arguments in the directory of its configuration.
 const RUN: [&str; 3] = ["run", "--config", CONFIG];
 const CONFIG: &str = "sluicegate.yaml";
@@ -26,6 +28,8 @@ pub struct Gateway {
     dir: TempDir,
     log: Arc<Mutex<String>>,
     log_is_read: Arc<AtomicBool>,
+    /// The reader of stderr has seen its end.
+    log_has_ended: Arc<AtomicBool>,
     address: SocketAddr,
     /// The address of its admin listener.
     pub admin: SocketAddr,
@@ -125,6 +129,8 @@ routes:
         let collected = Arc::clone(&log);
         let log_is_read = Arc::new(AtomicBool::new(true));
         let is_read = Arc::clone(&log_is_read);
+        let log_has_ended = Arc::new(AtomicBool::new(false));
+        let has_ended = Arc::clone(&log_has_ended);
         thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
                 if !is_read.load(Ordering::Relaxed) {
@@ -134,6 +140,7 @@ routes:
                 log.push_str(&line);
                 log.push('\n');
             }
+            has_ended.store(true, Ordering::Release);
         });
         let none = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut gateway = Self {
@@ -141,6 +148,7 @@ routes:
             dir,
             log,
             log_is_read,
+            log_has_ended,
             address: none,
             admin: none,
         };
@@ -218,20 +226,52 @@ routes:
         Pid::from_child(&self.process)
     }
 
-    /// Its stderr so far.
+    /// Every line that it has logged so far, for texts that must not be there and for counts. A text
+    /// that must be there may be logged a moment later: [`Self::wait_for_log`].
+    ///
+    /// A thread of the proxy writes the log, and one of the test reads it. So this asks the proxy for
+    /// one more line, and waits for it.
     pub fn log(&self) -> String {
+        let echoes = |log: &str| log.matches(ECHO_LINE).count();
+        let before = echoes(&self.received_log());
+        if kill_process(self.pid(), Signal::USR2).is_ok() {
+            wait_for("the log so far", || {
+                let is_echoed = echoes(&self.received_log()) > before;
+                (is_echoed || self.has_exited()).then_some(())
+            });
+        }
+        if self.has_exited() {
+            wait_for("the end of the log", || {
+                self.log_has_ended.load(Ordering::Acquire).then_some(())
+            });
+        }
+        let log = self.received_log();
+        let lines = log.split_inclusive('\n');
+        lines.filter(|line| !line.contains(ECHO_LINE)).collect()
+    }
+
+    /// What has been read of stderr so far. Lines may be on their way.
+    fn received_log(&self) -> String {
         let log = self.log.lock();
         log.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Its log so far, locked against the thread that reads stderr.
+    /// What has been read of its log, locked against the thread that reads stderr.
     pub fn log_reader(&self) -> Arc<Mutex<String>> {
         Arc::clone(&self.log)
     }
 
-    /// Waits for a text on stderr.
-    pub fn wait_for_log(&self, text: &str) {
-        wait_for(text, || self.log().contains(text).then_some(()));
+    /// Waits for a line with this text, and returns it.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        self.wait_for_line(text, |line| line.contains(text))
+    }
+
+    /// Waits for a line like this, and returns it.
+    pub fn wait_for_line(&self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
+        wait_for(what, || {
+            let log = self.received_log();
+            log.lines().find(|line| is_it(line)).map(str::to_owned)
+        })
     }
 
     /// Waits for the end of the process.
@@ -239,6 +279,12 @@ routes:
         wait_for("the end of the process", || {
             self.process.try_wait().expect("it is our child")
         })
+    }
+
+    /// Returns true once the process has ended, whether or not its status was asked for.
+    fn has_exited(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
     }
 
     /// Returns true while the process runs.
@@ -258,7 +304,7 @@ routes:
             assert!(
                 whole || self.is_running(),
                 "the proxy ended:\n{}",
-                self.log()
+                self.received_log()
             );
             whole.then_some(found)
         })
@@ -266,7 +312,7 @@ routes:
 
     /// The addresses in the lines that say `message`, in the order of their `listener=` field.
     fn announced(&self, message: &str) -> Vec<SocketAddr> {
-        let log = self.log();
+        let log = self.received_log();
         let lines = log.lines().filter_map(|line| line.split_once(message));
         let is_admin = message.starts_with("admin");
         let lines = lines.filter(|(before, _)| is_admin || !before.ends_with("admin "));
@@ -296,7 +342,7 @@ impl Drop for Gateway {
             self.process.wait().expect("it is our child");
         }
         if thread::panicking() {
-            eprintln!("the proxy wrote:\n{}", self.log());
+            eprintln!("the proxy wrote:\n{}", self.received_log());
         }
     }
 }
