@@ -111,10 +111,13 @@ impl Group {
         None
     }
 
-    /// Notes that a dial begins. Returns false if one is under way, or there are enough
-    /// connections.
+    /// Notes that a dial begins. Returns false if one is under way, there are enough connections, or
+    /// the host allows no stream on the last one: it would allow none on another.
     pub(in crate::upstream) fn begin_dial(&mut self) -> bool {
-        let begins = !self.is_dialling && self.connections.len() < MAX_CONNECTIONS;
+        let last = self.connections.last();
+        let begins = !self.is_dialling
+            && self.connections.len() < MAX_CONNECTIONS
+            && !last.is_some_and(|last| last.connection.is_barred());
         self.is_dialling |= begins;
         begins
     }

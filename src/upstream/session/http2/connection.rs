@@ -1,5 +1,6 @@
 //! A connection of HTTP/2, which the requests of one worker share. A task of that worker drives it.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -53,6 +54,8 @@ struct ConnectionState {
     is_used: AtomicBool,
     /// The host does not answer pings.
     is_dead: AtomicBool,
+    /// The host allows no stream; a request may wait until it does.
+    is_barred: AtomicBool,
     /// Wakes the task, for a ping or the end.
     task: Notify,
     /// Wakes the requests that wait for a stream.
@@ -89,12 +92,13 @@ impl SharedConnection {
             keep_alive: Mutex::default(),
             is_used: AtomicBool::new(false),
             is_dead: AtomicBool::new(false),
+            is_barred: AtomicBool::new(false),
             task: Notify::new(),
             freed,
         });
         let io = CountedIo::new(stream, state.io.clone());
         let (requests, mut connection) = builder().handshake(io).await.map_err(into_io)?;
-        std::future::poll_fn(|cx| poll_settings(&mut connection, cx)).await?;
+        poll_fn(|cx| poll_settings(&mut connection, cx)).await?;
         tokio::task::spawn_local(drive(connection, Arc::clone(&state), open));
         Ok(Arc::new(SharedConnection {
             requests: Mutex::new(requests),
@@ -115,6 +119,9 @@ impl SharedConnection {
         };
         let limit = u32::try_from(requests.current_max_send_streams());
         let limit = limit.map_or(MAX_STREAMS, |limit| limit.min(MAX_STREAMS));
+        if limit == 0 {
+            self.state.is_barred.store(true, Relaxed);
+        }
         let free = limit.saturating_sub(self.state.streams.load(Relaxed));
         Some(Room {
             free: if is_ready { free } else { 0 },
@@ -127,6 +134,12 @@ impl SharedConnection {
         self.state.is_used.store(true, Relaxed);
         self.state.streams.fetch_add(1, Relaxed);
         StreamPermit(Arc::clone(self))
+    }
+
+    /// Returns true if the host allows no stream for now, on a connection that has none (RFC 9113
+    /// section 5.1.2).
+    pub(in crate::upstream) fn is_barred(&self) -> bool {
+        self.state.is_barred.load(Relaxed) && self.state.streams.load(Relaxed) == 0
     }
 
     /// Looks after a connection with open streams, once a second: a silent host is pinged, and the
@@ -215,7 +228,7 @@ async fn drive(
     loop {
         tokio::select! {
             biased;
-            ended = &mut connection => {
+            ended = poll_fn(|cx| poll_frames(&mut connection, &state, cx)) => {
                 if let Err(error) = ended {
                     let error = &error as &dyn std::error::Error;
                     tracing::debug!(error, "connection to an upstream ended");
@@ -235,6 +248,20 @@ async fn drive(
     }
     drop((connection, open));
     state.freed.notify_waiters();
+}
+
+/// Moves frames. Wakes the requests that wait once the host allows streams again.
+fn poll_frames(
+    connection: &mut Connection<CountedIo<Stream>, Bytes>,
+    state: &ConnectionState,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), h2::Error>> {
+    let polled = Pin::new(&mut *connection).poll(cx);
+    if state.is_barred.load(Relaxed) && connection.max_concurrent_send_streams() > 0 {
+        state.is_barred.store(false, Relaxed);
+        state.freed.notify_waiters();
+    }
+    polled
 }
 
 /// Sends a ping. The answer counts as any other read.
