@@ -7,3 +7,7 @@ mod frame_tracker;
 
 pub(crate) use connection_frames::ConnectionFrames;
 pub(crate) use frame_tracker::{FrameHead, FrameTracker, HEADERS};
+
+/// The flow-control window of a stream: the most bytes that a peer may send on it unread. The window
+/// of a connection is that of all its streams, so that those that nobody reads delay no other.
+pub(crate) const STREAM_WINDOW: u32 = 128 * 1024;

@@ -24,6 +24,7 @@ use self::{
     tracked_service::TrackedService,
 };
 use super::{ConnectionHandler, ConnectionService, Io, NegotiatedConnection};
+use crate::http::http2::STREAM_WINDOW;
 use crate::server::drain::DRAIN_GRACE;
 use crate::server::{
     ClientSpec, HttpService, connection_guard::ConnectionGuard, service::BoxError,
@@ -36,11 +37,6 @@ const BUFFER: usize = 64 * 1024;
 
 /// The most streams that a client may have open on a connection.
 const MAX_STREAMS: u32 = 100;
-
-/// Flow-control windows: the most bytes that a client may send unread on a stream, and on a
-/// connection.
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
 /// A silent connection is pinged after `PING_EVERY`, and closed without an answer within
 /// `PING_TIMEOUT`.
@@ -55,7 +51,7 @@ pub(in crate::server) fn builder(client: &ClientSpec) -> Builder<LocalExecutor> 
         .max_concurrent_streams(MAX_STREAMS)
         .enable_connect_protocol()
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW)
         .max_send_buf_size(BUFFER)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);

@@ -10,7 +10,7 @@ use crate::upstream::session::{Room, SharedConnection, StreamPermit};
 use crate::upstream::{Dscp, UpstreamErrorKind};
 
 /// The most shared connections of a worker to a host, for each code point.
-const MAX_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 128;
 
 /// The shared connections of one worker.
 #[derive(Debug, Default)]

@@ -15,14 +15,10 @@ use tokio::sync::Notify;
 
 use super::counted_io::{CountedIo, IoCounts};
 use super::keep_alive::{Action, KeepAlive};
+use crate::http::http2::STREAM_WINDOW;
 use crate::telemetry::registry::GaugeGuard;
 use crate::upstream::connector::Stream;
 use crate::upstream::session::error::into_io;
-
-/// Flow-control windows: the most bytes that a host may send unread on a stream, and on a
-/// connection.
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
 /// The most bytes that a stream buffers for the connection.
 const BUFFER: usize = 64 * 1024;
@@ -31,7 +27,11 @@ const BUFFER: usize = 64 * 1024;
 pub(super) const MAX_HEAD: u32 = 64 * 1024;
 
 /// The most streams on a connection, if the host allows more.
-const MAX_STREAMS: u32 = 256;
+const MAX_STREAMS: u32 = 128;
+
+/// The most memory for the order of DATA frames of fewer than 256 bytes that no client has read, in
+/// bytes: h2 ends the connection beyond. All windows full of frames of 29 bytes stay below.
+const SMALL_FRAMES: usize = 8 * (MAX_STREAMS * STREAM_WINDOW) as usize;
 
 /// The limit of streams before the host's SETTINGS have come. No host can announce this number.
 const UNKNOWN_LIMIT: usize = usize::MAX - 1;
@@ -197,7 +197,8 @@ fn builder() -> Builder {
     builder
         .initial_max_send_streams(UNKNOWN_LIMIT)
         .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW)
+        .data_frame_budget(SMALL_FRAMES)
         .max_send_buffer_size(BUFFER)
         .max_header_list_size(MAX_HEAD)
         .enable_push(false);

@@ -1,0 +1,253 @@
+//! Clients and servers that don't read: they hold what fits into their own streams, and delay nobody
+//! who shares a connection with them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::support::client::{Connection, get};
+use crate::support::frames::{self, Http2, SETTINGS, frame, get_block};
+use crate::support::gateway::Gateway;
+use crate::support::http2_origin::{Http2Origin, scripted, send};
+use crate::support::origin::Origin;
+use crate::support::{DEADLINE, wait_for};
+
+/// The clients of each kind that do not read.
+const STALLED: usize = 200;
+
+/// The most that the proxy may hold for each of them: the windows of docs/upstreams.md, and as much
+/// again for buffers that are not full.
+const HELD: usize = 2 * (128 + 64) * 1024;
+
+/// The size of a response that nobody reads.
+const LARGE: usize = 8 << 20;
+
+/// An origin that answers `/small` with `ok`, and any other path with pieces of this size until
+/// there are [`LARGE`] bytes. Counts the sent bytes.
+fn origin(piece: usize) -> (Http2Origin, Arc<AtomicUsize>) {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let origin = Http2Origin::start(1000, move |mut exchange| {
+        let sent = Arc::clone(&count);
+        async move {
+            if exchange.head.uri().path() == "/small" {
+                return exchange.answer(b"ok", &[]).await;
+            }
+            let mut stream = exchange.begin(&[])?;
+            let piece = vec![b'x'; piece];
+            for _ in 0..LARGE / piece.len() {
+                send(&mut stream, &piece).await?;
+                sent.fetch_add(piece.len(), Ordering::Relaxed);
+            }
+            stream.send_data(Bytes::new(), true).ok()
+        }
+    });
+    (origin, sent)
+}
+
+fn start(origin: &Http2Origin) -> Gateway {
+    Gateway::start(&format!(
+        "workers: 1
+upstreams: {{ origin: {{ endpoints: [\"{}\"], protocol: h2 }} }}
+routes: [{{ upstream: origin }}]
+",
+        origin.url()
+    ))
+}
+
+/// Waits until nothing more is sent.
+fn wait_for_stall(sent: &AtomicUsize) {
+    let mut last = usize::MAX;
+    wait_for("all windows to be full", || {
+        thread::sleep(Duration::from_millis(300));
+        let now = sent.load(Ordering::Relaxed);
+        (std::mem::replace(&mut last, now) == now).then_some(())
+    });
+}
+
+#[track_caller]
+fn expect_answers(gateway: &Gateway) {
+    for _ in 0..20 {
+        assert_eq!(get(gateway.address(), "/small").text(), "ok");
+    }
+}
+
+/// Clients of HTTP/2, each with 100 streams that allow no byte of a body.
+fn stalled_http2(address: SocketAddr, clients: usize) -> Vec<Http2> {
+    (0..clients)
+        .map(|_| {
+            let mut client = Http2::open(address);
+            // SETTINGS_INITIAL_WINDOW_SIZE 0.
+            client.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+            for number in 0..100 {
+                client.send(&frames::request(2 * number + 1, &get_block()));
+            }
+            client
+        })
+        .collect()
+}
+
+fn stalled_http1(address: SocketAddr) -> Vec<Connection> {
+    let open = |_| {
+        let mut client = Connection::open(address);
+        client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        client
+    };
+    (0..STALLED).map(open).collect()
+}
+
+#[test]
+fn clients_that_do_not_read_delay_no_other() {
+    let (origin, sent) = origin(16_384);
+    let gateway = start(&origin);
+    expect_answers(&gateway);
+    let before = gateway.resident();
+
+    let http2 = stalled_http2(gateway.address(), STALLED / 100);
+    wait_for("the requests", || {
+        (origin.requests().len() == 20 + STALLED).then_some(())
+    });
+    wait_for_stall(&sent);
+    expect_answers(&gateway);
+
+    let mut http1 = stalled_http1(gateway.address());
+    wait_for_stall(&sent);
+    expect_answers(&gateway);
+
+    // Slow readers are read from now and then.
+    for _ in 0..5 {
+        http1.iter_mut().for_each(|client| {
+            client.read_exactly(100);
+        });
+        expect_answers(&gateway);
+    }
+    let grown = gateway.resident().saturating_sub(before);
+    assert!(grown < 2 * STALLED * HELD, "{} KiB", grown >> 10);
+    drop((http1, http2));
+}
+
+/// Each frame costs h2 some memory beside its bytes, which it bounds for a whole connection.
+#[test]
+fn small_frames_that_nobody_reads_end_no_connection() {
+    let (origin, sent) = origin(64);
+    let gateway = start(&origin);
+    let clients = stalled_http2(gateway.address(), 1);
+    wait_for("the requests", || {
+        (origin.requests().len() == 100).then_some(())
+    });
+    wait_for_stall(&sent);
+    expect_answers(&gateway);
+    assert_eq!(origin.connections(), 1, "it holds 128 streams");
+    drop(clients);
+}
+
+/// Uploads as fast as the proxy takes them.
+async fn upload(
+    mut requests: h2::client::SendRequest<Bytes>,
+    path: &str,
+    length: usize,
+    sent: Arc<AtomicUsize>,
+) -> http::StatusCode {
+    let request = http::Request::post(format!("http://a{path}"));
+    let request = request.body(()).expect("a request");
+    let (response, mut stream) = requests.send_request(request, false).expect("it is open");
+    for _ in 0..length / 16_384 {
+        send(&mut stream, &[b'x'; 16_384]).await;
+        sent.fetch_add(16_384, Ordering::Relaxed);
+    }
+    stream.send_data(Bytes::new(), true).expect("it is open");
+    response.await.expect("a response").status()
+}
+
+#[test]
+fn uploads_that_no_server_reads_delay_no_other_of_the_client() {
+    let reading = Origin::plain();
+    let deaf = Origin::raw(|_stream| thread::sleep(DEADLINE));
+    let gateway = Gateway::start(&format!(
+        "workers: 1
+upstreams: {{ reading: {{ endpoints: [\"{}\"] }}, deaf: {{ endpoints: [\"{}\"] }} }}
+routes: [{{ match: {{ path: /read }}, upstream: reading }}, {{ upstream: deaf }}]
+",
+        reading.url(),
+        deaf.url()
+    ));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let exchange = async {
+        let stream = tokio::net::TcpStream::connect(gateway.address()).await;
+        let opened = h2::client::handshake(stream.expect("it listens")).await;
+        let (requests, connection) = opened.expect("it speaks HTTP/2");
+        tokio::task::spawn_local(connection);
+        let sent = Arc::new(AtomicUsize::new(0));
+        for _ in 0..8 {
+            let stalled = upload(requests.clone(), "/deaf", 32 << 20, Arc::clone(&sent));
+            tokio::task::spawn_local(stalled);
+        }
+        let mut last = usize::MAX;
+        while std::mem::replace(&mut last, sent.load(Ordering::Relaxed)) != last || last == 0 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let whole = upload(requests, "/read", 1 << 20, Arc::default());
+        tokio::time::timeout(DEADLINE, whole).await
+    };
+    let local = tokio::task::LocalSet::new();
+    let status = local.block_on(&runtime.expect("a runtime"), exchange);
+    assert_eq!(status.expect("a response in time"), 200);
+}
+
+/// SETTINGS with this limit of streams.
+fn limit(streams: u8) -> Vec<u8> {
+    frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, streams])
+}
+
+#[test]
+fn requests_wait_for_a_server_that_takes_none_for_now() {
+    let origin = scripted(&[0, 3, 0, 0, 0, 0], |connection| {
+        thread::sleep(Duration::from_millis(300));
+        if connection.try_send(&limit(2)).is_err() {
+            return;
+        }
+        while let Some(stream) = connection.next_request() {
+            connection.send(&frames::response(stream, frames::OK, true));
+        }
+    });
+    let config = format!(
+        "workers: 1
+upstreams: {{ origin: {{ endpoints: [\"{}\"], protocol: h2, timeouts: {{ connect: 10s }} }} }}
+routes: [{{ upstream: origin }}]
+",
+        origin.url()
+    );
+    let gateway = Gateway::start(&config);
+    let clients: Vec<_> = (0..5)
+        .map(|_| {
+            let address = gateway.address();
+            thread::spawn(move || get(address, "/").status)
+        })
+        .collect();
+    for client in clients {
+        assert_eq!(client.join().expect("no panic"), 200);
+    }
+    // Another one is opened before the two streams run out.
+    assert!(origin.connections() <= 3, "{}", origin.connections());
+}
+
+#[test]
+fn a_server_that_takes_no_request_is_not_dialled_again() {
+    let origin = scripted(&[0, 3, 0, 0, 0, 0], Http2::drain);
+    let gateway = Gateway::start(&format!(
+        "workers: 1
+upstreams: {{ origin: {{ endpoints: [\"{}\"], protocol: h2, timeouts: {{ connect: 300ms }} }} }}
+routes: [{{ upstream: origin }}]
+",
+        origin.url()
+    ));
+    assert_eq!(get(gateway.address(), "/").status, 503);
+    assert_eq!(get(gateway.address(), "/").status, 503);
+    assert_eq!(origin.connections(), 1);
+}
