@@ -20,6 +20,7 @@ mod http2_bodies;
 mod http2_faults;
 mod http2_floods;
 mod http2_raw;
+mod http2_resets;
 mod http2_stalls;
 mod http2_upstream;
 mod kept_connections;

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use h2::Reason;
 use http_body::{Body, Frame, SizeHint};
 
 use super::http1::Http1Body;
@@ -33,12 +34,15 @@ pub enum UpstreamBodyError {
     /// The framing, or the trailers.
     #[error("the upstream's response is not valid HTTP")]
     Invalid(#[source] InvalidMessage),
-    /// The frames of HTTP/2.
+    /// The frames of HTTP/2. Not as `h2::Error`, whose code the client would get.
     #[error("the upstream violates HTTP/2")]
-    Protocol(#[source] h2::Error),
+    Protocol(#[source] io::Error),
     /// The upstream reset the stream. The client gets the same error code.
     #[error("the upstream reset the stream")]
     Reset(#[source] h2::Error),
+    /// The upstream reset the stream, with a code that would be false of a response that has begun.
+    #[error("the upstream reset the stream in the middle of its response")]
+    Abandoned(#[source] io::Error),
     /// No byte was received or sent for `timeouts.idle`, or for `timeouts.tunnel` in a tunnel that
     /// is open both ways.
     #[error("nothing was sent for {0:?} (timeouts.idle, or timeouts.tunnel of a WebSocket)")]
@@ -54,7 +58,7 @@ impl UpstreamBodyError {
         match self {
             Self::Closed(_) => Some(EndpointFailure::BodyClosed),
             Self::Invalid(_) | Self::Protocol(_) => Some(EndpointFailure::BodyInvalid),
-            Self::Reset(_) => Some(EndpointFailure::BodyReset),
+            Self::Reset(_) | Self::Abandoned(_) => Some(EndpointFailure::BodyReset),
             Self::Quiet(_) => Some(EndpointFailure::BodyTimeout),
             Self::Request(_) => None,
         }
@@ -107,9 +111,21 @@ impl From<ExchangeError> for UpstreamBodyError {
         match failure {
             ExchangeError::Closed(error) => Self::Closed(error),
             ExchangeError::Invalid(invalid) => Self::Invalid(invalid),
-            ExchangeError::Protocol(error) => Self::Protocol(error),
+            ExchangeError::Protocol(error) => Self::Protocol(io::Error::other(error)),
+            ExchangeError::Reset(error) if is_false_after_head(&error) => {
+                Self::Abandoned(io::Error::other(error))
+            }
             ExchangeError::Reset(error) => Self::Reset(error),
             ExchangeError::RequestBody(error) => Self::Request(error),
         }
     }
+}
+
+/// Returns true for the codes that say of a response that has begun: it is whole, its request was
+/// not processed, or it should be asked for over HTTP/1.1 (RFC 9113 sections 8.1, 8.7 and 7).
+fn is_false_after_head(error: &h2::Error) -> bool {
+    matches!(
+        error.reason(),
+        Some(Reason::NO_ERROR | Reason::REFUSED_STREAM | Reason::HTTP_1_1_REQUIRED)
+    )
 }
