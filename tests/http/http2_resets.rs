@@ -1,14 +1,21 @@
-//! Streams of HTTP/2 that either side resets: what the other side learns.
+//! Streams of HTTP/2 that either side resets: what the other side learns, and what a shared connection
+//! bears.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
+use crate::support::client::get;
 use crate::support::frames::{
-    self, CANCEL, DATA, Http2, NO_ERROR, REFUSED_STREAM, RST_STREAM, frame,
+    self, CANCEL, DATA, ENHANCE_YOUR_CALM, Http2, NO_ERROR, REFUSED_STREAM, RST_STREAM, frame,
     get_block,
 };
 use crate::support::gateway::Gateway;
-use crate::support::http2_origin::scripted;
+use crate::support::http2_origin::{Http2Origin, scripted};
+use crate::support::wait_for;
 
 const INTERNAL_ERROR: u32 = 2;
 const PROTOCOL_ERROR: u32 = 1;
@@ -66,4 +73,115 @@ fn a_response_that_ends_with_its_connection_is_never_whole() {
     // DATA on a stream that was never opened.
     let violated = relayed(|_| frame(DATA, 0, 1001, b"more"));
     assert_eq!(violated, Some(INTERNAL_ERROR));
+}
+
+/// An origin that ends the response to `/whole` when the gate opens, and sends no other.
+fn holding(gate: &Arc<Semaphore>) -> Http2Origin {
+    let held = Arc::clone(gate);
+    Http2Origin::start(1000, move |mut exchange| {
+        let held = Arc::clone(&held);
+        async move {
+            if exchange.head.uri().path() == "/whole" {
+                drop(held.acquire().await.ok()?);
+                return exchange.answer(b"ok", &[]).await;
+            }
+            std::future::poll_fn(|cx| exchange.respond.poll_reset(cx))
+                .await
+                .ok()
+                .map(drop)
+        }
+    })
+}
+
+/// Sends requests that it cancels as soon as the origin has them. Returns how many there were before
+/// the proxy closed the connection, at most `most`.
+fn cancel(client: &mut Http2, origin: &Http2Origin, most: u32) -> u32 {
+    for number in 0..most {
+        let stream = 2 * number + 1;
+        let before = origin.requests().len();
+        if client
+            .try_send(&frames::request(stream, &get_block()))
+            .is_err()
+        {
+            return number;
+        }
+        let mut is_closed = false;
+        wait_for("the request, or the end", || {
+            is_closed = client
+                .try_send(&frame(frames::PRIORITY, 0, stream, &[0, 0, 0, 0, 1]))
+                .is_err();
+            (is_closed || origin.requests().len() > before).then_some(())
+        });
+        if is_closed || client.try_send(&frames::reset(stream, CANCEL)).is_err() {
+            return number;
+        }
+    }
+    most
+}
+
+#[test]
+fn a_client_that_cancels_most_requests_at_once_is_cut_off() {
+    let origin = holding(&Arc::new(Semaphore::new(0)));
+    let gateway = Gateway::start(&config(&origin.url()));
+    let mut client = Http2::open(gateway.address());
+    for number in 0..300 {
+        let stream = 2 * number + 1;
+        let request = frames::request(stream, &get_block());
+        if client.try_send(&request).is_err() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(2));
+        client.try_send(&frames::reset(stream, CANCEL)).ok();
+    }
+    assert_eq!(client.goaway(), Some(ENHANCE_YOUR_CALM));
+    let seen = origin.requests().len();
+    assert!(seen <= 110, "{seen} requests reached the origin");
+    wait_for("the count", || {
+        let metrics = get(gateway.admin, "/metrics").text();
+        let counted = |line: &str| line.contains("reason=\"flood\"") && line.ends_with(" 1");
+        metrics.lines().any(counted).then_some(())
+    });
+}
+
+#[test]
+fn cancelled_requests_of_many_clients_cut_no_response() {
+    let gate = Arc::new(Semaphore::new(0));
+    let origin = holding(&gate);
+    let gateway = Gateway::start(&config(&origin.url()));
+    let address = gateway.address();
+    let whole = thread::spawn(move || get(address, "/whole").text());
+    wait_for("the request", || {
+        (origin.requests().len() == 1).then_some(())
+    });
+    for _ in 0..6 {
+        let mut client = Http2::open(gateway.address());
+        assert_eq!(cancel(&mut client, &origin, 60), 60);
+    }
+    let mut requests = HashMap::new();
+    for request in origin.requests() {
+        *requests.entry(request.connection).or_insert(0) += 1;
+    }
+    // Envoy closes a connection at 250.
+    assert!(requests.values().all(|count| *count < 120), "{requests:?}");
+    gate.add_permits(1);
+    assert_eq!(whole.join().expect("no panic"), "ok");
+}
+
+#[test]
+fn a_request_that_is_cancelled_with_its_head_reaches_no_upstream() {
+    let origin = Http2Origin::plain();
+    let gateway = Gateway::start(&config(&origin.url()));
+    let mut client = Http2::open(gateway.address());
+    assert_eq!(client.status_of(1, &get_block()), 200);
+    let cancelled = (1..=15).map(|number| {
+        let stream = 2 * number + 1;
+        [
+            frames::request(stream, &get_block()),
+            frames::reset(stream, CANCEL),
+        ]
+        .concat()
+    });
+    client.send(&cancelled.collect::<Vec<_>>().concat());
+    assert_eq!(client.status_of(1001, &get_block()), 200);
+    assert_eq!(origin.requests().len(), 2);
 }

@@ -53,6 +53,12 @@ impl ConnectionFrames {
         is_flood
     }
 
+    /// Returns true if so many streams of this side were reset by it that the peer may take it for a
+    /// flood.
+    pub(crate) fn has_reset_many(&self) -> bool {
+        self.flood.has_reset_many()
+    }
+
     /// The received frames.
     pub(crate) fn tracker(&self) -> &FrameTracker {
         &self.received

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::frame_tracker::{DATA, FrameHead, HEADERS};
+use super::frame_tracker::{DATA, FrameHead, HEADERS, RST_STREAM};
 
 /// Types of frames (RFC 9113 section 6).
 const PRIORITY: u8 = 2;
-const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
@@ -30,6 +29,12 @@ const HEADERS_PER_STREAM: u64 = 10;
 
 /// The most RST_STREAM frames beside one for each stream.
 const RESETS: u64 = 100;
+
+/// The RST_STREAM frames that this side may send before it opens another connection, and the streams
+/// for each of them beyond that. Envoy closes a connection at 250, or at half of the streams. So many
+/// are never reached with the up to 128 streams that are still open then.
+const OWN_RESETS: u64 = 100;
+const STREAMS_PER_OWN_RESET: u64 = 5;
 
 /// The most WINDOW_UPDATE frames for each DATA frame that the peer was sent.
 const WINDOW_UPDATES_PER_DATA: u64 = 10;
@@ -51,6 +56,7 @@ pub(super) struct FloodCounter {
     headers: u64,
     priorities: u64,
     resets: u64,
+    own_resets: u64,
     window_updates: u64,
     empty_data: u32,
     control: u64,
@@ -67,6 +73,7 @@ impl FloodCounter {
             headers: 0,
             priorities: 0,
             resets: 0,
+            own_resets: 0,
             window_updates: 0,
             empty_data: 0,
             control: 0,
@@ -79,8 +86,14 @@ impl FloodCounter {
         match head.kind {
             DATA => self.data_sent += 1,
             HEADERS => self.count_stream(head),
+            RST_STREAM => self.own_resets += 1,
             _ => {}
         }
+    }
+
+    /// Returns true if this side has reset so many streams that the peer may take it for a flood.
+    pub(super) fn has_reset_many(&self) -> bool {
+        self.own_resets >= OWN_RESETS && self.own_resets * STREAMS_PER_OWN_RESET >= self.streams
     }
 
     /// Counts the stream of this head, if it is a new one. Only one side opens streams.
@@ -196,6 +209,19 @@ mod tests {
         let mut counter = FloodCounter::new();
         (0..3).for_each(|number| counter.sent(head(HEADERS, 10, 2 * number + 1)));
         assert_eq!(taken(&mut counter, head(RST_STREAM, 4, 1), 5000), 103);
+    }
+
+    #[test]
+    fn own_resets_wear_a_connection_out_by_number_and_share() {
+        for (streams, most) in [(100, 100), (500, 100), (1000, 200)] {
+            let mut counter = FloodCounter::new();
+            (0..streams).for_each(|number| counter.sent(head(HEADERS, 10, 2 * number + 1)));
+            let resets = (1..).find(|_| {
+                counter.sent(head(RST_STREAM, 4, 1));
+                counter.has_reset_many()
+            });
+            assert_eq!(resets, Some(most), "{streams}");
+        }
     }
 
     #[test]

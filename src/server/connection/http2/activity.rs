@@ -9,6 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use http::StatusCode;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -16,6 +17,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::http::http2::FrameTracker;
 use crate::server::Timeouts;
 use crate::server::drain::DRAIN_GRACE;
+
+/// A request that its client cancels in less time counts towards a flood.
+const EARLY: Duration = Duration::from_secs(1);
+
+/// The most requests that a client cancels so early, unless they are less than half of all. Envoy has
+/// the same rule with 250, to which a server's connection must not come near.
+const EARLY_CANCELS: u32 = 100;
 
 /// Flags of one connection.
 #[derive(Debug, Default)]
@@ -26,6 +34,10 @@ pub(super) struct Activity {
     owed: Cell<u32>,
     /// Requests since the connection began.
     begun: Cell<u32>,
+    /// Requests that the client cancelled early.
+    cancelled: Cell<u32>,
+    /// The last bytes from the client reset a stream.
+    has_resets: Cell<bool>,
     /// Frames of all response bodies.
     frames: Cell<u32>,
     /// Writes that took at least a byte.
@@ -51,6 +63,24 @@ impl Activity {
     pub(super) fn received(&self, frames: &FrameTracker) {
         self.received.set(frames.has_preface());
         self.header_block.set(frames.open());
+    }
+
+    /// Notes if the client's bytes of this turn reset a stream.
+    pub(super) fn reset_streams(&self, has_resets: bool) {
+        self.has_resets.set(has_resets);
+    }
+
+    /// Returns true if the client may have reset a stream that is just being opened.
+    pub(super) fn has_resets(&self) -> bool {
+        self.has_resets.get()
+    }
+
+    fn cancelled_early(&self) {
+        add(&self.cancelled, 1);
+        let cancelled = self.cancelled.get();
+        if cancelled >= EARLY_CANCELS && cancelled >= self.begun.get() / 2 {
+            self.flooded();
+        }
     }
 
     /// Notes that the client floods the connection with frames.
@@ -82,7 +112,9 @@ impl Activity {
         add(&self.begun, 1);
         ExchangeGuard {
             activity: self.clone(),
+            begun: Instant::now(),
             owed: false,
+            has_ended: false,
         }
     }
 
@@ -179,7 +211,9 @@ pub(super) enum Wait {
 #[derive(Debug)]
 pub(super) struct ExchangeGuard {
     activity: Rc<Activity>,
+    begun: Instant,
     owed: bool,
+    has_ended: bool,
 }
 
 impl ExchangeGuard {
@@ -197,6 +231,11 @@ impl ExchangeGuard {
         }
     }
 
+    /// Notes the end of the response: what follows is not cancelled.
+    pub(super) fn finish(&mut self) {
+        self.has_ended = true;
+    }
+
     /// Notes that the body is polled again.
     pub(super) fn polled(&mut self) {
         if self.owed {
@@ -210,6 +249,9 @@ impl Drop for ExchangeGuard {
     fn drop(&mut self) {
         self.polled();
         add(&self.activity.in_flight, u32::MAX);
+        if !self.has_ended && self.begun.elapsed() < EARLY {
+            self.activity.cancelled_early();
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::Activity;
 use super::trailers::{self, TrailerCheck};
-use crate::http::http2::ConnectionFrames;
+use crate::http::http2::{ConnectionFrames, RST_STREAM};
 
 /// A stream that reports to its connection's [`Activity`]. Reads return `first` before new bytes.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(super) struct TrackedIo<T> {
     first: BytesMut,
     frames: ConnectionFrames,
     trailers: TrailerCheck,
+    /// Bytes were read, and the library may not have looked at them yet.
+    has_read: bool,
     activity: Rc<Activity>,
 }
 
@@ -30,6 +32,7 @@ impl<T> TrackedIo<T> {
             first,
             frames: ConnectionFrames::with_client(),
             trailers: TrailerCheck::new(),
+            has_read: false,
             activity,
         }
     }
@@ -63,17 +66,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TrackedIo<T> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.activity.is_flooded() {
+            return Poll::Ready(Err(this.end_flood(cx)));
+        }
         let before = buf.filled().len();
         if !this.first.is_empty() {
             let length = this.first.len().min(buf.remaining());
             buf.put_slice(&this.first[..length]);
             this.first.advance(length);
         } else {
-            ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
+            let polled = Pin::new(&mut this.inner).poll_read(cx, buf);
+            this.has_read &= polled.is_ready();
+            ready!(polled)?;
         }
         let bytes = &mut buf.filled_mut()[before..];
         let (length, trailers, mut malformed) = (bytes.len(), &mut this.trailers, Vec::new());
+        let mut has_resets = this.has_read && this.activity.has_resets();
         let is_flood = this.frames.received(bytes, |head, rest| {
+            has_resets |= head.kind == RST_STREAM;
             if trailers.is_malformed(head, rest) {
                 malformed.push(length - rest.len());
             }
@@ -81,6 +91,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TrackedIo<T> {
         malformed
             .into_iter()
             .for_each(|payload| trailers::spoil(bytes, payload));
+        this.has_read = true;
+        this.activity.reset_streams(has_resets);
         this.activity.received(this.frames.tracker());
         Poll::Ready(match is_flood {
             true => Err(this.end_flood(cx)),

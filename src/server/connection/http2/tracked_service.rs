@@ -44,6 +44,7 @@ where
         let exchange = self.activity.begin();
         let (request, tunnel) = Tunnel::of(request);
         TrackedFuture {
+            waits: self.activity.has_resets(),
             inner: self.inner.call(request),
             exchange: Some(exchange),
             tunnel,
@@ -53,6 +54,9 @@ where
 
 pin_project! {
     pub(super) struct TrackedFuture<F> {
+        // hyper looks for a reset only after it has polled this: no upstream must see a stream that
+        // ended with its beginning.
+        waits: bool,
         #[pin]
         inner: F,
         exchange: Option<ExchangeGuard>,
@@ -69,12 +73,20 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let response = ready!(this.inner.poll(cx))?;
-        let exchange = this
+        if std::mem::take(this.waits) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let response = ready!(this.inner.poll(cx));
+        let mut exchange = this
             .exchange
             .take()
             .expect("a future is not polled after its end");
+        let response = response.inspect_err(|_| exchange.finish())?;
         exchange.respond(response.status());
+        if response.body().is_end_stream() {
+            exchange.finish();
+        }
         let response = match this.tunnel.take() {
             None => response.map(|inner| Some((inner, exchange))),
             Some(tunnel) => tunnel.open(response, exchange),
@@ -98,8 +110,11 @@ impl<B: Body + Unpin> Body for TrackedBody<B> {
             return Poll::Ready(None);
         };
         exchange.polled();
-        let frame = ready!(Pin::new(inner).poll_frame(cx));
+        let frame = ready!(Pin::new(&mut *inner).poll_frame(cx));
         exchange.gave_frame();
+        if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) || inner.is_end_stream() {
+            exchange.finish();
+        }
         Poll::Ready(frame)
     }
 

@@ -55,7 +55,7 @@ impl Tunnel {
     pub(super) fn open<B>(
         self,
         response: Response<B>,
-        exchange: ExchangeGuard,
+        mut exchange: ExchangeGuard,
     ) -> Response<Option<(B, ExchangeGuard)>>
     where
         B: Body<Data = Bytes> + Unpin + 'static,
@@ -72,6 +72,7 @@ impl Tunnel {
             // To a client of HTTP/2 this would be an open tunnel.
             *head.status_mut() = StatusCode::BAD_GATEWAY;
             head.headers_mut().remove(CONTENT_LENGTH);
+            exchange.finish();
             return head.map(|()| None);
         }
         head.map(|()| Some((body, exchange)))
@@ -89,8 +90,9 @@ impl Tunnel {
         // A task of its own: both ends of a body in one task do not wake each other.
         let upload = tokio::task::spawn_local(upload(reader, self.sender));
         // The body ends once both directions have ended.
-        if let Err(error) = download(&mut body, writer, &mut exchange).await {
-            tracing::debug!(%error, "WebSocket broken off");
+        match download(&mut body, writer, &mut exchange).await {
+            Ok(()) => exchange.finish(),
+            Err(error) => tracing::debug!(%error, "WebSocket broken off"),
         }
         upload.abort();
     }

@@ -106,9 +106,12 @@ impl SharedConnection {
         }))
     }
 
-    /// The room for further requests; `None` if the connection takes no more: it has ended, or the
-    /// host sent GOAWAY.
+    /// The room for further requests; `None` if the connection takes no more: it has ended, the host
+    /// sent GOAWAY, or too many of its requests were cancelled.
     pub(in crate::upstream) fn room(&self) -> Option<Room> {
+        if self.state.io.is_worn_out() {
+            return None;
+        }
         let mut requests = self.requests.lock();
         let mut cx = Context::from_waker(Waker::noop());
         let is_ready = match requests.poll_ready(&mut cx) {

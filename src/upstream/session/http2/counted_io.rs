@@ -4,7 +4,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,6 +19,7 @@ pub(super) struct IoCounts(Arc<Counts>);
 struct Counts {
     reads: AtomicU32,
     written: AtomicU64,
+    is_worn_out: AtomicBool,
 }
 
 impl IoCounts {
@@ -30,6 +31,11 @@ impl IoCounts {
     /// How many bytes were written.
     pub(super) fn written(&self) -> u64 {
         self.0.written.load(Relaxed)
+    }
+
+    /// Returns true once so many streams were reset that the host may end the connection.
+    pub(super) fn is_worn_out(&self) -> bool {
+        self.0.is_worn_out.load(Relaxed)
     }
 }
 
@@ -55,6 +61,9 @@ impl<T> CountedIo<T> {
             let written = self.counts.written() + length as u64;
             self.counts.0.written.store(written, Relaxed);
             self.frames.sent(bufs, length);
+            if self.frames.has_reset_many() {
+                self.counts.0.is_worn_out.store(true, Relaxed);
+            }
         }
     }
 }
