@@ -6,6 +6,7 @@
 mod access_log;
 mod answers;
 mod certificates;
+mod costs;
 mod coverage;
 mod files;
 mod forgery;
@@ -21,7 +22,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Report;
-use super::schema::{Action, Config, Limit, Mode, Policy, Route};
+use super::schema::{Action, AlgorithmName, Config, Limit, Mode, Policy, Route};
 use super::sections::route::unreachable;
 use super::{Finding, List, Loaded, NodeId, node_of};
 use crate::clock::Timestamp;
@@ -51,6 +52,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
         unreachable(config.routes.iter()),
         outcome::never_refuses(&places),
         outcome::always_refuses(&places),
+        costs::forgiven(&places),
         coverage::uncovered_requests(&places),
         coverage::unlimited_status(&places),
         forgery::forgeable_keys(&places),

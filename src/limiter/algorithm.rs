@@ -2,7 +2,7 @@
 //!
 //! A new algorithm is a file with the same five functions, and a variant here. `algorithm/tests.rs`
 //! checks the promises of all algorithms. `rings.rs` has the operations on rings, `debt.rs` the
-//! charges of refused requests, `remote_usage.rs` the charges of other machines, `view.rs` buckets
+//! bounds of debt and the charges of refused requests, `remote_usage.rs` the charges of other machines, `view.rs` buckets
 //! for people to look at.
 
 pub(super) mod concurrency;
@@ -27,6 +27,7 @@ pub(super) mod tests;
 use std::time::Duration;
 
 use self::concurrency::Concurrency;
+pub use self::debt::Debt;
 pub use self::encoding::EncodedAlgorithm;
 use self::fixed_window::FixedWindow;
 use self::gcra::Gcra;
@@ -202,7 +203,7 @@ impl Algorithm {
     }
 
     /// The bucket under these parameters with as many used units as `cell` has under `from`, up to
-    /// the capacity. Another kind of algorithm starts empty. Only for algorithms without rings:
+    /// the capacity, and its debt. Another kind of algorithm starts empty. Only for algorithms without rings:
     /// [`Algorithm::convert`] covers all.
     pub fn convert_cell(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         if !cell.is_live(now) || self.capacity() == 0 {
@@ -216,10 +217,10 @@ impl Algorithm {
                 to.line().convert(from.line(), cell, now)
             }
             (Self::TokenBucket(to), Self::IntervalRefill(_)) => {
-                to.with_missing(from.used_units(cell, now), now)
+                to.with_missing(from.used_units(cell, now), from.owed_units(cell, now), now)
             }
             (Self::IntervalRefill(to), Self::TokenBucket(_)) => {
-                to.with_missing(from.used_units(cell, now).min(self.capacity()), now)
+                to.with_missing(from.used_units(cell, now), from.owed_units(cell, now), now)
             }
             (Self::FixedWindow(to), Self::FixedWindow(from)) => to.convert(from, cell, now),
             (Self::SlidingWindow(to), Self::SlidingWindow(from)) => to.convert(from, cell, now),

@@ -28,4 +28,5 @@ mod stated_costs;
 mod status;
 mod steering;
 mod time_zones;
+mod token_budgets;
 mod tokens;

@@ -11,9 +11,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
-    Algorithm, Calendar, Calendars, Cell, Decision, FixedWindow, Gcra, IntervalRefill, LeakyBucket,
-    OldestPart, Period, Quota, ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
-    WindowEnd,
+    Algorithm, Calendar, Calendars, Cell, Debt, Decision, FixedWindow, Gcra, IntervalRefill,
+    LeakyBucket, OldestPart, Period, Quota, ReservedCharge, SlidingCounters, SlidingLog,
+    SlidingWindow, Start, WindowEnd,
 };
 use sluicegate::store::redis::{BucketCharge, ChargeRequest, Settlement, SettlementReply, Tier};
 use sluicegate::store::{self, OnFull, Refusals, Table, charge_all, charge_and_reserve};
@@ -408,8 +408,8 @@ fn an_algorithm_with_a_short_recipe_recognises_a_longer_one() {
     }
 }
 
-/// Reserved and actual costs, each after a time.
-type QueuePlace = (Cost, Cost, (i64, i64), usize);
+/// Reserved and actual costs, each after a time; the actual cost is multiplied.
+type QueuePlace = (Cost, (Cost, u32), (i64, i64), usize);
 
 #[test]
 fn costs_are_settled_as_by_the_pure_functions() {
@@ -419,13 +419,17 @@ fn costs_are_settled_as_by_the_pure_functions() {
     let settling = algorithms().prop_filter("it settles without a ring", |one| {
         one.can_settle() && one.shape().is_none()
     });
-    let turns = prop::collection::vec((costs(), costs(), gaps(), 0..4_usize), 1..24);
+    let turns = prop::collection::vec((costs(), actual_costs(), gaps(), 0..4_usize), 1..24);
     let checked = runner.run(&(settling, turns), |(algorithm, turns)| {
         let redis = &mut *redis.borrow_mut();
         redis.prefix = server.prefix();
         settle_in_turn(redis, &algorithm, turns)
     });
     checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+fn actual_costs() -> impl Strategy<Value = (Cost, u32)> {
+    (costs(), prop_oneof![Just(1_u32), 2..20_u32, Just(2_000)])
 }
 
 fn settle_in_turn(
@@ -437,15 +441,18 @@ fn settle_in_turn(
     let name = redis.name("a");
     let (mut now, mut cell, mut open) = (START, Cell::EMPTY, Vec::<ReservedCharge>::new());
     let capacity = algorithm.capacity();
-    for (cost, units, (micros, parts), which) in turns {
+    for (cost, (units, times), (micros, parts), which) in turns {
         now = now.saturating_add_signed(micros + if parts == 1 { 0 } else { window / parts });
-        // Later instants are not exact in Redis: a bucket is full a window from now, and one more
-        // if it has debt.
-        if now.saturating_add_signed(2 * window) >= 1 << 53 {
+        // Later instants are not exact in Redis: a bucket is full a window from now, and in debt
+        // later.
+        let longest = window
+            .saturating_mul(2 + i64::from(Debt::MAX_WINDOWS))
+            .min(1 << 52);
+        if now.saturating_add_signed(longest) >= 1 << 53 {
             break;
         }
         redis.now = Some(at(now));
-        let (cost, units) = (cost.of(capacity), units.of(capacity));
+        let (cost, units) = (cost.of(capacity), units.of(capacity).saturating_mul(times));
         let charge = charge(algorithm, &name, cost);
         let decision = redis.charge(algorithm, "a", cost);
         let opened = algorithm.open(cell, charge.key, at(now));

@@ -28,3 +28,4 @@ mod store_contract;
 mod synchronised;
 mod synchronised_kinds;
 mod synchroniser;
+mod token_budgets;

@@ -27,6 +27,7 @@ pub mod slow;
 pub mod steering;
 pub mod synchronised;
 pub mod tls;
+pub mod token_budgets;
 pub mod watched;
 
 use std::thread;

@@ -40,6 +40,8 @@ pub enum Code {
     NeverRefuses,
     /// A policy that refuses every request, or every request of a kind.
     AlwaysRefuses,
+    /// A response that may cost more than a bucket ever owes.
+    ForgivenCost,
     /// Requests that no condition of a route's policies covers.
     UncoveredRequests,
     /// A route that reports limits, and has none itself.

@@ -1,10 +1,28 @@
-//! Debt: the charges of refused requests, for policies with `Refusals::Charged`. A bucket's debt
-//! never exceeds the whole quota, taken just now. No function here decides.
+//! Debt: units charged beyond what a bucket holds, and the charges of refused requests, for
+//! policies with `Refusals::Charged`. No function here decides.
 
 use super::Algorithm;
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
 use crate::limiter::ring::BucketState;
+
+/// The most that a bucket which recovers with time may owe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Debt {
+    /// The charges of refused requests: the bucket is whole no later than if the whole quota had
+    /// been taken just now.
+    Refused,
+    /// What admitted requests used beyond a whole bucket: the quota of so many windows.
+    Windows(u32),
+}
+
+impl Debt {
+    /// The windows for which units of admitted requests are owed. With windows so long that this is
+    /// more than [`Quota::MAX_WINDOW`](crate::limiter::Quota::MAX_WINDOW), for that long.
+    pub const MAX_WINDOWS: u32 = 1_000;
+    /// What admitted requests used.
+    pub const CARRIED: Self = Self::Windows(Self::MAX_WINDOWS);
+}
 
 impl Algorithm {
     /// The units that the bucket owes: those used beyond its capacity, rounded up.
@@ -52,9 +70,9 @@ impl Algorithm {
         }
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => {
-                (gcra.charge_refused(cell, now, cost), cost)
+                (gcra.owe(cell, now, now, cost, Debt::Refused), cost)
             }
-            Self::IntervalRefill(bucket) => (bucket.charge_refused(cell, now, cost), cost),
+            Self::IntervalRefill(bucket) => (bucket.owe(cell, now, now, cost, Debt::Refused), cost),
             Self::LeakyBucket(_) | Self::Concurrency(_) | Self::Grant(_) => (cell, 0),
             Self::FixedWindow(window) => {
                 let left = window.decide(cell, now, 0).remaining;

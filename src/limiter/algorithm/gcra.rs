@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::debt::Debt;
 use super::{ArrivalTime, Refusal, ReservedCharge, div_ceil, div_floor, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
@@ -85,8 +86,8 @@ impl Gcra {
     }
 
     /// The largest distance of TAT from now in debt.
-    pub fn max_debt(&self) -> FractionalDuration {
-        self.span(self.debt_limit())
+    pub fn max_debt(&self, debt: Debt) -> FractionalDuration {
+        self.span(self.debt_limit(debt))
     }
 
     fn span(&self, parts: u128) -> FractionalDuration {
@@ -97,8 +98,15 @@ impl Gcra {
         }
     }
 
-    fn debt_limit(&self) -> u128 {
-        self.units(self.quota.limit()).max(self.whole)
+    fn debt_limit(&self, debt: Debt) -> u128 {
+        let window = self.units(self.quota.limit());
+        match debt {
+            Debt::Refused => window.max(self.whole),
+            Debt::Windows(windows) => {
+                let longest = Quota::MAX_WINDOW.as_micros() * u128::from(self.limit());
+                (self.whole + window * u128::from(windows)).min(longest)
+            }
+        }
     }
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
@@ -130,27 +138,20 @@ impl Gcra {
         self.cell(now, backlog)
     }
 
-    /// The bucket in debt: TAT lies at most a window ahead, or the burst if that is more.
-    pub(super) fn charge_refused(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
-        let backlog = self.used(cell, now);
-        let owed = (backlog + self.units(cost)).min(self.debt_limit());
-        self.cell(now, owed.max(backlog))
-    }
-
-    /// The bucket plus the units charged at `at` that have not recovered since. TAT lies at most a
-    /// burst and a window ahead.
-    pub(super) fn charge_remote(
+    /// The bucket plus the units charged at `at` that have not recovered since, even if it lacks
+    /// them.
+    pub(super) fn owe(
         &self,
         cell: Cell,
         at: Timestamp,
         now: Timestamp,
         units: u32,
+        debt: Debt,
     ) -> Cell {
         let back = u128::from(now.as_micros() - at.as_micros()) * u128::from(self.limit());
-        let most = self.whole + self.units(self.quota.limit());
         let backlog = self.used(cell, now);
         let owed = backlog + self.units(units).saturating_sub(back);
-        self.cell(now, owed.min(most).max(backlog))
+        self.cell(now, owed.min(self.debt_limit(debt)).max(backlog))
     }
 
     /// The distance of TAT from `now`, in 1/limit microseconds.
@@ -175,15 +176,17 @@ impl Gcra {
         if tat(left) >= tat(right) { left } else { right }
     }
 
-    /// Keeps used units, with a fraction of one, rounded up.
+    /// Keeps used units, with a fraction of one, rounded up: at most a whole bucket, and the debt.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let backlog = from.used(cell, now);
         let (old, new) = (
             u128::from(from.quota.window_micros()),
             u128::from(self.quota.window_micros()),
         );
-        let carried = backlog / old * new + (backlog % old * new).div_ceil(old);
-        self.cell(now, carried.min(self.whole))
+        let carried = |parts: u128| parts / old * new + (parts % old * new).div_ceil(old);
+        let held = carried(backlog.min(from.whole)).min(self.whole);
+        let owed = carried(backlog.saturating_sub(from.whole));
+        self.cell(now, (held + owed).min(self.debt_limit(Debt::CARRIED)))
     }
 
     /// Moves TAT back.
@@ -220,9 +223,10 @@ impl Gcra {
         alone.max(behind_others)
     }
 
-    /// A bucket whose `units` units, at most the burst, were taken just now.
-    pub(super) fn with_missing(&self, units: u32, now: Timestamp) -> Cell {
-        self.cell(now, self.units(units.min(self.burst)))
+    /// A bucket from which `units` units were taken just now, and `owed` more.
+    pub(super) fn with_missing(&self, units: u32, owed: u32, now: Timestamp) -> Cell {
+        let taken = self.units(units.min(self.burst)) + self.units(owed);
+        self.cell(now, taken.min(self.debt_limit(Debt::CARRIED)))
     }
 
     fn refuse(

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::debt::Debt;
 use super::{BucketView, Refusal, ReservedCharge, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
@@ -87,39 +88,44 @@ impl IntervalRefill {
         }
     }
 
-    /// The bucket in debt: full no later than a bucket that is empty now.
-    pub(super) fn charge_refused(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
-        let full = now.saturating_add_micros(self.quota.window_micros());
-        self.owing(cell, now, cost, full)
+    /// The longest time, in microseconds, that the bucket takes to fill in debt.
+    pub fn max_debt(&self, debt: Debt) -> u64 {
+        let window = self.quota.window_micros();
+        match debt {
+            Debt::Refused => window,
+            Debt::Windows(windows) => (u64::from(windows) + 1)
+                .saturating_mul(window)
+                .min(Quota::MAX_WINDOW.as_micros() as u64),
+        }
     }
 
-    /// The bucket without the tokens charged at `at` that have not been refilled since. It is full
-    /// at most a window later than a bucket that is empty now.
-    pub(super) fn charge_remote(
+    /// The bucket without the tokens charged at `at` that have not been refilled since, even if it
+    /// lacks them.
+    pub(super) fn owe(
         &self,
         cell: Cell,
         at: Timestamp,
         now: Timestamp,
         units: u32,
+        debt: Debt,
     ) -> Cell {
         let refills = (now.as_micros() - at.as_micros()) / self.interval;
         let back = refills.saturating_mul(u64::from(self.amount));
-        let left = u64::from(units).saturating_sub(back) as u32;
-        let full = now.saturating_add_micros(2 * self.quota.window_micros());
-        self.owing(cell, now, left, full)
-    }
-
-    /// The bucket after `cost` tokens at `now`, full no later than `full` unless it would have been
-    /// anyway.
-    fn owing(&self, cell: Cell, now: Timestamp, cost: u32, full: Timestamp) -> Cell {
+        let left = u64::from(units).saturating_sub(back);
         let view = self.view(cell, now);
-        let refills = full.as_micros().saturating_sub(view.next) / self.interval + 1;
-        let most = refills.saturating_mul(u64::from(self.amount));
+        let most = self.max_missing(&view, now, debt);
         if view.missing >= most {
             return cell;
         }
-        let missing = (view.missing + u64::from(cost)).min(most);
+        let missing = (view.missing + left).min(most);
         self.cell(View { missing, ..view })
+    }
+
+    /// The most tokens that may be missing in debt.
+    fn max_missing(&self, view: &View, now: Timestamp, debt: Debt) -> u64 {
+        let full = now.saturating_add_micros(self.max_debt(debt));
+        let refills = full.as_micros().saturating_sub(view.next) / self.interval + 1;
+        refills.saturating_mul(u64::from(self.amount))
     }
 
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
@@ -147,13 +153,24 @@ impl IntervalRefill {
         })
     }
 
-    /// Keeps the missing tokens, and the next refill unless that is more than a new interval away.
+    /// Keeps the missing tokens, at most a whole bucket and the debt, and the next refill unless
+    /// that is more than a new interval away.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let view = from.view(cell, now);
-        self.cell(View {
-            missing: view.missing.min(u64::from(self.capacity)),
-            next: view.next.min(now.as_micros().saturating_add(self.interval)),
-        })
+        let owed = view.missing.saturating_sub(u64::from(from.capacity));
+        let held = view
+            .missing
+            .min(u64::from(from.capacity))
+            .min(u64::from(self.capacity));
+        let next = view.next.min(now.as_micros().saturating_add(self.interval));
+        let kept = View {
+            missing: held + owed,
+            next,
+        };
+        let missing = kept
+            .missing
+            .min(self.max_missing(&kept, now, Debt::CARRIED));
+        self.cell(View { missing, ..kept })
     }
 
     pub(super) fn give_back(
@@ -185,12 +202,12 @@ impl IntervalRefill {
         behind_others.max(alone).min(u64::from(reserved.units)) as u32
     }
 
-    /// A bucket from which `missing` tokens (at most the capacity) were taken just now.
-    pub(super) fn with_missing(&self, missing: u32, now: Timestamp) -> Cell {
-        self.cell(View {
-            missing: u64::from(missing),
-            ..self.view(Cell::EMPTY, now)
-        })
+    /// A bucket from which `missing` tokens were taken just now, and `owed` more.
+    pub(super) fn with_missing(&self, missing: u32, owed: u32, now: Timestamp) -> Cell {
+        let empty = self.view(Cell::EMPTY, now);
+        let taken = u64::from(missing.min(self.capacity)) + u64::from(owed);
+        let missing = taken.min(self.max_missing(&empty, now, Debt::CARRIED));
+        self.cell(View { missing, ..empty })
     }
 
     fn refuse(

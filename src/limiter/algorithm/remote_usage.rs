@@ -1,10 +1,11 @@
 //! Usage of other machines: units that they admitted, charged here once that is known, even if the
 //! bucket lacks them. No function here decides.
 //!
-//! Debt of refused requests is capped at the whole bucket. Remote units are owed for up to a window
-//! more: otherwise every machine would go on to admit the whole recovery rate at once.
+//! Remote units are owed like those of a machine's own requests. If forgiven beyond the whole bucket,
+//! as those of refused requests are, every machine would go on to admit the whole recovery rate.
 
 use super::Algorithm;
+use super::debt::Debt;
 use super::fixed_window::Start;
 use super::grant::Grant;
 use crate::clock::Timestamp;
@@ -30,8 +31,8 @@ impl Algorithm {
 
     /// The bucket at `now` after `units` that other machines charged at `at` or earlier, and the
     /// units to record in its ring. Units that have recovered since `at` are not charged; callers
-    /// set `at` before `now` if the bucket was whole in between. Continuous and stepped buckets
-    /// recover within one more window, windows when they end.
+    /// set `at` before `now` if the bucket was whole in between. Continuous and stepped buckets owe
+    /// up to `debt`; windows recover when they end.
     ///
     /// A window counts the units in its running part. Earlier units weigh as they would as the
     /// [oldest](super::super::OldestPart) of two counters. The bucket is unchanged unless
@@ -42,6 +43,7 @@ impl Algorithm {
         at: Timestamp,
         now: Timestamp,
         units: u32,
+        debt: Debt,
     ) -> (Cell, u32) {
         let state = state.into();
         let (cell, at) = (state.cell, at.min(now));
@@ -50,9 +52,9 @@ impl Algorithm {
         }
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => {
-                (gcra.charge_remote(cell, at, now, units), units)
+                (gcra.owe(cell, at, now, units, debt), units)
             }
-            Self::IntervalRefill(bucket) => (bucket.charge_remote(cell, at, now, units), units),
+            Self::IntervalRefill(bucket) => (bucket.owe(cell, at, now, units, debt), units),
             Self::FixedWindow(window) => (window.force_charge(cell, now, units), units),
             Self::Grant(_) => (Grant::force_charge(cell, now, units), units),
             Self::SlidingWindow(window) => {

@@ -5,6 +5,7 @@
 //! less left: a unit that has recovered is not given back again. `store` gives back units in use.
 
 use super::Algorithm;
+use super::debt::Debt;
 use super::grant::Grant;
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
@@ -32,8 +33,9 @@ impl Algorithm {
     }
 
     /// The bucket after `units` more, even if it lacks them, and the units to record in its ring. A
-    /// window counts all of them, since some may be given back; a grant has no debt; any other bucket
-    /// has at most the debt of [`Self::charge_refused`].
+    /// bucket that recovers with time owes up to [`Debt::CARRIED`]. A fixed window counts all of
+    /// them, since some may be given back; a sliding window and a log count at most the limit, as
+    /// in [`Self::charge_refused`]; a grant has no debt.
     pub fn force_charge<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
@@ -44,6 +46,13 @@ impl Algorithm {
         match self {
             Self::FixedWindow(window) => (window.force_charge(state.cell, now, units), units),
             Self::Grant(_) => (Grant::force_charge(state.cell, now, units), units),
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) if gcra.burst() > 0 => {
+                (gcra.owe(state.cell, now, now, units, Debt::CARRIED), units)
+            }
+            Self::IntervalRefill(bucket) if self.capacity() > 0 => (
+                bucket.owe(state.cell, now, now, units, Debt::CARRIED),
+                units,
+            ),
             _ => self.charge_refused(state, now, units),
         }
     }

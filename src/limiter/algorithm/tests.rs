@@ -1,5 +1,6 @@
 //! What every algorithm promises, over all of them, with parameters up to the largest there are.
 
+mod budgets;
 mod debt;
 mod elsewhere;
 mod kept;

@@ -10,7 +10,7 @@ use super::permits::{LockedShard, Permits, Shard};
 use super::table::{Refusals, Table};
 use super::table_rules::TableRules;
 use crate::clock::Timestamp;
-use crate::limiter::{BucketState, Cell, Decision, Fingerprint, ReservedCharge, Verdict};
+use crate::limiter::{BucketState, Cell, Debt, Decision, Fingerprint, ReservedCharge, Verdict};
 use crate::store::redis::PendingReport;
 
 /// A charge to settle. Dropping it leaves the charge as it is.
@@ -205,7 +205,15 @@ impl Charge<'_> {
         let mut unsettled = unsettled.shard(self.key).lock();
         let (table, mut slots) = lock_one(self);
         let rules = self.rules(table);
-        let owe = |state: BucketState<'_>| rules.algorithm.charge_remote(state, at, now, self.cost);
+        // Refused requests are reported at their whole cost, also if their debt was forgiven.
+        let debt = match self.table.refusals() {
+            Refusals::Free => Debt::CARRIED,
+            Refusals::Charged => Debt::Windows(1),
+        };
+        let owe = |state: BucketState<'_>| {
+            let Self { cost, .. } = *self;
+            rules.algorithm.charge_remote(state, at, now, cost, debt)
+        };
         if table.force_charge(&mut slots, rules, self.key, now, owe) {
             unsettled.start_generation(self.key);
         }

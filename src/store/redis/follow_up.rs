@@ -9,7 +9,7 @@ use super::script::Procedure;
 use super::script_call::{BucketCharge, Lease, MAX_EXACT_INTEGER, ScriptCall, micros};
 use super::value;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, ReservedCharge};
+use crate::limiter::{Algorithm, Cell, Debt, ReservedCharge};
 
 /// Units in use under a lease.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl ScriptCall {
         call.instant(now);
         call.recipe(charge.algorithm);
         call.text(&value::cell_text(charged));
-        call.spans(bucket.line(), charge.cost);
+        call.spans(bucket.line(), charge.cost, Debt::Refused);
         Some(call)
     }
 }
@@ -140,7 +140,7 @@ impl Settlement<'_> {
             id: "",
             duration: Duration::ZERO,
         };
-        charge.push_numbers(&mut call, estimated_now, none);
+        charge.push_numbers(&mut call, estimated_now, none, Debt::CARRIED);
         Some(call)
     }
 

@@ -12,7 +12,7 @@ use super::script::{AlgorithmKind, Procedure};
 use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, FractionalDuration, Gcra, OldestPart, Start,
+    Algorithm, Debt, Fingerprint, FixedWindow, FractionalDuration, Gcra, OldestPart, Start,
 };
 use crate::store::Refusals;
 
@@ -153,7 +153,8 @@ impl ChargeRequest<'_> {
             (Refusals::Charged, ChargedRefusals::All) => "owe",
         });
         call.recipe(charge.algorithm);
-        charge.push_numbers(call, retry.at().unwrap_or(self.estimated_now), self.lease);
+        let estimated_now = retry.at().unwrap_or(self.estimated_now);
+        charge.push_numbers(call, estimated_now, self.lease, Debt::Refused);
     }
 }
 
@@ -184,18 +185,21 @@ impl BucketCharge<'_> {
         call: &mut ScriptCall,
         estimated_now: Timestamp,
         lease: Lease<'_>,
+        debt: Debt,
     ) {
         let limit = self.algorithm.limit();
         let window = self.algorithm.window().map_or(0, micros);
         match self.algorithm {
-            Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => call.spans(gcra, self.cost),
-            Algorithm::LeakyBucket(bucket) => call.spans(bucket.line(), self.cost),
+            Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
+                call.spans(gcra, self.cost, debt)
+            }
+            Algorithm::LeakyBucket(bucket) => call.spans(bucket.line(), self.cost, debt),
             Algorithm::IntervalRefill(bucket) => {
                 let (amount, interval) = bucket.refill();
                 call.number(limit);
                 call.number(amount);
                 call.number(interval);
-                call.number(window);
+                call.number(bucket.max_debt(debt));
             }
             Algorithm::FixedWindow(fixed) => self.push_window(call, fixed, window, estimated_now),
             Algorithm::SlidingWindow(sliding) => {
@@ -327,11 +331,11 @@ impl ScriptCall {
         self.text(itoa::Buffer::new().format(number.into()));
     }
 
-    pub(super) fn spans(&mut self, gcra: &Gcra, cost: u32) {
+    pub(super) fn spans(&mut self, gcra: &Gcra, cost: u32, debt: Debt) {
         self.number(gcra.quota().limit());
         self.span(gcra.tau());
         self.span(gcra.step(cost));
-        self.span(gcra.max_debt());
+        self.span(gcra.max_debt(debt));
     }
 
     /// Adds a span; it saturates at the largest integer that Lua represents exactly.

@@ -6,9 +6,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
-    fn what_others_charge_counts_like_a_charge_and_is_forgiven_after_a_window(
-        charged in charged(), units: u32, ago: u64, gaps: [u64; 4],
+    fn what_others_charge_counts_like_a_charge_and_is_forgiven_after_some_windows(
+        charged in charged(), units: u32, ago: u64, gaps: [u64; 4], windows in 1..=Debt::MAX_WINDOWS,
     ) {
+        let debt = Debt::Windows(windows);
         let Charged { algorithm, bucket, now } = charged;
         if algorithm.shape().is_some() || algorithm.capacity() == 0 {
             return Ok(());
@@ -17,7 +18,7 @@ proptest! {
         let units = a_cost(&algorithm, units);
         let ago = a_gap(&algorithm, ago / 4);
         let left = |cell, now| algorithm.decide(cell, now, 0).remaining;
-        let (owes, _) = algorithm.charge_remote(cell, now, now, units);
+        let (owes, _) = algorithm.charge_remote(cell, now, now, units, debt);
         if !algorithm.can_charge_remote() || units == 0 {
             prop_assert_eq!(owes, cell);
             return Ok(());
@@ -28,20 +29,21 @@ proptest! {
             prop_assert_eq!(algorithm.used(owes, now), algorithm.used(here.cell, now));
         }
         let then = Timestamp::from_micros(now.as_micros().saturating_sub(ago));
-        let (earlier, _) = algorithm.charge_remote(cell, then, now, units);
+        let (earlier, _) = algorithm.charge_remote(cell, then, now, units, debt);
         for later in gaps.map(|gap| now.saturating_add_micros(a_gap(&algorithm, gap))) {
             prop_assert!(left(owes, later) <= left(cell, later));
             prop_assert!(left(earlier, later) <= left(cell, later));
             prop_assert!(left(owes, later) <= left(earlier, later));
         }
-        // Nobody waits for longer than a window for the first unit, unless he had to.
+        // Nobody waits for longer than these windows for the first unit, unless he had to.
         let window = algorithm.window().expect("a quota has a window");
         let first = match &algorithm {
             Algorithm::IntervalRefill(bucket) => bucket.refill().1,
             _ => window.as_micros() as u64 / u64::from(algorithm.limit()) + 1,
         };
         let whole = algorithm.decide(cell, now, 0).reset;
-        let whole = whole.max(now.saturating_add(window).saturating_add_micros(first));
+        let longest = (window * windows).min(Quota::MAX_WINDOW);
+        let whole = whole.max(now.saturating_add(longest).saturating_add_micros(first));
         if matches!(algorithm, Algorithm::Gcra(_) | Algorithm::TokenBucket(_) | Algorithm::IntervalRefill(_)) {
             let one = algorithm.decide(owes, whole, 1);
             prop_assert!(one.is_admitted(), "{one:?} at {whole:?}");

@@ -1,9 +1,9 @@
 -- token_bucket with a refill in steps. The cell is the instant of the refill that fills the bucket,
 -- and the units missing until then (1 to `amount`); each refill before it, `interval` apart, adds
--- `amount`. The numbers are its capacity, `amount`, `interval`, and `whole`: the time to fill an
--- empty bucket.
+-- `amount`. The numbers are its capacity, `amount`, `interval`, and `most`: the longest time that it
+-- takes to fill in debt.
 do
-  local CAPACITY, AMOUNT, INTERVAL, WHOLE = 1, 2, 3, 4
+  local CAPACITY, AMOUNT, INTERVAL, MOST = 1, 2, 3, 4
 
   -- The missing units, and the instant of the next refill.
   local function missing_of(b, expires, last)
@@ -28,7 +28,7 @@ do
 
   local function debt(b)
     local missing, next = missing_of(b, b.expires, b.a)
-    local most = (floor((now + number(b, WHOLE) - next) / number(b, INTERVAL)) + 1) * number(b, AMOUNT)
+    local most = (floor((now + number(b, MOST) - next) / number(b, INTERVAL)) + 1) * number(b, AMOUNT)
     if missing >= most then return nil end
     return refilled(b, math.min(missing + b.cost, most), next)
   end

@@ -305,11 +305,14 @@ impl Tracker {
     pub(super) fn due(&self, shard: usize, now: Timestamp, into: &mut impl Extend<SyncRequest>) {
         let (now, round) = (self.instant(now), self.rounds.load(Relaxed));
         let threshold = self.threshold.load(Relaxed);
+        let table = self.table.load();
         self.remote_units.retain(shard, |_, remote_units| {
             !remote_units.is_over(self.epochs, now)
         });
         self.keys.retain(shard, |key, tracked| {
-            let is_in_use = tracked.is_in_use(self.epochs, now);
+            // A key in debt may meet other machines before it is admitted here again.
+            let is_in_use =
+                tracked.is_in_use(self.epochs, now) || !table.peek(key, 1, now.local).is_admitted();
             if is_in_use {
                 let due = tracked.due(self.epochs, round, threshold, now);
                 into.extend(due.map(|epoch| SyncRequest {
