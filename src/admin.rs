@@ -56,15 +56,15 @@ use self::problem_details::ProblemDetails;
 use self::reload_history::ReloadHistory;
 use self::scrape::MetricsRenderer;
 use self::service::AdminService;
-use self::status::ProcessFacts;
+use self::status::{ProcessFacts, StatusProblem};
 use self::streams::Streams;
 use crate::clock::Clock;
 use crate::http::connection::ClientConnection;
 use crate::proxy::Gateway;
 use crate::rules::HostPattern;
 use crate::server::{
-    ClientRules, ClientSpec, ConnectionLife, ConnectionTable, HalfClose, ListenerSpec, Protocols,
-    Server, ServerSpec, StartError, Timeouts,
+    BoundListeners, ClientRules, ClientSpec, ConnectionLife, ConnectionTable, HalfClose,
+    ListenerSpec, Protocols, Server, ServerSpec, StartError, Timeouts,
 };
 use crate::telemetry::access_log::KeyForm;
 use crate::telemetry::log_throttle::LogThrottle;
@@ -103,6 +103,8 @@ pub struct AdminContext {
     pub reloads: ReloadHistory,
     /// The constants of the process.
     pub facts: ProcessFacts,
+    /// Why buckets are not saved, if they are not.
+    pub snapshot_problem: StatusProblem,
     /// The computations of the playground.
     pub playground: PlaygroundApi,
 }
@@ -118,6 +120,7 @@ struct AdminState {
     access: Access,
     reloads: ReloadHistory,
     facts: ProcessFacts,
+    snapshot_problem: StatusProblem,
     playground: Playground,
     streams: Streams,
     /// Changes that callers ask for which may make none.
@@ -137,37 +140,63 @@ impl AdminState {
             access: context.access,
             reloads: context.reloads,
             facts: context.facts,
+            snapshot_problem: context.snapshot_problem,
             playground: Playground::new(context.playground),
             refused_changes: Arc::new(LogThrottle::new(Duration::from_secs(1))),
         }
     }
 }
 
-/// Starts the admin server at `address`.
+/// The admin server before it starts: its address is bound.
+#[derive(Debug)]
+pub struct BoundAdmin {
+    spec: ServerSpec,
+    table: ConnectionTable,
+    listeners: BoundListeners,
+}
+
+/// Binds the admin server's `address`.
 ///
 /// # Errors
 ///
-/// An address that cannot be bound, or a thread that cannot be started.
-pub fn start(address: SocketAddr, context: AdminContext) -> Result<Server, StartError> {
-    let (registry, hosts) = (context.registry.clone(), context.hosts.clone());
-    let state = AdminState::new(context);
-    let hosts = HostCheck::new(hosts, state.admin_metrics.clone());
-    serve(address, &registry, router(state), hosts)
-}
-
-/// Serves a router at `address`.
-fn serve(
-    address: SocketAddr,
-    registry: &Registry,
-    router: Router,
-    hosts: HostCheck,
-) -> Result<Server, StartError> {
+/// An address that cannot be bound.
+pub fn bind(address: SocketAddr, registry: &Registry) -> Result<BoundAdmin, StartError> {
     let table = ConnectionTable::default();
     let spec = spec(address, table.clone());
-    Server::start(spec, registry, move |connection: &ClientConnection| {
-        let (router, table, hosts) = (router.clone(), table.clone(), hosts.clone());
-        AdminService::new(router, table, hosts, connection.id, connection.peer)
+    let listeners = BoundListeners::bind(&spec, registry)?;
+    Ok(BoundAdmin {
+        spec,
+        table,
+        listeners,
     })
+}
+
+impl BoundAdmin {
+    /// Starts the admin server.
+    ///
+    /// # Errors
+    ///
+    /// A thread that cannot be started.
+    pub fn start(self, context: AdminContext) -> Result<Server, StartError> {
+        let hosts = context.hosts.clone();
+        let state = AdminState::new(context);
+        let hosts = HostCheck::new(hosts, state.admin_metrics.clone());
+        self.serve(router(state), hosts)
+    }
+
+    fn serve(self, router: Router, hosts: HostCheck) -> Result<Server, StartError> {
+        let Self {
+            spec,
+            table,
+            listeners,
+        } = self;
+        let factory = move |connection: &ClientConnection| {
+            let (router, table, hosts) = (router.clone(), table.clone(), hosts.clone());
+            AdminService::new(router, table, hosts, connection.id, connection.peer)
+        };
+        let nothing = |_| std::future::ready(());
+        Server::start_with(spec, listeners, factory, nothing, nothing)
+    }
 }
 
 /// One worker in clear text, with bounds that suit operators and their monitoring.

@@ -10,6 +10,7 @@ mod process;
 mod reload;
 mod run;
 mod signals;
+mod snapshot_owner;
 mod snapshot_thread;
 mod span_exporter;
 mod sync_thread;

@@ -129,19 +129,20 @@ impl Server {
         S: HttpService,
     {
         let nothing = |_| std::future::ready(());
-        Self::start_with(spec, registry, factory, nothing, nothing)
+        let bound = BoundListeners::bind(&spec, registry)?;
+        Self::start_with(spec, bound, factory, nothing, nothing)
     }
 
-    /// As [`Server::start`], with two hooks. Each worker awaits `before_serving(index)` before it
-    /// accepts connections, and `after_serving(index)` when they have ended. Earlier clients wait in
-    /// the kernel's queue.
+    /// As [`Server::start`] for sockets of this `spec`, with two hooks. Each worker awaits
+    /// `before_serving(index)` before it accepts connections, and `after_serving(index)` when they
+    /// have ended. Earlier clients wait in the kernel's queue.
     ///
     /// # Errors
     ///
-    /// As [`Server::start`].
+    /// Threads that cannot be started; then nothing runs.
     pub fn start_with<F, S, B, V, E, W>(
         spec: ServerSpec,
-        registry: &Registry,
+        bound: BoundListeners,
         factory: F,
         before_serving: B,
         after_serving: E,
@@ -154,7 +155,6 @@ impl Server {
         E: Fn(usize) -> W + Clone + Send + 'static,
         W: Future<Output = ()> + 'static,
     {
-        let bound = bind(&spec, registry)?;
         let bounds = ConnectionBounds::new(&spec.client, spec.workers.get());
         let bounds = Arc::new(bounds);
         let mut server = Self {
@@ -235,42 +235,57 @@ impl Drop for Server {
     }
 }
 
-/// The bound listeners of a server.
+/// The listening sockets of a server, before it starts. Clients wait in the kernel's queue.
 #[derive(Default)]
-struct BoundListeners {
+pub struct BoundListeners {
     addresses: Vec<ListenAddress>,
     by_worker: Vec<Vec<BoundListener>>,
     files: Vec<SocketFile>,
 }
 
-/// Binds all listeners.
-fn bind(spec: &ServerSpec, registry: &Registry) -> Result<BoundListeners, BindError> {
-    let workers = spec.workers.get();
-    let mut all = BoundListeners::default();
-    all.by_worker.resize_with(workers, Vec::new);
-    for listener in &spec.listeners {
-        let Bound {
-            address,
-            sockets,
-            file,
-        } = listener::bind(&listener.address, workers)?;
-        let metrics = Arc::new(ListenerMetrics::new(registry, &address.to_string()));
-        let warnings = Arc::new(AcceptWarnings::new());
-        for (listeners, socket) in all.by_worker.iter_mut().zip(sockets) {
-            listeners.push(BoundListener {
-                local: address.clone(),
-                socket,
-                protocols: listener.protocols,
-                proxy_protocol: listener.proxy_protocol,
-                tls: listener.tls.clone(),
-                metrics: metrics.clone(),
-                warnings: warnings.clone(),
-            });
+impl BoundListeners {
+    /// Binds all listeners of `spec`.
+    ///
+    /// # Errors
+    ///
+    /// The first address that cannot be bound.
+    pub fn bind(spec: &ServerSpec, registry: &Registry) -> Result<Self, BindError> {
+        let workers = spec.workers.get();
+        let mut all = Self::default();
+        all.by_worker.resize_with(workers, Vec::new);
+        for listener in &spec.listeners {
+            let Bound {
+                address,
+                sockets,
+                file,
+            } = listener::bind(&listener.address, workers)?;
+            let metrics = Arc::new(ListenerMetrics::new(registry, &address.to_string()));
+            let warnings = Arc::new(AcceptWarnings::new());
+            for (listeners, socket) in all.by_worker.iter_mut().zip(sockets) {
+                listeners.push(BoundListener {
+                    local: address.clone(),
+                    socket,
+                    protocols: listener.protocols,
+                    proxy_protocol: listener.proxy_protocol,
+                    tls: listener.tls.clone(),
+                    metrics: metrics.clone(),
+                    warnings: warnings.clone(),
+                });
+            }
+            all.addresses.push(address);
+            all.files.extend(file);
         }
-        all.addresses.push(address);
-        all.files.extend(file);
+        Ok(all)
     }
-    Ok(all)
+}
+
+impl std::fmt::Debug for BoundListeners {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut bound = f.debug_struct("BoundListeners");
+        bound
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Reasons why a server does not start.

@@ -154,7 +154,6 @@ fn figures(
         (std::cmp::Reverse(order), Arc::clone(name))
     });
     let pressure = state.readiness.pressure();
-    let reload = state.reloads.last();
     LiveFigures {
         at: Rfc3339(now.at),
         interval_s: rounded(seconds),
@@ -179,7 +178,7 @@ fn figures(
             open: pressure.map_or(0, ConnectionPressure::open),
             max: pressure.map_or(0, ConnectionPressure::max),
         },
-        problems: status::problems(ruleset, reload.as_ref(), pressure),
+        problems: status::problems(state, ruleset),
     }
 }
 

@@ -22,7 +22,7 @@ use super::auth::{is_cross_origin, problem};
 use super::hosts::{AllowedHosts, HostCheck};
 use super::json::JsonText;
 use super::problem_details::{self, ProblemDetails};
-use super::{AdminState, NO_STORE, assets, serve, service};
+use super::{AdminState, NO_STORE, assets, bind, service};
 use crate::server::{Server, StartError};
 use crate::telemetry::metrics::{AdminMetrics, AdminRefusal};
 use crate::telemetry::registry::Registry;
@@ -70,7 +70,7 @@ pub fn start(
 ) -> Result<Server, StartError> {
     let hosts = AllowedHosts::without_names();
     let hosts = HostCheck::new(hosts, AdminMetrics::new(registry));
-    serve(address, registry, router(Playground::new(api)), hosts)
+    bind(address, registry)?.serve(router(Playground::new(api)), hosts)
 }
 
 fn router(playground: Playground) -> Router {

@@ -1,11 +1,14 @@
 //! The state of the process at a glance, and its problems.
 
+use std::sync::Arc;
+
 use axum::extract::State;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::json::{Json, Rfc3339};
 use super::policies::granted_keys;
-use super::reload_history::{Reload, ReloadResult};
+use super::reload_history::ReloadResult;
 use super::{AdminState, upstreams};
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
@@ -28,6 +31,26 @@ pub struct ProcessFacts {
     pub workers: usize,
     /// The start of the process.
     pub started_at: Timestamp,
+}
+
+/// A problem that a part of the process has, or not. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct StatusProblem(Arc<Mutex<Option<String>>>);
+
+impl StatusProblem {
+    /// Sets the problem. Returns true if there was none.
+    pub fn set(&self, problem: String) -> bool {
+        self.0.lock().replace(problem).is_none()
+    }
+
+    /// Ends the problem.
+    pub fn clear(&self) {
+        self.0.lock().take();
+    }
+
+    pub(super) fn get(&self) -> Option<String> {
+        self.0.lock().clone()
+    }
 }
 
 #[derive(Serialize)]
@@ -94,7 +117,7 @@ pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
             loaded_at: Rfc3339(running.loaded_at),
         },
         notes: set_modes(&ruleset).chain(grants(&ruleset, now)).collect(),
-        problems: problems(&ruleset, last_reload.as_ref(), pressure),
+        problems: problems(&state, &ruleset),
         last_reload: last_reload.map(|reload| ReloadStatus {
             at: Rfc3339(reload.at),
             result: reload.result,
@@ -130,13 +153,12 @@ fn stores(ruleset: &Ruleset) -> Vec<StoreStatus> {
 }
 
 /// The things that an operator has to look at, most urgent first.
-pub(super) fn problems(
-    ruleset: &Ruleset,
-    last_reload: Option<&Reload>,
-    pressure: Option<&ConnectionPressure>,
-) -> Vec<String> {
+pub(super) fn problems(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
+    let pressure = state.readiness.pressure();
     let mut problems = Vec::new();
-    if let Some(reload) = last_reload.filter(|reload| reload.result == ReloadResult::Failed) {
+    if let Some(reload) =
+        (state.reloads.last()).filter(|reload| reload.result == ReloadResult::Failed)
+    {
         let why = reload.error.as_deref().map(first_line);
         problems.push(format!(
             "the last reload failed: {}. The configuration before it runs",
@@ -155,6 +177,7 @@ pub(super) fn problems(
     }
     problems.extend(upstreams::problems(ruleset));
     problems.extend(unsettled(ruleset));
+    problems.extend(state.snapshot_problem.get());
     if let Some(pressure) = pressure.filter(|pressure| pressure.is_near_max()) {
         let (open, max) = (pressure.open(), pressure.max());
         problems.push(format!(

@@ -71,6 +71,7 @@ fn state(registry: &Registry) -> AdminState {
             workers: 0,
             started_at: now,
         },
+        snapshot_problem: StatusProblem::default(),
         playground: PlaygroundApi {
             play: nothing,
             check: nothing,

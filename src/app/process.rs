@@ -3,7 +3,6 @@
 //! The main thread serves nobody. It waits for signals and changed files, and does what has to be
 //! done once a second.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,22 +20,23 @@ use super::descriptors;
 use super::periodic::{run_periodic_work, tick_upstreams};
 use super::playground;
 use super::reload::{Prepared, Refusal, Reloader};
-use super::signals::{SignalCommand, Signals};
+use super::signals::{EndSignal, SignalCommand, Signals};
+use super::snapshot_owner::Owner;
 use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
 use super::span_exporter::SpanExport;
 use super::sync_thread::SyncThread;
 use super::watch::FileWatcher;
 use crate::admin::{
-    self, AdminContext,
+    self, AdminContext, BoundAdmin,
     health::{Phase, Readiness},
-    status::ProcessFacts,
+    status::{ProcessFacts, StatusProblem},
 };
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Source, compile};
 use crate::limiter::Secret;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset, gateway};
-use crate::server::{Server, ServerSpec, StartError};
+use crate::server::{BoundListeners, Server, ServerSpec, StartError};
 use crate::store::StoreSpec;
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
@@ -89,7 +89,11 @@ impl Process {
         let loaded = source.load()?;
         let compiled = compile(&loaded)?;
         config_log::log_warnings(loaded, started_at);
-        let previous = PreviousSnapshot::find(compiled.snapshot.as_ref(), clock.now());
+        // Before the snapshot is touched: where another process listens, this one does not start.
+        let admin = admin::bind(compiled.admin.address, &registry)?;
+        let listeners = BoundListeners::bind(&compiled.server, &registry)?;
+        let owner = Owner::at_start(compiled.snapshot.as_ref());
+        let previous = PreviousSnapshot::find(compiled.snapshot.as_ref(), &owner, clock.now());
         let context = BuildContext {
             workers: compiled.server.workers.get(),
             registry: registry.clone(),
@@ -117,8 +121,11 @@ impl Process {
         gateway
             .activity()
             .set_key_form(compiled.admin.keys, started_at);
+        let snapshot_problem = StatusProblem::default();
         let snapshots = SnapshotThread::start(
             compiled.snapshot,
+            owner,
+            snapshot_problem.clone(),
             Arc::clone(&gateway),
             Arc::clone(&clock),
             &registry,
@@ -132,10 +139,13 @@ impl Process {
         let readiness = Readiness::default();
         let is_open = watch::Sender::new(false);
         let facts = process_facts(context.workers, started_at);
-        let admin_context = admin_context(&context, &gateway, &readiness, &reloader, facts);
-        let admin = start_admin(compiled.admin.address, admin_context)?;
+        let admin_context = AdminContext {
+            snapshot_problem,
+            ..admin_context(&context, &gateway, &readiness, &reloader, facts)
+        };
+        let admin = start_admin(admin, admin_context)?;
         let startup = worker_startup(&connections, &is_open);
-        let server = start_server(compiled.server, &registry, &gateway, startup)?;
+        let server = start_server(compiled.server, listeners, &gateway, startup)?;
         readiness.watch(server.pressure());
         Ok(Process {
             _series: process_series(&registry, &server, log),
@@ -171,17 +181,25 @@ impl Process {
     /// Serves until the process is told to end, and drains.
     pub(super) fn serve(mut self, runtime: &Runtime, mut signals: Signals, watch: FileWatcher) {
         let opening = runtime.spawn(self.open());
-        runtime.block_on(self.watch(&mut signals, watch));
+        let ended_by = runtime.block_on(self.watch(&mut signals, watch));
         opening.abort();
         // Clients that wait already are served as any others.
         self.is_open.send_replace(true);
         let shutdown = self.reloader.shutdown();
+        let delay = match ended_by {
+            EndSignal::Terminate => shutdown.delay,
+            EndSignal::Interrupt => Duration::ZERO,
+        };
         self.readiness.set(Phase::Draining);
-        tracing::info!(delay = ?shutdown.delay, deadline = ?shutdown.deadline, "draining");
-        let server = self.server.shutdown();
+        tracing::info!(?delay, deadline = ?shutdown.deadline, "draining");
+        let (server, admin) = (self.server.shutdown(), self.admin.shutdown());
         let drained = async {
-            sleep(shutdown.delay).await;
-            server.drain(shutdown.deadline);
+            sleep(delay).await;
+            // A successor can start once the ports are free, and finds there what was charged until now.
+            server.drain_holding_ports(shutdown.deadline);
+            self.snapshots.hand_over().await;
+            server.free_ports();
+            admin.drain(shutdown.deadline);
             // Joining blocks, and this thread has to hear a second signal.
             let joined = spawn_blocking(move || self.server.join());
             if timeout(shutdown.deadline + LAST_WORKERS, joined)
@@ -194,7 +212,7 @@ impl Process {
         runtime.block_on(async {
             tokio::select! {
                 () = drained => {}
-                () = signals.end() => {
+                _ = signals.end() => {
                     tracing::warn!("ended by a second signal");
                     server.abort();
                 }
@@ -210,8 +228,8 @@ impl Process {
         }
     }
 
-    /// Reloads and does the chores until the process is told to end.
-    async fn watch(&mut self, signals: &mut Signals, mut watch: FileWatcher) {
+    /// Reloads and does the chores until the process is told to end. Returns how it was told.
+    async fn watch(&mut self, signals: &mut Signals, mut watch: FileWatcher) -> EndSignal {
         watch.set_files(self.reloader.files());
         tokio::spawn(tick_upstreams(Arc::clone(&self.gateway)));
         tokio::spawn(run_periodic_work(
@@ -221,7 +239,7 @@ impl Process {
         loop {
             tokio::select! {
                 command = signals.next() => match command {
-                    SignalCommand::End => return,
+                    SignalCommand::End(signal) => return signal,
                     SignalCommand::Reload => {}
                     SignalCommand::Reopen => {
                         self.reopen();
@@ -233,7 +251,7 @@ impl Process {
             watch.look();
             let prepared = tokio::select! {
                 prepared = self.reloader.prepare(self.gateway.ruleset()) => prepared,
-                () = signals.end() => return,
+                signal = signals.end() => return signal,
             };
             self.reload(prepared, &mut watch).await;
         }
@@ -321,6 +339,7 @@ fn admin_context(
         hosts: reloader.hosts().clone(),
         reloads: reloader.history().clone(),
         facts,
+        snapshot_problem: StatusProblem::default(),
         playground: playground::API,
     }
 }
@@ -328,7 +347,7 @@ fn admin_context(
 /// Starts the workers; each accepts clients after its `startup`.
 fn start_server(
     mut spec: ServerSpec,
-    registry: &Registry,
+    listeners: BoundListeners,
     gateway: &Arc<Gateway>,
     startup: impl Fn(usize) -> Pin<Box<dyn Future<Output = ()>>> + Clone + Send + 'static,
 ) -> Result<Server, StartError> {
@@ -336,7 +355,7 @@ fn start_server(
     let (clients, last) = (Arc::clone(gateway), Arc::clone(gateway));
     Server::start_with(
         spec,
-        registry,
+        listeners,
         move |connection| gateway::service(&clients, connection),
         startup,
         move |worker| Arc::clone(&last).flush_stores(worker),
@@ -360,8 +379,8 @@ fn worker_startup(
     }
 }
 
-fn start_admin(address: SocketAddr, context: AdminContext) -> Result<Server, StartError> {
-    let server = admin::start(address, context)?;
+fn start_admin(bound: BoundAdmin, context: AdminContext) -> Result<Server, StartError> {
+    let server = bound.start(context)?;
     for address in server.addresses() {
         tracing::info!(%address, "admin listening");
     }

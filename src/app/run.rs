@@ -9,6 +9,7 @@ use super::process::Process;
 use super::signals::Signals;
 use super::watch::FileWatcher;
 use crate::config::{Report, Source};
+use crate::net::listener::BindError;
 use crate::server::StartError;
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::panics;
@@ -33,6 +34,12 @@ pub enum StartupError {
         /// The error of the system.
         source: io::Error,
     },
+}
+
+impl From<BindError> for StartupError {
+    fn from(error: BindError) -> Self {
+        StartupError::Start(error.into())
+    }
 }
 
 impl From<Report> for StartupError {
@@ -68,7 +75,7 @@ pub fn run(source: Source, log: &ProcessLog) -> Result<(), StartupError> {
         let start = spawn_blocking(move || Process::start(source, &log));
         tokio::select! {
             started = start => Some(started),
-            () = signals.end() => None,
+            _ = signals.end() => None,
         }
     });
     let ended = match started {

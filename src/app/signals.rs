@@ -25,8 +25,17 @@ pub(super) enum SignalCommand {
     Reload,
     /// SIGUSR1: open the access log again.
     Reopen,
-    /// SIGTERM, SIGINT and SIGQUIT: end; a second one means at once.
-    End,
+    /// End; a second one means at once.
+    End(EndSignal),
+}
+
+/// A signal that ends the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndSignal {
+    /// SIGTERM and SIGQUIT.
+    Terminate,
+    /// SIGINT, as by Ctrl-C: somebody waits at a terminal, and no load balancer has to notice.
+    Interrupt,
 }
 
 impl Signals {
@@ -47,11 +56,11 @@ impl Signals {
     }
 
     /// Waits for one that ends the process, and leaves the others for later.
-    pub(super) async fn end(&mut self) {
+    pub(super) async fn end(&mut self) -> EndSignal {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.quit.recv() => {}
+            _ = self.terminate.recv() => EndSignal::Terminate,
+            _ = self.interrupt.recv() => EndSignal::Interrupt,
+            _ = self.quit.recv() => EndSignal::Terminate,
         }
     }
 
@@ -65,9 +74,9 @@ impl Signals {
                     tracing::warn!("SIGUSR2 is ignored; restart the process to replace its binary");
                     continue;
                 }
-                _ = self.terminate.recv() => SignalCommand::End,
-                _ = self.interrupt.recv() => SignalCommand::End,
-                _ = self.quit.recv() => SignalCommand::End,
+                _ = self.terminate.recv() => SignalCommand::End(EndSignal::Terminate),
+                _ = self.interrupt.recv() => SignalCommand::End(EndSignal::Interrupt),
+                _ = self.quit.recv() => SignalCommand::End(EndSignal::Terminate),
             };
         }
     }

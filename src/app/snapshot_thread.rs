@@ -1,5 +1,6 @@
-//! Keeps the buckets and bans in a file: restores them at the start, and saves them every so often and at the end, on a
-//! thread of its own. Whatever goes wrong with the file costs the file, and is said; the proxy serves on.
+//! Keeps the buckets and bans in a file: restores them at the start, and saves them every so often, before the ports are
+//! free for a successor, and at the end, on a thread of its own. Whatever goes wrong with the file costs the file, and is
+//! logged; the proxy continues to serve.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,7 +9,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use std::{io, thread};
 
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
 use super::StartupError;
+use super::snapshot_owner::Owner;
+use crate::admin::status::StatusProblem;
 use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
 use crate::limiter::Secret;
@@ -20,6 +26,9 @@ use crate::telemetry::registry::Registry;
 /// How long the last snapshot may take to be written.
 const LAST_SAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How soon a file that another process owns is tried again.
+const RETRY_LOCK: Duration = Duration::from_secs(1);
+
 /// Buckets of a process before this one.
 #[derive(Debug)]
 pub(super) struct PreviousSnapshot {
@@ -28,14 +37,18 @@ pub(super) struct PreviousSnapshot {
 }
 
 impl PreviousSnapshot {
-    /// Finds the snapshot that `spec` asks for, if it is there and good. One that is not is set aside.
-    pub(super) fn find(spec: Option<&SnapshotSpec>, now: Timestamp) -> Option<Self> {
+    /// Finds the snapshot that `spec` asks for, if it is there and good. The owner sets aside one that is not.
+    pub(super) fn find(spec: Option<&SnapshotSpec>, owner: &Owner, now: Timestamp) -> Option<Self> {
         let spec = spec?;
         match snapshot::open(&spec.path, now) {
             Ok(reader) => reader.map(|reader| Self {
                 spec: spec.clone(),
                 reader,
             }),
+            Err(refusal) if owner.is_other() => {
+                warn_of_unread(spec, &refusal);
+                None
+            }
             Err(refusal) => {
                 warn_and_set_aside(spec, &refusal);
                 None
@@ -78,12 +91,17 @@ impl PreviousSnapshot {
     }
 }
 
+fn warn_of_unread(spec: &SnapshotSpec, refusal: &ReadError) {
+    let path = spec.path.display();
+    tracing::warn!(%path, error = %refusal, "the snapshot of buckets cannot be read: all buckets start whole");
+}
+
 /// Says why a snapshot is not used, and keeps it from being replaced by the next.
 fn warn_and_set_aside(spec: &SnapshotSpec, refusal: &ReadError) {
-    let path = spec.path.display();
-    if let ReadError::Io(error) = refusal {
-        return tracing::warn!(%path, %error, "the snapshot of buckets cannot be read: all buckets start whole");
+    if let ReadError::Io(_) = refusal {
+        return warn_of_unread(spec, refusal);
     }
+    let path = spec.path.display();
     match snapshot::set_aside(&spec.path) {
         Ok(aside) => tracing::warn!(
             %path,
@@ -103,8 +121,17 @@ fn warn_and_set_aside(spec: &SnapshotSpec, refusal: &ReadError) {
 /// The thread that saves.
 #[derive(Debug)]
 pub(super) struct SnapshotThread {
-    orders: Sender<Option<SnapshotSpec>>,
+    orders: Sender<Order>,
     ended: Receiver<()>,
+}
+
+/// An order to the thread.
+#[derive(Debug)]
+enum Order {
+    /// Save like this from now on.
+    Follow(Option<SnapshotSpec>),
+    /// Save, leave the file to another process, and report it.
+    HandOver(oneshot::Sender<()>),
 }
 
 impl SnapshotThread {
@@ -114,6 +141,8 @@ impl SnapshotThread {
     /// When there can be no thread.
     pub(super) fn start(
         spec: Option<SnapshotSpec>,
+        owner: Owner,
+        problem: StatusProblem,
         gateway: Arc<Gateway>,
         clock: Arc<Clock>,
         registry: &Registry,
@@ -125,9 +154,10 @@ impl SnapshotThread {
             metrics: spec.as_ref().map(|_| SnapshotMetrics::new(registry)),
             registry: registry.clone(),
             spec,
+            owner,
+            problem,
             gateway,
             clock,
-            failing: false,
         };
         thread::Builder::new()
             .name("snapshot".to_owned())
@@ -142,50 +172,66 @@ impl SnapshotThread {
     /// Saves as `spec` says from now on.
     pub(super) fn follow(&self, spec: Option<SnapshotSpec>) {
         // A thread that has died has said why.
-        let _ = self.orders.send(spec);
+        let _ = self.orders.send(Order::Follow(spec));
+    }
+
+    /// Saves, and leaves the file to a successor, which may start as soon as the ports are free. Waits for it.
+    pub(super) async fn hand_over(&self) {
+        let (done, saved) = oneshot::channel();
+        let _ = self.orders.send(Order::HandOver(done));
+        if timeout(LAST_SAVE_TIMEOUT, saved).await.is_err() {
+            tracing::warn!("{TOO_SLOW}");
+        }
     }
 
     /// Saves for the last time, and waits for it.
     pub(super) fn close(self) {
         drop(self.orders);
         if self.ended.recv_timeout(LAST_SAVE_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("the last snapshot of buckets takes too long, and is not waited for");
+            tracing::warn!("{TOO_SLOW}");
         }
     }
 }
 
+const TOO_SLOW: &str = "the last snapshot of buckets takes too long, and is not waited for";
+
 /// The state of the thread.
 struct SnapshotWriter {
     spec: Option<SnapshotSpec>,
+    owner: Owner,
+    problem: StatusProblem,
     gateway: Arc<Gateway>,
     clock: Arc<Clock>,
     registry: Registry,
     /// Series that are there as long as there are to be snapshots.
     metrics: Option<SnapshotMetrics>,
     due: Timestamp,
-    /// The last one failed: not every one after it is worth a warning.
-    failing: bool,
 }
 
 impl SnapshotWriter {
     /// Saves whenever it is due, and once more when nobody can give orders any longer.
-    fn run(&mut self, orders: &Receiver<Option<SnapshotSpec>>) {
+    fn run(&mut self, orders: &Receiver<Order>) {
         loop {
             match self.next(orders) {
-                Ok(spec) => self.follow(spec),
+                Ok(Order::Follow(spec)) => self.follow(spec),
+                Ok(Order::HandOver(done)) => {
+                    self.save();
+                    self.owner.hand_over(self.spec.as_ref());
+                    // Somebody who waits no longer goes on.
+                    let _ = done.send(());
+                }
                 Err(RecvTimeoutError::Timeout) => self.save(),
                 Err(RecvTimeoutError::Disconnected) => return self.save(),
             }
         }
     }
 
-    fn next(
-        &self,
-        orders: &Receiver<Option<SnapshotSpec>>,
-    ) -> Result<Option<SnapshotSpec>, RecvTimeoutError> {
-        match self.spec {
-            Some(_) => orders.recv_timeout(self.due.since(self.clock.now())),
-            None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+    fn next(&self, orders: &Receiver<Order>) -> Result<Order, RecvTimeoutError> {
+        let is_due = self.spec.is_some() && !self.owner.is_handed_over();
+        if is_due {
+            orders.recv_timeout(self.due.since(self.clock.now()))
+        } else {
+            orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
         }
     }
 
@@ -196,15 +242,24 @@ impl SnapshotWriter {
         if spec.is_none() || self.metrics.is_none() {
             self.metrics = spec.as_ref().map(|_| SnapshotMetrics::new(&self.registry));
         }
+        let path = |spec: &Option<SnapshotSpec>| spec.as_ref().map(|spec| spec.path.clone());
+        if path(&spec) != path(&self.spec) {
+            self.owner = Owner::of(spec.as_ref());
+        }
         self.due = self.clock.now();
-        self.failing = false;
+        self.problem.clear();
         self.spec = spec;
     }
 
+    /// Saves, if no other process owns the file.
     fn save(&mut self) {
         let (Some(spec), Some(metrics)) = (&self.spec, &self.metrics) else {
             return;
         };
+        if !self.owner.may_save(spec, &self.problem) {
+            self.due = self.clock.now().saturating_add(spec.every.min(RETRY_LOCK));
+            return;
+        }
         let (running, now) = (self.gateway.ruleset(), self.clock.now());
         let saved = snapshot::save(
             &spec.path,
@@ -217,20 +272,26 @@ impl SnapshotWriter {
             },
         );
         match &saved {
-            Ok(()) => metrics.saved(now.as_micros()),
+            Ok(()) => {
+                metrics.saved(now.as_micros());
+                self.problem.clear();
+            }
             Err(error) => {
                 metrics.failed();
                 self.warn_once(spec, error);
             }
         }
-        self.failing = saved.is_err();
         self.due = self.clock.now().saturating_add(spec.every);
     }
 
     fn warn_once(&self, spec: &SnapshotSpec, error: &io::Error) {
-        if !self.failing {
+        let path = spec.path.display();
+        if self
+            .problem
+            .set(format!("buckets cannot be saved in {path}: {error}"))
+        {
             tracing::warn!(
-                path = %spec.path.display(),
+                %path,
                 %error,
                 again = ?spec.every,
                 "buckets cannot be saved; the snapshot before is what it was"

@@ -94,6 +94,7 @@ where
                 Err(error) => self.failed(&error).await,
             }
         }
+        closing.socket_unwanted().await;
         for accepted in listener.into_queued() {
             self.serve(accepted).await;
         }

@@ -17,8 +17,16 @@ pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Serving,
-    Draining { until: Instant },
+    Draining { until: Instant, ports: Ports },
     Ended,
+}
+
+/// The listening sockets of a server that drains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ports {
+    /// Open, so that no other process gets the ports. New clients wait in the kernel's queue.
+    Held,
+    Free,
 }
 
 /// Shuts a server down; clones share it.
@@ -38,11 +46,30 @@ impl ShutdownHandle {
     /// served, responses say `Connection: close`, and HTTP/2 connections get GOAWAY. Returns at
     /// once. Does nothing if draining has begun.
     pub fn drain(&self, deadline: Duration) {
+        self.begin(deadline, Ports::Free);
+    }
+
+    /// As [`drain`](Self::drain), but keeps the listening sockets open, and new clients in the
+    /// kernel's queue, until [`free_ports`](Self::free_ports) or the deadline.
+    pub fn drain_holding_ports(&self, deadline: Duration) {
+        self.begin(deadline, Ports::Held);
+    }
+
+    /// Serves the clients in the kernel's queue, and closes the listening sockets of a server that
+    /// drains. Returns at once.
+    pub fn free_ports(&self) {
+        self.stage.send_if_modified(|stage| match stage {
+            Stage::Draining { ports, .. } => std::mem::replace(ports, Ports::Free) == Ports::Held,
+            Stage::Serving | Stage::Ended => false,
+        });
+    }
+
+    fn begin(&self, deadline: Duration, ports: Ports) {
         let until = Instant::now() + deadline;
         self.stage.send_if_modified(|stage| {
             let serving = *stage == Stage::Serving;
             if serving {
-                *stage = Stage::Draining { until };
+                *stage = Stage::Draining { until, ports };
             }
             serving
         });
@@ -61,7 +88,7 @@ impl ShutdownHandle {
 }
 
 /// A worker's view of its server's [`Stage`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ShutdownWatcher {
     stage: watch::Receiver<Stage>,
 }
@@ -75,9 +102,20 @@ impl ShutdownWatcher {
             .await
             .as_deref()
         {
-            Ok(Stage::Draining { until }) => *until,
+            Ok(Stage::Draining { until, .. }) => *until,
             _ => Instant::now(),
         }
+    }
+
+    /// Waits until the server's ports are to be free.
+    pub(super) async fn ports_freed(&mut self) {
+        let is_free = |stage: &Stage| match stage {
+            Stage::Draining { ports, .. } => *ports == Ports::Free,
+            Stage::Serving => false,
+            Stage::Ended => true,
+        };
+        // An error means that the server is gone.
+        let _ = self.stage.wait_for(is_free).await;
     }
 
     /// Waits until the server no longer waits for connections.
@@ -87,19 +125,34 @@ impl ShutdownWatcher {
     }
 }
 
+/// What connections and acceptors of one worker are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drain {
+    Serve,
+    /// Finish; acceptors keep their sockets.
+    Finish,
+    /// Finish, and close the sockets.
+    Close,
+}
+
 /// Tells one worker's connections and acceptors to close, and waits for all of them.
 #[derive(Debug)]
-pub(super) struct DrainController(watch::Sender<bool>);
+pub(super) struct DrainController(watch::Sender<Drain>);
 
 impl DrainController {
     pub(super) fn new() -> (Self, DrainWatcher) {
-        let (sender, receiver) = watch::channel(false);
+        let (sender, receiver) = watch::channel(Drain::Serve);
         (Self(sender), DrainWatcher(receiver))
     }
 
-    /// Tells every holder of a [`DrainWatcher`] to finish.
+    /// Tells every holder of a [`DrainWatcher`] to finish, and acceptors to keep their sockets.
+    pub(super) fn finish(&self) {
+        self.0.send_replace(Drain::Finish);
+    }
+
+    /// Tells every holder of a [`DrainWatcher`] to finish, and acceptors to close their sockets.
     pub(super) fn close(&self) {
-        self.0.send_replace(true);
+        self.0.send_replace(Drain::Close);
     }
 
     /// Waits until every [`DrainWatcher`] is dropped.
@@ -111,7 +164,7 @@ impl DrainController {
 /// Held by all tasks that a worker waits for when it drains. It is local to a worker: connections
 /// that read it share no cache line between cores.
 #[derive(Clone, Debug)]
-pub(super) struct DrainWatcher(watch::Receiver<bool>);
+pub(super) struct DrainWatcher(watch::Receiver<Drain>);
 
 impl DrainWatcher {
     /// Returns true if the worker drains; false again on a watcher that has waited for it. Takes no
@@ -123,7 +176,12 @@ impl DrainWatcher {
     /// Waits until the worker drains.
     pub(super) async fn started(&mut self) {
         // A worker that is gone drains, too.
-        let _ = self.0.wait_for(|closing| *closing).await;
+        let _ = self.0.wait_for(|drain| *drain != Drain::Serve).await;
+    }
+
+    /// Waits until the listening socket is to be closed.
+    pub(super) async fn socket_unwanted(&mut self) {
+        let _ = self.0.wait_for(|drain| *drain == Drain::Close).await;
     }
 
     /// Waits until the worker drains, and then [`DRAIN_GRACE`] for a request that was on its way.

@@ -113,9 +113,15 @@ impl Worker {
             .into_iter()
             .for_each(|acceptor| drop(spawn_local(acceptor)));
         let until = self.lifetime.draining().await;
-        closer.close();
+        closer.finish();
+        let mut lifetime = self.lifetime.clone();
+        let finished = async {
+            lifetime.ports_freed().await;
+            closer.close();
+            closer.closed().await;
+        };
         tokio::select! {
-            () = closer.closed() => {}
+            () = finished => {}
             () = self.lifetime.ended() => {}
             () = sleep_until(until) => warn!(worker = self.index, "drain deadline: connections are dropped"),
         }

@@ -121,3 +121,17 @@ fn sigquit_drains_as_in_nginx() {
     assert_eq!(connection.receive().text(), "late");
     assert!(gateway.wait().success());
 }
+
+#[test]
+fn ctrl_c_does_not_wait_for_load_balancers() {
+    let origin = slow(Duration::from_millis(300));
+    let mut gateway = Gateway::start(&config(&origin, "{ delay: 1h, deadline: 20s }"));
+    let mut connection = Connection::open(gateway.address());
+    connection.send(GET);
+    wait_for("the request", || {
+        (!origin.requests().is_empty()).then_some(())
+    });
+    gateway.signal(Signal::INT);
+    assert_eq!(connection.receive().text(), "late");
+    assert!(gateway.wait().success());
+}

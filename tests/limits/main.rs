@@ -27,6 +27,7 @@ mod snapshot;
 mod stated_costs;
 mod status;
 mod steering;
+mod successor;
 mod time_zones;
 mod token_budgets;
 mod tokens;

@@ -53,8 +53,8 @@ impl Default for Admin {
 #[schemars(rename = "Shutdown")]
 pub struct ShutdownTimes {
     /// How long to go on serving while `/readyz` already says no, so that load balancers notice;
-    /// `0s` to `1h`.
-    pub delay: Located<Delay<{ 5 * SECOND }>>,
+    /// `0s` to `1h`. Ctrl-C (SIGINT) skips it.
+    pub delay: Located<Delay<{ 3 * SECOND }>>,
     /// How long requests may take to finish after that, `0s` to `1h`; then they are cut off.
-    pub deadline: Located<Delay<{ 25 * SECOND }>>,
+    pub deadline: Located<Delay<{ 5 * SECOND }>>,
 }

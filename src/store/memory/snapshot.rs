@@ -40,7 +40,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{Penalty, Secret};
 use crate::store::{Bans, SteeredKeys};
 
-pub use file::{open, save, set_aside};
+pub use file::{SnapshotLock, lock, open, save, set_aside};
 pub use reader::{Reader, RestoreCounts};
 pub use writer::SnapshotWriter;
 

@@ -1,7 +1,7 @@
 //! The file of a snapshot: replaced as a whole or not at all, and renamed if it is unusable.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,32 @@ use crate::clock::Timestamp;
 use crate::files;
 use crate::limiter::Secret;
 use crate::store::Table;
+
+/// The right to replace a snapshot, which one process has at a time; it ends with this value.
+#[derive(Debug)]
+pub struct SnapshotLock(#[expect(dead_code, reason = "open, it is locked")] File);
+
+/// Locks the snapshot at `path`, by a file beside it that stays there (`.lock`). Returns `None` if
+/// another process has the lock.
+///
+/// # Errors
+/// The system's error: some file systems have no locks.
+pub fn lock(path: &Path) -> io::Result<Option<SnapshotLock>> {
+    files::replaceable(path)?;
+    let beside = beside(path, ".lock");
+    files::replaceable(&beside)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(beside)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(SnapshotLock(file))),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
 
 /// Replaces the snapshot at `path` with these tables, each with its policy's key, and these keys.
 /// Only the owner can read it.
