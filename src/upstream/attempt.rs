@@ -209,6 +209,7 @@ impl Attempt {
             | AttemptOutcome::Broken(error)
             | AttemptOutcome::TimedOut(error) => match &error.kind {
                 UpstreamErrorKind::RequestBody(_)
+                | UpstreamErrorKind::Bystander(_)
                 | UpstreamErrorKind::NoWebSocket
                 | UpstreamErrorKind::Deadline(_) => HostEvidence::Excused,
                 _ => HostEvidence::Failed,

@@ -56,6 +56,9 @@ pub enum UpstreamErrorKind {
     /// The server violates HTTP/2.
     #[error("the response violates HTTP/2")]
     Protocol(#[source] h2::Error),
+    /// The server violates HTTP/2 on another stream of the connection.
+    #[error("another response on the connection violates HTTP/2")]
+    Bystander(#[source] h2::Error),
     /// The server reset the stream before a response head was there.
     #[error("the stream was reset before a response")]
     Reset(#[source] h2::Error),
@@ -126,7 +129,9 @@ impl UpstreamError {
             UpstreamErrorKind::ConnectTimeout { .. } => EndpointFailure::ConnectTimeout,
             UpstreamErrorKind::Handshake(_) => EndpointFailure::Handshake,
             UpstreamErrorKind::NoStream(_) => EndpointFailure::NoStream,
-            UpstreamErrorKind::Closed(_) => EndpointFailure::Closed,
+            UpstreamErrorKind::Closed(_) | UpstreamErrorKind::Bystander(_) => {
+                EndpointFailure::Closed
+            }
             UpstreamErrorKind::Reset(_) => EndpointFailure::Reset,
             UpstreamErrorKind::Invalid(_)
             | UpstreamErrorKind::Protocol(_)
@@ -161,6 +166,7 @@ impl From<ExchangeError> for UpstreamErrorKind {
             ExchangeError::Closed(error) => Self::Closed(error),
             ExchangeError::Invalid(invalid) => Self::Invalid(invalid),
             ExchangeError::Protocol(error) => Self::Protocol(error),
+            ExchangeError::Bystander(error) => Self::Bystander(error),
             ExchangeError::Reset(error) => Self::Reset(error),
             ExchangeError::RequestBody(error) => Self::RequestBody(error),
         }

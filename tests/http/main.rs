@@ -19,6 +19,7 @@ mod http1_raw;
 mod http2_bodies;
 mod http2_faults;
 mod http2_floods;
+mod http2_malformed;
 mod http2_raw;
 mod http2_resets;
 mod http2_stalls;

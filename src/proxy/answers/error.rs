@@ -192,7 +192,9 @@ impl Error {
                 | Kind::Draining => "The upstream takes no more requests at the moment.",
                 Kind::NoWebSocket => "The upstream does not take WebSockets over HTTP/2.",
                 Kind::Reset(_) => "The upstream reset the stream without a response.",
-                Kind::Closed(_) => "The upstream closed the connection without a response.",
+                Kind::Closed(_) | Kind::Bystander(_) => {
+                    "The upstream closed the connection without a response."
+                }
                 Kind::Invalid(_) | Kind::Protocol(_) => {
                     "The upstream's response is not valid HTTP."
                 }

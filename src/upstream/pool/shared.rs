@@ -12,6 +12,11 @@ use crate::upstream::{Dscp, UpstreamErrorKind};
 /// The most shared connections of a worker to a host, for each code point.
 const MAX_CONNECTIONS: usize = 128;
 
+/// After a host has violated HTTP/2, so many requests share connections by so few: h2 ends the whole
+/// connection for one malformed response.
+const CAREFUL_REQUESTS: u32 = 1000;
+const CAREFUL_STREAMS: u32 = 8;
+
 /// The shared connections of one worker.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct SharedConnections(Vec<Group>);
@@ -22,6 +27,8 @@ pub(in crate::upstream) struct Group {
     dscp: Option<Dscp>,
     connections: Vec<Shared>,
     is_dialling: bool,
+    /// Requests that are still to share connections by few.
+    careful: u32,
     /// How many dials have ended.
     dials: u64,
     /// The failure of the last dial.
@@ -76,6 +83,7 @@ impl Group {
             dscp,
             connections: Vec::new(),
             is_dialling: false,
+            careful: 0,
             dials: 0,
             failure: None,
             changed: Arc::default(),
@@ -92,10 +100,17 @@ impl Group {
         {
             match connection.room() {
                 None => {
+                    if connection.has_violated() {
+                        self.careful = CAREFUL_REQUESTS;
+                    }
                     self.connections.remove(place);
                 }
                 Some(Room { free: 0, .. }) => place += 1,
+                Some(_) if self.careful > 0 && connection.streams() >= CAREFUL_STREAMS => {
+                    place += 1
+                }
                 Some(Room { free, limit }) => {
+                    self.careful = self.careful.saturating_sub(1);
                     let permit = connection.reserve();
                     lease.spend();
                     if lease.is_spent() {

@@ -37,6 +37,9 @@ pub enum UpstreamBodyError {
     /// The frames of HTTP/2. Not as `h2::Error`, whose code the client would get.
     #[error("the upstream violates HTTP/2")]
     Protocol(#[source] io::Error),
+    /// The frames of HTTP/2 on another stream of the connection.
+    #[error("another response on the upstream's connection violates HTTP/2")]
+    Bystander(#[source] io::Error),
     /// The upstream reset the stream. The client gets the same error code.
     #[error("the upstream reset the stream")]
     Reset(#[source] h2::Error),
@@ -56,7 +59,7 @@ impl UpstreamBodyError {
     /// The endpoint's failure; `None` if the client failed.
     pub fn reason(&self) -> Option<EndpointFailure> {
         match self {
-            Self::Closed(_) => Some(EndpointFailure::BodyClosed),
+            Self::Closed(_) | Self::Bystander(_) => Some(EndpointFailure::BodyClosed),
             Self::Invalid(_) | Self::Protocol(_) => Some(EndpointFailure::BodyInvalid),
             Self::Reset(_) | Self::Abandoned(_) => Some(EndpointFailure::BodyReset),
             Self::Quiet(_) => Some(EndpointFailure::BodyTimeout),
@@ -112,6 +115,7 @@ impl From<ExchangeError> for UpstreamBodyError {
             ExchangeError::Closed(error) => Self::Closed(error),
             ExchangeError::Invalid(invalid) => Self::Invalid(invalid),
             ExchangeError::Protocol(error) => Self::Protocol(io::Error::other(error)),
+            ExchangeError::Bystander(error) => Self::Bystander(io::Error::other(error)),
             ExchangeError::Reset(error) if is_false_after_head(&error) => {
                 Self::Abandoned(io::Error::other(error))
             }

@@ -14,6 +14,8 @@ pub(in crate::upstream) enum ExchangeError {
     Invalid(InvalidMessage),
     /// The upstream violates HTTP/2.
     Protocol(h2::Error),
+    /// The upstream violates HTTP/2 on another stream of the connection.
+    Bystander(h2::Error),
     /// The upstream reset the stream.
     Reset(h2::Error),
     /// The client's request body broke off.

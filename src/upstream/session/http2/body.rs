@@ -99,7 +99,8 @@ impl StreamExchange {
         let polled = download.poll_frame(cx);
         if polled.is_ready() {
             self.idle_timer.reset();
-            return polled.map(|frame| frame.map(|frame| frame.map_err(UpstreamBodyError::from)));
+            let of_stream = |error| UpstreamBodyError::from(self.apportion(error));
+            return polled.map(|frame| frame.map(|frame| frame.map_err(of_stream)));
         }
         if let Some(upload) = &mut download.upload
             && upload.has_progressed()

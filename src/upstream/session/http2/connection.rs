@@ -26,6 +26,10 @@ const BUFFER: usize = 64 * 1024;
 /// The largest head of a response, in bytes.
 pub(super) const MAX_HEAD: u32 = 64 * 1024;
 
+/// What h2 takes of a head. It resets the stream of a larger one, but ends the connection if a head
+/// has four times as much.
+const MAX_DECODED_HEAD: u32 = 256 * 1024;
+
 /// The most streams on a connection, if the host allows more.
 const MAX_STREAMS: u32 = 128;
 
@@ -56,6 +60,10 @@ struct ConnectionState {
     is_dead: AtomicBool,
     /// The host allows no stream; a request may wait until it does.
     is_barred: AtomicBool,
+    /// The host has violated HTTP/2, which ended the connection with all its streams.
+    has_violated: AtomicBool,
+    /// One of these streams counts as a failure of the host, and the others do not.
+    is_blamed: AtomicBool,
     /// Wakes the task, for a ping or the end.
     task: Notify,
     /// Wakes the requests that wait for a stream.
@@ -93,6 +101,8 @@ impl SharedConnection {
             is_used: AtomicBool::new(false),
             is_dead: AtomicBool::new(false),
             is_barred: AtomicBool::new(false),
+            has_violated: AtomicBool::new(false),
+            is_blamed: AtomicBool::new(false),
             task: Notify::new(),
             freed,
         });
@@ -115,7 +125,10 @@ impl SharedConnection {
         let mut requests = self.requests.lock();
         let mut cx = Context::from_waker(Waker::noop());
         let is_ready = match requests.poll_ready(&mut cx) {
-            Poll::Ready(Err(_)) => return None,
+            Poll::Ready(Err(error)) => {
+                self.state.has_violated.store(error.is_library(), Relaxed);
+                return None;
+            }
             Poll::Ready(Ok(())) => true,
             // The last stream within the limit is still to be opened.
             Poll::Pending => false,
@@ -145,6 +158,16 @@ impl SharedConnection {
         self.state.is_barred.load(Relaxed) && self.state.streams.load(Relaxed) == 0
     }
 
+    /// Returns true if the host has violated HTTP/2, which cut all responses on the connection.
+    pub(in crate::upstream) fn has_violated(&self) -> bool {
+        self.state.has_violated.load(Relaxed)
+    }
+
+    /// The streams that requests hold.
+    pub(in crate::upstream) fn streams(&self) -> u32 {
+        self.state.streams.load(Relaxed)
+    }
+
     /// Looks after a connection with open streams, once a second: a silent host is pinged, and the
     /// connection of one that does not answer ends. Returns true if requests have used the
     /// connection since the last call.
@@ -171,6 +194,12 @@ impl StreamPermit {
         is_whole: bool,
     ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
         self.0.requests.lock().send_request(request, is_whole)
+    }
+
+    /// Returns true for the first stream that asks why the connection has ended: one response has
+    /// violated HTTP/2, and h2 does not say which.
+    pub(super) fn takes_blame(&self) -> bool {
+        !self.0.state.is_blamed.swap(true, Relaxed)
     }
 
     /// How many bytes were ever written to the connection.
@@ -203,7 +232,7 @@ fn builder() -> Builder {
         .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW)
         .data_frame_budget(SMALL_FRAMES)
         .max_send_buffer_size(BUFFER)
-        .max_header_list_size(MAX_HEAD)
+        .max_header_list_size(MAX_DECODED_HEAD)
         .enable_push(false);
     builder
 }

@@ -8,11 +8,12 @@ use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
 use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use tokio::time::Instant;
 
 use super::Http2Session;
 use super::body::Download;
+use super::connection::MAX_HEAD;
 use super::upload::{Upload, UploadError};
 use crate::http::body::RequestBody;
 use crate::http::framing::{self, FramingFields};
@@ -146,6 +147,9 @@ impl StreamExchange {
             if self.missed_deadline(error).is_some());
         match error.reason() {
             Some(_) if is_cancelled => {}
+            Some(reason) if matches!(error, UpstreamBodyError::Bystander(_)) => {
+                host.metrics().failure(reason);
+            }
             // How a tunnel ends says nothing of the host.
             Some(reason) if self.is_tunnel() => host.metrics().failure(reason),
             Some(reason) => host.record_broken_body(reason),
@@ -262,19 +266,35 @@ impl StreamExchange {
         let is_unsent = error.is_io() && self.session.permit.written() == self.written;
         Failure {
             is_processed: !(is_refused && error.is_remote() || is_unsent),
-            error: error.into(),
+            error: self.apportion(error.into()),
+        }
+    }
+
+    /// The error of this stream. One for the whole connection counts as the host's once.
+    pub(super) fn apportion(&self, error: ExchangeError) -> ExchangeError {
+        match error {
+            ExchangeError::Protocol(error)
+                if error.is_go_away() && !self.session.permit.takes_blame() =>
+            {
+                ExchangeError::Bystander(error)
+            }
+            error => error,
         }
     }
 }
 
 fn fields(map: HeaderMap) -> Result<Headers, ExchangeError> {
-    match map.len() > MAX_FIELDS {
-        true => {
-            let what = "its head has more than 256 fields";
-            Err(ExchangeError::Invalid(InvalidMessage::TooLarge(what)))
-        }
-        false => Ok(map.into()),
+    if map.len() > MAX_FIELDS {
+        let what = "its head has more than 256 fields";
+        return Err(ExchangeError::Invalid(InvalidMessage::TooLarge(what)));
     }
+    // Names, values and 32 bytes for each field (RFC 9113 section 6.5.2).
+    let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 32;
+    if map.iter().map(size).sum::<usize>() > MAX_HEAD as usize {
+        let what = "its head has more than 64 KiB";
+        return Err(ExchangeError::Invalid(InvalidMessage::TooLarge(what)));
+    }
+    Ok(map.into())
 }
 
 fn meaning(what: &'static str) -> ExchangeError {
