@@ -186,17 +186,20 @@ fn check_method(method: &Method) -> Result<(), FramingError> {
 /// No whitespace around a value over HTTP/2 (RFC 9113 section 8.2.1): an upstream of HTTP/1.1 would
 /// drop it, and so read another value than a limit has counted.
 fn check_values<B>(request: &Request<B>) -> Result<(), FramingError> {
-    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    let mut values = request.headers().iter().map(|(_, value)| value);
-    let is_malformed = request.version() == Version::HTTP_2
-        && values.any(|value| is_space(value.first()) || is_space(value.last()));
-    match is_malformed {
+    match request.version() == Version::HTTP_2 && has_padded_value(request.headers()) {
         false => Ok(()),
         true => wrong(
             StatusCode::BAD_REQUEST,
             "A field begins or ends with a space or a tab.",
         ),
     }
+}
+
+/// Returns true if a value begins or ends with a space or a tab.
+pub(crate) fn has_padded_value(headers: &Headers) -> bool {
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let mut values = headers.iter().map(|(_, value)| value);
+    values.any(|value| is_space(value.first()) || is_space(value.last()))
 }
 
 /// Chunked alone, in HTTP/1.1, and without a Content-Length (RFC 9112 sections 6.1 and 6.3).

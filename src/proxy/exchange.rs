@@ -317,6 +317,10 @@ impl Exchange {
             let headers = response.headers_mut();
             headers.insert_missing(header::CONTENT_LENGTH, length);
         }
+        // A 204 has no length (RFC 9110 section 8.6).
+        if response.status() == StatusCode::NO_CONTENT {
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+        }
         // HTTP/1 would leave the body out by itself; HTTP/2 would send it against its rules.
         if head_only {
             *response.body_mut() = ResponseBody::own(Bytes::new());

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use crate::support::client::{Connection, get};
 use crate::support::frames::{self, DATA, END_STREAM, HEADERS, Http2, field, frame, get_block};
 use crate::support::gateway::Gateway;
-use crate::support::http2_origin::scripted;
+use crate::support::http2_origin::{Http2Origin, scripted};
 use crate::support::origin::Origin;
 use crate::support::wait_for;
 
@@ -143,4 +143,40 @@ fn requests_share_less_after_a_response_that_cannot_be_decoded() {
     assert_eq!(*held.most.lock().expect("no holder panics"), 8);
     drop(gateway);
     clients.into_iter().for_each(|client| drop(client.join()));
+}
+
+#[test]
+fn a_value_with_a_space_at_an_end_is_malformed() {
+    for value in [" a", "a ", "\ta"] {
+        let head = block("x-a", value);
+        let origin = scripted(&[], move |connection| {
+            while let Some(stream) = connection.next_request() {
+                connection.send(&frames::response(stream, &head, true));
+            }
+        });
+        let gateway = Gateway::start(&config(&[origin.url()], ""));
+        assert_eq!(get(gateway.address(), "/").status, 502, "{value:?}");
+    }
+}
+
+#[test]
+fn a_response_without_content_has_no_length() {
+    let origin = Http2Origin::start(100, |mut exchange| async move {
+        let response = http::Response::builder().status(204);
+        let response = response.header("content-length", "0").body(());
+        let response = response.expect("a response");
+        exchange
+            .respond
+            .send_response(response, true)
+            .ok()
+            .map(drop)
+    });
+    let gateway = Gateway::start(&config(&[origin.url()], ""));
+    let mut client = Http2::open(gateway.address());
+    client.send(&frames::request(1, &get_block()));
+    let head = client.receive().expect("a response");
+    assert_eq!(head.status(), Some(204));
+    // `content-length` is the 28th entry of HPACK's static table, by which encoders name it.
+    let names_length = |pair: &[u8]| matches!(pair, [0x5c, _] | [0x0f | 0x1f, 0x0d]);
+    assert!(!head.payload.windows(2).any(names_length), "{head:?}");
 }

@@ -60,6 +60,7 @@ impl Frame {
         let after_size_updates = self.payload.iter().position(|byte| byte >> 5 != 1)?;
         match &self.payload[after_size_updates..] {
             [0x88, ..] => Some(200),
+            [0x89, ..] => Some(204),
             [0x8c, ..] => Some(400),
             [0x8d, ..] => Some(404),
             [0x8e, ..] => Some(500),

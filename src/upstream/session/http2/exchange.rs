@@ -294,7 +294,11 @@ fn fields(map: HeaderMap) -> Result<Headers, ExchangeError> {
         let what = "its head has more than 64 KiB";
         return Err(ExchangeError::Invalid(InvalidMessage::TooLarge(what)));
     }
-    Ok(map.into())
+    let headers = Headers::from(map);
+    match framing::has_padded_value(&headers) {
+        true => Err(meaning("a field begins or ends with a space or a tab")),
+        false => Ok(headers),
+    }
 }
 
 fn meaning(what: &'static str) -> ExchangeError {
