@@ -50,6 +50,11 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             Action::Drain,
             post(upstreams::drain),
         ),
+        write(
+            "/v1/upstreams/{name}/endpoints/{endpoint}/readmit",
+            Action::Readmit,
+            post(upstreams::readmit),
+        ),
         read("/v1/config", get(configuration::running)),
         read("/v1/reloads", get(configuration::reloads)),
         open("/v1/openapi.json", get(openapi::document)),

@@ -43,6 +43,7 @@ pub(super) enum Action {
     Mode,
     Drain,
     Undrain,
+    Readmit,
 }
 
 /// The extent of a grant or a ban; nothing for other changes.

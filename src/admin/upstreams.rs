@@ -69,6 +69,20 @@ pub(super) struct DrainAnswer {
     changed: bool,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadmitRequest {
+    reason: Option<Reason>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ReadmitAnswer {
+    upstream: Arc<str>,
+    endpoint: String,
+    /// The addresses whose ejection has ended.
+    readmitted: Vec<String>,
+}
+
 pub(super) async fn list(State(state): State<AdminState>) -> Json<UpstreamList> {
     let ruleset = state.gateway.ruleset();
     let upstreams = ruleset.upstreams.iter().map(|upstream| body(upstream));
@@ -87,19 +101,11 @@ pub(super) async fn drain(
     let upstream = find(&ruleset, &upstream)?;
     let changed = upstream.set_draining(&endpoint, request.drain);
     let changed = changed.ok_or_else(|| unknown_endpoint(upstream, &endpoint))?;
-    let change = Change {
-        action: match request.drain {
-            true => Action::Drain,
-            false => Action::Undrain,
-        },
-        target: Target::Endpoint {
-            upstream: upstream.name(),
-            endpoint: &endpoint,
-        },
-        extent: Extent::default(),
-        reason: request.reason.as_deref(),
-        dry_run: false,
+    let action = match request.drain {
+        true => Action::Drain,
+        false => Action::Undrain,
     };
+    let change = change(action, upstream, &endpoint, request.reason.as_deref());
     audit::log(&state, &actor, &change, audit::applied(changed));
     Ok(Json(DrainAnswer {
         upstream: Arc::clone(upstream.name()),
@@ -107,6 +113,46 @@ pub(super) async fn drain(
         draining: request.drain,
         changed,
     }))
+}
+
+pub(super) async fn readmit(
+    State(state): State<AdminState>,
+    Extension(actor): Extension<Actor>,
+    Names((upstream, endpoint)): Names<(String, String)>,
+    Json(request): Json<ReadmitRequest>,
+) -> Result<Json<ReadmitAnswer>, ProblemDetails> {
+    let ruleset = state.gateway.ruleset();
+    let upstream = find(&ruleset, &upstream)?;
+    let readmitted = upstream.readmit(&endpoint);
+    let readmitted = readmitted.ok_or_else(|| unknown_endpoint(upstream, &endpoint))?;
+    let reason = request.reason.as_deref();
+    let change = change(Action::Readmit, upstream, &endpoint, reason);
+    let result = audit::applied(!readmitted.is_empty());
+    audit::log(&state, &actor, &change, result);
+    Ok(Json(ReadmitAnswer {
+        upstream: Arc::clone(upstream.name()),
+        endpoint,
+        readmitted,
+    }))
+}
+
+/// A change of an endpoint.
+fn change<'a>(
+    action: Action,
+    upstream: &'a Upstream,
+    endpoint: &'a str,
+    reason: Option<&'a str>,
+) -> Change<'a> {
+    Change {
+        action,
+        target: Target::Endpoint {
+            upstream: upstream.name(),
+            endpoint,
+        },
+        extent: Extent::default(),
+        reason,
+        dry_run: false,
+    }
 }
 
 fn find<'a>(ruleset: &'a Ruleset, name: &str) -> Result<&'a Upstream, ProblemDetails> {
@@ -177,6 +223,7 @@ pub(super) fn condition_words(
         HostCondition::Available => ("available", None, None),
         HostCondition::Ejected { reason, left } => ("ejected", Some(reason.as_str()), Some(left)),
         HostCondition::Unhealthy => ("unhealthy", Some("health_check"), None),
+        HostCondition::Failing(reason) => ("failing", Some(reason.as_str()), None),
         HostCondition::Probation => ("probation", None, None),
         HostCondition::Draining => ("draining", None, None),
     }
@@ -185,10 +232,10 @@ pub(super) fn condition_words(
 /// The reason for an ejection, for people.
 const fn reason_text(reason: EjectionReason) -> &'static str {
     match reason {
-        EjectionReason::ConnectFailure => "it takes no connections",
+        EjectionReason::ConnectFailure => "it took no connection",
         EjectionReason::ConsecutiveFailures => "too many requests in a row failed",
         EjectionReason::FailureRate => "too large a part of its requests failed",
-        EjectionReason::Stalled => "it answers nobody, while others do",
+        EjectionReason::Stalled => "it answered nobody, while others did",
         EjectionReason::Probation => "its first request after an ejection failed",
     }
 }
@@ -206,6 +253,11 @@ pub(super) fn problems(ruleset: &Ruleset) -> Vec<String> {
                     "upstream {name}: {address} is ejected: {}; it is tried again in {} s",
                     reason_text(reason),
                     left.as_secs() + 1
+                )),
+                HostCondition::Failing(reason) => Some(format!(
+                    "upstream {name}: {address} fails, and is used since no other is better or too \
+                     many are ejected: {}",
+                    reason_text(reason)
                 )),
                 HostCondition::Unhealthy => Some(format!(
                     "upstream {name}: {address} fails its health checks"

@@ -201,6 +201,13 @@ impl Attempt {
                     HostEvidence::Excused
                 }
                 UpstreamErrorKind::Connect(error) if is_local(error) => HostEvidence::Excused,
+                UpstreamErrorKind::Connect(error)
+                | UpstreamErrorKind::Tls(error)
+                | UpstreamErrorKind::Handshake(error)
+                    if is_reset(error) =>
+                {
+                    HostEvidence::Failed
+                }
                 _ => HostEvidence::NoConnection,
             },
             AttemptOutcome::Stalled(_) => HostEvidence::Excused,
@@ -224,6 +231,17 @@ fn is_failure(status: StatusCode) -> bool {
         status == StatusCode::NOT_IMPLEMENTED || status == StatusCode::HTTP_VERSION_NOT_SUPPORTED
     };
     status.is_server_error() && !is_of_request(status)
+}
+
+/// Returns true if the host took the connection, and then ended it.
+fn is_reset(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof
+    )
 }
 
 /// Returns true if a connection failed for want of something on this machine: descriptors, memory,
@@ -261,6 +279,11 @@ mod tests {
         for (kind, expected) in [
             (connect(Errno::CONNREFUSED), HostEvidence::NoConnection),
             (connect(Errno::HOSTUNREACH), HostEvidence::NoConnection),
+            (connect(Errno::CONNRESET), HostEvidence::Failed),
+            (
+                UpstreamErrorKind::Tls(io::ErrorKind::UnexpectedEof.into()),
+                HostEvidence::Failed,
+            ),
             (connect(Errno::MFILE), HostEvidence::Excused),
             (connect(Errno::ADDRNOTAVAIL), HostEvidence::Excused),
         ] {

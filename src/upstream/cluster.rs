@@ -73,7 +73,8 @@ impl Cluster {
             retries.min_per_second,
             counts.unwrap_or_default(),
         );
-        let outliers = OutlierDetection::new(&spec);
+        let known = previous.map(|previous| &previous.outliers);
+        let outliers = OutlierDetection::new(&spec, known);
         let bound = spec.bound.map(|spec| Bound {
             spec,
             metrics: PendingMetrics::new(context.registry, context.upstream),
@@ -112,6 +113,8 @@ impl Cluster {
     pub(super) fn take_over(&self) {
         let max = self.bound.as_ref().map(|bound| bound.spec.max);
         self.pending.set_max(max.unwrap_or(UNBOUNDED));
+        self.outliers
+            .tick(self.hosts.load().hosts(), Instant::now());
         self.offer_slots();
     }
 
@@ -139,11 +142,26 @@ impl Cluster {
     /// Begins or ends the draining of an endpoint. Returns true if that changes anything, and `None`
     /// if no endpoint has this label.
     pub(super) fn set_draining(&self, label: &str, is_draining: bool) -> Option<bool> {
-        let mut endpoints = self.endpoints.iter();
-        let endpoint = endpoints.find(|endpoint| **endpoint.label() == *label)?;
-        let is_changed = endpoint.set_draining(is_draining);
+        let is_changed = self.endpoint(label)?.set_draining(is_draining);
         self.update_hosts();
         Some(is_changed)
+    }
+
+    /// Ends the ejections of an endpoint's hosts. Returns their addresses, and `None` if no endpoint
+    /// has this label.
+    pub(super) fn readmit(&self, label: &str) -> Option<Vec<String>> {
+        let (hosts, now) = (self.endpoint(label)?.hosts(), Instant::now());
+        let readmitted = hosts.iter().filter(|host| host.readmit(now));
+        let readmitted = readmitted.map(|host| host.address().to_string()).collect();
+        // Their slots are free.
+        self.offer_slots();
+        Some(readmitted)
+    }
+
+    fn endpoint(&self, label: &str) -> Option<&Endpoint> {
+        let mut endpoints = self.endpoints.iter();
+        let endpoint = endpoints.find(|endpoint| **endpoint.label() == *label)?;
+        Some(endpoint)
     }
 
     /// Sends a request, and waits for the head of the response. Tries each host at most once, and
@@ -188,8 +206,10 @@ impl Cluster {
             }
             // Awaited where it is made: a named future takes its room twice.
             let (timeouts, retries) = (&self.timeouts, &self.retries);
+            let was_left_out = host.is_left_out();
             let mut attempt = host.send(in_flight, outbound, timeouts, retries).await;
-            let ejection = self.outliers.judge(set.hosts(), host, &attempt);
+            let (hosts, evidence) = (set.hosts(), attempt.evidence());
+            let ejection = self.outliers.judge(hosts, host, was_left_out, evidence);
             host.report(&attempt, ejection);
             // A slot of a host that is ejected for this attempt must not be taken before.
             attempt.in_flight = None;
@@ -254,9 +274,10 @@ impl Cluster {
         // The last resort is a host that may be back.
         let is_last_resort = || !has_response && !is_full && other.availability().may_be_back();
         let is_left_out = other.is_left_out() && !set.is_in_panic() && !is_last_resort();
+        let is_no_better = has_response && (is_full || other.is_failing());
         // The set may be older than the draining.
         let is_draining = self.endpoints[set.hosts()[next].endpoint].is_draining();
-        if is_left_out || is_draining || (has_response && is_full) || !outbound.restore() {
+        if is_left_out || is_draining || is_no_better || !outbound.restore() {
             return None;
         }
         // The requests that leave a stalled host are bounded by being there at one instant.

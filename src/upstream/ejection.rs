@@ -14,6 +14,9 @@ pub(super) const FULL: u32 = 256;
 /// The least share of a host that returns: it must get requests to show that it works.
 const LEAST: u32 = FULL / 10;
 
+/// The length of an ejection soon after an outage of all hosts, which come back one after the other.
+const AFTER_OUTAGE: Duration = Duration::from_secs(1);
+
 /// The rules of ejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EjectionSpec {
@@ -46,7 +49,8 @@ impl EjectionSpec {
 #[derive(Debug)]
 pub(super) struct Standing {
     phase: Phase,
-    /// Ejections in a row; each `EjectionSpec::base` of good standing takes one off.
+    /// Ejections in a row that lasted their time, and the one that lasts; each
+    /// `EjectionSpec::base` of good standing takes one off.
     ejections: u32,
 }
 
@@ -54,11 +58,17 @@ pub(super) struct Standing {
 enum Phase {
     /// In use. Its slow start began at this instant, if it had one.
     Good(Option<Instant>),
+    /// It fails, and is in use nevertheless: the others are no better, or too many are ejected.
+    Failing,
     Ejected {
         until: Instant,
+        /// The whole upstream was down a moment ago: the ejection is short, and says little of the
+        /// host.
+        is_after_outage: bool,
     },
-    /// Back from an ejection, and without a good answer so far.
-    Probation(Instant),
+    /// Back from an ejection, and without a good answer so far. Its slow start began at this
+    /// instant, if it has one.
+    Probation(Option<Instant>),
 }
 
 impl Standing {
@@ -73,9 +83,8 @@ impl Standing {
     /// Begins a slow start: the host is new, or was left out for another reason.
     pub(super) fn start_slowly(&mut self, now: Instant) {
         match &mut self.phase {
-            Phase::Good(since) => *since = Some(now),
-            Phase::Probation(since) => *since = now,
-            Phase::Ejected { .. } => {}
+            Phase::Good(since) | Phase::Probation(since) => *since = Some(now),
+            Phase::Failing | Phase::Ejected { .. } => {}
         }
     }
 
@@ -86,8 +95,8 @@ impl Standing {
     /// The end of the ejection, if the host is ejected.
     pub(super) fn ejected_until(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Ejected { until } => Some(until),
-            Phase::Good(_) | Phase::Probation(_) => None,
+            Phase::Ejected { until, .. } => Some(until),
+            Phase::Good(_) | Phase::Failing | Phase::Probation(_) => None,
         }
     }
 
@@ -95,51 +104,98 @@ impl Standing {
         matches!(self.phase, Phase::Probation(_))
     }
 
-    /// Ejects the host. Returns for how long, or `None` if it is ejected already.
-    pub(super) fn eject(&mut self, spec: &EjectionSpec, now: Instant) -> Option<Duration> {
+    pub(super) fn is_good(&self) -> bool {
+        matches!(self.phase, Phase::Good(_))
+    }
+
+    pub(super) fn is_failing(&self) -> bool {
+        self.phase == Phase::Failing
+    }
+
+    /// Ejects the host; shortly if all hosts of the upstream were down a moment ago. Returns for how
+    /// long, or `None` if it is ejected already.
+    pub(super) fn eject(
+        &mut self,
+        spec: &EjectionSpec,
+        is_after_outage: bool,
+        now: Instant,
+    ) -> Option<Duration> {
         let good_for = match self.phase {
             Phase::Ejected { .. } => return None,
-            Phase::Probation(_) => Duration::ZERO,
+            Phase::Probation(_) | Phase::Failing => Duration::ZERO,
             Phase::Good(None) => Duration::MAX,
             Phase::Good(Some(since)) => now.saturating_duration_since(since),
         };
         let forgiven = good_for.as_millis() / spec.base.as_millis().max(1);
         let forgiven = u32::try_from(forgiven).unwrap_or(u32::MAX);
         self.ejections = self.ejections.saturating_sub(forgiven).saturating_add(1);
-        let length = spec.length(self.ejections);
+        let length = if is_after_outage {
+            spec.base.min(AFTER_OUTAGE)
+        } else {
+            spec.length(self.ejections)
+        };
         self.phase = Phase::Ejected {
             until: now + length,
+            is_after_outage,
         };
         Some(length)
     }
 
+    /// Keeps the host in use although it fails. An ejection ends, and does not count as one in a
+    /// row.
+    pub(super) fn fail(&mut self) {
+        self.forget_ejection();
+        self.phase = Phase::Failing;
+    }
+
     /// Puts the host on probation once its ejection is over. Returns true if it is over now.
     pub(super) fn end_ejection(&mut self, now: Instant) -> bool {
-        let is_over = matches!(self.phase, Phase::Ejected { until } if until <= now);
-        if is_over {
-            self.phase = Phase::Probation(now);
-        }
-        is_over
-    }
-
-    /// Puts an ejected host on probation before its time. Returns true if it was ejected.
-    pub(super) fn pardon(&mut self, now: Instant) -> bool {
-        let is_ejected = self.is_ejected();
-        if is_ejected {
-            self.phase = Phase::Probation(now);
-        }
-        is_ejected
-    }
-
-    /// Ends the probation, after a good answer. Returns true if it was on probation.
-    pub(super) fn pass(&mut self) -> bool {
         match self.phase {
-            Phase::Probation(since) => {
-                self.phase = Phase::Good(Some(since));
+            Phase::Ejected {
+                until,
+                is_after_outage,
+            } if until <= now => {
+                if is_after_outage {
+                    self.forget_ejection();
+                }
+                self.phase = Phase::Probation((!is_after_outage).then_some(now));
                 true
             }
-            Phase::Good(_) | Phase::Ejected { .. } => false,
+            _ => false,
         }
+    }
+
+    /// Puts an ejected host on probation before its time. The ejection does not count as one in a
+    /// row. Returns true if it was ejected.
+    pub(super) fn pardon(&mut self, now: Instant) -> bool {
+        let Phase::Ejected {
+            is_after_outage, ..
+        } = self.phase
+        else {
+            return false;
+        };
+        self.forget_ejection();
+        self.phase = Phase::Probation((!is_after_outage).then_some(now));
+        true
+    }
+
+    /// Notes a good answer, which ends a probation and a failing. Returns true if there was one.
+    pub(super) fn pass(&mut self) -> bool {
+        let since = match self.phase {
+            Phase::Probation(since) => since,
+            Phase::Failing => None,
+            Phase::Good(_) | Phase::Ejected { .. } => return false,
+        };
+        self.phase = Phase::Good(since);
+        true
+    }
+
+    /// Forgets the failures, also those before: the host takes its whole share. Returns true if it
+    /// was ejected.
+    pub(super) fn readmit(&mut self) -> bool {
+        let was_ejected = self.is_ejected();
+        *self = Standing::new();
+        was_ejected
     }
 
     /// The share of its requests that the host gets, from 0 to [`FULL`]: linear in time since its
@@ -147,8 +203,8 @@ impl Standing {
     pub(super) fn share(&self, slow_start: Duration, now: Instant) -> u32 {
         let since = match self.phase {
             Phase::Ejected { .. } => return 0,
-            Phase::Good(None) => return FULL,
-            Phase::Good(Some(since)) | Phase::Probation(since) => since,
+            Phase::Failing | Phase::Good(None) | Phase::Probation(None) => return FULL,
+            Phase::Good(Some(since)) | Phase::Probation(Some(since)) => since,
         };
         let elapsed = now.saturating_duration_since(since);
         if elapsed >= slow_start {
@@ -156,6 +212,12 @@ impl Standing {
         }
         let part = elapsed.as_millis() * u128::from(FULL) / slow_start.as_millis().max(1);
         u32::try_from(part).unwrap_or(FULL).clamp(LEAST, FULL)
+    }
+
+    fn forget_ejection(&mut self) {
+        if self.is_ejected() {
+            self.ejections = self.ejections.saturating_sub(1);
+        }
     }
 }
 
@@ -178,7 +240,7 @@ mod tests {
     /// Ejects the host again as soon as it is back. Returns the lengths in seconds.
     fn eject_in_a_row(standing: &mut Standing, now: &mut Instant, times: u32) -> Vec<u64> {
         let mut eject = || {
-            let length = standing.eject(&SPEC, *now)?;
+            let length = standing.eject(&SPEC, false, *now)?;
             *now += length;
             standing.end_ejection(*now).then_some(length.as_secs())
         };
@@ -198,11 +260,11 @@ mod tests {
         eject_in_a_row(&mut standing, &mut now, 3);
         assert!(standing.pass());
         now += 21 * SECOND;
-        assert_eq!(standing.eject(&SPEC, now), Some(20 * SECOND));
+        assert_eq!(standing.eject(&SPEC, false, now), Some(20 * SECOND));
         now += 20 * SECOND;
         assert!(standing.end_ejection(now) && standing.pass());
         assert_eq!(
-            standing.eject(&SPEC, now + 3_600 * SECOND),
+            standing.eject(&SPEC, false, now + 3_600 * SECOND),
             Some(10 * SECOND)
         );
     }
@@ -210,8 +272,8 @@ mod tests {
     #[test]
     fn an_ejection_lasts_as_long_as_it_says_and_is_not_prolonged() {
         let (mut standing, now) = (Standing::new(), Instant::now());
-        assert_eq!(standing.eject(&SPEC, now), Some(10 * SECOND));
-        assert_eq!(standing.eject(&SPEC, now + 9 * SECOND), None);
+        assert_eq!(standing.eject(&SPEC, false, now), Some(10 * SECOND));
+        assert_eq!(standing.eject(&SPEC, false, now + 9 * SECOND), None);
         assert!(!standing.end_ejection(now + 9 * SECOND));
         assert_eq!(standing.share(Duration::ZERO, now + 9 * SECOND), 0);
         assert!(standing.end_ejection(now + 10 * SECOND));
@@ -245,21 +307,58 @@ mod tests {
         assert_eq!([1, 2, 3].map(|hosts| all.most_ejected(hosts)), [0, 1, 2]);
     }
 
+    /// What befalls a host.
+    #[derive(Clone, Copy, Debug)]
+    enum Event {
+        Eject { is_after_outage: bool },
+        Fail,
+        Answer,
+        Pardon,
+        Wait(u64),
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            any::<bool>().prop_map(|is_after_outage| Event::Eject { is_after_outage }),
+            Just(Event::Fail),
+            Just(Event::Answer),
+            Just(Event::Pardon),
+            (0..60_u64).prop_map(Event::Wait),
+        ]
+    }
+
     proptest! {
+        /// However often a host is ejected and pardoned, only ejections that lasted make the next
+        /// one longer.
         #[test]
-        fn an_ejection_is_never_shorter_than_the_first_nor_longer_than_the_longest(
-            pauses in prop::collection::vec((0..100_u64, any::<bool>()), 1..50),
+        fn an_ejection_is_longer_only_for_those_that_lasted(
+            events in prop::collection::vec(event(), 1..80),
         ) {
             let (mut standing, mut now) = (Standing::new(), Instant::now());
-            for (pause, is_good) in pauses {
-                if is_good {
-                    standing.pass();
+            let (mut lasted, mut is_short) = (0, false);
+            for event in events {
+                match event {
+                    Event::Eject { is_after_outage } => {
+                        if let Some(length) = standing.eject(&SPEC, is_after_outage, now) {
+                            let longest = SPEC.length(1 + lasted);
+                            prop_assert!(length <= longest, "{length:?} after {lasted}");
+                            prop_assert!(length >= AFTER_OUTAGE);
+                            prop_assert!(is_after_outage || length >= SPEC.base);
+                            is_short = is_after_outage;
+                        }
+                    }
+                    Event::Fail => standing.fail(),
+                    Event::Answer => {
+                        standing.pass();
+                    }
+                    Event::Pardon => {
+                        standing.pardon(now);
+                    }
+                    Event::Wait(seconds) => {
+                        now += Duration::from_secs(seconds);
+                        lasted += u32::from(standing.end_ejection(now) && !is_short);
+                    }
                 }
-                now += Duration::from_secs(pause);
-                let length = standing.eject(&SPEC, now).expect("it is in use");
-                prop_assert!((SPEC.base..=SPEC.max).contains(&length));
-                now += length;
-                prop_assert!(standing.end_ejection(now));
             }
         }
     }

@@ -91,7 +91,10 @@ pub enum UpstreamErrorKind {
 impl UpstreamErrorKind {
     /// The failure to open a connection, for another request that waited for it.
     pub(super) fn copy(&self) -> Self {
-        let copy = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
+        let copy = |error: &io::Error| match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
         match self {
             Self::Resolve(error) => Self::Resolve(copy(error)),
             Self::Tls(error) => Self::Tls(copy(error)),

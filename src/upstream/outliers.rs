@@ -1,12 +1,12 @@
-//! Outlier detection: ejects the hosts of an upstream that fail, as long as enough others are left,
-//! and lets them return.
+//! Outlier detection: ejects the hosts of an upstream that fail, as long as others work, and lets
+//! them return. If none works, all are used.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::attempt::{Attempt, HostEvidence};
+use super::attempt::HostEvidence;
 use super::ejection::EjectionSpec;
 use super::host::Host;
 use super::host_set::WeightedHost;
@@ -14,16 +14,21 @@ use super::stall::{Load, Progress};
 use super::{Balance, ClusterSpec};
 use crate::telemetry::metrics::EjectionReason;
 
+/// The failures in a row after which a host fails, where none is ejected.
+const FAILURES: u32 = 5;
+
 /// The outlier detection of an upstream.
 #[derive(Debug)]
 pub(super) struct OutlierDetection {
     /// `None` if no host is ejected.
     ejection: Option<EjectionSpec>,
+    /// Failures in a row after which a host fails.
+    most: u32,
     slow_start: Duration,
     /// Requests are shared evenly: only then tells the silence of a host that it is stalled.
     finds_stalls: bool,
-    /// Held while hosts are counted and one is ejected.
-    turn: Mutex<()>,
+    /// The last instant at which no host worked. Locked while hosts are counted and one is ejected.
+    outage: Mutex<Option<Instant>>,
 }
 
 /// An ejection that has begun.
@@ -35,62 +40,70 @@ pub(super) struct Ejection {
 }
 
 impl OutlierDetection {
-    pub(super) fn new(spec: &ClusterSpec) -> Self {
+    /// The outlier detection of an upstream, which goes on from that before a reload.
+    pub(super) fn new(spec: &ClusterSpec, previous: Option<&Self>) -> Self {
         OutlierDetection {
             ejection: spec.ejection,
+            most: spec
+                .ejection
+                .map_or(FAILURES, |one| one.consecutive_failures),
             slow_start: spec.slow_start,
             finds_stalls: spec.balance != Balance::Hash,
-            turn: Mutex::default(),
+            outage: Mutex::new(previous.and_then(|previous| *previous.outage.lock())),
         }
     }
 
-    /// Judges a host by an attempt that was counted. Returns the ejection if one begins.
+    /// Judges a host by an attempt that was counted, and that began while the host was left out or
+    /// not. Returns the ejection if one begins.
     pub(super) fn judge(
         &self,
         hosts: &[WeightedHost],
         host: &Host,
-        attempt: &Attempt,
+        was_left_out: bool,
+        evidence: HostEvidence,
     ) -> Option<Ejection> {
-        let spec = self.ejection.as_ref()?;
-        let evidence = attempt.evidence();
         if evidence == HostEvidence::Good {
-            host.availability().record_answer();
+            host.record_answer(was_left_out);
             return None;
         }
-        let reason = host.reason_to_eject(spec, evidence)?;
-        self.eject(spec, hosts, host, reason, Instant::now())
+        let reason = host.reason_to_eject(self.most, evidence)?;
+        self.eject(hosts, host, reason, Instant::now())
     }
 
-    /// Ejects a host if enough others are left.
+    /// Ejects a host if others work, and not too many are ejected. Else it is used although it
+    /// fails; and so are all, if none works.
     fn eject(
         &self,
-        spec: &EjectionSpec,
         hosts: &[WeightedHost],
         host: &Host,
         reason: EjectionReason,
         now: Instant,
     ) -> Option<Ejection> {
-        let _turn = self.turn.lock();
-        let left_out = hosts.iter().filter(|one| one.host.is_left_out());
-        let left_out = left_out.count();
+        let mut outage = self.outage.lock();
         if host.is_left_out() {
             return None;
         }
-        if left_out + 1 >= hosts.len() {
-            // The last one takes no connection: the others are no worse.
-            if reason == EjectionReason::ConnectFailure {
-                hosts
-                    .iter()
-                    .for_each(|one| one.host.end_ejection(true, now));
+        let mut others = hosts.iter().filter(|one| !std::ptr::eq(&*one.host, host));
+        if !others.any(|one| one.host.works()) {
+            *outage = Some(now);
+            if host.fail(reason, now) {
+                host.report_outage(reason);
             }
+            hosts.iter().for_each(|one| one.host.share_outage(now));
             return None;
         }
         // A host that takes no connection can serve nobody, and no client can bring that about.
         let is_bounded = reason != EjectionReason::ConnectFailure;
-        if is_bounded && left_out >= spec.most_ejected(hosts.len()) {
+        let left_out = || hosts.iter().filter(|one| one.host.is_left_out()).count();
+        let is_ejected =
+            |spec: &&EjectionSpec| !is_bounded || left_out() < spec.most_ejected(hosts.len());
+        let Some(spec) = self.ejection.as_ref().filter(is_ejected) else {
+            host.fail(reason, now);
             return None;
-        }
-        host.eject(spec, reason, now)
+        };
+        let is_after_outage =
+            outage.is_some_and(|last| now.saturating_duration_since(last) < spec.base);
+        host.eject(spec, reason, is_after_outage, now)
     }
 
     /// Begins the slow start of hosts that are new beside others.
@@ -100,33 +113,31 @@ impl OutlierDetection {
 
     /// Lets hosts return, and finds those that are stalled. Must be called several times a second.
     pub(super) fn tick(&self, hosts: &[WeightedHost], now: Instant) {
-        for one in hosts {
-            one.host.end_ejection(false, now);
-            one.host.availability().update_share(self.slow_start, now);
+        for WeightedHost { host, .. } in hosts {
+            match self.ejection {
+                Some(_) => host.end_ejection(now),
+                None => host.forget_ejection(now),
+            }
+            host.availability().update_share(self.slow_start, now);
         }
-        let Some(spec) = &self.ejection else {
-            return;
-        };
-        if self.finds_stalls && hosts.len() > 1 {
-            self.find_stalls(spec, hosts, now);
+        if self.ejection.is_some() && self.finds_stalls && hosts.len() > 1 {
+            self.find_stalls(hosts, now);
         }
     }
 
     /// Finds hosts with too many failures in the last seconds. Must be called once a second.
     pub(super) fn sweep(&self, hosts: &[WeightedHost], now: Instant) {
-        let Some(spec) = &self.ejection else {
-            return;
-        };
+        let percent = self.ejection.and_then(|spec| spec.failure_rate);
         for WeightedHost { host, .. } in hosts {
-            if let Some(reason) = host.reason_of_late(spec)
-                && let Some(ejection) = self.eject(spec, hosts, host, reason, now)
+            if let Some(reason) = host.reason_of_late(self.most, percent)
+                && let Some(ejection) = self.eject(hosts, host, reason, now)
             {
                 host.report_ejection(ejection);
             }
         }
     }
 
-    fn find_stalls(&self, spec: &EjectionSpec, hosts: &[WeightedHost], now: Instant) {
+    fn find_stalls(&self, hosts: &[WeightedHost], now: Instant) {
         let loads = hosts.iter().map(|one| {
             let load = one.host.load();
             (load, one.host.availability().progress(&load))
@@ -137,11 +148,13 @@ impl OutlierDetection {
         for (one, (load, progress)) in hosts.iter().zip(&loads) {
             let others = all.without(*progress);
             if one.host.availability().is_stalled(load, others, now)
-                && let Some(ejection) =
-                    self.eject(spec, hosts, &one.host, EjectionReason::Stalled, now)
+                && let Some(ejection) = self.eject(hosts, &one.host, EjectionReason::Stalled, now)
             {
                 one.host.report_ejection(ejection);
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,6 +50,8 @@ pub enum HostCondition {
     },
     /// Left out while its health checks fail.
     Unhealthy,
+    /// In use although it fails, for this reason: the others are no better, or too many are ejected.
+    Failing(EjectionReason),
     /// Back from an ejection, without a good answer so far.
     Probation,
     /// Left out because its endpoint drains.
@@ -79,6 +81,15 @@ impl Upstream {
         match &self.target {
             RunningTarget::Echo | RunningTarget::Status => None,
             RunningTarget::Cluster(cluster) => cluster.set_draining(label, is_draining),
+        }
+    }
+
+    /// Ends the ejections of an endpoint's addresses, which take their whole share at once. Returns
+    /// these addresses, and `None` if no endpoint has this label.
+    pub fn readmit(&self, label: &str) -> Option<Vec<String>> {
+        match &self.target {
+            RunningTarget::Echo | RunningTarget::Status => None,
+            RunningTarget::Cluster(cluster) => cluster.readmit(label),
         }
     }
 }

@@ -121,6 +121,17 @@ fn answers_match_their_schemas() {
         assert_eq!(response.status, status, "{path}: {}", response.text());
         check(&document, drain, "post", &response);
     }
+    let readmit = "/v1/upstreams/{name}/endpoints/{endpoint}/readmit";
+    for (endpoint, body, status) in [
+        ("127.0.0.1:9", json!({ "reason": "fixed" }), 200),
+        ("127.0.0.1:9", json!({ "host": "127.0.0.1" }), 400),
+        ("127.0.0.1:10", json!({}), 404),
+    ] {
+        let path = readmit.replace("{name}", "api");
+        let response = client.post(&path.replace("{endpoint}", endpoint), &body);
+        assert_eq!(response.status, status, "{path}: {}", response.text());
+        check(&document, readmit, "post", &response);
+    }
     reads();
     let playground = "/v1/playground";
     for (body, status) in [

@@ -26,6 +26,7 @@ mod http2_stalls;
 mod http2_upstream;
 mod kept_connections;
 mod names;
+mod outages;
 mod panics;
 mod paths;
 mod process_life;

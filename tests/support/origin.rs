@@ -127,8 +127,16 @@ impl Origin {
 
     /// As [`plain`](Self::plain), at this address.
     pub fn plain_at(address: SocketAddr) -> Self {
-        Self::listen_at(address, |stream, record, connection| {
-            converse(stream, record, connection, &|_| ok("ok"))
+        Self::start_at(address, |_| ok("ok"))
+    }
+
+    /// As [`start`](Self::start), at this address.
+    pub fn start_at(
+        address: SocketAddr,
+        handler: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Self {
+        Self::listen_at(address, move |stream, record, connection| {
+            converse(stream, record, connection, &handler)
         })
     }
 

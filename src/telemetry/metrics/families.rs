@@ -47,7 +47,7 @@ families! {
     ENDPOINT_HOSTS: Gauge "sluicegate_upstream_hosts" ["upstream", "endpoint"],
         "Addresses of an endpoint that requests are shared among.";
     ENDPOINT_AVAILABLE: Gauge "sluicegate_upstream_hosts_available" ["upstream", "endpoint"],
-        "Addresses of an endpoint that are not left out for failures or failed health checks.";
+        "Addresses of an endpoint that work: in use, and answering well since their last failures.";
     ENDPOINT_DRAINING: Gauge "sluicegate_upstream_endpoint_draining" ["upstream", "endpoint"],
         "1 while an endpoint gets no new requests because an operator drains it, else 0.";
     ENDPOINT_EJECTIONS: Counter large "sluicegate_upstream_ejections_total" ["upstream", "endpoint", "reason"],

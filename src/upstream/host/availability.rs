@@ -39,6 +39,8 @@ pub(in crate::upstream) struct Availability {
     /// The share of its requests that the host gets, 0 to [`FULL`].
     share: AtomicU32,
     is_on_probation: AtomicBool,
+    /// It fails or is on probation, which a good answer ends.
+    awaits_answer: AtomicBool,
     /// Counts the picks of a host whose share is not full.
     offers: AtomicU32,
     record: Mutex<Record>,
@@ -53,7 +55,7 @@ struct Record {
     silence: Silence,
     /// Judged and failed requests at the start of each of the last seconds, the oldest first.
     seconds: VecDeque<(u64, u64)>,
-    /// The reason for the last ejection.
+    /// The reason for the last ejection, or why the host fails.
     reason: Option<EjectionReason>,
     /// Health checks fail.
     is_unhealthy: bool,
@@ -68,6 +70,7 @@ impl Availability {
         Availability {
             share: AtomicU32::new(FULL),
             is_on_probation: AtomicBool::new(false),
+            awaits_answer: AtomicBool::new(false),
             offers: AtomicU32::new(0),
             record: Mutex::new(Record {
                 standing: Standing::new(),
@@ -89,6 +92,15 @@ impl Availability {
     /// Returns true if the host gets no requests while there are others.
     pub(in crate::upstream) fn is_left_out(&self) -> bool {
         self.share.load(Relaxed) == 0
+    }
+
+    /// Returns true if the host is in use, and has answered well since it failed.
+    pub(super) fn works(&self) -> bool {
+        !self.is_left_out() && !self.awaits_answer.load(Relaxed)
+    }
+
+    pub(super) fn is_failing(&self) -> bool {
+        self.awaits_answer.load(Relaxed) && !self.is_on_probation()
     }
 
     /// How the host compares with others.
@@ -128,16 +140,17 @@ impl Availability {
         self.publish(&record, slow_start, now);
     }
 
-    /// Ejects the host. Returns for how long, or `None` if it is ejected already. The caller has
-    /// made sure that enough others are left.
+    /// Ejects the host; shortly after an outage of all hosts. Returns for how long, or `None` if it
+    /// is ejected already. The caller has made sure that enough others are left.
     pub(super) fn eject(
         &self,
         spec: &EjectionSpec,
         reason: EjectionReason,
+        is_after_outage: bool,
         now: Instant,
     ) -> Option<Duration> {
         let mut record = self.record.lock();
-        let length = record.standing.eject(spec, now)?;
+        let length = record.standing.eject(spec, is_after_outage, now)?;
         record.reason = Some(reason);
         record.available = None;
         self.publish(&record, Duration::ZERO, now);
@@ -148,6 +161,33 @@ impl Availability {
         Some(length)
     }
 
+    /// Keeps the host in use although it fails. Returns true if it worked before.
+    pub(super) fn fail(
+        &self,
+        reason: EjectionReason,
+        metrics: &EndpointMetrics,
+        now: Instant,
+    ) -> bool {
+        let mut record = self.record.lock();
+        record.reason = Some(reason);
+        let did_work = record.standing.is_good();
+        record.standing.fail();
+        self.show(&mut record, metrics, Duration::MAX, now);
+        did_work
+    }
+
+    /// Uses an ejected host, and one on probation, as the others, which are no better.
+    pub(super) fn share_outage(&self, metrics: &EndpointMetrics, now: Instant) {
+        if !self.is_left_out() && !self.is_on_probation() {
+            return;
+        }
+        let mut record = self.record.lock();
+        if record.standing.is_ejected() || record.standing.is_on_probation() {
+            record.standing.fail();
+            self.show(&mut record, metrics, Duration::MAX, now);
+        }
+    }
+
     /// Ends an ejection: now, or once it has lasted as long as it should.
     pub(super) fn end_ejection(&self, is_early: bool, metrics: &EndpointMetrics, now: Instant) {
         let mut record = self.record.lock();
@@ -156,8 +196,7 @@ impl Availability {
             false => record.standing.end_ejection(now),
         };
         if is_over {
-            record.count(metrics);
-            self.publish(&record, Duration::MAX, now);
+            self.show(&mut record, metrics, Duration::MAX, now);
         }
     }
 
@@ -167,6 +206,18 @@ impl Availability {
         if reason == Some(EjectionReason::ConnectFailure) {
             self.end_ejection(true, metrics, now);
         }
+    }
+
+    /// Forgets all failures. Returns true if the host was ejected.
+    pub(super) fn readmit(&self, metrics: &EndpointMetrics, now: Instant) -> bool {
+        let mut record = self.record.lock();
+        let was_ejected = record.standing.readmit();
+        self.show(&mut record, metrics, Duration::MAX, now);
+        was_ejected
+    }
+
+    pub(super) fn is_ejected(&self) -> bool {
+        self.record.lock().standing.is_ejected()
     }
 
     /// Returns true if the host is ejected and may be back, such as after a restart. A stalled one
@@ -185,8 +236,7 @@ impl Availability {
         if is_healthy {
             record.standing.start_slowly(now);
         }
-        record.count(metrics);
-        self.publish(&record, Duration::MAX, now);
+        self.show(&mut record, metrics, Duration::MAX, now);
     }
 
     /// Leaves the host out while its endpoint drains.
@@ -200,8 +250,7 @@ impl Availability {
         let mut record = self.record.lock();
         record.is_draining = is_draining;
         record.silence.restart(load, now);
-        record.count(metrics);
-        self.publish(&record, Duration::MAX, now);
+        self.show(&mut record, metrics, Duration::MAX, now);
     }
 
     /// The condition of the host at `now`.
@@ -215,14 +264,20 @@ impl Availability {
             },
             _ if record.is_unhealthy => HostCondition::Unhealthy,
             _ if record.standing.is_on_probation() => HostCondition::Probation,
+            (_, Some(reason)) if record.standing.is_failing() => HostCondition::Failing(reason),
             _ => HostCondition::Available,
         }
     }
 
-    /// Notes a good answer, which ends a probation.
-    pub(in crate::upstream) fn record_answer(&self) {
-        if self.is_on_probation.load(Relaxed) && self.record.lock().standing.pass() {
-            self.is_on_probation.store(false, Relaxed);
+    /// Notes a good answer, which ends a probation and a failing.
+    pub(super) fn record_answer(&self, metrics: &EndpointMetrics) {
+        if self.awaits_answer.load(Relaxed) {
+            let mut record = self.record.lock();
+            if record.standing.pass() {
+                self.is_on_probation.store(false, Relaxed);
+                self.awaits_answer.store(false, Relaxed);
+                record.count(metrics);
+            }
         }
     }
 
@@ -276,23 +331,37 @@ impl Availability {
         is_often
     }
 
+    /// Shows a change of the standing to the balancer and in metrics.
+    fn show(
+        &self,
+        record: &mut Record,
+        metrics: &EndpointMetrics,
+        slow_start: Duration,
+        now: Instant,
+    ) {
+        record.count(metrics);
+        self.publish(record, slow_start, now);
+    }
+
     /// Shows the standing to the balancer.
     fn publish(&self, record: &Record, slow_start: Duration, now: Instant) {
+        let standing = &record.standing;
         let share = match record.is_unhealthy || record.is_draining {
             true => 0,
-            false => record.standing.share(slow_start, now),
+            false => standing.share(slow_start, now),
         };
-        self.is_on_probation
-            .store(record.standing.is_on_probation(), Relaxed);
+        let is_on_probation = standing.is_on_probation();
+        self.is_on_probation.store(is_on_probation, Relaxed);
+        let awaits_answer = is_on_probation || standing.is_failing();
+        self.awaits_answer.store(awaits_answer, Relaxed);
         self.share.store(share, Relaxed);
     }
 }
 
 impl Record {
-    /// Counts the host as available, or no longer.
+    /// Counts the host as available if it is in use and works, or no longer.
     fn count(&mut self, metrics: &EndpointMetrics) {
-        let is_left_out = self.is_unhealthy || self.is_draining || self.standing.is_ejected();
-        let is_available = !is_left_out;
+        let is_available = !self.is_unhealthy && !self.is_draining && self.standing.is_good();
         self.available = is_available.then(|| metrics.available());
     }
 }

@@ -21,6 +21,16 @@ impl Host {
         self.availability.readiness(&self.counts)
     }
 
+    /// Returns true if the host is in use, and has answered well since it failed.
+    pub(in crate::upstream) fn works(&self) -> bool {
+        self.availability.works()
+    }
+
+    /// Returns true if the host is in use, and fails.
+    pub(in crate::upstream) fn is_failing(&self) -> bool {
+        self.availability.is_failing()
+    }
+
     /// Returns true if the host gets no requests while there are others.
     pub(in crate::upstream) fn is_left_out(&self) -> bool {
         self.availability.is_left_out()
@@ -69,10 +79,11 @@ impl Host {
         self.counts.record_whole_body();
     }
 
-    /// The reason to eject the host for the failed attempt that was counted last, if there is one.
+    /// The reason to eject the host for the failed attempt that was counted last, if there is one:
+    /// `most` failures in a row, or less.
     pub(in crate::upstream) fn reason_to_eject(
         &self,
-        spec: &EjectionSpec,
+        most: u32,
         evidence: HostEvidence,
     ) -> Option<EjectionReason> {
         let row = self.counts.failures_in_a_row();
@@ -82,44 +93,76 @@ impl Host {
             HostEvidence::Failed if self.availability.is_on_probation() => {
                 Some(EjectionReason::Probation)
             }
-            HostEvidence::Failed if row >= spec.consecutive_failures => {
-                Some(EjectionReason::ConsecutiveFailures)
-            }
+            HostEvidence::Failed if row >= most => Some(EjectionReason::ConsecutiveFailures),
             HostEvidence::Failed => None,
         }
     }
 
-    /// The reason to eject the host for its last seconds, if there is one. Must be called once a
-    /// second.
+    /// The reason to eject the host for its last seconds, if there is one: `most` broken responses
+    /// in a row, or this percentage of failures. Must be called once a second.
     pub(in crate::upstream) fn reason_of_late(
         &self,
-        spec: &EjectionSpec,
+        most: u32,
+        percent: Option<u32>,
     ) -> Option<EjectionReason> {
-        if self.counts.broken_bodies_in_a_row() >= spec.consecutive_failures {
+        if self.counts.broken_bodies_in_a_row() >= most {
             return Some(EjectionReason::ConsecutiveFailures);
         }
-        let percent = spec.failure_rate?;
-        let is_often = self.availability.fails_too_often(percent, &self.counts);
+        let is_often = self.availability.fails_too_often(percent?, &self.counts);
         is_often.then_some(EjectionReason::FailureRate)
     }
 
-    /// Ejects the host. Returns `None` if it is ejected already. The caller has made sure that
-    /// enough others are left.
+    /// Ejects the host; shortly after an outage of all hosts. Returns `None` if it is ejected
+    /// already. The caller has made sure that enough others are left.
     pub(in crate::upstream) fn eject(
         &self,
         spec: &EjectionSpec,
         reason: EjectionReason,
+        is_after_outage: bool,
         now: Instant,
     ) -> Option<Ejection> {
-        let time = self.availability.eject(spec, reason, now)?;
+        let availability = &self.availability;
+        let time = availability.eject(spec, reason, is_after_outage, now)?;
         self.counts.forgive();
         self.metrics.ejection(reason);
         Some(Ejection { reason, time })
     }
 
-    /// Ends an ejection: at once, or if it has lasted as long as it should.
-    pub(in crate::upstream) fn end_ejection(&self, is_early: bool, now: Instant) {
-        self.availability.end_ejection(is_early, &self.metrics, now);
+    /// Keeps the host in use although it fails. Returns true if it worked before.
+    pub(in crate::upstream) fn fail(&self, reason: EjectionReason, now: Instant) -> bool {
+        self.availability.fail(reason, &self.metrics, now)
+    }
+
+    /// Uses an ejected host, and one on probation, as the others, which are no better.
+    pub(in crate::upstream) fn share_outage(&self, now: Instant) {
+        self.availability.share_outage(&self.metrics, now);
+    }
+
+    /// Notes a good answer. A request that was sent although the host was ejected ends that.
+    pub(in crate::upstream) fn record_answer(&self, was_left_out: bool) {
+        if was_left_out {
+            let now = Instant::now();
+            self.availability.end_ejection(true, &self.metrics, now);
+        }
+        self.availability.record_answer(&self.metrics);
+    }
+
+    /// Forgets all failures of the host. Returns true if it was ejected.
+    pub(in crate::upstream) fn readmit(&self, now: Instant) -> bool {
+        self.counts.forgive();
+        self.availability.readmit(&self.metrics, now)
+    }
+
+    /// Ends an ejection, since none is ejected any more.
+    pub(in crate::upstream) fn forget_ejection(&self, now: Instant) {
+        if self.is_left_out() && self.availability.is_ejected() {
+            self.readmit(now);
+        }
+    }
+
+    /// Ends an ejection that has lasted as long as it should.
+    pub(in crate::upstream) fn end_ejection(&self, now: Instant) {
+        self.availability.end_ejection(false, &self.metrics, now);
     }
 
     /// Counts a failed attempt, and logs when the host begins to fail, is ejected, or answers again.
@@ -162,6 +205,14 @@ impl Host {
         is_told
     }
 
+    /// Logs that no endpoint is left that works, unless a line said so lately.
+    pub(in crate::upstream) fn report_outage(&self, reason: EjectionReason) {
+        if self.state.record_ejection() {
+            let (upstream, reason) = (self.metrics.upstream(), reason.as_str());
+            tracing::warn!(upstream, reason, "no endpoint of the upstream works");
+        }
+    }
+
     /// Logs an ejection, unless lines said so lately.
     pub(in crate::upstream) fn report_ejection(&self, ejection: Ejection) {
         if self.state.record_ejection() {
@@ -170,5 +221,14 @@ impl Host {
             let (reason, ejected) = (ejection.reason.as_str(), ejection.time);
             tracing::warn!(upstream, endpoint, %address, reason, ?ejected, "the endpoint is ejected");
         }
+    }
+}
+
+#[cfg(test)]
+impl Host {
+    /// Counts an attempt with this evidence, as [`send`](Self::send) does.
+    pub(in crate::upstream) fn count(&self, evidence: HostEvidence) {
+        let has_head = evidence == HostEvidence::Good;
+        self.counts.begin().end(evidence, has_head);
     }
 }

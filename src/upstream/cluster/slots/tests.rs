@@ -274,12 +274,12 @@ fn an_ejected_host_gets_nobody_until_it_is_back() {
     let mut waiting = wait(&cluster, &[]);
     let first = host(&cluster, 0);
     let now = Instant::now();
-    let ejected = first.eject(&EJECTION, EjectionReason::ConnectFailure, now);
+    let ejected = first.eject(&EJECTION, EjectionReason::ConnectFailure, false, now);
     assert!(ejected.is_some());
     drop(held.remove(0));
     assert!(assigned(&mut waiting).is_none());
     assert!(take(&cluster, &[]).is_none());
-    first.end_ejection(true, now);
+    first.end_ejection(now + EJECTION.max);
     cluster.tick();
     assert_eq!(assigned(&mut waiting).expect("a slot").0, 0);
 }
@@ -293,7 +293,12 @@ fn all_hosts_are_used_if_all_are_left_out() {
     let mut waiting = wait(&cluster, &[]);
     for number in 0..2 {
         let host = host(&cluster, number);
-        host.eject(&EJECTION, EjectionReason::ConnectFailure, Instant::now());
+        host.eject(
+            &EJECTION,
+            EjectionReason::ConnectFailure,
+            false,
+            Instant::now(),
+        );
     }
     drop(held);
     assert!(assigned(&mut waiting).is_some());

@@ -1,10 +1,10 @@
 // The states of an upstream's address, in words.
 
 const REASONS = {
-  connect_failure: "it takes no connections",
+  connect_failure: "it took no connection",
   consecutive_failures: "too many requests in a row failed",
   failure_rate: "too large a part of its requests failed",
-  stalled: "it answers nobody, while others do",
+  stalled: "it answered nobody, while others did",
   probation: "its first request after an ejection failed",
 };
 
@@ -17,6 +17,8 @@ export function hostWords(state, reason) {
       return `is ejected: ${REASONS[reason] ?? reason}`;
     case "unhealthy":
       return "fails its health checks and gets no requests";
+    case "failing":
+      return `fails and stays in use: ${REASONS[reason] ?? reason}`;
     case "probation":
       return "is tried again on probation: its first failure ejects it again";
     case "draining":
@@ -33,6 +35,8 @@ export function stateWords(state, reason) {
       return `ejected: ${REASONS[reason] ?? reason}`;
     case "unhealthy":
       return "unhealthy: it fails its health checks";
+    case "failing":
+      return `failing, and in use: ${REASONS[reason] ?? reason}`;
     case "probation":
       return "on probation: back from an ejection, no good answer so far";
     default:

@@ -57,11 +57,11 @@ proptest! {
                 }
                 Event::Eject(number) => {
                     let host = host(&first, number % hosts);
-                    host.eject(&EJECTION, EjectionReason::ConnectFailure, Instant::now());
+                    host.eject(&EJECTION, EjectionReason::ConnectFailure, false, Instant::now());
                     first.tick();
                 }
                 Event::Return(number) => {
-                    host(&first, number % hosts).end_ejection(true, Instant::now());
+                    host(&first, number % hosts).end_ejection(Instant::now() + EJECTION.max);
                     first.tick();
                 }
                 Event::Reload(other) => {
