@@ -30,6 +30,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
+
 pub use crate::net::dial::Dscp;
 pub use attempt::{BodyReplay, OutboundRequest};
 pub use balance::{BALANCE_SECRET, Balance};
@@ -147,12 +149,13 @@ impl Upstream {
     }
 
     /// Counts a response whose head took `elapsed`.
-    pub fn record_response(&self, elapsed: Duration) {
-        self.metrics.record(elapsed);
+    pub fn record_response(&self, status: StatusCode, elapsed: Duration) {
+        self.metrics.record(status, elapsed);
     }
 
-    /// Logs that a request got no response: at most once a second.
-    pub fn log_failure(&self, error: &UpstreamError, now: Timestamp) {
+    /// Counts a request that got no response, and logs it: at most once a second.
+    pub fn record_failure(&self, error: &UpstreamError, now: Timestamp) {
+        self.metrics.record_none();
         if let Some(omitted) = self.failure_log.admit(now) {
             let (upstream, error) = (&*self.name, error as &dyn std::error::Error);
             tracing::warn!(upstream, error, omitted, "no response from the upstream");

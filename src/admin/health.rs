@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 
-use super::{AdminState, NO_STORE};
+use super::{AdminState, NO_STORE, upstreams};
 use crate::proxy::Ruleset;
 use crate::server::ConnectionPressure;
 
@@ -112,7 +112,9 @@ pub(super) async fn livez() -> impl IntoResponse {
 }
 
 pub(super) async fn readyz(State(state): State<AdminState>) -> Response {
-    let mut report = StoreReport::new(&state.gateway.ruleset());
+    let ruleset = state.gateway.ruleset();
+    let mut report = StoreReport::new(&ruleset);
+    report.lines += &upstreams::down_lines(&ruleset);
     report.lines += &state.readiness.pressure_line();
     respond(state.readiness.get(), report)
 }

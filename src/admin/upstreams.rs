@@ -240,33 +240,70 @@ const fn reason_text(reason: EjectionReason) -> &'static str {
     }
 }
 
-/// The hosts that are left out for their failures or their health, for people.
+/// The upstreams of which nothing works, the names that do not resolve, and the addresses that fail,
+/// for people.
 pub(super) fn problems(ruleset: &Ruleset) -> Vec<String> {
-    let upstreams = ruleset.upstreams.iter();
-    let problems = upstreams.flat_map(|upstream| {
-        let name = Arc::clone(upstream.name());
-        let hosts = upstream.status().into_iter().flat_map(|one| one.hosts);
-        hosts.filter_map(move |host| {
-            let address = host.address;
-            match host.condition {
-                HostCondition::Ejected { reason, left } => Some(format!(
-                    "upstream {name}: {address} is ejected: {}; it is tried again in {} s",
-                    reason_text(reason),
-                    left.as_secs() + 1
-                )),
-                HostCondition::Failing(reason) => Some(format!(
-                    "upstream {name}: {address} fails, and is used since no other is better or too \
-                     many are ejected: {}",
-                    reason_text(reason)
-                )),
-                HostCondition::Unhealthy => Some(format!(
-                    "upstream {name}: {address} fails its health checks"
-                )),
-                HostCondition::Available | HostCondition::Probation | HostCondition::Draining => {
-                    None
-                }
-            }
-        })
+    let upstreams = ruleset.upstreams.iter().flat_map(|upstream| {
+        let (name, endpoints) = (upstream.name(), upstream.status());
+        let down = is_down(&endpoints).then(|| format!("upstream {name}: {DOWN}"));
+        let names = endpoints.iter().filter_map(|one| unresolved(name, one));
+        let hosts = endpoints.iter().flat_map(|one| &one.hosts);
+        let hosts = hosts.filter_map(|host| host_problem(name, host));
+        down.into_iter()
+            .chain(names)
+            .chain(hosts)
+            .collect::<Vec<_>>()
     });
-    problems.collect()
+    upstreams.collect()
+}
+
+/// A line for each upstream of which nothing works, for `/readyz`.
+pub(super) fn down_lines(ruleset: &Ruleset) -> String {
+    let down = ruleset
+        .upstreams
+        .iter()
+        .filter(|one| is_down(&one.status()));
+    down.map(|upstream| format!("upstream {}: {DOWN}\n", upstream.name()))
+        .collect()
+}
+
+const DOWN: &str = "no address works";
+
+/// Returns true if no endpoint has an address that works. Those that drain do not count, unless all
+/// do.
+fn is_down(endpoints: &[EndpointStatus]) -> bool {
+    let works = |one: &EndpointStatus| one.hosts.iter().any(|host| host.condition.works());
+    // Before the first lookup has ended, it is not known.
+    let is_known = |one: &EndpointStatus| !one.hosts.is_empty() || one.unresolved.is_some();
+    !endpoints.is_empty() && endpoints.iter().all(is_known) && !endpoints.iter().any(works)
+}
+
+fn unresolved(upstream: &str, endpoint: &EndpointStatus) -> Option<String> {
+    let (label, error) = (&endpoint.label, endpoint.unresolved.as_ref()?);
+    let known = match endpoint.hosts.len() {
+        0 => "",
+        _ => ". Its last known addresses are used",
+    };
+    Some(format!(
+        "upstream {upstream}: {label} does not resolve: {error}{known}"
+    ))
+}
+
+fn host_problem(upstream: &str, host: &HostStatus) -> Option<String> {
+    let address = &host.address;
+    let problem = match host.condition {
+        HostCondition::Ejected { reason, left } => format!(
+            "is ejected: {}; it is tried again in {} s",
+            reason_text(reason),
+            left.as_secs() + 1
+        ),
+        HostCondition::Failing(reason) => {
+            format!("fails, and is used all the same: {}", reason_text(reason))
+        }
+        HostCondition::Unhealthy => "fails its health checks".to_owned(),
+        HostCondition::Available | HostCondition::Probation | HostCondition::Draining => {
+            return None;
+        }
+    };
+    Some(format!("upstream {upstream}: {address} {problem}"))
 }

@@ -215,11 +215,11 @@ impl Exchange {
     }
 
     /// Notes that the upstream's response head has arrived.
-    pub(super) fn response_arrived(&mut self) {
+    pub(super) fn response_arrived(&mut self, status: StatusCode) {
         let elapsed = self.context.now().since(self.forwarded);
         let elapsed = elapsed.saturating_sub(self.pending.get().unwrap_or_default());
         if let Some(upstream) = &self.route().upstream {
-            upstream.record_response(elapsed);
+            upstream.record_response(status, elapsed);
         }
         self.upstream = Some(elapsed);
     }
@@ -233,7 +233,7 @@ impl Exchange {
         if let (Error::Upstream(error), Some(upstream)) = (error, &self.route().upstream)
             && !error.is_clients()
         {
-            upstream.log_failure(error, self.context.started);
+            upstream.record_failure(error, self.context.started);
         }
         self.author = ResponseOrigin::Proxy;
         self.error = Some(error.reason());

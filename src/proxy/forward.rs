@@ -107,7 +107,7 @@ pub(super) async fn forward(
             // Boxed: both futures are then smaller than 1 KiB, and quickly allocated.
             let response = Box::pin(cluster.send(&mut outbound)).await?;
             let deadline = outbound.deadline;
-            exchange.response_arrived();
+            exchange.response_arrived(response.status());
             let response = forwarded_response(response, deadline);
             learn(exchange.route(), request, &response);
             Ok(response)

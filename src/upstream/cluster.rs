@@ -134,6 +134,7 @@ impl Cluster {
             weight,
             protocol: endpoint.spec().protocol,
             is_draining: endpoint.is_draining(),
+            unresolved: endpoint.unresolved(),
             hosts: endpoint.hosts().iter().map(|one| one.status(now)).collect(),
         });
         status.collect()

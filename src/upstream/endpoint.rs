@@ -142,6 +142,12 @@ impl Endpoint {
         self.lookups.as_ref()
     }
 
+    /// The reason why its name does not resolve now.
+    pub(super) fn unresolved(&self) -> Option<String> {
+        let failure = self.lookups.as_ref()?.last_failure()?;
+        Some(failure.to_string())
+    }
+
     /// Looks its name up, and replaces the hosts whose addresses have changed. Keeps the last known
     /// hosts if that fails.
     pub(super) async fn look_up(&self) {

@@ -19,6 +19,8 @@ pub struct EndpointStatus {
     pub protocol: UpstreamProtocol,
     /// It gets no new requests.
     pub is_draining: bool,
+    /// The reason why its name does not resolve now.
+    pub unresolved: Option<String>,
     /// Its hosts; none before its name has resolved.
     pub hosts: Vec<HostStatus>,
 }
@@ -56,6 +58,13 @@ pub enum HostCondition {
     Probation,
     /// Left out because its endpoint drains.
     Draining,
+}
+
+impl HostCondition {
+    /// True if the host takes requests, and does not fail them.
+    pub fn works(self) -> bool {
+        matches!(self, Self::Available | Self::Probation)
+    }
 }
 
 impl Upstream {

@@ -210,3 +210,86 @@ fn ejections_end_where_a_reload_switches_them_off() {
         (count(&gateway, "failing") == 1).then_some(())
     });
 }
+
+/// The problems of `/v1/status`.
+fn problems(gateway: &Gateway) -> String {
+    let status = AdminClient::writer(gateway).read("/v1/status");
+    status["problems"].to_string()
+}
+
+fn available(gateway: &Gateway, endpoint: &str) -> Option<f64> {
+    let labels = format!("{{upstream=\"pool\",endpoint=\"{endpoint}\"}}");
+    gateway.metric(&format!("sluicegate_upstream_hosts_available{labels}"))
+}
+
+#[test]
+fn the_outage_of_the_only_endpoint_is_seen() {
+    let address = free_address();
+    let gateway = Gateway::start(&config(&[format!("http://{address}")], ""));
+    assert_eq!(problems(&gateway), "[]");
+    assert_eq!(get(gateway.address(), "/").status, 502);
+    let problem = problems(&gateway);
+    assert!(
+        problem.contains("upstream pool: no address works"),
+        "{problem}"
+    );
+    assert!(problem.contains("it took no connection"), "{problem}");
+    assert_eq!(available(&gateway, &address.to_string()), Some(0.0));
+    let ready = get(gateway.admin, "/readyz");
+    assert_eq!(ready.status, 200);
+    let lines = ready.text();
+    assert!(
+        lines.contains("upstream pool: no address works\n"),
+        "{lines}"
+    );
+    let none = "sluicegate_upstream_responses_total{upstream=\"pool\",class=\"none\"}";
+    assert_eq!(gateway.metric(none), Some(1.0));
+    gateway.wait_for_log("no endpoint of the upstream works");
+
+    let _back = Origin::plain_at(address);
+    assert_eq!(get(gateway.address(), "/").status, 200);
+    assert_eq!(problems(&gateway), "[]");
+    assert_eq!(available(&gateway, &address.to_string()), Some(1.0));
+    gateway.wait_for_log("the endpoint answers again");
+}
+
+#[test]
+fn an_outage_is_seen_where_nothing_is_ejected() {
+    let origin = Origin::start(|_| answer(500, "broken"));
+    let gateway = Gateway::start(&config(&[origin.url()], ", ejection: off"));
+    for _ in 0..5 {
+        assert_eq!(get(gateway.address(), "/").status, 500);
+    }
+    let problem = problems(&gateway);
+    assert!(problem.contains("no address works"), "{problem}");
+}
+
+#[test]
+fn a_name_that_does_not_resolve_is_a_problem() {
+    let gateway = Gateway::start(&config(&["http://nothing.invalid:80".to_owned()], ""));
+    wait_for("the problem", || {
+        let problem = problems(&gateway);
+        let is_told = problem.contains("nothing.invalid does not resolve");
+        (is_told && problem.contains("upstream pool: no address works")).then_some(())
+    });
+}
+
+/// An alert on it waits for minutes, during which the address is tried again.
+#[test]
+fn a_dead_endpoint_is_unavailable_also_while_it_is_tried_again() {
+    let (bad, good) = (refusing_address(), Origin::plain());
+    let endpoints = [format!("http://{bad}"), good.url()];
+    let options = ", ejection: { for: 100ms, max_for: 100ms }";
+    let gateway = Gateway::start(&config(&endpoints, options));
+    let labels = format!("{{upstream=\"pool\",endpoint=\"{bad}\",reason=\"connect_failure\"}}");
+    let series = format!("sluicegate_upstream_ejections_total{labels}");
+    let mut was_ejected = false;
+    wait_for("five ejections", || {
+        assert_eq!(get(gateway.address(), "/").status, 200);
+        let ejections = gateway.metric(&series).unwrap_or_default();
+        let available = available(&gateway, &bad.to_string());
+        assert!(!was_ejected || available == Some(0.0), "after {ejections}");
+        was_ejected = ejections >= 1.0;
+        (ejections >= 5.0).then_some(())
+    });
+}

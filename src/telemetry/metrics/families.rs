@@ -32,6 +32,8 @@ families! {
         "Requests answered by route and status class.";
     UPSTREAM_DURATION: Histogram "sluicegate_upstream_request_duration_seconds" ["upstream"],
         "Time from forwarding a request to the head of the upstream's response.";
+    UPSTREAM_RESPONSES: Counter "sluicegate_upstream_responses_total" ["upstream", "class"],
+        "Requests forwarded to an upstream, by the status class of its response; `none` if it gave none, so that the proxy answered.";
     UPSTREAM_PENDING: Gauge "sluicegate_upstream_pending" ["upstream"],
         "Requests that wait because `connections.max` requests are in flight at each address.";
     UPSTREAM_PENDING_WAIT: Histogram large "sluicegate_upstream_pending_seconds" ["upstream"],

@@ -6,6 +6,7 @@ use http::{Method, StatusCode};
 
 use super::families::{
     HTTP_DURATION, HTTP_PANICS, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION,
+    UPSTREAM_RESPONSES,
 };
 use crate::telemetry::registry::{Counter, CounterSet, DurationCounts, Histogram, Registry};
 
@@ -95,8 +96,7 @@ impl RouteMetrics {
 
     /// Counts one answered request. Codes above 599 count as `5xx`.
     pub fn record(&self, status: StatusCode, elapsed: Duration) {
-        let class = (usize::from(status.as_u16() / 100) - 1).min(CLASSES.len() - 1);
-        self.classes.increment(class);
+        self.classes.increment(class_index(status));
         self.duration.record(elapsed);
     }
 
@@ -118,22 +118,39 @@ impl RouteMetrics {
     }
 }
 
-/// One upstream's response times.
+/// One upstream's responses, and how long they took.
 #[derive(Debug)]
 pub struct UpstreamMetrics {
+    /// The last counts the requests without a response.
+    responses: CounterSet,
     duration: Histogram,
+}
+
+const RESPONSES: [&str; CLASSES.len() + 1] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
+
+/// The place of a status in [`CLASSES`]. Codes above 599 count as `5xx`.
+fn class_index(status: StatusCode) -> usize {
+    (usize::from(status.as_u16() / 100) - 1).min(CLASSES.len() - 1)
 }
 
 impl UpstreamMetrics {
     /// Makes the handles of the upstream with this name.
     pub fn new(registry: &Registry, upstream: &str) -> Self {
+        let (count, class) = (RESPONSES.len(), |index: usize| RESPONSES[index]);
         Self {
+            responses: registry.counter_set(&UPSTREAM_RESPONSES, &[upstream], count, class),
             duration: registry.histogram(&UPSTREAM_DURATION, &[upstream]),
         }
     }
 
     /// Counts one response.
-    pub fn record(&self, elapsed: Duration) {
+    pub fn record(&self, status: StatusCode, elapsed: Duration) {
+        self.responses.increment(class_index(status));
         self.duration.record(elapsed);
+    }
+
+    /// Counts a request without a response.
+    pub fn record_none(&self) {
+        self.responses.increment(RESPONSES.len() - 1);
     }
 }

@@ -140,7 +140,7 @@ fn promtool_finds_nothing_wrong() {
     let route = RouteMetrics::new(&registry, "a \"quoted\\ route\n");
     route.record(StatusCode::OK, Duration::from_millis(1));
     let upstream = UpstreamMetrics::new(&registry, "api");
-    upstream.record(Duration::from_millis(1));
+    upstream.record(StatusCode::OK, Duration::from_millis(1));
     let limit = LimitMetrics::new(&registry, "per-key", "search");
     for &decision in LimitDecision::VARIANTS {
         limit.record(decision);

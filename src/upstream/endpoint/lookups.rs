@@ -114,6 +114,11 @@ impl Lookups {
         is_logged.then_some(error)
     }
 
+    /// The reason why the name does not resolve; `None` if the last lookup has found its addresses.
+    pub(in crate::upstream) fn last_failure(&self) -> Option<Arc<io::Error>> {
+        self.state.lock().failure.clone()
+    }
+
     /// The reason why a request that waited for `limit` found no host.
     pub(super) fn failure(&self, limit: Duration) -> UpstreamErrorKind {
         let state = self.state.lock();
