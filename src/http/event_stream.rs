@@ -3,6 +3,13 @@
 //!
 //! HTML Living Standard, section 9.2 "Server-sent events".
 
+/// Returns true for the content type of event streams.
+pub fn is_content_type(content_type: &[u8]) -> bool {
+    let essence = content_type.split(|byte| *byte == b';').next();
+    let essence = essence.unwrap_or_default().trim_ascii();
+    essence.eq_ignore_ascii_case(b"text/event-stream")
+}
+
 /// A parser of an event stream.
 #[derive(Debug, Default)]
 pub struct EventStream {

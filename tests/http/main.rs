@@ -33,6 +33,7 @@ mod process_life;
 mod proxy_header;
 mod proxy_protocol;
 mod retries;
+mod stalled_bodies;
 mod tls;
 mod unix_listeners;
 mod unix_upstreams;

@@ -68,10 +68,7 @@ impl Host {
     /// Counts a response that the host did not finish.
     pub(in crate::upstream) fn record_broken_body(&self, reason: EndpointFailure) {
         self.metrics.failure(reason);
-        // Silence may be meant, as between two events of a stream.
-        if reason != EndpointFailure::BodyTimeout {
-            self.counts.record_broken_body();
-        }
+        self.counts.record_broken_body();
     }
 
     /// Counts a response that has ended well.

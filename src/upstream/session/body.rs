@@ -7,13 +7,23 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::Reason;
+use http::header::CONTENT_TYPE;
 use http_body::{Body, Frame, SizeHint};
 
 use super::http1::Http1Body;
 use super::http2::Http2Body;
 use super::{ExchangeError, InvalidMessage};
 use crate::http::body::RequestBodyError;
+use crate::http::headers::Headers;
+use crate::http::{event_stream, grpc};
 use crate::telemetry::metrics::EndpointFailure;
+
+/// Returns true if the silence of a body may be meant: that of a stream of events or messages.
+pub(super) fn may_be_silent(length: Option<u64>, headers: &Headers) -> bool {
+    let is_stream =
+        |value: &[u8]| event_stream::is_content_type(value) || grpc::is_content_type(value);
+    length.is_none() && headers.get(CONTENT_TYPE).is_some_and(is_stream)
+}
 
 /// The body of an upstream's response.
 #[derive(Debug)]

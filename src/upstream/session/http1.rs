@@ -103,12 +103,12 @@ impl Http1Session {
 
     fn respond(self, response: Response<()>, timeouts: &ClusterTimeouts) -> Response<UpstreamBody> {
         let is_tunnel = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        response.map(|()| {
-            UpstreamBody::from(match is_tunnel {
-                true => Http1Body::tunnel(self, timeouts),
-                false => Http1Body::new(self, timeouts.idle),
-            })
-        })
+        let body = if is_tunnel {
+            Http1Body::tunnel(self, timeouts)
+        } else {
+            Http1Body::new(self, timeouts.idle, response.headers())
+        };
+        response.map(|()| UpstreamBody::from(body))
     }
 
     fn error(&self, kind: UpstreamErrorKind) -> UpstreamError {

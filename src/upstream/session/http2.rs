@@ -134,13 +134,11 @@ fn respond(
         receiver,
         length,
     } = response;
-    head.map(|()| {
-        UpstreamBody::from(match receiver {
-            Some(receiver) => Http2Body::new(exchange, receiver, length, timeouts),
-            None => {
-                exchange.session.host.record_whole_body();
-                Http2Body::empty()
-            }
-        })
-    })
+    let body = if let Some(receiver) = receiver {
+        Http2Body::new(exchange, receiver, length, head.headers(), timeouts)
+    } else {
+        exchange.session.host.record_whole_body();
+        Http2Body::empty()
+    };
+    head.map(|()| UpstreamBody::from(body))
 }

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::Http1Session;
+use crate::http::headers::Headers;
 use crate::upstream::ClusterTimeouts;
-use crate::upstream::session::body::UpstreamBodyError;
+use crate::upstream::session::body::{UpstreamBodyError, may_be_silent};
 
 /// The body of an upstream's response over HTTP/1.1.
 #[derive(Debug)]
@@ -19,27 +20,36 @@ pub(in crate::upstream) struct Http1Body {
     session: Option<Http1Session>,
     /// The time-out of a tunnel's open direction once the other has ended.
     half_closed: Option<Duration>,
+    /// Its silence says nothing of the host.
+    may_be_silent: bool,
     /// The error that the next poll returns.
     failure: Option<UpstreamBodyError>,
 }
 
 impl Http1Body {
     /// A response over `session`. It ends with an error after `idle` without a byte either way.
-    pub(super) fn new(session: Http1Session, idle: Duration) -> Self {
-        Self::bounded(session, idle, None)
+    pub(super) fn new(session: Http1Session, idle: Duration, headers: &Headers) -> Self {
+        let may_be_silent = may_be_silent(session.connection.http.remaining(), headers);
+        Self::bounded(session, idle, None, may_be_silent)
     }
 
     /// A tunnel over `session`. It ends with an error after `timeouts.tunnel` without a byte either
     /// way, or `timeouts.idle` once one direction has ended.
     pub(super) fn tunnel(session: Http1Session, timeouts: &ClusterTimeouts) -> Self {
-        Self::bounded(session, timeouts.tunnel, Some(timeouts.idle))
+        Self::bounded(session, timeouts.tunnel, Some(timeouts.idle), true)
     }
 
-    fn bounded(mut session: Http1Session, idle: Duration, half_closed: Option<Duration>) -> Self {
+    fn bounded(
+        mut session: Http1Session,
+        idle: Duration,
+        half_closed: Option<Duration>,
+        may_be_silent: bool,
+    ) -> Self {
         session.connection.idle_timer.reset_to(idle);
         let mut body = Http1Body {
             session: Some(session),
             half_closed,
+            may_be_silent,
             failure: None,
         };
         body.release_at_end();
@@ -50,10 +60,13 @@ impl Http1Body {
     /// connection that fails at once would keep.
     fn fail(&mut self, error: UpstreamBodyError, cx: &mut Context<'_>) {
         if let (Some(session), Some(reason)) = (self.session.take(), error.reason()) {
-            match self.half_closed {
-                // How a tunnel ends says nothing of the host.
-                Some(_) => session.host.metrics().failure(reason),
-                None => session.failed(reason),
+            let is_quiet = matches!(error, UpstreamBodyError::Quiet(_));
+            let is_meant = || self.may_be_silent || session.connection.http.waits_for_client();
+            // How a tunnel ends says nothing of the host.
+            if self.half_closed.is_some() || (is_quiet && is_meant()) {
+                session.host.metrics().failure(reason);
+            } else {
+                session.failed(reason);
             }
         }
         self.failure = Some(error);

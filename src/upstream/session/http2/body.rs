@@ -12,7 +12,9 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::exchange::StreamExchange;
 use super::upload::UploadTask;
+use crate::http::headers::Headers;
 use crate::upstream::ClusterTimeouts;
+use crate::upstream::session::body::may_be_silent;
 use crate::upstream::session::{ExchangeError, UpstreamBodyError};
 
 /// The body of an upstream's response over HTTP/2.
@@ -35,6 +37,8 @@ pub(super) struct Download {
     /// The time-out of a tunnel's open direction once the other has ended.
     half_closed: Option<Duration>,
     is_tunnel: bool,
+    /// Its silence says nothing of the host.
+    may_be_silent: bool,
     /// All data was received.
     has_data_ended: bool,
 }
@@ -46,6 +50,7 @@ impl Http2Body {
         mut exchange: Box<StreamExchange>,
         receiver: RecvStream,
         length: Option<u64>,
+        headers: &Headers,
         timeouts: &ClusterTimeouts,
     ) -> Self {
         let is_tunnel = exchange.is_tunnel();
@@ -60,6 +65,7 @@ impl Http2Body {
             remaining: length,
             half_closed: is_tunnel.then_some(timeouts.idle),
             is_tunnel,
+            may_be_silent: may_be_silent(length, headers),
             has_data_ended: false,
         });
         Http2Body {
@@ -165,6 +171,15 @@ impl Download {
     fn error(&self, error: h2::Error) -> ExchangeError {
         let failure = self.upload.as_ref().and_then(UploadTask::take_failure);
         failure.map_or_else(|| error.into(), ExchangeError::RequestBody)
+    }
+
+    /// Returns true if silence says nothing of the host: it may be meant, or the client's.
+    pub(super) fn may_be_silent(&self) -> bool {
+        let waits_for_client = self
+            .upload
+            .as_ref()
+            .is_some_and(|upload| !upload.has_ended());
+        self.may_be_silent || waits_for_client
     }
 
     /// Returns true if everything was received.

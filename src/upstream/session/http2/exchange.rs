@@ -145,13 +145,15 @@ impl StreamExchange {
         let host = &self.session.host;
         let is_cancelled = matches!(error, UpstreamBodyError::Reset(error)
             if self.missed_deadline(error).is_some());
+        let is_meant = matches!(error, UpstreamBodyError::Quiet(_))
+            && self.download.as_ref().is_some_and(Download::may_be_silent);
         match error.reason() {
             Some(_) if is_cancelled => {}
             Some(reason) if matches!(error, UpstreamBodyError::Bystander(_)) => {
                 host.metrics().failure(reason);
             }
             // How a tunnel ends says nothing of the host.
-            Some(reason) if self.is_tunnel() => host.metrics().failure(reason),
+            Some(reason) if self.is_tunnel() || is_meant => host.metrics().failure(reason),
             Some(reason) => host.record_broken_body(reason),
             None => {}
         }
