@@ -160,9 +160,13 @@ pub struct BoundAdmin {
 /// # Errors
 ///
 /// An address that cannot be bound.
-pub fn bind(address: SocketAddr, registry: &Registry) -> Result<BoundAdmin, StartError> {
+pub fn bind(
+    address: SocketAddr,
+    max_connections: usize,
+    registry: &Registry,
+) -> Result<BoundAdmin, StartError> {
     let table = ConnectionTable::default();
-    let spec = spec(address, table.clone());
+    let spec = spec(address, max_connections, table.clone());
     let listeners = BoundListeners::bind(&spec, registry)?;
     Ok(BoundAdmin {
         spec,
@@ -199,8 +203,11 @@ impl BoundAdmin {
     }
 }
 
+/// The most connections, if there are files enough.
+pub const MAX_CONNECTIONS: usize = 256;
+
 /// One worker in clear text, with bounds that suit operators and their monitoring.
-fn spec(address: SocketAddr, table: ConnectionTable) -> ServerSpec {
+fn spec(address: SocketAddr, max_connections: usize, table: ConnectionTable) -> ServerSpec {
     ServerSpec {
         name: "admin",
         workers: NonZeroUsize::MIN,
@@ -218,7 +225,7 @@ fn spec(address: SocketAddr, table: ConnectionTable) -> ServerSpec {
                 idle: Duration::from_secs(60),
             },
             max_head: 16 * 1024,
-            max_connections: 256,
+            max_connections,
             // The table evicts instead.
             max_connections_per_client: Some(usize::MAX),
             life: ConnectionLife {

@@ -2,6 +2,7 @@
 //! Knows no routes and no limits.
 
 pub mod body;
+pub(crate) mod client_counts;
 pub mod client_ip;
 pub mod connection;
 pub(crate) mod date;

@@ -2,6 +2,7 @@
 //! Knows no HTTP, no Redis and no TLS.
 
 pub mod dial;
+pub mod file_budget;
 pub mod idle_timer;
 pub mod listener;
 pub mod peer_address;

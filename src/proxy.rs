@@ -20,6 +20,7 @@ pub mod ruleset;
 pub mod shadow_clients;
 mod status;
 mod target;
+mod upstream_shares;
 
 pub use admission::mode::{Mode, ModeChange, ModeSwitch, Rollout};
 pub use answers::action::{ActionSpec, TarpitSpec};
@@ -33,3 +34,4 @@ pub use catch_panic::CaughtPanic;
 pub use debug_trail::DebugSpec;
 pub use gateway::Gateway;
 pub use ruleset::Ruleset;
+pub use upstream_shares::UpstreamShares;

@@ -6,7 +6,6 @@
 //! certificates (see [`tls::Tls::adopt`]) and the service's own data.
 
 mod acceptor;
-mod client_counts;
 mod client_rules;
 mod client_spec;
 mod connection;

@@ -52,7 +52,7 @@ pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 use crate::clock::Timestamp;
 use crate::net::resolve;
 use crate::telemetry::log_throttle::LogThrottle;
-use crate::telemetry::metrics::UpstreamMetrics;
+use crate::telemetry::metrics::{UpstreamMetrics, UpstreamRefusal};
 use crate::telemetry::registry::Registry;
 use endpoint::EndpointContext;
 
@@ -148,6 +148,16 @@ impl Upstream {
         self.cluster().map_or(&[], Cluster::endpoints)
     }
 
+    /// The requests in flight at its servers; `None` if it has none.
+    pub fn in_flight(&self) -> Option<usize> {
+        self.cluster().map(Cluster::in_flight)
+    }
+
+    /// Counts a request that is not sent.
+    pub fn refuse(&self, refusal: UpstreamRefusal) {
+        self.metrics.refuse(refusal);
+    }
+
     /// Counts a response whose head took `elapsed`.
     pub fn record_response(&self, status: StatusCode, elapsed: Duration) {
         self.metrics.record(status, elapsed);
@@ -155,10 +165,25 @@ impl Upstream {
 
     /// Counts a request that got no response, and logs it: at most once a second.
     pub fn record_failure(&self, error: &UpstreamError, now: Timestamp) {
-        self.metrics.record_none();
+        let (upstream, cause) = (&*self.name, error as &dyn std::error::Error);
+        if error.is_own() {
+            self.refuse(UpstreamRefusal::Shortage);
+        } else {
+            self.metrics.record_none();
+        }
         if let Some(omitted) = self.failure_log.admit(now) {
-            let (upstream, error) = (&*self.name, error as &dyn std::error::Error);
-            tracing::warn!(upstream, error, omitted, "no response from the upstream");
+            if error.is_own() {
+                let error = cause.source();
+                tracing::warn!(
+                    upstream,
+                    error,
+                    omitted,
+                    "no connection, for lack of resources of this machine"
+                );
+            } else {
+                let error = cause;
+                tracing::warn!(upstream, error, omitted, "no response from the upstream");
+            }
         }
     }
 

@@ -70,7 +70,8 @@ pub fn start(
 ) -> Result<Server, StartError> {
     let hosts = AllowedHosts::without_names();
     let hosts = HostCheck::new(hosts, AdminMetrics::new(registry));
-    bind(address, registry)?.serve(router(Playground::new(api)), hosts)
+    let bound = bind(address, super::MAX_CONNECTIONS, registry)?;
+    bound.serve(router(Playground::new(api)), hosts)
 }
 
 fn router(playground: Playground) -> Router {

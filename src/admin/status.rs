@@ -11,6 +11,7 @@ use super::policies::granted_keys;
 use super::reload_history::ReloadResult;
 use super::{AdminState, upstreams};
 use crate::clock::Timestamp;
+use crate::net::file_budget;
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::key_state::rfc_3339;
 use crate::server::ConnectionPressure;
@@ -183,6 +184,16 @@ pub(super) fn problems(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
         problems.push(format!(
             "{open} of {max} connections are open: idle ones give way"
         ));
+    }
+    let upstream_shares = state.gateway.upstream_shares();
+    if upstream_shares.are_scarce() {
+        let (in_flight, max) = (upstream_shares.in_flight(), upstream_shares.max());
+        problems.push(format!(
+            "{in_flight} of {max} requests are in flight at upstreams: clients that hold most get 503"
+        ));
+    }
+    if file_budget::UPSTREAMS.is_short() {
+        problems.push("connections fail for lack of files, memory or ports".to_owned());
     }
     problems
 }

@@ -1,17 +1,39 @@
-//! File descriptors: as many as the system lets the process have.
+//! File descriptors: as many as the system lets the process have, and who may take them.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors for listeners, logs, the administration, Redis and files that are read.
-const OTHERS: u64 = 100;
+use crate::admin;
+use crate::server::ServerSpec;
 
-/// Raises the soft limit of open files to the hard one. Returns how many clients there are files for, at most
-/// `max_connections`, and says so if they are fewer: some are kept for upstreams, as a client that waits is better off than
-/// one that is answered with 502.
+/// Descriptors for logs, files that are read, and listeners.
+const OTHERS: u64 = 64;
+
+/// Descriptors of a worker: its runtime, and its connections to Redis.
+const OF_WORKER: u64 = 8;
+
+/// The requests at upstreams that are allowed if there are files enough, or as many as clients.
+const UPSTREAM_REQUESTS: usize = 20_000;
+
+/// The files of the process. Proxied traffic takes those of clients and upstreams alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileShares {
+    /// The most connections of clients.
+    pub clients: usize,
+    /// The most connections to upstreams.
+    pub upstreams: usize,
+    /// The most requests in flight at upstreams, each of which may need a connection.
+    pub upstream_requests: usize,
+    /// The most connections of the admin listener.
+    pub admin: usize,
+}
+
+/// Raises the soft limit of open files to the hard one, and shares the files out. Says so if they are too few for
+/// `max_connections`.
 ///
 /// The soft limit is 1024 on most systems for the sake of programs that use select(2), which this is
 /// none of (systemd.exec(5)).
-pub(super) fn provide(max_connections: usize) -> usize {
+pub(super) fn provide(server: &ServerSpec) -> FileShares {
+    let max_connections = server.client.max_connections;
     let found = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: found.maximum,
@@ -22,43 +44,79 @@ pub(super) fn provide(max_connections: usize) -> usize {
         Err(_) => found.current,
     };
     // Without a number there is no limit.
-    let Some(limit) = limit else {
-        return max_connections;
-    };
-    let connections = usize::try_from(clients(limit)).unwrap_or(usize::MAX);
-    if connections < max_connections {
+    let limit = limit.unwrap_or(u64::MAX);
+    let of_worker = OF_WORKER + server.listeners.len() as u64;
+    let own = OTHERS + of_worker * server.workers.get() as u64;
+    let shares = FileShares::new(limit, own, max_connections);
+    let FileShares { clients, .. } = shares;
+    if clients < max_connections {
         tracing::warn!(
             max_connections,
             limit,
-            "too few files may be open: {connections} clients are served at a time, and others wait; raise the limit \
+            "too few files may be open: {clients} clients are served at a time, and others wait; raise the limit \
              (ulimit -n, LimitNOFILE=), or lower client.max_connections"
         );
     }
-    connections.min(max_connections)
+    shares
 }
 
-/// For how many clients so many files suffice: a quarter is for upstreams, of which the clients that ask at the same time
-/// need one each.
-fn clients(limit: u64) -> u64 {
-    let others = OTHERS.min(limit / 2);
-    ((limit - others) / 4 * 3).max(1)
+impl FileShares {
+    /// The shares of `limit` files, of which the process needs `own`. Each client has a file for its request at an
+    /// upstream.
+    fn new(limit: u64, own: u64, max_connections: usize) -> Self {
+        let admin = (limit / 32)
+            .clamp(16, admin::MAX_CONNECTIONS as u64)
+            .min(limit / 8)
+            .max(1);
+        let traffic = limit - (own + admin).min(limit / 2);
+        let traffic = usize::try_from(traffic).unwrap_or(usize::MAX);
+        let clients = max_connections.min(traffic / 2).max(1);
+        let upstreams = (traffic - clients.min(traffic)).max(1);
+        Self {
+            clients,
+            upstreams,
+            upstream_requests: upstreams.min(max_connections.max(UPSTREAM_REQUESTS)),
+            admin: admin as usize,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn some_files_are_left_for_upstreams() {
-        for (limit, expected) in [
-            (0, 1),
-            (60, 21),
-            (200, 75),
-            (1_024, 693),
-            (20_000, 14_925),
-            (u64::MAX, (u64::MAX - OTHERS) / 4 * 3),
-        ] {
-            assert_eq!(clients(limit), expected, "{limit}");
+    fn clients_and_upstreams_have_as_many_files() {
+        let shares = |limit, max_connections| {
+            let shares = FileShares::new(limit, 80, max_connections);
+            let FileShares {
+                clients, upstreams, ..
+            } = shares;
+            (clients, upstreams, shares.upstream_requests, shares.admin)
+        };
+        assert_eq!(shares(0, 20_000), (1, 1, 1, 1));
+        assert_eq!(shares(60, 20_000), (15, 15, 15, 7));
+        assert_eq!(shares(1_024, 20_000), (456, 456, 456, 32));
+        assert_eq!(shares(1_024, 100), (100, 812, 812, 32));
+        assert_eq!(shares(524_288, 20_000), (20_000, 503_952, 20_000, 256));
+        assert_eq!(shares(524_288, 100_000), (100_000, 423_952, 100_000, 256));
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_is_shared_out_twice(
+            limit in 8..u64::MAX,
+            own in 0..10_000_u64,
+            max_connections in 1..=1_000_000_usize,
+        ) {
+            let shares = FileShares::new(limit, own, max_connections);
+            let traffic = shares.clients as u64 + shares.upstreams as u64;
+            let rest = limit - traffic;
+            prop_assert!(rest >= (own + shares.admin as u64).min(limit / 2));
+            prop_assert!(shares.admin as u64 <= rest);
+            prop_assert!(shares.upstream_requests <= shares.upstreams);
         }
     }
 }

@@ -16,7 +16,7 @@ use super::StartupError;
 use super::access_logs;
 use super::config_log;
 use super::connections::Connections;
-use super::descriptors;
+use super::descriptors::{self, FileShares};
 use super::periodic::{run_periodic_work, tick_upstreams};
 use super::playground;
 use super::reload::{Prepared, Refusal, Reloader};
@@ -34,6 +34,7 @@ use crate::admin::{
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Source, compile};
 use crate::limiter::Secret;
+use crate::net::file_budget;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset, gateway};
 use crate::server::{BoundListeners, Server, ServerSpec, StartError};
@@ -87,10 +88,13 @@ impl Process {
         let clock = Arc::new(Clock::system());
         let started_at = clock.now();
         let loaded = source.load()?;
-        let compiled = compile(&loaded)?;
+        let mut compiled = compile(&loaded)?;
         config_log::log_warnings(loaded, started_at);
+        let files = descriptors::provide(&compiled.server);
+        file_budget::UPSTREAMS.limit(files.upstreams);
+        compiled.server.client.max_connections = files.clients;
         // Before the snapshot is touched: where another process listens, this one does not start.
-        let admin = admin::bind(compiled.admin.address, &registry)?;
+        let admin = admin::bind(compiled.admin.address, files.admin, &registry)?;
         let listeners = BoundListeners::bind(&compiled.server, &registry)?;
         let owner = Owner::at_start(compiled.snapshot.as_ref());
         let previous = PreviousSnapshot::find(compiled.snapshot.as_ref(), &owner, clock.now());
@@ -117,7 +121,7 @@ impl Process {
         let ruleset = first_ruleset(prepared, previous, &clock);
         reloader.follow(&ruleset);
         connections.begin(&ruleset);
-        let gateway = new_gateway(ruleset, &context);
+        let gateway = new_gateway(ruleset, &context, files);
         gateway
             .activity()
             .set_key_form(compiled.admin.keys, started_at);
@@ -148,7 +152,7 @@ impl Process {
         let server = start_server(compiled.server, listeners, &gateway, startup)?;
         readiness.watch(server.pressure());
         Ok(Process {
-            _series: process_series(&registry, &server, log),
+            _series: process_series(&registry, &server, &gateway, log),
             clock,
             gateway,
             server,
@@ -277,9 +281,22 @@ impl Process {
 /// The series of the process itself, which are shown as long as this lives.
 type ProcessSeries = (Observer, Gauge, Observer, Vec<Observer>);
 
-fn process_series(registry: &Registry, server: &Server, log: &ProcessLog) -> ProcessSeries {
-    let pressure = server.pressure();
-    let share = move || pressure.open() as f64 / pressure.max() as f64;
+fn process_series(
+    registry: &Registry,
+    server: &Server,
+    gateway: &Arc<Gateway>,
+    log: &ProcessLog,
+) -> ProcessSeries {
+    let (connections, gateway) = (server.pressure(), Arc::clone(gateway));
+    let share = move || {
+        let requests = gateway.upstream_shares();
+        let clients = connections.open() as f64 / connections.max() as f64;
+        let upstreams = requests.in_flight() as f64 / requests.max() as f64;
+        match file_budget::UPSTREAMS.is_short() {
+            true => 1.0,
+            false => clients.max(upstreams),
+        }
+    };
     (
         metrics::connection_pressure(registry, share),
         metrics::build_info(registry, VERSION, REVISION),
@@ -317,9 +334,10 @@ fn first_ruleset(
     ruleset
 }
 
-fn new_gateway(ruleset: Arc<Ruleset>, context: &BuildContext) -> Arc<Gateway> {
+fn new_gateway(ruleset: Arc<Ruleset>, context: &BuildContext, files: FileShares) -> Arc<Gateway> {
     let metrics = Arc::new(RequestMetrics::new(&context.registry));
     let gateway = Gateway::new(ruleset, Arc::clone(&context.clock), metrics);
+    let gateway = gateway.with_upstream_requests(files.upstream_requests);
     Arc::new(gateway.with_activity(context.workers))
 }
 
@@ -346,12 +364,11 @@ fn admin_context(
 
 /// Starts the workers; each accepts clients after its `startup`.
 fn start_server(
-    mut spec: ServerSpec,
+    spec: ServerSpec,
     listeners: BoundListeners,
     gateway: &Arc<Gateway>,
     startup: impl Fn(usize) -> Pin<Box<dyn Future<Output = ()>>> + Clone + Send + 'static,
 ) -> Result<Server, StartError> {
-    spec.client.max_connections = descriptors::provide(spec.client.max_connections);
     let (clients, last) = (Arc::clone(gateway), Arc::clone(gateway));
     Server::start_with(
         spec,

@@ -93,6 +93,13 @@ impl ClientIp {
         }
     }
 
+    /// Returns the address by which the client of a request is told apart; `None` if its address is
+    /// that of a proxy, or it has none: then many may share it.
+    pub fn identify_client(&self, address: IpAddr) -> Option<IpAddr> {
+        let is_shared = address == NO_ADDRESS || self.trusts_address(address);
+        (!is_shared).then(|| self.identify(address))
+    }
+
     /// Returns the client's address. It is the peer's, unless the peer is a trusted proxy whose field
     /// has another.
     pub fn resolve(&self, peer: PeerAddress, headers: &Headers) -> IpAddr {

@@ -22,6 +22,7 @@ use super::body::{BodyObserver, ResponseBody, ResponseBodyError};
 use super::client::Client;
 use super::debug_trail::{DebugTrail, RequestOutcome};
 use super::ruleset::Route;
+use super::upstream_shares::UpstreamShare;
 use crate::clock::{Clock, Timestamp};
 use crate::http::body::RequestBody;
 use crate::http::forwarded::Peer;
@@ -34,6 +35,7 @@ use crate::proxy::answers::respond;
 use crate::rules::{BodyEnd, Head, RequestToken, ResponseOrigin, TokenCheck};
 use crate::store::{PendingCharge, Undecided};
 use crate::telemetry::metrics::RequestMetrics;
+use crate::upstream::Upstream;
 pub(in crate::proxy) use logged::KeyText;
 use logged::LoggedRequest;
 use ruleset_lease::RulesetLease;
@@ -83,6 +85,8 @@ pub(super) struct Exchange {
     attempts: Cell<u32>,
     /// How long the request has waited for a slot of its upstream, if it had to.
     pending: Cell<Option<Duration>>,
+    /// Its share of the requests in flight at upstreams, once it is forwarded.
+    share: OnceCell<UpstreamShare>,
     /// The reason for a missing or incomplete response.
     error: Option<&'static str>,
 }
@@ -162,6 +166,7 @@ impl Exchange {
             endpoint: Cell::new(None),
             attempts: Cell::new(0),
             pending: Cell::new(None),
+            share: OnceCell::new(),
             error: None,
         })
     }
@@ -212,6 +217,34 @@ impl Exchange {
     /// The place for the time that the request waits for a slot of its upstream.
     pub(super) fn pending(&self) -> &Cell<Option<Duration>> {
         &self.pending
+    }
+
+    /// Takes a share of the requests in flight at upstreams, for this upstream.
+    ///
+    /// # Errors
+    /// When the client or the upstream has its share, or all are in use.
+    pub(super) fn enter_upstream(&self, upstream: &Upstream) -> Result<(), Error> {
+        let RequestContext {
+            client, client_ip, ..
+        } = &self.context;
+        let (shares, ruleset) = (
+            &client.gateway.upstream_shares,
+            self.context.ruleset.whole(),
+        );
+        let client = || ruleset.client_ip.identify_client(*client_ip);
+        let in_flight = || {
+            upstream
+                .in_flight()
+                .filter(|_| ruleset.has_several_clusters())
+        };
+        let entered = shares.enter(client, in_flight);
+        let share = entered.map_err(|refusal| {
+            upstream.refuse(refusal);
+            shares.log_refusal(refusal, *client_ip, upstream.name());
+            Error::NoShare(refusal)
+        })?;
+        self.share.set(share).expect("a request is forwarded once");
+        Ok(())
     }
 
     /// Notes that the upstream's response head has arrived.
@@ -497,6 +530,9 @@ impl Drop for Exchange {
         let status = self.status.unwrap_or(*CLIENT_CLOSED_REQUEST);
         let elapsed = self.elapsed();
         let RequestContext { client, method, .. } = &self.context;
+        if let Some(share) = self.share.get() {
+            client.gateway.upstream_shares.leave(share);
+        }
         client.gateway.metrics.record(method, status);
         self.route().metrics.record(status, elapsed);
         if let (Some(log), Some(logged)) = (self.context.ruleset.access_log(), &self.context.logged)

@@ -82,6 +82,7 @@ pub(super) async fn forward(
         // The gateway has answered such requests.
         RunningTarget::Status => Err(Error::NoRoute),
         RunningTarget::Cluster(cluster) => {
+            exchange.enter_upstream(upstream)?;
             let connection = &context.client().connection;
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
             let interim = connection.informational.as_ref();

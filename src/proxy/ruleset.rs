@@ -120,6 +120,15 @@ impl Ruleset {
         })
     }
 
+    /// Returns true if requests go to the servers of more than one upstream.
+    pub fn has_several_clusters(&self) -> bool {
+        let clusters = self.upstreams.iter();
+        clusters
+            .filter(|one| one.in_flight().is_some())
+            .nth(1)
+            .is_some()
+    }
+
     /// The route with this index, or the limits of requests without a route.
     pub fn route(&self, place: Option<usize>) -> &Arc<Route> {
         place.map_or(&self.unmatched, |place| &self.routes[place])

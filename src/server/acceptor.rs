@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     http::connection::ClientConnection,
+    net::file_budget,
     net::listener::{Accepted, ListenAddress, Listener},
     net::peer_address::PeerAddress,
     telemetry::{
@@ -182,6 +183,7 @@ impl<F> Acceptor<F> {
         if is_of_one_connection(error) {
             return yield_now().await;
         }
+        file_budget::UPSTREAMS.note_shortage();
         if let Some(omitted) = self.warnings.accept_error.admit_now() {
             warn!(listener = %self.handler.local, omitted, "cannot accept connections, new clients wait: {error}");
         }

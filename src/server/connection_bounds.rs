@@ -15,8 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::ClientSpec;
-use super::client_counts::ClientCounts;
 use super::idle_list::IdleList;
+use crate::http::client_counts::ClientCounts;
 use crate::http::client_ip::ClientIp;
 use crate::net::peer_address::PeerAddress;
 
@@ -25,6 +25,8 @@ pub(super) struct ConnectionBounds {
     permits: Arc<Semaphore>,
     max: usize,
     clients: ClientCounts,
+    /// The most connections of a client.
+    most: usize,
     /// By worker. Only eviction locks the list of another.
     idle: Box<[Mutex<IdleList>]>,
     /// Clients that wait for a permit.
@@ -44,7 +46,8 @@ impl ConnectionBounds {
         Self {
             permits: Arc::new(Semaphore::new(max)),
             max,
-            clients: ClientCounts::new(most),
+            clients: ClientCounts::default(),
+            most,
             idle: lists.take(workers).collect(),
             waiting: AtomicUsize::new(0),
         }
@@ -84,7 +87,7 @@ impl ConnectionBounds {
             return Ok(None);
         };
         let address = rules.identify(address);
-        match self.clients.enter(address) {
+        match self.clients.enter(address, self.most) {
             true => Ok(Some(address)),
             false => Err(TooManyConnections),
         }

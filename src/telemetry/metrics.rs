@@ -29,7 +29,7 @@ pub use limits::{
 };
 pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
 pub use pending::{PendingMetrics, PendingRefusal};
-pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
+pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics, UpstreamRefusal};
 pub use snapshots::SnapshotMetrics;
 pub use spans::{SpanLoss, SpanMetrics};
 pub use store::{RoundResult, StoreMetrics, SyncFigures, SyncMetrics, TrackerMetrics};

@@ -5,7 +5,6 @@ use std::io;
 use std::time::Duration;
 
 use http::StatusCode;
-use rustix::io::Errno;
 use tokio::time::Instant;
 
 use super::host::InFlight;
@@ -197,10 +196,9 @@ impl Attempt {
             }
             AttemptOutcome::Response(_) => HostEvidence::Good,
             AttemptOutcome::Refused(error) => match &error.kind {
-                UpstreamErrorKind::Resolve(_) | UpstreamErrorKind::NoStream(_) => {
-                    HostEvidence::Excused
-                }
-                UpstreamErrorKind::Connect(error) if is_local(error) => HostEvidence::Excused,
+                UpstreamErrorKind::Resolve(_)
+                | UpstreamErrorKind::NoStream(_)
+                | UpstreamErrorKind::Shortage(_) => HostEvidence::Excused,
                 UpstreamErrorKind::Connect(error)
                 | UpstreamErrorKind::Tls(error)
                 | UpstreamErrorKind::Handshake(error)
@@ -244,23 +242,10 @@ fn is_reset(error: &io::Error) -> bool {
     )
 }
 
-/// Returns true if a connection failed for want of something on this machine: descriptors, memory,
-/// ports.
-pub(super) fn is_local(error: &io::Error) -> bool {
-    let local = [
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::NOBUFS,
-        Errno::NOMEM,
-        Errno::ADDRNOTAVAIL,
-    ];
-    local
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-}
-
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
@@ -275,7 +260,7 @@ mod tests {
             attempt.evidence()
         };
         let second = Duration::from_secs(1);
-        let connect = |errno: Errno| UpstreamErrorKind::Connect(errno.into());
+        let connect = |errno: Errno| UpstreamErrorKind::of_dial(errno.into());
         for (kind, expected) in [
             (connect(Errno::CONNREFUSED), HostEvidence::NoConnection),
             (connect(Errno::HOSTUNREACH), HostEvidence::NoConnection),

@@ -25,6 +25,7 @@ use super::{
     UpstreamError, UpstreamErrorKind,
 };
 use crate::http::message::Response;
+use crate::net::file_budget;
 use crate::telemetry::metrics::{PendingMetrics, RetryReason};
 pub(super) use slots::{Assignment, SlotClaim};
 use slots::{Bound, Slot};
@@ -120,6 +121,13 @@ impl Cluster {
 
     pub(super) fn endpoints(&self) -> &[Arc<Endpoint>] {
         &self.endpoints
+    }
+
+    /// The requests in flight at its hosts.
+    pub(super) fn in_flight(&self) -> usize {
+        let set = self.hosts.load();
+        let hosts = set.hosts().iter();
+        hosts.map(|one| one.host.state().in_flight()).sum()
     }
 
     pub(super) fn balance(&self) -> Balance {
@@ -345,13 +353,18 @@ impl Cluster {
         self.budget.begin_second();
     }
 
-    /// Finds hosts that fail, lets others return, and begins health checks. Must be called several
+    /// Finds hosts that fail, lets others return, begins health checks, and closes idle connections
+    /// while files are scarce. Must be called several
     /// times a second, on a runtime.
     pub(super) fn tick(&self) {
         let (set, now) = (self.hosts.load(), Instant::now());
+        let is_scarce = file_budget::UPSTREAMS.is_scarce();
         self.outliers.tick(set.hosts(), now);
         for endpoint in &self.endpoints {
             for host in &*endpoint.hosts() {
+                if is_scarce {
+                    host.give_way();
+                }
                 match &self.health {
                     Some(spec) => host.begin_check(spec, &endpoint.spec().authority, now),
                     None => host.forget_health(now),

@@ -17,10 +17,28 @@ use super::spec::ALPN_HTTP2;
 use super::{EndpointSpec, UpstreamErrorKind, UpstreamProtocol, proxy_header};
 use crate::http::connection::ClientConnection;
 use crate::net::dial::{self, DialAddress, Dscp};
+use crate::net::file_budget::{self, FilePermit};
 use crate::net::socket::Socket;
+use crate::telemetry::registry::GaugeGuard;
 
 /// The stream of a connection to a host, without or with TLS.
 pub(super) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
+
+/// Counts a connection as open, and keeps its file, until dropped.
+#[derive(Debug)]
+pub(super) struct OpenConnection {
+    _counted: GaugeGuard,
+    _file: FilePermit,
+}
+
+impl OpenConnection {
+    pub(super) fn new(counted: GaugeGuard, file: FilePermit) -> Self {
+        Self {
+            _counted: counted,
+            _file: file,
+        }
+    }
+}
 
 /// Connects to one host.
 #[derive(Debug)]
@@ -51,8 +69,8 @@ impl Connector {
         self.sends_proxy_header
     }
 
-    /// Opens a connection, with this code point if any. A header of the PROXY protocol names
-    /// `client`.
+    /// Opens a connection, with this code point if any, and returns it with its file. A header of
+    /// the PROXY protocol names `client`.
     ///
     /// # Errors
     /// Any failure to open it within `limit`.
@@ -61,19 +79,21 @@ impl Connector {
         limit: Duration,
         dscp: Option<Dscp>,
         client: Option<&ClientConnection>,
-    ) -> impl Future<Output = Result<Stream, UpstreamErrorKind>> + use<'a> {
+    ) -> impl Future<Output = Result<(Stream, FilePermit), UpstreamErrorKind>> + use<'a> {
         // Written before the future begins: a client stays on the thread of its worker.
         let header = self
             .sends_proxy_header
             .then(|| proxy_header::header(client));
         let opened = timeout(limit, async move {
+            let files = &file_budget::UPSTREAMS;
+            let file = files.take().await.map_err(UpstreamErrorKind::Shortage)?;
             let dialled = dial::dial(&self.address, dscp).await;
-            let mut socket = dialled.map_err(UpstreamErrorKind::Connect)?;
+            let mut socket = dialled.map_err(UpstreamErrorKind::of_dial)?;
             if let Some(header) = header {
                 let sent = socket.write_all(&header).await;
                 sent.map_err(UpstreamErrorKind::Connect)?;
             }
-            self.secure(socket).await
+            Ok((self.secure(socket).await?, file))
         });
         let late = UpstreamErrorKind::ConnectTimeout {
             after: limit,
@@ -142,7 +162,7 @@ mod tests {
             sends_proxy_header: false,
         };
         let connected = connector.connect(Duration::from_secs(5), dscp, None).await;
-        match connected.expect("it listens") {
+        match connected.expect("it listens").0 {
             Either::Left(Socket::Tcp(stream)) if address.contains(':') => {
                 SockRef::from(&stream).tclass_v6().expect("a class")
             }

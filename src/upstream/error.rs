@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::session::{ExchangeError, InvalidMessage};
 use crate::http::body::RequestBodyError;
+use crate::net::file_budget::{self, is_shortage};
 use crate::telemetry::metrics::EndpointFailure;
 
 /// The reason why an endpoint gave no response.
@@ -24,7 +25,10 @@ pub enum UpstreamErrorKind {
     /// The name does not resolve.
     #[error("the name does not resolve")]
     Resolve(#[source] io::Error),
-    /// No connection: refused, unreachable, out of descriptors.
+    /// This machine lacks what a connection needs: a file, memory, a port.
+    #[error("this machine has nothing left for another connection")]
+    Shortage(#[source] io::Error),
+    /// No connection: refused, unreachable.
     #[error("no connection")]
     Connect(#[source] io::Error),
     /// The TLS handshake failed, or the certificate was not accepted.
@@ -89,6 +93,16 @@ pub enum UpstreamErrorKind {
 }
 
 impl UpstreamErrorKind {
+    /// The failure to dial: the host's, or this machine's.
+    pub(super) fn of_dial(error: io::Error) -> Self {
+        if is_shortage(&error) {
+            file_budget::UPSTREAMS.note_shortage();
+            Self::Shortage(error)
+        } else {
+            Self::Connect(error)
+        }
+    }
+
     /// The failure to open a connection, for another request that waited for it.
     pub(super) fn copy(&self) -> Self {
         let copy = |error: &io::Error| match error.raw_os_error() {
@@ -104,6 +118,7 @@ impl UpstreamErrorKind {
             },
             Self::Handshake(error) => Self::Handshake(copy(error)),
             Self::Connect(error) => Self::Connect(copy(error)),
+            Self::Shortage(error) => Self::Shortage(copy(error)),
             other => Self::Connect(io::Error::other(other.to_string())),
         }
     }
@@ -123,7 +138,13 @@ impl UpstreamError {
         matches!(self.kind, UpstreamErrorKind::RequestBody(_))
     }
 
-    /// The endpoint's failure; `None` if the client failed, or the request was sent nowhere.
+    /// Returns true if this machine failed, and not the upstream.
+    pub fn is_own(&self) -> bool {
+        matches!(self.kind, UpstreamErrorKind::Shortage(_))
+    }
+
+    /// The endpoint's failure; `None` if the client or this machine failed, or the request was sent
+    /// nowhere.
     pub fn reason(&self) -> Option<EndpointFailure> {
         Some(match self.kind {
             UpstreamErrorKind::Resolve(_) => EndpointFailure::Resolve,
@@ -143,7 +164,8 @@ impl UpstreamError {
             UpstreamErrorKind::AttemptTimeout(_) => EndpointFailure::AttemptTimeout,
             UpstreamErrorKind::Deadline(_) => EndpointFailure::RequestTimeout,
             UpstreamErrorKind::Stalled => EndpointFailure::Stalled,
-            UpstreamErrorKind::PendingFull(_)
+            UpstreamErrorKind::Shortage(_)
+            | UpstreamErrorKind::PendingFull(_)
             | UpstreamErrorKind::PendingTimeout(_)
             | UpstreamErrorKind::RequestBody(_) => return None,
             UpstreamErrorKind::Draining => EndpointFailure::Draining,

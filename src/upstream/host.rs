@@ -109,6 +109,11 @@ impl Host {
         self.make_room();
     }
 
+    /// Closes half of the idle connections, which give way to new ones.
+    pub(super) fn give_way(&self) {
+        self.pool.trim(self.pool.idle() / 2);
+    }
+
     /// Closes idle connections, and the others after their requests: the endpoint no longer has the
     /// address.
     pub(super) fn retire(&self) {

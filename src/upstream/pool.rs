@@ -110,11 +110,17 @@ impl Pool {
         }
     }
 
+    /// The idle connections of HTTP/1.1.
+    pub(super) fn idle(&self) -> usize {
+        let idle = |worker: &Connections| worker.idle.lock().len();
+        self.workers.iter().map(idle).sum()
+    }
+
     /// Closes idle connections of HTTP/1.1 until at most `most` are left, each time the oldest of the
     /// worker that has most.
     pub(super) fn trim(&self, most: usize) {
         let idle = |worker: &Connections| worker.idle.lock().len();
-        while self.workers.iter().map(idle).sum::<usize>() > most {
+        while self.idle() > most {
             let longest = self.workers.iter().max_by_key(|worker| idle(worker));
             let closed = longest.and_then(|worker| {
                 let mut idle = worker.idle.lock();

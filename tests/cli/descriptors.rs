@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::client::{Connection, get};
+use crate::support::client::{Connection, connect_from, get};
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
 use crate::support::{now, wait_for};
@@ -101,7 +101,7 @@ fn clients_beyond_the_limit_wait_and_the_others_are_served() {
 }
 
 #[test]
-fn a_request_without_a_connection_to_its_upstream_gets_502() {
+fn a_request_without_a_file_for_its_upstream_gets_503_and_blames_no_endpoint() {
     let origin = Origin::plain();
     let port = origin.address().port();
     // A name was resolved at the start, and its address stays in use.
@@ -119,13 +119,30 @@ fn a_request_without_a_connection_to_its_upstream_gets_502() {
         let crowd = crowd(&gateway);
         for _ in 0..20 {
             let asked = now();
-            assert_eq!(served.exchange(GET).status, 502);
+            let refused = served.exchange(GET);
+            assert_eq!(refused.status, 503);
+            assert_eq!(refused.expect_header("retry-after"), "1");
             assert!(asked.elapsed() < Duration::from_secs(2), "no wait");
         }
-        let line = gateway.wait_for_log("no response from the upstream");
-        assert!(line.contains(&format!("{host}:{port}")), "{line}");
+        let line = gateway.wait_for_log("no connection, for lack of resources of this machine");
         assert!(line.contains("Too many open files"), "{line}");
-        assert!(lines(&gateway, "no response from the upstream") < 3);
+        let log = gateway.log();
+        assert!(log.matches("no connection").count() < 4, "{log}");
+        assert!(
+            !log.contains("the endpoint") && !log.contains("no response"),
+            "{log}"
+        );
+        for family in ["failures", "ejections"] {
+            let family = format!("sluicegate_upstream_{family}_total");
+            assert_eq!(sum(&mut admin, &family), 0.0);
+        }
+        assert_eq!(sum(&mut admin, "sluicegate_upstream_refused_total"), 20.0);
+        let pressure = admin.exchange("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert!(
+            pressure
+                .text()
+                .contains("\nsluicegate_connection_pressure_ratio 1\n")
+        );
 
         drop(crowd);
         wait_for("an answer of the origin", || {
@@ -136,11 +153,12 @@ fn a_request_without_a_connection_to_its_upstream_gets_502() {
 
 #[test]
 fn the_soft_limit_is_raised_and_a_low_hard_limit_is_reported() {
-    let gateway = Gateway::start_after("ulimit -S -n 64; ulimit -H -n 400", ECHO);
+    let few = format!("workers: 2\n{ECHO}");
+    let gateway = Gateway::start_after("ulimit -S -n 64; ulimit -H -n 400", &few);
     assert_eq!(gateway.metric("process_max_fds"), Some(400.0));
-    gateway.wait_for_log("225 clients are served at a time");
+    gateway.wait_for_log("151 clients are served at a time");
 
-    let enough = format!("client: {{ max_connections: 225 }}\n{ECHO}");
+    let enough = format!("client: {{ max_connections: 151 }}\n{few}");
     let gateway = Gateway::start_after("ulimit -S -n 64; ulimit -H -n 400", &enough);
     assert!(
         !gateway.log().contains("max_connections"),
@@ -153,24 +171,24 @@ fn the_soft_limit_is_raised_and_a_low_hard_limit_is_reported() {
 fn client_connections_leave_descriptors_for_upstreams() {
     let origin = Origin::plain();
     let config = format!(
-        "client: {{ max_connections_per_client: 200 }}\nroutes: [{{ upstream: \"{}\" }}]\n",
+        "workers: 2\nclient: {{ max_connections_per_client: 200 }}\nroutes: [{{ upstream: \"{}\" }}]\n",
         origin.url()
     );
     let gateway = Gateway::start_after("ulimit -n 200", &config);
     let mut admin = Connection::open(gateway.admin);
     // Requests in flight, each with a connection to the upstream: idle connections would give way.
-    let connect = || {
-        let mut connection = Connection::open(gateway.address());
+    let connect = |client| {
+        let mut connection = Connection::over(connect_from(client, gateway.address()));
         connection.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n");
         connection
     };
-    let mut served: Vec<_> = std::iter::repeat_with(connect).take(20).collect();
+    let mut served: Vec<_> = (100..120).map(connect).collect();
     wait_for("all who are to be served", || {
         (sum(&mut admin, "sluicegate_connections") == 21.0).then_some(())
     });
-    let crowd: Vec<_> = std::iter::repeat_with(connect).take(100).collect();
+    let crowd: Vec<_> = (120..220).map(connect).collect();
     wait_for("as many as there are files for", || {
-        (sum(&mut admin, "sluicegate_connections") == 76.0).then_some(())
+        (sum(&mut admin, "sluicegate_connections") == 52.0).then_some(())
     });
     for connection in &mut served {
         assert_eq!(connection.exchange("x").status, 200);

@@ -2,31 +2,18 @@
 //! lasts forever.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
-
-use crate::support::client::{Connection, get};
+use crate::support::client::{Connection, connect_from, get};
 use crate::support::frames::{GOAWAY, Http2, PING, get_block, request};
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, Step, ok};
-use crate::support::{DEADLINE, now, wait_for};
+use crate::support::{now, wait_for};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-
-/// Connects from another address of the loopback network. Reads wait for `DEADLINE` at most.
-fn connect_from(last: u8, address: SocketAddr) -> TcpStream {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    let source = SocketAddr::from(([127, 0, 0, last], 0));
-    socket.bind(&source.into()).expect("a free port");
-    socket.connect(&address.into()).expect("it listens");
-    let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(DEADLINE)).expect("a socket");
-    stream
-}
 
 /// The status line and the fields of a response; `None` if the connection is closed instead.
 fn exchange(stream: &mut TcpStream) -> Option<String> {

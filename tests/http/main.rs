@@ -8,6 +8,7 @@ mod clients;
 mod ejection;
 mod endpoints;
 mod fair_connections;
+mod fair_upstreams;
 mod flood;
 mod forwarding;
 mod grpc;

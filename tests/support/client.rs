@@ -5,7 +5,20 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 
+use socket2::{Domain, Socket, Type};
+
 use super::DEADLINE;
+
+/// Connects from another address of the loopback network. Reads wait for `DEADLINE` at most.
+pub fn connect_from(last: u8, address: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let source = SocketAddr::from(([127, 0, 0, last], 0));
+    socket.bind(&source.into()).expect("a free port");
+    socket.connect(&address.into()).expect("it listens");
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(DEADLINE)).expect("a socket");
+    stream
+}
 
 /// A response, its body without the chunk framing.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +85,11 @@ impl Connection {
 
     /// Connects; no read or write waits longer than `DEADLINE`.
     pub fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the server listens");
+        Self::over(TcpStream::connect(address).expect("the server listens"))
+    }
+
+    /// A connection over this socket; no read or write waits longer than `DEADLINE`.
+    pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("a connected socket");
         stream
             .set_read_timeout(Some(DEADLINE))

@@ -189,7 +189,11 @@ pub struct Http2 {
 impl Http2 {
     /// Connects, and sends the preface and SETTINGS.
     pub fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the server listens");
+        Self::over(TcpStream::connect(address).expect("the server listens"))
+    }
+
+    /// Sends the preface and SETTINGS over a new connection.
+    pub fn over(stream: TcpStream) -> Self {
         for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
             set(&stream, Some(DEADLINE)).expect("a connected socket");
         }

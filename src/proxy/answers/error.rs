@@ -12,7 +12,7 @@ use crate::http::max_forwards::NoCount;
 use crate::http::path::PathError;
 use crate::rules::InvalidCost;
 use crate::store::Undecided;
-use crate::telemetry::metrics::EndpointFailure;
+use crate::telemetry::metrics::{EndpointFailure, UpstreamRefusal};
 use crate::upstream::{UpstreamError, UpstreamErrorKind as Kind};
 
 /// Reason for a response that is not the upstream's.
@@ -35,6 +35,9 @@ pub enum Error {
     /// The store of a limit does not answer, and the policy has `on_store_error: refuse`.
     #[error("a limit cannot be checked at the moment")]
     Undecided,
+    /// Too many requests are in flight at upstreams.
+    #[error("too many requests are in flight at upstreams")]
+    NoShare(UpstreamRefusal),
     /// The code that serves requests panicked.
     #[error("the proxy failed: its log has a panic")]
     Panicked,
@@ -107,7 +110,7 @@ impl Error {
             Self::Request { status, .. } => *status,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Undecided => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Undecided | Self::NoShare(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream(error) => match &error.kind {
                 Kind::ConnectTimeout { .. }
@@ -116,6 +119,7 @@ impl Error {
                 | Kind::Deadline(_)
                 | Kind::Stalled => StatusCode::GATEWAY_TIMEOUT,
                 Kind::NoStream(_)
+                | Kind::Shortage(_)
                 | Kind::PendingFull(_)
                 | Kind::PendingTimeout(_)
                 | Kind::Draining => StatusCode::SERVICE_UNAVAILABLE,
@@ -141,12 +145,15 @@ impl Error {
     }
 
     /// Value of Retry-After: the store is in use again within a second of its return, and a full
-    /// upstream may take a request at any moment.
+    /// upstream or proxy may take a request at any moment.
     pub fn retry_after(&self) -> Option<Duration> {
         let is_for_now = match self {
-            Self::Undecided => true,
+            Self::Undecided | Self::NoShare(_) => true,
             Self::Upstream(error) => {
-                matches!(error.kind, Kind::PendingFull(_) | Kind::PendingTimeout(_))
+                matches!(
+                    error.kind,
+                    Kind::PendingFull(_) | Kind::PendingTimeout(_) | Kind::Shortage(_)
+                )
             }
             _ => false,
         };
@@ -160,9 +167,11 @@ impl Error {
             Self::NoRoute => "no_route",
             Self::TooLarge => "body_too_large",
             Self::Undecided => "store",
+            Self::NoShare(refusal) => refusal.as_str(),
             Self::Panicked => "panic",
             Self::Upstream(error) => match &error.kind {
                 Kind::RequestBody(RequestBodyError::TooLarge) => "body_too_large",
+                Kind::Shortage(_) => UpstreamRefusal::Shortage.as_str(),
                 Kind::PendingFull(_) => "pending_full",
                 Kind::PendingTimeout(_) => "pending_timeout",
                 _ => error
@@ -179,9 +188,14 @@ impl Error {
             Self::NoRoute => "No route takes this request.",
             Self::TooLarge => "The request body is larger than allowed.",
             Self::Undecided => "A limit cannot be checked at the moment.",
+            Self::NoShare(UpstreamRefusal::ClientShare) => {
+                "This client has too many requests in flight at the moment."
+            }
+            Self::NoShare(_) => "The proxy takes no more requests at the moment.",
             Self::Panicked => "The proxy failed on this request.",
             Self::Upstream(error) => match &error.kind {
                 Kind::Resolve(_) => "The upstream's name does not resolve.",
+                Kind::Shortage(_) => "The proxy takes no more requests at the moment.",
                 Kind::Connect(_) => "The upstream accepts no connection.",
                 Kind::Tls(_) => "No TLS connection to the upstream could be made.",
                 Kind::ConnectTimeout { .. } => "The upstream accepted no connection in time.",

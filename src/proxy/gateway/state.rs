@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::proxy::activity::Activity;
 use crate::proxy::ruleset::Ruleset;
+use crate::proxy::upstream_shares::UpstreamShares;
 use crate::store::WeakStore;
 use crate::telemetry::metrics::RequestMetrics;
 
@@ -24,6 +25,7 @@ pub struct Gateway {
     pub(in crate::proxy) clock: Arc<Clock>,
     pub(in crate::proxy) metrics: Arc<RequestMetrics>,
     pub(in crate::proxy) activity: Activity,
+    pub(in crate::proxy) upstream_shares: UpstreamShares,
 }
 
 impl Gateway {
@@ -34,6 +36,7 @@ impl Gateway {
             retired: Mutex::default(),
             former_stores: Mutex::default(),
             activity: Activity::new(0, clock.now()),
+            upstream_shares: UpstreamShares::new(usize::MAX),
             clock,
             metrics,
         }
@@ -46,6 +49,20 @@ impl Gateway {
             activity: Activity::new(workers, self.clock.now()),
             ..self
         }
+    }
+
+    /// Allows so many requests in flight at upstreams.
+    #[must_use]
+    pub fn with_upstream_requests(self, max: usize) -> Self {
+        Self {
+            upstream_shares: UpstreamShares::new(max),
+            ..self
+        }
+    }
+
+    /// The requests in flight at upstreams.
+    pub fn upstream_shares(&self) -> &UpstreamShares {
+        &self.upstream_shares
     }
 
     /// The activity of keys.

@@ -40,6 +40,8 @@ families! {
         "Time that requests waited until an address had less than `connections.max` in flight.";
     UPSTREAM_PENDING_REFUSED: Counter large "sluicegate_upstream_pending_refused_total" ["upstream", "reason"],
         "Requests that went to no address because of `connections.max`: too many waited (`full`), or the time to wait (`timeout`) or for the whole request (`deadline`) was over.";
+    UPSTREAM_REFUSED: Counter large "sluicegate_upstream_refused_total" ["upstream", "reason"],
+        "Requests that were answered 503 because too many are in flight at upstreams: of the client (`client_share`), at the upstream (`upstream_share`) or in all (`total`), or because the machine has no file, memory or port left (`shortage`).";
     ENDPOINT_REQUESTS: Counter "sluicegate_upstream_requests_total" ["upstream", "endpoint"],
         "Requests sent to an endpoint, including those without a connection.";
     ENDPOINT_FAILURES: Counter large "sluicegate_upstream_failures_total" ["upstream", "endpoint", "reason"],
@@ -137,7 +139,7 @@ families! {
     EVICTED_CONNECTIONS: Counter "sluicegate_connections_evicted_total" ["listener"],
         "Idle connections that were closed for a new one, near `client.max_connections`.";
     CONNECTION_PRESSURE: Gauge "sluicegate_connection_pressure_ratio" [],
-        "Connections of clients in use, as a share of the most that there may be.";
+        "The larger of two shares: of client connections, and of requests in flight at upstreams, each of the most that there may be. 1 for a minute after the machine had no file, memory or port left for a connection.";
     BAD_REQUESTS: Counter "sluicegate_bad_requests_total" ["listener", "reason"],
         "Requests that no route saw: in HTTP/1 answered 400 or 505 (malformed), 431 or 414 (head_too_large) or 408 (timeout); in HTTP/2 header blocks that did not end in time (timeout), and connections flooded with frames (flood).";
     ADMIN_REFUSED: Counter "sluicegate_admin_requests_refused_total" ["reason"],

@@ -3,9 +3,10 @@
 use std::{sync::OnceLock, time::Duration};
 
 use http::{Method, StatusCode};
+use strum::{IntoStaticStr, VariantArray};
 
 use super::families::{
-    HTTP_DURATION, HTTP_PANICS, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION,
+    HTTP_DURATION, HTTP_PANICS, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION, UPSTREAM_REFUSED,
     UPSTREAM_RESPONSES,
 };
 use crate::telemetry::registry::{Counter, CounterSet, DurationCounts, Histogram, Registry};
@@ -118,12 +119,35 @@ impl RouteMetrics {
     }
 }
 
-/// One upstream's responses, and how long they took.
+/// One upstream's responses, how long they took, and the requests that were not sent to it.
 #[derive(Debug)]
 pub struct UpstreamMetrics {
     /// The last counts the requests without a response.
     responses: CounterSet,
     duration: Histogram,
+    refused: CounterSet,
+}
+
+/// The reason why the proxy sends a request to no endpoint, for lack of its own resources: the
+/// `reason` label, and the `error` of the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum UpstreamRefusal {
+    /// The client has its share of the requests in flight.
+    ClientShare,
+    /// The upstream has its share of them.
+    UpstreamShare,
+    /// As many are in flight as may be.
+    Total,
+    /// The machine has no file, memory or port left for a connection.
+    Shortage,
+}
+
+impl UpstreamRefusal {
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 const RESPONSES: [&str; CLASSES.len() + 1] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
@@ -137,10 +161,18 @@ impl UpstreamMetrics {
     /// Makes the handles of the upstream with this name.
     pub fn new(registry: &Registry, upstream: &str) -> Self {
         let (count, class) = (RESPONSES.len(), |index: usize| RESPONSES[index]);
+        let reasons = UpstreamRefusal::VARIANTS.len();
+        let reason = |index: usize| UpstreamRefusal::VARIANTS[index].as_str();
         Self {
             responses: registry.counter_set(&UPSTREAM_RESPONSES, &[upstream], count, class),
             duration: registry.histogram(&UPSTREAM_DURATION, &[upstream]),
+            refused: registry.counter_set(&UPSTREAM_REFUSED, &[upstream], reasons, reason),
         }
+    }
+
+    /// Counts a request that is not sent.
+    pub fn refuse(&self, reason: UpstreamRefusal) {
+        self.refused.increment(reason as usize);
     }
 
     /// Counts one response.

@@ -11,7 +11,6 @@ use tokio::time::{Instant, timeout_at};
 use super::grpc::{self, GrpcFailure};
 use super::{HealthRequest, HealthSpec};
 use crate::upstream::UpstreamErrorKind;
-use crate::upstream::attempt::is_local;
 use crate::upstream::connector::{Connector, Stream};
 use crate::upstream::session::{http1_status, http2_call, http2_status};
 
@@ -41,7 +40,7 @@ pub(in crate::upstream) enum CheckFailure {
 impl CheckFailure {
     /// Returns true if this machine failed, not the host.
     pub(in crate::upstream) fn is_local(&self) -> bool {
-        matches!(self, Self::Exchange(UpstreamErrorKind::Connect(error)) if is_local(error))
+        matches!(self, Self::Exchange(UpstreamErrorKind::Shortage(_)))
     }
 }
 
@@ -58,7 +57,7 @@ pub(in crate::upstream) async fn check(
     let deadline = Instant::now() + spec.timeout;
     let exchange = async {
         // The deadline of the check is earlier.
-        let stream = connector.connect(2 * spec.timeout, None, None).await?;
+        let (stream, _file) = connector.connect(2 * spec.timeout, None, None).await?;
         match &spec.request {
             HealthRequest::Get { path, statuses } => {
                 let status = get(connector, stream, path, authority, deadline).await?;

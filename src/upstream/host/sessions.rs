@@ -10,7 +10,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Host, InFlight};
 use crate::http::connection::ClientConnection;
-use crate::upstream::connector::Stream;
+use crate::net::file_budget::FilePermit;
+use crate::upstream::connector::{OpenConnection, Stream};
 use crate::upstream::pending::UNBOUNDED;
 use crate::upstream::pool::ConnectionLease;
 use crate::upstream::session::{
@@ -89,14 +90,14 @@ impl Host {
             }
         }
         self.make_room();
-        let stream = self.connector.connect(limit, dscp, Some(client)).await?;
+        let (stream, file) = self.connector.connect(limit, dscp, Some(client)).await?;
         self.record_connection();
         if !self.connector.speaks_http2(&stream) {
-            return Ok(Opened::Exclusive(self.keep(dscp, stream)));
+            return Ok(Opened::Exclusive(self.keep(dscp, stream, file)));
         }
         // The host has begun to speak HTTP/2.
         self.is_http2.store(true, Relaxed);
-        drop(stream);
+        drop((stream, file));
         let permit = self.wait_for_stream(worker, dscp, limit).await?;
         let permit = permit.ok_or(UpstreamErrorKind::NoStream(limit))?;
         Ok(Opened::Stream(permit))
@@ -112,8 +113,12 @@ impl Host {
         }
     }
 
-    fn keep(&self, dscp: Option<Dscp>, stream: Stream) -> Box<PooledConnection> {
-        let open = self.metrics.connection();
+    fn open_connection(&self, file: FilePermit) -> OpenConnection {
+        OpenConnection::new(self.metrics.connection(), file)
+    }
+
+    fn keep(&self, dscp: Option<Dscp>, stream: Stream, file: FilePermit) -> Box<PooledConnection> {
+        let open = self.open_connection(file);
         let lease = match self.connector.is_for_one_client() {
             true => ConnectionLease::once(),
             false => self.pool.lease(),
@@ -199,12 +204,12 @@ impl Host {
         changed: Arc<Notify>,
     ) -> Result<Dialled, UpstreamErrorKind> {
         let deadline = Instant::now() + limit;
-        let stream = self.connector.connect(limit, dscp, None).await?;
+        let (stream, file) = self.connector.connect(limit, dscp, None).await?;
         self.record_connection();
         if !self.connector.speaks_http2(&stream) {
-            return Ok(Dialled::Exclusive(self.keep(dscp, stream)));
+            return Ok(Dialled::Exclusive(self.keep(dscp, stream, file)));
         }
-        let opened = SharedConnection::open(stream, changed, self.metrics.connection());
+        let opened = SharedConnection::open(stream, changed, self.open_connection(file));
         match timeout_at(deadline, opened).await {
             Ok(opened) => opened
                 .map(Dialled::Shared)

@@ -21,9 +21,8 @@ use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::net::idle_timer::IdleTimer;
 use crate::telemetry::metrics::EndpointFailure;
-use crate::telemetry::registry::GaugeGuard;
 use crate::upstream::attempt::{Attempt, AttemptOutcome};
-use crate::upstream::connector::Stream;
+use crate::upstream::connector::{OpenConnection, Stream};
 use crate::upstream::host::InFlight;
 use crate::upstream::pool::ConnectionLease;
 use crate::upstream::session::{ExchangeError, UpstreamBody};
@@ -52,7 +51,7 @@ pub(in crate::upstream) struct PooledConnection {
     pub dscp: Option<Dscp>,
     /// Its further use.
     pub lease: ConnectionLease,
-    _open: GaugeGuard,
+    _open: OpenConnection,
 }
 
 impl Http1Session {
@@ -136,7 +135,7 @@ impl PooledConnection {
         stream: Stream,
         dscp: Option<Dscp>,
         lease: ConnectionLease,
-        open: GaugeGuard,
+        open: OpenConnection,
     ) -> Self {
         PooledConnection {
             http: UpstreamConnection::new(stream),

@@ -14,7 +14,8 @@ use crate::upstream::{ConnectionBound, ConnectionLimits};
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamConnections {
     /// The most requests in flight at each address, over all workers; over HTTP/1.1 also the most
-    /// connections to it. Further requests wait. 1 to 1000000; no bound unless given.
+    /// connections to it. Further requests wait. 1 to 1000000. Unless given, the upstream has its share of
+    /// the open files.
     pub max: Option<Located<ConnectionCount>>,
     /// The most requests that wait, 0 to 100000; the next is answered 503 at once. Needs `max`.
     pub max_pending: Located<PendingCount>,

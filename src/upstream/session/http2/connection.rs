@@ -16,8 +16,7 @@ use tokio::sync::Notify;
 use super::counted_io::{CountedIo, IoCounts};
 use super::keep_alive::{Action, KeepAlive};
 use crate::http::http2::STREAM_WINDOW;
-use crate::telemetry::registry::GaugeGuard;
-use crate::upstream::connector::Stream;
+use crate::upstream::connector::{OpenConnection, Stream};
 use crate::upstream::session::error::into_io;
 
 /// The most bytes that a stream buffers for the connection.
@@ -92,7 +91,7 @@ impl SharedConnection {
     pub(in crate::upstream) async fn open(
         stream: Stream,
         freed: Arc<Notify>,
-        open: GaugeGuard,
+        open: OpenConnection,
     ) -> io::Result<Arc<Self>> {
         let state = Arc::new(ConnectionState {
             streams: AtomicU32::new(0),
@@ -255,7 +254,7 @@ fn poll_settings(
 async fn drive(
     mut connection: Connection<CountedIo<Stream>, Bytes>,
     state: Arc<ConnectionState>,
-    open: GaugeGuard,
+    open: OpenConnection,
 ) {
     let mut pings = connection.ping_pong();
     loop {

@@ -1,0 +1,146 @@
+//! The open files that connections to upstreams may take. The rest of what the system lets the
+//! process open is for clients, the admin listener, Redis and logs: no traffic can take it.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout};
+
+/// The files of this process for connections to upstreams. Without a limit until [`limit`].
+///
+/// [`limit`]: FileBudget::limit
+pub static UPSTREAMS: FileBudget = FileBudget::new();
+
+/// How long a connection waits for a file: idle connections give way several times a second.
+const WAIT: Duration = Duration::from_millis(250);
+
+/// How long operators see a shortage after the last time that it was noticed: scrapes are rare.
+const SHORTAGE_SHOWN: Duration = Duration::from_secs(60);
+
+/// A file for one connection, until dropped.
+pub(crate) type FilePermit = SemaphorePermit<'static>;
+
+/// A number of open files.
+#[derive(Debug)]
+pub struct FileBudget {
+    permits: Semaphore,
+    /// The number of permits from which on files are scarce.
+    few: AtomicUsize,
+    /// When the system last refused a file, or another thing that a connection needs.
+    shortage: Mutex<Option<Instant>>,
+}
+
+impl FileBudget {
+    const fn new() -> Self {
+        Self {
+            permits: Semaphore::const_new(Semaphore::MAX_PERMITS),
+            few: AtomicUsize::new(0),
+            shortage: Mutex::new(None),
+        }
+    }
+
+    /// Allows at most this many files. Must be called once, before the first connection.
+    pub fn limit(&self, files: usize) {
+        let excess = self.permits.available_permits().saturating_sub(files);
+        self.permits.forget_permits(excess);
+        self.few.store(files / 8, Relaxed);
+    }
+
+    /// A file for a connection. Waits a moment for one if all are in use.
+    ///
+    /// # Errors
+    /// When no idle connection has given way.
+    pub(crate) async fn take(&'static self) -> io::Result<FilePermit> {
+        if let Ok(permit) = self.permits.try_acquire() {
+            return Ok(permit);
+        }
+        let permit = timeout(WAIT, self.permits.acquire()).await.ok();
+        permit.and_then(Result::ok).ok_or_else(|| {
+            self.note_shortage();
+            io::Error::other("connections to upstreams use all of their files")
+        })
+    }
+
+    /// Returns true while idle connections have to give way.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.permits.available_permits() <= self.few.load(Relaxed)
+    }
+
+    /// Notes that a connection failed for the lack of something on this machine.
+    pub(crate) fn note_shortage(&self) {
+        *self.shortage.lock() = Some(Instant::now());
+    }
+
+    /// Returns true if a connection lately failed for the lack of something on this machine.
+    pub fn is_short(&self) -> bool {
+        let noted = *self.shortage.lock();
+        noted.is_some_and(|at| at.elapsed() < SHORTAGE_SHOWN)
+    }
+}
+
+/// Returns true if a call failed for the lack of something on this machine: files, memory, ports.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    let local = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+        Errno::ADDRNOTAVAIL,
+    ];
+    local
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static FILES: FileBudget = FileBudget::new();
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_beyond_the_limit_wait_for_one_that_gives_way() {
+        FILES.limit(8);
+        let mut permits = Vec::new();
+        for left in (0..8).rev() {
+            permits.push(FILES.take().await.expect("one is free"));
+            assert_eq!(FILES.is_scarce(), left <= 1, "{left}");
+        }
+        let begun = Instant::now();
+        assert!(FILES.take().await.is_err());
+        assert_eq!(begun.elapsed(), WAIT);
+        let idle = permits.pop();
+        let gives_way = async {
+            tokio::time::sleep(WAIT / 2).await;
+            drop(idle);
+        };
+        assert!(tokio::join!(FILES.take(), gives_way).0.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shortage_is_shown_for_a_while() {
+        let files = FileBudget::new();
+        assert!(!files.is_short());
+        files.note_shortage();
+        assert!(files.is_short());
+        tokio::time::advance(SHORTAGE_SHOWN).await;
+        assert!(!files.is_short());
+    }
+
+    #[test]
+    fn only_what_this_machine_lacks_is_a_shortage() {
+        for (errno, expected) in [
+            (Errno::MFILE, true),
+            (Errno::NFILE, true),
+            (Errno::ADDRNOTAVAIL, true),
+            (Errno::CONNREFUSED, false),
+            (Errno::HOSTUNREACH, false),
+        ] {
+            assert_eq!(is_shortage(&errno.into()), expected, "{errno}");
+        }
+    }
+}
