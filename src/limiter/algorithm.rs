@@ -217,14 +217,36 @@ impl Algorithm {
                 to.line().convert(from.line(), cell, now)
             }
             (Self::TokenBucket(to), Self::IntervalRefill(_)) => {
-                to.with_missing(from.used_units(cell, now), from.owed_units(cell, now), now)
+                self.recount(from, cell, now, |used, owed| {
+                    to.with_missing(used, owed, now)
+                })
             }
             (Self::IntervalRefill(to), Self::TokenBucket(_)) => {
-                to.with_missing(from.used_units(cell, now), from.owed_units(cell, now), now)
+                self.recount(from, cell, now, |used, owed| {
+                    to.with_missing(used, owed, now)
+                })
             }
             (Self::FixedWindow(to), Self::FixedWindow(from)) => to.convert(from, cell, now),
             (Self::SlidingWindow(to), Self::SlidingWindow(from)) => to.convert(from, cell, now),
             _ => Cell::EMPTY,
+        }
+    }
+
+    /// The cell that `make` makes of the used and the owed units of `cell`.
+    fn recount(
+        &self,
+        from: &Self,
+        cell: Cell,
+        now: Timestamp,
+        make: impl FnOnce(u32, u32) -> Cell,
+    ) -> Cell {
+        let mut recount = Recount::of(cell, from.capacity(), self.capacity());
+        let all = u64::from(from.used_units(cell, now)) + u64::from(recount.returned);
+        let used = all.min(u64::from(self.capacity()));
+        recount.cut_off(all - used);
+        Cell {
+            b: recount.cut,
+            ..make(used as u32, from.owed_units(cell, now))
         }
     }
 
@@ -379,6 +401,33 @@ fn refuse(cell: Cell, now: Timestamp, quota: Refusal) -> Decision {
         reset: cell.whole_at(now),
         more_at: None,
         cell,
+    }
+}
+
+/// Units that a lower quota has no room for. They count again once the quota is raised, unless the
+/// bucket was whole in between: lowering a quota and raising it again frees nothing, nor does a
+/// machine with the lower quota free units for one that still has the higher.
+#[derive(Clone, Copy)]
+struct Recount {
+    /// Units that count again.
+    returned: u32,
+    /// Units that do not count.
+    cut: u32,
+}
+
+impl Recount {
+    /// The units of a live cell that count again if the capacity changes from `from` to `to`.
+    fn of(cell: Cell, from: u32, to: u32) -> Self {
+        let returned = cell.b.min(to.saturating_sub(from));
+        Self {
+            returned,
+            cut: cell.b - returned,
+        }
+    }
+
+    fn cut_off(&mut self, units: u64) {
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        self.cut = self.cut.saturating_add(units);
     }
 }
 

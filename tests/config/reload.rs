@@ -55,8 +55,8 @@ fn a_changed_quota_takes_effect_at_once_and_keeps_used_units() {
     gateway.reload(&with_quota("6/300d"));
     assert_eq!(
         admitted(&gateway),
-        2,
-        "a lowered quota forgot what it could not hold: four were used"
+        1,
+        "a lowered quota forgets nothing that was used: five were"
     );
 }
 

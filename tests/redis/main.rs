@@ -18,6 +18,7 @@ mod load;
 mod misconfiguration;
 mod policy_actions;
 mod proxies;
+mod quota_changes;
 mod rolling_changes;
 mod scripts;
 mod servers;

@@ -273,13 +273,13 @@ impl FixedWindow {
         }
     }
 
-    /// Keeps the count in the window that runs under the new parameters.
+    /// Keeps the count in the window that runs under the new parameters, also beyond the limit: it
+    /// leaves with the window.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let (old, new) = (from.quota.window_micros(), self.quota.window_micros());
         // The request that set the end is gone.
         if matches!(self.start, Start::Local(_)) && new == old {
-            let a = cell.a.min(self.quota.limit());
-            return Cell { a, ..cell };
+            return cell;
         }
         if !Self::is_running(cell, now) {
             return Cell::EMPTY;
@@ -297,7 +297,7 @@ impl FixedWindow {
         };
         Cell {
             expires,
-            a: cell.a.min(self.quota.limit()),
+            a: cell.a,
             b: 0,
         }
     }

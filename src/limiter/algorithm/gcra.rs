@@ -8,13 +8,14 @@
 use std::time::Duration;
 
 use super::debt::Debt;
-use super::{ArrivalTime, Refusal, ReservedCharge, div_ceil, div_floor, refuse};
+use super::{ArrivalTime, Recount, Refusal, ReservedCharge, div_ceil, div_floor, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
 /// The parameters of GCRA, and of a token bucket with continuous refill.
 ///
-/// Cell: `expires` is TAT rounded up to a microsecond; `a / limit` is the amount of that rounding.
+/// Cell: `expires` is TAT rounded up to a microsecond; `a / limit` is the amount of that rounding;
+/// `b` the units that a lower quota has [cut off](super::Recount).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gcra {
     quota: Quota,
@@ -121,7 +122,7 @@ impl Gcra {
             let wait = div_ceil(charged - self.whole, self.limit());
             return self.refuse(cell, now, backlog, Some(now.saturating_add_micros(wait)));
         };
-        let cell = self.cell(now, charged);
+        let cell = self.cell(now, charged, cell);
         Decision {
             outcome: Outcome::Admit,
             remaining: div_floor(left, self.quota.window_micros()) as u32,
@@ -135,7 +136,7 @@ impl Gcra {
     /// The bucket without `cost` of its units, if nothing else was charged since.
     pub(super) fn returned(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let backlog = self.used(cell, now).saturating_sub(self.units(cost));
-        self.cell(now, backlog)
+        self.cell(now, backlog, cell)
     }
 
     /// The bucket plus the units charged at `at` that have not recovered since, even if it lacks
@@ -151,7 +152,7 @@ impl Gcra {
         let back = u128::from(now.as_micros() - at.as_micros()) * u128::from(self.limit());
         let backlog = self.used(cell, now);
         let owed = backlog + self.units(units).saturating_sub(back);
-        self.cell(now, owed.min(self.debt_limit(debt)).max(backlog))
+        self.cell(now, owed.min(self.debt_limit(debt)).max(backlog), cell)
     }
 
     /// The distance of TAT from `now`, in 1/limit microseconds.
@@ -173,7 +174,11 @@ impl Gcra {
     /// The later TAT.
     pub(super) fn join(left: Cell, right: Cell) -> Cell {
         let tat = |cell: Cell| (cell.expires, std::cmp::Reverse(cell.a));
-        if tat(left) >= tat(right) { left } else { right }
+        let later = if tat(left) >= tat(right) { left } else { right };
+        Cell {
+            b: left.b.max(right.b),
+            ..later
+        }
     }
 
     /// Keeps used units, with a fraction of one, rounded up: at most a whole bucket, and the debt.
@@ -184,9 +189,16 @@ impl Gcra {
             u128::from(self.quota.window_micros()),
         );
         let carried = |parts: u128| parts / old * new + (parts % old * new).div_ceil(old);
-        let held = carried(backlog.min(from.whole)).min(self.whole);
+        let mut recount = Recount::of(cell, from.burst, self.burst);
+        let all = carried(backlog.min(from.whole)) + self.units(recount.returned);
+        let held = all.min(self.whole);
+        recount.cut_off(div_ceil(all - held, self.quota.window_micros()));
         let owed = carried(backlog.saturating_sub(from.whole));
-        self.cell(now, (held + owed).min(self.debt_limit(Debt::CARRIED)))
+        let backlog = (held + owed).min(self.debt_limit(Debt::CARRIED));
+        Cell {
+            b: recount.cut,
+            ..self.cell(now, backlog, Cell::EMPTY)
+        }
     }
 
     /// Moves TAT back.
@@ -198,7 +210,7 @@ impl Gcra {
         now: Timestamp,
     ) -> Cell {
         let back = self.units(units).min(self.not_recovered(reserved, now));
-        self.cell(now, self.used(cell, now).saturating_sub(back))
+        self.cell(now, self.used(cell, now).saturating_sub(back), cell)
     }
 
     /// The whole units of a charge that have not recovered yet.
@@ -226,7 +238,7 @@ impl Gcra {
     /// A bucket from which `units` units were taken just now, and `owed` more.
     pub(super) fn with_missing(&self, units: u32, owed: u32, now: Timestamp) -> Cell {
         let taken = self.units(units.min(self.burst)) + self.units(owed);
-        self.cell(now, taken.min(self.debt_limit(Debt::CARRIED)))
+        self.cell(now, taken.min(self.debt_limit(Debt::CARRIED)), Cell::EMPTY)
     }
 
     fn refuse(
@@ -249,7 +261,8 @@ impl Gcra {
         )
     }
 
-    fn cell(&self, now: Timestamp, backlog: u128) -> Cell {
+    /// The cell with this backlog, which was `before`.
+    fn cell(&self, now: Timestamp, backlog: u128, before: Cell) -> Cell {
         if backlog == 0 {
             return Cell::EMPTY;
         }
@@ -258,7 +271,7 @@ impl Gcra {
         Cell {
             expires: now.as_micros().saturating_add(ahead),
             a: added as u32,
-            b: 0,
+            b: if before.is_live(now) { before.b } else { 0 },
         }
     }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::debt::Debt;
-use super::{BucketView, Refusal, ReservedCharge, refuse};
+use super::{BucketView, Recount, Refusal, ReservedCharge, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
@@ -12,7 +12,7 @@ use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 ///
 /// Cell: `expires` is the refill that makes the bucket full, and earlier refills lie whole
 /// intervals before it. That last refill adds `a` tokens (1 to `amount`), each earlier one
-/// `amount`.
+/// `amount`. `b` are the units that a lower quota has [cut off](super::Recount).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntervalRefill {
     capacity: u32,
@@ -27,6 +27,7 @@ pub struct IntervalRefill {
 struct View {
     missing: u64,
     next: u64,
+    cut: u32,
 }
 
 impl IntervalRefill {
@@ -150,6 +151,7 @@ impl IntervalRefill {
         self.cell(View {
             missing: left.missing.max(right.missing),
             next: left.next.max(right.next),
+            cut: left.cut.max(right.cut),
         })
     }
 
@@ -157,15 +159,15 @@ impl IntervalRefill {
     /// that is more than a new interval away.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let view = from.view(cell, now);
+        let mut recount = Recount::of(cell, from.capacity, self.capacity);
         let owed = view.missing.saturating_sub(u64::from(from.capacity));
-        let held = view
-            .missing
-            .min(u64::from(from.capacity))
-            .min(u64::from(self.capacity));
-        let next = view.next.min(now.as_micros().saturating_add(self.interval));
+        let all = view.missing.min(u64::from(from.capacity)) + u64::from(recount.returned);
+        let held = all.min(u64::from(self.capacity));
+        recount.cut_off(all - held);
         let kept = View {
             missing: held + owed,
-            next,
+            next: view.next.min(now.as_micros().saturating_add(self.interval)),
+            cut: recount.cut,
         };
         let missing = kept
             .missing
@@ -236,6 +238,7 @@ impl IntervalRefill {
             None | Some(0) => View {
                 missing: 0,
                 next: now.saturating_add(self.interval),
+                cut: 0,
             },
             Some(ahead) => {
                 let full = (ahead - 1) / self.interval;
@@ -245,6 +248,7 @@ impl IntervalRefill {
                         .saturating_mul(u64::from(self.amount))
                         .saturating_add(u64::from(cell.a)),
                     next: cell.expires - full * self.interval,
+                    cut: cell.b,
                 }
             }
         }
@@ -258,7 +262,7 @@ impl IntervalRefill {
         Cell {
             expires: view.next.saturating_add(below / amount * self.interval),
             a: (below % amount + 1) as u32,
-            b: 0,
+            b: view.cut,
         }
     }
 }

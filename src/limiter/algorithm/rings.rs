@@ -132,6 +132,12 @@ impl Algorithm {
         }
     }
 
+    /// True if a log of `other` that is stored with all its units is one of this limit, too. It may
+    /// have more than these parameters allow: the newest count.
+    pub fn is_same_log(&self, other: &Self) -> bool {
+        matches!(self, Self::SlidingLog(_)) && self.has_same_ring_format(other)
+    }
+
     /// True if a ring of `other` can be read under these parameters.
     pub(super) fn has_same_ring_format(&self, other: &Self) -> bool {
         match (self, other) {

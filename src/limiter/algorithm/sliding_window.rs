@@ -133,26 +133,19 @@ impl SlidingWindow {
         self.cell(&joined)
     }
 
-    /// Keeps the counters if parts and weights are the same. Otherwise counts the used units,
-    /// rounded up, in the running part.
+    /// Keeps the counters if parts and weights are the same, also beyond the limit. Otherwise counts
+    /// the used units, rounded up, in the running part.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let view = from.view(cell, now);
-        if (self.part(), self.oldest) != (from.part(), from.oldest) {
-            let used = from
-                .weighing()
-                .used(view.oldest, view.current, view.elapsed);
-            let current = used.min(u64::from(self.quota.limit())) as u32;
-            return self.cell(&View {
-                current,
-                ..self.view(Cell::EMPTY, now)
-            });
+        if (self.part(), self.oldest) == (from.part(), from.oldest) {
+            return self.cell(&view);
         }
-        let current = view.current.min(self.quota.limit());
-        let oldest = self.weighing().fitting(view.oldest, current, view.elapsed);
+        let used = from
+            .weighing()
+            .used(view.oldest, view.current, view.elapsed);
         self.cell(&View {
-            oldest,
-            current,
-            ..view
+            current: u32::try_from(used).unwrap_or(u32::MAX),
+            ..self.view(Cell::EMPTY, now)
         })
     }
 

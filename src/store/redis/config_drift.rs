@@ -5,8 +5,9 @@
 //! is long after. Then the new quota's value replaces it.
 //!
 //! Other machines may still charge the bucket under their recipe. It is then converted for each
-//! call, and only a charge writes it under the caller's recipe. A smaller quota has no room for all
-//! that was used of a larger one, and forgotten units would be admitted again elsewhere.
+//! call, and only a charge writes it under the caller's recipe. Units that a smaller quota has no room
+//! for stay in the value where it has a place for them (`Converted::loses_units`), since forgotten
+//! units would be admitted again elsewhere.
 //!
 //! A value belongs to other machines if it changes under the other recipe without this machine, or
 //! returns to that recipe after this machine has written it.

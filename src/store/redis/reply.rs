@@ -151,13 +151,13 @@ impl ChargeRequest<'_> {
             let charge = self.charges.get(place).ok_or(ProtocolError::Malformed)?;
             let observe = |drift: &ConfigDrift| drift.observe(charge, digest, at);
             let conversion = self.drift.map_or(Conversion::first(at), observe);
-            let value = value::convert(charge.algorithm, value, conversion.at)
+            let converted = value::convert(charge.algorithm, value, conversion.at)
                 .ok_or(ProtocolError::Bucket)?;
             Ok(ConvertedValue {
                 place,
                 digest: digest.to_vec(),
-                value,
-                replaces_value: conversion.replaces_value,
+                value: converted.value,
+                replaces_value: conversion.replaces_value && !converted.loses_units,
             })
         };
         let conversions = others.iter().map(conversions).collect::<Result<_, _>>()?;

@@ -60,10 +60,13 @@ impl StoredBucket {
         };
         let (head, ticks) = state.split_at_checked(LOG_HEAD)?;
         let [expires, units, gone] = numbers(head)?;
+        // A log of a larger limit: the newest units count.
+        let counting = units.min(algorithm.limit().into());
+        let gone = gone.checked_add(units - counting)?;
         let ticks = words_in(ticks).skip(usize::try_from(gone).ok()?);
         let known: Vec<_> = (0..).zip(ticks.map(u64::from)).collect();
-        let is_whole = known.len() as u64 == units;
-        is_whole.then(|| Self::log(algorithm, expires, units, &known))?
+        let is_whole = known.len() as u64 == counting;
+        is_whole.then(|| Self::log(algorithm, expires, counting, &known))?
     }
 
     fn cell(state: &[u8]) -> Option<Self> {
@@ -151,25 +154,43 @@ pub(in crate::store) fn cell_text(cell: Cell) -> String {
     format!("{} {} {}", cell.expires, cell.a, cell.b)
 }
 
-/// Converts a value of another recipe to this algorithm: empty if the bucket is full. `None` if the
-/// value cannot be read.
-pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Option<Vec<u8>> {
+/// A value of another recipe, converted.
+#[derive(Debug)]
+pub(super) struct Converted {
+    /// Empty if the bucket is full.
+    pub(super) value: Vec<u8>,
+    /// True if the algorithm has no room for all used units, so that the other recipe would find
+    /// fewer afterwards.
+    pub(super) loses_units: bool,
+}
+
+/// Converts a value of another recipe to this algorithm. `None` if the value cannot be read.
+pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Option<Converted> {
     let bar = value.iter().position(|byte| *byte == b'|')?;
     let (recipe_of_other, state) = (&value[..bar], &value[bar + 1..]);
     let from = Algorithm::decode(numbers_between(recipe_of_other, b'.')?)?;
     let bucket = StoredBucket::from_value(&from, state)?;
+    let mut value = Vec::new();
+    if algorithm.is_same_log(&from) && bucket.cell.is_live(now) {
+        write_recipe(&mut value, algorithm);
+        value.extend_from_slice(state);
+        return Some(Converted {
+            value,
+            loses_units: false,
+        });
+    }
+    let used = from.capacity() - from.decide(bucket.state(bucket.cell), now, 0).remaining;
+    let loses_units = algorithm.shape().is_some() && used > algorithm.capacity();
     let carried = algorithm.convert(&from, bucket.state(bucket.cell), now);
     let words = algorithm
         .shape()
         .map(|shape| RingMemory::new(shape, shape.max_chunks()));
     let cell = carried_in(carried, words.as_ref());
-    if !cell.is_live(now) {
-        return Some(Vec::new());
+    if cell.is_live(now) {
+        write_recipe(&mut value, algorithm);
+        write_state(&mut value, algorithm, cell, words.as_ref());
     }
-    let mut value = Vec::new();
-    write_recipe(&mut value, algorithm);
-    write_state(&mut value, algorithm, cell, words.as_ref());
-    Some(value)
+    Some(Converted { value, loses_units })
 }
 
 /// The cell of granted units with this stored value. `None` if it cannot be read.
@@ -193,7 +214,7 @@ pub(in crate::store) fn read_bucket(
         Some(state) => state,
         None if value.is_empty() => &[],
         None => {
-            converted = convert(algorithm, value, now)?;
+            converted = convert(algorithm, value, now)?.value;
             converted.strip_prefix(&*recipe).unwrap_or_default()
         }
     };

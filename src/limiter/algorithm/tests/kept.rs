@@ -96,6 +96,38 @@ proptest! {
         }
     }
 
+    /// Several reloads keep what one to the last quota keeps: quotas on the way free no units. Rings
+    /// have room for their quota only.
+    #[test]
+    fn quotas_on_the_way_free_nothing(
+        charged in charged(), way in prop::collection::vec(units(), 1..6),
+    ) {
+        let Charged { algorithm: from, bucket, now } = charged;
+        let [kind, _, window, one, two] = written(&from);
+        if from.shape().is_some() || from.delays() {
+            return Ok(());
+        }
+        let quotas = way.into_iter().filter_map(|limit| {
+            // The burst is the limit; the steps of a refill stay.
+            let one = if matches!(from, Algorithm::Gcra(_) | Algorithm::TokenBucket(_)) { limit.into() } else { one };
+            Algorithm::decode([kind, limit.into(), window, one, two]).filter(|to| to.capacity() > 0)
+        });
+        let quotas: Vec<_> = quotas.filter(|to| to.kind() == from.kind()).collect();
+        let Some(last) = quotas.last() else {
+            return Ok(());
+        };
+        let directly = Bucket::carry(last, &from, &bucket, now);
+        let (mut at_last, mut by) = (bucket, &from);
+        for to in &quotas {
+            at_last = Bucket::carry(to, by, &at_last, now);
+            by = to;
+        }
+        let left = |bucket: &Bucket| last.decide(bucket, now, 0).remaining;
+        // A fraction of a unit is rounded up each time.
+        let least = left(&directly).saturating_sub(quotas.len() as u32);
+        prop_assert!((least..=left(&directly)).contains(&left(&at_last)), "{quotas:?}");
+    }
+
     /// No chunks and no words of theirs break anything.
     #[test]
     fn nonsense_is_no_ring_or_a_sound_one(

@@ -78,8 +78,8 @@ if not is_decided then return type(failure) == 'table' and failure or redis.erro
 if needs_retry then return retry_reply() end
 
 -- Replaces a value under another recipe: if it is a leftover, and before a charge. A refusal leaves
--- the value to machines that may still charge it, and makes no debt: a smaller quota has no room
--- for all that was used of a larger one, and machines with the larger one would admit the lost
+-- the value to machines that may still charge it, and makes no debt: not all kinds have a place
+-- for units that a smaller quota has no room for, and machines with the larger one would admit lost
 -- units again.
 local function replace_foreign_value(b)
   if not b.is_converted then return end

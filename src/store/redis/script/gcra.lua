@@ -6,7 +6,7 @@ do
     if not is_less(ahead, rest, most, most_rest) then return nil end
     ahead, rest = add_step(b, limit, ahead, rest)
     if is_less(most, most_rest, ahead, rest) then ahead, rest = most, most_rest end
-    return cell_at(limit, ahead, rest)
+    return cell_at(b, limit, ahead, rest)
   end
 
   -- A step back, but at most as much as time has certainly not refilled: the rest of the charge
@@ -20,7 +20,7 @@ do
     if is_less(alone, alone_rest, behind, behind_rest) then alone, alone_rest = behind, behind_rest end
     if is_less(alone, alone_rest, back, back_rest) then back, back_rest = alone, alone_rest end
     local ahead, rest = ahead_of(limit, b.expires, b.a)
-    return cell_at(limit, subtract(limit, ahead, rest, back, back_rest))
+    return cell_at(b, limit, subtract(limit, ahead, rest, back, back_rest))
   end
 
   kinds.gcra = cell_kind(7, charged_cell, debt_cell, reduced_cell)

@@ -1,6 +1,7 @@
 -- sliding_log: the instant at which the newest unit leaves, the number of units, the number of
 -- removed units before them, and a tick of 4 bytes for each, the oldest first. Units are appended.
--- Units that have left are cut off once they outnumber the others. A unit counts for `span` ticks
+-- Units that have left are cut off once they outnumber the others. A lower limit keeps the units of
+-- a higher one, of which the newest count. A unit counts for `span` ticks
 -- of `tick` microseconds. The numbers are the limit, `tick` and `span`.
 
 do
@@ -112,11 +113,12 @@ do
     -- The instant at which the newest unit leaves, the number of units, the tick of the first, and
     -- the tick and place of the last unit that has to leave before the charge fits.
     reply_state = function(b)
-      local units = live_units(b)
+      local units = math.min(live_units(b), number(b, 1))
       if units == 0 then return '' end
+      local oldest = b.left + live_units(b) - units
       local last = math.max(0, math.min(units + b.cost - number(b, 1), units) - 1)
-      local first = tick_of(b, b.left) % 4294967296
-      local of_last = tick_of(b, b.left + last) % 4294967296
+      local first = tick_of(b, oldest) % 4294967296
+      local of_last = tick_of(b, oldest + last) % 4294967296
       return string.format('%.0f %.0f %.0f %.0f %.0f 0', b.expires, units, first, last, of_last)
     end,
   }

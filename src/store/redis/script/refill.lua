@@ -1,6 +1,6 @@
 -- token_bucket with a refill in steps. The cell is the instant of the refill that fills the bucket,
--- and the units missing until then (1 to `amount`); each refill before it, `interval` apart, adds
--- `amount`. The numbers are its capacity, `amount`, `interval`, and `most`: the longest time that it
+-- the units missing until then (1 to `amount`), and those that a lower quota has cut off; each
+-- refill before it, `interval` apart, adds `amount`. The numbers are its capacity, `amount`, `interval`, and `most`: the longest time that it
 -- takes to fill in debt.
 do
   local CAPACITY, AMOUNT, INTERVAL, MOST = 1, 2, 3, 4
@@ -17,7 +17,7 @@ do
     if missing == 0 then return 0, 0, 0 end
     local amount = number(b, AMOUNT)
     local refills = floor((missing - 1) / amount)
-    return next + refills * number(b, INTERVAL), missing - refills * amount, 0
+    return next + refills * number(b, INTERVAL), missing - refills * amount, b.expires > now and b.b or 0
   end
 
   local function after(b)

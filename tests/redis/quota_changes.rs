@@ -1,0 +1,157 @@
+//! A quota that is lowered, and raised again: what was used of it stays used, on the machine itself
+//! and on those that still have the higher quota.
+
+use std::thread;
+use std::time::Duration;
+
+use sluicegate::limiter::{
+    Algorithm, FixedWindow, IntervalRefill, OldestPart, SlidingLog, SlidingWindow, Start,
+};
+
+use crate::support::client::get;
+use crate::support::costs::left;
+use crate::support::gateway::Gateway;
+use crate::support::redis::RedisServer;
+use crate::support::scripts::{Redis, SECOND, START, SharedRedis, at, gcra, quota};
+use crate::support::shared::{store, wait_up};
+
+const WINDOW: u64 = 86_400 * SECOND;
+
+fn algorithms(limit: u32) -> [Algorithm; 5] {
+    let quota = quota(limit, WINDOW);
+    let steps = IntervalRefill::new(limit, 1, Duration::from_micros(WINDOW / 40));
+    [
+        gcra(limit, WINDOW),
+        Algorithm::IntervalRefill(steps.expect("a refill")),
+        Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
+        Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Whole)),
+        Algorithm::SlidingLog(SlidingLog::new(quota).expect("a log")),
+    ]
+}
+
+/// One machine has 40 units, and another 30. Both are asked every hour, in any order.
+#[test]
+fn a_machine_with_a_lower_quota_frees_no_units_of_a_higher_one() {
+    let server = SharedRedis::new();
+    for (high, low) in algorithms(40).iter().zip(&algorithms(30)) {
+        let mut redis = Redis::new(&server);
+        redis.drift = Some(Box::leak(Box::default()));
+        assert!(redis.charge(high, "a", 40).is_admitted());
+        let (mut admitted, mut hours) = (40, 0);
+        for hour in 0..12 {
+            redis.now = Some(at(START + hour * 3_600 * SECOND));
+            for algorithm in [low, high, low] {
+                admitted += u64::from(redis.charge(algorithm, "a", 1).is_admitted());
+            }
+            hours = hour;
+        }
+        // What the higher quota alone would have admitted.
+        let most = 40 + 40 * hours / 24;
+        assert!(admitted <= most, "{admitted} of {most}: {high:?}");
+    }
+}
+
+fn policies(limit: u32) -> String {
+    let policy = |(place, algorithm): (usize, &str)| {
+        let path = format!("match: {{ path: /{place} }}");
+        (
+            format!("  p{place}: {{ STORE key: constant, {algorithm} }}\n"),
+            format!("  - {{ {path}, upstream: echo, limits: [p{place}] }}\n"),
+        )
+    };
+    let algorithms = [
+        format!("quota: {limit}/300d"),
+        format!("algorithm: token_bucket, capacity: {limit}, refill: 1 per 10d"),
+        format!("algorithm: fixed_window, start: first_request, quota: {limit}/300d"),
+        format!("algorithm: sliding_window, oldest: whole, quota: {limit}/300d"),
+    ];
+    let all = algorithms
+        .iter()
+        .map(String::as_str)
+        .enumerate()
+        .map(policy);
+    let (policies, routes): (String, String) = all.unzip();
+    format!("policies:\n{policies}routes:\n{routes}")
+}
+
+/// The same requests and reloads give the same numbers in memory and in Redis.
+#[test]
+fn memory_and_redis_agree_after_any_quotas() {
+    let redis = RedisServer::start();
+    let here = |limit| policies(limit).replace("STORE", "");
+    let there = |limit| {
+        let store = store(redis.address).replace("characters", "characters, refusal_cache: 0s");
+        format!(
+            "{store}{}",
+            policies(limit).replace("STORE", "store: redis,")
+        )
+    };
+    let memory = Gateway::start(&here(10));
+    let shared = Gateway::start(&there(10));
+    wait_up(&shared);
+    let mut requests = 8;
+    for limit in [10, 30, 20, 40, 5, 40] {
+        memory.reload(&here(limit));
+        shared.reload(&there(limit));
+        for _ in 0..requests {
+            for place in 0..4 {
+                let path = format!("/{place}");
+                let answers = [&memory, &shared].map(|gateway| get(gateway.address(), &path));
+                let [ours, theirs] = answers.map(|answer| (answer.status, left(&answer)));
+                assert_eq!(ours, theirs, "{path} at {limit}");
+            }
+        }
+        requests = requests * 2 % 13;
+    }
+    assert_eq!(
+        left(&get(memory.address(), "/2")),
+        left(&get(shared.address(), "/2"))
+    );
+}
+
+/// As in a rolling deploy: the first machine has the lower quota already, and refuses.
+#[test]
+fn a_rolling_deploy_of_a_lower_quota_admits_no_more_than_the_higher() {
+    let redis = RedisServer::start();
+    let config = |limit: u32| {
+        let store = store(redis.address).replace("characters", "characters, refusal_cache: 0s");
+        let kinds = [
+            "gcra",
+            "fixed_window, start: first_request",
+            "sliding_log",
+            "sliding_window",
+            "sliding_window, precision: 24",
+        ];
+        let kinds = kinds.iter().enumerate();
+        let (policies, routes): (String, String) = kinds
+            .map(|(place, kind)| {
+                (
+                    format!("  p{place}: {{ store: redis, key: constant, algorithm: {kind}, quota: {limit}/24h }}\n"),
+                    format!("  - {{ match: {{ path: /{place} }}, upstream: echo, limits: [p{place}] }}\n"),
+                )
+            })
+            .unzip();
+        format!("{store}policies:\n{policies}routes:\n{routes}")
+    };
+    let both = [(); 2].map(|()| Gateway::start(&config(40)));
+    both.iter().for_each(wait_up);
+    let [first, second] = &both;
+    let admits = |gateway: &Gateway, place: usize, count: usize| {
+        let answers = (0..count).map(|_| get(gateway.address(), &format!("/{place}")));
+        answers.filter(|answer| answer.status == 200).count()
+    };
+    for place in 0..5 {
+        assert_eq!(admits(second, place, 45), 40, "{place}");
+    }
+    first.reload(&config(30));
+    for _ in 0..4 {
+        for place in 0..5 {
+            assert_eq!(admits(first, place, 2), 0, "{place}");
+        }
+        // Long enough for a value to look like a leftover.
+        thread::sleep(Duration::from_millis(60));
+    }
+    for place in 0..5 {
+        assert_eq!(admits(second, place, 15), 0, "{place}");
+    }
+}
