@@ -341,7 +341,7 @@ impl Steering {
         now: Timestamp,
     ) -> Result<(), SteeringError> {
         match (&self.shared, &key.name) {
-            (Some(shared), Some(name)) => shared.grant(key, name, units, until).await,
+            (Some(shared), Some(name)) => shared.grant(key, name, units, (now, until)).await,
             _ => Ok(self.keys.grant(key.key, units, until, now)?),
         }
     }

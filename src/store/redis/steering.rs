@@ -72,7 +72,13 @@ pub enum AnnouncedAction {
     /// The bucket was made whole.
     Reset,
     /// Units were granted; 0 take the grant back.
-    Grant(u32),
+    Grant {
+        /// The units.
+        units: u32,
+        /// The end of a synchronised grant, by each machine's own clock: totals are kept under this
+        /// number. `None` if an older release announced it.
+        ends: Option<Timestamp>,
+    },
     /// The key was banned, for this reason.
     Ban(Box<str>),
     /// The ban was lifted.
@@ -102,7 +108,7 @@ impl AnnouncedAction {
     const fn word(&self) -> &'static str {
         match self {
             Self::Reset => "reset",
-            Self::Grant(_) => "grant",
+            Self::Grant { .. } => "grant",
             Self::Ban(_) => "ban",
             Self::Unban => "unban",
         }
@@ -127,9 +133,13 @@ impl Announcement {
             call.text(value);
         }
         match &self.action {
-            AnnouncedAction::Grant(units) => {
+            AnnouncedAction::Grant { units, ends } => {
                 call.text("units");
                 call.number(*units);
+                if let Some(ends) = ends {
+                    call.text("ends");
+                    call.instant(Some(*ends));
+                }
             }
             AnnouncedAction::Ban(reason) => {
                 call.text("reason");
@@ -161,7 +171,10 @@ impl Announcement {
             key: Fingerprint::from_bits(u64::from_str_radix(field("key")?, 16).ok()?),
             action: match field("what")? {
                 "reset" => AnnouncedAction::Reset,
-                "grant" => AnnouncedAction::Grant(field("units")?.parse().ok()?),
+                "grant" => AnnouncedAction::Grant {
+                    units: field("units")?.parse().ok()?,
+                    ends: instant("ends"),
+                },
                 "ban" => AnnouncedAction::Ban(field("reason")?.into()),
                 "unban" => AnnouncedAction::Unban,
                 _ => return None,

@@ -325,7 +325,13 @@ impl SteeredKeys {
     /// server's clock is ahead, in microseconds.
     pub(in crate::store) fn apply(&self, one: &Announcement, clock_offset: i64, now: Timestamp) {
         let (at, keep) = (one.at, one.keep);
-        let until = keep.saturating_add_signed(clock_offset.saturating_neg());
+        let until = match one.action {
+            // Whatever the clocks say, it is the same number on all machines.
+            AnnouncedAction::Grant { ends, .. } if self.home == KeysHome::Synchronised => {
+                ends.unwrap_or(keep)
+            }
+            _ => keep.saturating_add_signed(clock_offset.saturating_neg()),
+        };
         if until <= now {
             return;
         }
@@ -346,16 +352,11 @@ impl SteeredKeys {
                 });
                 Ok(())
             }
-            AnnouncedAction::Grant(units) => self.change(one.key, |steered| {
+            AnnouncedAction::Grant { units, .. } => self.change(one.key, |steered| {
                 if is_new(steered.grant.map(|grant| grant.at)) {
                     steered.grant = Some(KeyGrant {
                         units: *units,
-                        // Totals of synchronised grants are kept under their end, which is the same
-                        // number on all machines, whatever their clocks say.
-                        until: match self.home {
-                            KeysHome::Synchronised => keep,
-                            KeysHome::Memory | KeysHome::Redis => until,
-                        },
+                        until,
                         at,
                         is_applied: self.home == KeysHome::Redis,
                     });

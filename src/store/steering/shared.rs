@@ -169,31 +169,34 @@ impl SharedSteering {
             .await
     }
 
+    /// Grants units from `now` on until an instant, both in the time of this machine. In Redis the
+    /// grant ends by the server's clock, after as long.
     pub(super) async fn grant(
         &self,
         key: &SteeringKey<'_>,
         name: &NameBuilder<'_>,
         units: u32,
-        until: Timestamp,
+        (now, until): (Timestamp, Timestamp),
     ) -> Result<(), SteeringError> {
         let names = [self.grant_name(name)];
-        let in_redis = key.buckets.is_in_redis();
-        let (at, _) = match units {
-            0 => self.store.replace(&names, Replacement::Delete).await?,
-            units if in_redis => {
-                let cell = Grant::cell(units, until);
-                let value = redis::cell_value(cell);
-                let write = Replacement::Write(value.as_bytes(), until);
-                self.store.replace(&names, write).await?
-            }
-            _ => self.store.replace(&names, Replacement::Read).await?,
+        let replacement = match units {
+            0 => Replacement::Delete,
+            _ => Replacement::Read,
         };
+        let (at, _) = self.store.replace(&names, replacement).await?;
         let keep = match units {
             0 => REFUSALS_KEPT,
-            _ if in_redis => until.since(at),
-            _ => distinct_end(until, at).since(at),
+            _ => until.since(now),
         };
-        let action = AnnouncedAction::Grant(units);
+        if units > 0 && key.buckets.is_in_redis() {
+            let until = at.saturating_add(keep);
+            let value = redis::cell_value(Grant::cell(units, until));
+            let write = Replacement::Write(value.as_bytes(), until);
+            self.store.replace(&names, write).await?;
+        }
+        let ends = distinct_end(now.saturating_add(keep), at);
+        let ends = (!key.buckets.is_in_redis()).then_some(ends);
+        let action = AnnouncedAction::Grant { units, ends };
         self.announce(key.key, action, Some(at), keep).await
     }
 
@@ -256,12 +259,12 @@ fn bucket_names(buckets: &Buckets, name: &NameBuilder<'_>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The end of a grant that is synchronised, later by less than a second: no other grant of the key
-/// has the same end, under which its totals are kept.
+/// The end of a synchronised grant that is made at `at`: within 10 ms of `until`, and not that of
+/// another grant of the key, under which its totals are kept.
 fn distinct_end(until: Timestamp, at: Timestamp) -> Timestamp {
-    const SECOND: u64 = 1_000_000;
-    let whole = until.as_micros().div_ceil(SECOND) * SECOND;
-    Timestamp::from_micros(whole).saturating_add_micros(at.as_micros() % SECOND)
+    const GRID: u64 = 10_000;
+    let start = until.as_micros() / GRID * GRID;
+    Timestamp::from_micros(start + at.as_micros() % GRID)
 }
 
 /// Moves the instants of facts from the server's clock to the local one.
@@ -289,4 +292,24 @@ fn moved(facts: BucketFacts, at: Timestamp, now: Timestamp) -> BucketFacts {
 
 fn shifted(instant: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
     now.saturating_add_signed(instant.signed_micros_since(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_synchronised_grant_ends_within_ten_milliseconds_and_as_no_other() {
+        let until = Timestamp::from_micros(1_795_236_063_999_999);
+        let ends =
+            (0..10_000).map(|at| distinct_end(until, Timestamp::from_micros(7_000_000 + at)));
+        let mut ends: Vec<_> = ends.map(Timestamp::as_micros).collect();
+        assert!(
+            ends.iter()
+                .all(|end| end.abs_diff(until.as_micros()) < 10_000)
+        );
+        ends.sort_unstable();
+        ends.dedup();
+        assert_eq!(ends.len(), 10_000);
+    }
 }

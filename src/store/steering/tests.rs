@@ -9,6 +9,7 @@ use crate::limiter::{
     Algorithm, Decision, FixedWindow, Gcra, KeyParts, Outcome, Quota, SlidingLog, Start,
 };
 use crate::store::OnFull;
+use crate::store::redis::{AnnouncedAction, Announcement};
 use crate::store::{
     ChargeId, ChargeResult, ChargeSet, ChargeSource, Payer, PolicyCharge, Refusals, Table,
 };
@@ -471,5 +472,29 @@ fn a_grant_never_takes_the_place_of_another() {
             keys.grant_of(key(bits), key(bits), NOW).map(|one| one.left),
             Some(5)
         );
+    }
+}
+
+/// The clock of Redis is 5 s behind this machine's, or ahead.
+#[test]
+fn a_shared_grant_lasts_as_long_as_it_was_granted_for() {
+    for clock_offset in [-5_000_000_i64, 0, 5_000_000] {
+        for home in [KeysHome::Redis, KeysHome::Synchronised] {
+            let keys = SteeredKeys::new("p", home, &Registry::default());
+            let at = NOW.saturating_add_signed(clock_offset);
+            let ends = (home == KeysHome::Synchronised).then(|| after(3));
+            let announcement = Announcement {
+                policy: "p".into(),
+                key: key(1),
+                action: AnnouncedAction::Grant { units: 4, ends },
+                at,
+                keep: at.saturating_add(Duration::from_secs(3)),
+            };
+            keys.apply(&announcement, clock_offset, NOW);
+            let is_granted = |now| keys.find(key(1), now).is_some_and(|found| found.is_granted);
+            let end = after(3);
+            assert!(is_granted(NOW) && is_granted(end.saturating_sub_micros(1)));
+            assert!(!is_granted(end), "{clock_offset} {home:?}");
+        }
     }
 }
