@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
-use crate::config::{Colour, Report};
+use crate::config::{Audience, Colour, Report};
 use crate::telemetry::terminal::has_colours;
 
 /// A rate-limiting reverse proxy.
@@ -112,9 +112,10 @@ const WRONG: u8 = 1;
 /// The command line asks for something impossible.
 const USAGE: u8 = 2;
 
-/// Prints a report to stderr, in colours on a terminal.
+/// Prints a report to stderr, in colours on a terminal. Lines of the file show values that are no
+/// secrets: they are the caller's own.
 fn print_report(report: &Report) {
-    tell(report.render(colour()));
+    tell(report.render(colour(), Audience::Owner));
 }
 
 /// Colours for a terminal on stderr that takes them, none for anything else.

@@ -30,8 +30,8 @@ pub use compile::{
     Compiled, ConfigText, ShutdownSpec, SnapshotSpec, compile, compile_policies, compile_rules,
 };
 pub use diagnostic::{
-    Code, Colour, Problem, RelatedPlace, Report, ReportedPlace, ReportedProblem, Severity,
-    mask_secrets,
+    Audience, Code, Colour, MASK, Problem, RelatedPlace, Report, ReportedPlace, ReportedProblem,
+    Severity,
 };
 pub use document::{Document, NodeId};
 pub use finding::Finding;

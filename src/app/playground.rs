@@ -83,12 +83,11 @@ fn check(request: &[u8]) -> JsonAnswer {
         Ok(request) => request,
         Err(error) => return refusal(&PlayError::Malformed(error)),
     };
-    let masked_text = config::mask_secrets(&text);
     let checked = config::parse("playground", text, &|_| None);
     let report = checked.map_or_else(|report| report, config::lint_text);
     JsonAnswer {
         status: StatusCode::OK,
-        body: json!({ "findings": report.reported(), "masked_text": masked_text })
+        body: json!({ "findings": report.reported(), "masked_text": report.masked_text() })
             .to_string()
             .into_bytes(),
     }

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{USAGE, WRONG};
 use crate::app::{self, StartupError};
-use crate::config::Source;
+use crate::config::{Audience, Source};
 use crate::telemetry::logging;
 
 /// The configuration that runs if none is found.
@@ -76,7 +76,7 @@ pub(super) fn run(options: RunArgs) -> ExitCode {
     let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartupError::Config(report)) => {
-            log.push(format!("{}\n", report.render(super::colour())).as_bytes());
+            log.push(format!("{}\n", report.render(super::colour(), Audience::Others)).as_bytes());
             ExitCode::from(WRONG)
         }
         Err(failure) => {

@@ -225,7 +225,9 @@ impl<'a> Compiler<'a> {
         let routes = config.routes.iter().zip(route::names(config));
         let routes = routes.map(|(route, name)| {
             let upstream = self.upstream(config, &mut upstreams, &route.upstream);
-            route_compiler.route(route, name, &mut policies, upstream)
+            let mut spec = route_compiler.route(route, name, &mut policies, upstream);
+            spec.rewrite.set_headers = self.set_headers(&route.request, key_files);
+            spec
         });
         let mut routes: Vec<_> = routes.collect();
         let unmatched = route_compiler.unmatched(&policies);

@@ -8,17 +8,20 @@ mod error;
 use serde::de::value::StrDeserializer;
 use serde::de::{Deserialize, Deserializer, Expected, IntoDeserializer, Visitor};
 
-use super::diagnostic::Code;
+use super::diagnostic::{Code, Content};
 use super::document::{NodeId, NodeValue};
 use super::finding::{Finding, Findings, Part};
+use super::variables;
 use crate::nearest;
 use access::{Entries, FormAccess, LocatedParts};
 use error::DecodeError;
 
 /// The name of the newtype that requests a value together with its node.
 pub(super) const LOCATED: &str = "$located";
+/// The name of the newtype of values that are never shown.
+pub(super) const SECRET: &str = "$secret";
 /// The prefix of top-level keys that are ignored: a place for YAML anchors.
-const EXTENSION: &str = "x-";
+pub(super) const EXTENSION: &str = "x-";
 /// The name of an enum whose variant depends on the form of the value. Its variants are called
 /// `scalar`, `sequence` and `mapping`, and are read from that value.
 const BY_FORM: &str = "$form";
@@ -33,6 +36,7 @@ pub(super) fn decode<T: for<'de> Deserialize<'de>>(findings: &Findings<'_>) -> O
         findings,
         node: NodeId::ROOT,
         part: Part::Whole,
+        is_secret: false,
     };
     T::deserialize(reader)
         .map_err(|error| findings.add(error.into_finding(reader)))
@@ -45,6 +49,8 @@ struct Reader<'a> {
     findings: &'a Findings<'a>,
     node: NodeId,
     part: Part,
+    /// True within values that are never shown.
+    is_secret: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -73,9 +79,15 @@ impl<'a> Reader<'a> {
 
     fn no_value(self) -> DecodeError {
         let finding = match self.findings.document.key(self.node) {
-            Some(key) => Finding::error(self.node, Code::NoValue, format!("`{key}` has no value"))
-                .help("give it one, or remove the key")
-                .at_key(),
+            Some(key) => {
+                let message = match self.findings.knows_key(self.node) {
+                    true => format!("`{key}` has no value"),
+                    false => "a key has no value".to_owned(),
+                };
+                Finding::error(self.node, Code::NoValue, message)
+                    .help("give it one, or remove the key")
+                    .at_key()
+            }
             None if self.node == NodeId::ROOT => {
                 Finding::error(self.node, Code::NoValue, "the configuration is empty")
                     .help("the smallest one is `routes: [{ upstream: echo }]`")
@@ -87,7 +99,37 @@ impl<'a> Reader<'a> {
     }
 
     fn mismatch(self, expected: &dyn Expected) -> DecodeError {
-        DecodeError::mismatch(&describe(self.value()), expected)
+        let found = match self.value() {
+            NodeValue::Sequence(_) => "a list",
+            NodeValue::Mapping(_) => "a mapping",
+            // Not its text: where no text is expected, nobody knows if it is a secret.
+            NodeValue::Scalar { .. } => "a text",
+            NodeValue::Null => "nothing",
+        };
+        DecodeError::mismatch(found, expected)
+    }
+
+    /// The text of a key that the schema knows.
+    fn known_key(self) -> &'a str {
+        let key = self.findings.document.key(self.node).unwrap_or_default();
+        // A text that a comma has cut, as in `{ x-key: a,b }`, is a key without a value.
+        let may_be_cut = matches!(self.value(), NodeValue::Null) && !looks_like_key(key);
+        if !self.is_secret && !may_be_cut {
+            self.findings.know_key(self.node);
+        }
+        key
+    }
+
+    /// The text of a scalar where the schema has one.
+    fn known_text(self, text: &'a str) -> &'a str {
+        let written = self.findings.document.written(self.node);
+        let is_secret = self.is_secret || may_have_login(text) || is_of_many_lines(written);
+        let content = match is_secret && !variables::is_only_name(written) {
+            true => Content::Secret,
+            false => Content::Value,
+        };
+        self.findings.know_value(self.node, content);
+        text
     }
 
     /// Adds this place to an error that has none yet.
@@ -122,12 +164,21 @@ impl<'a> Reader<'a> {
                 continue;
             };
             if self.node == NodeId::ROOT && key.starts_with(EXTENSION) {
+                self.findings.know_key(child);
                 continue;
             }
-            let message = format!("unknown key `{key}`");
+            let nearest = self.findings.nearest(key, known);
+            let is_shown = !self.is_secret && (nearest.is_some() || looks_like_key(key));
+            let message = match is_shown {
+                true => {
+                    self.findings.know_key(child);
+                    format!("unknown key `{key}`")
+                }
+                false => "unknown key, which is not shown: it may be a secret".to_owned(),
+            };
             let help = match is_of_match(key, known) {
                 true => format!("put it under `match`: `match: {{ {key}: .. }}`"),
-                false => self.findings.advice(key, known, "known keys here"),
+                false => nearest::phrase(nearest, known, "known keys here"),
             };
             let finding = Finding::error(child, Code::UnknownKey, message);
             let finding = finding.help(help);
@@ -136,20 +187,31 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The longest unknown key that is shown without a known one that is near, in bytes.
+const MAX_UNKNOWN_KEY: usize = 32;
+
+/// True for a text in the form of keys. One of another form may be a secret in the wrong place.
+fn looks_like_key(text: &str) -> bool {
+    let is_of_keys = |c: char| c.is_ascii_lowercase() || c == '_' || c == '-';
+    text.len() <= MAX_UNKNOWN_KEY && text.chars().all(is_of_keys)
+}
+
+/// True for a text that goes on after its line, except a block. It may be two values, because a `:` or
+/// a quote is missing.
+fn is_of_many_lines(written: &str) -> bool {
+    written.contains('\n') && !written.starts_with(['|', '>'])
+}
+
+/// True for a text that may have a password before an `@`, or a secret in its query, as URLs do.
+fn may_have_login(text: &str) -> bool {
+    let has_login = text.contains('@') && !text.starts_with(['/', '@']);
+    has_login || (text.contains('?') && text.contains('='))
+}
+
 /// True for keys of a route's `match` that stand one level too high.
 fn is_of_match(key: &str, known: &[&str]) -> bool {
     const OF_MATCH: [&str; 5] = ["hosts", "path", "methods", "headers", "query"];
     known.contains(&"match") && OF_MATCH.contains(&key)
-}
-
-/// A short description of a value, for errors.
-fn describe(value: &NodeValue) -> String {
-    match value {
-        NodeValue::Sequence(_) => "a list".to_owned(),
-        NodeValue::Mapping(_) => "a mapping".to_owned(),
-        NodeValue::Scalar { text, .. } => format!("`{text}`"),
-        NodeValue::Null => "nothing".to_owned(),
-    }
 }
 
 impl<'de> Deserializer<'de> for Reader<'_> {
@@ -160,7 +222,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             return self.deserialize_str(visitor);
         }
         self.place(match self.present()? {
-            NodeValue::Scalar { text, .. } => visitor.visit_str(text),
+            NodeValue::Scalar { text, .. } => visitor.visit_str(self.known_text(text)),
             NodeValue::Null => visitor.visit_unit(),
             NodeValue::Sequence(items) => visitor.visit_seq(access::items(self, items)),
             NodeValue::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
@@ -171,12 +233,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     /// are no traps.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         if self.part == Part::Key {
-            return self.place(
-                visitor.visit_str(self.findings.document.key(self.node).unwrap_or_default()),
-            );
+            return self.place(visitor.visit_str(self.known_key()));
         }
         self.place(match self.present()? {
-            NodeValue::Scalar { text, .. } => visitor.visit_str(text),
+            NodeValue::Scalar { text, .. } => visitor.visit_str(self.known_text(text)),
             _ => Err(self.mismatch(&visitor)),
         })
     }
@@ -196,6 +256,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     ) -> Result<V::Value, DecodeError> {
         match name {
             LOCATED => visitor.visit_seq(LocatedParts::new(self)),
+            SECRET => visitor.visit_newtype_struct(Reader {
+                is_secret: true,
+                ..self
+            }),
             _ => visitor.visit_newtype_struct(self),
         }
     }
@@ -248,6 +312,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         if name != BY_FORM {
             return self.place(match value {
                 NodeValue::Scalar { text, .. } => {
+                    let text = self.known_text(text);
                     let word: StrDeserializer<'_, DecodeError> = text.into_deserializer();
                     visitor.visit_enum(word)
                 }

@@ -1,10 +1,10 @@
 //! Problems of a configuration and their rendering: severity, code, place, path of the key, the
-//! line, and advice. Other modules find the problems. This one knows no key of the schema except
-//! those whose values are never shown (`mask`).
+//! line, and advice. Other modules find the problems. Lines appear as far as they may be shown
+//! (`shown`).
 
 mod code;
-mod mask;
 mod reported;
+mod shown;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,6 +16,9 @@ use serde::Serialize;
 
 pub use code::Code;
 pub use reported::{RelatedPlace, ReportedPlace, ReportedProblem};
+use shown::ShownText;
+pub use shown::{Audience, MASK};
+pub(super) use shown::{Content, Stretch, disjoint, stretches_of_lines};
 
 /// At most this many problems are printed; the rest are counted.
 const MAX_PRINTED: usize = 50;
@@ -28,6 +31,8 @@ pub struct SourceText {
     pub name: String,
     /// The whole text, without a byte order mark.
     pub text: String,
+    /// The places of keys and values, in order. Nothing else is shown but punctuation.
+    pub(super) stretches: Vec<Stretch>,
 }
 
 /// Omits the text, which may hold passwords.
@@ -39,15 +44,14 @@ impl fmt::Debug for SourceText {
     }
 }
 
-/// Puts stars in place of the secrets in the text of a configuration. Every byte keeps its place.
-pub fn mask_secrets(text: &str) -> String {
-    mask::source(text)
-}
-
 impl SourceText {
-    /// The text, with its secrets masked.
+    /// The text without secrets, unknown values and comments. Lines keep their numbers.
     pub(super) fn masked_text(&self) -> String {
-        mask_secrets(&self.text)
+        self.shown(0..self.text.len(), Audience::Owner).text
+    }
+
+    fn shown(&self, range: Range<usize>, audience: Audience) -> ShownText {
+        ShownText::new(&self.text, &self.stretches, range, audience)
     }
 
     /// The line and the column, both from 1 and the column in characters, of a byte offset.
@@ -122,12 +126,8 @@ pub enum Colour {
 }
 
 impl Report {
-    /// Sorts the problems by place, and removes passwords from URLs that they quote.
+    /// Sorts the problems by place.
     pub fn new(source: Arc<SourceText>, mut problems: Vec<Problem>) -> Self {
-        for problem in &mut problems {
-            problem.message = mask::login(&problem.message);
-            problem.help = problem.help.as_deref().map(mask::login);
-        }
         problems.sort_by_key(|problem| problem.span.as_ref().map_or(0, |span| span.start));
         Self { source, problems }
     }
@@ -151,6 +151,7 @@ impl Report {
         let source = SourceText {
             name: name.to_owned(),
             text: String::new(),
+            stretches: Vec::new(),
         };
         let problem = Problem::error(Code::Unreadable, message);
         Self {
@@ -184,15 +185,25 @@ impl Report {
         span.map(|span| self.source.position(span.start))
     }
 
+    /// The text without secrets, unknown values and comments. Lines keep their numbers.
+    pub fn masked_text(&self) -> String {
+        self.source.masked_text()
+    }
+
     /// Renders the report: a block for each problem, then a line with their number.
-    pub fn render(&self, colour: Colour) -> String {
+    pub fn render(&self, colour: Colour, audience: Audience) -> String {
         let renderer = match colour {
             Colour::Plain => Renderer::plain(),
             Colour::Ansi => Renderer::styled(),
         };
-        let (mut text, shown) = (String::new(), self.source.masked_text());
+        let mut text = String::new();
         for problem in self.problems.iter().take(MAX_PRINTED) {
-            text.push_str(&renderer.render(&[self.group(problem, &shown)]));
+            let lines = problem.span.as_ref().map(|span| self.lines(problem, span));
+            let shown = lines
+                .clone()
+                .map(|lines| self.source.shown(lines, audience));
+            let shown = lines.zip(shown.as_ref());
+            text.push_str(&renderer.render(&[self.group(problem, shown)]));
             text.push_str("\n\n");
         }
         if self.problems.len() > MAX_PRINTED {
@@ -218,16 +229,33 @@ impl Report {
         format!("{}: {counts}", self.source.name)
     }
 
-    fn group<'a>(&'a self, problem: &'a Problem, shown: &'a str) -> Group<'a> {
+    /// The lines of a problem and its related places.
+    fn lines(&self, problem: &Problem, span: &Range<usize>) -> Range<usize> {
+        let text = &self.source.text;
+        let others = || problem.related.iter().map(|(other, _)| other);
+        let first = others().fold(span.start, |first, other| first.min(other.start));
+        let last = others().fold(span.end, |last, other| last.max(other.end));
+        let start = text[..first].rfind('\n').map_or(0, |newline| newline + 1);
+        let newline = text[last..].find('\n');
+        start..newline.map_or(text.len(), |newline| last + newline)
+    }
+
+    fn group<'a>(
+        &'a self,
+        problem: &'a Problem,
+        shown: Option<(Range<usize>, &'a ShownText)>,
+    ) -> Group<'a> {
         let level = match problem.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
         let title = level.primary_title(shortened(&problem.message));
         let mut group = Group::with_title(title.id(problem.code.as_str()));
-        group = match &problem.span {
-            Some(span) => group.element(self.snippet(shown, span, &problem.related)),
-            None => group.element(annotate_snippets::Origin::path(&self.source.name)),
+        group = match (&problem.span, shown) {
+            (Some(span), Some((lines, shown))) => {
+                group.element(self.snippet(lines.start, shown, span, &problem.related))
+            }
+            _ => group.element(annotate_snippets::Origin::path(&self.source.name)),
         };
         if !problem.path.is_empty() {
             group = group.element(Level::NOTE.with_name("key").message(&problem.path));
@@ -238,25 +266,21 @@ impl Report {
         group
     }
 
-    /// The annotated lines only. The renderer reads the whole text it gets, and files are long.
+    /// The annotated lines only, from the byte `start` on. The renderer reads the whole text it
+    /// gets, and files are long.
     fn snippet<'a>(
         &'a self,
-        text: &'a str,
+        start: usize,
+        shown: &'a ShownText,
         span: &Range<usize>,
         related: &'a [(Range<usize>, String)],
     ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
-        let others = || related.iter().map(|(other, _)| other);
-        let first = others().fold(span.start, |first, other| first.min(other.start));
-        let last = others().fold(span.end, |last, other| last.max(other.end));
-        let start = text[..first].rfind('\n').map_or(0, |newline| newline + 1);
-        let newline = text[last..].find('\n');
-        let end = newline.map_or(text.len(), |newline| last + newline);
-        let within = |range: &Range<usize>| range.start - start..range.end - start;
+        let within = |range: &Range<usize>| shown.place(range.start)..shown.place(range.end);
         let others = related.iter().map(|(other, label)| {
             let other = AnnotationKind::Context.span(within(other));
             other.label(label.as_str())
         });
-        Snippet::source(text[start..end].trim_end_matches('\r'))
+        Snippet::source(shown.text.trim_end_matches('\r'))
             .line_start(self.source.position(start).0)
             .path(&self.source.name)
             .annotation(AnnotationKind::Primary.span(within(span)))
@@ -275,9 +299,10 @@ fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}[...]{}", &text[..start], &text[end..]))
 }
 
+/// As logs and the admin API show it: of the file's lines keys alone.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.render(Colour::Plain))
+        f.write_str(&self.render(Colour::Plain, Audience::Others))
     }
 }
 

@@ -11,8 +11,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::diagnostic::{Problem, Report, SourceText};
+use super::decode::EXTENSION;
+use super::diagnostic::{
+    Content, MASK, Problem, Report, SourceText, Stretch, disjoint, stretches_of_lines,
+};
 use super::finding::{Finding, Part};
+use super::schema;
 
 pub(super) use build::Environment;
 
@@ -48,6 +52,30 @@ impl NodeId {
 pub struct Document {
     source: Arc<SourceText>,
     nodes: Vec<Node>,
+    /// What may be shown of each node.
+    visibility: Vec<Visibility>,
+}
+
+/// What the schema says of a node: if its key may be shown, and what its value is. Nodes that the
+/// schema doesn't know are hidden.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Visibility {
+    pub(super) is_known_key: bool,
+    pub(super) value: Content,
+}
+
+impl Visibility {
+    pub(super) const HIDDEN: Self = Self {
+        is_known_key: false,
+        value: Content::Unknown,
+    };
+
+    const fn key_content(self) -> Content {
+        match self.is_known_key {
+            true => Content::Key,
+            false => Content::Unknown,
+        }
+    }
 }
 
 /// Omits the values, which may be passwords.
@@ -100,15 +128,68 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// Reports the first syntax error, or all duplicate keys.
+    /// Reports the first syntax error.
     pub(super) fn parse(
         source: SourceText,
         environment: &Environment<'_>,
     ) -> Result<(Self, Vec<Finding>), Report> {
-        let source = Arc::new(source);
-        let tree =
-            yaml::parse(&source).map_err(|problems| Report::new(Arc::clone(&source), problems))?;
-        Ok(build::document(&source, tree, environment))
+        match yaml::parse(&source) {
+            Ok(tree) => Ok(build::document(source, tree, environment)),
+            Err(problem) => {
+                let stretches = stretches_of_lines(&source.text, &schema::keys());
+                let source = SourceText {
+                    stretches,
+                    ..source
+                };
+                Err(Report::new(Arc::new(source), vec![*problem]))
+            }
+        }
+    }
+
+    /// Records what may be shown of each node. Before, nothing is.
+    pub(super) fn reveal(&mut self, visibility: Vec<Visibility>) {
+        let narrow = |span: &Range<u32>, content| Stretch {
+            start: span.start as usize,
+            end: span.end as usize,
+            content,
+        };
+        let mut stretches = Vec::new();
+        // What an anchor of an extension holds is known by the places of its aliases.
+        let mut is_extension = vec![false; self.nodes.len()];
+        for (place, (node, visible)) in self.nodes.iter().zip(&visibility).enumerate() {
+            is_extension[place] = match &node.step {
+                Step::Key { name, span } if node.parent == NodeId::ROOT => {
+                    stretches.push(narrow(span, visible.key_content()));
+                    name.starts_with(EXTENSION)
+                }
+                _ => is_extension.get(node.parent.0 as usize) == Some(&true),
+            };
+            if is_extension[place] {
+                continue;
+            }
+            if let Step::Key { span, .. } = &node.step {
+                stretches.push(narrow(span, visible.key_content()));
+            }
+            if let NodeValue::Scalar { .. } = node.value {
+                stretches.push(narrow(&node.span, visible.value));
+            }
+        }
+        let stretches = disjoint(stretches);
+        if let Some(source) = Arc::get_mut(&mut self.source) {
+            source.stretches = stretches;
+        }
+        self.visibility = visibility;
+    }
+
+    /// The number of its values.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The text of a scalar as the file has it, with quotes and variables.
+    pub(super) fn written(&self, node: NodeId) -> &str {
+        let Node { span, .. } = self.node(node);
+        &self.source.text[span.start as usize..span.end as usize]
     }
 
     /// The name of the file.
@@ -139,22 +220,23 @@ impl Document {
         }
     }
 
-    /// The path from the root, as in `routes[2].limits[0].quota`.
+    /// The path from the root, as in `routes[2].limits[0].quota`. Unknown keys are hidden.
     pub fn path(&self, mut node: NodeId) -> String {
         let mut steps = Vec::new();
         while node != NodeId::ROOT && node != NodeId::ABSENT {
             let Node { parent, step, .. } = self.node(node);
-            steps.push(step);
+            let visible = self.visibility.get(node.0 as usize);
+            steps.push((step, visible.is_none_or(|visible| visible.is_known_key)));
             node = *parent;
         }
         let mut path = String::new();
-        for step in steps.into_iter().rev() {
+        for (step, is_known) in steps.into_iter().rev() {
             match step {
                 Step::Root => {}
                 Step::Index(index) => path.push_str(&format!("[{index}]")),
                 Step::Key { name, .. } => {
                     path.push_str(if path.is_empty() { "" } else { "." });
-                    path.push_str(&quoted(name));
+                    path.push_str(if is_known { quoted(name) } else { MASK.into() }.as_ref());
                 }
             }
         }

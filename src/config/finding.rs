@@ -4,6 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
+use super::diagnostic::Content;
+use super::document::Visibility;
 use super::{Code, Document, NodeId, Severity};
 use crate::nearest;
 
@@ -82,6 +84,8 @@ pub(super) struct Findings<'a> {
     pub(super) document: &'a Document,
     list: RefCell<Vec<Finding>>,
     places: RefCell<HashSet<(NodeId, Part)>>,
+    /// What the schema says of each node so far.
+    visibility: RefCell<Vec<Visibility>>,
     /// The number of unknown words that were compared.
     compared: Cell<usize>,
 }
@@ -94,6 +98,7 @@ impl<'a> Findings<'a> {
             document,
             list,
             places,
+            visibility: vec![Visibility::HIDDEN; document.len()].into(),
             compared: Cell::default(),
         };
         earlier
@@ -109,6 +114,26 @@ impl<'a> Findings<'a> {
         if finding.node != NodeId::ABSENT && self.places.borrow_mut().insert(place) {
             self.list.borrow_mut().push(finding);
         }
+    }
+
+    /// Notes that the schema knows the key of a node.
+    pub(super) fn know_key(&self, node: NodeId) {
+        self.visibility.borrow_mut()[node.index() as usize].is_known_key = true;
+    }
+
+    /// True if the schema knows the key of a node.
+    pub(super) fn knows_key(&self, node: NodeId) -> bool {
+        self.visibility.borrow()[node.index() as usize].is_known_key
+    }
+
+    /// Notes what the schema says of a value.
+    pub(super) fn know_value(&self, node: NodeId, content: Content) {
+        self.visibility.borrow_mut()[node.index() as usize].value = content;
+    }
+
+    /// What the schema says of a value so far.
+    pub(super) fn content(&self, node: NodeId) -> Content {
+        self.visibility.borrow()[node.index() as usize].value
     }
 
     /// The known word closest to an unknown one, as [`nearest::nearest`]; `None` after the first 100
@@ -139,12 +164,18 @@ impl<'a> Findings<'a> {
             .any(|finding| finding.severity == Severity::Error)
     }
 
-    /// The errors, or the warnings if there are no errors. Beside an error, warnings of unused
-    /// items are mostly its consequences.
-    pub(super) fn into_list(self) -> Vec<Finding> {
+    /// The errors, or the warnings if there are no errors, and what may be shown of each node.
+    /// Beside an error, warnings of unused items are mostly its consequences; so is everything
+    /// beside a key that stands twice.
+    pub(super) fn into_parts(self) -> (Vec<Finding>, Vec<Visibility>) {
         let has_errors = self.has_errors();
         let mut list = self.list.into_inner();
-        list.retain(|finding| finding.severity == Severity::Error || !has_errors);
-        list
+        let is_twice = |finding: &Finding| finding.code == Code::DuplicateKey;
+        let has_twice = list.iter().any(is_twice);
+        list.retain(|finding| match has_twice {
+            true => is_twice(finding),
+            false => finding.severity == Severity::Error || !has_errors,
+        });
+        (list, self.visibility.into_inner())
     }
 }

@@ -80,17 +80,19 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
     let source = SourceText {
         name: name.to_owned(),
         text,
+        stretches: Vec::new(),
     };
     let odd_spaces = odd_spaces::find(&source.text);
     let shown = |report: Report| report.with(odd_spaces.clone());
-    let (document, earlier) = Document::parse(source, environment).map_err(shown)?;
+    let (mut document, earlier) = Document::parse(source, environment).map_err(shown)?;
     let findings = Findings::new(&document, earlier);
     let config: Option<Config> = decode::decode(&findings);
     if let Some(config) = &config {
         validate::validate(config, &findings);
     }
     let has_errors = findings.has_errors();
-    let mut list = findings.into_list();
+    let (mut list, visibility) = findings.into_parts();
+    document.reveal(visibility);
     match config {
         Some(config) if !has_errors => Ok(Loaded {
             warnings: document.report(list),

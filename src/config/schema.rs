@@ -43,6 +43,7 @@ pub use super::sections::upstream::{
 };
 pub use super::sections::zone::{ClaimedZone, Zone};
 pub use json::json_schema;
+pub(super) use json::keys;
 
 /// Milliseconds.
 pub(super) const SECOND: u64 = 1_000;

@@ -37,6 +37,16 @@ pub(super) fn replace(
     Ok(Some(result))
 }
 
+/// True for `${NAME}` alone, with or without quotes: what it stands for is elsewhere.
+pub(super) fn is_only_name(written: &str) -> bool {
+    let quoted = |quote| written.strip_prefix(quote)?.strip_suffix(quote);
+    let bare = quoted('"').or_else(|| quoted('\'')).unwrap_or(written);
+    let name = bare
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'));
+    name.is_some_and(is_name)
+}
+
 fn value_of(
     inside: &str,
     lookup: &dyn Fn(&str) -> Option<String>,
@@ -47,7 +57,7 @@ fn value_of(
     };
     if !is_name(name) {
         return Err(VariableError {
-            message: format!("`{name}` is no name of an environment variable"),
+            message: "`${` without the name of an environment variable".to_owned(),
             help: "a variable is written `${NAME}` or `${NAME:-default}`; write `$${` for a literal `${`".to_owned(),
         });
     }
@@ -128,7 +138,7 @@ mod tests {
         );
         assert_eq!(
             replaced("${1}"),
-            Err("`1` is no name of an environment variable".to_owned())
+            Err("`${` without the name of an environment variable".to_owned())
         );
     }
 }

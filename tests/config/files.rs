@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use sluicegate::clock::Timestamp;
-use sluicegate::config::{self, Loaded, Report};
+use sluicegate::config::{self, Audience, Loaded, Report};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -179,8 +179,16 @@ fn ten_thousand_routes_may_stand_on_one_anchor() {
 fn colours_are_for_terminals_only() {
     let report =
         config::parse("x.yaml", "routes: 5".to_owned(), &|_| None).expect_err("it is wrong");
-    assert!(report.render(config::Colour::Ansi).contains("\u{1b}["));
-    assert!(!report.render(config::Colour::Plain).contains('\u{1b}'));
+    assert!(
+        report
+            .render(config::Colour::Ansi, Audience::Owner)
+            .contains("\u{1b}[")
+    );
+    assert!(
+        !report
+            .render(config::Colour::Plain, Audience::Owner)
+            .contains('\u{1b}')
+    );
 }
 
 #[test]

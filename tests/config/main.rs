@@ -9,5 +9,6 @@ mod lints;
 mod many_mistakes;
 mod many_overrides;
 mod reload;
+mod secrets;
 mod special_files;
 mod unreadable_files;

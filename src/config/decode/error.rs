@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Expected, Unexpected};
 
 use super::Reader;
-use crate::config::diagnostic::Code;
+use crate::config::diagnostic::{Code, Content};
 use crate::config::document::{NodeValue, TextOrigin};
 use crate::config::finding::{Finding, Part};
 use crate::config::value::ValueError;
@@ -61,15 +61,9 @@ impl DecodeError {
             Self::Placed(finding) => return *finding,
             Self::Unplaced(code, error) => (code, error),
         };
-        let is_value = reader.part == Part::Whole;
-        if let NodeValue::Scalar {
-            origin: TextOrigin::Environment,
-            ..
-        } = reader.value()
-            && is_value
-        {
+        if let Some(holder) = hidden_value(reader) {
             let expected = error.expected;
-            let message = format!("expected {expected}; the environment holds something else");
+            let message = format!("expected {expected}; {holder} something else");
             return Finding::error(reader.node, code, message)
                 .help("what it holds is not shown: it may be a secret");
         }
@@ -78,6 +72,19 @@ impl DecodeError {
             help: error.help,
             ..Finding::error(reader.node, code, error.message)
         }
+    }
+}
+
+/// What holds the value that `reader` is at, if that may not be shown.
+fn hidden_value(reader: Reader<'_>) -> Option<&'static str> {
+    let NodeValue::Scalar { origin, .. } = reader.value() else {
+        return None;
+    };
+    let is_secret = reader.findings.content(reader.node) == Content::Secret;
+    match (reader.part, origin) {
+        (Part::Key, _) => reader.is_secret.then_some("the key is"),
+        (Part::Whole, TextOrigin::Environment) => Some("the environment holds"),
+        (Part::Whole, TextOrigin::File) => is_secret.then_some("the file holds"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Builds a [`Document`] from the parser's tree: keeps keys and places, replaces variables.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,13 +18,14 @@ pub(in crate::config) type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a
 /// Builds the document, and collects the findings on single values. Those values stay as written,
 /// so that later stages find their other problems.
 pub(super) fn document(
-    source: &Arc<SourceText>,
+    source: SourceText,
     tree: Spanned<Raw>,
     environment: &Environment<'_>,
 ) -> (Document, Vec<Finding>) {
     let document = Document {
-        source: Arc::clone(source),
+        source: Arc::new(source),
         nodes: Vec::new(),
+        visibility: Vec::new(),
     };
     let mut builder = Builder {
         document,
@@ -71,10 +73,22 @@ impl Builder<'_> {
 
     fn mapping(&mut self, entries: Vec<(Spanned<Raw>, Spanned<Raw>)>, parent: NodeId) -> NodeValue {
         let mut ids = Vec::with_capacity(entries.len());
+        let mut seen = HashMap::with_capacity(entries.len());
         for (key, value) in entries {
-            let name = yaml::scalar_text(&key, &self.document.source).into();
+            let name = yaml::scalar_text(&key, &self.document.source);
             let span = narrow(yaml::bytes(&key.defined));
-            let id = self.add(value, parent, Step::Key { name, span });
+            let step = Step::Key {
+                name: name.as_str().into(),
+                span,
+            };
+            let id = self.add(value, parent, step);
+            if let Some(first) = seen.insert(name, id) {
+                let message = "this key stands twice in one mapping";
+                let finding = Finding::error(id, Code::DuplicateKey, message).at_key();
+                let finding = finding.related(first, "it stands here first");
+                self.findings
+                    .push(finding.help("remove one of them, or join what they hold"));
+            }
             if matches!(key.value, Raw::Sequence(_) | Raw::Mapping(_)) {
                 let message = "a key has to be a text, not a list or a mapping";
                 let finding = Finding::error(id, Code::WrongType, message);

@@ -9,7 +9,7 @@ use serde_yaml::{Error, Location};
 use crate::config::diagnostic::{Code, Problem, SourceText};
 
 /// Parts of the parser's messages, with advice.
-const ADVICE: [(&str, &str); 10] = [
+const ADVICE: [(&str, &str); 9] = [
     ("tabs", "indent with spaces"),
     (
         "unknown anchor",
@@ -43,13 +43,9 @@ const ADVICE: [(&str, &str); 10] = [
         "unclosed",
         "close it, or put a text that starts with a bracket in quotes",
     ),
-    (
-        "unsupported tag",
-        "remove the tag, or put a text that starts with `!` in quotes",
-    ),
 ];
 
-/// A syntax error as a problem.
+/// A syntax error as a problem. Its message has nothing of the file but single signs.
 pub(super) fn problem(error: &Error, source: &SourceText) -> Problem {
     let (code, message, help) = explain(error);
     let line = error.location().map(|location| location.line() as usize);
@@ -65,17 +61,6 @@ pub(super) fn problem(error: &Error, source: &SourceText) -> Problem {
 fn explain(error: &Error) -> (Code, String, Option<String>) {
     let text = error.to_string();
     let (message, help) = match innermost(error) {
-        Error::DuplicateMappingKey { key, .. } => {
-            let message = format!(
-                "the key `{}` stands twice in one mapping",
-                key.as_deref().unwrap_or("?")
-            );
-            return (
-                Code::DuplicateKey,
-                message,
-                Some("remove one of them".to_owned()),
-            );
-        }
         Error::MultipleDocuments { .. } => two_documents(),
         Error::Budget {
             breach: BudgetBreach::Documents { .. },
@@ -97,6 +82,10 @@ fn explain(error: &Error) -> (Code, String, Option<String>) {
         Error::RecursiveReferencesRequireWeakTypes { .. } => (
             "an alias within what it stands for",
             Some("remove the alias"),
+        ),
+        Error::UnsupportedTag { .. } => (
+            "a tag",
+            Some("remove it, or put a text that starts with `!` in quotes"),
         ),
         Error::MergeValueNotMapOrSeqOfMaps { .. } => {
             ("`<<` takes a mapping or a list of mappings", None)

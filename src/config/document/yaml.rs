@@ -9,7 +9,7 @@ use serde_yaml::options::DuplicateKeyPolicy;
 use serde_yaml::{Location, Options, Spanned};
 
 use super::syntax::problem;
-use crate::config::diagnostic::{Code, Problem, SourceText};
+use crate::config::diagnostic::{Problem, SourceText};
 
 /// The largest number of values with aliases expanded: several times 10,000 routes.
 const MAX_NODES: usize = 1_000_000;
@@ -31,22 +31,14 @@ pub(super) enum Raw {
 }
 
 /// Parses one document. Keeps duplicate keys, so that the error can show both.
-pub(super) fn parse(source: &SourceText) -> Result<Spanned<Raw>, Vec<Problem>> {
+pub(super) fn parse(source: &SourceText) -> Result<Spanned<Raw>, Box<Problem>> {
     let tree = |policy| serde_yaml::from_str_with_options(&source.text, options(policy));
-    let error = match tree(DuplicateKeyPolicy::Error) {
-        Ok(tree) => return Ok(tree),
-        Err(error) => error,
+    let strict = tree(DuplicateKeyPolicy::Error);
+    let tree = match strict {
+        Err(serde_yaml::Error::DuplicateMappingKey { .. }) => tree(DuplicateKeyPolicy::LastWins),
+        strict => strict,
     };
-    let mut problems = Vec::new();
-    if matches!(error, serde_yaml::Error::DuplicateMappingKey { .. })
-        && let Ok(tree) = tree(DuplicateKeyPolicy::LastWins)
-    {
-        problems = duplicates(&tree, source);
-    }
-    if problems.is_empty() {
-        problems.push(problem(&error, source));
-    }
-    Err(problems)
+    tree.map_err(|error| Box::new(problem(&error, source)))
 }
 
 fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
@@ -81,44 +73,6 @@ pub(super) fn bytes(location: &Location) -> Range<usize> {
     let span = location.span();
     let start = span.byte_offset().unwrap_or(0) as usize;
     start..start + span.byte_len().unwrap_or(0) as usize
-}
-
-/// Every duplicate key of a mapping, with the place of the first.
-fn duplicates(tree: &Spanned<Raw>, source: &SourceText) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let mut pending = vec![tree];
-    while let Some(node) = pending.pop() {
-        match &node.value {
-            Raw::Text(_) | Raw::Typed | Raw::Null => {}
-            Raw::Sequence(items) => pending.extend(items),
-            Raw::Mapping(entries) => {
-                pending.extend(entries.iter().map(|(_, value)| value));
-                problems.extend(duplicates_of(entries, source));
-            }
-        }
-    }
-    problems
-}
-
-fn duplicates_of(entries: &[(Spanned<Raw>, Spanned<Raw>)], source: &SourceText) -> Vec<Problem> {
-    let mut seen = std::collections::HashMap::new();
-    let mut problems = Vec::new();
-    for (key, _) in entries {
-        let span = bytes(&key.defined);
-        let name = scalar_text(key, source);
-        if let Some(first) = seen.get(&name).cloned() {
-            let message = format!("the key `{name}` stands twice in one mapping");
-            problems.push(Problem {
-                span: Some(span),
-                related: vec![(first, "it stands here first".to_owned())],
-                help: Some("remove one of them, or join what they hold".to_owned()),
-                ..Problem::error(Code::DuplicateKey, message)
-            });
-        } else {
-            seen.insert(name, span);
-        }
-    }
-    problems
 }
 
 /// The text of a scalar; for numbers and the like, the source text.

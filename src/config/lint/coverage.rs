@@ -71,10 +71,8 @@ fn wanted(applied: &AppliedPolicy<'_>) -> Option<(String, String)> {
     }
     let claims = when.jwt.iter();
     let claims = claims.map(|(name, value)| (format!("claim `{name}`"), value.to_string()));
-    let fields = when.header.iter().map(|(name, value)| {
-        let value = String::from_utf8_lossy(value.get().as_bytes());
-        (format!("field `{}`", name.value), value.into_owned())
-    });
+    let fields = when.header.iter();
+    let fields = fields.map(|(name, value)| (format!("field `{}`", name.value), value.to_string()));
     let mut wanted = claims.chain(fields);
     wanted.next().filter(|_| wanted.next().is_none())
 }

@@ -17,6 +17,28 @@ pub fn json_schema() -> String {
     text
 }
 
+/// Every key of the schema.
+pub(in crate::config) fn keys() -> Vec<String> {
+    let settings = SchemaSettings::draft07();
+    let schema = settings.into_generator().into_root_schema_for::<Config>();
+    let mut keys = Vec::new();
+    let mut pending = vec![schema.as_value()];
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::Object(entries) => {
+                let properties = entries.get("properties").and_then(Value::as_object);
+                keys.extend(properties.into_iter().flat_map(|one| one.keys().cloned()));
+                pending.extend(entries.values());
+            }
+            Value::Array(items) => pending.extend(items),
+            _ => {}
+        }
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
 /// Removes the default of a required key.
 pub(super) fn remove_default(schema: &mut Schema) {
     schema.remove("default");

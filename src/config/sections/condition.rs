@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::sections::route::path_pattern;
 use crate::config::validate::{report_empty, report_twice};
-use crate::config::value::{Cidr, FieldName, FieldValue, Method, PathPattern, Text, fields};
+use crate::config::value::{
+    Cidr, FieldName, FieldValue, Hidden, Method, PathPattern, Text, hidden_fields,
+};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::rules::{self, PathCondition, PathEquivalence};
 
@@ -21,11 +23,11 @@ pub struct Condition {
     /// Fields with their exact values, all of them. One that is given with different values does
     /// not take a request out of the policy.
     #[serde(skip_serializing_if = "is_absent")]
-    pub header: Table<FieldName, FieldValue>,
+    pub header: Table<FieldName, Hidden<FieldValue>>,
     /// Claims of the request's token, which has to be verified, with their exact values, all of
     /// them.
     #[serde(skip_serializing_if = "is_absent")]
-    pub jwt: Table<Text, Text>,
+    pub jwt: Table<Text, Hidden<Text>>,
     /// The path, as in `match` of a route: `/a/b` exactly, `/a/{name}` any one segment, `/a/**`
     /// everything below and `/a` itself.
     pub path: Option<Located<PathPattern>>,
@@ -101,11 +103,11 @@ pub(in crate::config) fn condition(written: &Condition, form: PathEquivalence) -
         let methods = written.method.iter().map(|method| method.get().clone());
         all.push(rules::Condition::Method(methods.collect()));
     }
-    let fields = fields(&written.header);
+    let fields = hidden_fields(&written.header);
     all.extend(fields.map(|(name, value)| rules::Condition::Header(name, value)));
     let claims = written.jwt.iter();
     all.extend(claims.map(|(name, value)| {
-        rules::Condition::Claim(name.as_str().to_owned(), value.as_str().to_owned())
+        rules::Condition::Claim(name.as_str().to_owned(), value.reveal().as_str().to_owned())
     }));
     if let Some(path) = &written.path {
         let path = PathCondition::new(path_pattern(path), form);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::schema::{Amounts, Config, Mode, OnMissingKey, Policy, Zone};
 use crate::config::sections::algorithm;
 use crate::config::validate::report_repeated;
-use crate::config::value::{Cidr, KeyPart, Text, TimeZone};
+use crate::config::value::{Cidr, Hidden, KeyPart, Text, TimeZone};
 use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
 use crate::rules::{self, Exceptions, Selector, Selectors};
 
@@ -25,9 +25,9 @@ pub struct Selection {
     /// at the top.
     pub part: Option<Located<KeyPart>>,
     /// Clients with this value in that part.
-    pub value: Option<Located<Text>>,
+    pub value: Option<Located<Hidden<Text>>>,
     /// Clients whose value in that part starts so.
-    pub prefix: Option<Located<Text>>,
+    pub prefix: Option<Located<Hidden<Text>>>,
     /// Clients with this address, or in this network, whatever the key.
     pub cidr: Option<Located<Cidr>>,
 }
@@ -104,6 +104,18 @@ impl Override {
 }
 
 impl Selection {
+    /// What tells it apart from others. It has the value or the prefix, and so is never shown.
+    pub(in crate::config) fn identity(&self) -> String {
+        let part = self.part.as_ref().map(|part| format!("{part} "));
+        let clients = match (&self.value, &self.prefix, &self.cidr) {
+            (Some(value), ..) => format!("value {}", value.reveal()),
+            (None, Some(prefix), _) => format!("prefix {}", prefix.reveal()),
+            (None, None, Some(cidr)) => format!("cidr {cidr}"),
+            (None, None, None) => "nothing".to_owned(),
+        };
+        part.unwrap_or_default() + &clients
+    }
+
     /// The key part of `value` or `prefix`: the named one, or the only part of the key.
     fn part_of<'p>(&'p self, policy: &'p Policy) -> Option<&'p KeyPart> {
         let named = self.part.as_ref().map(|part| &part.value);
@@ -111,20 +123,6 @@ impl Selection {
         match named {
             Some(named) => parts.find(|part| *part == named),
             None => parts.next().filter(|_| parts.next().is_none()),
-        }
-    }
-}
-
-impl std::fmt::Display for Selection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(part) = &self.part {
-            write!(f, "{part} ")?;
-        }
-        match (&self.value, &self.prefix, &self.cidr) {
-            (Some(value), ..) => write!(f, "value {value}"),
-            (None, Some(prefix), _) => write!(f, "prefix {prefix}"),
-            (None, None, Some(cidr)) => write!(f, "cidr {cidr}"),
-            (None, None, None) => f.write_str("nothing"),
         }
     }
 }
@@ -149,7 +147,7 @@ pub(in crate::config) fn check_top_level(config: &Config, findings: &Findings<'_
         });
     }
     let all = config.exempt.iter();
-    let all = all.map(|one| (one.to_string(), one.node));
+    let all = all.map(|one| (one.identity(), one.node));
     report_repeated(all, findings, twice);
 }
 
@@ -173,16 +171,15 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
         algorithm::check(&applied, candidate.node, config, findings);
     }
     let exempt = policy.exempt.iter();
-    let exempt = exempt.map(|one| (one.to_string(), one.node));
+    let exempt = exempt.map(|one| (one.identity(), one.node));
     report_repeated(exempt, findings, twice);
     let overrides = policy.overrides.iter();
-    let overrides = overrides.map(|one| (one.selection.to_string(), one.node));
+    let overrides = overrides.map(|one| (one.selection.identity(), one.node));
     report_repeated(overrides, findings, twice);
 }
 
-fn twice(selection: &String) -> (String, &'static str) {
-    let message = format!("an exception of `{selection}` twice");
-    (message, "remove one of them")
+fn twice(_: &String) -> (String, &'static str) {
+    ("the same exception twice".to_owned(), "remove one of them")
 }
 
 /// Checks that an exception has one selector; `check_part` checks the key part of a value or
@@ -372,8 +369,8 @@ fn selector(selection: &Selection, part: Option<rules::KeyPart>) -> Option<Selec
         return Some(Selector::Network(cidr.get()));
     }
     match (&selection.value, &selection.prefix) {
-        (Some(value), _) => Some(Selector::Value(part?, value.as_str().to_owned())),
-        (None, Some(prefix)) => Some(Selector::Prefix(part?, prefix.as_str().to_owned())),
+        (Some(value), _) => Some(Selector::Value(part?, value.reveal().as_str().to_owned())),
+        (None, Some(prefix)) => Some(Selector::Prefix(part?, prefix.reveal().as_str().to_owned())),
         (None, None) => None,
     }
 }

@@ -43,6 +43,12 @@ pub(in crate::config) struct SecretForm<T> {
     pub(in crate::config) help: &'static str,
 }
 
+/// Any text.
+pub(in crate::config) const TEXT: SecretForm<String> = SecretForm {
+    parse: |text| Ok(text.to_owned()),
+    help: "write a text",
+};
+
 impl Default for SecretValue {
     fn default() -> Self {
         Self::Text(SecretText::default())
@@ -61,7 +67,7 @@ impl SecretValue {
     /// The secret, which may be in a file; `None` if that cannot be read.
     pub(in crate::config) fn read(&self, loaded: &Loaded) -> Option<String> {
         match self {
-            Self::Text(text) => Some(text.reveal().to_owned()),
+            Self::Text(text) => Some(text.reveal().to_string()),
             Self::File(file) => {
                 let path = loaded.resolve(file.file.as_path());
                 let content = files::read(&path, MAX_FILE).ok()?;
@@ -95,6 +101,21 @@ impl Compiler<'_> {
             // A check has reported it.
             SecretValue::Text(text) => (form.parse)(text.reveal()).ok(),
             SecretValue::File(file) => self.secret_of_file(&file.file, form),
+        }
+    }
+
+    /// A secret that need not be given. `stand_in` replaces that of a file for callers that need no
+    /// files. `None` with a finding.
+    pub(in crate::config) fn optional_secret<T>(
+        &mut self,
+        secret: Option<&Located<SecretValue>>,
+        form: &SecretForm<T>,
+        stand_in: Option<&str>,
+    ) -> Option<Option<T>> {
+        match (secret.map(|secret| &secret.value), stand_in) {
+            (None, _) => Some(None),
+            (Some(SecretValue::File(_)), Some(stand_in)) => (form.parse)(stand_in).ok().map(Some),
+            (Some(secret), _) => self.secret(secret, form).map(Some),
         }
     }
 

@@ -4,8 +4,9 @@ use std::fmt;
 
 use derive_more::Display;
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Hidden, ParseFailure, TextValue, failure, text_value};
 use crate::config::located::Table;
+use crate::config::sections::secret_value::SecretForm;
 
 /// A field name, case-insensitive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Display)]
@@ -66,6 +67,14 @@ pub(in crate::config) fn fields(
     fields.map(|(name, value)| (name.get().clone(), value.get().clone()))
 }
 
+/// The fields of a table whose values are not shown.
+pub(in crate::config) fn hidden_fields(
+    table: &Table<FieldName, Hidden<FieldValue>>,
+) -> impl Iterator<Item = (http::HeaderName, http::HeaderValue)> {
+    let fields = table.iter();
+    fields.map(|(name, value)| (name.get().clone(), value.reveal().get().clone()))
+}
+
 /// The value of a field: printable ASCII, spaces and tabs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldValue(http::HeaderValue);
@@ -104,11 +113,23 @@ impl TextValue for FieldValue {
             Ok(value) if trimmed && text.bytes().all(printable) => Ok(Self(value)),
             _ => Err(failure(
                 format!("`{}` is no value of a header field", text.escape_debug()),
-                "use printable ASCII, without line breaks and without spaces at its ends",
+                NO_VALUE,
             )),
         }
     }
 }
+
+/// A field's value that may be in a file.
+pub(in crate::config) const FIELD: SecretForm<http::HeaderValue> = SecretForm {
+    parse: |text| match FieldValue::parse(text) {
+        Ok(value) => Ok(value.0),
+        Err(_) => Err("this is no value of a header field".to_owned()),
+    },
+    help: NO_VALUE,
+};
+
+/// Advice on a text that is no value of a field.
+const NO_VALUE: &str = "use printable ASCII, without line breaks and without spaces at its ends";
 
 /// A request method, case-sensitive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Display)]

@@ -1,39 +1,85 @@
-//! Texts that are never shown.
+//! Values that are never shown.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
-use derive_more::Display;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Deserialize, Deserializer, Visitor};
+use serde::{Serialize, Serializer};
 
-use super::{ParseFailure, TextValue, text_value};
+use super::Text;
+use crate::config::decode::SECRET;
+use crate::config::diagnostic::MASK;
 
-/// A password, or a text that contains one. `Debug`, `Display` and reports hide it.
-#[derive(Clone, Default, PartialEq, Eq, Display)]
-#[display("***")]
-pub struct SecretText(String);
+/// A value that is never shown: a password, a token, or a text that clients send and that may be one
+/// of theirs. `Debug`, `Display`, reports and pages hide it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hidden<T>(T);
 
-impl SecretText {
-    /// The secret text.
-    pub fn reveal(&self) -> &str {
+/// A password, or a text that has one.
+pub type SecretText = Hidden<Text>;
+
+impl<T> Hidden<T> {
+    /// The value.
+    pub const fn reveal(&self) -> &T {
         &self.0
     }
 }
 
-impl fmt::Debug for SecretText {
+impl<T> fmt::Debug for Hidden<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
+        f.write_str(MASK)
     }
 }
 
-text_value!(SecretText);
+impl<T> fmt::Display for Hidden<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MASK)
+    }
+}
 
-impl TextValue for SecretText {
-    const NAME: &'static str = "SecretText";
-    const EXPECTED: &'static str = "a text that is never shown";
-    const PATTERN: &'static str = "";
-    const TYPES: &'static [&'static str] = &["string", "number", "boolean"];
+impl<T> Serialize for Hidden<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(MASK)
+    }
+}
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        Ok(Self(text.to_owned()))
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Hidden<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_newtype_struct(SECRET, HiddenVisitor(PhantomData))
+    }
+}
+
+struct HiddenVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for HiddenVisitor<T> {
+    type Value = Hidden<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that is not shown")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, value: D) -> Result<Hidden<T>, D::Error> {
+        T::deserialize(value).map(Hidden)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Hidden<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
     }
 }
 
@@ -43,8 +89,8 @@ mod tests {
 
     #[test]
     fn is_never_shown() {
-        let secret = SecretText::parse("hunter2").expect("any text will do");
-        assert_eq!(secret.reveal(), "hunter2");
+        let secret = Hidden("hunter2".parse::<Text>().expect("any text will do"));
+        assert_eq!(secret.reveal().as_str(), "hunter2");
         let json = serde_json::to_string(&secret).expect("a text");
         assert_eq!(
             [format!("{secret:?}"), secret.to_string(), json],

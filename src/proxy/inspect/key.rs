@@ -12,6 +12,7 @@ use crate::limiter::{
     Algorithm, BucketFacts, BucketView, Cell, Decision, Fingerprint, KeyParts, Outcome, Secret,
 };
 use crate::proxy::admission::mode::{Enforcement, Mode};
+use crate::proxy::ruleset::reload_diff::shown_exception;
 use crate::proxy::ruleset::{Limit, Policy, Ruleset};
 use crate::rules::{Exception, Head, KeyTextError, PartText};
 use crate::store::{GrantedUnits, Probe, Steering, SteeringError, SteeringKey};
@@ -176,7 +177,7 @@ impl<'r> PolicyKey<'r> {
         self.place?;
         let (own, key) = (&self.limit.policy.key, &self.quota().key);
         let exception = key.strip_prefix(own.as_str())?;
-        Some(exception.trim_start_matches(" where ").to_owned())
+        Some(shown_exception(exception.trim_start_matches(" where ")))
     }
 
     /// True if the policy limits no request with this key.

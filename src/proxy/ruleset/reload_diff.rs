@@ -262,8 +262,29 @@ impl From<TableChange> for BucketChange {
             outcome: change.outcome.kind(),
             reason: (!reasons.is_empty()).then(|| reasons.join(", ")),
             policy: change.name,
-            key: readable_key(&change.key),
+            key: shown_key(&change.key),
         }
+    }
+}
+
+/// The key as people read it. The value or prefix that an override is for may be a client's secret,
+/// and is hidden.
+fn shown_key(key: &str) -> String {
+    match key.split_once(" where ") {
+        Some((own, exception)) => {
+            format!("{} where {}", readable_key(own), shown_exception(exception))
+        }
+        None => readable_key(key),
+    }
+}
+
+/// The clients of an override, without their value or prefix.
+pub fn shown_exception(exception: &str) -> String {
+    let kinds = ["value ", "prefix "].into_iter();
+    let ends = kinds.filter_map(|kind| Some(exception.find(kind)? + kind.len()));
+    match ends.min() {
+        Some(end) => format!("{}***", &exception[..end]),
+        None => exception.to_owned(),
     }
 }
 
@@ -298,7 +319,7 @@ impl BucketOutcome {
                 format!("{new}, with other settings")
             }
             Self::Rescaled { quotas: [old, new] } => format!("{old} becomes {new}"),
-            Self::KeyChanged { key } => format!("the key becomes {}", readable_key(key)),
+            Self::KeyChanged { key } => format!("the key becomes {}", shown_key(key)),
             Self::AlgorithmChanged {
                 algorithms: [old, new],
             }

@@ -100,7 +100,7 @@ impl<'a> Policies<'a> {
     fn overrides(&mut self, name: &str, key: &str, policy: &Policy) -> Vec<PolicySpec> {
         let base = policy.without_exceptions();
         let specs = policy.overrides.iter().filter_map(|one| {
-            let key = format!("{key} where {}", one.selection);
+            let key = format!("{key} where {}", one.selection.identity());
             let mut spec = self.spec(name, key, &one.applied_to(&base))?;
             if has_one_bucket(&one.selection, policy) {
                 spec.set_max_keys(ONE_KEY);

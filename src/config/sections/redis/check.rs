@@ -1,16 +1,14 @@
 //! Checks of `store.redis`: one address, and no policies that Redis cannot hold.
 
-use super::{unverified, url};
+use super::{SECRET, URL, unverified};
 use crate::config::node_of;
 use crate::config::schema::{Config, Policy, RedisStore, StoreName};
 use crate::config::sections::algorithm;
+use crate::config::sections::secret_value::{self, SecretValue};
 use crate::config::validate::{report_empty, report_twice};
-use crate::config::value::{SecretText, ServerAddress};
+use crate::config::value::ServerAddress;
 use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::store::redis::client::Spec;
-
-/// The least number of characters of a secret.
-const SHORTEST_SECRET: usize = 16;
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(redis) = &config.store.redis else {
@@ -83,16 +81,13 @@ fn check_addresses(list: &List<ServerAddress>, help: &str, findings: &Findings<'
     report_twice(list, findings);
 }
 
-fn check_url(written: &Located<SecretText>, redis: &RedisStore, findings: &Findings<'_>) {
-    let spec = match url(written, Some(unverified())) {
-        Ok(spec) => spec,
-        Err(error) => {
-            let finding = Finding::error(written.node, Code::InvalidValue, error.to_string());
-            return findings.add(
-                finding.help("as in `redis://redis:6379/0`, or `rediss://redis:6380/0` with TLS"),
-            );
-        }
-    };
+fn check_url(written: &Located<SecretValue>, redis: &RedisStore, findings: &Findings<'_>) {
+    secret_value::check(written, &URL, findings);
+    let spec = written
+        .text()
+        .map(|url| Spec::from_url(url, Some(unverified())));
+    // What a file has is seen at the start.
+    let Some(Ok(spec)) = spec else { return };
     for (key, node) in repeated_settings(&spec, redis) {
         let message = format!("`{key}` beside a URL that says it");
         let finding = Finding::error(node, Code::Conflict, message).at_key();
@@ -133,11 +128,8 @@ fn check_database(redis: &RedisStore, findings: &Findings<'_>) {
 
 fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
     let Some(secret) = &redis.secret else { return };
-    if secret.reveal().chars().count() < SHORTEST_SECRET {
-        let message = format!("a secret has {SHORTEST_SECRET} characters at least");
-        let finding = Finding::error(secret.node, Code::InvalidValue, message);
-        findings.add(finding.help("make one with `openssl rand -base64 24`"));
-    } else if redis.readable_keys.get() {
+    secret_value::check(secret, &SECRET, findings);
+    if redis.readable_keys.get() {
         let message = "a secret is for keys that are hashed, and these are readable";
         let finding = Finding::error(secret.node, Code::Conflict, message);
         let finding = finding.related(redis.readable_keys.node, "they are written as they are");

@@ -8,10 +8,11 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::config::compile::Compiler;
 use crate::config::schema::{self, Policy, RedisStore, StoreName, UpstreamTls};
 use crate::config::sections::jwt::KeyFiles;
-use crate::config::value::{SecretText, ServerAddress, Text};
+use crate::config::sections::secret_value::{SecretForm, TEXT};
+use crate::config::value::{ServerAddress, Text};
 use crate::config::{Code, Finding, List, Located, NodeId};
 use crate::limiter::Secret;
-use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlError};
+use crate::store::redis::client::{Address, Login, Password, Spec, Target};
 use crate::store::redis::{KeyFormat, Naming};
 use crate::store::{HomeSpec, OnStoreError, StoreSpec};
 use crate::upstream::client_config;
@@ -19,6 +20,36 @@ use crate::upstream::client_config;
 /// The default port of servers.
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
+/// The least number of characters of a secret.
+const SHORTEST_SECRET: usize = 16;
+
+pub(super) const URL: SecretForm<String> = SecretForm {
+    parse: |text| {
+        let parsed = Spec::from_url(text, Some(unverified()));
+        parsed
+            .map(|_| text.to_owned())
+            .map_err(|error| error.to_string())
+    },
+    help: "as in `redis://redis:6379/0`, or `rediss://redis:6380/0` with TLS",
+};
+
+pub(super) const SECRET: SecretForm<String> = SecretForm {
+    parse: |text| match text.chars().count() < SHORTEST_SECRET {
+        true => Err(format!(
+            "a secret has {SHORTEST_SECRET} characters at least"
+        )),
+        false => Ok(text.to_owned()),
+    },
+    help: "make one with `openssl rand -base64 24`",
+};
+
+/// The secrets of `store.redis`, those in files read.
+struct Secrets {
+    url: Option<String>,
+    password: Option<String>,
+    sentinel_password: Option<String>,
+    secret: Option<String>,
+}
 
 impl Compiler<'_> {
     /// The Redis store; `None` if it is not configured or, with a finding, not usable.
@@ -28,37 +59,64 @@ impl Compiler<'_> {
         files: KeyFiles,
     ) -> Option<StoreSpec> {
         let redis = config.store.redis.as_ref()?;
+        let secrets = self.redis_secrets(redis, files)?;
         let tls = match files {
-            KeyFiles::Needed => self.redis_tls(redis, redis.node)?,
+            KeyFiles::Needed => self.redis_tls(redis, redis.node, secrets.url.as_deref())?,
             KeyFiles::Optional => unverified(),
         };
         let prefix: Arc<str> = redis.prefix.as_str().into();
         let client = Spec {
             timeout: redis.timeout.get(),
             prefix: Arc::clone(&prefix),
-            ..client(redis, tls)?
+            ..client(redis, &secrets, tls)?
         };
         Some(StoreSpec {
             client,
             naming: Naming {
-                keys: keys(redis),
+                keys: keys(redis, secrets.secret.as_deref()),
                 prefix,
             },
-            key_secret: redis
+            key_secret: secrets
                 .secret
-                .as_ref()
-                .map(|secret| derived("secret, for fingerprints", secret.reveal())),
+                .map(|secret| derived("secret, for fingerprints", &secret)),
             refusal_cache: redis.refusal_cache.get(),
             startup_timeout: redis.startup_timeout.get(),
         })
     }
 
+    /// Reads the secrets. `None` with findings.
+    fn redis_secrets(&mut self, redis: &RedisStore, files: KeyFiles) -> Option<Secrets> {
+        let is_optional = matches!(files, KeyFiles::Optional);
+        let stand_in = |text: &'static str| is_optional.then_some(text);
+        let sentinel = redis.sentinel.as_ref();
+        let sentinel_password = sentinel.and_then(|sentinel| sentinel.password.as_ref());
+        let url = self.optional_secret(redis.url.as_ref(), &URL, stand_in("redis://localhost"));
+        let password = self.optional_secret(redis.password.as_ref(), &TEXT, stand_in(""));
+        let sentinel_password = self.optional_secret(sentinel_password, &TEXT, stand_in(""));
+        let secret = self.optional_secret(
+            redis.secret.as_ref(),
+            &SECRET,
+            stand_in("a secret of a file"),
+        );
+        Some(Secrets {
+            url: url?,
+            password: password?,
+            sentinel_password: sentinel_password?,
+            secret: secret?,
+        })
+    }
+
     /// The TLS settings; no file is read without TLS.
-    fn redis_tls(&mut self, redis: &RedisStore, node: NodeId) -> Option<Arc<ClientConfig>> {
-        let says_tls = |written: &Located<SecretText>| {
-            url(written, Some(unverified())).is_ok_and(|spec| spec.tls.is_some())
+    fn redis_tls(
+        &mut self,
+        redis: &RedisStore,
+        node: NodeId,
+        url: Option<&str>,
+    ) -> Option<Arc<ClientConfig>> {
+        let says_tls = |url: &str| {
+            Spec::from_url(url, Some(unverified())).is_ok_and(|spec| spec.tls.is_some())
         };
-        let speaks_tls = redis.tls.is_some() || redis.url.as_ref().is_some_and(says_tls);
+        let speaks_tls = redis.tls.is_some() || url.is_some_and(says_tls);
         if !speaks_tls {
             return Some(unverified());
         }
@@ -89,17 +147,6 @@ pub(in crate::config) fn home(policy: &Policy) -> HomeSpec {
     }
 }
 
-/// Parses a Redis URL.
-///
-/// # Errors
-/// Reports the problem with the URL, without its text.
-pub(in crate::config) fn url(
-    written: &SecretText,
-    tls: Option<Arc<ClientConfig>>,
-) -> Result<Spec, UrlError> {
-    Spec::from_url(written.reveal(), tls)
-}
-
 /// TLS settings that no server satisfies, for callers that connect to none.
 pub(in crate::config) fn unverified() -> Arc<ClientConfig> {
     let builder = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
@@ -107,10 +154,10 @@ pub(in crate::config) fn unverified() -> Arc<ClientConfig> {
 }
 
 /// The client's settings; `None` after an error that a check has reported.
-fn client(redis: &RedisStore, tls: Arc<ClientConfig>) -> Option<Spec> {
-    let login = login(redis.user.as_ref(), redis.password.as_ref());
-    if let Some(written) = &redis.url {
-        let spec = url(written, Some(tls)).ok()?;
+fn client(redis: &RedisStore, secrets: &Secrets, tls: Arc<ClientConfig>) -> Option<Spec> {
+    let login = login(redis.user.as_ref(), secrets.password.as_deref());
+    if let Some(url) = &secrets.url {
+        let spec = Spec::from_url(url, Some(tls)).ok()?;
         let login = Login {
             user: spec.login.user.clone().or(login.user),
             password: spec.login.password.clone().or(login.password),
@@ -122,7 +169,7 @@ fn client(redis: &RedisStore, tls: Arc<ClientConfig>) -> Option<Spec> {
         (None, Some(sentinel)) => Target::Sentinel {
             sentinels: addresses(&sentinel.addresses, SENTINEL_PORT),
             master: sentinel.master.as_str().into(),
-            login: self::login(sentinel.user.as_ref(), sentinel.password.as_ref()),
+            login: self::login(sentinel.user.as_ref(), secrets.sentinel_password.as_deref()),
         },
         (None, None) => return None,
     };
@@ -141,9 +188,8 @@ fn addresses(written: &List<ServerAddress>, port: u16) -> Vec<Address> {
 }
 
 /// Empty texts count as absent, as in a URL: a variable may be empty.
-fn login(user: Option<&Located<Text>>, password: Option<&Located<SecretText>>) -> Login {
+fn login(user: Option<&Located<Text>>, password: Option<&str>) -> Login {
     let user = user.map(|user| user.as_str());
-    let password = password.map(|password| password.reveal());
     Login {
         user: user.filter(|user| !user.is_empty()).map(Into::into),
         password: password.filter(|one| !one.is_empty()).map(Password::new),
@@ -152,10 +198,10 @@ fn login(user: Option<&Located<Text>>, password: Option<&Located<SecretText>>) -
 
 /// The form of keys in Redis. Without a secret they are hashed with a value derived from the
 /// prefix. That separates machines and applications, and hides nothing from a reader of Redis.
-fn keys(redis: &RedisStore) -> KeyFormat {
-    match (&redis.secret, redis.readable_keys.get()) {
+fn keys(redis: &RedisStore, secret: Option<&str>) -> KeyFormat {
+    match (secret, redis.readable_keys.get()) {
         (_, true) => KeyFormat::Readable,
-        (Some(secret), false) => KeyFormat::Hashed(derived("secret", secret.reveal())),
+        (Some(secret), false) => KeyFormat::Hashed(derived("secret", secret)),
         (None, false) => KeyFormat::Hashed(derived("prefix", redis.prefix.as_str())),
     }
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::located::{List, Located};
 use crate::config::schema::{MINUTE, SECOND, UpstreamTls};
-use crate::config::value::{Duration, Flag, KeyPrefix, SecretText, ServerAddress, Text, Whole};
+use crate::config::sections::secret_value::SecretValue;
+use crate::config::value::{Duration, Flag, KeyPrefix, ServerAddress, Text, Whole};
 use crate::config::words::words;
 use crate::store::OnStoreError;
 
@@ -15,8 +16,8 @@ use crate::store::OnStoreError;
 #[schemars(extend("oneOf" = [{ "required": ["url"] }, { "required": ["cluster"] }, { "required": ["sentinel"] }]))]
 pub struct RedisStore {
     /// One server: `redis://user:password@host:6379/0`, or `rediss://` with TLS. User and password
-    /// are percent-encoded.
-    pub url: Option<Located<SecretText>>,
+    /// are percent-encoded. A secret: it may also be in a file.
+    pub url: Option<Located<SecretValue>>,
     /// Some nodes of a cluster, which know the others; port 6379 unless given.
     #[schemars(length(min = 1))]
     pub cluster: Option<List<ServerAddress>>,
@@ -25,7 +26,7 @@ pub struct RedisStore {
     /// As whom to speak to servers, where `url` does not say it.
     pub user: Option<Located<Text>>,
     /// The password, where `url` does not say it; none where it is empty.
-    pub password: Option<Located<SecretText>>,
+    pub password: Option<Located<SecretValue>>,
     /// The number of the database, with `sentinel`; `url` has it in its path, and a cluster has one
     /// alone.
     pub database: Option<Located<RedisDatabase>>,
@@ -40,7 +41,7 @@ pub struct RedisStore {
     pub prefix: Located<KeyPrefix>,
     /// The secret that keys are hashed under, 16 characters at least and the same on all machines.
     /// Without it, readers of Redis can guess keys by trial.
-    pub secret: Option<Located<SecretText>>,
+    pub secret: Option<Located<SecretValue>>,
     /// `true` writes keys as they are, instead of hashes.
     pub readable_keys: Located<Flag>,
     /// For how long a refusal is remembered here, without asking again, `0s` to `1m`: a larger
@@ -75,7 +76,7 @@ pub struct Sentinel {
     /// As whom to ask them.
     pub user: Option<Located<Text>>,
     /// The sentinels' password, which is not that of the servers; none where it is empty.
-    pub password: Option<Located<SecretText>>,
+    pub password: Option<Located<SecretValue>>,
 }
 
 /// `store` of a policy.

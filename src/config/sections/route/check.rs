@@ -1,8 +1,9 @@
 //! Checks of routes: names, matches, upstreams, changes to requests.
 
 use crate::config::schema::{Config, Match, RequestChanges, Route};
+use crate::config::sections::secret_value;
 use crate::config::validate::{is_framing, report_repeated, report_twice};
-use crate::config::value::{FieldName, PathPattern, PathPrefix, Segment, UpstreamRef};
+use crate::config::value::{FIELD, FieldName, PathPattern, PathPrefix, Segment, UpstreamRef};
 use crate::config::{Code, Finding, Findings, NodeId};
 use crate::nearest;
 
@@ -81,6 +82,9 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
 }
 
 fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
+    for value in request.set_headers.values() {
+        secret_value::check(value, &FIELD, findings);
+    }
     let set = || {
         let set = request.set_headers.iter();
         set.map(|(name, value)| (&name.value, value.node))

@@ -3,12 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::config::compile::Compiler;
 use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route};
 use crate::config::sections::condition::condition;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
+use crate::config::sections::jwt::KeyFiles;
 use crate::config::sections::policy::Policies;
-use crate::config::value::{self, KeyPart, MissingKeyWord, UpstreamRef, fields};
+use crate::config::value::{self, FIELD, KeyPart, MissingKeyWord, UpstreamRef, hidden_fields};
 use crate::config::{Code, Finding, Located};
 use crate::http::path::comparable;
 use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
@@ -292,9 +294,9 @@ fn matches(route: &Route) -> RouteMatch {
             false => methods.map(|method| method.get().clone()).collect(),
         },
         is_grpc,
-        headers: fields(&matches.headers).collect(),
+        headers: hidden_fields(&matches.headers).collect(),
         query: query
-            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .map(|(name, value)| (name.to_string(), value.reveal().to_string()))
             .collect(),
         form: PathEquivalence {
             case: match route.case_sensitive.get() {
@@ -317,13 +319,31 @@ pub(in crate::config) fn path_pattern(path: &value::PathPattern) -> PathPattern 
     }
 }
 
+/// The changes of requests, except fields to set, which may be in files.
 fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
     let removed = changes.remove_headers.iter();
     let prefix = changes.strip_prefix.as_ref();
     Rewrite {
-        set_headers: fields(&changes.set_headers).collect(),
+        set_headers: Vec::new(),
         remove_headers: removed.map(|name| name.get().clone()).collect(),
         strip: prefix.map_or(0, |prefix| prefix.as_str().matches('/').count()),
+    }
+}
+
+impl Compiler<'_> {
+    /// The fields that a route sets; those in files are read, unless nothing is forwarded.
+    pub(in crate::config) fn set_headers(
+        &mut self,
+        changes: &schema::RequestChanges,
+        files: KeyFiles,
+    ) -> Vec<(http::HeaderName, http::HeaderValue)> {
+        let stand_in = (files == KeyFiles::Optional).then_some("");
+        let fields = changes.set_headers.iter();
+        let fields = fields.filter_map(|(name, value)| {
+            let value = self.optional_secret(Some(value), &FIELD, stand_in)??;
+            Some((name.get().clone(), value))
+        });
+        fields.collect()
     }
 }
 

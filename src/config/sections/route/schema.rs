@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::config::located::{List, Located, Table};
 use crate::config::schema::Limit;
 use crate::config::sections::client::BodySize;
+use crate::config::sections::secret_value::SecretValue;
 use crate::config::value::{
-    FieldName, FieldValue, Flag, GrpcPattern, Method, Name, PathPattern, PathPrefix, Text,
+    FieldName, FieldValue, Flag, GrpcPattern, Hidden, Method, Name, PathPattern, PathPrefix, Text,
     UpstreamRef,
 };
 use crate::config::words::words;
@@ -63,9 +64,9 @@ pub struct Match {
     /// Methods, any of them. `GET` does not include `HEAD`. Every method without it.
     pub methods: List<Method>,
     /// Fields with their exact values, all of them.
-    pub headers: Table<FieldName, FieldValue>,
+    pub headers: Table<FieldName, Hidden<FieldValue>>,
     /// Query parameters with their exact values, all of them.
-    pub query: Table<Text, Text>,
+    pub query: Table<Text, Hidden<Text>>,
 }
 
 words! {
@@ -91,8 +92,8 @@ pub struct StatusReport {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RequestChanges {
-    /// Fields to set, in place of those that the client sent.
-    pub set_headers: Table<FieldName, FieldValue>,
+    /// Fields to set, in place of those that the client sent. Their values are never shown.
+    pub set_headers: Table<FieldName, SecretValue>,
     /// Fields to remove.
     pub remove_headers: List<FieldName>,
     /// A prefix to take away from the path, in whole segments.

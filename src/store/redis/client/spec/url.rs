@@ -14,9 +14,9 @@ pub enum UrlError {
     NotAUrl,
     /// Another scheme.
     #[error(
-        "the scheme `{0}` is none of redis, rediss (with TLS), redis+cluster, rediss+cluster, redis+sentinel and rediss+sentinel"
+        "the scheme is none of redis, rediss (with TLS), redis+cluster, rediss+cluster, redis+sentinel and rediss+sentinel"
     )]
-    Scheme(String),
+    Scheme,
     /// No host, or an empty one in a list.
     #[error("the URL names no host: redis://host:6379 does")]
     NoHost,
@@ -121,13 +121,13 @@ fn scheme_of(scheme: &str) -> Result<(Kind, bool), UrlError> {
     let secure = match base {
         "redis" | "valkey" => false,
         "rediss" | "valkeys" => true,
-        _ => return Err(UrlError::Scheme(scheme.to_owned())),
+        _ => return Err(UrlError::Scheme),
     };
     match kind {
         "" if !lower.contains('+') => Ok((Kind::Single, secure)),
         "cluster" => Ok((Kind::Cluster, secure)),
         "sentinel" => Ok((Kind::Sentinel, secure)),
-        _ => Err(UrlError::Scheme(scheme.to_owned())),
+        _ => Err(UrlError::Scheme),
     }
 }
 
@@ -259,12 +259,9 @@ mod tests {
         for (text, error) in [
             ("cache:6379", UrlError::NotAUrl),
             (":hunter2@cache://", UrlError::NotAUrl),
-            ("http://cache", UrlError::Scheme("http".to_owned())),
-            (
-                "redis+tls://cache",
-                UrlError::Scheme("redis+tls".to_owned()),
-            ),
-            ("redis+://cache", UrlError::Scheme("redis+".to_owned())),
+            ("http://cache", UrlError::Scheme),
+            ("redis+tls://cache", UrlError::Scheme),
+            ("redis+://cache", UrlError::Scheme),
             ("redis://", UrlError::NoHost),
             ("redis://:hunter2@", UrlError::NoHost),
             ("redis://:hunter2@:6379", UrlError::NoHost),
