@@ -3,8 +3,16 @@
 //! Browsers send no token by themselves, so another site cannot use a caller's. Requests that
 //! change something are refused beside that if a page of another origin sends them.
 
+mod guesses;
+
+use std::env;
 use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::rand;
@@ -13,14 +21,17 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 
+use self::guesses::Guesses;
 use super::AdminState;
 use super::audit::{self, Action};
 use super::problem_details::{LoggedChange, ProblemDetails};
+use crate::clock::Timestamp;
 use crate::http::token_digest::TokenDigest;
 use crate::net::peer_address::PeerAddress;
+use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::AdminRefusal;
 
 /// The tokens of a configuration.
@@ -33,7 +44,7 @@ pub struct AccessSpec {
 }
 
 /// The role of a caller. Each includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum Role {
     Read,
@@ -41,13 +52,30 @@ pub(super) enum Role {
 }
 
 /// An authenticated caller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Actor {
     role: Role,
     /// The place of its token in the configuration, from 1.
     number: usize,
     /// The other end of its connection.
     pub(super) peer: PeerAddress,
+}
+
+impl Actor {
+    /// The role and the place of its token, which tell tokens apart.
+    pub(super) fn token(&self) -> (Role, usize) {
+        (self.role, self.number)
+    }
+
+    /// A caller with the reader token at this place.
+    #[cfg(test)]
+    pub(super) fn reader(number: usize, peer: PeerAddress) -> Self {
+        Self {
+            role: Role::Read,
+            number,
+            peer,
+        }
+    }
 }
 
 /// The token's role and place: `write#1`.
@@ -62,7 +90,35 @@ impl fmt::Display for Actor {
 pub struct Access {
     in_force: Arc<ArcSwap<AccessSpec>>,
     /// The token that was made because none was configured. It stays valid while none is.
-    made: Arc<OnceLock<TokenDigest>>,
+    made: Arc<OnceLock<MadeToken>>,
+    guesses: Arc<Guesses>,
+    warnings: Arc<Warnings>,
+}
+
+/// A token that was made, and its file, which is removed when the process ends.
+#[derive(Debug)]
+struct MadeToken {
+    digest: TokenDigest,
+    file: Option<PathBuf>,
+}
+
+impl Drop for MadeToken {
+    fn drop(&mut self) {
+        // Nothing is left to do for one that is gone already.
+        self.file
+            .iter()
+            .for_each(|file| drop(fs::remove_file(file)));
+    }
+}
+
+/// The pauses between log lines on wrong tokens.
+#[derive(Debug)]
+struct Warnings(LogThrottle);
+
+impl Default for Warnings {
+    fn default() -> Self {
+        Self(LogThrottle::new(Duration::from_secs(60)))
+    }
 }
 
 impl Access {
@@ -76,7 +132,7 @@ impl Access {
     /// Accepts these tokens, and no others, from now on.
     pub fn reload(&self, mut spec: AccessSpec) {
         if spec.read.is_empty() && spec.write.is_empty() {
-            spec.write.push(*self.made.get_or_init(make_token));
+            spec.write.push(self.made.get_or_init(make_token).digest);
         }
         self.in_force.store(Arc::new(spec));
     }
@@ -84,6 +140,34 @@ impl Access {
     /// The tokens in force.
     pub(super) fn tokens(&self) -> Arc<AccessSpec> {
         self.in_force.load_full()
+    }
+
+    /// The role of the token that a request has, and its place from 1.
+    ///
+    /// # Errors
+    /// There is no known token, or there were too many wrong ones from its address.
+    fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        peer: PeerAddress,
+        now: Timestamp,
+    ) -> Result<(Role, usize), AdminRefusal> {
+        let token = bearer(headers).ok_or(AdminRefusal::Unauthenticated)?;
+        let address = peer.ip();
+        if address.is_some_and(|address| self.guesses.check(address, now).is_err()) {
+            return Err(AdminRefusal::Throttled);
+        }
+        self.identify(token).ok_or_else(|| {
+            address.iter().for_each(|address| self.guesses.note(*address, now));
+            if let Some(omitted) = self.warnings.0.admit(now) {
+                tracing::warn!(
+                    %peer,
+                    omitted,
+                    "a wrong token for the admin API: an address may try ten at once, then one a second"
+                );
+            }
+            AdminRefusal::Unauthenticated
+        })
     }
 
     /// The role of a token, and its place from 1. Compares with all tokens, whatever matches.
@@ -103,26 +187,76 @@ impl Access {
     }
 }
 
-/// Makes a token of 256 random bits, and logs it.
-fn make_token() -> TokenDigest {
-    let mut bytes = [0; 32];
+/// Makes a token of 256 random bits. A terminal shows it. Otherwise a file has it that only this user
+/// can read: logs go to people who may not change what runs.
+fn make_token() -> MadeToken {
+    let token = random_text::<32>();
+    let mut made = MadeToken {
+        digest: TokenDigest::of(&token),
+        file: None,
+    };
+    if io::stderr().is_terminal() {
+        tracing::info!(
+            token,
+            "admin.tokens is empty: this token may read and write until the process ends"
+        );
+    } else {
+        match write_token(&token) {
+            Ok(file) => {
+                tracing::info!(
+                    file = %file.display(),
+                    "admin.tokens is empty: this file has a token that may read and write until the process ends"
+                );
+                made.file = Some(file);
+            }
+            Err(error) => tracing::warn!(
+                %error,
+                "admin.tokens is empty, and no file can be written with a token: the admin API is closed"
+            ),
+        }
+    }
+    made
+}
+
+/// Writes the token to a new file that only this user can read.
+fn write_token(token: &str) -> io::Result<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+    // systemd's directories of the service and of the user's session.
+    let directories = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter();
+    let directories = directories.filter_map(set).map(PathBuf::from);
+    let mut written = Err(io::ErrorKind::NotFound.into());
+    for directory in directories.chain([env::temp_dir()]) {
+        let file = directory.join(format!("sluicegate-admin-token-{}", random_text::<6>()));
+        let mut options = File::options();
+        let opened = options.write(true).create_new(true).mode(0o600).open(&file);
+        written = opened
+            .and_then(|mut opened| writeln!(opened, "{token}"))
+            .map(|()| file);
+        if written.is_ok() {
+            break;
+        }
+    }
+    written
+}
+
+/// Random bytes as text.
+fn random_text<const BYTES: usize>() -> String {
+    let mut bytes = [0; BYTES];
     rand::fill(&mut bytes).expect("the system has random numbers");
-    let token = URL_SAFE_NO_PAD.encode(bytes);
-    tracing::info!(
-        token,
-        "admin.tokens is empty: this token may read and write until the process ends"
-    );
-    TokenDigest::of(&token)
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// Lets callers pass that may read.
 pub(super) async fn require_read(
     State(state): State<AdminState>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    match authorise(Role::Read, &state.access, &request) {
-        Ok(_) => next.run(request).await,
+    match authorise(Role::Read, &state.access, &request, state.clock.now()) {
+        Ok(actor) => {
+            request.extensions_mut().insert(actor);
+            next.run(request).await
+        }
         Err(refusal) => refuse(&state, refusal),
     }
 }
@@ -134,7 +268,7 @@ pub(super) async fn require_write(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let actor = match authorise(Role::Write, &state.access, &request) {
+    let actor = match authorise(Role::Write, &state.access, &request, state.clock.now()) {
         Ok(actor) => actor,
         Err(refusal) => {
             audit::log_refused(&state, action, peer(&request), refusal);
@@ -162,10 +296,14 @@ fn peer(request: &Request) -> PeerAddress {
     peer.unwrap_or(PeerAddress::Unix)
 }
 
-fn authorise(role: Role, access: &Access, request: &Request) -> Result<Actor, AdminRefusal> {
+fn authorise(
+    role: Role,
+    access: &Access,
+    request: &Request,
+    now: Timestamp,
+) -> Result<Actor, AdminRefusal> {
     let headers = request.headers();
-    let caller = bearer(headers).and_then(|token| access.identify(token));
-    let (held, number) = caller.ok_or(AdminRefusal::Unauthenticated)?;
+    let (held, number) = access.authenticate(headers, peer(request), now)?;
     if held < role {
         return Err(AdminRefusal::Forbidden);
     }
@@ -215,6 +353,10 @@ pub(super) fn problem(refusal: AdminRefusal) -> ProblemDetails {
             StatusCode::UNAUTHORIZED,
             "send a token of admin.tokens: `Authorization: Bearer TOKEN`",
         ),
+        AdminRefusal::Throttled => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many wrong tokens came from this address: it may try one a second",
+        ),
         AdminRefusal::Forbidden => (
             StatusCode::FORBIDDEN,
             "this token may read only: use one of admin.tokens.write",
@@ -233,10 +375,16 @@ pub(super) fn problem(refusal: AdminRefusal) -> ProblemDetails {
 
 fn respond(refusal: AdminRefusal) -> Response {
     let mut response = problem(refusal).into_response();
-    if refusal == AdminRefusal::Unauthenticated {
-        let challenge = HeaderValue::from_static("Bearer realm=\"sluicegate admin\"");
-        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-    }
+    let field = match refusal {
+        AdminRefusal::Unauthenticated => {
+            Some((WWW_AUTHENTICATE, "Bearer realm=\"sluicegate admin\""))
+        }
+        // A wait is never longer.
+        AdminRefusal::Throttled => Some((RETRY_AFTER, "1")),
+        _ => None,
+    };
+    let field = field.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    response.headers_mut().extend(field);
     response
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -18,10 +19,11 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{StatusCode, Uri};
 use http_body::Frame;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, Sleep, interval, sleep};
 
+use super::auth::Actor;
 use super::events::EventSource;
 use super::live::LiveSource;
 use super::problem_details::ProblemDetails;
@@ -32,6 +34,10 @@ use crate::telemetry::registry::GaugeGuard;
 
 /// The most readers of both streams.
 const MAX_READERS: usize = 64;
+/// The most readers with one token: others find a place.
+const MAX_OF_TOKEN: usize = MAX_READERS / 2;
+/// The most readers from one address.
+const MAX_OF_ADDRESS: usize = MAX_READERS / 4;
 /// The messages that wait for one reader.
 const QUEUE: usize = 16;
 /// The time between two messages.
@@ -50,7 +56,7 @@ pub(super) struct EndlessBody;
 /// The readers of all streams. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
-    places: Arc<Semaphore>,
+    places: Places,
     readers: Arc<Mutex<Readers>>,
     metrics: AdminMetrics,
 }
@@ -75,27 +81,34 @@ struct Wanted {
     events: bool,
 }
 
-pub(super) async fn live(State(state): State<AdminState>, uri: Uri) -> Response {
-    open(&state, AdminStream::Live, &uri)
+pub(super) async fn live(
+    State(state): State<AdminState>,
+    Extension(caller): Extension<Actor>,
+    uri: Uri,
+) -> Response {
+    open(&state, AdminStream::Live, caller, &uri)
 }
 
-pub(super) async fn events(State(state): State<AdminState>, uri: Uri) -> Response {
-    open(&state, AdminStream::Events, &uri)
+pub(super) async fn events(
+    State(state): State<AdminState>,
+    Extension(caller): Extension<Actor>,
+    uri: Uri,
+) -> Response {
+    open(&state, AdminStream::Events, caller, &uri)
 }
 
 /// The response to a new reader: the stream, or 503 if there are too many.
-fn open(state: &AdminState, stream: AdminStream, uri: &Uri) -> Response {
+fn open(state: &AdminState, stream: AdminStream, caller: Actor, uri: &Uri) -> Response {
     let length = match length(uri.query()) {
         Ok(length) => length,
         Err(problem) => return problem.into_response(),
     };
-    let Some((body, is_first)) = state.streams.subscribe(stream, length) else {
-        let detail = format!(
-            "{MAX_READERS} callers read streams already, which is the most: close one of them, or \
-             ask /v1/status and /v1/policies instead"
-        );
-        let problem = ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, detail);
-        return ([(RETRY_AFTER, "5")], problem).into_response();
+    let (body, is_first) = match state.streams.subscribe(stream, caller, length) {
+        Ok(subscribed) => subscribed,
+        Err(full) => {
+            let problem = ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, full.to_string());
+            return ([(RETRY_AFTER, "5")], problem).into_response();
+        }
     };
     if is_first {
         tokio::spawn(make_messages(state.clone()));
@@ -104,6 +117,64 @@ fn open(state: &AdminState, stream: AdminStream, uri: &Uri) -> Response {
     let mut response = (headers, Body::new(body)).into_response();
     response.extensions_mut().insert(EndlessBody);
     response
+}
+
+/// The callers of all streams. Clones share them.
+#[derive(Clone, Debug, Default)]
+struct Places(Arc<Mutex<Vec<Actor>>>);
+
+/// The place of a reader, which is free when it is dropped.
+#[derive(Debug)]
+struct Place {
+    places: Places,
+    caller: Actor,
+}
+
+impl Places {
+    fn take(&self, caller: Actor) -> Result<Place, NoPlace> {
+        let mut callers = self.0.lock();
+        let has_token = |other: &&Actor| other.token() == caller.token();
+        let has_address = |other: &&Actor| other.peer.ip() == caller.peer.ip();
+        if callers.len() >= MAX_READERS {
+            return Err(NoPlace::All);
+        }
+        if callers.iter().filter(has_address).count() >= MAX_OF_ADDRESS {
+            return Err(NoPlace::Address);
+        }
+        if callers.iter().filter(has_token).count() >= MAX_OF_TOKEN {
+            return Err(NoPlace::Token);
+        }
+        callers.push(caller.clone());
+        Ok(Place {
+            places: self.clone(),
+            caller,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut callers = self.places.0.lock();
+        let own = callers.iter().position(|caller| *caller == self.caller);
+        own.map(|own| callers.swap_remove(own));
+    }
+}
+
+/// The reason why there is no place for a reader.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum NoPlace {
+    #[error(
+        "{MAX_READERS} callers read streams already, which is the most: close one of them, or ask /v1/status and /v1/policies instead"
+    )]
+    All,
+    #[error(
+        "{MAX_OF_TOKEN} callers read streams with this token already, which is the most: close one of them"
+    )]
+    Token,
+    #[error(
+        "{MAX_OF_ADDRESS} callers read streams from this address already, which is the most: close one of them"
+    )]
+    Address,
 }
 
 /// The length of a stream, if its reader wants it to end.
@@ -120,21 +191,26 @@ impl Streams {
     /// No readers yet.
     pub(super) fn new(metrics: AdminMetrics) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(MAX_READERS)),
+            places: Places::default(),
             readers: Arc::default(),
             metrics,
         }
     }
 
-    /// A new reader, and true if no task makes messages yet. `None` if there are too many readers.
+    /// A new reader, and true if no task makes messages yet.
+    ///
+    /// # Errors
+    /// There are too many readers.
     fn subscribe(
         &self,
         stream: AdminStream,
+        caller: Actor,
         length: Option<Duration>,
-    ) -> Option<(EventBody, bool)> {
-        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+    ) -> Result<(EventBody, bool), NoPlace> {
+        let place = self.places.take(caller)?;
         let (queue, messages) = mpsc::channel(QUEUE);
-        queue.try_send(Bytes::from_static(START)).ok()?;
+        let started = queue.try_send(Bytes::from_static(START));
+        started.map_err(|_| NoPlace::All)?;
         let mut readers = self.readers.lock();
         readers.all.push(Reader { stream, queue });
         let is_first = !std::mem::replace(&mut readers.has_source, true);
@@ -145,7 +221,7 @@ impl Streams {
             _place: place,
             _counted: self.metrics.reader(stream),
         };
-        Some((body, is_first))
+        Ok((body, is_first))
     }
 
     /// Sends a message to the readers of a stream. Drops those that do not keep up.
@@ -226,7 +302,7 @@ struct EventBody {
     silence: Pin<Box<Sleep>>,
     /// The end of the stream, if its reader wants one.
     end: Option<Pin<Box<Sleep>>>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
     _counted: GaugeGuard,
 }
 
@@ -258,6 +334,8 @@ impl http_body::Body for EventBody {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use http_body_util::BodyExt;
 
     use super::*;
@@ -265,6 +343,11 @@ mod tests {
 
     fn streams(registry: &Registry) -> Streams {
         Streams::new(AdminMetrics::new(registry))
+    }
+
+    /// The caller with this token, from this address.
+    fn caller(token: usize, address: u8) -> Actor {
+        Actor::reader(token, IpAddr::from([192, 0, 2, address]).into())
     }
 
     async fn next(body: &mut EventBody) -> Option<Bytes> {
@@ -276,9 +359,11 @@ mod tests {
     async fn a_reader_that_does_not_keep_up_loses_its_stream() {
         let streams = streams(&Registry::default());
         let (mut slow, is_first) = streams
-            .subscribe(AdminStream::Events, None)
+            .subscribe(AdminStream::Events, caller(1, 1), None)
             .expect("a place");
-        let (mut other, is_second) = streams.subscribe(AdminStream::Live, None).expect("a place");
+        let (mut other, is_second) = streams
+            .subscribe(AdminStream::Live, caller(1, 1), None)
+            .expect("a place");
         assert!(is_first && !is_second);
         let message = Bytes::from_static(b"data: 1\n\n");
         for _ in 0..2 * QUEUE {
@@ -300,7 +385,7 @@ mod tests {
         let streams = streams(&Registry::default());
         let length = length(Some("seconds=6")).expect("a length");
         let (mut body, _) = streams
-            .subscribe(AdminStream::Live, length)
+            .subscribe(AdminStream::Live, caller(1, 1), length)
             .expect("a place");
         let started = Instant::now();
         assert_eq!(next(&mut body).await.as_deref(), Some(START));
@@ -316,10 +401,27 @@ mod tests {
     async fn readers_are_bounded_and_free_their_places() {
         let registry = Registry::default();
         let streams = streams(&registry);
-        let mut readers: Vec<_> = (0..MAX_READERS)
-            .map(|_| streams.subscribe(AdminStream::Live, None).expect("a place"))
-            .collect();
-        assert!(streams.subscribe(AdminStream::Events, None).is_none());
+        let subscribe = |stream, token, address| {
+            let subscribed = streams.subscribe(stream, caller(token, address), None);
+            subscribed.map_err(|full| full.to_string())
+        };
+        let refused = |token, address| {
+            let refused = subscribe(AdminStream::Events, token, address);
+            refused.map(|_| ()).expect_err("no place")
+        };
+        let mut readers = Vec::new();
+        for (token, address) in [(1, 1), (1, 2), (2, 3), (2, 4)] {
+            for _ in 0..MAX_OF_ADDRESS {
+                readers.push(subscribe(AdminStream::Live, token, address).expect("a place"));
+            }
+            if readers.len() < MAX_READERS {
+                assert!(refused(3, address).contains("from this address"));
+            }
+            if readers.len() == MAX_OF_TOKEN {
+                assert!(refused(1, 9).contains("with this token"));
+            }
+        }
+        assert!(refused(3, 9).contains("64 callers"));
         let counted = |series: &str| registry.render().contains(series);
         assert!(counted(
             "sluicegate_admin_stream_readers{stream=\"live\"} 64"
@@ -328,14 +430,14 @@ mod tests {
             "sluicegate_admin_stream_readers{stream=\"events\"} 0"
         ));
         readers.pop();
-        assert!(streams.subscribe(AdminStream::Events, None).is_some());
+        readers.push(subscribe(AdminStream::Events, 3, 9).expect("a place"));
         assert!(streams.wanted().is_some());
         readers.clear();
         assert!(streams.wanted().is_none());
         assert!(counted(
             "sluicegate_admin_stream_readers{stream=\"live\"} 0"
         ));
-        let (_reader, is_first) = streams.subscribe(AdminStream::Live, None).expect("a place");
+        let (_reader, is_first) = subscribe(AdminStream::Live, 1, 1).expect("a place");
         assert!(is_first);
     }
 }

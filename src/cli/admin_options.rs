@@ -144,8 +144,8 @@ pub(super) fn find_client(
     if source.file().is_none() {
         return Err(format!(
             "{}: name the configuration of the proxy with --config, or the proxy with --admin \
-             and a token {TOKEN_OPTIONS}; without tokens, the log of the proxy has one from its \
-             start",
+             and a token {TOKEN_OPTIONS}; without tokens, the log of the proxy names a file that \
+             has one",
             run::absence()
         ));
     }
@@ -163,7 +163,7 @@ pub(super) fn find_client(
         };
         format!(
             "{file}: {lack}; give one {TOKEN_OPTIONS}. Without any in the file, the log of the \
-             proxy has one from its start"
+             proxy names a file that has one"
         )
     })?;
     let source = TokenSource::Configuration(file.to_owned());

@@ -1,6 +1,11 @@
 //! Tokens: who may call, how they are configured and replaced.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+use sluicegate::clock::Clock;
 
 use crate::support::admin::{AdminClient, READER, TOKENS, WRITER, problem};
 use crate::support::client::{Connection, get};
@@ -34,15 +39,51 @@ fn the_api_takes_a_token_and_health_and_metrics_take_none() {
 }
 
 #[test]
-fn without_tokens_one_is_made_and_logged() {
-    let gateway = Gateway::start(ROUTES);
-    let line = gateway.wait_for_log("token=\"");
-    let (_, token) = line.split_once("token=\"").expect("a token in the line");
-    let (token, _) = token.split_once('"').expect("a quoted token");
+fn without_tokens_one_is_made_in_a_file_of_its_user() {
+    let mut gateway = Gateway::start(ROUTES);
+    let line = gateway.wait_for_log("this file has a token");
+    let (_, file) = line.split_once("file=").expect("a file in the line");
+    let file = PathBuf::from(file.split_whitespace().next().expect("a path"));
+    let mode = fs::metadata(&file)
+        .expect("it is there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let token = fs::read_to_string(&file).expect("it is readable");
+    let token = token.trim();
     assert!(token.len() > 40, "{token}");
+    assert!(!gateway.log().contains(token));
     assert_eq!(status(&gateway, token), 200);
     let other = Gateway::start(ROUTES);
     assert_eq!(status(&other, token), 401, "each process makes its own");
+    gateway.signal(Signal::TERM);
+    gateway.signal(Signal::TERM);
+    gateway.wait();
+    wait_for("the file to go", || (!file.exists()).then_some(()));
+}
+
+#[test]
+fn guessing_tokens_is_slowed_down_logged_and_counted() {
+    let gateway = Gateway::start(&format!("{TOKENS}{ROUTES}"));
+    let guess = |number: usize| status(&gateway, &format!("guess-0123456789-{number}"));
+    let clock = Clock::system();
+    let started = clock.now();
+    let answers: Vec<_> = (0..60).map(guess).collect();
+    let passed = clock.now().since(started).as_secs() as usize + 1;
+    let looked_at = answers.iter().filter(|status| **status == 401).count();
+    assert!((10..=10 + passed).contains(&looked_at), "{answers:?}");
+    assert!(
+        answers.iter().all(|status| matches!(status, 401 | 429)),
+        "{answers:?}"
+    );
+    let throttled = "sluicegate_admin_requests_refused_total{reason=\"throttled\"}";
+    assert_eq!(gateway.metric(throttled), Some((60 - looked_at) as f64));
+    gateway.wait_for_log("a wrong token for the admin API");
+    assert_eq!(gateway.log().matches("a wrong token").count(), 1);
+    // The address is soon forgiven: nobody is locked out.
+    wait_for("a right token", || {
+        (status(&gateway, READER) == 200).then_some(())
+    });
 }
 
 #[test]

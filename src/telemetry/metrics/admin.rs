@@ -11,6 +11,8 @@ use crate::telemetry::registry::{CounterSet, Gauge, GaugeGuard, Registry};
 pub enum AdminRefusal {
     /// No token, or an unknown one.
     Unauthenticated,
+    /// Too many unknown tokens from the address: this one was not looked at.
+    Throttled,
     /// The token may not do this.
     Forbidden,
     /// A page of another origin sent the request.

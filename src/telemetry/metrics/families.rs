@@ -143,7 +143,7 @@ families! {
     BAD_REQUESTS: Counter "sluicegate_bad_requests_total" ["listener", "reason"],
         "Requests that no route saw: in HTTP/1 answered 400 or 505 (malformed), 431 or 414 (head_too_large) or 408 (timeout); in HTTP/2 header blocks that did not end in time (timeout), and connections flooded with frames (flood).";
     ADMIN_REFUSED: Counter "sluicegate_admin_requests_refused_total" ["reason"],
-        "Requests to the admin listener that were refused: without a known token (unauthenticated), without a token of `write` (forbidden), from a page of another origin (cross_origin), or for a host that is not of the listener (unknown_host).";
+        "Requests to the admin listener that were refused: without a known token (unauthenticated), after too many wrong ones from the same address (throttled), without a token of `write` (forbidden), from a page of another origin (cross_origin), or for a host that is not of the listener (unknown_host).";
     ADMIN_STREAM_READERS: Gauge "sluicegate_admin_stream_readers" ["stream"],
         "Callers that read a stream of the admin API now: figures of `/v1/live` (live), or `/v1/events` (events).";
     ACCESS_LOG_DROPPED: Counter "sluicegate_access_log_dropped_lines_total" [],

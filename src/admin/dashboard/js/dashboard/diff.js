@@ -20,12 +20,8 @@ export function compareLines(left, right) {
   return withGaps(all);
 }
 
-/** The stars in place of a secret: their number depends on its length. */
-const MASK = /\*{3,}/g;
-
-/** The lines of a text in which secrets are masked, all masks alike. */
 function linesOf(text) {
-  return text.trimEnd().replaceAll(MASK, "********").split("\n");
+  return text.trimEnd().split("\n");
 }
 
 /** Lines near changes; a line with an ellipsis stands for those that are left out between them. */
