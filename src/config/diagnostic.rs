@@ -203,7 +203,8 @@ impl Report {
                 .clone()
                 .map(|lines| self.source.shown(lines, audience));
             let shown = lines.zip(shown.as_ref());
-            text.push_str(&renderer.render(&[self.group(problem, shown)]));
+            let block = renderer.render(&[self.group(problem, shown.clone())]);
+            text.push_str(&self.placed(block, problem, shown));
             text.push_str("\n\n");
         }
         if self.problems.len() > MAX_PRINTED {
@@ -227,6 +228,23 @@ impl Report {
             (errors, warnings) => format!("{errors}, {warnings}"),
         };
         format!("{}: {counts}", self.source.name)
+    }
+
+    /// A rendered block with the problem's own column, where the renderer has that in the shown line.
+    fn placed(
+        &self,
+        block: String,
+        problem: &Problem,
+        shown: Option<(Range<usize>, &ShownText)>,
+    ) -> String {
+        let (Some(span), Some((_, shown))) = (&problem.span, shown) else {
+            return block;
+        };
+        let (line, column) = self.source.position(span.start);
+        let before = &shown.text[..shown.place(span.start)];
+        let before = before.rsplit('\n').next().unwrap_or_default();
+        let place = |column: usize| format!("{}:{line}:{column}", self.source.name);
+        block.replacen(&place(before.chars().count() + 1), &place(column), 1)
     }
 
     /// The lines of a problem and its related places.

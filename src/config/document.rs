@@ -136,7 +136,7 @@ impl Document {
         match yaml::parse(&source) {
             Ok(tree) => Ok(build::document(source, tree, environment)),
             Err(problem) => {
-                let stretches = stretches_of_lines(&source.text, &schema::keys());
+                let stretches = stretches_of_lines(&source.text, &schema::KEYS);
                 let source = SourceText {
                     stretches,
                     ..source

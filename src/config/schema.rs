@@ -42,8 +42,8 @@ pub use super::sections::upstream::{
     Retries, SlowStart, Upstream, UpstreamConnections, UpstreamTimeouts, UpstreamTls, Weight,
 };
 pub use super::sections::zone::{ClaimedZone, Zone};
+pub(super) use json::KEYS;
 pub use json::json_schema;
-pub(super) use json::keys;
 
 /// Milliseconds.
 pub(super) const SECOND: u64 = 1_000;

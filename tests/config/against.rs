@@ -143,12 +143,12 @@ routes:
         "new       other-fallback (header:x-key or shared)",
         "new       other-key (header:x-other or client_ip)",
         "survives  special (header:x-key or client_ip)",
-        "rescaled  special (header:x-key or client_ip where value a)  9/300d becomes 7/300d",
+        "rescaled  special (header:x-key or client_ip where value ***)  9/300d becomes 7/300d",
         "rescaled  r#0 (constant or client_ip)  5/300d becomes 7/300d",
         "reset     other-fallback (header:x-key or client_ip)  the key becomes header:x-key or shared",
         "reset     other-key (header:x-key or client_ip)  the key becomes header:x-other or client_ip",
         "ends      renamed (constant or client_ip)",
-        "ends      special (header:x-key or client_ip where value b)",
+        "ends      special (header:x-key or client_ip where value ***)",
         "ends      r#1 (constant or client_ip)",
     ];
     assert_eq!(lines, expected, "{text}");

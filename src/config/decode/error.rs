@@ -77,14 +77,17 @@ impl DecodeError {
 
 /// What holds the value that `reader` is at, if that may not be shown.
 fn hidden_value(reader: Reader<'_>) -> Option<&'static str> {
-    let NodeValue::Scalar { origin, .. } = reader.value() else {
-        return None;
-    };
-    let is_secret = reader.findings.content(reader.node) == Content::Secret;
-    match (reader.part, origin) {
-        (Part::Key, _) => reader.is_secret.then_some("the key is"),
-        (Part::Whole, TextOrigin::Environment) => Some("the environment holds"),
-        (Part::Whole, TextOrigin::File) => is_secret.then_some("the file holds"),
+    let findings = reader.findings;
+    match (reader.part, reader.value()) {
+        (Part::Key, _) => (!findings.knows_key(reader.node)).then_some("the key is"),
+        (Part::Whole, NodeValue::Scalar { origin, .. }) => match origin {
+            TextOrigin::Environment => Some("the environment holds"),
+            TextOrigin::File => {
+                let is_secret = findings.content(reader.node) == Content::Secret;
+                is_secret.then_some("the file holds")
+            }
+        },
+        (Part::Whole, _) => None,
     }
 }
 

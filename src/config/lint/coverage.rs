@@ -26,17 +26,12 @@ fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {
     };
     let (name, _) = first;
     let is_of_one = !others.is_empty() && others.iter().all(|(other, _)| other == name);
-    let values = conditions.iter().map(|(_, value)| format!("`{value}`"));
-    let mut values: Vec<_> = values.collect();
-    values.dedup();
+    let values: HashSet<_> = conditions.iter().map(|(_, value)| value).collect();
     if !is_of_one || values.len() < 2 {
         return None;
     }
     let node = enforced.first()?.policy.when.as_ref()?.node;
-    let message = format!(
-        "requests whose {name} is none of {} meet no limit",
-        values.join(", ")
-    );
+    let message = format!("requests with another {name} than these policies name meet no limit");
     let finding = Finding::warning(node, Code::UncoveredRequests, message);
     Some(finding.help(
         "add a policy for the others: without `when`, or with `when: { not: { any: [..] } }`",
@@ -58,7 +53,7 @@ pub(super) fn unlimited_status(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     findings.collect()
 }
 
-/// The only claim or field that the policy's condition tests, with its value.
+/// The only claim or field that the policy's condition tests, with its value, which is never shown.
 fn wanted(applied: &AppliedPolicy<'_>) -> Option<(String, String)> {
     let when = &applied.policy.when.as_ref()?.value;
     let others = Condition {
@@ -70,9 +65,15 @@ fn wanted(applied: &AppliedPolicy<'_>) -> Option<(String, String)> {
         return None;
     }
     let claims = when.jwt.iter();
-    let claims = claims.map(|(name, value)| (format!("claim `{name}`"), value.to_string()));
+    let claims =
+        claims.map(|(name, value)| (format!("claim `{name}`"), value.reveal().to_string()));
     let fields = when.header.iter();
-    let fields = fields.map(|(name, value)| (format!("field `{}`", name.value), value.to_string()));
+    let fields = fields.map(|(name, value)| {
+        (
+            format!("field `{}`", name.value),
+            value.reveal().to_string(),
+        )
+    });
     let mut wanted = claims.chain(fields);
     wanted.next().filter(|_| wanted.next().is_none())
 }

@@ -1,5 +1,7 @@
 //! Generates the JSON Schema of the configuration for editors.
 
+use std::sync::LazyLock;
+
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
@@ -18,7 +20,9 @@ pub fn json_schema() -> String {
 }
 
 /// Every key of the schema.
-pub(in crate::config) fn keys() -> Vec<String> {
+pub(in crate::config) static KEYS: LazyLock<Vec<String>> = LazyLock::new(keys);
+
+fn keys() -> Vec<String> {
     let settings = SchemaSettings::draft07();
     let schema = settings.into_generator().into_root_schema_for::<Config>();
     let mut keys = Vec::new();

@@ -23,8 +23,8 @@ pub use tokens::{AdminTokens, TokenRole};
 pub struct Admin {
     /// The IP address and port to listen on; keep it away from clients.
     pub address: Located<SocketAddress>,
-    /// Tokens of callers of the API. Unless there are any, a write token is made at the start, and
-    /// is in the log.
+    /// Tokens of callers of the API. Unless there are any, a write token is made at the start; the
+    /// log names the file that has it.
     pub tokens: Located<AdminTokens>,
     /// How `/v1/top` shows the keys of clients. Texts of keys are kept in memory only if they are
     /// readable.

@@ -25,7 +25,7 @@ pub struct RedisStore {
     pub sentinel: Option<Located<Sentinel>>,
     /// As whom to speak to servers, where `url` does not say it.
     pub user: Option<Located<Text>>,
-    /// The password, where `url` does not say it; none where it is empty.
+    /// The password, where `url` does not say it; none where it is empty. It may be in a file.
     pub password: Option<Located<SecretValue>>,
     /// The number of the database, with `sentinel`; `url` has it in its path, and a cluster has one
     /// alone.
@@ -40,7 +40,7 @@ pub struct RedisStore {
     /// The beginning of all names in Redis.
     pub prefix: Located<KeyPrefix>,
     /// The secret that keys are hashed under, 16 characters at least and the same on all machines.
-    /// Without it, readers of Redis can guess keys by trial.
+    /// Without it, readers of Redis can guess keys by trial. It may be in a file.
     pub secret: Option<Located<SecretValue>>,
     /// `true` writes keys as they are, instead of hashes.
     pub readable_keys: Located<Flag>,
