@@ -27,6 +27,12 @@ impl Accept {
         }))
     }
 
+    /// Returns true if a response has this answer, and no other.
+    pub(crate) fn is_in(&self, response: &Headers) -> bool {
+        let expected = self.0.as_ref().map(HeaderValue::as_bytes);
+        response.get_all(SEC_WEBSOCKET_ACCEPT).eq(expected)
+    }
+
     /// Writes the field into the response; nothing if the request had no key.
     pub(crate) fn write(&self, response: &mut Headers) {
         if let Some(accept) = &self.0 {
@@ -59,5 +65,8 @@ mod tests {
         accept.write(&mut response);
         let written = response.get(SEC_WEBSOCKET_ACCEPT);
         assert_eq!(written, Some(&b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="[..]));
+        assert!(accept.is_in(&response) && !accept.is_in(&Headers::new()));
+        response.append(SEC_WEBSOCKET_ACCEPT, HeaderValue::from_static("x"));
+        assert!(!accept.is_in(&response));
     }
 }

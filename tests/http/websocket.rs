@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::client::{Connection, get};
+use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, HEADERS, Http2, field, frame};
 use crate::support::gateway::Gateway;
 use crate::support::http2_origin::{self, Http2Origin};
 use crate::support::origin::{Origin, answer, ok, raw};
@@ -455,6 +456,58 @@ fn connect_over_http2(gateway: &Gateway, sent: &'static [u8]) -> (u16, Vec<u8>) 
     let bounded = async { tokio::time::timeout(crate::support::DEADLINE, exchange).await };
     let seen = runtime.expect("a runtime").block_on(bounded);
     seen.expect("in time").expect("a response")
+}
+
+/// Opens a tunnel over HTTP/2 on this stream.
+fn open_tunnel(client: &mut Http2, stream: u32) {
+    let block = [
+        &[0x02][..],
+        &[7],
+        b"CONNECT",
+        &field(":protocol", "websocket"),
+        // `:scheme: http`, `:path: /`, and `:authority`.
+        &[0x86, 0x84, 0x01, 1, b'a'],
+        &field("sec-websocket-version", "13"),
+    ];
+    client.send(&frame(HEADERS, END_HEADERS, stream, &block.concat()));
+    let answer = client.frames().find(|frame| frame.stream == stream);
+    assert_eq!(answer.and_then(|frame| frame.status()), Some(200));
+}
+
+/// Neither direction goes on behind a reset, also not one that the client had ended before.
+#[test]
+fn a_reset_of_a_tunnel_over_http2_ends_both_directions() {
+    // It goes on when the client has ended its direction.
+    let origin = Origin::raw(|stream| {
+        if let Ok(mut socket) = tungstenite::accept(stream) {
+            std::io::copy(socket.get_mut(), &mut std::io::sink()).ok();
+            thread::sleep(crate::support::DEADLINE);
+        }
+    });
+    let gateway = before(&origin, "", "");
+    let mut client = Http2::open(gateway.address());
+    let label = format!("{{upstream=\"chat\",endpoint=\"{}\"}}", origin.address());
+    let open = format!("sluicegate_upstream_connections{label}");
+    for (number, code) in (0..8).zip([0, 1, 2, 5, 7, 8, 8, 11]) {
+        let stream = 2 * number + 1;
+        open_tunnel(&mut client, stream);
+        assert_eq!(gateway.metric(&open), Some(1.0));
+        if number % 2 == 0 {
+            client.send(&frame(DATA, END_STREAM, stream, b""));
+        }
+        client.send(&frames::reset(stream, code));
+        wait_for("the upstream's connection to close", || {
+            gateway.metric(&open).filter(|count| *count == 0.0)
+        });
+    }
+}
+
+/// The key was the proxy's: nobody else can check the answer.
+#[test]
+fn an_upstream_that_has_not_read_the_key_opens_no_tunnel() {
+    let origin = switching(drop);
+    let gateway = before(&origin, "", "");
+    assert_eq!(connect_over_http2(&gateway, b"").0, 502);
 }
 
 /// `hello` and a close, with a mask of zeros.
