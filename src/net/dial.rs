@@ -43,6 +43,12 @@ impl Dscp {
     }
 }
 
+/// The name by which the server at `host` is asked for (SNI) and verified: without the dot that ends an
+/// absolute name (RFC 6066 section 3).
+pub(crate) fn name_in_certificates(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
+}
+
 /// An address to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DialAddress {

@@ -9,6 +9,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 
 use super::UpstreamProtocol;
+use crate::net::dial::name_in_certificates;
 
 mod verifier;
 
@@ -96,8 +97,8 @@ pub fn client_config(roots: &Roots, name: Option<&str>) -> Result<ClientConfig, 
 }
 
 fn server_name(text: &str) -> Result<ServerName<'static>, ClientTlsError> {
-    ServerName::try_from(text.trim_matches(['[', ']']).to_owned())
-        .map_err(|_| ClientTlsError::Name(text.to_owned()))
+    let name = name_in_certificates(text.trim_matches(['[', ']']));
+    ServerName::try_from(name.to_owned()).map_err(|_| ClientTlsError::Name(text.to_owned()))
 }
 
 impl Roots {

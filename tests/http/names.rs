@@ -7,11 +7,17 @@ use std::process::{Command, Stdio};
 use crate::support::client::get;
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
-use crate::support::wait_for;
+use crate::support::{tls, wait_for};
 
 /// Starts the proxy where `/etc/hosts` has these lines. It forwards to `http://app.test:PORT`.
 /// `None` if the system grants no namespace.
 fn start(hosts: &[&str], port: u16) -> Option<Gateway> {
+    let endpoint = format!("endpoints: [\"http://app.test:{port}\"], resolve_every: 1s");
+    start_with(hosts, &endpoint)
+}
+
+/// As [`start`], with this upstream.
+fn start_with(hosts: &[&str], upstream: &str) -> Option<Gateway> {
     let mut probe = Command::new("unshare");
     probe.args(["--map-root-user", "--mount", "true"]);
     let probed = probe.stderr(Stdio::null()).status();
@@ -24,10 +30,9 @@ fn start(hosts: &[&str], port: u16) -> Option<Gateway> {
         r#"printf '{}' > hosts; exec unshare --map-root-user --mount sh -c '{inner}' "$0" "$@""#,
         hosts.join("\n")
     );
-    let endpoint = format!("http://app.test:{port}");
     let config = format!(
         "workers: 1
-upstreams: {{ app: {{ endpoints: [\"{endpoint}\"], resolve_every: 1s }} }}
+upstreams: {{ app: {{ {upstream} }} }}
 routes: [{{ upstream: app }}]
 "
     );
@@ -67,6 +72,36 @@ fn all_addresses_of_a_name_take_turns() {
     assert_eq!([first.requests().len(), second.requests().len()], [4, 4]);
     assert_eq!(metric(&gateway, "hosts", port), 2.0);
     assert_eq!(metric(&gateway, "requests_total", port), 8.0, "one series");
+}
+
+/// Names in certificates, and in the handshake, have no dot at the end (RFC 6066 section 3).
+#[test]
+fn a_dot_at_the_end_of_a_name_is_for_the_resolver() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    tls::certify(dir.path(), "other", &["other.test"]);
+    tls::certify(dir.path(), "app", &["app.test"]);
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let certificate = |name: &str| {
+        let (certificate, key) = (path(&format!("{name}.pem")), path(&format!("{name}.key")));
+        format!("{{ certificate: {certificate}, key: {key} }}")
+    };
+    // The second certificate is for those that ask for its name.
+    let secure = Gateway::start(&format!(
+        "listeners: [{{ address: 127.0.0.1:0, tls: {{ certificates: [{}, {}] }} }}]
+routes: [{{ match: {{ hosts: [app.test.] }}, upstream: echo }}]
+",
+        certificate("other"),
+        certificate("app")
+    ));
+    let (port, ca) = (secure.address().port(), path("app.pem"));
+    let upstream = format!(
+        "endpoints: [\"https://app.test.:{port}\"], tls: {{ ca: {ca} }}, preserve_host: false"
+    );
+    let Some(gateway) = start_with(&["127.0.0.1 app.test."], &upstream) else {
+        return;
+    };
+    let answer = get(gateway.address(), "/");
+    assert_eq!(answer.status, 200, "{answer:?}");
 }
 
 #[test]

@@ -321,6 +321,10 @@ fn upstreams_are_verified() {
         ", tls: {{ ca: \"{ca}\", server_name: first.example }}"
     ));
     assert_eq!(trusted.status, 200, "{trusted:?}");
+    let absolute = to(&format!(
+        ", tls: {{ ca: \"{ca}\", server_name: first.example. }}"
+    ));
+    assert_eq!(absolute.status, 200, "{absolute:?}");
     for tls in [
         String::new(),
         ", tls: { server_name: first.example }".to_owned(),

@@ -19,7 +19,7 @@ impl TextValue for HostPattern {
     const EXPECTED: &'static str =
         "a host without a port, as in `api.example.com` or `*.example.com`";
     const PATTERN: &'static str =
-        "(\\*\\.)?[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*|\\[[0-9A-Fa-f:.]+\\]";
+        "(\\*\\.)?[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*\\.?|\\[[0-9A-Fa-f:.]+\\]";
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let host = text.to_ascii_lowercase();
@@ -32,10 +32,12 @@ impl TextValue for HostPattern {
             return Ok(Self::Exact(format!("[{address}]")));
         }
         if is_host_name(&host) {
-            return Ok(Self::Exact(host));
+            return Ok(Self::Exact(relative(&host).to_owned()));
         }
         match host.strip_prefix("*.") {
-            Some(domain) if is_host_name(domain) => Ok(Self::Subdomains(domain.to_owned())),
+            Some(domain) if is_host_name(domain) => {
+                Ok(Self::Subdomains(relative(domain).to_owned()))
+            }
             _ => Err(failure(format!("`{text}` is no host"), host_help(&host))),
         }
     }
@@ -50,11 +52,11 @@ text_value!(ServerName);
 impl TextValue for ServerName {
     const NAME: &'static str = "ServerName";
     const EXPECTED: &'static str = "a name in a certificate, as in `api.internal`";
-    const PATTERN: &'static str = "[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*|[0-9A-Fa-f:.]+";
+    const PATTERN: &'static str = "[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*\\.?|[0-9A-Fa-f:.]+";
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         match is_host_name(text) || is_ipv6(text) {
-            true => Ok(Self(text.to_ascii_lowercase())),
+            true => Ok(Self(relative(text).to_ascii_lowercase())),
             false => Err(failure(
                 format!("`{text}` is no name of a server"),
                 "write a name without a port: `api.internal`",
@@ -82,10 +84,18 @@ fn is_ipv6(text: &str) -> bool {
     text.parse::<std::net::Ipv6Addr>().is_ok()
 }
 
-/// True for a DNS name or an IPv4 address: up to 253 bytes, labels of up to 63.
+/// A name without the dot that ends an absolute one: hosts of requests and names in certificates are
+/// compared without it.
+fn relative(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+/// True for a DNS name, with or without a dot at the end, or an IPv4 address: up to 253 bytes, labels
+/// of up to 63.
 pub(super) fn is_host_name(text: &str) -> bool {
     let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     let label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(letter);
+    let text = relative(text);
     text.len() <= 253 && text.split('.').all(label)
 }
 
@@ -108,6 +118,22 @@ mod tests {
             Ok(HostPattern::Exact("[::1]".to_owned()))
         );
         assert!(HostPattern::parse("127.0.0.1").is_ok());
+    }
+
+    #[test]
+    fn a_dot_at_the_end_makes_no_difference() {
+        for (text, same) in [("a.example.", "a.example"), ("*.example.", "*.example")] {
+            assert_eq!(HostPattern::parse(text), HostPattern::parse(same));
+        }
+        assert_eq!(
+            ServerName::parse("a.example."),
+            ServerName::parse("a.example")
+        );
+        let long = ["a"; 127].join(".");
+        assert!(is_host_name(&long) && is_host_name(&format!("{long}.")));
+        for wrong in [".", "", "a..", "..", ".a"] {
+            assert!(!is_host_name(wrong), "{wrong}");
+        }
     }
 
     #[test]

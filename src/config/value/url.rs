@@ -199,6 +199,11 @@ mod tests {
         for (text, shown, port) in [
             ("http://10.0.0.11:3000", "http://10.0.0.11:3000", 3000),
             ("https://API.internal/", "https://api.internal", 443),
+            (
+                "http://API.internal.:3000",
+                "http://api.internal.:3000",
+                3000,
+            ),
             ("http://[::1]", "http://[::1]", 80),
             ("unix:/run/app.sock", "unix:/run/app.sock", 80),
         ] {

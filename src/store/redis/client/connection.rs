@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use super::fault::{Fault, FaultKind};
 use super::script::Script;
 use super::spec::{Address, Login};
-use crate::net::dial::{DialError, Dialler};
+use crate::net::dial::{DialError, Dialler, name_in_certificates};
 
 /// The deadline of connecting, with TLS and handshake. With the longest pause between probes it
 /// stays well below a second.
@@ -90,8 +90,9 @@ impl Connection {
         let live = match &options.tls {
             None => Self::over(address, stream).await?,
             Some(config) => {
-                let name = ServerName::try_from(address.host.to_string())
-                    .map_err(|error| FaultKind::Tls.with(error))?;
+                let name = name_in_certificates(&address.host).to_owned();
+                let name =
+                    ServerName::try_from(name).map_err(|error| FaultKind::Tls.with(error))?;
                 let connector = TlsConnector::from(Arc::clone(config));
                 let shaking_hands = timeout(HANDSHAKE_DEADLINE, connector.connect(name, stream));
                 let silent = |_| {
