@@ -145,12 +145,12 @@ impl ClientIp {
         client.filter(|_| count == depth)
     }
 
-    /// The hops from the right, over all lines.
+    /// The hops from the right, over all lines. Empty ones are none (RFC 9110 section 5.6.1.2).
     fn hops<'h>(&self, headers: &'h Headers) -> impl Iterator<Item = &'h [u8]> + use<'h> {
         // Commas within quotes split, too: an open quote of a client must not hide what a proxy
         // appends.
         let values = headers.get_all(self.header.name()).rev();
-        values.flat_map(|value| value.rsplit(|&byte| byte == b','))
+        values.flat_map(list_from_the_right)
     }
 
     fn read(&self, hop: &[u8]) -> Option<IpAddr> {
@@ -173,6 +173,11 @@ impl ClientIp {
         }
     }
 
+    /// Returns true if the client is named in a field that is not one of all proxies.
+    pub fn has_own_field(&self) -> bool {
+        matches!(self.header, Header::Single(_))
+    }
+
     /// Removes the field with a single address, which an untrusted peer has written. Upstreams may
     /// believe it.
     pub fn remove_untrusted(&self, headers: &mut Headers) {
@@ -182,6 +187,14 @@ impl ClientIp {
             headers.remove(name);
         }
     }
+}
+
+/// The elements of a list that are not empty (RFC 9110 section 5.6.1.2), from the right.
+pub(super) fn list_from_the_right(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let elements = value.rsplit(|&byte| byte == b',');
+    elements
+        .map(<[u8]>::trim_ascii)
+        .filter(|element| !element.is_empty())
 }
 
 /// The address in all fields of this name; none if they differ.
@@ -265,7 +278,7 @@ mod tests {
 
     #[test]
     fn an_unreadable_hop_ends_the_search_at_the_proxy_that_wrote_it() {
-        for garbage in ["unknown", "", "1.2.3", "_hidden", "\"1.1.1.1"] {
+        for garbage in ["unknown", "1.2.3", "_hidden", "\"1.1.1.1"] {
             let value = format!("9.9.9.9, {garbage}, 10.0.0.7");
             assert_eq!(
                 resolve(Header::XForwardedFor, &[&value]),
@@ -302,6 +315,46 @@ mod tests {
         let xff = |values: &[&str]| resolve(Header::XForwardedFor, values);
         assert_eq!(xff(&["\"", "7.7.7.7"]), "7.7.7.7");
         assert_eq!(xff(&[",,,", "7.7.7.7"]), "7.7.7.7");
+    }
+
+    proptest! {
+        /// Empty elements anywhere change nothing (RFC 9110 section 5.6.1.2).
+        #[test]
+        fn empty_elements_are_ignored(
+            parts in prop::collection::vec(0..5_usize, 0..12),
+            depth in 0..4_u8,
+            is_forwarded in any::<bool>(),
+        ) {
+            let header = if is_forwarded { Header::Forwarded } else { Header::XForwardedFor };
+            let name = if is_forwarded { "for=" } else { "" };
+            let hops = ["", " ", "\t", "203.0.113.9", "10.0.0.7"];
+            let hop = |part: &usize| match hops[*part].trim_ascii() {
+                "" => hops[*part].to_owned(),
+                address => format!("{name}{address}"),
+            };
+            let all: Vec<_> = parts.iter().map(hop).collect();
+            let full: Vec<_> = all.iter().filter(|hop| !hop.trim_ascii().is_empty()).collect();
+            let full = full.iter().map(|hop| hop.as_str()).collect::<Vec<_>>().join(",");
+            let expected = resolve_at(header.clone(), depth, &[&full]);
+            prop_assert_eq!(resolve_at(header.clone(), depth, &[&all.join(",")]), &*expected);
+            let lines: Vec<_> = all.iter().map(|hop| hop.trim_ascii()).collect();
+            prop_assert_eq!(resolve_at(header, depth, &lines), expected);
+        }
+    }
+
+    #[test]
+    fn the_client_of_a_list_with_an_empty_end_is_found() {
+        for value in ["203.0.113.9,", ",203.0.113.9, , 10.0.0.7 ,,"] {
+            assert_eq!(resolve(Header::XForwardedFor, &[value]), "203.0.113.9");
+        }
+        assert_eq!(
+            resolve_at(Header::XForwardedFor, 2, &["203.0.113.9,, 10.0.0.7,"]),
+            "203.0.113.9"
+        );
+        assert_eq!(
+            resolve(Header::Forwarded, &["for=203.0.113.9,"]),
+            "203.0.113.9"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use http::Version;
 use http::header::{FORWARDED, HOST, HeaderName, HeaderValue, VIA};
 use smallvec::SmallVec;
 
-use super::client_ip::{MAX_HOPS, X_FORWARDED_FOR};
+use super::client_ip::{MAX_HOPS, X_FORWARDED_FOR, list_from_the_right};
 use super::connection::{ClientConnection, Scheme};
 use crate::http::headers::{FieldValue, Headers};
 
@@ -124,8 +124,7 @@ fn is_by_proxies(name: &HeaderName) -> bool {
 fn extended(headers: &Headers, name: &HeaderName, value: &FieldValue) -> HeaderValue {
     let (before, value) = (headers.get_all(name).rev(), value.as_bytes());
     let hops: SmallVec<[&[u8]; 8]> = before
-        .flat_map(|field| field.rsplit(|&byte| byte == b','))
-        .map(<[u8]>::trim_ascii)
+        .flat_map(list_from_the_right)
         .take(MAX_HOPS - 1)
         .collect();
     let length = hops.iter().map(|hop| hop.len() + 2).sum::<usize>() + value.len();
