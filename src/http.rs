@@ -24,4 +24,5 @@ mod parse_cache;
 pub mod path;
 pub mod service;
 pub mod token_digest;
+pub(crate) mod trailers;
 pub(crate) mod websocket;

@@ -17,6 +17,8 @@ pub use channel::ReceiveError;
 pub(crate) use channel::{BodyReceiver, BodySender, Demand, body_channel};
 pub use replay::ReplayedBody;
 
+use crate::http::http1::InvalidMessage;
+use crate::http::trailers;
 use crate::net::idle_timer::IdleTimer;
 use replay::AttemptBody;
 
@@ -57,6 +59,8 @@ pub enum RequestBodyError {
     Client(ClientBodyError),
     /// Fewer bytes than were announced.
     Incomplete,
+    /// Trailers of more than 16 KiB, or more than 256.
+    LargeTrailers,
 }
 
 impl RequestBody {
@@ -166,9 +170,13 @@ impl Inner {
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let client = RequestBodyError::Client;
         match self {
-            Self::Http1(body) => Pin::new(body)
-                .poll_frame(cx)
-                .map_err(|error| client(ClientBodyError::Http1(error))),
+            Self::Http1(body) => Pin::new(body).poll_frame(cx).map_err(|error| match error {
+                ReceiveError::Invalid(
+                    InvalidMessage::TooLarge(_)
+                    | InvalidMessage::Syntax(httparse::Error::TooManyHeaders),
+                ) => RequestBodyError::LargeTrailers,
+                error => client(ClientBodyError::Http1(error)),
+            }),
             Self::Http2(body) => Pin::new(body)
                 .poll_frame(cx)
                 .map_err(|error| client(ClientBodyError::Http2(error))),
@@ -211,6 +219,9 @@ impl Body for RequestBody {
             None => None,
             Some(Err(error)) => Some(Err(error)),
             Some(Ok(frame)) if frame.is_trailers() && this.withholds_trailers => None,
+            Some(Ok(frame)) if frame.is_trailers() => trailers::forwardable(frame)
+                .map_err(|_| RequestBodyError::LargeTrailers)
+                .transpose(),
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 match this.remaining.checked_sub(length) {
@@ -261,6 +272,7 @@ impl fmt::Display for RequestBodyError {
             Self::Quiet(limit) => write!(f, "the client sent nothing for {limit:?}"),
             Self::Client(_) => f.write_str("the client broke off its request body"),
             Self::Incomplete => f.write_str("the request body is shorter than was announced"),
+            Self::LargeTrailers => f.write_str("the request's trailers are larger than 16 KiB"),
         }
     }
 }
@@ -269,7 +281,7 @@ impl std::error::Error for RequestBodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Client(source) => Some(source),
-            Self::TooLarge | Self::Quiet(_) | Self::Incomplete => None,
+            Self::TooLarge | Self::Quiet(_) | Self::Incomplete | Self::LargeTrailers => None,
         }
     }
 }

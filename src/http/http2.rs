@@ -6,7 +6,9 @@ mod flood;
 mod frame_tracker;
 
 pub(crate) use connection_frames::ConnectionFrames;
-pub(crate) use frame_tracker::{FrameHead, FrameTracker, HEADERS, RST_STREAM};
+pub(crate) use frame_tracker::{
+    CONTINUATION, END_HEADERS, END_STREAM, FrameHead, FrameTracker, HEADERS, RST_STREAM,
+};
 
 /// The flow-control window of a stream: the most bytes that a peer may send on it unread. The window
 /// of a connection is that of all its streams, so that those that nobody reads delay no other.

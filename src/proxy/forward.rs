@@ -70,7 +70,11 @@ pub(super) async fn forward(
     }
     let quiet = context.ruleset.whole().body_timeout;
     request.body_mut().bound(route.max_body, quiet);
-    if route.rewrite.changes_fields() {
+    let writes_fields = route.rewrite.changes_fields()
+        || !route.tags().is_empty()
+        || !route.priority_fields.is_empty()
+        || context.ruleset.whole().client_ip.has_own_field();
+    if writes_fields {
         request.body_mut().withhold_trailers();
     }
     match upstream.target() {
@@ -104,6 +108,7 @@ pub(super) async fn forward(
                 pending: exchange.pending(),
                 deadline,
                 replay: BodyReplay::Once,
+                is_owed: false,
             };
             // Boxed: both futures are then smaller than 1 KiB, and quickly allocated.
             let response = Box::pin(cluster.send(&mut outbound)).await?;

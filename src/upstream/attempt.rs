@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
+use h2::Reason;
 use http::StatusCode;
 use tokio::time::Instant;
 
@@ -45,6 +46,8 @@ pub struct OutboundRequest<'a> {
     pub deadline: Option<(Instant, Duration)>,
     /// The means to send the body again.
     pub replay: BodyReplay,
+    /// The attempt waits for a part of the request that the client has not sent.
+    pub is_owed: bool,
 }
 
 /// The means to send the body of a request again.
@@ -127,6 +130,8 @@ pub(super) struct Attempt {
     pub may_retry: bool,
     /// The host's count of the request, which lasts as long as this. A response has its own.
     pub in_flight: Option<InFlight>,
+    /// The client still owed a part of its request: the host may have failed for that alone.
+    pub is_owed: bool,
 }
 
 /// The outcome of an attempt.
@@ -163,6 +168,20 @@ pub(super) enum HostEvidence {
 }
 
 impl Attempt {
+    /// An attempt at a request that the client has sent.
+    pub(super) fn new(
+        outcome: AttemptOutcome,
+        may_retry: bool,
+        in_flight: Option<InFlight>,
+    ) -> Self {
+        Attempt {
+            outcome,
+            may_retry,
+            in_flight,
+            is_owed: false,
+        }
+    }
+
     /// The reason why there is no response.
     pub(super) fn error(&self) -> Option<&UpstreamError> {
         match &self.outcome {
@@ -213,10 +232,13 @@ impl Attempt {
             | AttemptOutcome::Unprocessed(error)
             | AttemptOutcome::Broken(error)
             | AttemptOutcome::TimedOut(error) => match &error.kind {
+                _ if self.is_owed => HostEvidence::Excused,
                 UpstreamErrorKind::RequestBody(_)
                 | UpstreamErrorKind::Bystander(_)
+                | UpstreamErrorKind::InvalidHost
                 | UpstreamErrorKind::NoWebSocket
                 | UpstreamErrorKind::Deadline(_) => HostEvidence::Excused,
+                UpstreamErrorKind::Reset(error) if is_of_request(error) => HostEvidence::Excused,
                 _ => HostEvidence::Failed,
             },
         }
@@ -242,6 +264,16 @@ fn is_reset(error: &io::Error) -> bool {
     )
 }
 
+/// Returns true if a host has reset a stream because of its request: it is malformed (RFC 9113 section
+/// 8.1.1), or not to be sent over HTTP/2.
+fn is_of_request(reset: &h2::Error) -> bool {
+    let is_refused = matches!(
+        reset.reason(),
+        Some(Reason::PROTOCOL_ERROR | Reason::HTTP_1_1_REQUIRED)
+    );
+    reset.is_remote() && is_refused
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::io::Errno;
@@ -252,12 +284,7 @@ mod tests {
     fn some_failures_are_not_the_hosts() {
         let evidence = |outcome: fn(UpstreamError) -> AttemptOutcome, kind| {
             let outcome = outcome(UpstreamError::new(&"host".into(), kind));
-            let attempt = Attempt {
-                outcome,
-                may_retry: false,
-                in_flight: None,
-            };
-            attempt.evidence()
+            Attempt::new(outcome, false, None).evidence()
         };
         let second = Duration::from_secs(1);
         let connect = |errno: Errno| UpstreamErrorKind::of_dial(errno.into());
@@ -279,6 +306,16 @@ mod tests {
             evidence(AttemptOutcome::TimedOut, late),
             HostEvidence::Failed
         );
+        for kind in [
+            UpstreamErrorKind::ResponseTimeout(second),
+            UpstreamErrorKind::Closed(io::ErrorKind::ConnectionReset.into()),
+        ] {
+            let error = UpstreamError::new(&"host".into(), kind);
+            let mut attempt = Attempt::new(AttemptOutcome::Broken(error), false, None);
+            assert_eq!(attempt.evidence(), HostEvidence::Failed);
+            attempt.is_owed = true;
+            assert_eq!(attempt.evidence(), HostEvidence::Excused);
+        }
         let over = UpstreamErrorKind::Deadline(second);
         assert_eq!(
             evidence(AttemptOutcome::TimedOut, over),

@@ -48,6 +48,9 @@ pub enum UpstreamErrorKind {
     /// All streams of the most connections were in use for `timeouts.connect`.
     #[error("no free stream within {0:?} (timeouts.connect)")]
     NoStream(Duration),
+    /// The request's Host is no `:authority`, which HTTP/2 needs.
+    #[error("the request's Host is no authority")]
+    InvalidHost,
     /// The server does not support extended CONNECT (RFC 8441).
     #[error("no WebSocket over HTTP/2")]
     NoWebSocket,
@@ -135,7 +138,10 @@ impl UpstreamError {
 
     /// Returns true if the client failed, and not the upstream.
     pub fn is_clients(&self) -> bool {
-        matches!(self.kind, UpstreamErrorKind::RequestBody(_))
+        matches!(
+            self.kind,
+            UpstreamErrorKind::RequestBody(_) | UpstreamErrorKind::InvalidHost
+        )
     }
 
     /// Returns true if this machine failed, and not the upstream.
@@ -167,6 +173,7 @@ impl UpstreamError {
             UpstreamErrorKind::Shortage(_)
             | UpstreamErrorKind::PendingFull(_)
             | UpstreamErrorKind::PendingTimeout(_)
+            | UpstreamErrorKind::InvalidHost
             | UpstreamErrorKind::RequestBody(_) => return None,
             UpstreamErrorKind::Draining => EndpointFailure::Draining,
         })

@@ -134,23 +134,22 @@ impl Host {
         let (worker, may_move) = (outbound.worker, outbound.may_be_moved(retries));
         let limit = outbound.limit(timeouts);
         let mut limit = limit.map(|(at, kind)| (Box::pin(sleep_until(at)), kind));
-        let attempt = tokio::select! {
+        outbound.is_owed = false;
+        let mut attempt = tokio::select! {
             biased;
             attempt = self.attempt(in_flight, outbound, timeouts) => attempt,
             () = self.availability.stalled(worker), if may_move => {
                 let outcome = AttemptOutcome::Stalled(self.error(UpstreamErrorKind::Stalled));
-                Attempt { outcome, may_retry: true, in_flight: None }
+                Attempt::new(outcome, true, None)
             }
             () = elapsed(&mut limit) => {
                 let late = limit.expect("a time has elapsed").1;
                 let is_last = matches!(late, UpstreamErrorKind::Deadline(_));
-                Attempt {
-                    may_retry: !is_last && retry::is_repeatable(outbound.request),
-                    outcome: AttemptOutcome::TimedOut(self.error(late)),
-                    in_flight: None,
-                }
+                let may_retry = !is_last && retry::is_repeatable(outbound.request);
+                Attempt::new(AttemptOutcome::TimedOut(self.error(late)), may_retry, None)
             }
         };
+        attempt.is_owed = outbound.is_owed;
         waiting.end(attempt.evidence(), attempt.error().is_none());
         attempt
     }
@@ -235,11 +234,11 @@ impl Host {
                 let session = opened.session(in_flight, worker);
                 session.send(outbound, timeouts).await
             }
-            Err(kind) => Attempt {
-                outcome: AttemptOutcome::Refused(self.error(kind)),
-                may_retry: true,
-                in_flight: Some(in_flight),
-            },
+            Err(kind) => Attempt::new(
+                AttemptOutcome::Refused(self.error(kind)),
+                true,
+                Some(in_flight),
+            ),
         }
     }
 }

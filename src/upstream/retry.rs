@@ -121,11 +121,8 @@ mod tests {
         kind: UpstreamErrorKind,
         may_retry: bool,
     ) -> Attempt {
-        Attempt {
-            outcome: outcome(UpstreamError::new(&"endpoint".into(), kind)),
-            may_retry,
-            in_flight: None,
-        }
+        let error = UpstreamError::new(&"endpoint".into(), kind);
+        Attempt::new(outcome(error), may_retry, None)
     }
 
     /// The decisions after an attempt: on a new connection, at another host.

@@ -4,6 +4,7 @@
 mod support;
 
 mod balancing;
+mod client_faults;
 mod clients;
 mod ejection;
 mod endpoints;
@@ -36,6 +37,7 @@ mod proxy_protocol;
 mod retries;
 mod stalled_bodies;
 mod tls;
+mod trailers;
 mod unix_listeners;
 mod unix_upstreams;
 mod upstream_bounds;

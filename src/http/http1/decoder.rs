@@ -5,9 +5,8 @@ use http::HeaderMap;
 use http_body::Frame;
 
 use super::{InvalidMessage, parsed_fields};
+use crate::http::trailers::{MAX_TRAILERS, TOO_LARGE};
 
-/// The largest trailers, in bytes.
-const MAX_TRAILERS: usize = 16 * 1024;
 /// The most trailers.
 const MAX_FIELDS: usize = 256;
 /// The longest line before a chunk: its size and extensions.
@@ -161,9 +160,7 @@ fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, InvalidMessage
     // The end is searched first, so that trailers that arrive byte by byte are parsed once.
     let end = memchr::memmem::find(received, b"\r\n\r\n").map(|at| at + 4);
     if end.unwrap_or(received.len()) > MAX_TRAILERS {
-        return Err(InvalidMessage::TooLarge(
-            "its trailers are larger than 16 KiB",
-        ));
+        return Err(TOO_LARGE);
     }
     let Some(end) = end else {
         return Ok(None);

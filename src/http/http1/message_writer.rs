@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use http::header::{self, HeaderMap, HeaderName};
+use http::HeaderMap;
 use http_body::Body;
 use tokio::io::AsyncWrite;
 
@@ -324,49 +324,14 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
     }
 }
 
-/// Writes the end of a chunked body, with its trailers, except those that must not be sent there
-/// (RFC 9110 section 6.5.1).
+/// Writes the end of a chunked body, with its trailers.
 fn write_last_chunk(trailers: Option<&HeaderMap>, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten() {
-        if !FORBIDDEN_TRAILERS.contains(name) {
-            write_field(name, value.as_bytes(), buffer);
-        }
+        write_field(name, value.as_bytes(), buffer);
     }
     buffer.extend_from_slice(b"\r\n");
 }
-
-/// Fields that frame, route, authenticate or control a message, hop-by-hop fields, and forwarding
-/// fields.
-static FORBIDDEN_TRAILERS: [HeaderName; 27] = [
-    header::AUTHORIZATION,
-    header::CACHE_CONTROL,
-    header::CONNECTION,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LENGTH,
-    header::CONTENT_RANGE,
-    header::CONTENT_TYPE,
-    header::COOKIE,
-    header::EXPECT,
-    header::FORWARDED,
-    header::HOST,
-    header::MAX_FORWARDS,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::SET_COOKIE,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::VIA,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-proto"),
-    HeaderName::from_static("x-real-ip"),
-];
 
 #[cfg(test)]
 mod tests;

@@ -6,16 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::frame_tracker::{DATA, FrameHead, HEADERS, RST_STREAM};
+use super::frame_tracker::{CONTINUATION, DATA, END_STREAM, FrameHead, HEADERS, RST_STREAM};
 
 /// Types of frames (RFC 9113 section 6).
 const PRIORITY: u8 = 2;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-
-/// The flag of the last frame of a stream.
-const END_STREAM: u8 = 1;
 
 /// The error code for a peer that causes too much work.
 const ENHANCE_YOUR_CALM: u32 = 11;

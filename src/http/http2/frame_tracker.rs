@@ -8,10 +8,12 @@ const PREFACE: usize = 24;
 pub(super) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
-const CONTINUATION: u8 = 9;
+pub(crate) const CONTINUATION: u8 = 9;
 
+/// The flag of the last frame of a stream.
+pub(crate) const END_STREAM: u8 = 1;
 /// The flag of the last frame of a block.
-const END_HEADERS: u8 = 4;
+pub(crate) const END_HEADERS: u8 = 4;
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +22,13 @@ pub(crate) struct FrameHead {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
+}
+
+impl FrameHead {
+    /// Returns true if the stream ends with this header block, whose rest is in other frames.
+    pub(crate) fn is_split_end(&self) -> bool {
+        self.kind == HEADERS && self.flags & (END_STREAM | END_HEADERS) == END_STREAM
+    }
 }
 
 /// The progress of the frames of one direction. Malformed frames are left to the library.

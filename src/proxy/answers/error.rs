@@ -126,7 +126,10 @@ impl Error {
                 Kind::NoWebSocket => StatusCode::NOT_IMPLEMENTED,
                 Kind::RequestBody(RequestBodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
                 Kind::RequestBody(RequestBodyError::Quiet(_)) => StatusCode::REQUEST_TIMEOUT,
-                Kind::RequestBody(_) => StatusCode::BAD_REQUEST,
+                Kind::RequestBody(RequestBodyError::LargeTrailers) => {
+                    StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+                }
+                Kind::RequestBody(_) | Kind::InvalidHost => StatusCode::BAD_REQUEST,
                 _ => StatusCode::BAD_GATEWAY,
             },
         }
@@ -172,6 +175,7 @@ impl Error {
             Self::Upstream(error) => match &error.kind {
                 Kind::RequestBody(RequestBodyError::TooLarge) => "body_too_large",
                 Kind::Shortage(_) => UpstreamRefusal::Shortage.as_str(),
+                Kind::InvalidHost => "bad_request",
                 Kind::PendingFull(_) => "pending_full",
                 Kind::PendingTimeout(_) => "pending_timeout",
                 _ => error
@@ -204,6 +208,7 @@ impl Error {
                 | Kind::PendingFull(_)
                 | Kind::PendingTimeout(_)
                 | Kind::Draining => "The upstream takes no more requests at the moment.",
+                Kind::InvalidHost => "Host is not a host with an optional port.",
                 Kind::NoWebSocket => "The upstream does not take WebSockets over HTTP/2.",
                 Kind::Reset(_) => "The upstream reset the stream without a response.",
                 Kind::Closed(_) | Kind::Bystander(_) => {
@@ -219,6 +224,9 @@ impl Error {
                 Kind::RequestBody(error) => match error {
                     RequestBodyError::TooLarge => "The request body is larger than allowed.",
                     RequestBodyError::Quiet(_) => "The request body did not arrive in time.",
+                    RequestBodyError::LargeTrailers => {
+                        "The request's trailers are larger than 16 KiB."
+                    }
                     _ => "The request body did not arrive whole.",
                 },
             },

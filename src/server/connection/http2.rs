@@ -25,6 +25,7 @@ use self::{
 };
 use super::{ConnectionHandler, ConnectionService, Io, NegotiatedConnection};
 use crate::http::http2::STREAM_WINDOW;
+use crate::http::trailers::LEAST_LIST_BOUND;
 use crate::server::drain::DRAIN_GRACE;
 use crate::server::{
     ClientSpec, HttpService, connection_guard::ConnectionGuard, service::BoxError,
@@ -44,10 +45,12 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(in crate::server) fn builder(client: &ClientSpec) -> Builder<LocalExecutor> {
+    // The service refuses heads beyond `max_head`.
+    let list_bound = client.max_head.max(LEAST_LIST_BOUND);
     let mut builder = Builder::new(LocalExecutor);
     builder
         .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(client.max_head).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(list_bound).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
         .enable_connect_protocol()
         .initial_stream_window_size(STREAM_WINDOW)
@@ -72,7 +75,7 @@ impl ConnectionHandler {
         let activity = Rc::new(Activity::default());
         let io = TrackedIo::new(negotiated.io, negotiated.first, activity.clone());
         let (max_requests, expires) = self.client.life.of(service.id, Instant::now());
-        let service = TrackedService::new(service.service, activity.clone());
+        let service = TrackedService::new(service.service, self.client.max_head, activity.clone());
         let mut connection = pin!(self.http2.serve_connection(TokioIo::new(io), service));
         let mut watchdog = Watchdog::new(
             activity.clone(),

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use super::http2::Http2Body;
 use super::{ExchangeError, InvalidMessage};
 use crate::http::body::RequestBodyError;
 use crate::http::headers::Headers;
-use crate::http::{event_stream, grpc};
+use crate::http::{event_stream, grpc, trailers};
 use crate::telemetry::metrics::EndpointFailure;
 
 /// Returns true if the silence of a body may be meant: that of a stream of events or messages.
@@ -98,10 +98,16 @@ impl Body for UpstreamBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
-        match &mut self.get_mut().0 {
+        let frame = ready!(match &mut self.get_mut().0 {
             Protocol::Http1(body) => Pin::new(body).poll_frame(cx),
             Protocol::Http2(body) => Pin::new(body).poll_frame(cx),
-        }
+        });
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => trailers::forwardable(frame)
+                .map_err(UpstreamBodyError::Invalid)
+                .transpose(),
+            end => end,
+        })
     }
 
     fn is_end_stream(&self) -> bool {

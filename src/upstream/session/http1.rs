@@ -66,13 +66,12 @@ impl Http1Session {
         let connection = &mut *self.connection;
         connection.http.begin(request);
         connection.idle_timer.reset_to(timeouts.response);
-        let outcome = match poll_fn(|cx| connection.poll_response(cx, informational)).await {
+        let is_owed = &mut outbound.is_owed;
+        let outcome = match poll_fn(|cx| connection.poll_response(cx, informational, is_owed)).await
+        {
             Some(Ok(response)) => {
-                return Attempt {
-                    outcome: AttemptOutcome::Response(self.respond(response, timeouts)),
-                    may_retry: is_repeatable,
-                    in_flight: None,
-                };
+                let outcome = AttemptOutcome::Response(self.respond(response, timeouts));
+                return Attempt::new(outcome, is_repeatable, None);
             }
             None => {
                 let late = UpstreamErrorKind::ResponseTimeout(timeouts.response);
@@ -93,11 +92,8 @@ impl Http1Session {
                 }
             }
         };
-        Attempt {
-            may_retry: is_repeatable || matches!(outcome, AttemptOutcome::Unsent(_)),
-            outcome,
-            in_flight: Some(self.host),
-        }
+        let may_retry = is_repeatable || matches!(outcome, AttemptOutcome::Unsent(_));
+        Attempt::new(outcome, may_retry, Some(self.host))
     }
 
     fn respond(self, response: Response<()>, timeouts: &ClusterTimeouts) -> Response<UpstreamBody> {
@@ -153,10 +149,12 @@ impl PooledConnection {
     }
 
     /// Sends the rest of the request, and reads the head of the response. `None` after the time-out.
+    /// Notes in `is_owed` if it waits for the client.
     fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
         informational: Option<&InformationalQueue>,
+        is_owed: &mut bool,
     ) -> Poll<Option<Result<Response<()>, ExchangeError>>> {
         loop {
             match self.http.poll_response(cx) {
@@ -173,6 +171,7 @@ impl PooledConnection {
         if self.has_written() || waits_for_client {
             self.idle_timer.reset();
         }
+        *is_owed = waits_for_client;
         match waits_for_client {
             true => Poll::Pending,
             false => self.idle_timer.poll_expired(cx).map(|()| None),

@@ -21,12 +21,9 @@ use crate::http::body::RequestBody;
 use crate::http::message::Response;
 use crate::upstream::attempt::{Attempt, AttemptOutcome};
 use crate::upstream::host::InFlight;
-use crate::upstream::session::{ExchangeError, InvalidMessage, UpstreamBody};
+use crate::upstream::session::{ExchangeError, UpstreamBody};
 use crate::upstream::{ClusterTimeouts, OutboundRequest, UpstreamError, UpstreamErrorKind, retry};
 use exchange::{Failure, OpenedStream, ReceivedHead, StreamExchange};
-
-/// A Host that HTTP/2 cannot have.
-const INVALID_HOST: InvalidMessage = InvalidMessage::Meaning("the request's Host is no authority");
 
 /// A stream for one request.
 #[derive(Debug)]
@@ -49,35 +46,29 @@ impl Http2Session {
         let stream = match self.open(outbound) {
             Ok(stream) => stream,
             Err(kind) => {
-                return Attempt {
-                    outcome: AttemptOutcome::Unsent(error(kind)),
-                    may_retry: true,
-                    in_flight: Some(self.host),
-                };
+                let outcome = AttemptOutcome::Unsent(error(kind));
+                return Attempt::new(outcome, true, Some(self.host));
             }
         };
         let mut exchange = StreamExchange::new(self, stream, outbound, timeouts.response);
-        match poll_fn(|cx| exchange.poll_head(cx, informational)).await {
-            Some(Ok(head)) => Attempt {
-                outcome: AttemptOutcome::Response(respond(exchange, head, timeouts)),
-                may_retry: is_repeatable,
-                in_flight: None,
-            },
-            None => Attempt {
-                outcome: AttemptOutcome::TimedOut(error(UpstreamErrorKind::ResponseTimeout(
-                    timeouts.response,
-                ))),
-                may_retry: is_repeatable,
-                in_flight: Some(exchange.session.host),
-            },
+        let is_owed = &mut outbound.is_owed;
+        match poll_fn(|cx| exchange.poll_head(cx, informational, is_owed)).await {
+            Some(Ok(head)) => {
+                let outcome = AttemptOutcome::Response(respond(exchange, head, timeouts));
+                Attempt::new(outcome, is_repeatable, None)
+            }
+            None => {
+                let late = UpstreamErrorKind::ResponseTimeout(timeouts.response);
+                let outcome = AttemptOutcome::TimedOut(error(late));
+                Attempt::new(outcome, is_repeatable, Some(exchange.session.host))
+            }
             Some(Err(Failure {
                 error: ExchangeError::Reset(reset),
                 ..
-            })) if let Some(time) = exchange.missed_deadline(&reset) => Attempt {
-                outcome: AttemptOutcome::TimedOut(error(UpstreamErrorKind::Deadline(time))),
-                may_retry: false,
-                in_flight: Some(exchange.session.host),
-            },
+            })) if let Some(time) = exchange.missed_deadline(&reset) => {
+                let outcome = AttemptOutcome::TimedOut(error(UpstreamErrorKind::Deadline(time)));
+                Attempt::new(outcome, false, Some(exchange.session.host))
+            }
             Some(Err(Failure {
                 error: kind,
                 is_processed,
@@ -86,15 +77,12 @@ impl Http2Session {
                 let is_untouched = body.is_some();
                 *outbound.request.body_mut() = body.unwrap_or_else(RequestBody::empty);
                 let error = error(kind.into());
-                Attempt {
-                    may_retry: !is_processed || is_repeatable,
-                    outcome: match (is_processed, is_untouched) {
-                        (true, _) => AttemptOutcome::Broken(error),
-                        (false, true) => AttemptOutcome::Unsent(error),
-                        (false, false) => AttemptOutcome::Unprocessed(error),
-                    },
-                    in_flight: Some(host),
-                }
+                let outcome = match (is_processed, is_untouched) {
+                    (true, _) => AttemptOutcome::Broken(error),
+                    (false, true) => AttemptOutcome::Unsent(error),
+                    (false, false) => AttemptOutcome::Unprocessed(error),
+                };
+                Attempt::new(outcome, !is_processed || is_repeatable, Some(host))
             }
         }
     }
@@ -109,7 +97,7 @@ impl Http2Session {
             return Err(UpstreamErrorKind::NoWebSocket);
         }
         let head = request::head(request, self.host.scheme());
-        let head = head.ok_or(UpstreamErrorKind::Invalid(INVALID_HOST))?;
+        let head = head.ok_or(UpstreamErrorKind::InvalidHost)?;
         let is_whole = request.body().is_empty() && !request.body().is_tunnel();
         let written = self.permit.written();
         let opened = self.permit.open(head, is_whole);

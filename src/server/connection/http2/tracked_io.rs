@@ -10,7 +10,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::Activity;
-use super::trailers::{self, TrailerCheck};
+use super::trailers::{self, FrameVerdict, TrailerCheck};
 use crate::http::http2::{ConnectionFrames, RST_STREAM};
 
 /// A stream that reports to its connection's [`Activity`]. Reads return `first` before new bytes.
@@ -82,15 +82,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TrackedIo<T> {
         let bytes = &mut buf.filled_mut()[before..];
         let (length, trailers, mut malformed) = (bytes.len(), &mut this.trailers, Vec::new());
         let mut has_resets = this.has_read && this.activity.has_resets();
+        let mut is_closed = false;
         let is_flood = this.frames.received(bytes, |head, rest| {
             has_resets |= head.kind == RST_STREAM;
-            if trailers.is_malformed(head, rest) {
-                malformed.push(length - rest.len());
+            match trailers.judge(head, rest) {
+                FrameVerdict::Pass => {}
+                FrameVerdict::Reset => malformed.push(length - rest.len()),
+                FrameVerdict::Close => is_closed = true,
             }
         });
-        malformed
+        let is_flood = malformed
             .into_iter()
-            .for_each(|payload| trailers::spoil(bytes, payload));
+            .fold(is_flood | is_closed, |is_flood, payload| {
+                !trailers::spoil(bytes, payload) | is_flood
+            });
         this.has_read = true;
         this.activity.reset_streams(has_resets);
         this.activity.received(this.frames.tracker());

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, service::Service};
 use pin_project_lite::pin_project;
@@ -17,17 +18,24 @@ use super::activity::{Activity, ExchangeGuard};
 use super::tunnel::Tunnel;
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
+use crate::http::trailers;
 
 /// A service that reports its exchanges to the connection's [`Activity`].
 #[derive(Debug)]
 pub(super) struct TrackedService<S> {
     inner: S,
+    /// The largest head; 431 beyond.
+    max_head: usize,
     activity: Rc<Activity>,
 }
 
 impl<S> TrackedService<S> {
-    pub(super) fn new(inner: S, activity: Rc<Activity>) -> Self {
-        Self { inner, activity }
+    pub(super) fn new(inner: S, max_head: usize, activity: Rc<Activity>) -> Self {
+        Self {
+            inner,
+            max_head,
+            activity,
+        }
     }
 }
 
@@ -41,12 +49,22 @@ where
     type Future = TrackedFuture<S::Future>;
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
-        let exchange = self.activity.begin();
+        let exchange = Some(self.activity.begin());
+        let target = request.uri().path_and_query();
+        let target = target.map_or(0, |target| target.as_str().len());
+        if target + trailers::size(request.headers()) > self.max_head {
+            return TrackedFuture {
+                waits: false,
+                inner: None,
+                exchange,
+                tunnel: None,
+            };
+        }
         let (request, tunnel) = Tunnel::of(request);
         TrackedFuture {
             waits: self.activity.has_resets(),
-            inner: self.inner.call(request),
-            exchange: Some(exchange),
+            inner: Some(self.inner.call(request)),
+            exchange,
             tunnel,
         }
     }
@@ -57,8 +75,9 @@ pin_project! {
         // hyper looks for a reset only after it has polled this: no upstream must see a stream that
         // ended with its beginning.
         waits: bool,
+        // `None` for a head that is too large.
         #[pin]
-        inner: F,
+        inner: Option<F>,
         exchange: Option<ExchangeGuard>,
         tunnel: Option<Box<Tunnel>>,
     }
@@ -77,11 +96,21 @@ where
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let response = ready!(this.inner.poll(cx));
+        let response = match this.inner.as_pin_mut() {
+            Some(inner) => Some(ready!(inner.poll(cx))),
+            None => None,
+        };
         let mut exchange = this
             .exchange
             .take()
             .expect("a future is not polled after its end");
+        let Some(response) = response else {
+            exchange.respond(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+            exchange.finish();
+            let mut refused = hyper::Response::new(TrackedBody(None));
+            *refused.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            return Poll::Ready(Ok(refused));
+        };
         let response = response.inspect_err(|_| exchange.finish())?;
         exchange.respond(response.status());
         if response.body().is_end_stream() {

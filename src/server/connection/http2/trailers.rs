@@ -1,14 +1,13 @@
-//! Pseudo-fields in the trailers of a request, which make it malformed (RFC 9113 section 8.1). h2
-//! drops them without a word.
+//! Trailers of a request that h2 would change without a word: it drops pseudo-fields, which make the
+//! request malformed (RFC 9113 section 8.1), and all fields beyond its bound.
 //!
 //! Such trailers lose their END_STREAM flag on the way to h2, which then resets the stream with
-//! PROTOCOL_ERROR: trailers without it are malformed as well. Trailers that are not read in one piece
-//! pass, and h2 drops their pseudo-fields.
+//! PROTOCOL_ERROR: trailers without it are malformed as well. Pseudo-fields of trailers that are not
+//! read in one piece are dropped by h2.
 
-use crate::http::http2::{FrameHead, HEADERS};
+use crate::http::http2::{CONTINUATION, END_HEADERS, END_STREAM, FrameHead, HEADERS};
+use crate::http::trailers::MAX_TRAILERS;
 
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 32;
 
@@ -18,7 +17,21 @@ const PSEUDO: std::ops::RangeInclusive<usize> = 1..=14;
 /// The index of the latest entry of HPACK's dynamic table (RFC 7541 section 2.3.3).
 const DYNAMIC: usize = 62;
 
-/// Finds malformed trailers among the frames of a client.
+/// The longest first frame of trailers that may have others. Clients begin another frame only when one
+/// is full.
+const MAX_FIRST_FRAME: usize = MAX_TRAILERS / 2;
+
+/// What h2 must do about a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FrameVerdict {
+    Pass,
+    /// It begins trailers that are malformed, or too large.
+    Reset,
+    /// It is part of trailers that have turned out to be too large.
+    Close,
+}
+
+/// Finds trailers that h2 would change among the frames of a client.
 #[derive(Debug)]
 pub(super) struct TrailerCheck {
     /// The latest stream that the client has opened.
@@ -26,6 +39,8 @@ pub(super) struct TrailerCheck {
     /// The entries of the dynamic table that are pseudo-fields, a bit for each, the latest lowest:
     /// 4096 bytes have room for 128. `None` once a block was not read in one piece.
     dynamic: Option<u128>,
+    /// The bytes of trailers whose last frame is to come.
+    split: Option<usize>,
 }
 
 impl TrailerCheck {
@@ -33,15 +48,29 @@ impl TrailerCheck {
         TrailerCheck {
             latest: 0,
             dynamic: Some(0),
+            split: None,
         }
     }
 
-    /// Looks at a frame whose payload begins `payload`. Returns true for whole trailers with a
-    /// pseudo-field.
-    pub(super) fn is_malformed(&mut self, head: FrameHead, payload: &[u8]) -> bool {
-        if head.kind != HEADERS {
-            return false;
+    /// Judges a frame whose payload begins `payload`.
+    pub(super) fn judge(&mut self, head: FrameHead, payload: &[u8]) -> FrameVerdict {
+        match head.kind {
+            HEADERS if self.is_malformed(head, payload) => FrameVerdict::Reset,
+            CONTINUATION if self.is_too_large(head) => FrameVerdict::Close,
+            _ => FrameVerdict::Pass,
         }
+    }
+
+    /// Returns true if the trailers that this frame continues are too large.
+    fn is_too_large(&mut self, head: FrameHead) -> bool {
+        let length = self.split.take().map(|length| length + head.length);
+        self.split = length.filter(|_| head.flags & END_HEADERS == 0);
+        length.is_some_and(|length| length > MAX_TRAILERS)
+    }
+
+    /// Returns true for whole trailers with a pseudo-field, and for trailers that are too large for one
+    /// frame.
+    fn is_malformed(&mut self, head: FrameHead, payload: &[u8]) -> bool {
         let block = payload
             .get(..head.length)
             .filter(|_| head.flags & END_HEADERS != 0);
@@ -52,7 +81,10 @@ impl TrailerCheck {
         }
         let is_trailers = head.stream <= self.latest;
         self.latest = self.latest.max(head.stream);
-        is_trailers && head.flags & END_STREAM != 0 && has_pseudo_field == Some(true)
+        self.split = (is_trailers && head.is_split_end()).then_some(head.length);
+        let is_too_large = self.split.take_if(|length| *length > MAX_FIRST_FRAME);
+        let has_pseudo_field = has_pseudo_field == Some(true);
+        is_trailers && head.flags & END_STREAM != 0 && (has_pseudo_field || is_too_large.is_some())
     }
 
     /// Walks over the representations of a field block (RFC 7541 section 6), and follows the dynamic
@@ -96,15 +128,13 @@ impl TrailerCheck {
     }
 }
 
-/// Removes END_STREAM from the frame whose payload begins at `payload`, if its head is in `bytes`.
-pub(super) fn spoil(bytes: &mut [u8], payload: usize) {
+/// Removes END_STREAM from the frame whose payload begins at `payload`. Returns false if its flags are
+/// not in `bytes`.
+pub(super) fn spoil(bytes: &mut [u8], payload: usize) -> bool {
     // The flags are the fifth of nine bytes.
-    let flags = payload
-        .checked_sub(5)
-        .and_then(|place| bytes.get_mut(place));
-    if let Some(flags) = flags {
-        *flags &= !END_STREAM;
-    }
+    let place = payload.checked_sub(5);
+    let flags = place.and_then(|place| bytes.get_mut(place));
+    flags.map(|flags| *flags &= !END_STREAM).is_some()
 }
 
 fn without_padding(flags: u8, mut block: &[u8]) -> Option<&[u8]> {
@@ -218,6 +248,44 @@ mod tests {
             assert!(!check.is_malformed(head(END_STREAM, 3, fields), fields));
             assert!(!check.is_malformed(head(whole, 1, trailers), trailers));
         }
+    }
+
+    #[test]
+    fn trailers_of_several_frames_are_bounded() {
+        let head = |kind, flags, length| FrameHead {
+            length,
+            kind,
+            flags,
+            stream: 1,
+        };
+        let verdicts = |frames: &[(u8, u8, usize)]| {
+            let mut check = TrailerCheck::new();
+            check.judge(head(HEADERS, END_HEADERS, 1), b"\x82");
+            let verdicts = frames
+                .iter()
+                .map(|&(kind, flags, length)| check.judge(head(kind, flags, length), b""));
+            verdicts.collect::<Vec<_>>()
+        };
+        use FrameVerdict::{Close, Pass, Reset};
+        let full = 16_384;
+        let two = [
+            (HEADERS, END_STREAM, full),
+            (CONTINUATION, END_HEADERS, 1),
+            (HEADERS, END_STREAM, 10),
+            (CONTINUATION, END_HEADERS, 10),
+        ];
+        assert_eq!(verdicts(&two), [Reset, Pass, Pass, Pass]);
+        let small_first = [
+            (HEADERS, END_STREAM, 10),
+            (CONTINUATION, 0, full - 10),
+            (CONTINUATION, END_HEADERS, 1),
+        ];
+        assert_eq!(verdicts(&small_first), [Pass, Pass, Close]);
+        // No trailers, but the rest of a head.
+        let mut check = TrailerCheck::new();
+        assert_eq!(check.judge(head(HEADERS, END_STREAM, full), b""), Pass);
+        let rest = head(CONTINUATION, END_HEADERS, full);
+        assert_eq!(check.judge(rest, b""), Pass);
     }
 
     #[test]

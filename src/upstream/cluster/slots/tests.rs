@@ -160,6 +160,7 @@ impl Sent {
             pending: &self.pending,
             deadline: self.deadline,
             replay: BodyReplay::Once,
+            is_owed: false,
         }
     }
 

@@ -60,13 +60,16 @@ impl Http1Body {
     /// connection that fails at once would keep.
     fn fail(&mut self, error: UpstreamBodyError, cx: &mut Context<'_>) {
         if let (Some(session), Some(reason)) = (self.session.take(), error.reason()) {
-            let is_quiet = matches!(error, UpstreamBodyError::Quiet(_));
-            let is_meant = || self.may_be_silent || session.connection.http.waits_for_client();
+            let http = &session.connection.http;
+            let is_excused = match error {
+                UpstreamBodyError::Quiet(_) => self.may_be_silent || http.waits_for_client(),
+                // The host may wait for the rest of the request no longer.
+                _ => !http.has_sent(),
+            };
             // How a tunnel ends says nothing of the host.
-            if self.half_closed.is_some() || (is_quiet && is_meant()) {
-                session.host.metrics().failure(reason);
-            } else {
-                session.failed(reason);
+            match self.half_closed.is_some() || is_excused {
+                true => session.host.metrics().failure(reason),
+                false => session.failed(reason),
             }
         }
         self.failure = Some(error);

@@ -102,6 +102,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
         !outgoing.is_sent() && !outgoing.is_broken() && !outgoing.is_blocked()
     }
 
+    /// Returns true once the whole request was written.
+    pub(super) fn has_sent(&self) -> bool {
+        self.writer.is_sent()
+    }
+
     /// How many bytes were ever written.
     pub(super) fn written(&self) -> u64 {
         self.writer.written()

@@ -10,9 +10,11 @@ use h2::RecvStream;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
+use super::connection::StreamPermit;
 use super::exchange::StreamExchange;
 use super::upload::UploadTask;
 use crate::http::headers::Headers;
+use crate::http::trailers::TOO_LARGE;
 use crate::upstream::ClusterTimeouts;
 use crate::upstream::session::body::may_be_silent;
 use crate::upstream::session::{ExchangeError, UpstreamBodyError};
@@ -103,10 +105,13 @@ impl StreamExchange {
             return Poll::Ready(None);
         };
         let polled = download.poll_frame(cx);
-        if polled.is_ready() {
+        if let Poll::Ready(frame) = polled {
             self.idle_timer.reset();
+            if download.cuts_trailers(&frame, &self.session.permit) {
+                return Poll::Ready(Some(Err(UpstreamBodyError::Invalid(TOO_LARGE))));
+            }
             let of_stream = |error| UpstreamBodyError::from(self.apportion(error));
-            return polled.map(|frame| frame.map(|frame| frame.map_err(of_stream)));
+            return Poll::Ready(frame.map(|frame| frame.map_err(of_stream)));
         }
         if let Some(upload) = &mut download.upload
             && upload.has_progressed()
@@ -175,11 +180,24 @@ impl Download {
 
     /// Returns true if silence says nothing of the host: it may be meant, or the client's.
     pub(super) fn may_be_silent(&self) -> bool {
-        let waits_for_client = self
-            .upload
-            .as_ref()
-            .is_some_and(|upload| !upload.has_ended());
-        self.may_be_silent || waits_for_client
+        self.may_be_silent || self.is_uploading()
+    }
+
+    /// Returns true if a part of the request is still to be sent.
+    pub(super) fn is_uploading(&self) -> bool {
+        let upload = self.upload.as_ref();
+        upload.is_some_and(|upload| !upload.has_ended())
+    }
+
+    /// Returns true for trailers of several frames, of which h2 may have dropped a part.
+    fn cuts_trailers(
+        &self,
+        frame: &Option<Result<Frame<Bytes>, ExchangeError>>,
+        permit: &StreamPermit,
+    ) -> bool {
+        matches!(frame, Some(Ok(frame)) if frame.is_trailers())
+            && !self.is_tunnel
+            && permit.take_split_end(self.receiver.stream_id().as_u32())
     }
 
     /// Returns true if everything was received.

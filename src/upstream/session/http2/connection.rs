@@ -206,6 +206,11 @@ impl StreamPermit {
         self.0.state.io.written()
     }
 
+    /// Returns true if `stream` ended with a header block of several frames. Forgets it.
+    pub(super) fn take_split_end(&self, stream: u32) -> bool {
+        self.0.state.io.take_split_end(stream)
+    }
+
     /// Returns true if the host supports extended CONNECT (RFC 8441).
     pub(super) fn supports_extended_connect(&self) -> bool {
         self.0

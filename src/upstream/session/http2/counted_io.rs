@@ -1,12 +1,14 @@
 //! The I/O of a connection, which counts what passes, and ends a connection that its host floods with
 //! frames.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::http::http2::ConnectionFrames;
@@ -20,7 +22,12 @@ struct Counts {
     reads: AtomicU32,
     written: AtomicU64,
     is_worn_out: AtomicBool,
+    /// The latest streams that ended with a header block of several frames.
+    split_ends: Mutex<VecDeque<u32>>,
 }
+
+/// The most streams to remember: far more than are open at once.
+const MAX_SPLIT_ENDS: usize = 1024;
 
 impl IoCounts {
     /// How often something was read. Wraps around.
@@ -36,6 +43,21 @@ impl IoCounts {
     /// Returns true once so many streams were reset that the host may end the connection.
     pub(super) fn is_worn_out(&self) -> bool {
         self.0.is_worn_out.load(Relaxed)
+    }
+
+    /// Returns true if `stream` ended with a header block of several frames. Forgets it.
+    pub(super) fn take_split_end(&self, stream: u32) -> bool {
+        let mut streams = self.0.split_ends.lock();
+        let place = streams.iter().position(|&one| one == stream);
+        place.and_then(|place| streams.remove(place)).is_some()
+    }
+
+    fn note_split_end(&self, stream: u32) {
+        let mut streams = self.0.split_ends.lock();
+        if streams.len() == MAX_SPLIT_ENDS {
+            streams.pop_front();
+        }
+        streams.push_back(stream);
     }
 }
 
@@ -76,16 +98,20 @@ impl<T: AsyncRead + Unpin> AsyncRead for CountedIo<T> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
-        let reads = self.counts.reads().wrapping_add(1);
-        self.counts.0.reads.store(reads, Relaxed);
-        Poll::Ready(
-            match self.frames.received(&buf.filled()[before..], |_, _| ()) {
-                true => Err(io::Error::other(
-                    "the upstream floods the connection with frames",
-                )),
-                false => Ok(()),
-            },
-        )
+        let Self { frames, counts, .. } = &mut *self;
+        let reads = counts.reads().wrapping_add(1);
+        counts.0.reads.store(reads, Relaxed);
+        let is_flood = frames.received(&buf.filled()[before..], |head, _| {
+            if head.is_split_end() {
+                counts.note_split_end(head.stream);
+            }
+        });
+        Poll::Ready(match is_flood {
+            true => Err(io::Error::other(
+                "the upstream floods the connection with frames",
+            )),
+            false => Ok(()),
+        })
     }
 }
 

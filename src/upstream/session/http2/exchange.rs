@@ -145,15 +145,18 @@ impl StreamExchange {
         let host = &self.session.host;
         let is_cancelled = matches!(error, UpstreamBodyError::Reset(error)
             if self.missed_deadline(error).is_some());
-        let is_meant = matches!(error, UpstreamBodyError::Quiet(_))
-            && self.download.as_ref().is_some_and(Download::may_be_silent);
+        let is_excused = self.download.as_ref().is_some_and(|download| match error {
+            UpstreamBodyError::Quiet(_) => download.may_be_silent(),
+            // The host may wait for the rest of the request no longer.
+            _ => download.is_uploading(),
+        });
         match error.reason() {
             Some(_) if is_cancelled => {}
             Some(reason) if matches!(error, UpstreamBodyError::Bystander(_)) => {
                 host.metrics().failure(reason);
             }
             // How a tunnel ends says nothing of the host.
-            Some(reason) if self.is_tunnel() || is_meant => host.metrics().failure(reason),
+            Some(reason) if self.is_tunnel() || is_excused => host.metrics().failure(reason),
             Some(reason) => host.record_broken_body(reason),
             None => {}
         }
@@ -169,11 +172,12 @@ impl StreamExchange {
     }
 
     /// Sends the rest of the request, and waits for the head of the response. `None` after the
-    /// time-out.
+    /// time-out. Notes in `is_owed` if it waits for the client.
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
         informational: Option<&InformationalQueue>,
+        is_owed: &mut bool,
     ) -> Poll<Option<Result<ReceivedHead, Failure>>> {
         if let Err(error) = self.poll_upload(cx) {
             return Poll::Ready(Some(Err(error.into())));
@@ -196,6 +200,7 @@ impl StreamExchange {
         if waits_for_client || std::mem::replace(&mut self.received, received) != received {
             self.idle_timer.reset();
         }
+        *is_owed = waits_for_client;
         match waits_for_client {
             true => Poll::Pending,
             false => self.idle_timer.poll_expired(cx).map(|()| None),
