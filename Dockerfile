@@ -3,8 +3,8 @@
 #     docker build -t sluicegate .
 #     docker run -p 8080:8080 -v "$PWD/etc:/etc/sluicegate:ro" sluicegate
 #
-# `run` looks for /etc/sluicegate/sluicegate.yaml. Mount the directory, not the file: a file that an editor
-# replaces is then seen, and reloaded.
+# It runs /etc/sluicegate/sluicegate.yaml, and ends with an error if there is none. Mount the directory, not the
+# file: a file that an editor replaces is then seen, and reloaded.
 
 FROM docker.io/library/rust:1.95-bookworm AS build
 WORKDIR /build
@@ -30,4 +30,4 @@ USER nonroot:nonroot
 # Clients; and metrics with health, once `admin.address` is more than the container's loopback.
 EXPOSE 8080 9980
 ENTRYPOINT ["/usr/bin/sluicegate"]
-CMD ["run"]
+CMD ["run", "--config", "/etc/sluicegate/sluicegate.yaml"]

@@ -69,8 +69,9 @@ Examples:
   sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
   sluicegate playground
 
-Without a configuration, $SLUICEGATE_CONFIG, ./sluicegate.yaml and
-/etc/sluicegate/sluicegate.yaml are looked for; else the built-in example runs.";
+Without --config, the configuration is $SLUICEGATE_CONFIG, ./sluicegate.yaml or
+/etc/sluicegate/sluicegate.yaml. If there is none, `run` serves the built-in example on
+127.0.0.1, and the other commands fail.";
 
 /// Reads the command line, and does what it says.
 pub fn main() -> ExitCode {

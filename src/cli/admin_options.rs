@@ -28,7 +28,7 @@ pub(super) struct AdminArgs {
     admin: Option<String>,
     #[command(flatten)]
     pub(super) token: TokenArgs,
-    /// The configuration of the proxy [default: as for run]
+    /// The configuration of the proxy [default: the file that run would use]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -132,7 +132,14 @@ pub(super) fn find_client(
         (Some(admin), Some(token)) => return AdminClient::new(admin, token),
         parts => parts,
     };
-    let source = run::find(config.cloned(), |_| {});
+    let source = run::find(config.cloned()).map_err(|_| {
+        format!(
+            "{}: name the configuration of the proxy with --config, or the proxy with --admin \
+             and a token {TOKEN_OPTIONS}; without tokens, the log of the proxy names a file that \
+             has one",
+            run::absence()
+        )
+    })?;
     let loaded = source.load().map_err(|report| {
         format!("{report}\nname the proxy with --admin and --token-file to do without the file")
     })?;
@@ -141,14 +148,6 @@ pub(super) fn find_client(
         return AdminClient::new(own.to_string(), token);
     }
     let file = loaded.document.name();
-    if source.file().is_none() {
-        return Err(format!(
-            "{}: name the configuration of the proxy with --config, or the proxy with --admin \
-             and a token {TOKEN_OPTIONS}; without tokens, the log of the proxy names a file that \
-             has one",
-            run::absence()
-        ));
-    }
     if let Some(other) = admin.as_ref().filter(|admin| !is_address(admin, own)) {
         return Err(format!(
             "http://{other} is not the admin address of {file}, which is {own}: the tokens of \

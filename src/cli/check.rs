@@ -30,7 +30,7 @@ alone leave it 0, unless --deny-warnings is given.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct CheckArgs {
-    /// The configurations to check; `-` is stdin [default: as for run]
+    /// The configurations to check; `-` is stdin [default: the file that run would use]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The configuration to check, as other commands name it
@@ -48,7 +48,7 @@ pub(super) struct CheckArgs {
     /// Exit with 1 also if there are only warnings
     #[arg(long, conflicts_with = "explain")]
     deny_warnings: bool,
-    /// Say what a warning with this code means, why it matters, and how to mend it
+    /// Say what a warning with this code means, why it matters, and how to fix it
     #[arg(long, value_name = "CODE", conflicts_with_all = ["files", "config"], value_parser = lints())]
     explain: Option<String>,
 }
@@ -108,8 +108,7 @@ impl CheckArgs {
     /// The configurations to check, or what is wrong with stdin.
     fn sources(&self) -> Vec<Result<Source, Report>> {
         if self.files.is_empty() {
-            let found = run::find(self.config.clone(), |example| super::tell(example));
-            return vec![Ok(found)];
+            return vec![run::find(self.config.clone())];
         }
         let source = |file: &PathBuf| match file.as_os_str() == "-" {
             true => Source::read("stdin", io::stdin().lock()),

@@ -47,7 +47,7 @@ pub(super) struct ExplainArgs {
     admin: Option<Option<String>>,
     #[command(flatten)]
     token: TokenArgs,
-    /// The configuration [default: as for run]
+    /// The configuration [default: the file that run would use]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the explanation as JSON
@@ -82,8 +82,8 @@ pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
         super::tell("a token is for a running proxy: --admin asks one");
         return ExitCode::from(USAGE);
     }
-    let compiled = match run::find(options.config.clone(), |example| super::tell(example)).compile()
-    {
+    let source = run::find(options.config.clone());
+    let compiled = match source.and_then(|source| source.compile()) {
         Ok(compiled) => compiled,
         Err(report) => {
             super::print_report(&report);

@@ -34,7 +34,7 @@ configuration names need not be there.";
 pub(super) struct ReplayArgs {
     /// The access log; `-` is stdin
     log: PathBuf,
-    /// The configuration [default: as for run]
+    /// The configuration [default: the file that run would use]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// How lines are written [default: what the first one looks like]
@@ -149,7 +149,7 @@ impl ReplayArgs {
     /// # Errors
     /// The exit code, once the reason was told.
     fn rules(&self, config: Option<PathBuf>) -> Result<RulesetSpec, ExitCode> {
-        let loaded = run::find(config, |example| super::tell(example)).load();
+        let loaded = run::find(config).and_then(|source| source.load());
         let rules = loaded.and_then(|loaded| compile_rules(&loaded));
         rules.map_err(|report| {
             super::print_report(&report);

@@ -8,11 +8,12 @@ use clap::Args;
 
 use super::{USAGE, WRONG};
 use crate::app::{self, StartupError};
-use crate::config::{Audience, Source};
+use crate::config::{Audience, Report, Source};
 use crate::telemetry::logging;
 
 /// The configuration that runs if none is found.
 const EXAMPLE: &str = include_str!("../../config.example.yaml");
+const EXAMPLE_NAME: &str = "config.example.yaml";
 /// Where a configuration is looked for, after `$SLUICEGATE_CONFIG`.
 const PLACES: [&str; 2] = ["sluicegate.yaml", "/etc/sluicegate/sluicegate.yaml"];
 /// How long the last lines of the log may take to be written.
@@ -92,7 +93,7 @@ impl RunArgs {
     fn source(self) -> Source {
         match (&self.upstream, &self.limit) {
             (Some(upstream), Some(limit)) => self.in_place(upstream, limit),
-            _ => find(self.config, |example| tracing::info!("{example}")),
+            _ => find_or_example(self.config),
         }
     }
 
@@ -113,30 +114,42 @@ impl RunArgs {
     }
 }
 
-/// The places in which no configuration was found.
-pub(super) fn absence() -> String {
-    format!("no ${VARIABLE}, ./{} or {}", PLACES[0], PLACES[1])
+/// The given file, else the first default path that exists.
+///
+/// # Errors
+/// Reports that there is none, and where it was looked for.
+pub(super) fn find(given: Option<PathBuf>) -> Result<Source, Report> {
+    let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    let found = given.or(variable.map(PathBuf::from)).or_else(|| {
+        let mut places = PLACES.into_iter().map(PathBuf::from);
+        places.find(|place| place.exists())
+    });
+    found.map(Source::File).ok_or_else(|| {
+        let help = "name one with `--config FILE`, or set `$SLUICEGATE_CONFIG`".to_owned();
+        Report::of_file(PLACES[0], absence(), Some(help))
+    })
 }
 
-/// The configuration that is asked for, or the first that is there, or the built-in example, which
-/// is told.
-pub(super) fn find(asked: Option<PathBuf>, tell: impl FnOnce(&str)) -> Source {
-    let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
-    let there = PLACES
-        .into_iter()
-        .map(PathBuf::from)
-        .find(|place| place.exists());
-    match asked.or(variable.map(PathBuf::from)).or(there) {
-        Some(path) => Source::File(path),
-        None => {
-            tell(&format!(
-                "{}: the built-in example is used, see config.example.yaml",
-                absence()
-            ));
-            Source::Text {
-                name: "config.example.yaml".to_owned(),
-                text: EXAMPLE.to_owned(),
-            }
+/// Why no configuration was found.
+pub(super) fn absence() -> String {
+    format!(
+        "no configuration found: `${VARIABLE}` isn't set, and neither ./{} nor {} exists",
+        PLACES[0], PLACES[1]
+    )
+}
+
+/// The configuration that [`find`] finds, else the built-in example, with a warning.
+fn find_or_example(given: Option<PathBuf>) -> Source {
+    find(given).unwrap_or_else(|_| {
+        tracing::warn!(
+            "{}: this is the built-in example (config.example.yaml), which listens on 127.0.0.1 \
+             only; write your limits into {}, or name a file with --config",
+            absence(),
+            PLACES[0]
+        );
+        Source::Text {
+            name: EXAMPLE_NAME.to_owned(),
+            text: EXAMPLE.to_owned(),
         }
-    }
+    })
 }

@@ -60,14 +60,29 @@ fn a_forgotten_option_or_method_is_named() {
 }
 
 #[test]
-fn a_start_on_the_built_in_example_says_so() {
+fn commands_that_judge_a_configuration_fail_without_one() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let mut command = sluicegate(&["explain", "POST", "http://localhost/login"]);
-    let output = command.current_dir(dir.path()).output();
-    let output = output.expect("the binary starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("the built-in example is used"), "{said}");
+    fs::write(dir.path().join("log"), "\n").expect("the directory is writable");
+    for arguments in [
+        "check",
+        "check --format json",
+        "check --format sarif",
+        "explain POST http://localhost/login --expect allowed",
+        "replay log",
+        "status",
+    ] {
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        let mut command = sluicegate(&arguments);
+        let output = command.current_dir(dir.path()).output();
+        let output = output.expect("the binary starts");
+        assert!(!output.status.success(), "{output:?}");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(
+            said.contains("neither ./sluicegate.yaml nor /etc/sluicegate/sluicegate.yaml exists"),
+            "{arguments:?}: {said}"
+        );
+    }
 }
 
 #[test]

@@ -393,10 +393,14 @@ fn check_finds_the_file_that_run_would() {
     assert_eq!(both.status.code(), Some(2), "{both:?}");
     let empty = directory(&[]);
     let output = run(empty.path(), &["check"]);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.starts_with("config.example.yaml: sound; "), "{said}");
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "a wrong directory: {output:?}"
+    );
+    assert!(output.stdout.is_empty(), "{output:?}");
     assert!(
-        stderr(&output).contains("the built-in example is used"),
+        stderr(&output).starts_with("error: no configuration found: "),
         "{}",
         stderr(&output)
     );
