@@ -11,6 +11,7 @@ mod coverage;
 mod files;
 mod forgery;
 mod listeners;
+mod literals;
 mod outcome;
 mod redis;
 mod room;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use super::Report;
 use super::schema::{Action, AlgorithmName, Config, Limit, Mode, Policy, Route};
+use super::sections::allowed_warnings::without_allowed;
 use super::sections::route::unreachable;
 use super::{Finding, List, Loaded, NodeId, node_of};
 use crate::clock::Timestamp;
@@ -36,13 +38,13 @@ pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
         room::memory(&loaded),
     ];
     let found = loaded.report(found.concat());
-    loaded.warnings.and(found)
+    without_allowed(loaded, found, true)
 }
 
 /// Like [`lint`], but looks at no other file, nor at this machine.
 pub fn lint_text(loaded: Loaded) -> Report {
     let found = loaded.report(findings_in_text(&loaded));
-    loaded.warnings.and(found)
+    without_allowed(loaded, found, false)
 }
 
 fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
@@ -50,6 +52,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
     let places = all_route_limits(config);
     let found = [
         unreachable(config.routes.iter()),
+        literals::literal_values(config),
         outcome::never_refuses(&places),
         outcome::always_refuses(&places),
         costs::forgiven(&places),

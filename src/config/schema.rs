@@ -11,6 +11,7 @@ use super::value::{Duration, Name, Whole, Workers};
 
 pub use super::sections::access_log::{AccessLog, AccessLogFormat};
 pub use super::sections::admin::{Admin, AdminTokens, ShutdownTimes};
+pub use super::sections::allowed_warnings::{AllowedWarning, CheckRules};
 pub use super::sections::amounts::Amounts;
 pub use super::sections::client::{BodySize, ClientBounds, ClientIp, ClientTimeouts, HeadSize};
 pub use super::sections::condition::Condition;
@@ -102,6 +103,8 @@ pub struct Config {
     pub routes: List<Route>,
     /// Responses to refused clients, and rate-limit fields.
     pub responses: Located<Responses>,
+    /// Rules for `sluicegate check`.
+    pub check: Located<CheckRules>,
 }
 
 impl Config {
@@ -137,6 +140,7 @@ impl Default for Config {
             exempt: List::default(),
             routes: List::default(),
             responses: Located::default(),
+            check: Located::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 pub(super) mod access_log;
 pub(super) mod admin;
 pub(super) mod algorithm;
+pub(super) mod allowed_warnings;
 pub(super) mod amounts;
 pub(super) mod client;
 pub(super) mod condition;

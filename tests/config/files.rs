@@ -427,6 +427,20 @@ fn every_key_is_documented_and_in_the_example() {
         missing.is_empty(),
         "not in config.example.yaml: {missing:?}"
     );
+    // `exempt` and `limits` also stand deeper: the sections by their own lines.
+    let schema: serde_json::Value =
+        serde_json::from_str(&config::json_schema()).expect("the schema is JSON");
+    let sections = schema["properties"].as_object().expect("an object").keys();
+    let is_missing = |key: &&String| {
+        !example
+            .lines()
+            .any(|line| line.starts_with(&format!("{key}:")))
+    };
+    let missing: Vec<_> = sections.filter(is_missing).collect();
+    assert!(
+        missing.is_empty(),
+        "no section of config.example.yaml: {missing:?}"
+    );
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn every_lint_has_a_section_with_an_example_and_its_mend() {
     assert!(titles.iter().copied().eq(Code::lints().map(Code::as_str)));
     for (code, (title, text)) in Code::lints().zip(sections) {
         let parts =
-            ["**What.**", "**Why.**", "**Example**", "**Mend.**"].map(|part| text.find(part));
+            ["**What.**", "**Why.**", "**Example**", "**Fix.**"].map(|part| text.find(part));
         assert!(
             parts.iter().all(Option::is_some) && parts.is_sorted(),
             "{title}: {parts:?}"
@@ -306,4 +306,91 @@ proptest! {
             prop_assert!(!refuses_alone(&text, place, &gaps), "{}", text);
         }
     }
+}
+
+/// `check.allow`, with an item for each warning of `FORGEABLE`, or for none.
+#[test]
+fn warnings_that_are_meant_are_allowed_where_they_stand() {
+    const RULES: &str = "policies:\n  a: { key: header:x-key, quota: 200/1m }\n  \
+                         b: { key: header:x-other, quota: 300/1m }\nroutes: [{ upstream: echo, limits: [a, b] }]\n";
+    let found = |allow: &str| {
+        let report = lint(
+            "some.yaml",
+            &format!("{RULES}check: {{ allow: [{allow}] }}\n"),
+        );
+        let problems = report.problems.iter();
+        let problems =
+            problems.map(|problem| format!("{} {}", problem.code.as_str(), problem.path));
+        problems.collect::<Vec<_>>()
+    };
+    let (a, b) = (
+        "forgeable-key policies.a.key",
+        "forgeable-key policies.b.key",
+    );
+    assert_eq!(found(""), [a, b]);
+    let of = |at: &str| format!("{{ warning: forgeable-key, at: {at}, reason: x }}");
+    assert_eq!(found(&of("policies.a")), [b]);
+    assert_eq!(found(&of("policies.b.key")), [a]);
+    assert_eq!(found(&of("policies")), [""; 0]);
+    assert_eq!(found("{ warning: forgeable-key, reason: x }"), [""; 0]);
+    assert_eq!(
+        found(&of("policies.ab")),
+        [a, b, "no-effect check.allow[0]"]
+    );
+    let other = "{ warning: small-quota, reason: x }";
+    assert_eq!(found(other), [a, b, "no-effect check.allow[0]"]);
+}
+
+#[test]
+fn allowed_warnings_have_a_code_and_a_reason() {
+    let message = |allow: &str| {
+        let text = format!("routes: [{{ upstream: echo }}]\ncheck: {{ allow: [{allow}] }}\n");
+        let report = config::parse("some.yaml", text, &|_| None).expect_err("it is wrong");
+        report.to_string()
+    };
+    let misspelt = message("{ warning: smal-quota, reason: x }");
+    assert!(
+        misspelt.contains("did you mean `small-quota`?"),
+        "{misspelt}"
+    );
+    let error = message("{ warning: unknown-key, reason: x }");
+    assert!(
+        error.contains("`unknown-key` isn't the code of a warning"),
+        "{error}"
+    );
+    let bare = message("{ warning: small-quota }");
+    assert!(bare.contains("`reason`"), "{bare}");
+}
+
+/// The complete examples of the documentation: those with routes.
+#[test]
+fn examples_of_the_documentation_pass_deny_warnings() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = std::fs::read_dir(root.join("docs")).expect("the folder is there");
+    let docs = docs.map(|entry| entry.expect("it can be read").path());
+    let pages = docs
+        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
+        .filter(|path| !path.ends_with("lints.md"))
+        .chain([root.join("README.md")]);
+    let (mut count, mut wrong) = (0, Vec::new());
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("the page is there");
+        for (index, block) in text.split("```yaml\n").skip(1).enumerate() {
+            let block = block.split("```").next().expect("a block");
+            if !block.lines().any(|line| line.starts_with("routes:")) {
+                continue;
+            }
+            count += 1;
+            let name = page.file_name().expect("a name").to_string_lossy();
+            let name = format!("{name}, block {}", index + 1);
+            let loaded = config::parse(&name, block.to_owned(), &|_| Some("x".repeat(32)));
+            // Files and certificates that an example names are the reader's.
+            let report = loaded.map_or_else(|report| report, config::lint_text);
+            if !report.problems.is_empty() {
+                wrong.push(report.to_string());
+            }
+        }
+    }
+    assert!(count > 20, "{count} examples");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

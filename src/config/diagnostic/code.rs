@@ -36,6 +36,8 @@ pub enum Code {
     Conflict,
     /// A route whose requests another route always takes.
     UnreachableRoute,
+    /// A value that other proxies read as a prefix or a pattern, and that is compared as it is.
+    LiteralValue,
     /// An enforced policy that can never refuse.
     NeverRefuses,
     /// A policy that refuses every request, or every request of a kind.

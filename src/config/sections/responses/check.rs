@@ -62,6 +62,12 @@ pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings
             let finding = Finding::error(value.node, Code::Conflict, message);
             findings.add(finding.help("remove it"));
         }
+        // Values of fields are made with the ruleset, once.
+        if value.to_string().contains("{{") {
+            let message = "a header has no placeholders, and would be sent with its braces";
+            let finding = Finding::error(value.node, Code::InvalidValue, message);
+            findings.add(finding.help("write a constant value; `body` has placeholders"));
+        }
     }
     if let Some(body) = &own.body
         && body.len() > MAX_BODY

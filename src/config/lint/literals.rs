@@ -1,0 +1,123 @@
+//! Values that mean more in other proxies than they do here.
+
+use std::fmt::Display;
+
+use crate::config::diagnostic::Code;
+use crate::config::schema::{Condition, Config, Match, Selection};
+use crate::config::value::{Hidden, PathPattern, Segment};
+use crate::config::{Finding, Located, Table};
+
+/// Warns of paths, prefixes and values that are compared as they are, and that nginx, Traefik, Kong or
+/// Envoy would read as a prefix or as a pattern.
+pub(super) fn literal_values(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for route in config.routes.iter() {
+        found.extend(slash_at_the_end(config, &route.matches));
+        values(&route.matches.headers, &mut found);
+        values(&route.matches.query, &mut found);
+    }
+    for policy in config.all_policies() {
+        if let Some(when) = &policy.when {
+            condition(when, &mut found);
+        }
+        let overridden = policy.overrides.iter().map(|one| &one.selection);
+        let exempt = policy.exempt.iter().map(|one| &one.value);
+        overridden
+            .chain(exempt)
+            .for_each(|selection| selected(selection, &mut found));
+    }
+    for selection in config.exempt.iter() {
+        selected(selection, &mut found);
+    }
+    found
+}
+
+/// `/api/`, where no route takes the paths below.
+fn slash_at_the_end(config: &Config, matches: &Match) -> Option<Finding> {
+    let path = matches.path.as_ref()?;
+    let (last, above) = path.segments.split_last()?;
+    let has_slash = !path.rest && *last == Segment::Literal(String::new());
+    let takes_below = |other: &Match| match other.path_pattern() {
+        Some(other) => other.rest && other.segments == above,
+        None => above.is_empty(),
+    };
+    if !has_slash
+        || config
+            .routes
+            .iter()
+            .any(|route| takes_below(&route.matches))
+    {
+        return None;
+    }
+    let below = PathPattern {
+        segments: above.to_vec(),
+        rest: true,
+    };
+    let message = format!("`{}` takes this path only, and none below it", path.value);
+    let finding = Finding::warning(path.node, Code::LiteralValue, message);
+    Some(finding.help(format!(
+        "write `{below}` for everything below, which is what `location {}` means in nginx",
+        path.value
+    )))
+}
+
+fn condition(condition: &Condition, found: &mut Vec<Finding>) {
+    values(&condition.header, found);
+    values(&condition.jwt, found);
+    let inner = condition.any.iter().chain(condition.all.iter());
+    inner.for_each(|inner| self::condition(inner, found));
+    if let Some(not) = &condition.not {
+        self::condition(not, found);
+    }
+}
+
+fn values<K, V: Display>(values: &Table<K, Hidden<V>>, found: &mut Vec<Finding>) {
+    found.extend(values.values().filter_map(pattern));
+}
+
+fn selected(selection: &Selection, found: &mut Vec<Finding>) {
+    let texts = [&selection.value, &selection.prefix];
+    found.extend(texts.into_iter().flatten().filter_map(pattern));
+}
+
+/// A finding for a value that looks like a pattern.
+fn pattern<V: Display>(value: &Located<Hidden<V>>) -> Option<Finding> {
+    if !looks_like_pattern(&value.reveal().to_string()) {
+        return None;
+    }
+    let message = "this looks like a pattern, but it's compared as it is, letter by letter";
+    let finding = Finding::warning(value.node, Code::LiteralValue, message);
+    Some(finding.help(
+        "write the value in full; for values that start alike, `exempt` and `overrides` have \
+         `prefix`, without a `*`",
+    ))
+}
+
+/// True for `pro-*`, `/prod.*/`, `^prod$` and the like. `*` and `*/*` are values of `Accept`.
+fn looks_like_pattern(text: &str) -> bool {
+    const SIGNS: [&str; 7] = [".*", ".+", "[^", "[0-9", "[a-z", "[A-Z", "(?"];
+    let is_delimited = text.len() > 2 && text.starts_with('/') && text.ends_with('/');
+    let has_sign = SIGNS.iter().any(|sign| text.contains(sign));
+    let has_wildcard = text.len() > 1 && text.ends_with('*') && !text.ends_with("/*");
+    let is_anchored = text.len() > 1 && (text.starts_with('^') || text.ends_with('$'));
+    has_sign || has_wildcard || is_anchored || (is_delimited && text.contains(['*', '|', '\\']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_told_from_values() {
+        for pattern in [
+            "pro-*", "/prod.*/", "^prod", "prod$", "v[0-9]", "/a|b/", ".*",
+        ] {
+            assert!(looks_like_pattern(pattern), "{pattern}");
+        }
+        for value in [
+            "", "*", "*/*", "text/*", "/api/", "a.b", "$", "Bearer x", "a|b", "1*2",
+        ] {
+            assert!(!looks_like_pattern(value), "{value}");
+        }
+    }
+}
