@@ -297,7 +297,7 @@ fn check_writes_sarif_that_its_schema_accepts() {
     let forgeable = rules.iter().find(|rule| rule["id"] == "forgeable-key");
     let help = forgeable.expect("it is broken")["help"]["text"].as_str();
     assert!(
-        help.is_some_and(|help| help.contains("**Mend.**")),
+        help.is_some_and(|help| help.contains("**Fix.**")),
         "{help:?}"
     );
 }
@@ -400,7 +400,7 @@ fn check_finds_the_file_that_run_would() {
     );
     assert!(output.stdout.is_empty(), "{output:?}");
     assert!(
-        stderr(&output).starts_with("error: no configuration found: "),
+        stderr(&output).contains("no configuration found: "),
         "{}",
         stderr(&output)
     );

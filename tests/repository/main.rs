@@ -2,5 +2,6 @@
 
 mod assets;
 mod layering;
+mod links;
 mod packaging;
 mod where_to_add;
