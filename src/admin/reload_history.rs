@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::reload_diff::{BucketChange, OutcomeKind};
+use crate::server::tls::CertificateEnd;
 
 /// The most reloads that are kept.
 const MAX_RELOADS: usize = 50;
@@ -23,6 +24,8 @@ pub struct RunningConfig {
     pub text: Arc<str>,
     /// A hash of the text: 16 hexadecimal digits.
     pub hash: String,
+    /// The ends of its certificates.
+    pub certificates: Arc<[CertificateEnd]>,
     /// The instant since which it runs.
     pub loaded_at: Timestamp,
 }
@@ -174,6 +177,7 @@ mod tests {
             source: "sluicegate.yaml".to_owned(),
             text: "".into(),
             hash: hash.to_owned(),
+            certificates: Arc::default(),
             loaded_at: Timestamp::EPOCH,
         }
     }

@@ -176,6 +176,12 @@ pub(super) fn problems(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
             "policy {policy} refuses requests: it cannot reach redis"
         ));
     }
+    let (running, now) = (
+        state.reloads.running(),
+        state.clock.now().as_micros() / 1_000_000,
+    );
+    let ends = running.certificates.iter();
+    problems.extend(ends.filter_map(|end| end.problem(now)));
     problems.extend(upstreams::problems(ruleset));
     problems.extend(unsettled(ruleset));
     problems.extend(state.snapshot_problem.get());

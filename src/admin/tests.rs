@@ -63,6 +63,7 @@ fn state(registry: &Registry) -> AdminState {
             source: "test.yaml".to_owned(),
             text: "".into(),
             hash: "0".to_owned(),
+            certificates: Arc::default(),
             loaded_at: now,
         }),
         facts: ProcessFacts {

@@ -22,6 +22,7 @@ use crate::files::VersionedFile;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::reload_diff::{BucketChange, compare};
 use crate::proxy::{Gateway, Ruleset};
+use crate::server::tls::CertificateEnd;
 use crate::server::{ListenerSpec, ServerSpec};
 use crate::telemetry::metrics::ConfigMetrics;
 
@@ -54,9 +55,11 @@ impl Reloader {
         connections: Connections,
     ) -> Self {
         let now = surroundings.clock.now();
-        let running = running_config(&compiled.text, now);
+        let running = running_config(&compiled.text, &compiled.certificates, now);
+        let metrics = ConfigMetrics::new(&surroundings.registry, &running.hash, seconds(now));
+        metrics.certificates(ends(&running));
         Reloader {
-            metrics: ConfigMetrics::new(&surroundings.registry, &running.hash, seconds(now)),
+            metrics,
             server: compiled.server.clone(),
             access: Access::new(compiled.admin.access.clone()),
             hosts: AllowedHosts::of_listener(
@@ -182,8 +185,9 @@ impl Reloader {
         self.export.iter().for_each(SpanExport::enforce);
         self.shutdown = compiled.shutdown;
         self.files = compiled.files;
-        let running = running_config(&compiled.text, now);
+        let running = running_config(&compiled.text, &compiled.certificates, now);
         let hash = running.hash.clone();
+        self.metrics.certificates(ends(&running));
         tracing::info!(hash, "the configuration is reloaded");
         let warnings = compiled.loaded.warnings.sentences();
         let changes = compiled.buckets.clone();
@@ -246,6 +250,7 @@ struct Rest {
     shutdown: ShutdownSpec,
     export: Option<SpanExport>,
     files: Vec<VersionedFile>,
+    certificates: Vec<CertificateEnd>,
     text: ConfigText,
     loaded: Loaded,
     /// The outcome for the buckets of the running ruleset.
@@ -289,6 +294,7 @@ fn build(
             shutdown: compiled.shutdown,
             export,
             files: compiled.files,
+            certificates: compiled.certificates,
             text: compiled.text,
         };
         Ok(Prepared { built, rest })
@@ -296,13 +302,24 @@ fn build(
 }
 
 /// The configuration that runs from `now` on.
-fn running_config(text: &ConfigText, now: Timestamp) -> RunningConfig {
+fn running_config(
+    text: &ConfigText,
+    certificates: &[CertificateEnd],
+    now: Timestamp,
+) -> RunningConfig {
     RunningConfig {
         source: text.source.clone(),
         text: Arc::clone(&text.masked),
         hash: text.hash.clone(),
+        certificates: certificates.into(),
         loaded_at: now,
     }
+}
+
+/// The ends of its certificates, by file.
+fn ends(running: &RunningConfig) -> impl Iterator<Item = (String, u64)> {
+    let certificates = running.certificates.iter();
+    certificates.map(|one| (one.path.display().to_string(), one.not_after))
 }
 
 fn seconds(instant: Timestamp) -> i64 {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::lint::certificate_ends;
 use super::sections::jwt::KeyFiles;
 use super::sections::policy::Policies;
 use super::sections::traces::ExportSpec;
@@ -20,6 +21,7 @@ use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{self, PolicySpec};
 use crate::server::ServerSpec;
+use crate::server::tls::CertificateEnd;
 use crate::store::HomeSpec;
 use crate::telemetry::access_log::{AccessLogSpec, LogTarget};
 
@@ -45,6 +47,8 @@ pub struct Compiled {
     pub rules: ruleset::RulesetSpec,
     /// The files beside the configuration that it was compiled from.
     pub files: Vec<VersionedFile>,
+    /// The ends of its certificates.
+    pub certificates: Vec<CertificateEnd>,
     /// The text that it was compiled from.
     pub text: ConfigText,
 }
@@ -131,6 +135,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
         },
         rules,
         files: compiler.files,
+        certificates: certificate_ends(loaded),
         text: ConfigText {
             source: loaded.document.name().to_owned(),
             masked: loaded.document.masked_text().into(),

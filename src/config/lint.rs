@@ -18,6 +18,8 @@ mod room;
 mod traces;
 mod upstreams;
 
+pub(super) use certificates::certificate_ends;
+
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;

@@ -32,7 +32,7 @@ use crate::net::socket::Socket;
 
 mod validity;
 
-pub use validity::ExpiryWarning;
+pub use validity::{CertificateEnd, ExpiryWarning};
 
 /// TLS 1.2 sessions that are remembered for resumption; TLS 1.3 uses tickets, which cost no memory.
 const SESSIONS: usize = 4096;

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
+use crate::support::admin::{AdminClient, TOKENS};
 use crate::support::client::{Output, curl, get, run};
 use crate::support::frames::{Http2, get_block};
 use crate::support::gateway::{Gateway, with_free_ports};
@@ -218,12 +219,29 @@ fn a_certificate_that_expires_is_reported_at_start_at_a_reload_and_by_check() {
     certify_until(dir.path(), "first", &names, UNIX_EPOCH + 366 * day);
     let gateway = start(
         dir,
-        "listeners:
-  - { address: 127.0.0.1:0, tls: { certificates: [{ certificate: first.pem, key: first.key }] } }
-  - { address: '[::1]:0', tls: { certificates: [{ certificate: first.pem, key: first.key }] } }
-routes: [{ upstream: echo }]
-",
+        &format!(
+            "{TOKENS}listeners:
+  - {{ address: 127.0.0.1:0, tls: {{ certificates: [{{ certificate: first.pem, key: first.key }}] }} }}
+  - {{ address: '[::1]:0', tls: {{ certificates: [{{ certificate: first.pem, key: first.key }}] }} }}
+routes: [{{ upstream: echo }}]
+"
+        ),
     );
+    let problems = || AdminClient::writer(&gateway).read("/v1/status")["problems"].to_string();
+    let problem = problems();
+    assert!(
+        problem.contains("first.pem expired on 1971-01-02"),
+        "{problem}"
+    );
+    let ends = || {
+        let metrics = get(gateway.admin, "/metrics").text();
+        let mut lines = metrics.lines();
+        let name = "sluicegate_certificate_not_after_seconds{file=\"";
+        let line = lines.find(|line| line.starts_with(name) && line.contains("first.pem\"} "));
+        let end = line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        end.expect("the end of the certificate")
+    };
+    assert_eq!(ends(), 366 * 86_400);
     let expired = "first.pem expired on 1971-01-02 00:00 UTC: clients refuse it";
     gateway.wait_for_log(&format!("{expired}; renew it, and replace the file"));
     assert_eq!(gateway.log().matches(expired).count(), 1);
@@ -237,6 +255,9 @@ routes: [{ upstream: echo }]
     let now = UNIX_EPOCH + Duration::from_micros(Clock::system().now().as_micros());
     certify_until(gateway.dir(), "first", &names, now + 20 * day);
     gateway.wait_for_log("first.pem expires on ");
+    wait_for("the new end", || (ends() > 366 * 86_400).then_some(()));
+    let problem = problems();
+    assert!(problem.contains("first.pem expires on "), "{problem}");
     let report = check(&gateway);
     assert!(report.contains("warning[certificate-expiry]"), "{report}");
     assert!(

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
+use tempfile::TempDir;
+
 use crate::support::client::{Connection, get};
 use crate::support::collector::Collector;
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
 use crate::support::redis::RedisServer;
 use crate::support::synchronised::wait_up;
+use crate::support::tls::certify;
 
 /// A running proxy, with its store and its origin.
 pub(crate) struct Full {
@@ -15,6 +18,7 @@ pub(crate) struct Full {
     _redis: RedisServer,
     _origin: Origin,
     _collector: Collector,
+    _certificates: TempDir,
 }
 
 impl Full {
@@ -22,9 +26,14 @@ impl Full {
     pub(crate) fn start() -> Self {
         let (redis, origin) = (RedisServer::start(), Origin::plain());
         let collector = Collector::start();
+        let certificates = tempfile::tempdir().expect("a temporary directory");
+        certify(certificates.path(), "a", &["a.test"]);
         let keys = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/jwt/jwks.json");
         let gateway = Gateway::start(&format!(
-            "access_log: {{ path: access.log }}
+            "listeners:
+  - {{ address: 127.0.0.1:0 }}
+  - {{ address: 127.0.0.1:0, tls: {{ certificates: [{{ certificate: {pem}.pem, key: {pem}.key }}] }} }}
+access_log: {{ path: access.log }}
 tracing: {{ endpoint: \"{collector}\" }}
 store:
   memory: {{ snapshot: {{ path: buckets.bin, every: 1h }} }}
@@ -50,6 +59,7 @@ routes:
 ",
             url = redis.url(),
             keys = keys.display(),
+            pem = certificates.path().join("a").display(),
             origin = origin.url(),
             collector = collector.url(),
         ));
@@ -59,6 +69,7 @@ routes:
             _redis: redis,
             _origin: origin,
             _collector: collector,
+            _certificates: certificates,
         }
     }
 

@@ -11,20 +11,55 @@ use crate::config::compile::MAX_CERTIFICATE_FILE;
 use crate::config::value::FilePath;
 use crate::config::{Code, Loaded, Located};
 use crate::files;
-use crate::server::tls::ExpiryWarning;
+use crate::server::tls::{CertificateEnd, ExpiryWarning};
 
-type Check = fn(&[u8], UnixTime) -> Option<ExpiryWarning>;
+/// How the certificates of a file are judged.
+#[derive(Clone, Copy)]
+struct Role {
+    check: fn(&[u8], UnixTime) -> Option<ExpiryWarning>,
+    end: fn(&[u8]) -> Option<u64>,
+}
+
+/// A server's own chain.
+const CHAIN: Role = Role {
+    check: ExpiryWarning::of_chain,
+    end: CertificateEnd::of_chain,
+};
+
+/// Certificates that servers are verified against.
+const TRUSTED: Role = Role {
+    check: ExpiryWarning::of_trusted,
+    end: CertificateEnd::of_trusted,
+};
 
 /// Warns of each certificate file once. `compile` reports unreadable files as errors.
 pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> Vec<Finding> {
-    let config = &loaded.config;
     let now = UnixTime::since_unix_epoch(Duration::from_micros(now.as_micros()));
+    let files = certificate_files(loaded).into_iter();
+    let findings = files.filter_map(|(path, role)| finding(loaded, path, role, now));
+    findings.collect()
+}
+
+/// The ends of the certificates in each file that the configuration names.
+pub(in crate::config) fn certificate_ends(loaded: &Loaded) -> Vec<CertificateEnd> {
+    let files = certificate_files(loaded).into_iter();
+    let ends = files.filter_map(|(path, role)| {
+        let not_after = (role.end)(&read(loaded, path)?)?;
+        let path = loaded.resolve(path.as_path());
+        Some(CertificateEnd { path, not_after })
+    });
+    ends.collect()
+}
+
+/// The certificate files, each once.
+fn certificate_files(loaded: &Loaded) -> Vec<(&Located<FilePath>, Role)> {
+    let config = &loaded.config;
     let tls = config
         .listeners
         .iter()
         .filter_map(|listener| listener.tls.as_ref());
     let chains = tls.flat_map(|tls| tls.certificates.iter());
-    let chains = chains.map(|one| (&one.certificate, ExpiryWarning::of_chain as Check));
+    let chains = chains.map(|one| (&one.certificate, CHAIN));
     let redis = config
         .store
         .redis
@@ -34,29 +69,27 @@ pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> Vec<Finding> {
     let tracing = config.tracing.iter().map(|tracing| &tracing.tls);
     let clients = upstreams.chain(redis).chain(tracing);
     let trusted = clients.filter_map(|tls| tls.ca.as_ref());
-    let trusted = trusted.map(|ca| (ca, ExpiryWarning::of_trusted as Check));
     let mut seen = HashSet::new();
-    let mut files: Vec<_> = chains.chain(trusted).collect();
-    files.retain(|(path, _)| seen.insert(loaded.resolve(path.as_path())));
-    let findings = files
-        .into_iter()
-        .filter_map(|(path, check)| finding(loaded, path, check, now));
-    findings.collect()
+    let files = chains.chain(trusted.map(|ca| (ca, TRUSTED)));
+    let new = files.filter(|(path, _)| seen.insert(loaded.resolve(path.as_path())));
+    new.collect()
+}
+
+/// The text of a file. `None` for a pipe: `compile` has read it already, and its bytes come once.
+fn read(loaded: &Loaded, path: &Located<FilePath>) -> Option<Vec<u8>> {
+    let file = loaded.resolve(path.as_path());
+    file.is_file()
+        .then(|| files::read(&file, MAX_CERTIFICATE_FILE))?
+        .ok()
 }
 
 fn finding(
     loaded: &Loaded,
     path: &Located<FilePath>,
-    check: Check,
+    role: Role,
     now: UnixTime,
 ) -> Option<Finding> {
-    let file = loaded.resolve(path.as_path());
-    // `compile` has read a pipe already, and its bytes come once.
-    let pem = file
-        .is_file()
-        .then(|| files::read(&file, MAX_CERTIFICATE_FILE))?
-        .ok()?;
-    let warning = check(&pem, now)?;
+    let warning = (role.check)(&read(loaded, path)?, now)?;
     let message = warning.describe(path.as_path());
     let finding = Finding::warning(path.node, Code::CertificateExpiry, message);
     Some(finding.help(warning.advice()))

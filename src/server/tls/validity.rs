@@ -1,7 +1,7 @@
 //! Validity periods of the certificates in PEM files (RFC 5280 section 4.1.2.5).
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustls_pki_types::pem::PemObject;
@@ -9,6 +9,9 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 /// Seconds before its end from which on a certificate is reported: 30 days.
 const NOTICE: u64 = 30 * 86_400;
+
+/// Seconds before its end from which on a certificate is a problem of a running process: 21 days.
+const URGENT: u64 = 21 * 86_400;
 
 /// The first and the last second in which a certificate is valid, since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +47,46 @@ enum Subject {
     Intermediate { position: usize, count: usize },
     /// The trusted certificate that is valid for longest, or that becomes valid first.
     Trusted { count: usize },
+}
+
+/// The end of the certificates in a PEM file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateEnd {
+    /// The file.
+    pub path: PathBuf,
+    /// The last second in which they are valid, since the Unix epoch.
+    pub not_after: u64,
+}
+
+impl CertificateEnd {
+    /// The end of a chain as a server presents it: that of the certificate which ends first.
+    pub fn of_chain(pem: &[u8]) -> Option<u64> {
+        ends(pem).into_iter().min()
+    }
+
+    /// The end of certificates that servers are verified against: that of the last.
+    pub fn of_trusted(pem: &[u8]) -> Option<u64> {
+        ends(pem).into_iter().max()
+    }
+
+    /// Describes the end if it has passed, or is less than three weeks away.
+    pub fn problem(&self, now: u64) -> Option<String> {
+        let lapse = match self.not_after {
+            end if end < now => Lapse::Expired(end),
+            end if end - now < URGENT => Lapse::ExpiresSoon(end),
+            _ => return None,
+        };
+        Some(format!(
+            "the certificate in {} {lapse}",
+            self.path.display()
+        ))
+    }
+}
+
+fn ends(pem: &[u8]) -> Vec<u64> {
+    let periods = certificates(pem);
+    let periods = periods.iter().filter_map(Validity::read);
+    periods.map(|period| period.not_after).collect()
 }
 
 impl ExpiryWarning {
@@ -290,6 +333,35 @@ mod tests {
             let said = said(ExpiryWarning::of_trusted(pem(periods).as_bytes(), now));
             assert!(said.starts_with(expected), "{said}, not {expected}");
             assert_eq!(said.is_empty(), expected.is_empty(), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_running_process_has_a_problem_three_weeks_before_the_end() {
+        let pem = pem(&[LONG, YEAR]);
+        let chain = CertificateEnd::of_chain(pem.as_bytes()).expect("certificates");
+        assert!(CertificateEnd::of_trusted(pem.as_bytes()) > Some(chain));
+        let end = CertificateEnd {
+            path: "a.pem".into(),
+            not_after: chain,
+        };
+        let said = |now: UnixTime| end.problem(now.as_secs()).unwrap_or_default();
+        for (now, expected) in [
+            (at(12, 10, 0), ""),
+            (
+                at(12, 10, 1),
+                "the certificate in a.pem expires on 2026-12-31 00:00 UTC",
+            ),
+            (
+                at(12, 31, 0),
+                "the certificate in a.pem expires on 2026-12-31 00:00 UTC",
+            ),
+            (
+                at(12, 31, 1),
+                "the certificate in a.pem expired on 2026-12-31 00:00 UTC",
+            ),
+        ] {
+            assert_eq!(said(now), expected, "{now:?}");
         }
     }
 

@@ -2,7 +2,9 @@
 
 use parking_lot::Mutex;
 
-use super::families::{CONFIG_INFO, CONFIG_LAST_SUCCESS, CONFIG_LAST_SUCCESSFUL, CONFIG_RELOADS};
+use super::families::{
+    CERTIFICATE_NOT_AFTER, CONFIG_INFO, CONFIG_LAST_SUCCESS, CONFIG_LAST_SUCCESSFUL, CONFIG_RELOADS,
+};
 use crate::telemetry::registry::{Counter, Gauge, Registry};
 
 /// The configuration's history.
@@ -14,6 +16,7 @@ pub struct ConfigMetrics {
     last_successful: Gauge,
     last_success: Gauge,
     info: Mutex<Gauge>,
+    certificates: Mutex<Vec<Gauge>>,
 }
 
 impl ConfigMetrics {
@@ -28,9 +31,21 @@ impl ConfigMetrics {
             last_successful: registry.gauge(&CONFIG_LAST_SUCCESSFUL, &[]),
             last_success: registry.gauge(&CONFIG_LAST_SUCCESS, &[]),
             info: Mutex::new(registry.gauge(&CONFIG_INFO, &[hash])),
+            certificates: Mutex::default(),
         };
         metrics.runs(hash, now);
         metrics
+    }
+
+    /// Shows the ends of the certificates in these files, in seconds since the Unix epoch.
+    pub fn certificates(&self, ends: impl Iterator<Item = (String, u64)>) {
+        let shown = ends.map(|(file, end)| {
+            let gauge = self.registry.gauge(&CERTIFICATE_NOT_AFTER, &[&*file]);
+            gauge.set(i64::try_from(end).unwrap_or(i64::MAX));
+            gauge
+        });
+        let shown = shown.collect();
+        *self.certificates.lock() = shown;
     }
 
     /// Counts a reload that took effect.

@@ -130,6 +130,8 @@ families! {
         "When the running configuration took effect, in seconds since the Unix epoch.";
     CONFIG_INFO: Gauge "sluicegate_config_info" ["hash"],
         "The running configuration.";
+    CERTIFICATE_NOT_AFTER: Gauge "sluicegate_certificate_not_after_seconds" ["file"],
+        "When the certificates of a file end, in seconds since the Unix epoch: the first of a listener's chain, or the last of those that servers are verified against.";
     CONNECTIONS: Gauge "sluicegate_connections" ["listener"],
         "Client connections being served.";
     ACCEPT_ERRORS: Counter "sluicegate_accept_errors_total" ["listener"],
