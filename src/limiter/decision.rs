@@ -83,6 +83,18 @@ impl Decision {
         }
     }
 
+    /// Shortens a refusal that is in doubt: the missing units may be back by `until`.
+    pub fn doubt(&mut self, until: Timestamp) {
+        if let Outcome::Refuse {
+            retry_at: Some(retry_at),
+        } = &mut self.outcome
+            && *retry_at > until
+        {
+            *retry_at = until;
+            self.more_at = NonZero::new(until.as_micros());
+        }
+    }
+
     /// Refuses at least until `until`; for ever if the capacity is 0.
     fn refuse_until(&mut self, until: Timestamp) {
         let retry_at = match self.outcome {

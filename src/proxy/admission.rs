@@ -34,6 +34,7 @@ use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, admit_in_memory};
 use mode::Enforcement;
+use permit_queue::Pending;
 use settle::UnsettledCharge;
 
 /// The decisions of a route's limits on one request; empty before they decide.
@@ -52,6 +53,8 @@ pub(super) struct Admission {
     /// Charges that the response settles.
     reserved_charges: Vec<UnsettledCharge>,
     now: Timestamp,
+    /// The end of the first doubt in the request's refusal, and the next pause until then.
+    pause: Option<(Timestamp, Duration)>,
     /// True if a shadowed limit lacked its key or cost; only a dry run reads this.
     pub(super) is_shadowed: bool,
 }
@@ -98,7 +101,7 @@ impl Admission {
         self.count(route);
     }
 
-    /// Keeps the decision of a charge that was pending.
+    /// Keeps the decision of a charge that was pending, unless it is in doubt.
     ///
     /// # Errors
     /// A limit refuses because its store does not answer.
@@ -106,7 +109,10 @@ impl Admission {
         &mut self,
         decided: Result<(), Undecided>,
         inputs: &AdmissionInputs<'_>,
-    ) -> Result<(), Undecided> {
+    ) -> Result<Option<Pending>, Undecided> {
+        if let Some(doubt) = self.doubt(inputs.now) {
+            return Ok(Some(doubt));
+        }
         for number in self.result.without_store.drain(..) {
             let metrics = &inputs.route.limit(number).metrics;
             metrics.record(LimitDecision::Error);
@@ -116,7 +122,7 @@ impl Admission {
         } else {
             self.acquired.give_back();
         }
-        decided
+        decided.map(|()| None)
     }
 
     /// The jitter of a refusal, by the policy that decides.

@@ -155,10 +155,7 @@ fn decide(
     };
     let pending = match resumed {
         ResumeWith::Permits(permits) => inputs.admit(permits, admission)?,
-        ResumeWith::Decision(decided) => {
-            admission.conclude_pending(decided, &inputs)?;
-            None
-        }
+        ResumeWith::Decision(decided) => admission.conclude_pending(decided, &inputs)?,
     };
     if let Some(pending) = pending {
         if let Pending::Permit(waiter) = &pending {
@@ -292,6 +289,11 @@ async fn wait(
         let resumed = match pending {
             Pending::Permit(waiter) => {
                 let permits = waiter.wait(exchange.context().clock()).await;
+                exchange.resume();
+                ResumeWith::Permits(permits)
+            }
+            Pending::Others(others) => {
+                let permits = others.wait().await;
                 exchange.resume();
                 ResumeWith::Permits(permits)
             }

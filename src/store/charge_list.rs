@@ -46,6 +46,7 @@ pub(super) struct Granted<'a> {
 pub(super) enum ReserveScope {
     /// The charges that the response settles.
     Settled,
+    /// All, since another store decides after this one.
     All,
 }
 
@@ -80,12 +81,20 @@ impl<'a> ChargeEntry<'a> {
     }
 
     /// The decision of a bucket in memory that another bucket's refusal spares.
-    pub(super) fn peek_spared(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+    pub(super) fn peek_spared(
+        &self,
+        charge: &Charge<'_>,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Decision {
         let decision = charge.peek(now);
-        let spared = match decision.is_admitted() {
+        let mut spared = match decision.is_admitted() {
             true => Charge { cost: 0, ..*charge }.peek(now),
             false => decision,
         };
+        if !spared.is_admitted() && charge.is_in_doubt(now) {
+            spared.doubt(until);
+        }
         self.with_granted(charge, spared, now)
     }
 
@@ -200,6 +209,28 @@ impl<'a> ChargeList<'a> {
         verdict
     }
 
+    /// Shortens refusals that are in doubt: the units may be back by `until`. True if no refusal is
+    /// certain.
+    pub(super) fn doubt(&self, verdict: &mut Verdict, now: Timestamp, until: Timestamp) -> bool {
+        if verdict.is_admitted() {
+            return false;
+        }
+        let mut decisions = std::mem::take(&mut verdict.decisions);
+        let mut is_certain = self.charges.iter().any(Charge::is_charged_if_refused);
+        let all = self.charges.iter().zip(&mut decisions);
+        for (charge, decision) in all.take(self.enforced) {
+            match decision.outcome {
+                Outcome::Refuse { retry_at: Some(_) } if charge.is_in_doubt(now) => {
+                    decision.doubt(until);
+                }
+                Outcome::Refuse { .. } => is_certain = true,
+                Outcome::Admit | Outcome::Delay { .. } => {}
+            }
+        }
+        *verdict = Verdict::of(decisions, self.enforced);
+        !is_certain
+    }
+
     /// Counts strikes for refusals, except of keys that are banned already.
     pub(super) fn strike(&self, bans: &[ActiveBan], verdict: &mut Verdict, now: Timestamp) {
         if verdict.is_admitted() {
@@ -239,7 +270,9 @@ impl<'a> ChargeList<'a> {
             let locks = UnsettledLocks::lock(&settled);
             self.charge_first_that_pays(now, last, verdict);
             let table = |index: usize| self.charges[index].table;
-            reserved = locks.reserve(verdict, now, |one| ptr::eq(&**one.table, table(one.index)));
+            let is_undecided = reserve == ReserveScope::All;
+            let is_its_table = |one: &SettleableCharge<'_>| ptr::eq(&**one.table, table(one.index));
+            reserved = locks.reserve(verdict, now, is_undecided, is_its_table);
         }
         if let Some(source) = source {
             self.record(source, (verdict, last), now, &mut reserved);

@@ -109,6 +109,9 @@ pub struct ChargeResult {
     pub tags: Vec<TagReply>,
     /// The numbers of the limits without a decision, since their store does not answer.
     pub without_store: Vec<u16>,
+    /// The request is refused only because of charges that may be given back, since another store
+    /// may refuse their requests: those are decided by this instant. No strike is counted.
+    pub doubted_until: Option<Timestamp>,
 }
 
 impl ChargeResult {
@@ -209,10 +212,13 @@ impl<'a> ChargeSet<'a> {
         }
         if bans.is_empty() {
             self.charge_memory(Refusals::Charged, result);
+            result.doubted_until = self.doubt(&self.list, &mut result.verdict);
         } else {
             result.verdict = self.list.banned(&bans, self.now);
         }
-        self.list.strike(&bans, &mut result.verdict, self.now);
+        if result.doubted_until.is_none() {
+            self.list.strike(&bans, &mut result.verdict, self.now);
+        }
         self.finish(result);
         None
     }
@@ -240,7 +246,10 @@ impl<'a> ChargeSet<'a> {
         let bans = self.list.bans(self.now);
         if !bans.is_empty() {
             result.verdict = self.list.banned(&bans, self.now);
-        } else if !self.is_sure_to_refuse() || !self.charge_refusal(result) {
+        } else if !self.is_sure_to_refuse()
+            || !self.charge_refusal(result)
+            || self.doubt(&self.list, &mut result.verdict).is_some()
+        {
             result.verdict.clear();
             return false;
         }
@@ -260,6 +269,15 @@ impl<'a> ChargeSet<'a> {
             (limit, Reservation::Memory(reservation))
         });
         result.reservations.extend(reserved);
+    }
+
+    /// Shortens refusals of memory that are in doubt; the end of the doubt, if no other refuses.
+    fn doubt(&self, list: &ChargeList<'_>, verdict: &mut Verdict) -> Option<Timestamp> {
+        let Store::Redis(store) = self.store else {
+            return None;
+        };
+        let until = store.decided_by(self.now);
+        list.doubt(verdict, self.now, until).then_some(until)
     }
 
     fn sync_source(&self) -> Option<&'a dyn ChargeSource> {
@@ -327,8 +345,12 @@ impl<'a> ChargeSet<'a> {
         for (index, &place) in indices.iter().enumerate() {
             self.list.entries[place] = local.entries[index];
         }
+        let doubted_until = self.doubt(&local, &mut result.verdict);
         if is_refused && !self.keep_owed() {
-            local.strike(&[], &mut result.verdict, self.now);
+            result.doubted_until = doubted_until;
+            if doubted_until.is_none() {
+                local.strike(&[], &mut result.verdict, self.now);
+            }
             local.describe(result);
             return None;
         }
@@ -415,13 +437,17 @@ impl<'a> ChargeSet<'a> {
         if refusals.iter().all(Option::is_none) {
             return false;
         }
+        let decided_by = match self.store {
+            Store::Redis(store) => store.decided_by(self.now),
+            Store::Memory => self.now,
+        };
         let mut known = ChargeList::default();
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
         for ((entry, charge, is_enforced), refusal) in self.list.iter().zip(refusals) {
             let (entry, decision) = match refusal {
                 Some(refusal) => refusal,
                 None if self.find_redis(entry).is_some() => continue,
-                None => (*entry, entry.peek_spared(charge, self.now)),
+                None => (*entry, entry.peek_spared(charge, decided_by, self.now)),
             };
             known.push(entry, *charge, is_enforced);
             decisions.push(decision);

@@ -140,13 +140,16 @@ impl PendingCharge {
 
     /// Applies the replies of Redis.
     fn apply_replies(&mut self, replies: BucketReplies) {
-        let now = self.now;
+        let (now, decided_by) = (self.now, self.store.decided_by(self.now));
         let entries = self.entries.iter_mut().chain(&mut self.tags);
         let in_redis = entries.filter(|entry| entry.redis().is_some());
-        for (entry, reply) in in_redis.zip(replies) {
-            if let Some(reply) = reply {
+        for (entry, mut reply) in in_redis.zip(replies) {
+            if let Some(reply) = &mut reply {
                 entry.move_on(reply.tier);
-                entry.remember(&reply.decision, now);
+                entry.remember(reply, now);
+                if reply.is_doubted {
+                    reply.decision.doubt(decided_by);
+                }
             }
             if let EntryHome::Redis(redis) = &mut entry.home {
                 (redis.reply, redis.decision) = (reply, reply.map(|reply| reply.decision));
@@ -215,6 +218,15 @@ impl PendingCharge {
         let mut enforced = self.entries[..self.enforced].iter();
         let is_refused = enforced.any(PendingEntry::is_refused_by_redis);
         let is_admitted = !self.is_refused && !is_refused;
+        let mut enforced = self.entries[..self.enforced].iter();
+        let is_certain = enforced.any(PendingEntry::is_certain_refusal)
+            || self
+                .entries
+                .iter()
+                .any(|entry| entry.charge().is_charged_if_refused());
+        let is_in_doubt = is_refused && !self.is_refused && !is_certain;
+        let decided_by = self.store.decided_by(now);
+        result.doubted_until = is_in_doubt.then_some(decided_by);
         self.settle_reserved(is_admitted, result);
         match is_admitted {
             true => self.hold(worker, result),
@@ -227,22 +239,25 @@ impl PendingCharge {
         }
         for (index, entry) in self.entries.iter().enumerate() {
             let is_kept = is_admitted || self.is_refused;
-            if let Some(decision) = entry.decision(is_kept, now) {
+            if let Some(decision) = entry.decision(is_kept, decided_by, now) {
                 known.push(entry.entry(), entry.charge(), index < self.enforced);
                 decisions.push(decision);
             }
         }
         result.verdict = Verdict::of(decisions, known.enforced);
-        known.strike(&[], &mut result.verdict, now);
+        if !is_in_doubt {
+            known.strike(&[], &mut result.verdict, now);
+        }
         known.describe(result);
     }
 
     /// Keeps the reservations in memory that the response settles. The others stay charged, or are
     /// given back.
     fn settle_reserved(&mut self, is_admitted: bool, result: &mut ChargeResult) {
-        for (index, reservation) in self.reserved.drain(..) {
+        for (index, mut reservation) in self.reserved.drain(..) {
             let entry = &self.entries[index];
             if is_admitted && entry.settles {
+                reservation.decide();
                 let reservation = Reservation::Memory(reservation);
                 result.reservations.push((entry.id.limit, reservation));
             } else if !is_admitted && !entry.charge().is_charged_if_refused() {

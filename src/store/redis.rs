@@ -38,7 +38,7 @@ pub use refusal_cache::RefusalCache;
 pub use reply::{BucketReply, ChargeReply, ProtocolError, RetryInputs, ScriptReply};
 pub use script::{AlgorithmKind, AlgorithmKinds, Procedure, SYNC};
 pub use script_call::{
-    Arguments, BucketCharge, ChargeRequest, ChargedRefusals, Lease, ScriptCall, Tier,
+    Arguments, BucketCharge, ChargeRequest, ChargedRefusals, Lease, OtherSlots, ScriptCall, Tier,
 };
 pub use steering::{AnnouncedAction, Announcement, Replacement};
 pub use store::{ChargeError, Store};

@@ -65,6 +65,108 @@ fn memory_charges_are_given_back_when_redis_refuses_whatever_the_algorithm() {
     }
 }
 
+/// While Redis decides, memory holds the units of requests that it is going to refuse. Others are
+/// not refused for long because of them.
+#[test]
+fn units_that_wait_for_redis_announce_no_long_wait() {
+    let redis = RedisServer::start();
+    let gateway = Gateway::start(&format!(
+        "store: {{ redis: {{ url: \"{}\", timeout: 1s, secret: sixteen-characters, refusal_cache: 0s }} }}
+policies:
+  all: {{ key: constant, quota: 40/300d, penalty: {{ strikes: 1, within: 1h, for: [1h] }} }}
+  each: {{ key: \"header:x-key\", quota: 1/300d, store: redis, on_store_error: refuse }}
+routes:
+  - {{ match: {{ path: /both }}, upstream: echo, limits: [all, each] }}
+  - {{ match: {{ path: /each }}, upstream: echo, limits: [each] }}
+  - {{ match: {{ path: /all }}, upstream: echo, limits: [all] }}
+",
+        redis.url(),
+    ));
+    wait_for("the store to be up", || {
+        let ready = get(gateway.admin, "/readyz").text();
+        ready.contains("redis: up").then_some(())
+    });
+    let spent: Vec<_> = (0..60).map(|key| format!("x-key: {key}\r\n")).collect();
+    for key in &spent {
+        assert_eq!(get_with(gateway.address(), "/each", key).status, 200);
+    }
+    redis.stop();
+    let mut waiting: Vec<_> = spent
+        .iter()
+        .map(|key| {
+            let mut connection = Connection::open(gateway.address());
+            connection.send(format!("GET /both HTTP/1.1\r\nHost: a\r\n{key}\r\n"));
+            connection
+        })
+        .collect();
+    let mut admitted = 0;
+    let refused = wait_for("a refusal while all units are held", || {
+        let response = get(gateway.address(), "/all");
+        admitted += usize::from(response.status == 200);
+        (response.status == 429).then_some(response)
+    });
+    let wait: u64 = refused.expect_header("retry-after").parse().unwrap();
+    assert!(wait <= 1, "as long as Redis may take: {refused:?}");
+    redis.go_on();
+    for connection in &mut waiting {
+        // 503 if the test took longer than the timeout.
+        assert!([429, 503].contains(&connection.receive().status));
+    }
+    // Neither is the refusal a strike: the key is not banned.
+    admitted += (0..100)
+        .take_while(|_| get(gateway.address(), "/all").status == 200)
+        .count();
+    assert_eq!(admitted, 40);
+    let refused = get(gateway.address(), "/all");
+    let wait: u64 = refused.expect_header("retry-after").parse().unwrap();
+    assert!(wait > 3_600, "now all is used up: {refused:?}");
+}
+
+/// A request that finds all units held waits a moment for the decisions on them.
+#[test]
+fn a_request_passes_that_waits_for_units_to_come_back() {
+    let redis = RedisServer::start();
+    let gateway = Gateway::start(&format!(
+        "store: {{ redis: {{ url: \"{}\", timeout: 1s, secret: sixteen-characters, refusal_cache: 0s }} }}
+policies:
+  all: {{ key: constant, quota: 8/300d }}
+  each: {{ key: \"header:x-key\", quota: 1/300d, store: redis, on_store_error: refuse }}
+routes:
+  - {{ match: {{ path: /both }}, upstream: echo, limits: [all, each] }}
+  - {{ match: {{ path: /each }}, upstream: echo, limits: [each] }}
+",
+        redis.url(),
+    ));
+    wait_for("the store to be up", || {
+        let ready = get(gateway.admin, "/readyz").text();
+        ready.contains("redis: up").then_some(())
+    });
+    let keys: Vec<_> = (0..100).map(|key| format!("x-key: {key}\r\n")).collect();
+    for key in &keys {
+        assert_eq!(get_with(gateway.address(), "/each", key).status, 200);
+    }
+    for new in 0..7 {
+        let mut burst: Vec<_> = keys
+            .iter()
+            .map(|_| Connection::open(gateway.address()))
+            .collect();
+        for (connection, key) in burst.iter_mut().zip(&keys) {
+            connection.send(format!("GET /both HTTP/1.1\r\nHost: a\r\n{key}\r\n"));
+        }
+        wait_for("a request to pass", || {
+            let key = format!("x-key: new-{new}\r\n");
+            let response = get_with(gateway.address(), "/both", &key);
+            // A machine that takes more than a second for all these requests may refuse it.
+            let wait = response.header("retry-after");
+            assert!(wait.is_none_or(|wait| wait == "1"), "{response:?}");
+            (response.status == 200).then_some(())
+        });
+        for connection in &mut burst {
+            assert_eq!(connection.receive().status, 429);
+        }
+    }
+}
+
 #[test]
 fn policies_that_charge_refusals_keep_their_charges() {
     let redis = RedisServer::start();

@@ -370,7 +370,8 @@ routes:
             let (node, name) = nodes.iter().find_map(|node| {
                 let names = command(node, &["KEYS", &pattern]);
                 let names: Vec<String> = redis::from_redis_value(names).expect("names");
-                Some((node, names.into_iter().next()?))
+                let mut names = names.into_iter();
+                Some((node, names.find(|name| !name.ends_with(":undecided"))?))
             })?;
             let value = command(node, &["GET", &name]);
             let value: String = redis::from_redis_value(value).expect("a text");
@@ -418,6 +419,58 @@ routes:
         }
         let owes = [(); 4].map(|()| ask("/owes"));
         assert_eq!(owes, [200, 200, 200, 429], "all six were charged: {key}");
+    }
+}
+
+/// A burst charges one policy's slot, and another slot refuses most of it. The units are given back,
+/// so no refusal for lack of them may name a long wait, or be remembered.
+#[test]
+fn in_a_cluster_no_request_is_refused_for_units_that_are_about_to_come_back() {
+    let nodes = cluster();
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
+    let gateway = Gateway::start(&format!(
+        "store: {{ redis: {{ cluster: [{}], timeout: 1s, secret: sixteen-characters, refusal_cache: 1m }} }}
+policies:
+  wide: {{ store: redis, key: \"header:x-wide\", quota: 20/24h }}
+  tight: {{ store: redis, key: \"header:x-tight\", quota: 5/1h }}
+routes:
+  - {{ match: {{ path: /both }}, upstream: echo, limits: [wide, tight] }}
+  - {{ match: {{ path: /wide }}, upstream: echo, limits: [wide] }}
+",
+        addresses.join(", ")
+    ));
+    wait_for("the store to be up", || {
+        let ready = get(gateway.admin, "/readyz").text();
+        ready.contains("redis: up").then_some(())
+    });
+    // Some of these pairs of keys have different slots.
+    for round in 0..4 {
+        let keys = format!("x-wide: w{round}\r\nx-tight: t{round}\r\n");
+        let responses: Vec<_> = std::thread::scope(|scope| {
+            let ask = || get_with(gateway.address(), "/both", &keys);
+            let clients: Vec<_> = (0..120).map(|_| scope.spawn(ask)).collect();
+            let responses = clients.into_iter();
+            responses
+                .map(|client| client.join().expect("no panic"))
+                .collect()
+        });
+        let admitted = responses.iter().filter(|one| one.status == 200).count();
+        assert_eq!(admitted, 5);
+        for refused in responses.iter().filter(|one| one.status != 200) {
+            let wait: u64 = refused.expect_header("retry-after").parse().unwrap();
+            assert!(wait <= 720, "only `tight` is used up: {refused:?}");
+        }
+        let keys = format!("x-wide: w{round}\r\n");
+        let mut admitted = 0;
+        let wait = wait_for("the units to be back and used up", || {
+            let response = get_with(gateway.address(), "/wide", &keys);
+            admitted += u32::from(response.status == 200);
+            let wait: u64 = response.header("retry-after")?.parse().unwrap();
+            // The time since a charge may be lost when it is given back.
+            (wait > 600).then_some(wait)
+        });
+        assert_eq!(admitted, 15);
+        assert!((4_000..=4_320).contains(&wait), "{wait}");
     }
 }
 

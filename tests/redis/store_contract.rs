@@ -127,6 +127,7 @@ impl Store for Redis {
                 id: "none",
                 duration: Duration::from_secs(1),
             },
+            others: None,
         };
         self.scripts.decide(&request, now).verdict
     }

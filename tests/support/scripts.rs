@@ -196,6 +196,7 @@ impl Redis {
                 id: "a",
                 duration: Duration::from_secs(10),
             },
+            others: None,
         }
     }
 

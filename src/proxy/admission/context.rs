@@ -73,10 +73,14 @@ impl<'a> AdmissionInputs<'a> {
             }
         }
         let pending = set.charge(&mut admission.result);
-        if pending.is_none() {
+        if let Some(pending) = pending {
+            return Ok(Some(Pending::Store(pending)));
+        }
+        let doubt = admission.doubt(self.now);
+        if doubt.is_none() {
             admission.conclude(self);
         }
-        Ok(pending.map(Pending::Store))
+        Ok(doubt)
     }
 
     /// An empty set of charges. It is large, and is never moved.

@@ -3,13 +3,15 @@
 //! A waiting request has been charged nothing. All its limits decide again when its turn comes. The
 //! queues are the store's.
 
+use std::time::Duration;
+
 use super::Admission;
 use super::acquired_permits::AcquiredPermits;
 use super::context::AdmissionInputs;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome};
 use crate::proxy::ruleset::{Limit, Route};
-use crate::store::{Acquired, ChargeSet, PendingCharge, PermitPlace};
+use crate::store::{Acquired, ChargeResult, ChargeSet, PendingCharge, PermitPlace};
 use crate::telemetry::registry::GaugeGuard;
 
 /// The thing that a request waits for before it is decided.
@@ -19,6 +21,45 @@ pub(crate) enum Pending {
     Permit(Box<PermitWaiter>),
     /// The answer of the store.
     Store(Box<PendingCharge>),
+    /// The decision on other requests whose charges may be given back. The request is refused only
+    /// because of these.
+    Others(Box<UndecidedOthers>),
+}
+
+/// A pause before a request is decided again.
+#[derive(Debug)]
+pub(crate) struct UndecidedOthers {
+    acquired: AcquiredPermits,
+    pause: Duration,
+}
+
+/// The first pause; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+
+impl Admission {
+    /// The pause before a refusal that is in doubt at `now` is decided again. `None` without doubt,
+    /// or once all that caused the first doubt is decided.
+    pub(super) fn doubt(&mut self, now: Timestamp) -> Option<Pending> {
+        let until = self.result.doubted_until?;
+        let (until, pause) = *self.pause.get_or_insert((until, FIRST_PAUSE));
+        if now.saturating_add(pause) > until {
+            return None;
+        }
+        self.pause = Some((until, pause * 2));
+        self.result = ChargeResult::default();
+        Some(Pending::Others(Box::new(UndecidedOthers {
+            acquired: std::mem::take(&mut self.acquired),
+            pause,
+        })))
+    }
+}
+
+impl UndecidedOthers {
+    /// Waits, and returns the permits that the request has.
+    pub(crate) async fn wait(self: Box<Self>) -> AcquiredPermits {
+        tokio::time::sleep(self.pause).await;
+        self.acquired
+    }
 }
 
 /// A request in a queue. It leaves the queue when this is dropped.

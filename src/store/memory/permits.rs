@@ -36,6 +36,8 @@ pub(super) struct Shard(Mutex<HashMap<u64, KeyUnits>>);
 #[derive(Debug, Default)]
 struct KeyUnits {
     taken: u64,
+    /// The units among them whose requests another store may still refuse.
+    undecided: u64,
     /// The number of times that the bucket has started empty since the first of these units.
     generation: u64,
     queue: PermitQueue,
@@ -185,6 +187,26 @@ impl LockedShard<'_> {
     pub(super) fn start_generation(&mut self, key: Fingerprint) {
         if let Some(units) = self.0.get_mut(&key.bits()) {
             units.generation += 1;
+        }
+    }
+
+    /// True if units of a key may be given back because another store refuses their request.
+    pub(super) fn is_undecided(&self, key: Fingerprint) -> bool {
+        let units = self.0.get(&key.bits());
+        units.is_some_and(|units| units.undecided > 0)
+    }
+
+    /// Counts units that have been taken as undecided.
+    pub(super) fn add_undecided(&mut self, key: Fingerprint, units: u32) {
+        if let Some(of_key) = self.0.get_mut(&key.bits()) {
+            of_key.undecided += u64::from(units);
+        }
+    }
+
+    /// Counts units as decided.
+    pub(super) fn decide(&mut self, key: Fingerprint, units: u32) {
+        if let Some(of_key) = self.0.get_mut(&key.bits()) {
+            of_key.undecided = of_key.undecided.saturating_sub(u64::from(units));
         }
     }
 

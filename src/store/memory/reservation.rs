@@ -23,6 +23,8 @@ pub struct Reservation {
     generation: u64,
     /// The report of the charge to other machines, if buckets are synchronised.
     telling: Option<Box<PendingReport>>,
+    /// True while another store may refuse the request.
+    is_undecided: bool,
 }
 
 /// The change that a settlement makes.
@@ -62,7 +64,7 @@ pub fn charge_and_reserve(
 ) -> (Verdict, Vec<(usize, Reservation)>) {
     let locks = UnsettledLocks::lock(settled);
     let verdict = charge();
-    let reserved = locks.reserve(&verdict, now, |_| true);
+    let reserved = locks.reserve(&verdict, now, false, |_| true);
     (verdict, reserved)
 }
 
@@ -83,10 +85,12 @@ impl<'a> UnsettledLocks<'a> {
     }
 
     /// The reservations of the charges that were made to the table they name, with their indices.
+    /// While they are undecided, refusals of their buckets are [in doubt](Charge::is_in_doubt).
     pub(in crate::store) fn reserve(
         mut self,
         verdict: &Verdict,
         now: Timestamp,
+        is_undecided: bool,
         is_its_table: impl Fn(&SettleableCharge<'_>) -> bool,
     ) -> Vec<(usize, Reservation)> {
         let admitted = verdict.is_admitted();
@@ -109,12 +113,16 @@ impl<'a> UnsettledLocks<'a> {
                 unsettled: unsettled.units(one.key),
             };
             unsettled.take(one.key, one.cost);
+            if is_undecided {
+                unsettled.add_undecided(one.key, one.cost);
+            }
             let reservation = Reservation {
                 table: Arc::clone(one.table),
                 key: one.key,
                 reserved,
                 generation: unsettled.generation(one.key),
                 telling: None,
+                is_undecided,
             };
             Some((one.index, reservation))
         });
@@ -138,6 +146,15 @@ impl Reservation {
     /// back is reported as 0.
     pub fn tell(&mut self, telling: PendingReport) {
         self.telling = Some(Box::new(telling));
+    }
+
+    /// Marks the request as admitted by all stores.
+    pub fn decide(&mut self) {
+        let is_undecided = std::mem::take(&mut self.is_undecided);
+        let mut unsettled = self.unsettled().shard(self.key).lock();
+        if is_undecided {
+            unsettled.decide(self.key, self.units());
+        }
     }
 
     /// Changes the charge to `units` units. Missing units are charged even if the bucket lacks
@@ -190,11 +207,24 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         self.report(self.units());
         let mut unsettled = self.unsettled().shard(self.key).lock();
+        if self.is_undecided {
+            unsettled.decide(self.key, self.reserved.units);
+        }
         unsettled.give_back(self.key, self.reserved.units);
     }
 }
 
 impl Charge<'_> {
+    /// True if a refusal of this charge may be wrong: another store may refuse requests that have
+    /// charged the bucket, or has refused them meanwhile.
+    pub(in crate::store) fn is_in_doubt(&self, now: Timestamp) -> bool {
+        let Some(unsettled) = self.table.unsettled() else {
+            return false;
+        };
+        let is_undecided = unsettled.shard(self.key).lock().is_undecided(self.key);
+        is_undecided || self.peek(now).is_admitted()
+    }
+
     /// Charges units that other machines admitted at `at` or earlier, even if the bucket lacks them
     /// ([`Algorithm::charge_remote`](crate::limiter::Algorithm::charge_remote)). Does nothing for
     /// units in use.

@@ -160,12 +160,14 @@ impl PendingEntry {
         }
     }
 
-    /// Remembers a refusal of Redis.
-    pub(super) fn remember(&self, decision: &Decision, now: Timestamp) {
-        if let (Some(binding), Some(redis)) = (self.buckets.redis(), self.redis()) {
+    /// Remembers a refusal of Redis, unless it is in doubt.
+    pub(super) fn remember(&self, reply: &BucketReply, now: Timestamp) {
+        if !reply.is_doubted
+            && let (Some(binding), Some(redis)) = (self.buckets.redis(), self.redis())
+        {
             let charged = (redis.name.key, self.cost);
             let (table, steered_at) = (&self.buckets.table, redis.steered_at);
-            binding.remember(table, charged, decision, steered_at, now);
+            binding.remember(table, charged, &reply.decision, steered_at, now);
         }
     }
 
@@ -180,9 +182,20 @@ impl PendingEntry {
         decision.is_some_and(|decision| !decision.is_admitted())
     }
 
+    /// True if Redis refuses this charge and that is certain.
+    pub(super) fn is_certain_refusal(&self) -> bool {
+        let reply = self.redis().and_then(|redis| redis.reply.as_ref());
+        self.is_refused_by_redis() && reply.is_none_or(|reply| !reply.is_doubted)
+    }
+
     /// The final decision. A charge in memory that was given back, since it is not `is_kept`, tells
-    /// what is left without it.
-    pub(super) fn decision(&self, is_kept: bool, now: Timestamp) -> Option<Decision> {
+    /// what is left without it; if that is in doubt, until `decided_by`.
+    pub(super) fn decision(
+        &self,
+        is_kept: bool,
+        decided_by: Timestamp,
+        now: Timestamp,
+    ) -> Option<Decision> {
         match &self.home {
             EntryHome::Redis(redis) => redis.decision,
             EntryHome::Memory(decision) => {
@@ -190,7 +203,7 @@ impl PendingEntry {
                 let stays = is_kept || !decision.is_admitted() || charge.is_charged_if_refused();
                 Some(match stays {
                     true => *decision,
-                    false => self.entry().peek_spared(&charge, now),
+                    false => self.entry().peek_spared(&charge, decided_by, now),
                 })
             }
         }
@@ -247,7 +260,7 @@ impl PendingEntry {
     ) -> TagReply {
         let decision = match error.and_then(|error| self.on_error(error, now)) {
             Some(on_error) => Err(on_error),
-            None => self.decision(true, now).ok_or(OnStoreError::Admit),
+            None => self.decision(true, now, now).ok_or(OnStoreError::Admit),
         };
         let in_use = match decision {
             Ok(_) => self.in_use(),

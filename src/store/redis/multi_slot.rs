@@ -46,6 +46,8 @@ pub(super) struct MultiSlotCharge<'a> {
     enforced: usize,
     replies: BucketReplies,
     reversals: Vec<ScriptCall>,
+    /// The keys that say that this request is undecided.
+    undecided: Vec<Vec<u8>>,
     is_refused: bool,
 }
 
@@ -67,6 +69,7 @@ impl<'a> MultiSlotCharge<'a> {
             enforced,
             replies: first_buckets(buckets).map(|_| None).collect(),
             reversals: Vec::new(),
+            undecided: Vec::new(),
             is_refused: false,
         }
     }
@@ -106,6 +109,11 @@ impl<'a> MultiSlotCharge<'a> {
         }
         if !self.is_refused {
             self.reversals.extend(reversals(&call.buckets, reply));
+            let paid = reply.buckets.iter().map(|&bucket| &call.buckets[bucket]);
+            let paid = paid.zip(&reply.verdict.decisions);
+            let made = paid.filter(|(charge, decision)| decision.is_admitted() && charge.cost > 0);
+            self.undecided
+                .extend(made.map(|(charge, _)| charge.undecided_key()));
         }
     }
 
@@ -117,6 +125,11 @@ impl<'a> MultiSlotCharge<'a> {
     /// The calls that give back all charges so far.
     pub(super) fn take_reversals(&mut self) -> Vec<ScriptCall> {
         std::mem::take(&mut self.reversals)
+    }
+
+    /// The keys that say that this request is undecided.
+    pub(super) fn take_undecided(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.undecided)
     }
 
     pub(super) fn into_replies(self) -> BucketReplies {

@@ -55,6 +55,11 @@ pub(super) enum OutboxMessage {
     Settle(Box<PendingSettlement>, Timestamp),
     Leave(ScriptCall),
     GiveBack(HeldLease),
+    /// The request with this id is decided: no slot refuses it any more.
+    Decided {
+        key: Vec<u8>,
+        id: Arc<str>,
+    },
 }
 
 /// Units in use under a lease.
@@ -182,7 +187,12 @@ impl Store {
                     }
                 }
             }
-            (Ok(_), OutboxMessage::Leave(_) | OutboxMessage::GiveBack(_)) => {}
+            (
+                Ok(_),
+                OutboxMessage::Leave(_)
+                | OutboxMessage::GiveBack(_)
+                | OutboxMessage::Decided { .. },
+            ) => {}
         }
     }
 
@@ -219,6 +229,7 @@ impl OutboxMessage {
             Self::Settle(..) => "settlement",
             Self::Leave(_) => "place",
             Self::GiveBack(_) => "permit",
+            Self::Decided { .. } => "decision",
         }
     }
 
@@ -233,8 +244,16 @@ impl OutboxMessage {
                 let call = ScriptCall::release_leases(&[lease.units()], None);
                 Some(store.command(&call))
             }
+            Self::Decided { key, id } => Some(decided(key, id)),
         }
     }
+}
+
+/// The command that tells that the request with this id is decided.
+pub(super) fn decided(key: &[u8], id: &str) -> Command {
+    let mut command = redis::cmd("ZREM");
+    command.arg(key).arg(id);
+    Command::new(key, command)
 }
 
 impl HeldLease {

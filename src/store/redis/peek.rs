@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::multi_slot::SlotGroup;
 use super::script_call::BucketCharge;
-use super::store::{ChargeError, Store};
+use super::store::{ChargeError, OneCall, Store};
 use crate::clock::Timestamp;
 use crate::limiter::Decision;
 
@@ -28,7 +28,13 @@ impl Store {
         for group in SlotGroup::group(buckets, |name| self.slot_of(name)) {
             let in_slot = group.places().iter().map(|&place| buckets[place]);
             let in_slot: Vec<_> = in_slot.collect();
-            let reply = self.charge_in_one_call(deadline, worker, &in_slot, 0, "", now);
+            let call = OneCall {
+                deadline,
+                worker,
+                lease: "",
+                id: "",
+            };
+            let reply = self.charge_in_one_call(call, &in_slot, 0, now);
             match reply.await {
                 Ok(reply) => {
                     for (&place, one) in group.places().iter().zip(&reply.verdict.decisions) {

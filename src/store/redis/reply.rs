@@ -35,6 +35,8 @@ pub struct ChargeReply {
     /// For each deciding bucket, the units that were unsettled before, and the start of their
     /// count.
     pub unsettled: SmallVec<[(u64, Timestamp); 4]>,
+    /// For each deciding bucket, true for a refusal that is in doubt.
+    pub doubted: SmallVec<[bool; 4]>,
     /// The instant of the decision, in the server's time.
     pub at: Timestamp,
 }
@@ -50,6 +52,8 @@ pub struct BucketReply {
     pub at: Timestamp,
     /// The bucket's units that were unsettled before, and the start of their count.
     pub unsettled: (u64, Timestamp),
+    /// True for a refusal that is in doubt: charges of other requests may still be given back.
+    pub is_doubted: bool,
 }
 
 /// Inputs that the script needs before it decides: the server's time, and values of other recipes,
@@ -86,6 +90,7 @@ pub enum ProtocolError {
 struct BucketDecision {
     decision: Decision,
     unsettled: (u64, Timestamp),
+    is_doubted: bool,
 }
 
 /// The script's treatment of a bucket, in its own words.
@@ -94,6 +99,7 @@ enum ChargeOutcome {
     Charged,
     Spared,
     Refused,
+    Doubted,
     Owed,
     Unasked,
 }
@@ -199,9 +205,11 @@ impl ChargeRequest<'_> {
             let is_shadowed = decided.len() > self.enforced;
             match (charge.tier, decided.last_mut()) {
                 (Tier::Overflow, Some(before)) => {
+                    let is_doubted = before.1.is_doubted || one.is_doubted;
                     if is_shadowed || is_sooner(&one.decision, &before.1.decision) {
                         *before = (place, one);
                     }
+                    before.1.is_doubted = is_doubted && !before.1.decision.is_admitted();
                 }
                 _ => decided.push((place, one)),
             }
@@ -212,6 +220,7 @@ impl ChargeRequest<'_> {
             verdict: Verdict::of(decided.iter().map(to_local_clock), self.enforced),
             buckets: decided.iter().map(|(place, _)| *place).collect(),
             unsettled: decided.iter().map(|(_, one)| one.unsettled).collect(),
+            doubted: decided.iter().map(|(_, one)| one.is_doubted).collect(),
             at,
         })
     }
@@ -224,17 +233,19 @@ impl ChargeReply {
         charges: &[BucketCharge<'_>],
     ) -> impl Iterator<Item = BucketReply> {
         let all = self.buckets.iter().zip(&self.verdict.decisions);
-        all.zip(&self.unsettled)
-            .map(|((&bucket, &decision), &unsettled)| BucketReply {
+        all.zip(&self.unsettled).zip(&self.doubted).map(
+            |(((&bucket, &decision), &unsettled), &is_doubted)| BucketReply {
                 decision,
                 unsettled,
+                is_doubted,
                 tier: charges[..=bucket]
                     .iter()
                     .rev()
                     .take_while(|one| one.tier == Tier::Overflow)
                     .count(),
                 at: self.at,
-            })
+            },
+        )
     }
 }
 
@@ -253,7 +264,7 @@ impl BucketCharge<'_> {
         let decision = decide(self.cost);
         let is_admitted = match outcome {
             ChargeOutcome::Charged | ChargeOutcome::Spared => true,
-            ChargeOutcome::Refused | ChargeOutcome::Owed => false,
+            ChargeOutcome::Refused | ChargeOutcome::Doubted | ChargeOutcome::Owed => false,
             ChargeOutcome::Unasked => return Err(ProtocolError::Malformed),
         };
         if decision.is_admitted() != is_admitted {
@@ -272,6 +283,7 @@ impl BucketCharge<'_> {
             decision,
             // The first reservation starts the count.
             unsettled: bucket.unsettled.unwrap_or((0, now)),
+            is_doubted: outcome == ChargeOutcome::Doubted,
         })
     }
 }
@@ -313,6 +325,7 @@ impl BucketCharge<'_> {
                     BucketDecision {
                         decision,
                         unsettled,
+                        is_doubted: false,
                     },
                 );
             }
@@ -327,6 +340,7 @@ impl ChargeOutcome {
             b"charged" => Self::Charged,
             b"spared" => Self::Spared,
             b"refused" => Self::Refused,
+            b"doubted" => Self::Doubted,
             b"owed" => Self::Owed,
             b"unasked" => Self::Unasked,
             _ => return Err(ProtocolError::Malformed),

@@ -79,6 +79,16 @@ pub struct Lease<'a> {
     pub duration: Duration,
 }
 
+/// The part of the cluster's other slots in a request.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherSlots<'a> {
+    /// An id that no other request has, if they may still refuse the request: the charges may be
+    /// given back. Empty if not.
+    pub id: &'a str,
+    /// How long they may.
+    pub duration: Duration,
+}
+
 /// A request, decided and charged at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct ChargeRequest<'a> {
@@ -97,6 +107,8 @@ pub struct ChargeRequest<'a> {
     pub estimated_now: Timestamp,
     /// The lease for units in use.
     pub lease: Lease<'a>,
+    /// The other slots, in a cluster.
+    pub others: Option<OtherSlots<'a>>,
 }
 
 /// A script with KEYS and ARGV, stored one after the other.
@@ -131,6 +143,10 @@ impl ChargeRequest<'_> {
         for charge in self.charges {
             self.push(&mut call, charge, retry);
         }
+        if let Some(OtherSlots { id, duration }) = self.others {
+            call.text(id);
+            call.number(micros(duration));
+        }
         call
     }
 
@@ -164,6 +180,15 @@ impl BucketCharge<'_> {
             true => call.lease_key(self.name),
             false => call.key(self.name),
         }
+    }
+
+    /// The key of the requests that charged this bucket, and that other slots may still refuse.
+    pub(super) fn undecided_key(&self) -> Vec<u8> {
+        let leases: &[u8] = match self.algorithm.is_concurrency() {
+            true => b":leases",
+            false => b"",
+        };
+        [self.name, leases, b":undecided"].concat()
     }
 
     pub(super) fn is_owed(&self) -> bool {

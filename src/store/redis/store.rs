@@ -19,10 +19,10 @@ use super::client::{
 use super::config_drift::ConfigDrift;
 use super::multi_slot::{BucketReplies, MultiSlotCharge, SlotGroup};
 use super::naming::Naming;
-use super::outbox::{self, Outbox};
+use super::outbox::{self, Outbox, OutboxMessage};
 use super::reply::{ChargeReply, ProtocolError, RetryInputs, ScriptReply};
 use super::script::{ALGORITHMS, Procedure, SYNC, Scripts};
-use super::script_call::{BucketCharge, ChargeRequest, Lease, ScriptCall};
+use super::script_call::{BucketCharge, ChargeRequest, Lease, OtherSlots, ScriptCall};
 use super::steering::SteeringFeed;
 use super::sync::Synchroniser;
 use crate::clock::{Clock, Timestamp};
@@ -75,6 +75,16 @@ pub enum ChargeError {
         "the buckets that are there are under other parameters, and could not be carried over in time"
     )]
     Contended,
+}
+
+/// The part of one call that is not in its charges.
+pub(super) struct OneCall<'a> {
+    pub(super) deadline: Instant,
+    pub(super) worker: usize,
+    /// The id of the leases of units in use.
+    pub(super) lease: &'a str,
+    /// The id of the request, if other slots may still refuse it; else empty.
+    pub(super) id: &'a str,
 }
 
 impl Store {
@@ -292,10 +302,16 @@ impl Store {
 
     /// The cluster slot of a bucket; always 0 outside a cluster.
     pub(super) fn slot_of(&self, name: &[u8]) -> u16 {
-        match self.client.spec().target {
-            Target::Cluster(_) => slot(name),
-            Target::Single(_) | Target::Sentinel { .. } => 0,
-        }
+        if self.is_cluster() { slot(name) } else { 0 }
+    }
+
+    fn is_cluster(&self) -> bool {
+        matches!(self.client.spec().target, Target::Cluster(_))
+    }
+
+    /// The instant by which a request that is undecided at `now` is decided.
+    pub fn decided_by(&self, now: Timestamp) -> Timestamp {
+        now.saturating_add(self.client.spec().timeout)
     }
 
     /// True if the store has this client specification and this naming.
@@ -355,30 +371,54 @@ impl Store {
         let deadline = Instant::now() + self.client.spec().timeout;
         let groups = SlotGroup::group(buckets, |name| self.slot_of(name));
         if groups.len() <= 1 {
-            let reply = self.charge_in_one_call(deadline, worker, buckets, enforced, lease, now);
+            let call = OneCall {
+                deadline,
+                worker,
+                lease,
+                id: "",
+            };
+            let reply = self.charge_in_one_call(call, buckets, enforced, now);
             return Ok(reply.await?.bucket_replies(buckets).map(Some).collect());
         }
         let mut request = MultiSlotCharge::new(buckets, enforced);
-        for group in &groups {
+        let id = self.new_lease();
+        for (place, group) in groups.iter().enumerate() {
             let Some(slot_call) = request.call_for(group) else {
                 continue;
             };
             let (buckets, enforced) = (&slot_call.buckets, slot_call.enforced);
-            let reply = self.charge_in_one_call(deadline, worker, buckets, enforced, lease, now);
+            let is_last = place + 1 == groups.len() || request.is_refused();
+            let undecided = if is_last { "" } else { &*id };
+            let call = OneCall {
+                deadline,
+                worker,
+                lease,
+                id: undecided,
+            };
+            let reply = self.charge_in_one_call(call, buckets, enforced, now);
             let reply = reply
                 .await
-                .inspect_err(|_| self.give_back(worker, &request.take_reversals()))?;
+                .inspect_err(|_| self.give_back(worker, &id, &mut request))?;
             request.apply_reply(&slot_call, &reply);
             if request.is_refused() {
-                self.give_back(worker, &request.take_reversals());
+                self.give_back(worker, &id, &mut request);
             }
+        }
+        for key in request.take_undecided() {
+            let id = Arc::clone(&id);
+            self.enqueue(worker, OutboxMessage::Decided { key, id });
         }
         Ok(request.into_replies())
     }
 
-    fn give_back(self: &Arc<Self>, worker: usize, reversals: &[ScriptCall]) {
-        if !reversals.is_empty() {
-            let commands = reversals.iter().map(|call| self.command(call)).collect();
+    /// Gives back the charges so far; from then on they are decided.
+    fn give_back(self: &Arc<Self>, worker: usize, id: &str, request: &mut MultiSlotCharge<'_>) {
+        let reversals = request.take_reversals();
+        let undecided = request.take_undecided();
+        if !undecided.is_empty() {
+            let commands = reversals.iter().map(|call| self.command(call));
+            let decided = undecided.iter().map(|key| outbox::decided(key, id));
+            let commands = commands.chain(decided).collect();
             let store = Arc::clone(self);
             tokio::spawn(async move {
                 store
@@ -391,13 +431,14 @@ impl Store {
 
     pub(super) async fn charge_in_one_call(
         &self,
-        deadline: Instant,
-        worker: usize,
+        call: OneCall<'_>,
         charges: &[BucketCharge<'_>],
         enforced: usize,
-        id: &str,
         now: Timestamp,
     ) -> Result<ChargeReply, ChargeError> {
+        let OneCall {
+            deadline, worker, ..
+        } = call;
         let request = ChargeRequest {
             charges,
             enforced,
@@ -406,17 +447,21 @@ impl Store {
             estimated_now: self.server_time_at(now),
             drift: Some(&self.drift),
             lease: Lease {
-                id,
+                id: call.lease,
                 duration: outbox::LEASE_DURATION,
             },
+            others: self.is_cluster().then(|| OtherSlots {
+                id: call.id,
+                duration: self.client.spec().timeout,
+            }),
         };
         let mut retry = RetryInputs::default();
         // The script asks for a retry if a bucket is under other parameters, which machines that
         // have those may charge in between, and if the calendar period has ended meanwhile.
         loop {
-            let call = request.script_call(&retry);
-            let script = self.scripts.get(call.procedure());
-            let (keys, args): (Keys<'_>, _) = (call.keys().collect(), [call.args()]);
+            let script_call = request.script_call(&retry);
+            let script = self.scripts.get(script_call.procedure());
+            let (keys, args): (Keys<'_>, _) = (script_call.keys().collect(), [script_call.args()]);
             let reply = self.client.call_by(deadline, worker, script, &keys, &args);
             let reply = reply.await.map_err(ChargeError::Fault)?;
             match request.read(&reply, now).map_err(ChargeError::Protocol)? {

@@ -27,7 +27,7 @@ impl Operation {
 const RESULTS: [&str; 2] = ["ok", "unsent"];
 
 /// The labels of lost messages.
-const LOST: [&str; 4] = ["settlement", "place", "permit", "renewal"];
+const LOST: [&str; 5] = ["settlement", "place", "permit", "renewal", "decision"];
 
 /// The counters by operation and result, the latency of calls, and the messages that were lost.
 #[derive(Debug)]

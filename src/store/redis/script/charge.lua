@@ -15,11 +15,14 @@
 --         `owe` if each refusal is charged, `owe_own` if only its own is, of a request that all
 --         enforced charges admit; else `free`;
 --         the recipe, up to and with its `|`;
---         the numbers of the algorithm, which its file lists.
+--         the numbers of the algorithm, which its file lists;
+--       in a cluster then the id of a request that other slots may still refuse, or '', and for how
+--       long they may, in microseconds.
 -- Reply a line of words: `told`, the instant, and for each bucket
 --         `charged`;
 --         `spared` if it would have been charged, but another bucket refuses;
---         `refused`; `owed`; `unasked`;
+--         `refused`; `doubted` if it is refused while charges of other requests, which other slots
+--         may refuse, can still be given back; `owed`; `unasked`;
 --       then for each bucket its state before the charge, or with the debt, or '' if it was not
 --       asked, except for granted units; or `again` and the instant, and for each bucket under another recipe its place, the
 --       digest of its value, and the value: then nothing was charged. There may be no such bucket:
@@ -28,6 +31,8 @@
 -- All buckets, and the deciding bucket of each charge.
 local all, deciding = {}, {}
 local needs_retry = false
+-- The place before the arguments of a cluster.
+local buckets_end
 
 -- Reads the buckets, one after the other.
 local function decide()
@@ -58,6 +63,7 @@ local function decide()
     all[i] = b
     at = b.at + b.kind.numbers
   end
+  buckets_end = at
 end
 
 -- The values that the caller has to convert for a retry.
@@ -125,6 +131,26 @@ for i = 1, #deciding do
     b.outcome = 'owed'
     kind.owe(b)
     b.reply = kind.reply_state and kind.reply_state(b) or b.state
+  end
+end
+
+-- While other slots may refuse a request, its charges here are under its id.
+local id = ARGV[buckets_end + 1]
+for i = 1, id and #all or 0 do
+  local b = all[i]
+  local is_made = b.outcome == 'charged' and b.cost > 0 and id ~= ''
+  if is_made or b.outcome == 'refused' then
+    local key = b.key .. ':undecided'
+    local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')
+    local ends = (last[2] or 0) + 0.0
+    if is_made then
+      local mine = now + ARGV[buckets_end + 2]
+      for _, over in ipairs(redis.call('ZRANGEBYSCORE', key, '0', digits(now))) do redis.call('ZREM', key, over) end
+      redis.call('ZADD', key, digits(mine), id)
+      redis.call('PEXPIREAT', key, deadline(math.max(ends, mine)))
+    elseif ends > now then
+      b.outcome = 'doubted'
+    end
   end
 end
 
