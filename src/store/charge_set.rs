@@ -80,7 +80,7 @@ impl<'a> PolicyCharge<'a> {
     }
 
     /// The charge to the bucket in memory.
-    fn in_memory(&self) -> Charge<'a> {
+    pub(super) fn in_memory(&self) -> Charge<'a> {
         Charge {
             table: &self.buckets.table,
             key: self.key,

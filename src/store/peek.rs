@@ -1,16 +1,17 @@
 //! Looks at buckets, wherever they live, and charges nothing.
 
+use super::charge_list::ChargeEntry;
 use super::redis::{self, BucketCharge, ChargedRefusals, Tier};
 use super::redis_entry::RedisEntry;
-use super::{ChargeSource, PolicyCharge, Store};
+use super::{ChargeSource, Payer, PolicyCharge, Store};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Verdict};
 
 /// The state of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketState {
-    /// The decision on a request of no units, which is refused while the key is banned. `None` if
-    /// Redis does not answer.
+    /// The decision on a request of no units, with the key's granted units. It is a refusal while
+    /// the key is banned. `None` if Redis does not answer.
     pub decision: Option<Decision>,
     /// The end of the key's ban.
     pub banned_until: Option<Timestamp>,
@@ -27,7 +28,11 @@ pub async fn peek(
 ) -> Vec<BucketState> {
     let mut decisions = charges
         .iter()
-        .map(|charge| Some(charge.buckets.peek(charge.key, 0, charge.window_end, now)))
+        .map(|charge| {
+            let in_memory = charge.in_memory();
+            let decision = in_memory.peek(now);
+            Some(ChargeEntry::from(charge).with_granted(&in_memory, decision, now))
+        })
         .collect::<Vec<_>>();
     if let Store::Redis(store) = store {
         peek_redis(store, worker, charges, source, now, &mut decisions).await;
@@ -49,15 +54,25 @@ async fn peek_redis(
 ) {
     let entry = |(place, charge)| Some((place, RedisEntry::new(store, charge, source, now)?));
     let entries: Vec<_> = charges.iter().enumerate().filter_map(entry).collect();
-    let buckets = entries.iter().map(|(place, entry)| BucketCharge {
-        algorithm: charges[*place].buckets.algorithm(),
-        name: &entry.name.bytes,
-        key: entry.name.key,
-        cost: 0,
-        charged_refusals: ChargedRefusals::None,
-        settles: false,
-        period: entry.period,
-        tier: Tier::First,
+    // The first bucket of each, and its granted units.
+    let buckets = entries.iter().flat_map(|(place, entry)| {
+        let tiers = ChargeEntry::from(&charges[*place]).tiers();
+        let tiers = tiers.zip(entry.names()).enumerate();
+        let tiers =
+            tiers.filter(|(number, (tier, _))| *number == 0 || tier.id.payer == Payer::Grant);
+        tiers.map(|(number, (tier, name))| BucketCharge {
+            algorithm: tier.buckets.table.algorithm(),
+            name,
+            key: entry.name.key,
+            cost: 0,
+            charged_refusals: ChargedRefusals::None,
+            settles: false,
+            period: entry.period,
+            tier: match number {
+                0 => Tier::First,
+                _ => Tier::Overflow,
+            },
+        })
     });
     let buckets: Vec<_> = buckets.collect();
     let replies = store.peek(worker, &buckets, now).await;
@@ -73,7 +88,9 @@ async fn peek_redis(
 impl BucketState {
     fn new(charge: &PolicyCharge<'_>, decision: Option<Decision>, now: Timestamp) -> Self {
         let penalties = charge.penalties;
-        let banned_until = penalties.and_then(|(penalties, key)| penalties.banned_until(key, now));
+        let penalty = penalties.and_then(|(penalties, key)| penalties.banned_until(key, now));
+        let operator = charge.steered.and_then(|steered| steered.banned_until);
+        let banned_until = penalty.max(operator);
         let Some(until) = banned_until else {
             return BucketState {
                 decision,

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::{Connection, Response, get_with};
 use crate::support::gateway::Gateway;
+use crate::support::steering;
 
 const ASK: &str = "
   - { match: { path: /rate_limit }, upstream: status }
@@ -195,4 +196,40 @@ fn a_reload_changes_the_report() {
     gateway.reload(&config(9));
     let few = report(&gateway, "")["few"].clone();
     assert_eq!((&few["limit"], &few["used"]), (&json!(9), &json!(1)));
+}
+
+/// The report says what the next request would get, as its fields do.
+#[test]
+fn granted_units_and_bans_of_operators_are_reported() {
+    let config = steering::config(&["quota: 3/300d"]);
+    let gateway = Gateway::start(&format!(
+        "{config}  - {{ match: {{ path: /rate_limit }}, upstream: status }}\n"
+    ));
+    assert_eq!(steering::admitted(&gateway, "/0", "a"), 3);
+    assert_eq!(report(&gateway, "x-key: a\r\n")["p0"]["remaining"], 0);
+    steering::grant(&gateway, "p0", 10);
+    for remaining in [3, 3] {
+        let own = &report(&gateway, "x-key: a\r\n")["p0"];
+        assert_eq!(
+            (&own["remaining"], &own["used"]),
+            (&json!(remaining), &json!(0)),
+            "{own}"
+        );
+        let next = steering::ask(&gateway, "/0", "a");
+        assert!(next.expect_header("ratelimit").contains("r=3"), "{next:?}");
+    }
+    steering::steer(&gateway, "ban", "p0", json!({ "for": "1h" }));
+    let response = get(&gateway, "/rate_limit", "x-key: a\r\n");
+    let own = &resources(&response)["p0"];
+    assert_eq!(own["remaining"], 0, "{own}");
+    assert!(
+        (3_590..=3_600).contains(&own["retry_after"].as_u64().expect("seconds")),
+        "{own}"
+    );
+    assert!(own["banned_until"].is_u64(), "{own}");
+    assert!(
+        response.expect_header("ratelimit").contains("r=0"),
+        "{response:?}"
+    );
+    assert_eq!(report(&gateway, "x-key: b\r\n")["p0"]["remaining"], 3);
 }

@@ -9,6 +9,7 @@ use crate::support::client::get_with;
 use crate::support::gateway::Gateway;
 use crate::support::redis::RedisServer;
 use crate::support::shared::{proxies, retry_after};
+use crate::support::steering;
 use crate::support::{now, wait_for};
 
 /// A policy of each algorithm in Redis, one in memory, and one that is synchronised.
@@ -147,4 +148,35 @@ routes:
         report(&gateways[1], "a")["keys"]["banned_until"].as_u64()
     });
     assert!(until > 1_700_000_000, "{until}");
+}
+
+/// One call reads granted units, too.
+#[test]
+fn granted_units_and_bans_in_redis_are_reported() {
+    let redis = RedisServer::start();
+    let config =
+        steering::shared_config(&["quota: 3/300d", "algorithm: sliding_log, quota: 3/300d"]);
+    let gateway = Gateway::start(&format!(
+        "store: {{ redis: {{ url: \"{}\", timeout: 1s, secret: sixteen-characters }} }}
+{config}  - {{ match: {{ path: /rate_limit }}, upstream: status }}
+",
+        redis.url()
+    ));
+    wait_for("the store to be up", || {
+        let ready = crate::support::client::get(gateway.admin, "/readyz").text();
+        ready.contains("redis: up").then_some(())
+    });
+    for (path, policy) in [("/0", "p0"), ("/1", "p1")] {
+        assert_eq!(steering::admitted(&gateway, path, "a"), 3);
+        assert_eq!(report(&gateway, "a")[policy]["remaining"], 0);
+        steering::grant(&gateway, policy, 10);
+        let own = &report(&gateway, "a")[policy];
+        assert_eq!(own["remaining"], 3, "{own}");
+        let next = steering::ask(&gateway, path, "a");
+        assert!(next.expect_header("ratelimit").contains("r=3"), "{next:?}");
+        steering::steer(&gateway, "ban", policy, json!({ "for": "1h" }));
+        let own = &report(&gateway, "a")[policy];
+        assert_eq!(own["remaining"], 0, "{own}");
+        assert!(own["banned_until"].is_u64(), "{own}");
+    }
 }

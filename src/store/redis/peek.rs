@@ -3,14 +3,14 @@
 use tokio::time::Instant;
 
 use super::multi_slot::SlotGroup;
-use super::script_call::BucketCharge;
+use super::script_call::{BucketCharge, Tier};
 use super::store::{ChargeError, OneCall, Store};
 use crate::clock::Timestamp;
 use crate::limiter::Decision;
 
 impl Store {
-    /// The decisions on these charges of no units, in their order, with instants of the local clock
-    /// as if decided at `now`. In a cluster each slot takes a call of its own, one after the other.
+    /// The decisions on these charges of no units, in the order of their first buckets, with instants
+    /// of the local clock as if decided at `now`. In a cluster each slot takes a call of its own, one after the other.
     ///
     /// # Panics
     /// Outside a runtime, or if there is no such worker.
@@ -21,13 +21,17 @@ impl Store {
         now: Timestamp,
     ) -> Vec<Result<Decision, ChargeError>> {
         let deadline = Instant::now() + self.client().spec().timeout;
-        let mut decisions: Vec<_> = buckets
-            .iter()
-            .map(|_| Err(ChargeError::Contended))
-            .collect();
+        let firsts = |buckets: &[BucketCharge<'_>]| {
+            let firsts = buckets.iter().filter(|bucket| bucket.tier == Tier::First);
+            firsts.count()
+        };
+        let mut decisions = vec![Err(ChargeError::Contended); firsts(buckets)];
         for group in SlotGroup::group(buckets, |name| self.slot_of(name)) {
             let in_slot = group.places().iter().map(|&place| buckets[place]);
             let in_slot: Vec<_> = in_slot.collect();
+            let places = group.places().iter();
+            let places = places.filter(|&&place| buckets[place].tier == Tier::First);
+            let places = places.map(|&place| firsts(&buckets[..place]));
             let call = OneCall {
                 deadline,
                 worker,
@@ -37,12 +41,12 @@ impl Store {
             let reply = self.charge_in_one_call(call, &in_slot, 0, now);
             match reply.await {
                 Ok(reply) => {
-                    for (&place, one) in group.places().iter().zip(&reply.verdict.decisions) {
+                    for (place, one) in places.zip(&reply.verdict.decisions) {
                         decisions[place] = Ok(*one);
                     }
                 }
                 Err(error) => {
-                    for &place in group.places() {
+                    for place in places {
                         decisions[place] = Err(error.clone());
                     }
                 }
