@@ -10,7 +10,7 @@ use http::header::{AUTHORIZATION, COOKIE, HeaderName};
 use serde::Serialize;
 
 use crate::clock::Timestamp;
-use crate::limiter::Algorithm;
+use crate::limiter::{Algorithm, Start};
 use crate::proxy::Ruleset;
 use crate::proxy::ruleset::{Limit, Policy};
 use crate::rules::{Cost, Descriptor, Head, KeyPart, OnMissingKey, RouteMatch};
@@ -197,9 +197,10 @@ impl Warnings {
                 .iter()
                 .filter_map(|policy| unstated_costs(policy)),
         );
+        let met = || ruleset.policies.iter().filter(|policy| is_met(policy));
+        all.extend(met().filter_map(|policy| staggered(policy)));
         if self.times.coincide && !self.times.have_fractions {
-            let met = ruleset.policies.iter().filter(|policy| is_met(policy));
-            all.extend(met.filter_map(|policy| whole_seconds(policy)));
+            all.extend(met().filter_map(|policy| whole_seconds(policy)));
         }
         all
     }
@@ -368,6 +369,23 @@ fn unstated_costs(policy: &Policy) -> Option<Warning> {
              needs `costs`, `response_headers`, `status` or `bytes`)"
         ),
         option: Some("access_log.format: json".to_owned()),
+    })
+}
+
+/// The warning about a policy whose windows start where only the proxy knows.
+fn staggered(policy: &Policy) -> Option<Warning> {
+    let is_staggered = |policy: &&Policy| match policy.buckets.algorithm() {
+        Algorithm::FixedWindow(window) => *window.start() == Start::Staggered,
+        _ => false,
+    };
+    policy.all().into_iter().find(is_staggered)?;
+    Some(Warning {
+        policy: Some(Arc::clone(&policy.name)),
+        message:
+            "a secret of the proxy staggers the windows of keys, and the log does not have it; \
+                  they started at other times than they did in the proxy"
+                .to_owned(),
+        option: None,
     })
 }
 
