@@ -23,8 +23,8 @@ use crate::http::headers::Headers;
 pub use condition::{Condition, PathCondition};
 pub use cost::{Cost, InvalidCost};
 pub use descriptor::{
-    Descriptor, Key, KeyPart, KeyText, KeyTextError, OnMissingKey, PartDescription, PartText,
-    PartValue,
+    Descriptor, Key, KeyFault, KeyPart, KeyText, KeyTextError, OnMissingKey, OnSeveralValues,
+    PartDescription, PartText, PartValue,
 };
 pub use matcher::{
     CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment,

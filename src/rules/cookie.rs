@@ -10,15 +10,23 @@ use super::Lookup;
 use crate::http::headers::Headers;
 
 /// Returns the value of the cookie `name`. Copies only values that need decoding.
-pub(super) fn cookie<'a>(headers: &'a Headers, name: &str) -> Lookup<Cow<'a, [u8]>> {
+pub(super) fn cookie<'a>(headers: &'a Headers, name: &'a str) -> Lookup<Cow<'a, [u8]>> {
+    Lookup::among(cookies(headers, name))
+}
+
+/// Returns the values of all cookies `name`, in order.
+pub(super) fn cookies<'a>(
+    headers: &'a Headers,
+    name: &'a str,
+) -> impl Iterator<Item = Cow<'a, [u8]>> {
     let pairs = headers
         .get_all(COOKIE)
         .flat_map(|field| field.split(|&byte| byte == b';'));
-    Lookup::among(pairs.filter_map(|pair| {
+    pairs.filter_map(move |pair| {
         let equals = pair.iter().position(|&byte| byte == b'=')?;
         let (key, value) = (&pair[..equals], &pair[equals + 1..]);
         (key.trim_ascii() == name.as_bytes()).then(|| decoded(unquoted(value.trim_ascii())))
-    }))
+    })
 }
 
 fn unquoted(value: &[u8]) -> &[u8] {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use http::Method;
 use http::header::{AUTHORIZATION, HeaderName};
 
-use super::cookie::cookie;
+use super::cookie::{cookie, cookies};
 use super::credentials::basic_user;
 use super::selector::canonical_value;
 use super::{Head, Lookup, PathEquivalence, query, segments};
@@ -74,11 +74,24 @@ pub enum OnMissingKey {
     Value(Arc<str>),
 }
 
+/// The rule for requests with different values in a field, cookie or parameter of the key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnSeveralValues {
+    /// The limit refuses.
+    #[default]
+    Refuse,
+    /// The first value counts.
+    First,
+    /// All values together are the key, in any order.
+    All,
+}
+
 /// A key, compiled for one route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     parts: Vec<KeyPart>,
     on_missing: OnMissingKey,
+    on_several: OnSeveralValues,
     ipv6_prefix: u8,
 }
 
@@ -91,6 +104,15 @@ pub enum Key {
     Skip,
     /// The limit refuses: a required part is missing, or a part has different values.
     Refuse,
+}
+
+/// The reason why a request has no bucket, and is refused for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyFault<'a> {
+    /// The request lacks this part.
+    Missing(&'a KeyPart),
+    /// The request has different values in this part.
+    Several(&'a KeyPart),
 }
 
 /// A part as people read it.
@@ -119,8 +141,16 @@ impl Descriptor {
         Descriptor {
             parts,
             on_missing,
+            on_several: OnSeveralValues::default(),
             ipv6_prefix,
         }
+    }
+
+    /// Sets the rule for requests with different values in a part.
+    #[must_use]
+    pub fn with_several(mut self, on_several: OnSeveralValues) -> Self {
+        self.on_several = on_several;
+        self
     }
 
     /// The parts that the key consists of.
@@ -155,7 +185,7 @@ impl Descriptor {
     /// The [`Key`] without a bucket, as [`fingerprint`](Self::fingerprint) returns it.
     pub fn feed(&self, head: &Head<'_>, hasher: &mut impl KeyParts) -> Result<(), Key> {
         for part in &self.parts {
-            let found = match part.feed(part.kind(), head, hasher) {
+            let found = match self.feed_part(part, part.kind(), head, hasher) {
                 Lookup::Missing => match &self.on_missing {
                     OnMissingKey::Part(other) => self.stand_in(other, head, hasher),
                     OnMissingKey::Skip => return Err(Key::Skip),
@@ -182,8 +212,49 @@ impl Descriptor {
         Ok(())
     }
 
+    fn feed_part(
+        &self,
+        part: &KeyPart,
+        kind: u8,
+        head: &Head<'_>,
+        hasher: &mut impl KeyParts,
+    ) -> Lookup<()> {
+        let found = part.feed(kind, head, hasher);
+        if found != Lookup::Several {
+            return found;
+        }
+        let values = self.several(part, head);
+        if values.len() > 1 {
+            // Their number, so that values of one part never pass for those of the next.
+            hasher.part(MISSING, &values.len().to_be_bytes());
+        }
+        for value in &values {
+            part.feed_value(kind, value, hasher);
+        }
+        match values.is_empty() {
+            true => Lookup::Several,
+            false => Lookup::One(()),
+        }
+    }
+
+    /// The values that count of a part with different ones; none if such requests are refused.
+    fn several<'a>(&self, part: &'a KeyPart, head: &Head<'a>) -> Vec<Cow<'a, [u8]>> {
+        let mut values = match self.on_several {
+            OnSeveralValues::Refuse => Vec::new(),
+            OnSeveralValues::First | OnSeveralValues::All => part.values(head),
+        };
+        match self.on_several {
+            OnSeveralValues::First => values.truncate(1),
+            OnSeveralValues::All | OnSeveralValues::Refuse => {
+                values.sort_unstable();
+                values.dedup();
+            }
+        }
+        values
+    }
+
     fn stand_in(&self, other: &KeyPart, head: &Head<'_>, hasher: &mut impl KeyParts) -> Lookup<()> {
-        match other.feed(STAND_IN + other.kind(), head, hasher) {
+        match self.feed_part(other, STAND_IN + other.kind(), head, hasher) {
             Lookup::Missing => {
                 let address = self.client_address();
                 address.feed(STAND_IN + address.kind(), head, hasher)
@@ -212,10 +283,34 @@ impl Descriptor {
                 }
                 _ => {}
             }
-            let mut found = chain.into_iter().map(|part| part.bytes(head));
-            found.find_map(Lookup::one).unwrap_or_default()
+            let mut found = chain.into_iter().map(|part| match part.bytes(head) {
+                Lookup::Several => {
+                    let values = self.several(part, head);
+                    (!values.is_empty()).then(|| cut(&values.join(&b", "[..])).into())
+                }
+                found => found.one(),
+            });
+            found.find_map(|found| found).unwrap_or_default()
         };
         self.parts.iter().map(text).collect()
+    }
+
+    /// Returns the part for whose lack, or different values, the request has [no
+    /// bucket](Key::Refuse).
+    pub fn fault(&self, head: &Head<'_>) -> Option<KeyFault<'_>> {
+        self.parts.iter().find_map(|part| {
+            let (part, found) = match (part.with_value(head, |_| ()), &self.on_missing) {
+                (Lookup::Missing, OnMissingKey::Part(other)) => {
+                    match other.with_value(head, |_| ()) {
+                        Lookup::Missing => return None,
+                        found => (other, found),
+                    }
+                }
+                (Lookup::Missing, OnMissingKey::Refuse) => return Some(KeyFault::Missing(part)),
+                (found, _) => (part, found),
+            };
+            (found == Lookup::Several).then_some(KeyFault::Several(part))
+        })
     }
 
     /// Returns the parts and their values in this request, including fallbacks.
@@ -321,6 +416,18 @@ impl KeyPart {
             Lookup::One(value) if value.is_empty() => Lookup::Missing,
             value => value.map(|value| take(&value)),
         }
+    }
+
+    /// The values of a field, cookie or parameter, without empty ones.
+    fn values<'a>(&'a self, head: &Head<'a>) -> Vec<Cow<'a, [u8]>> {
+        let mut values: Vec<_> = match self {
+            Self::Header(name) => head.headers.get_all(name).map(Cow::Borrowed).collect(),
+            Self::Cookie(name) => cookies(head.headers, name).collect(),
+            Self::Query(name) => query::parameters(head.query, name).map(bytes).collect(),
+            _ => Vec::new(),
+        };
+        values.retain(|value| !value.is_empty());
+        values
     }
 
     /// Describes the part and its value; if it is missing, also the value in its place.

@@ -6,12 +6,20 @@ use std::borrow::Cow;
 use super::Lookup;
 
 /// Returns the value of the parameter `name`. Copies only values that need decoding.
-pub(super) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Lookup<Cow<'a, str>> {
+pub(super) fn parameter<'a>(query: Option<&'a str>, name: &'a str) -> Lookup<Cow<'a, str>> {
+    Lookup::among(parameters(query, name))
+}
+
+/// Returns the values of all parameters `name`, in order.
+pub(super) fn parameters<'a>(
+    query: Option<&'a str>,
+    name: &'a str,
+) -> impl Iterator<Item = Cow<'a, str>> {
     let pairs = query.unwrap_or_default().split('&');
-    Lookup::among(pairs.filter_map(|pair| {
+    pairs.filter_map(move |pair| {
         let (key, value) = decoded(pair)?;
         (key == name).then_some(value)
-    }))
+    })
 }
 
 /// Skips the decoder if there is nothing to decode, as in most pairs.

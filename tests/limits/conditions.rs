@@ -500,3 +500,34 @@ routes: [{ name: a, upstream: echo, limits: [{ quota: 0/1h, mode: shadow }] }]
     gateway.reload(config);
     assert_eq!(statuses::<3>(address, "/a", ""), [200; 3]);
 }
+
+#[test]
+fn on_several_values_says_which_of_them_count() {
+    let gateway = Gateway::start(
+        "policies:
+  first: { key: [cookie:sid, query:q], quota: 2/300d, on_several_values: first }
+  all: { key: header:x-key, quota: 2/300d, on_several_values: all }
+  other: { key: header:x-none, on_missing_key: cookie:sid, quota: 1/300d, on_several_values: first }
+routes:
+  - { match: { path: /first }, upstream: echo, limits: [first] }
+  - { match: { path: /other }, upstream: echo, limits: [other] }
+  - { upstream: echo, limits: [all] }
+",
+    );
+    let ask = |path: &str, headers: &str| get_with(gateway.address(), path, headers).status;
+    assert_eq!(ask("/first?q=1&q=2", "cookie: sid=a; sid=b\r\n"), 200);
+    assert_eq!(ask("/first?q=1", "cookie: sid=a\r\n"), 200, "the same key");
+    assert_eq!(ask("/first?q=1", "cookie: sid=a\r\ncookie: sid=c\r\n"), 429);
+    assert_eq!(ask("/first?q=2", "cookie: sid=a\r\n"), 200);
+    assert_eq!(ask("/other", "cookie: sid=a; sid=b\r\n"), 200);
+    assert_eq!(ask("/other", "cookie: sid=a; sid=c\r\n"), 429);
+    assert_eq!(ask("/", "x-key: a\r\nx-key: b\r\n"), 200);
+    assert_eq!(
+        ask("/", "x-key: b\r\nx-key: a\r\nx-key: b\r\n"),
+        200,
+        "in any order"
+    );
+    assert_eq!(ask("/", "x-key: a\r\nx-key: b\r\n"), 429);
+    assert_eq!(ask("/", "x-key: a\r\n"), 200, "a key of its own");
+    assert_eq!(ask("/", "x-key: a\r\nx-key: c\r\n"), 200);
+}

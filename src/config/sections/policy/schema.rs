@@ -14,6 +14,7 @@ use crate::config::words::words;
 use crate::config::{List, Located, NodeId};
 use crate::limiter::OldestPart;
 use crate::proxy::answers::limit_headers::QuotaUnit;
+use crate::rules::OnSeveralValues;
 use crate::store::OnFull;
 use crate::store::OnStoreError;
 
@@ -33,6 +34,10 @@ pub struct Policy {
     /// (`refuse`), all such requests share one bucket (`shared`), or the part has a constant value,
     /// as if the request had sent it (`{ value: free }`).
     pub on_missing_key: Located<OnMissingKey>,
+    /// Handling of requests with different values in a header field, cookie or query parameter of
+    /// the key: the request is refused (`refuse`), the first value counts (`first`), or all values
+    /// together are the key (`all`).
+    pub on_several_values: Located<OnSeveralValues>,
     /// Conditions on the requests to which the policy applies; all of them unless given.
     pub when: Option<Located<Condition>>,
     /// Clients to which the policy does not apply.
@@ -234,6 +239,18 @@ pub enum AlgorithmName {
     LeakyBucket,
     /// Requests in flight: what each takes comes back when its response has ended, however it ends.
     Concurrency,
+}
+
+words! {
+    /// The handling of requests with different values in a part of the key.
+    "OnSeveralValues" for OnSeveralValues {
+        /// The request is refused.
+        Refuse = "refuse",
+        /// The first value counts: that of the first field, cookie or parameter.
+        First = "first",
+        /// All values together are the key, in any order.
+        All = "all",
+    }
 }
 
 words! {

@@ -232,7 +232,8 @@ impl<'a> RouteCompiler<'a> {
             policy: index,
             when: policy.when.as_ref().map(|when| condition(when, taken.form)),
             exceptions: self.exceptions.of((index, policy), from_all, part),
-            descriptor: Descriptor::new(parts, on_missing, prefix),
+            descriptor: Descriptor::new(parts, on_missing, prefix)
+                .with_several(policy.on_several_values.value),
             cost: cost::cost(&policy.cost),
             settlement: cost::settlement(policy),
         }
