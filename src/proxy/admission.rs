@@ -27,12 +27,13 @@ use crate::http::headers::Headers;
 use crate::http::message::Response;
 use crate::limiter::{Algorithm, Decision, Fingerprint, Outcome};
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy, HeaderStyles};
-use crate::proxy::answers::rejection::RefusedRequest;
+use crate::proxy::answers::rejection::{RefusalReason, RefusedRequest};
 use crate::rules::Head;
 use crate::store::{ChargeId, ChargeResult, Payer, Undecided};
 use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, admit_in_memory};
+pub(super) use logged::LoggedLimit;
 use mode::Enforcement;
 use permit_queue::Pending;
 use settle::UnsettledCharge;
@@ -238,11 +239,15 @@ impl Admission {
         let Some(limit) = self.refusing(route) else {
             return;
         };
-        let violated: SmallVec<[&str; 4]> = self
-            .decisions(route)
-            .take(self.result.verdict.enforced())
-            .filter(|(limit, decision)| !decision.is_admitted() && limit.policy.is_disclosed())
-            .map(|(limit, _)| &*limit.policy.name)
+        let enforced = self.result.verdict.enforced();
+        let refusing = self.decisions(route).take(enforced);
+        let refusing = refusing.filter(|(_, decision)| !decision.is_admitted());
+        let keyless = self.keyless.map(|number| route.limit(number));
+        let violated: SmallVec<[&str; 4]> = refusing
+            .map(|(limit, _)| limit)
+            .chain(keyless)
+            .filter(|limit| limit.policy.is_disclosed())
+            .map(|limit| limit.policy.advertised.name())
             .collect();
         let policy = match self.binding().get(self.result.verdict.deciding) {
             Some(id) => limit.chosen(*id),
@@ -258,7 +263,11 @@ impl Admission {
             head,
             route: &route.name,
             violated: &violated,
-            is_banned: self.is_ban(),
+            reason: match self.keyless.and_then(|_| limit.spec.descriptor.fault(head)) {
+                Some(fault) => RefusalReason::Key(fault),
+                None if self.is_ban() => RefusalReason::Banned,
+                None => RefusalReason::UsedUp,
+            },
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
         };
         if policy.action.is_decoy() {
@@ -271,11 +280,13 @@ impl Admission {
         }
     }
 
-    /// Writes the rate-limit fields of the limits that clients may know of.
+    /// Writes the rate-limit fields of the limits that clients may know of. If the upstream refuses,
+    /// they only join its list: alone they would announce more than the upstream does.
     pub(super) fn write_headers(
         &self,
         route: &Route,
         styles: &HeaderStyles,
+        upstream_refuses: bool,
         headers: &mut Headers,
     ) {
         let binding = self.binding();
@@ -304,7 +315,11 @@ impl Admission {
             true => self.result.verdict.deciding,
             false => limit_headers::index_of_deciding(applied.iter()).unwrap_or_default(),
         };
-        limit_headers::write(styles, &applied, deciding, self.now, headers);
+        if upstream_refuses {
+            limit_headers::join(styles, &applied, self.now, headers);
+        } else {
+            limit_headers::write(styles, &applied, deciding, self.now, headers);
+        }
     }
 
     /// The decision as clients see it: a refusal lasts longer by the jitter.

@@ -201,6 +201,9 @@ impl LimitItem {
             Applicability::Exempt | Applicability::Skipped => LimitDecision::Exempt.as_str(),
             _ if is_tag => match tagged {
                 Some(tagged) if tagged.exceeds(number) => LimitDecision::Tagged.as_str(),
+                Some(tagged) if tagged.shadowed().contains(&number) => {
+                    LimitDecision::Shadowed.as_str()
+                }
                 Some(_) => LimitDecision::Allowed.as_str(),
                 None => "not_asked",
             },

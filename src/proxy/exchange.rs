@@ -17,7 +17,7 @@ use http::header::{self, HeaderValue};
 use http::{Method, StatusCode, Version};
 use http_body::{Body, Frame};
 
-use super::admission::Admission;
+use super::admission::{Admission, LoggedLimit};
 use super::body::{BodyObserver, ResponseBody, ResponseBodyError};
 use super::client::Client;
 use super::debug_trail::{DebugTrail, RequestOutcome};
@@ -34,7 +34,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::answers::respond;
 use crate::rules::{BodyEnd, Head, RequestToken, ResponseOrigin, TokenCheck};
 use crate::store::{PendingCharge, Undecided};
-use crate::telemetry::metrics::RequestMetrics;
+use crate::telemetry::metrics::{LimitDecision, RequestMetrics};
 use crate::upstream::Upstream;
 pub(in crate::proxy) use logged::KeyText;
 use logged::LoggedRequest;
@@ -48,6 +48,15 @@ static CLIENT_CLOSED_REQUEST: LazyLock<StatusCode> =
 /// The logged status of a request without a response; nginx has the same number.
 static NO_RESPONSE: LazyLock<StatusCode> =
     LazyLock::new(|| StatusCode::from_u16(444).expect("a number from 100 to 999"));
+
+/// True for a response by which a limiter refuses: 429, or 503 that says when to retry.
+fn is_refusal(response: &Response<ResponseBody>) -> bool {
+    match response.status() {
+        StatusCode::TOO_MANY_REQUESTS => true,
+        StatusCode::SERVICE_UNAVAILABLE => response.headers().get(header::RETRY_AFTER).is_some(),
+        _ => false,
+    }
+}
 
 /// A response with more bytes, or of unknown length, may take long: its exchange releases the
 /// ruleset.
@@ -339,7 +348,9 @@ impl Exchange {
         self.settle_by_head(response);
         if let Some(admission) = self.admission() {
             let styles = &self.context.ruleset.whole().styles;
-            admission.write_headers(self.route(), styles, response.headers_mut());
+            let is_upstreams = self.upstream.is_some() && self.author == ResponseOrigin::Upstream;
+            let refuses = is_upstreams && is_refusal(response);
+            admission.write_headers(self.route(), styles, refuses, response.headers_mut());
         }
         if let Some(trail) = &self.trail {
             self.write_trail(trail, response.headers_mut());
@@ -368,13 +379,31 @@ impl Exchange {
         response.body_mut().observe(self);
     }
 
+    /// The limit that the access log names; one in shadow that tags if no other has an effect.
+    fn logged_limit<'r, 'a>(
+        &self,
+        admission: &'a Admission,
+        route: &'r Route,
+    ) -> LoggedLimit<'r, 'a> {
+        let logged = admission.logged(route);
+        match self.tagged.shadowed() {
+            [first, ..] if logged.word == LimitDecision::Allowed => LoggedLimit {
+                limit: Some(route.limit(*first)),
+                word: LimitDecision::Shadowed,
+                decision: None,
+                key: None,
+            },
+            _ => logged,
+        }
+    }
+
     /// Writes the debug header.
     fn write_trail(&self, trail: &DebugTrail, headers: &mut Headers) {
         let route = self.route();
         let request = RequestOutcome {
             route,
             decision: self.admission().map(|admission| {
-                let logged = admission.logged(route);
+                let logged = self.logged_limit(admission, route);
                 let policy = logged.limit.map_or("", |limit| &*limit.policy.name);
                 (policy, logged.word)
             }),

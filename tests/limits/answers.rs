@@ -1,6 +1,6 @@
 //! Responses to limited requests, over real sockets: configured bodies, and gRPC statuses.
 
-use crate::support::client::{Connection, curl, get};
+use crate::support::client::{Connection, curl, get, get_with, run};
 use crate::support::frames::{END_STREAM, HEADERS, Http2, field, get_block, request};
 use crate::support::gateway::Gateway;
 
@@ -132,4 +132,72 @@ fn proxy_errors_have_a_grpc_status_for_grpc_clients() {
     );
     assert_eq!(answer.status, 200);
     assert_eq!(answer.expect_header("grpc-status"), "8", "over HTTP/1 too");
+}
+
+/// The quota has nothing to do with a request that has no bucket.
+#[test]
+fn a_request_without_a_key_of_its_own_learns_what_is_wrong() {
+    let config = |on_limit: &str| {
+        format!(
+            "policies:
+  session: {{ key: \"cookie:sid\", on_missing_key: refuse, quota: 5/1h{on_limit} }}
+  hidden: {{ key: \"header:x-key\", on_missing_key: refuse, quota: 5/1h, announce: false }}
+routes:
+  - {{ match: {{ path: /hidden }}, upstream: echo, limits: [hidden] }}
+  - {{ name: all, upstream: echo, limits: [session] }}
+"
+        )
+    };
+    let gateway = Gateway::start(&config(""));
+    let missing = "The limit \"session\" needs cookie:sid, which this request lacks.";
+    let several = "The limit \"session\" needs one cookie:sid, and this request has several.";
+    let two = "cookie: sid=a; sid=b\r\n";
+    for (headers, detail, word) in [
+        ("", missing, "the key is missing"),
+        (two, several, "the key has different values"),
+    ] {
+        let response = get_with(gateway.address(), "/", headers);
+        assert_eq!(response.status, 400, "{response:?}");
+        assert_eq!(response.header("retry-after"), None);
+        assert_eq!(response.header("ratelimit"), None);
+        let body: serde_json::Value = serde_json::from_str(&response.text()).expect("JSON");
+        assert_eq!(body["detail"], detail);
+        assert_eq!(
+            (&body["title"], &body["status"]),
+            (&"Bad Request".into(), &400.into())
+        );
+        assert_eq!(body["violated-policies"], serde_json::json!(["session"]));
+        let path = gateway.config_path();
+        let path = path.to_str().expect("a path of ours");
+        let mut arguments = vec!["explain", "GET", "http://a/", "--config", path];
+        let header = headers.trim_end();
+        if !header.is_empty() {
+            arguments.extend(["-H", header]);
+        }
+        let explained = run(env!("CARGO_BIN_EXE_sluicegate"), &arguments);
+        assert!(
+            explained.stdout.contains("limited by session: 400"),
+            "{explained}"
+        );
+        assert!(explained.stdout.contains(word), "{explained}");
+    }
+    assert_eq!(
+        get_with(gateway.address(), "/", "cookie: sid=a; sid=a\r\n").status,
+        200
+    );
+    let hidden = get(gateway.address(), "/hidden");
+    assert_eq!(hidden.status, 400);
+    let text = hidden.text();
+    assert!(
+        !text.contains("hidden") && !text.contains("x-key"),
+        "{text}"
+    );
+    let call = call(&gateway, "/", "application/grpc");
+    assert!(call.contains("grpc-status: 3\n"), "{call}");
+    // The status of the policy, and a body of its own.
+    let own = ", on_limit: { status: 403, format: text, body: '{{status}} {{title}}: {{detail}}' }";
+    let gateway = Gateway::start(&config(own));
+    let response = get(gateway.address(), "/");
+    assert_eq!(response.status, 403);
+    assert_eq!(response.text(), format!("403 Forbidden: {missing}"));
 }

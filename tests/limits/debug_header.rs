@@ -280,3 +280,32 @@ fn a_token_in_a_file_changes_with_the_file() {
     });
     assert!(!has_trail(TOKEN));
 }
+
+#[test]
+fn a_policy_in_shadow_that_tags_is_shadowed_everywhere() {
+    let gateway = Gateway::start(&format!(
+        "{DEBUG}access_log: {{ path: access.log, format: json }}
+policies: {{ soft: {{ key: constant, quota: 0/1h, mode: shadow, on_limit: {{ action: tag }} }} }}
+routes: [{{ name: r, upstream: echo, limits: [soft] }}]
+"
+    ));
+    let response = debug(&gateway, "/", "");
+    assert_eq!(response.status, 200);
+    assert_eq!(
+        of_limit(&response, "soft", "decision").as_deref(),
+        Some("shadowed")
+    );
+    assert_eq!(
+        of_request(&response, "decision").as_deref(),
+        Some("shadowed")
+    );
+    assert_eq!(of_request(&response, "policy").as_deref(), Some("soft"));
+    let line = wait_for("the line", || {
+        let log = fs::read_to_string(gateway.dir().join("access.log")).ok()?;
+        log.lines().next().map(str::to_owned)
+    });
+    assert!(
+        line.contains("\"shadowed\"") && line.contains("\"soft\""),
+        "{line}"
+    );
+}

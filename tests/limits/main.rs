@@ -6,6 +6,7 @@ mod support;
 mod actions;
 mod announcement;
 mod answers;
+mod behind_limiters;
 mod charge_refused;
 mod concurrency;
 mod concurrency_queue;

@@ -23,12 +23,19 @@ pub(crate) struct TagDecisions {
     pub applied: bool,
     /// The numbers of the limits that the request exceeds.
     exceeded: Vec<u16>,
+    /// The numbers of the limits in shadow that the request exceeds.
+    shadowed: Vec<u16>,
 }
 
 impl TagDecisions {
     /// True if the request exceeds the limit with this number.
     pub(crate) fn exceeds(&self, number: u16) -> bool {
         self.exceeded.contains(&number)
+    }
+
+    /// The numbers of the limits in shadow that the request exceeds.
+    pub(crate) fn shadowed(&self) -> &[u16] {
+        &self.shadowed
     }
 }
 
@@ -49,8 +56,10 @@ pub(crate) fn decide_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admissio
             limit.metrics.record(decision);
             tagged.applied |= decision != LimitDecision::Exempt;
         }
-        if decision == Some(LimitDecision::Tagged) {
-            tagged.exceeded.push(number);
+        match decision {
+            Some(LimitDecision::Tagged) => tagged.exceeded.push(number),
+            Some(LimitDecision::Shadowed) => tagged.shadowed.push(number),
+            _ => {}
         }
     }
     tagged

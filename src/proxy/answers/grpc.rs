@@ -23,6 +23,7 @@ const WEB: &str = "-web";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrpcStatus {
     Unknown = 2,
+    InvalidArgument = 3,
     DeadlineExceeded = 4,
     ResourceExhausted = 8,
     Unimplemented = 12,

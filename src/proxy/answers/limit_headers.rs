@@ -3,6 +3,7 @@
 //! A new style is a variant of [`Style`] and a function here.
 
 mod advertised_policy;
+mod items;
 mod styles;
 #[cfg(test)]
 mod tests;
@@ -80,22 +81,42 @@ pub(crate) fn write(
     now: Timestamp,
     headers: &mut Headers,
 ) {
-    let Some(decider) = applied.get(deciding) else {
+    if applied.is_empty() {
         return;
-    };
+    }
+    let rate = deciding_rate(applied, deciding, |_| true);
     for fields in &styles.all {
-        match fields.style {
-            Style::Ietf => write_ietf(applied, now, headers),
-            Style::Draft7 => write_draft7(decider, now, headers),
-            Style::Draft6 | Style::XRateLimit => {
-                write_limit_and_remaining(fields, decider, headers);
-                if let Some(reset) = decider.seconds_to_reset(now) {
+        match (fields.style, rate) {
+            (Style::Ietf, _) => write_ietf(applied, now, headers),
+            (_, None) => {}
+            (Style::Draft7, Some(rate)) => write_draft7(rate, now, headers),
+            (Style::Draft6 | Style::XRateLimit, Some(rate)) => {
+                write_limit_and_remaining(fields, rate, headers);
+                if let Some(reset) = rate.seconds_to_reset(now) {
                     headers.insert(&fields.reset, reset);
                 }
             }
-            Style::GitHub => write_github(fields, decider, now, headers),
-            Style::OpenAi => write_openai(fields, applied, deciding, now, headers),
+            (Style::GitHub, Some(rate)) => write_github(fields, rate, now, headers),
+            (Style::OpenAi, Some(_)) => write_openai(fields, applied, deciding, now, headers),
         }
+    }
+    styles.expose(headers);
+}
+
+/// Adds items to the lists of a response by which the upstream refuses, and nothing else: fields
+/// without the upstream's limit would announce more than the upstream does
+/// (draft-ietf-httpapi-ratelimit-headers-11 section 7.2).
+pub(crate) fn join(
+    styles: &HeaderStyles,
+    applied: &[AppliedPolicy<'_>],
+    now: Timestamp,
+    headers: &mut Headers,
+) {
+    let mut lists = headers.get_all(RATELIMIT);
+    let has_list = headers.contains(RATELIMIT) && lists.all(items::is_list_of_policies);
+    drop(lists);
+    if has_list && styles.contains(Style::Ietf) && !applied.is_empty() {
+        write_ietf(applied, now, headers);
     }
     styles.expose(headers);
 }
@@ -119,7 +140,8 @@ pub(crate) fn retry_after(retry_at: Timestamp, now: Timestamp) -> u64 {
     seconds_until(retry_at, now).max(1)
 }
 
-/// Appends, so that fields of the upstream's own limits stay in the list.
+/// Appends to lists of the upstream's own limits. Anything else in these fields is replaced: with
+/// ours it would make a field that no client can read.
 fn write_ietf(applied: &[AppliedPolicy<'_>], now: Timestamp, headers: &mut Headers) {
     let policies = match applied {
         [only] => only.advertised.policy_item.clone(),
@@ -127,7 +149,7 @@ fn write_ietf(applied: &[AppliedPolicy<'_>], now: Timestamp, headers: &mut Heade
             item.extend_from_slice(limit.advertised.policy_item.as_bytes());
         }),
     };
-    headers.append(RATELIMIT_POLICY, policies);
+    add(headers, RATELIMIT_POLICY, policies);
     let states = list(applied, |limit, item| {
         let mut digits = itoa::Buffer::new();
         item.extend_from_slice(limit.advertised.state_prefix.as_bytes());
@@ -137,7 +159,15 @@ fn write_ietf(applied: &[AppliedPolicy<'_>], now: Timestamp, headers: &mut Heade
             item.extend_from_slice(digits.format(seconds_until(more_at, now)).as_bytes());
         }
     });
-    headers.append(RATELIMIT, states);
+    add(headers, RATELIMIT, states);
+}
+
+fn add(headers: &mut Headers, name: HeaderName, list: FieldValue) {
+    let is_list = headers.get_all(&name).all(items::is_list_of_policies);
+    match is_list {
+        true => headers.append(name, list),
+        false => headers.insert(name, list),
+    }
 }
 
 /// Builds a list (RFC 9651 section 3.1), with one item for each policy.
@@ -209,7 +239,8 @@ fn write_openai(
         (QuotaUnit::Requests, of_requests),
         (QuotaUnit::Tokens, of_tokens),
     ] {
-        let Some(decider) = deciding_in(unit, applied, deciding) else {
+        let is_in = |limit: &AppliedPolicy<'_>| limit.advertised.unit == unit;
+        let Some(decider) = deciding_rate(applied, deciding, is_in) else {
             continue;
         };
         let [limit, remaining, reset] = names;
@@ -222,13 +253,14 @@ fn write_openai(
     }
 }
 
-/// The deciding policy among those in this unit.
-fn deciding_in<'a, 'b>(
-    unit: QuotaUnit,
+/// The deciding policy among those that are `wanted`. The older styles know rates only: requests in
+/// flight are none.
+fn deciding_rate<'a, 'b>(
     applied: &'a [AppliedPolicy<'b>],
     deciding: usize,
+    wanted: impl Fn(&AppliedPolicy<'_>) -> bool,
 ) -> Option<&'a AppliedPolicy<'b>> {
-    let is_in = |limit: &&AppliedPolicy<'_>| limit.advertised.unit == unit;
+    let is_in = |limit: &&AppliedPolicy<'_>| !limit.algorithm.is_concurrency() && wanted(limit);
     if let Some(decider) = applied.get(deciding).filter(is_in) {
         return Some(decider);
     }

@@ -12,6 +12,8 @@ pub enum ResponseFormat {
     /// Problem details as `application/json`, for clients that know no other type. Never
     /// negotiated: clients that accept JSON get `Problem`.
     Json,
+    /// OpenAI's error object, as `application/json`. Never negotiated.
+    OpenAi,
     /// `text/plain`.
     Plain,
     /// `text/html`.
@@ -59,7 +61,7 @@ impl ResponseFormat {
     pub(crate) fn media_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Problem => "application/problem+json",
-            Self::Json => "application/json",
+            Self::Json | Self::OpenAi => "application/json",
             Self::Plain => "text/plain; charset=utf-8",
             Self::Html => "text/html; charset=utf-8",
         })
@@ -68,7 +70,7 @@ impl ResponseFormat {
     /// Specificity of a media range for this format: 0 no match, 3 exact.
     fn specificity(self, range: &str) -> u8 {
         let (exact, also, family): (_, &[&str], _) = match self {
-            Self::Problem | Self::Json => (
+            Self::Problem | Self::Json | Self::OpenAi => (
                 "application/problem+json",
                 &["application/json"],
                 "application/*",

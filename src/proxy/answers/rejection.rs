@@ -8,20 +8,22 @@ use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 
 use super::decoy::{Decoy, DecoySpec, LearnedResponses};
-use super::grpc;
+use super::grpc::{self, GrpcStatus};
 use super::negotiate::{ResponseFormat, ResponseFormats};
 use super::respond::{html_page, problem_details};
 use super::template::{Escape, Placeholder, PlaceholderValue, Template};
 use crate::http::headers::Headers;
 use crate::http::message::Response;
 use crate::proxy::body::ResponseBody;
-use crate::rules::Head;
+use crate::rules::{Head, KeyFault};
 
 /// Rejections of a policy, as configured.
 #[derive(Clone, Debug)]
 pub struct RejectSpec {
     /// 400 to 599.
     pub status: StatusCode,
+    /// The status for requests that have no bucket for their key.
+    pub keyless_status: StatusCode,
     /// Formats of the body.
     pub formats: ResponseFormats,
     /// A body in place of the default one; its type is that of `headers`, else the format's.
@@ -69,10 +71,18 @@ pub(crate) struct RefusedRequest<'a> {
     pub route: &'a str,
     /// The names of all policies that refuse it.
     pub violated: &'a [&'a str],
-    /// True if the policy bans the key; false if the quota is used up.
-    pub is_banned: bool,
+    pub reason: RefusalReason<'a>,
     /// Seconds until it is admitted, if ever.
     pub retry_after: Option<u64>,
+}
+
+/// Why a policy refuses a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RefusalReason<'a> {
+    UsedUp,
+    Banned,
+    /// It has no bucket for the request.
+    Key(KeyFault<'a>),
 }
 
 /// Rate-limit fields of one style, for which the list has room.
@@ -99,7 +109,7 @@ impl Rejection {
         let detail = |text: String| Detail {
             bodies: formats
                 .iter()
-                .map(|&format| spec.write(format, violated, &text))
+                .map(|&format| spec.write(format, spec.status, violated, &text))
                 .collect(),
             text,
         };
@@ -117,15 +127,51 @@ impl Rejection {
         }
     }
 
-    fn detail(&self, refused: &RefusedRequest<'_>) -> &Detail {
-        match refused.is_banned {
-            true => &self.banned,
-            false => &self.used_up,
+    /// The sentence about the refusal.
+    fn text(&self, refused: &RefusedRequest<'_>) -> Cow<'_, str> {
+        let fault = match refused.reason {
+            RefusalReason::UsedUp => return Cow::Borrowed(&self.used_up.text),
+            RefusalReason::Banned => return Cow::Borrowed(&self.banned.text),
+            RefusalReason::Key(fault) => fault,
+        };
+        let name = &self.name;
+        Cow::Owned(match fault {
+            _ if name.is_empty() => {
+                "A limit needs one value that the request lacks, or has several of.".to_owned()
+            }
+            KeyFault::Missing(part) => {
+                format!("The limit \"{name}\" needs {part}, which this request lacks.")
+            }
+            KeyFault::Several(part) => {
+                format!("The limit \"{name}\" needs one {part}, and this request has several.")
+            }
+        })
+    }
+
+    /// The bodies for a request that only this policy refuses; `None` if they are not prepared.
+    fn bodies(&self, refused: &RefusedRequest<'_>) -> Option<&[Bytes]> {
+        match refused.reason {
+            RefusalReason::UsedUp => Some(&self.used_up.bodies),
+            RefusalReason::Banned => Some(&self.banned.bodies),
+            RefusalReason::Key(_) => None,
+        }
+    }
+
+    /// The status of refusals for this reason.
+    fn status_for(&self, reason: RefusalReason<'_>) -> StatusCode {
+        match reason {
+            RefusalReason::Key(_) => self.spec.keyless_status,
+            RefusalReason::UsedUp | RefusalReason::Banned => self.spec.status,
         }
     }
 
     pub(crate) fn status(&self) -> StatusCode {
         self.spec.status
+    }
+
+    /// The status for a request without a bucket.
+    pub(crate) fn keyless_status(&self) -> StatusCode {
+        self.spec.keyless_status
     }
 
     /// Makes `response` a decoy, for clients of all kinds.
@@ -157,14 +203,22 @@ impl Rejection {
     ) {
         match grpc::response_content_type(refused.head.headers) {
             Some(content_type) => {
-                *response = self.grpc_response(content_type, &self.detail(refused).text);
+                let status = match refused.reason {
+                    RefusalReason::Key(_) => GrpcStatus::InvalidArgument,
+                    RefusalReason::UsedUp | RefusalReason::Banned => GrpcStatus::ResourceExhausted,
+                };
+                *response = self.grpc_response(content_type, status, &self.text(refused));
             }
             None => self.write_http(refused, response),
         }
     }
 
-    fn grpc_response(&self, content_type: HeaderValue, detail: &str) -> Response<ResponseBody> {
-        let status = grpc::GrpcStatus::ResourceExhausted;
+    fn grpc_response(
+        &self,
+        content_type: HeaderValue,
+        status: GrpcStatus,
+        detail: &str,
+    ) -> Response<ResponseBody> {
         let mut response = grpc::trailers_only(content_type, status, detail);
         for (name, value) in &self.spec.headers {
             response.headers_mut().insert_missing(name, value.clone());
@@ -180,26 +234,27 @@ impl Rejection {
         }
         *response.headers_mut() = headers;
         *response.body_mut() = ResponseBody::own(body);
-        *response.status_mut() = self.spec.status;
+        *response.status_mut() = self.status_for(refused.reason);
     }
 
     /// The response in the format that the client prefers, and its body.
     fn prepared(&self, refused: &RefusedRequest<'_>) -> (&PreparedResponse, Bytes) {
         let accept = refused.head.headers.get(header::ACCEPT);
         let chosen = self.spec.formats.choose(accept);
-        let detail = self.detail(refused);
-        let mut all = self.prepared.iter().zip(&detail.bodies);
-        let found = all.find(|(one, _)| one.format == chosen);
-        let (prepared, prepared_body) = found.expect("there is one for every format");
+        let place = self.prepared.iter().position(|one| one.format == chosen);
+        let place = place.expect("there is one for every format");
         let is_other = |name: &&str| **name != *self.name;
-        let body = match &self.spec.body {
-            Some(template) => Bytes::from(self.render(template, chosen, refused)),
-            None if refused.violated.iter().any(is_other) => {
-                self.spec.write(chosen, refused.violated, &detail.text)
+        let is_alone = !refused.violated.iter().any(is_other);
+        let body = match (&self.spec.body, self.bodies(refused)) {
+            (Some(template), _) => Bytes::from(self.render(template, chosen, refused)),
+            (None, Some(bodies)) if is_alone => bodies[place].clone(),
+            (None, _) => {
+                let status = self.status_for(refused.reason);
+                let (violated, text) = (refused.violated, self.text(refused));
+                self.spec.write(chosen, status, violated, &text)
             }
-            None => prepared_body.clone(),
         };
-        (prepared, body)
+        (&self.prepared[place], body)
     }
 
     fn render<'a>(
@@ -208,19 +263,20 @@ impl Rejection {
         format: ResponseFormat,
         refused: &RefusedRequest<'a>,
     ) -> String {
+        let status = self.status_for(refused.reason);
         template.render(self.spec.escape(format), |placeholder| {
             let head = refused.head;
             PlaceholderValue::Text(match placeholder {
                 Placeholder::RetryAfter => return PlaceholderValue::Number(refused.retry_after),
                 Placeholder::Status => {
-                    return PlaceholderValue::Number(Some(self.spec.status.as_u16().into()));
+                    return PlaceholderValue::Number(Some(status.as_u16().into()));
                 }
                 Placeholder::Policies => refused.violated.join(", ").into(),
                 Placeholder::ClientIp => head.client_ip.to_string().into(),
                 Placeholder::Policy => Cow::Borrowed(&*self.name),
                 Placeholder::Quota => Cow::Borrowed(&*self.quota),
-                Placeholder::Title => Cow::Borrowed(self.spec.title()),
-                Placeholder::Detail => Cow::Borrowed(&self.detail(refused).text),
+                Placeholder::Title => Cow::Borrowed(title(status)),
+                Placeholder::Detail => self.text(refused),
                 Placeholder::DocsUrl => {
                     Cow::Borrowed(self.spec.docs_url.as_deref().unwrap_or_default())
                 }
@@ -233,11 +289,11 @@ impl Rejection {
     }
 }
 
-impl RejectSpec {
-    fn title(&self) -> &'static str {
-        self.status.canonical_reason().unwrap_or("Refused")
-    }
+fn title(status: StatusCode) -> &'static str {
+    status.canonical_reason().unwrap_or("Refused")
+}
 
+impl RejectSpec {
     /// Escaping of values in the configured body.
     fn escape(&self, format: ResponseFormat) -> Escape {
         let mut headers = self.headers.iter();
@@ -248,22 +304,38 @@ impl RejectSpec {
         }
     }
 
-    fn write(&self, format: ResponseFormat, violated: &[&str], detail: &str) -> Bytes {
-        let title = self.title();
+    fn write(
+        &self,
+        format: ResponseFormat,
+        status: StatusCode,
+        violated: &[&str],
+        detail: &str,
+    ) -> Bytes {
+        let title = title(status);
         Bytes::from(match format {
             ResponseFormat::Problem | ResponseFormat::Json => {
-                let mut problem = problem_details(self.status, title, detail);
+                let mut problem = problem_details(status, title, detail);
                 problem["violated-policies"] = serde_json::json!(violated);
                 if let Some(url) = &self.docs_url {
                     problem["docs"] = serde_json::json!(url);
                 }
                 format!("{problem}\n")
             }
+            ResponseFormat::OpenAi => {
+                let (kind, code) = match status {
+                    StatusCode::BAD_REQUEST => ("invalid_request_error", "invalid_key"),
+                    _ => ("rate_limit_error", "rate_limit_exceeded"),
+                };
+                let error = serde_json::json!({
+                    "error": { "message": detail, "type": kind, "param": null, "code": code },
+                });
+                format!("{error}\n")
+            }
             ResponseFormat::Plain => match &self.docs_url {
                 Some(url) => format!("{title}. {detail}\nSee {url}\n"),
                 None => format!("{title}. {detail}\n"),
             },
-            ResponseFormat::Html => html_page(self.status, title, detail, self.docs_url.as_deref()),
+            ResponseFormat::Html => html_page(status, title, detail, self.docs_url.as_deref()),
         })
     }
 

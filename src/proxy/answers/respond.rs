@@ -25,7 +25,7 @@ pub(crate) fn error_response(
     let title = status.canonical_reason().unwrap_or("Error");
     let format = ResponseFormats::Accept.choose(accept);
     let body = match format {
-        ResponseFormat::Problem | ResponseFormat::Json => {
+        ResponseFormat::Problem | ResponseFormat::Json | ResponseFormat::OpenAi => {
             format!("{}\n", problem_details(status, title, error.detail()))
         }
         ResponseFormat::Plain => format!("{title}. {}\n", error.detail()),

@@ -54,6 +54,8 @@ pub struct RulesetSpec {
 pub struct PolicySpec {
     /// The policy's name. Name and key identify a policy across reloads.
     pub name: String,
+    /// The name that clients read.
+    pub advertised_name: String,
     /// The key as configured.
     pub key: String,
     /// The parts of the key as configured; empty for overrides and overflow buckets.

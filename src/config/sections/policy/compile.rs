@@ -145,6 +145,7 @@ impl<'a> Policies<'a> {
             Ok(algorithm) => Some(PolicySpec {
                 home: redis::home(policy),
                 name: name.to_owned(),
+                advertised_name: self.config.responses.advertised_name(name),
                 overflow: self.overflow(name, &key, policy),
                 key,
                 key_parts: Vec::new(),
@@ -167,7 +168,7 @@ impl<'a> Policies<'a> {
                 mode: mode(name, policy),
                 action: responses::action(&policy.on_limit, &self.config.responses.on_limit),
                 is_announced: policy.announce.get(),
-                reject: responses::reject(&policy.on_limit, &self.config.responses.on_limit),
+                reject: responses::reject(&policy.on_limit, &self.config.responses),
                 retry_after_jitter: jitter.map_or(Duration::ZERO, |jitter| jitter.get()),
                 overrides: Vec::new(),
             }),

@@ -6,7 +6,7 @@ use http::{HeaderName, StatusCode};
 
 use crate::config::schema::{Action, BodyFormat, Cors, HeaderFields, OnLimit, Responses};
 use crate::config::value::fields;
-use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, StyleFields};
+use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, Style, StyleFields};
 use crate::proxy::ruleset::Preflight;
 use crate::proxy::{
     ActionSpec, DecoyContentType, DecoySpec, RejectSpec, ResponseFormat, ResponseFormats,
@@ -35,8 +35,9 @@ pub(in crate::config) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec 
     }
 }
 
-/// The refusal of a policy's `own` settings over the `general` ones.
-pub(in crate::config) fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
+/// The refusal of a policy's `own` settings over the general ones.
+pub(in crate::config) fn reject(own: &OnLimit, responses: &Responses) -> RejectSpec {
+    let general = &responses.on_limit;
     let is_decoy = own.action_over(general) == Action::Decoy;
     let all = match own.inherits(general) {
         true => own.over(general),
@@ -51,9 +52,16 @@ pub(in crate::config) fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec 
             true => StatusCode::OK,
             false => StatusCode::TOO_MANY_REQUESTS,
         }),
+        keyless_status: status.unwrap_or(match is_decoy {
+            true => StatusCode::OK,
+            false => StatusCode::BAD_REQUEST,
+        }),
         formats: match format.unwrap_or_default() {
             // A decoy has one format for all clients.
             BodyFormat::Auto if is_decoy => ResponseFormats::Always(ResponseFormat::Plain),
+            BodyFormat::Auto if body.is_none() && responses.has_style(Style::OpenAi) => {
+                ResponseFormats::Always(ResponseFormat::OpenAi)
+            }
             BodyFormat::Auto => ResponseFormats::Accept,
             BodyFormat::Problem => ResponseFormats::Always(ResponseFormat::Problem),
             BodyFormat::Json => ResponseFormats::Always(ResponseFormat::Json),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use crate::config::schema::{DebugHeader, MINUTE};
-use crate::config::value::{Duration, FieldName, FieldValue, Flag, Text, WebUrl, Whole};
+use crate::config::value::{Duration, FieldName, FieldValue, Flag, Name, Text, WebUrl, Whole};
 use crate::config::words::words;
 use crate::config::{List, Located, NodeId, Table, node_of};
 use crate::proxy::answers::limit_headers::Style;
@@ -16,6 +16,9 @@ use crate::proxy::answers::limit_headers::Style;
 pub struct Responses {
     /// Styles of rate-limit fields, in every answer that a limit had a say in; `[]` for none.
     pub headers: List<HeaderFields>,
+    /// The beginning of the names of all policies towards clients, in fields and bodies: several
+    /// proxies in a row need different names. None unless given.
+    pub policy_prefix: Option<Located<Name>>,
     /// CORS: rights of scripts of other origins.
     pub cors: Located<Cors>,
     /// Responses to refused clients, where their policy does not say otherwise.
@@ -28,10 +31,24 @@ impl Default for Responses {
     fn default() -> Self {
         Self {
             headers: vec![HeaderFields::default().into()].into(),
+            policy_prefix: None,
             cors: Located::default(),
             on_limit: Located::default(),
             debug: None,
         }
+    }
+}
+
+impl Responses {
+    /// The name of a policy towards clients.
+    pub(in crate::config) fn advertised_name(&self, name: &str) -> String {
+        let prefix = self.policy_prefix.as_ref().map(|prefix| prefix.as_str());
+        [prefix.unwrap_or_default(), name].concat()
+    }
+
+    /// True if this style is among those of the rate-limit fields.
+    pub(in crate::config) fn has_style(&self, style: Style) -> bool {
+        self.headers.iter().any(|item| item.style.value == style)
     }
 }
 

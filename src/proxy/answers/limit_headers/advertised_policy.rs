@@ -68,6 +68,13 @@ impl AdvertisedPolicy {
 }
 
 impl AdvertisedPolicy {
+    /// The name that clients read.
+    pub(crate) fn name(&self) -> &str {
+        let name = self.state_prefix.strip_prefix('"');
+        let name = name.and_then(|name| name.strip_suffix("\";r="));
+        name.unwrap_or_default()
+    }
+
     /// Unit of the quota.
     pub fn unit(&self) -> QuotaUnit {
         self.unit

@@ -131,6 +131,14 @@ impl SentFields {
     }
 
     fn check(&self, algorithm: &Algorithm, decision: &Decision, now: Timestamp) {
+        if algorithm.is_concurrency() {
+            let names = self.0.keys().filter(|name| name.contains('-'));
+            let older = names.filter(|name| name.ends_with("limit") || name.contains("limit-req"));
+            assert_eq!(older.count(), 0, "no rate: {self:?}");
+            let remaining = self.parameter("ratelimit", "r").expect("a number");
+            let limit = u64::from(algorithm.capacity());
+            return self.check_ietf(algorithm, decision, limit, remaining);
+        }
         let [limit, remaining] = ["limit", "remaining"].map(|name| {
             let value = self.number(&format!("ratelimit-{name}")).expect("a number");
             assert_eq!(

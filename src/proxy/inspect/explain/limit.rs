@@ -15,7 +15,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::inspect::key::wait;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::proxy::ruleset::{Limit, Policy};
-use crate::rules::{Head, InvalidCost, LocalPeriods, PartDescription};
+use crate::rules::{Head, InvalidCost, KeyFault, LocalPeriods, PartDescription};
 use crate::store::{HomeSpec, OnStoreError};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -77,6 +77,8 @@ pub(super) enum LimitOutcome {
     Skipped,
     /// The limit refuses requests without a key.
     MissingKey,
+    /// The limit refuses requests with different values in their key.
+    SeveralKeys,
     /// The limit would refuse: the request states no valid cost.
     InvalidCost,
 }
@@ -123,7 +125,14 @@ impl LimitTrace {
             (Applicability::Elsewhere, _) => LimitOutcome::NotApplicable,
             (Applicability::Exempt, _) => LimitOutcome::Exempt,
             (Applicability::Skipped, _) => LimitOutcome::Skipped,
-            (Applicability::Keyless, _) => LimitOutcome::MissingKey,
+            (Applicability::Keyless, _) => {
+                let status = policy.rejection.keyless_status();
+                bucket.status = bucket.status.map(|_| status);
+                match limit.spec.descriptor.fault(head) {
+                    Some(KeyFault::Several(_)) => LimitOutcome::SeveralKeys,
+                    _ => LimitOutcome::MissingKey,
+                }
+            }
         };
         Ok(Self {
             policy: Arc::clone(&policy.name),
@@ -169,7 +178,9 @@ impl LimitTrace {
         }
         match &self.outcome {
             LimitOutcome::Decided(decision) => !decision.is_admitted(),
-            LimitOutcome::MissingKey | LimitOutcome::InvalidCost => true,
+            LimitOutcome::MissingKey | LimitOutcome::SeveralKeys | LimitOutcome::InvalidCost => {
+                true
+            }
             LimitOutcome::Undecided(on_error) => {
                 *on_error == OnStoreError::Refuse && self.bucket.is_tag
             }
@@ -223,7 +234,9 @@ impl LimitTrace {
                 LimitDecision::Limited
             }
             LimitOutcome::Undecided(_) => LimitDecision::Error,
-            LimitOutcome::MissingKey | LimitOutcome::InvalidCost => LimitDecision::Limited,
+            LimitOutcome::MissingKey | LimitOutcome::SeveralKeys | LimitOutcome::InvalidCost => {
+                LimitDecision::Limited
+            }
             LimitOutcome::Decided(decision) => match decision.outcome {
                 Outcome::Admit if self.bucket.overflows > 0 => LimitDecision::Overflowed,
                 Outcome::Admit => LimitDecision::Allowed,

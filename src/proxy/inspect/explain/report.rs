@@ -101,7 +101,7 @@ pub struct LimitReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<&'static str>,
     /// The reason for a decision that is not the bucket's: `condition`, `disabled`, `exempt`,
-    /// `key_skipped`, `key_missing`, `invalid_cost`, `queue` or `store`.
+    /// `key_skipped`, `key_missing`, `key_several`, `invalid_cost`, `queue` or `store`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     /// Units that are left after the request.
@@ -317,6 +317,7 @@ impl LimitOutcome {
             Self::Exempt => Some("exempt"),
             Self::Skipped => Some("key_skipped"),
             Self::MissingKey => Some("key_missing"),
+            Self::SeveralKeys => Some("key_several"),
             Self::InvalidCost => Some("invalid_cost"),
         }
     }

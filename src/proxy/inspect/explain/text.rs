@@ -158,6 +158,9 @@ impl LimitTrace {
             LimitOutcome::Exempt => writeln!(f, "  says    does not apply: exempt"),
             LimitOutcome::Skipped => writeln!(f, "  says    does not apply without its key"),
             LimitOutcome::MissingKey => writeln!(f, "  says    {word}: the key is missing"),
+            LimitOutcome::SeveralKeys => {
+                writeln!(f, "  says    {word}: the key has different values")
+            }
             LimitOutcome::InvalidCost => {
                 writeln!(f, "  says    {word}: the cost is no whole number")
             }

@@ -37,7 +37,7 @@ impl PolicyParts {
         if let Some(known) = self.rejections.get(&spec.quota) {
             return Arc::clone(known);
         }
-        let named = (&*spec.name, &*spec.quota);
+        let named = (&*spec.advertised_name, &*spec.quota);
         let announced = spec.is_announced.then_some(named);
         let new = Arc::new(Rejection::new(&spec.reject, announced));
         self.rejections.insert(spec.quota.clone(), Arc::clone(&new));
@@ -132,7 +132,7 @@ impl Builder<'_> {
         let algorithm = table.algorithm();
         let penalties = self.penalties(&spec, &label);
         Policy {
-            advertised: AdvertisedPolicy::new(&spec.name, algorithm, spec.unit),
+            advertised: AdvertisedPolicy::new(&spec.advertised_name, algorithm, spec.unit),
             penalties: penalties.map(Arc::new),
             steering: None,
             shadow_clients: Arc::default(),
