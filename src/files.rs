@@ -55,7 +55,11 @@ impl VersionedFile {
     }
 }
 
+/// The byte order mark of UTF-8, which some editors write.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Reads a whole file, which may be a pipe that somebody writes to, such as `<(command)` of a shell.
+/// A byte order mark at its start is left out.
 ///
 /// # Errors
 /// The system's error; [`ErrorKind::FileTooLarge`] beyond `most` bytes; [`ErrorKind::TimedOut`] for
@@ -66,7 +70,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         true => other("it is a socket; name a file"),
         false => error,
     })?;
-    let bytes = match kind.is_fifo() {
+    let mut bytes = match kind.is_fifo() {
         true => read_pipe(&file, most, SILENCE_TIMEOUT)?,
         false => {
             fcntl_setfl(&file, OFlags::empty())?;
@@ -77,7 +81,12 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     };
     match bytes.len() as u64 > most {
         true => Err(ErrorKind::FileTooLarge.into()),
-        false => Ok(bytes),
+        false => {
+            if bytes.starts_with(BYTE_ORDER_MARK) {
+                bytes.drain(..BYTE_ORDER_MARK.len());
+            }
+            Ok(bytes)
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod files;
+pub mod pem;
 pub mod nearest;
 pub mod whole_number;
 pub mod limiter;

@@ -19,16 +19,14 @@ use rustls::{
     sign::CertifiedKey,
     version::{TLS12, TLS13},
 };
-use rustls_pki_types::{
-    CertificateDer, PrivateKeyDer, UnixTime,
-    pem::{self, PemObject},
-};
+use rustls_pki_types::{PrivateKeyDer, UnixTime};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{Protocols, connection::HttpVersion};
 use crate::files;
 use crate::http::connection::TlsVersion;
 use crate::net::socket::Socket;
+use crate::pem::{self, PemError};
 
 mod validity;
 
@@ -239,18 +237,27 @@ impl Certificate {
     pub fn load(spec: &CertificateSpec, now: UnixTime) -> Result<Self, TlsError> {
         let certificate = &spec.certificate;
         let pem = read(certificate)?;
-        let chain = CertificateDer::pem_slice_iter(&pem)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|source| TlsError::Pem(certificate.clone(), source))?;
-        let Some(own) = chain.first().cloned() else {
+        let chain =
+            pem::certificates(&pem).map_err(|source| TlsError::Pem(certificate.clone(), source))?;
+        let mut names = Vec::new();
+        for (place, (line, one)) in chain.iter().enumerate() {
+            match webpki::EndEntityCert::try_from(one) {
+                Ok(own) if place == 0 => {
+                    let own = own.valid_dns_names();
+                    names.extend(own.map(|name| name.to_ascii_lowercase().into()));
+                }
+                // Clients have to know the form of the others.
+                Err(source) if place == 0 || is_damaged(&source) => {
+                    let certificate = certificate.clone();
+                    return Err(TlsError::BadCertificate(certificate, *line, source));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        if chain.is_empty() {
             return Err(TlsError::NoCertificate(certificate.clone()));
-        };
-        let own = webpki::EndEntityCert::try_from(&own)
-            .map_err(|source| TlsError::BadCertificate(certificate.clone(), source))?;
-        let names = own
-            .valid_dns_names()
-            .map(|name| name.to_ascii_lowercase().into())
-            .collect();
+        }
+        let chain = chain.into_iter().map(|(_, one)| one).collect();
         let key = load_key(&spec.key)?;
         let certified = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider());
         let certified = certified.map_err(|source| match source {
@@ -270,20 +277,19 @@ impl Certificate {
 
 fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let text = read(path)?;
-    PrivateKeyDer::from_pem_slice(&text).map_err(|source| {
-        let path = path.to_owned();
-        match source {
-            _ if is_encrypted(&text) => TlsError::EncryptedKey(path),
-            pem::Error::NoItemsFound => TlsError::NoKey(path),
-            source => TlsError::Pem(path, source),
-        }
-    })
-}
-
-/// Returns true if a PEM file holds a key with a passphrase: PKCS #8, or the older header.
-fn is_encrypted(pem: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(pem);
-    text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
+    let blocks = pem::blocks(&text).map_err(|source| TlsError::Pem(path.to_owned(), source))?;
+    let key = blocks.into_iter().find_map(|block| {
+        let encrypted = || TlsError::EncryptedKey(path.to_owned());
+        Some(match block.label {
+            "ENCRYPTED PRIVATE KEY" => Err(encrypted()),
+            label if label.ends_with("PRIVATE KEY") && block.is_encrypted => Err(encrypted()),
+            "PRIVATE KEY" => Ok(PrivateKeyDer::Pkcs8(block.der.into())),
+            "RSA PRIVATE KEY" => Ok(PrivateKeyDer::Pkcs1(block.der.into())),
+            "EC PRIVATE KEY" => Ok(PrivateKeyDer::Sec1(block.der.into())),
+            _ => return None,
+        })
+    });
+    key.unwrap_or_else(|| Err(TlsError::NoKey(path.to_owned())))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
@@ -298,7 +304,7 @@ impl TlsError {
             Self::Unreadable(path, _)
             | Self::Pem(path, _)
             | Self::NoCertificate(path)
-            | Self::BadCertificate(path, _)
+            | Self::BadCertificate(path, ..)
             | Self::NoKey(path)
             | Self::EncryptedKey(path)
             | Self::OtherKey { key: path, .. }
@@ -312,7 +318,7 @@ impl TlsError {
             Self::NoCertificates => "name one: `certificates: [{ certificate: FILE, key: FILE }]`",
             Self::Unreadable(..) => "look at the path, and at who may read the file",
             Self::Pem(..) => {
-                "a PEM file has whole `-----BEGIN ..-----` blocks: copy the file again"
+                "a PEM file has whole blocks from `-----BEGIN ..-----` to `-----END ..-----`, each of which begins on a line of its own"
             }
             Self::NoCertificate(..) | Self::NoKey(..) => {
                 "are `certificate` and `key` exchanged? Of DER, `openssl x509 -inform der` and `openssl pkey -inform der` make PEM"
@@ -332,9 +338,15 @@ impl TlsError {
     }
 }
 
+/// Returns true if a certificate cannot be read by anybody.
+fn is_damaged(error: &webpki::Error) -> bool {
+    use webpki::Error::{BadDer, BadDerTime, TrailingData};
+    matches!(error, BadDer | BadDerTime | TrailingData(_))
+}
+
 fn fault(error: &webpki::Error) -> &'static str {
     match error {
-        webpki::Error::BadDer | webpki::Error::BadDerTime => "it is damaged",
+        damaged if is_damaged(damaged) => "it is damaged",
         webpki::Error::UnsupportedCertVersion => "it is not of version 3",
         _ => "it has an extension or a form that is not supported",
     }
@@ -350,14 +362,14 @@ pub enum TlsError {
     #[error("cannot read {}: {_1}", _0.display())]
     Unreadable(PathBuf, #[source] io::Error),
     /// A file is not PEM.
-    #[error("{} is not well-formed PEM: {_1}", _0.display())]
-    Pem(PathBuf, #[source] pem::Error),
+    #[error("{}:{}: {}", _0.display(), _1.line, _1.fault)]
+    Pem(PathBuf, #[source] PemError),
     /// A certificate file holds none.
     #[error("{} holds no certificate: it needs a `BEGIN CERTIFICATE` block", _0.display())]
     NoCertificate(PathBuf),
-    /// A certificate cannot be parsed.
-    #[error("{} holds a certificate that cannot be used: {}", _0.display(), fault(_1))]
-    BadCertificate(PathBuf, #[source] webpki::Error),
+    /// A certificate, which begins on this line, cannot be parsed.
+    #[error("{}:{_1}: the certificate cannot be used: {}", _0.display(), fault(_2))]
+    BadCertificate(PathBuf, usize, #[source] webpki::Error),
     /// A key file holds none.
     #[error("{} holds no private key: it needs a `BEGIN PRIVATE KEY` block", _0.display())]
     NoKey(PathBuf),

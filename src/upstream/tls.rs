@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 
 use super::UpstreamProtocol;
 use crate::net::dial::name_in_certificates;
+use crate::pem::{self, PemError};
 
 mod verifier;
 
@@ -46,6 +46,12 @@ pub enum ClientTlsError {
     /// The file holds no certificate.
     #[error("{}: no usable certificate (a PEM file with BEGIN CERTIFICATE is expected)", .0.display())]
     NoCertificate(PathBuf),
+    /// The file is damaged.
+    #[error("{}:{}: {}", _0.display(), _1.line, _1.fault)]
+    Pem(PathBuf, PemError),
+    /// A certificate of the file, which begins on this line, is damaged.
+    #[error("{}:{_1}: the certificate cannot be used: {_2}", _0.display())]
+    BadCertificate(PathBuf, usize, rustls::Error),
     /// Certificates that nothing can be verified with.
     #[error("nothing can be verified: {0}")]
     Unusable(String),
@@ -113,8 +119,14 @@ impl Roots {
                     return Err(ClientTlsError::NoSystemRoots(reasons.join("; ")));
                 }
             }
-            Self::Pem { path, .. } => {
-                store.add_parsable_certificates(self.own());
+            Self::Pem { path, content } => {
+                let found = pem::certificates(content);
+                let found = found.map_err(|error| ClientTlsError::Pem(path.clone(), error))?;
+                for (line, one) in found {
+                    store.add(one).map_err(|error| {
+                        ClientTlsError::BadCertificate(path.clone(), line, error)
+                    })?;
+                }
                 if store.is_empty() {
                     return Err(ClientTlsError::NoCertificate(path.clone()));
                 }
@@ -128,8 +140,8 @@ impl Roots {
         match self {
             Self::System => Vec::new(),
             Self::Pem { content, .. } => {
-                let found = CertificateDer::pem_slice_iter(content);
-                found.filter_map(Result::ok).collect()
+                let found = pem::certificates(content).unwrap_or_default();
+                found.into_iter().map(|(_, one)| one).collect()
             }
         }
     }

@@ -112,3 +112,103 @@ fn no_file_is_written_by_two() {
         "{own}"
     );
 }
+
+/// The parts of each file are valid by themselves, and something is wrong where they meet. None of
+/// them may vanish without a word.
+#[test]
+fn a_part_of_a_pem_file_never_vanishes() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let at = directory.path();
+    certificate(at, "one");
+    certificate(at, "other");
+    let read = |name: &str| fs::read_to_string(at.join(name)).expect("it was written");
+    let (one, other) = (read("one.pem"), read("other.pem"));
+    let line = one.lines().count();
+    let next = line + 1;
+    let root = at.display();
+    let indented: String = other.lines().map(|line| format!("  {line}\n")).collect();
+    let middle = other.lines().nth(3).expect("a line of content");
+    // Still base64, and no certificate any more.
+    let mangled = other.replace(other.lines().nth(1).expect("a line"), "MAAA");
+    let not_base64 = other.replace(middle, &middle.replace(&middle[..1], "*"));
+    let cut: String = other
+        .lines()
+        .take(5)
+        .map(|line| format!("{line}\n"))
+        .collect();
+    for (chain, expected) in [
+        (
+            format!("{}{other}", one.trim_end()),
+            format!(":{line}: `-----BEGIN"),
+        ),
+        (one.clone() + &indented, format!(":{next}: `-----BEGIN")),
+        (
+            one.clone() + &not_base64,
+            format!(":{}: the content of the block", next + 3),
+        ),
+        (
+            one.clone() + &mangled,
+            format!(":{next}: the certificate cannot be used"),
+        ),
+        (
+            one.clone() + &cut,
+            format!(":{next}: the block `CERTIFICATE` has no end"),
+        ),
+    ] {
+        fs::write(at.join("chain.pem"), &chain).expect("the directory is writable");
+        let report = check(
+            at,
+            "listeners:
+  - { address: 127.0.0.1:0, tls: { certificates: [{ certificate: chain.pem, key: one.key }] } }
+upstreams:
+  inner: { endpoints: [https://a.test], tls: { ca: chain.pem } }
+store: { redis: { url: rediss://127.0.0.1, tls: { ca: chain.pem } } }
+tracing: { endpoint: https://127.0.0.1/v1/traces, tls: { ca: chain.pem } }
+policies: { p: { quota: 1/s, store: redis } }
+routes: [{ upstream: inner, limits: [p] }]
+",
+        );
+        let expected = format!("{root}/chain.pem{expected}");
+        assert_eq!(
+            report.matches(&expected).count(),
+            4,
+            "{expected} in\n{report}"
+        );
+    }
+}
+
+/// Windows editors begin UTF-8 files with a byte order mark.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_file() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let at = directory.path();
+    certificate(at, "one");
+    fs::write(at.join("token"), "0123456789abcdef0123").expect("the directory is writable");
+    let secret = "k".repeat(43);
+    let set = format!(r#"{{ "keys": [{{ "kty": "oct", "alg": "HS256", "k": "{secret}" }}] }}"#);
+    fs::write(at.join("keys.json"), set).expect("the directory is writable");
+    let file = at.join("sluicegate.yaml");
+    let text = "listeners:
+  - { address: 127.0.0.1:0, tls: { certificates: [{ certificate: one.pem, key: one.key }] } }
+admin: { tokens: { read: [{ file: token }] } }
+upstreams:
+  inner: { endpoints: [https://a.test], tls: { ca: one.pem } }
+jwt: { keys: [{ jwks_file: keys.json }] }
+policies: { p: { key: \"jwt:sub\", quota: 1/s } }
+routes: [{ upstream: inner, limits: [p] }]
+";
+    fs::write(&file, text).expect("the directory is writable");
+    for name in [
+        "one.pem",
+        "one.key",
+        "token",
+        "keys.json",
+        "sluicegate.yaml",
+    ] {
+        let content = fs::read_to_string(at.join(name)).expect("it was written");
+        let marked = format!("\u{feff}{content}");
+        fs::write(at.join(name), marked).expect("the directory is writable");
+        let loaded = config::load(&file).unwrap_or_else(|report| panic!("{name}: {report}"));
+        compile(&loaded).unwrap_or_else(|report| panic!("{name}: {report}"));
+    }
+}

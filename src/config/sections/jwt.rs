@@ -191,6 +191,8 @@ impl Compiler<'_> {
         let help = match error {
             KeyError::Private => "`openssl pkey -in KEY -pubout` prints the public one",
             KeyError::NoKey => "a public key begins with `-----BEGIN PUBLIC KEY-----`",
+            KeyError::Pem(_) => "copy the file again, whole",
+            KeyError::Several(_) => "write an item of `keys` with a file of its own for each key",
             KeyError::ShortSecret => "`openssl rand -base64 48` prints a new one",
             KeyError::NoSet(_) => {
                 "a set is `{ \"keys\": [..] }`, as issuers publish it at their `jwks_uri`"

@@ -5,6 +5,8 @@ use jsonwebtoken::jwk::{
 };
 use jsonwebtoken::{Algorithm, DecodingKey};
 
+use crate::pem::{self, PemError};
+
 /// The fewest bytes of a secret (RFC 7518 section 3.2).
 const SHORTEST_SECRET: usize = 32;
 /// The most keys of a set.
@@ -38,6 +40,12 @@ pub enum KeyError {
     /// The key is one that signs.
     #[error("it has a private key, which is nobody's but the signer's: name the public one")]
     Private,
+    /// The file is damaged.
+    #[error(transparent)]
+    Pem(#[from] PemError),
+    /// A file of several keys.
+    #[error("it has {0} blocks, and only the first would be read")]
+    Several(usize),
     /// The text is no key of the kind.
     #[error("it has no public key for this algorithm, in PEM")]
     NoKey,
@@ -68,17 +76,20 @@ impl TokenKey {
     ) -> Result<Self, KeyError> {
         let secret = content.strip_suffix(b"\n").unwrap_or(content);
         let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
-        if algorithm != TokenAlgorithm::Hs256 && is_private(content) {
-            return Err(KeyError::Private);
-        }
+        let pem = match algorithm {
+            TokenAlgorithm::Hs256 => &[],
+            TokenAlgorithm::Rs256 | TokenAlgorithm::Es256 | TokenAlgorithm::EdDsa => {
+                public_block(content)?
+            }
+        };
         let key = match algorithm {
             TokenAlgorithm::Hs256 if secret.len() < SHORTEST_SECRET => {
                 return Err(KeyError::ShortSecret);
             }
             TokenAlgorithm::Hs256 => Ok(DecodingKey::from_secret(secret)),
-            TokenAlgorithm::Rs256 => DecodingKey::from_rsa_pem(content),
-            TokenAlgorithm::Es256 => DecodingKey::from_ec_pem(content),
-            TokenAlgorithm::EdDsa => DecodingKey::from_ed_pem(content),
+            TokenAlgorithm::Rs256 => DecodingKey::from_rsa_pem(pem),
+            TokenAlgorithm::Es256 => DecodingKey::from_ec_pem(pem),
+            TokenAlgorithm::EdDsa => DecodingKey::from_ed_pem(pem),
         };
         Ok(Self {
             id,
@@ -152,6 +163,18 @@ impl TokenKey {
     }
 }
 
-fn is_private(content: &[u8]) -> bool {
-    memchr::memmem::find(content, b"PRIVATE KEY").is_some()
+/// The only block of a file, which has no private key.
+fn public_block(content: &[u8]) -> Result<&[u8], KeyError> {
+    let blocks = pem::blocks(content)?;
+    if blocks
+        .iter()
+        .any(|block| block.label.contains("PRIVATE KEY"))
+    {
+        return Err(KeyError::Private);
+    }
+    match &*blocks {
+        [] => Err(KeyError::NoKey),
+        [block] => Ok(block.text.as_bytes()),
+        several => Err(KeyError::Several(several.len())),
+    }
 }

@@ -239,11 +239,11 @@ fn errors_name_the_file_and_the_problem() {
         ),
         (
             certificate(write("junk.pem", &block("CERTIFICATE"))),
-            "{}/junk.pem holds a certificate that cannot",
+            "{}/junk.pem:1: the certificate cannot be used: it is damaged",
         ),
         (
             certificate(write("torn.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n")),
-            "{}/torn.pem is not well-formed",
+            "{}/torn.pem:1: the block `CERTIFICATE` has no end",
         ),
         (
             key(good.certificate.clone()),

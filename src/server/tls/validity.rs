@@ -4,7 +4,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 /// Seconds before its end from which on a certificate is reported: 30 days.
@@ -171,11 +170,10 @@ impl ExpiryWarning {
     }
 }
 
-/// Reads the certificates of a PEM file, up to the first block that is damaged.
+/// Reads the certificates of a PEM file; none of a file that is damaged, which is an error elsewhere.
 fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
-    CertificateDer::pem_slice_iter(pem)
-        .map_while(Result::ok)
-        .collect()
+    let found = crate::pem::certificates(pem).unwrap_or_default();
+    found.into_iter().map(|(_, one)| one).collect()
 }
 
 impl Validity {
