@@ -103,8 +103,8 @@ pub struct AdminContext {
     pub reloads: ReloadHistory,
     /// The constants of the process.
     pub facts: ProcessFacts,
-    /// Why buckets are not saved, if they are not.
-    pub snapshot_problem: StatusProblem,
+    /// The problems of parts of the process that have some.
+    pub problems: Vec<StatusProblem>,
     /// The computations of the playground.
     pub playground: PlaygroundApi,
 }
@@ -120,7 +120,7 @@ struct AdminState {
     access: Access,
     reloads: ReloadHistory,
     facts: ProcessFacts,
-    snapshot_problem: StatusProblem,
+    problems: Arc<[StatusProblem]>,
     playground: Playground,
     streams: Streams,
     /// Changes that callers ask for which may make none.
@@ -140,7 +140,7 @@ impl AdminState {
             access: context.access,
             reloads: context.reloads,
             facts: context.facts,
-            snapshot_problem: context.snapshot_problem,
+            problems: context.problems.into(),
             playground: Playground::new(context.playground),
             refused_changes: Arc::new(LogThrottle::new(Duration::from_secs(1))),
         }

@@ -5,9 +5,11 @@
 
 pub mod text;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::hint;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 
 /// An instant in whole microseconds since the Unix epoch, the finest resolution that Redis has.
@@ -74,20 +76,134 @@ impl Timestamp {
 
 /// A process's clock: the system's, or one that a test or a replay moves.
 ///
-/// The system clock is the wall clock at the start plus monotonic time since. It never goes back,
-/// and agrees with the wall clock as long as nobody sets that. [`Clock::resync`] follows a wall
-/// clock that was set forward.
+/// The system clock is the wall clock at the start plus monotonic time since, and agrees with the
+/// wall clock as long as nobody sets that. It never goes back. [`Clock::resync`] follows a wall clock
+/// that was set and has stayed so for [`SETTLED`]: forward at once, back by running at half speed.
+/// Until they agree, [`Clock::wall_time`] gives the wall clock's times.
 #[derive(Debug)]
 pub struct Clock(Source);
 
 #[derive(Debug)]
 enum Source {
-    /// `now` is `origin` microseconds plus the time since `started`.
     System {
         started: Instant,
-        origin: AtomicU64,
+        anchor: AtomicAnchor,
+        /// By how many microseconds the wall clock leads, if it has been set.
+        lead: AtomicI64,
+        /// Since when it has.
+        step: Mutex<Option<PendingStep>>,
     },
     Manual(AtomicU64),
+}
+
+/// How long a wall clock that was set has to stay so before a [`Clock`] follows it.
+pub const SETTLED: Duration = Duration::from_secs(30);
+
+/// The longest difference from the wall clock that is none.
+const TOLERATED: Duration = Duration::from_secs(1);
+
+/// How a system clock derives its time from the monotonic one, whose microseconds count from the
+/// clock's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Anchor {
+    /// The time at the start.
+    origin: u64,
+    /// The clock runs at half speed from `slow_since` on until it has lost `to_lose`.
+    to_lose: u64,
+    slow_since: u64,
+}
+
+impl Anchor {
+    fn at(self, elapsed: u64) -> Timestamp {
+        let time = self.origin.saturating_add(elapsed);
+        if self.to_lose == 0 {
+            return Timestamp(time);
+        }
+        Timestamp(time.saturating_sub(self.lost(elapsed)))
+    }
+
+    fn lost(self, elapsed: u64) -> u64 {
+        (elapsed.saturating_sub(self.slow_since) / 2).min(self.to_lose)
+    }
+
+    /// The anchor from `elapsed` on, for a wall clock that leads by so much. The time at `elapsed`
+    /// is the same, or later.
+    fn followed(self, elapsed: u64, lead: i64) -> Self {
+        let origin = self.origin.saturating_sub(self.lost(elapsed));
+        Self {
+            origin: origin.saturating_add_signed(lead.max(0)),
+            to_lose: lead.min(0).unsigned_abs(),
+            slow_since: elapsed,
+        }
+    }
+}
+
+/// An [`Anchor`] that threads read without a lock: again if its `version` says that it changed
+/// meanwhile.
+#[derive(Debug)]
+struct AtomicAnchor {
+    /// Odd while one thread writes.
+    version: AtomicU64,
+    origin: AtomicU64,
+    to_lose: AtomicU64,
+    slow_since: AtomicU64,
+}
+
+impl AtomicAnchor {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            version: AtomicU64::new(0),
+            origin: AtomicU64::new(now.as_micros()),
+            to_lose: AtomicU64::new(0),
+            slow_since: AtomicU64::new(0),
+        }
+    }
+
+    fn load(&self) -> Anchor {
+        loop {
+            let before = self.version.load(Ordering::Acquire);
+            let anchor = Anchor {
+                origin: self.origin.load(Ordering::Relaxed),
+                to_lose: self.to_lose.load(Ordering::Relaxed),
+                slow_since: self.slow_since.load(Ordering::Relaxed),
+            };
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
+                return anchor;
+            }
+            hint::spin_loop();
+        }
+    }
+
+    /// Stores an anchor; one thread at a time may.
+    fn store(&self, anchor: Anchor) {
+        self.version.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.origin.store(anchor.origin, Ordering::Relaxed);
+        self.to_lose.store(anchor.to_lose, Ordering::Relaxed);
+        self.slow_since.store(anchor.slow_since, Ordering::Relaxed);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// A step of the wall clock that is not followed yet.
+#[derive(Clone, Copy, Debug)]
+struct PendingStep {
+    by: i64,
+    /// In microseconds since the clock started.
+    since: u64,
+}
+
+/// What has become of the wall clock. A positive number of microseconds means forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockChange {
+    /// The wall clock was set, and leads by this. The clock does not follow yet.
+    Set(i64),
+    /// The wall clock was set again, and agrees with the clock.
+    Corrected,
+    /// The clock has followed the wall clock by this; if that is back, it runs at half speed until
+    /// it has.
+    Followed(i64),
 }
 
 impl Clock {
@@ -96,7 +212,9 @@ impl Clock {
     pub fn system() -> Self {
         Self(Source::System {
             started: Instant::now(),
-            origin: AtomicU64::new(wall().as_micros()),
+            anchor: AtomicAnchor::new(wall()),
+            lead: AtomicI64::new(0),
+            step: Mutex::new(None),
         })
     }
 
@@ -108,19 +226,57 @@ impl Clock {
     /// The present instant. Takes no lock; a system clock costs one monotonic reading.
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            Source::System { started, origin } => {
-                let elapsed = whole_micros(started.elapsed());
-                Timestamp(origin.load(Ordering::Relaxed).saturating_add(elapsed))
-            }
+            Source::System {
+                started, anchor, ..
+            } => anchor.load().at(whole_micros(started.elapsed())),
             Source::Manual(now) => Timestamp(now.load(Ordering::Relaxed)),
         }
     }
 
-    /// Steps forward to the wall clock if that leads by more than a second. Never steps back.
+    /// The wall clock's time of a recent instant of this clock: for people, and for times that
+    /// others have set, such as the expiry of a token.
+    pub fn wall_time(&self, instant: Timestamp) -> Timestamp {
+        match &self.0 {
+            Source::System { lead, .. } => {
+                instant.saturating_add_signed(lead.load(Ordering::Relaxed))
+            }
+            Source::Manual(_) => instant,
+        }
+    }
+
+    /// Continues from `instant`, up to which a process before this one has counted, if that is ahead:
+    /// the wall clock was set back meanwhile. Then runs at half speed until they agree.
+    pub fn continue_from(&self, instant: Timestamp) {
+        let Source::System {
+            started,
+            anchor,
+            lead,
+            ..
+        } = &self.0
+        else {
+            return;
+        };
+        let elapsed = whole_micros(started.elapsed());
+        let ahead = instant.signed_micros_since(anchor.load().at(elapsed));
+        if ahead > 0 {
+            anchor.store(Anchor {
+                origin: instant.saturating_sub_micros(elapsed).as_micros(),
+                to_lose: ahead.unsigned_abs(),
+                slow_since: elapsed,
+            });
+            lead.store(-ahead, Ordering::Relaxed);
+        }
+    }
+
+    /// Compares with the wall clock, and follows it if it was set by more than a second and has
+    /// stayed so for [`SETTLED`]. Returns what is new.
     ///
     /// The caller repeats this every second or so. A manual clock does not move.
-    pub fn resync(&self) {
-        self.step_to(wall());
+    pub fn resync(&self) -> Option<ClockChange> {
+        let Source::System { started, .. } = &self.0 else {
+            return None;
+        };
+        self.compare(wall(), whole_micros(started.elapsed()))
     }
 
     /// Moves a manual clock to `now`, forward or back; a system clock is left alone.
@@ -137,16 +293,38 @@ impl Clock {
         }
     }
 
-    fn step_to(&self, wall: Timestamp) {
-        const TOLERATED: Duration = Duration::from_secs(1);
-        let Source::System { started, origin } = &self.0 else {
-            return;
+    /// As [`Clock::resync`], for what the wall clock says when so many microseconds have `elapsed`
+    /// since the start.
+    fn compare(&self, wall: Timestamp, elapsed: u64) -> Option<ClockChange> {
+        let Source::System {
+            anchor, lead, step, ..
+        } = &self.0
+        else {
+            return None;
         };
-        if wall.since(self.now()) > TOLERATED {
-            let elapsed = whole_micros(started.elapsed());
-            // A maximum, so that two threads that see the same lead step once.
-            origin.fetch_max(wall.as_micros().saturating_sub(elapsed), Ordering::Relaxed);
+        let is_same = |one: i64, other: i64| one.abs_diff(other) <= whole_micros(TOLERATED);
+        let mut step = step.lock();
+        let running = anchor.load();
+        let ahead = wall.signed_micros_since(running.at(elapsed));
+        let agrees = is_same(ahead, 0);
+        lead.store(if agrees { 0 } else { ahead }, Ordering::Relaxed);
+        // What the clock is losing anyway is no step.
+        let losing = running.to_lose - running.lost(elapsed);
+        let by = ahead.saturating_add_unsigned(losing);
+        if is_same(by, 0) {
+            return step.take().map(|_| ClockChange::Corrected);
         }
+        let Some(pending) = step.filter(|pending| is_same(pending.by, by)) else {
+            *step = Some(PendingStep { by, since: elapsed });
+            return Some(ClockChange::Set(by));
+        };
+        if elapsed.saturating_sub(pending.since) < whole_micros(SETTLED) {
+            return None;
+        }
+        anchor.store(running.followed(elapsed, ahead));
+        lead.store(ahead.min(0), Ordering::Relaxed);
+        *step = None;
+        Some(ClockChange::Followed(ahead))
     }
 }
 
@@ -213,25 +391,159 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_system_clock_follows_a_wall_set_forward_by_more_than_a_second() {
-        let clock = Clock::system();
-        let near = clock.now().saturating_add(Duration::from_millis(500));
-        clock.step_to(near);
-        assert!(clock.now() < near.saturating_add(Duration::from_millis(400)));
+    const SECOND: u64 = 1_000_000;
+    const DAY: i64 = 86_400 * SECOND.cast_signed();
 
-        let far = clock.now().saturating_add(Duration::from_secs(3600));
-        clock.step_to(far);
-        assert!(clock.now() >= far);
+    /// A clock whose start was at `origin`.
+    struct Stepped {
+        clock: Clock,
+        origin: Timestamp,
+    }
+
+    impl Stepped {
+        fn new() -> Self {
+            let clock = Clock::system();
+            let origin = Timestamp(Self::anchor(&clock).origin);
+            Self { clock, origin }
+        }
+
+        fn anchor(clock: &Clock) -> Anchor {
+            let Source::System { anchor, .. } = &clock.0 else {
+                unreachable!("a system clock");
+            };
+            anchor.load()
+        }
+
+        /// The clock looks at the wall clock, which has been set by `by` since the start.
+        fn look(&self, second: u64, by: i64) -> Option<ClockChange> {
+            let elapsed = second * SECOND;
+            let wall = self.origin.saturating_add_micros(elapsed);
+            self.clock.compare(wall.saturating_add_signed(by), elapsed)
+        }
+
+        /// By how much the clock has followed at that second.
+        fn followed(&self, second: u64) -> i64 {
+            let elapsed = second * SECOND;
+            let unset = self.origin.saturating_add_micros(elapsed);
+            Self::anchor(&self.clock)
+                .at(elapsed)
+                .signed_micros_since(unset)
+        }
+
+        fn wall_leads_by(&self) -> i64 {
+            let now = self.clock.now();
+            self.clock.wall_time(now).signed_micros_since(now)
+        }
     }
 
     #[test]
-    fn a_system_clock_ignores_a_wall_set_back() {
+    fn a_step_that_is_corrected_leaves_no_trace() {
+        for by in [25 * DAY / 24, -25 * DAY / 24, 2 * SECOND.cast_signed()] {
+            let stepped = Stepped::new();
+            assert_eq!(stepped.look(1, 0), None);
+            assert_eq!(stepped.look(2, by), Some(ClockChange::Set(by)));
+            assert_eq!((stepped.followed(2), stepped.wall_leads_by()), (0, by));
+            assert_eq!(stepped.look(31, by), None);
+            assert_eq!(stepped.look(32, 0), Some(ClockChange::Corrected));
+            assert_eq!((stepped.followed(32), stepped.wall_leads_by()), (0, 0));
+            assert_eq!(stepped.look(100, 0), None);
+        }
+    }
+
+    #[test]
+    fn a_step_forward_that_stays_is_followed_and_its_correction_within_twice_its_length() {
+        let stepped = Stepped::new();
+        assert_eq!(stepped.look(1, DAY), Some(ClockChange::Set(DAY)));
+        for second in 2..31 {
+            assert_eq!(stepped.look(second, DAY), None, "{second}");
+        }
+        assert_eq!(stepped.look(31, DAY), Some(ClockChange::Followed(DAY)));
+        assert_eq!((stepped.followed(31), stepped.wall_leads_by()), (DAY, 0));
+        assert_eq!(stepped.look(40, DAY), None);
+
+        assert_eq!(stepped.look(41, 0), Some(ClockChange::Set(-DAY)));
+        assert_eq!(stepped.look(71, 0), Some(ClockChange::Followed(-DAY)));
+        let day = DAY.unsigned_abs() / SECOND;
+        let mut before = stepped.followed(71);
+        for second in 72..71 + 2 * day {
+            let change = stepped.look(second, 0);
+            let agrees = second >= 71 + 2 * (day - 1);
+            assert!(change.is_none() || agrees, "{second}: {change:?}");
+            let followed = stepped.followed(second);
+            // Half a second less in each second: time never runs backwards.
+            assert_eq!(before - followed, SECOND.cast_signed() / 2, "{second}");
+            before = followed;
+        }
+        assert_eq!(stepped.followed(71 + 2 * day), 0);
+        assert_eq!(stepped.look(72 + 2 * day, 0), None);
+    }
+
+    #[test]
+    fn steps_while_the_clock_is_slow_are_followed_too() {
+        let stepped = Stepped::new();
+        let by = |seconds: i64| seconds * SECOND.cast_signed();
+        let back = by(-1_000);
+        assert_eq!(stepped.look(0, back), Some(ClockChange::Set(back)));
+        assert_eq!(stepped.look(30, back), Some(ClockChange::Followed(back)));
+        assert_eq!(stepped.look(130, back), None);
+        assert_eq!(
+            (stepped.followed(130), stepped.wall_leads_by()),
+            (by(-50), by(-950))
+        );
+        // The wall clock was right after all.
+        assert_eq!(stepped.look(131, 0), Some(ClockChange::Set(-back)));
+        (132..161).for_each(|second| assert_eq!(stepped.look(second, 0), None));
+        assert_eq!(stepped.followed(161), by(-131) / 2);
+        let change = ClockChange::Followed(by(131) / 2);
+        assert_eq!(stepped.look(161, 0), Some(change));
+        assert_eq!((stepped.followed(161), stepped.followed(500)), (0, 0));
+        assert_eq!(stepped.look(162, 0), None);
+    }
+
+    #[test]
+    fn a_clock_continues_where_another_process_has_been() {
         let clock = Clock::system();
-        let before = clock.now();
-        clock.step_to(Timestamp::EPOCH);
-        clock.set(Timestamp::EPOCH);
-        assert!(clock.now() >= before);
+        let (start, hour) = (clock.now(), Duration::from_secs(3_600));
+        clock.continue_from(start.saturating_sub(hour));
+        assert!(clock.now().since(start) < hour / 2);
+        clock.continue_from(start.saturating_add(hour));
+        assert!(clock.now() >= start.saturating_add(hour));
+        assert!(clock.wall_time(clock.now()).since(start) < hour / 2);
+        assert_eq!(clock.resync(), None, "it is on its way");
+    }
+
+    #[test]
+    fn readers_see_whole_anchors() {
+        let anchor = AtomicAnchor::new(Timestamp::EPOCH);
+        let is_whole = |one: Anchor| one.origin == one.to_lose && one.origin == one.slow_since;
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..2)
+                .map(|_| scope.spawn(|| (0..100_000).all(|_| is_whole(anchor.load()))))
+                .collect();
+            for value in 0..100_000 {
+                anchor.store(Anchor {
+                    origin: value,
+                    to_lose: value,
+                    slow_since: value,
+                });
+            }
+            for reader in readers {
+                assert!(reader.join().expect("no panic"));
+            }
+        });
+    }
+
+    #[test]
+    fn a_wall_clock_that_keeps_being_set_is_not_followed_before_it_settles() {
+        let stepped = Stepped::new();
+        for second in 0..100_u32 {
+            let by = i64::from(second + 1) * 10 * SECOND.cast_signed();
+            assert_eq!(stepped.look(second.into(), by), Some(ClockChange::Set(by)));
+        }
+        assert_eq!(stepped.followed(100), 0);
+        // Less than a second is no step.
+        assert_eq!(stepped.look(101, 999_999), Some(ClockChange::Corrected));
+        assert_eq!(stepped.look(102, -999_999), None);
     }
 
     #[test]

@@ -184,7 +184,7 @@ pub(super) fn problems(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
     problems.extend(ends.filter_map(|end| end.problem(now)));
     problems.extend(upstreams::problems(ruleset));
     problems.extend(unsettled(ruleset));
-    problems.extend(state.snapshot_problem.get());
+    problems.extend(state.problems.iter().filter_map(StatusProblem::get));
     if let Some(pressure) = pressure.filter(|pressure| pressure.is_near_max()) {
         let (open, max) = (pressure.open(), pressure.max());
         problems.push(format!(

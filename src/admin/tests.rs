@@ -72,7 +72,7 @@ fn state(registry: &Registry) -> AdminState {
             workers: 0,
             started_at: now,
         },
-        snapshot_problem: StatusProblem::default(),
+        problems: Vec::new(),
         playground: PlaygroundApi {
             play: nothing,
             check: nothing,

@@ -6,18 +6,25 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockChange, SETTLED};
 use crate::proxy::Gateway;
+use crate::telemetry::metrics::ClockMetrics;
 use crate::upstream::TICK;
 
 /// Does the periodic work once a second. A task of its own: a tick would cut off a wait for changed
 /// files.
-pub(super) async fn run_periodic_work(clock: Arc<Clock>, gateway: Arc<Gateway>) {
+pub(super) async fn run_periodic_work(
+    clock: Arc<Clock>,
+    gateway: Arc<Gateway>,
+    metrics: ClockMetrics,
+) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         second.tick().await;
-        clock.resync();
+        if let Some(change) = clock.resync() {
+            log_clock_change(change, &metrics);
+        }
         let ruleset = gateway.ruleset();
         for upstream in &ruleset.upstreams {
             upstream.sweep();
@@ -29,6 +36,30 @@ pub(super) async fn run_periodic_work(clock: Arc<Clock>, gateway: Arc<Gateway>) 
         if !unused.is_empty() {
             spawn_blocking(move || drop(unused));
         }
+    }
+}
+
+/// Logs what became of the wall clock, and counts its steps.
+fn log_clock_change(change: ClockChange, metrics: &ClockMetrics) {
+    let length = |by: i64| Duration::from_micros(by.unsigned_abs());
+    match change {
+        ClockChange::Set(by) => {
+            let direction = if by > 0 { "forward" } else { "back" };
+            metrics.stepped(direction);
+            tracing::warn!(
+                by = ?length(by),
+                "the wall clock was set {direction}: limits follow if it stays so for {} s",
+                SETTLED.as_secs()
+            );
+        }
+        ClockChange::Corrected => tracing::info!("the wall clock and that of limits agree again"),
+        ClockChange::Followed(by) if by > 0 => {
+            tracing::warn!(by = ?length(by), "limits have followed the wall clock forward");
+        }
+        ClockChange::Followed(by) => tracing::warn!(
+            by = ?length(by),
+            "the clock of limits runs at half speed until the wall clock has caught up"
+        ),
     }
 }
 

@@ -40,7 +40,7 @@ use crate::proxy::{Gateway, Ruleset, gateway};
 use crate::server::{BoundListeners, Server, ServerSpec, StartError};
 use crate::store::StoreSpec;
 use crate::telemetry::logging::ProcessLog;
-use crate::telemetry::metrics::{self, RequestMetrics};
+use crate::telemetry::metrics::{self, ClockMetrics, RequestMetrics};
 use crate::telemetry::process;
 use crate::telemetry::registry::{Gauge, Observer, Registry};
 
@@ -74,6 +74,7 @@ pub(super) struct Process {
     connections: Connections,
     /// True once workers accept clients.
     is_open: watch::Sender<bool>,
+    clock_metrics: ClockMetrics,
     /// Series that are shown as long as this lives.
     _series: ProcessSeries,
 }
@@ -98,6 +99,9 @@ impl Process {
         let listeners = BoundListeners::bind(&compiled.server, &registry)?;
         let owner = Owner::at_start(compiled.snapshot.as_ref());
         let previous = PreviousSnapshot::find(compiled.snapshot.as_ref(), &owner, clock.now());
+        if let Some(previous) = &previous {
+            clock.continue_from(previous.saved_at());
+        }
         let context = BuildContext {
             workers: compiled.server.workers.get(),
             registry: registry.clone(),
@@ -144,7 +148,7 @@ impl Process {
         let is_open = watch::Sender::new(false);
         let facts = process_facts(context.workers, started_at);
         let admin_context = AdminContext {
-            snapshot_problem,
+            problems: vec![snapshot_problem, reloader.restart_problem().clone()],
             ..admin_context(&context, &gateway, &readiness, &reloader, facts)
         };
         let admin = start_admin(admin, admin_context)?;
@@ -153,6 +157,7 @@ impl Process {
         readiness.watch(server.pressure());
         Ok(Process {
             _series: process_series(&registry, &server, &gateway, log),
+            clock_metrics: ClockMetrics::new(&registry),
             clock,
             gateway,
             server,
@@ -239,6 +244,7 @@ impl Process {
         tokio::spawn(run_periodic_work(
             Arc::clone(&self.clock),
             Arc::clone(&self.gateway),
+            self.clock_metrics.clone(),
         ));
         loop {
             tokio::select! {
@@ -357,7 +363,7 @@ fn admin_context(
         hosts: reloader.hosts().clone(),
         reloads: reloader.history().clone(),
         facts,
-        snapshot_problem: StatusProblem::default(),
+        problems: Vec::new(),
         playground: playground::API,
     }
 }

@@ -16,6 +16,7 @@ use crate::admin::AdminSpec;
 use crate::admin::auth::Access;
 use crate::admin::hosts::AllowedHosts;
 use crate::admin::reload_history::{ReloadHistory, RunningConfig};
+use crate::admin::status::StatusProblem;
 use crate::clock::Timestamp;
 use crate::config::{Compiled, ConfigText, Loaded, ShutdownSpec, SnapshotSpec, Source, compile};
 use crate::files::VersionedFile;
@@ -42,6 +43,7 @@ pub(super) struct Reloader {
     /// The export of spans, if there is one.
     export: Option<SpanExport>,
     connections: Connections,
+    restart_problem: StatusProblem,
     metrics: ConfigMetrics,
 }
 
@@ -73,6 +75,7 @@ impl Reloader {
             access_logs: Writers::default(),
             export,
             connections,
+            restart_problem: StatusProblem::default(),
             source,
             surroundings,
         }
@@ -101,6 +104,11 @@ impl Reloader {
     /// The running configuration, and the last reloads.
     pub(super) fn history(&self) -> &ReloadHistory {
         &self.history
+    }
+
+    /// The changes that wait for a restart, if there are any.
+    pub(super) fn restart_problem(&self) -> &StatusProblem {
+        &self.restart_problem
     }
 
     /// The access logs that are being written.
@@ -227,8 +235,12 @@ impl Reloader {
         .into_iter()
         .filter_map(|(section, changed)| changed.then_some(section))
         .collect();
+        self.restart_problem.clear();
         if !changed.is_empty() {
-            tracing::warn!("changes of {} take effect at a restart", changed.join(", "));
+            let keys = changed.join(", ");
+            tracing::warn!("changes of {keys} take effect at a restart");
+            let problem = format!("restart pending: changes of {keys} take effect at a restart");
+            self.restart_problem.set(problem);
         }
     }
 }

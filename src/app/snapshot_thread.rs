@@ -56,6 +56,11 @@ impl PreviousSnapshot {
         }
     }
 
+    /// The instant up to which the process before has counted.
+    pub(super) fn saved_at(&self) -> Timestamp {
+        self.reader.saved_at()
+    }
+
     /// The secret that fingerprints of keys are made with.
     pub(super) fn secret(&self) -> Secret {
         self.reader.secret()

@@ -518,15 +518,20 @@ impl RequestContext {
         self.clock().now()
     }
 
-    /// The token of the request, if `route` reads one. Its first use checks it, as of the
-    /// request's start: it stays valid while the request waits. [`Self::count_token`] follows.
+    /// The wall clock's time at which the request began.
+    fn wall_start(&self) -> Timestamp {
+        self.clock().wall_time(self.started)
+    }
+
+    /// The token of the request, if `route` reads one. Its first use checks it, by the wall clock as
+    /// of the request's start: it stays valid while the request waits. [`Self::count_token`] follows.
     pub(super) fn token<'a>(
         &'a self,
         route: &Route,
         headers: &'a Headers,
     ) -> Option<RequestToken<'a>> {
         let ruleset = self.ruleset.whole();
-        ruleset.token(route, headers, self.started, &self.token)
+        ruleset.token(route, headers, self.wall_start(), &self.token)
     }
 
     /// Counts and logs the result for the token, once, if it was checked.

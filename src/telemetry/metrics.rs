@@ -6,6 +6,7 @@
 //! the wire.
 
 mod admin;
+mod clock;
 mod config;
 mod endpoints;
 pub(super) mod families;
@@ -19,6 +20,7 @@ mod spans;
 mod store;
 
 pub use admin::{AdminMetrics, AdminRefusal, AdminStream};
+pub use clock::ClockMetrics;
 pub use config::ConfigMetrics;
 pub use endpoints::{EjectionReason, EndpointFailure, EndpointMetrics, RetryReason};
 pub use jwt::JwtMetrics;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
+use crate::support::admin::{AdminClient, READER};
 use crate::support::client::{Connection, get};
 use crate::support::gateway::{Gateway, with_free_ports};
 use crate::support::origin::{Origin, Step, ok};
@@ -572,8 +573,16 @@ fn settings_that_need_a_restart_are_named() {
     gateway.wait_for_log(
         "changes of workers, listeners, client, admin.address take effect at a restart",
     );
-    gateway.reload("workers: 1\nadmin: { address: 127.0.0.1:1 }\nroutes: [{ upstream: echo }]\n");
+    let pending = "workers: 1\nadmin: { address: \"127.0.0.1:1\", tokens: { read: [reader-0123456789] } }\n\
+                   routes: [{ upstream: echo }]\n";
+    gateway.reload(pending);
     gateway.wait_for_log("changes of admin.address take effect at a restart");
+    let problems = || AdminClient::new(&gateway, READER).read("/v1/status")["problems"].to_string();
+    assert!(
+        problems().contains("restart pending: changes of admin.address"),
+        "{}",
+        problems()
+    );
 }
 
 /// A policy with dots in its name beside an inline limit, and a route with the former owner of

@@ -75,7 +75,7 @@ impl Exchange {
         let headers: SmallVec<[_; 4]> = logged.headers(&parts.headers).collect();
         let tls = self.context.client.connection.tls_version;
         let record = Record {
-            time: self.context.started,
+            time: self.context.wall_start(),
             client_ip: self.context.client_ip,
             method: self.context.method.as_str().as_bytes(),
             host: texts.host,

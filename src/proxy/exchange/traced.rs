@@ -85,13 +85,14 @@ impl Exchange {
             return;
         };
         let route = self.route();
-        let ended = self.context.started.saturating_add(elapsed);
+        let started = self.context.wall_start();
+        let ended = started.saturating_add(elapsed);
         queue.push(RequestSpans {
             trace: trace.trace,
             parent: trace.parent,
             server: trace.server,
             client: trace.client,
-            started: self.context.started,
+            started,
             ended,
             method: method_name(&self.context.method),
             path: path.clone(),
@@ -115,7 +116,8 @@ impl Exchange {
         let upstream = route.upstream.as_ref()?;
         let endpoint = upstream.endpoints().get(self.endpoint.get()?)?;
         let pending = self.pending.get().unwrap_or_default();
-        let started = self.forwarded.saturating_add(pending);
+        let started = self.context.clock().wall_time(self.forwarded);
+        let started = started.saturating_add(pending);
         let answered = self.upstream.map(|took| started.saturating_add(took));
         Some(Forwarded {
             started,

@@ -66,9 +66,9 @@ const GRANTED: u8 = 8;
 
 /// Approximate bytes of a read or write.
 const STEP: usize = 64 * 1024;
-/// The longest time by which the clock may be behind a valid snapshot: clocks are corrected by so
-/// much.
-const AHEAD: Duration = Duration::from_secs(60);
+/// The longest time by which the clock may be behind a valid snapshot: it was ahead when that was
+/// saved, and is right now.
+const AHEAD: Duration = Duration::from_hours(48);
 
 /// The strikes and bans of one policy.
 #[derive(Clone, Copy, Debug)]

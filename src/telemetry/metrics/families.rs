@@ -98,6 +98,8 @@ families! {
         "Requests whose token a limit read: `verified`, `several` different tokens, or the reason of the rejection.";
     JWT_SIGNATURES: Counter "sluicegate_jwt_signatures_total" [],
         "Signatures of tokens checked. Cached tokens need no check.";
+    CLOCK_STEPS: Counter "sluicegate_clock_steps_total" ["direction"],
+        "Steps of the wall clock by more than a second: `forward` or `back`.";
     SNAPSHOTS: Counter "sluicegate_snapshots_total" ["result"],
         "Attempts to save a snapshot of the buckets.";
     SNAPSHOT_LAST_SUCCESS: Gauge "sluicegate_snapshot_last_success_timestamp_seconds" [],

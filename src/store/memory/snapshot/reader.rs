@@ -27,6 +27,7 @@ const CHECKSUM: u64 = 8;
 pub struct Reader<R> {
     input: BufReader<R>,
     secret: Secret,
+    saved_at: Timestamp,
 }
 
 /// Counts of restored entries.
@@ -49,6 +50,7 @@ impl<R: Read + Seek> Reader<R> {
         let mut reader = Self {
             input: BufReader::with_capacity(STEP, input),
             secret: Secret::from_key([0, 0]),
+            saved_at: Timestamp::EPOCH,
         };
         let start = reader.header(now);
         match start {
@@ -62,6 +64,11 @@ impl<R: Read + Seek> Reader<R> {
     /// The secret of the buckets' fingerprints.
     pub const fn secret(&self) -> Secret {
         self.secret
+    }
+
+    /// The instant at which the snapshot was saved.
+    pub const fn saved_at(&self) -> Timestamp {
+        self.saved_at
     }
 
     /// Restores the buckets, bans and grants of every policy that the functions find by name and
@@ -99,8 +106,8 @@ impl<R: Read + Seek> Reader<R> {
             other => return Err(ReadError::Version(other)),
         }
         self.secret = Secret::from_key([self.u64()?, self.u64()?]);
-        let saved_at = Timestamp::from_micros(self.u64()?);
-        match saved_at.since(now) {
+        self.saved_at = Timestamp::from_micros(self.u64()?);
+        match self.saved_at.since(now) {
             ahead if ahead > AHEAD => Err(ReadError::Future(ahead)),
             _ => Ok(()),
         }
