@@ -225,6 +225,7 @@ fn spec(address: SocketAddr, max_connections: usize, table: ConnectionTable) -> 
                 idle: Duration::from_secs(60),
             },
             max_head: 16 * 1024,
+            max_fields: 100,
             max_connections,
             // The table evicts instead.
             max_connections_per_client: Some(usize::MAX),

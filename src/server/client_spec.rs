@@ -11,6 +11,8 @@ pub struct ClientSpec {
     pub timeouts: Timeouts,
     /// The largest head of a request, in bytes; a larger one is answered with 431.
     pub max_head: usize,
+    /// The most fields in it, at most 256; more are answered with 431.
+    pub max_fields: usize,
     /// The most connections at once over all listeners. Near it idle ones give way; beyond it new
     /// ones wait, unread.
     pub max_connections: usize,

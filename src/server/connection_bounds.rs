@@ -279,6 +279,7 @@ mod tests {
                 idle: second,
             },
             max_head: 1,
+            max_fields: 1,
             max_connections,
             max_connections_per_client: per_client,
             life: ConnectionLife {

@@ -35,6 +35,7 @@ fn spec(protocols: Protocols) -> ServerSpec {
         client: ClientSpec {
             timeouts: TIMEOUTS,
             max_head: 8 * 1024,
+            max_fields: 100,
             max_connections: 100,
             max_connections_per_client: Some(100),
             life: ConnectionLife {

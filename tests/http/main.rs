@@ -10,6 +10,7 @@ mod ejection;
 mod endpoints;
 mod fair_connections;
 mod fair_upstreams;
+mod field_counts;
 mod flood;
 mod forwarding;
 mod grpc;

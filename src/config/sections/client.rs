@@ -23,6 +23,8 @@ pub struct ClientBounds {
     pub timeouts: Located<ClientTimeouts>,
     /// The largest request head (request line and fields), `8KiB` to `1MiB`; 431 beyond.
     pub max_head: Located<HeadSize>,
+    /// The most fields of a request head, 1 to 256; 431 beyond. `Cookie` counts once over HTTP/2.
+    pub max_fields: Located<Whole<1, 256, 100>>,
     /// The largest request body, `0B` to `1024GiB`; 413 beyond. A route may say less or more.
     pub max_body: Located<BodySize<{ 100 << 20 }>>,
     /// Connections of clients at a time, over all listeners, 1 to 1000000. Near it the oldest idle

@@ -226,6 +226,7 @@ impl Compiler<'_> {
                     idle: client.timeouts.idle.get(),
                 },
                 max_head: client.max_head.bytes() as usize,
+                max_fields: client.max_fields.get() as usize,
                 max_connections: client.max_connections.get() as usize,
                 max_connections_per_client: per_client.map(|most| most.get() as usize),
                 life: ConnectionLife {

@@ -233,9 +233,8 @@ where
         loop {
             // An old client may send an empty line after a request; it begins no head.
             self.read_buffer.skip_empty_lines();
-            let head = self
-                .read_buffer
-                .take_head(self.client.max_head, request::parse);
+            let parse = |text: &[u8]| request::parse(text, self.client.max_fields);
+            let head = self.read_buffer.take_head(self.client.max_head, parse);
             if let Some(head) = head? {
                 return Poll::Ready(Ok(Some(head)));
             }

@@ -75,7 +75,11 @@ impl ConnectionHandler {
         let activity = Rc::new(Activity::default());
         let io = TrackedIo::new(negotiated.io, negotiated.first, activity.clone());
         let (max_requests, expires) = self.client.life.of(service.id, Instant::now());
-        let service = TrackedService::new(service.service, self.client.max_head, activity.clone());
+        let service = TrackedService::new(
+            service.service,
+            (self.client.max_head, self.client.max_fields),
+            activity.clone(),
+        );
         let mut connection = pin!(self.http2.serve_connection(TokioIo::new(io), service));
         let mut watchdog = Watchdog::new(
             activity.clone(),

@@ -48,6 +48,7 @@ const CLIENT: ClientSpec = ClientSpec {
         idle: IDLE,
     },
     max_head: 8 * 1024,
+    max_fields: 100,
     max_connections: 1,
     max_connections_per_client: None,
     life: ConnectionLife {

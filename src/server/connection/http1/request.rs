@@ -13,8 +13,8 @@ use crate::http::headers::ParsedFields;
 use crate::http::http1::{Decoder, InvalidMessage, content_length, parsed_fields, range_in};
 use crate::http::message::Request;
 
-/// The most fields in a head.
-const MAX_FIELDS: usize = 100;
+/// The most fields that a head may be allowed to have.
+const MAX_FIELDS: usize = 256;
 /// The longest target: what [`Uri`] can hold.
 const MAX_TARGET: usize = 65_534;
 
@@ -50,15 +50,19 @@ pub(super) struct ParsedHead {
     fields: ParsedFields,
 }
 
-/// Parses a head at the beginning of `text`. Returns it with its length once it is whole.
+/// Parses a head at the beginning of `text`, of at most `max_fields` fields. Returns it with its
+/// length once it is whole.
 ///
 /// # Errors
 /// When the head does not parse.
-pub(super) fn parse(text: &[u8]) -> Result<Option<(ParsedHead, usize)>, InvalidRequest> {
+pub(super) fn parse(
+    text: &[u8],
+    max_fields: usize,
+) -> Result<Option<(ParsedHead, usize)>, InvalidRequest> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed
-        .parse_with_uninit_headers(text, &mut fields)
+        .parse_with_uninit_headers(text, &mut fields[..max_fields.min(MAX_FIELDS)])
         .map_err(InvalidMessage::from)?;
     let httparse::Status::Complete(length) = status else {
         return Ok(None);

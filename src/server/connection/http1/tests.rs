@@ -28,6 +28,7 @@ const CLIENT: ClientSpec = ClientSpec {
         idle: Duration::from_secs(75),
     },
     max_head: 8 * 1024,
+    max_fields: 100,
     max_connections: 1,
     max_connections_per_client: None,
     life: ConnectionLife {

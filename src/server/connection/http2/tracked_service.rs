@@ -10,6 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use http::StatusCode;
+use http::header::{COOKIE, HeaderMap};
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, service::Service};
 use pin_project_lite::pin_project;
@@ -27,14 +28,20 @@ pub(super) struct TrackedService<S> {
     /// The largest head; 431 beyond.
     max_head: usize,
     activity: Rc<Activity>,
+    max_fields: usize,
 }
 
 impl<S> TrackedService<S> {
-    pub(super) fn new(inner: S, max_head: usize, activity: Rc<Activity>) -> Self {
+    pub(super) fn new(
+        inner: S,
+        (max_head, max_fields): (usize, usize),
+        activity: Rc<Activity>,
+    ) -> Self {
         Self {
             inner,
             max_head,
             activity,
+            max_fields,
         }
     }
 }
@@ -52,7 +59,10 @@ where
         let exchange = Some(self.activity.begin());
         let target = request.uri().path_and_query();
         let target = target.map_or(0, |target| target.as_str().len());
-        if target + trailers::size(request.headers()) > self.max_head {
+        let headers = request.headers();
+        if target + trailers::size(headers) > self.max_head
+            || has_more_fields(headers, self.max_fields)
+        {
             return TrackedFuture {
                 waits: false,
                 inner: None,
@@ -70,12 +80,21 @@ where
     }
 }
 
+/// Returns true for more than `most` fields. Clients of HTTP/2 split `Cookie` (RFC 9113 section
+/// 8.2.3).
+fn has_more_fields(fields: &HeaderMap, most: usize) -> bool {
+    fields.len() > most && {
+        let cookies = fields.get_all(COOKIE).iter().count();
+        fields.len() - cookies.saturating_sub(1) > most
+    }
+}
+
 pin_project! {
     pub(super) struct TrackedFuture<F> {
         // hyper looks for a reset only after it has polled this: no upstream must see a stream that
         // ended with its beginning.
         waits: bool,
-        // `None` for a head that is too large.
+        // `None` for a head that is too large, or has too many fields.
         #[pin]
         inner: Option<F>,
         exchange: Option<ExchangeGuard>,
