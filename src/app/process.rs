@@ -89,14 +89,16 @@ impl Process {
         let clock = Arc::new(Clock::system());
         let started_at = clock.now();
         let loaded = source.load()?;
-        let mut compiled = compile(&loaded)?;
+        let compiled = compile(&loaded)?;
         config_log::log_warnings(loaded, started_at);
         let files = descriptors::provide(&compiled.server);
         file_budget::UPSTREAMS.limit(files.upstreams);
-        compiled.server.client.max_connections = files.clients;
+        // A reload is compared with what was asked for, not with what the machine has room for.
+        let mut served = compiled.server.clone();
+        served.client.max_connections = files.clients;
         // Before the snapshot is touched: where another process listens, this one does not start.
         let admin = admin::bind(compiled.admin.address, files.admin, &registry)?;
-        let listeners = BoundListeners::bind(&compiled.server, &registry)?;
+        let listeners = BoundListeners::bind(&served, &registry)?;
         let owner = Owner::at_start(compiled.snapshot.as_ref());
         let previous = PreviousSnapshot::find(compiled.snapshot.as_ref(), &owner, clock.now());
         if let Some(previous) = &previous {
@@ -153,7 +155,7 @@ impl Process {
         };
         let admin = start_admin(admin, admin_context)?;
         let startup = worker_startup(&connections, &is_open);
-        let server = start_server(compiled.server, listeners, &gateway, startup)?;
+        let server = start_server(served, listeners, &gateway, startup)?;
         readiness.watch(server.pressure());
         Ok(Process {
             _series: process_series(&registry, &server, &gateway, log),
