@@ -432,7 +432,7 @@ fn explain_fails_on_another_answer_than_the_expected_one() {
             1,
             "http://a/closed",
             "allowed",
-            "the request should be allowed, but the answer is: limited by closed: 429 Too Many Requests\n",
+            "the request should be allowed, but the answer is: limited by closed: 400 Bad Request\n",
         ),
         (
             1,
@@ -518,7 +518,7 @@ fn explain_tells_machines_all_that_it_tells_people() {
     let key = json!([{ "part": "header:x-api-key", "state": "missing" }]);
     assert_eq!(closed["limits"][1]["key"], key);
     let answer =
-        json!({ "decision": "limited", "policy": "closed", "action": "reject", "status": 429 });
+        json!({ "decision": "limited", "policy": "closed", "action": "reject", "status": 400 });
     assert_eq!(closed["answer"], answer);
 
     let nowhere = explained(&["http://a/other"]);

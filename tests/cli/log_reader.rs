@@ -18,7 +18,7 @@ fn wrong() -> String {
 /// Reloads an invalid configuration until the log has lost lines.
 fn fill(gateway: &Gateway) {
     gateway.replace_config(&wrong());
-    for round in 1..=40 {
+    for round in 1..=400 {
         gateway.signal(Signal::HUP);
         wait_for("the failed reload", || {
             (gateway.reloads("failure") >= round).then_some(())

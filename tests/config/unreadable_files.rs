@@ -163,7 +163,7 @@ fn a_part_of_a_pem_file_never_vanishes() {
 upstreams:
   inner: { endpoints: [https://a.test], tls: { ca: chain.pem } }
 store: { redis: { url: rediss://127.0.0.1, tls: { ca: chain.pem } } }
-tracing: { endpoint: https://127.0.0.1/v1/traces, tls: { ca: chain.pem } }
+tracing: { endpoint: https://127.0.0.1, tls: { ca: chain.pem } }
 policies: { p: { quota: 1/s, store: redis } }
 routes: [{ upstream: inner, limits: [p] }]
 ",

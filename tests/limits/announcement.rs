@@ -62,7 +62,8 @@ fn a_refusal_says_how_long_to_wait() {
         assert!((1700..=1800).contains(&wait), "{wait}");
     }
     let refused: Value = serde_json::from_str(&ask(&gateway, "").text()).expect("JSON");
-    assert_eq!(refused["violated-policies"], json!([]));
+    // The form of the `openai` style.
+    assert_eq!(refused["error"]["message"], "A limit is used up.");
     let grpc = curl(&[
         "--http2-prior-knowledge",
         "-D-",

@@ -203,7 +203,7 @@ routes:
     assert_eq!(statuses(address, "/keys", ""), [200, 200, 429]);
     assert_eq!(statuses(address, "/keys", "x-key: 7\r\n"), [429]);
     let several = "x-key: 1\r\nx-key: 2\r\n";
-    assert_eq!(statuses(address, "/keys", several), [429]);
+    assert_eq!(statuses(address, "/keys", several), [400]);
     assert_eq!(statuses(address, "/own", ""), [200, 200, 200]);
     assert_eq!(statuses(address, "/own", "x-key: other\r\n"), [200, 429]);
 }
@@ -486,7 +486,7 @@ routes:
     );
     assert_eq!(asked("/nowhere", "partner"), [429; 3]);
     let twice = "x-api-key: monitor\r\nx-api-key: other\r\n";
-    assert_eq!(statuses::<1>(address, "/a", twice), [429]);
+    assert_eq!(statuses::<1>(address, "/a", twice), [400]);
     let exempt = "sluicegate_limit_decisions_total{policy=\"own\",route=\"a\",decision=\"exempt\"}";
     assert_eq!(
         gateway.metric(exempt),

@@ -107,7 +107,7 @@ families! {
     STORE_REQUESTS: Counter "sluicegate_store_requests_total" ["op", "result"],
         "Requests to the shared store by operation and result.";
     STORE_LOST: Counter "sluicegate_store_lost_total" ["what"],
-        "Reports to the shared store that were lost: `settlement`, `place`, `permit` or `renewal`.";
+        "Reports to the shared store that were lost: `settlement`, `place`, `permit`, `renewal` or `decision`.";
     STORE_UP: Gauge "sluicegate_store_up" [],
         "1 if the shared store answers, else 0.";
     STORE_DURATION: Histogram "sluicegate_store_duration_seconds" [],
