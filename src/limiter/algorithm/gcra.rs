@@ -15,7 +15,7 @@ use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 /// The parameters of GCRA, and of a token bucket with continuous refill.
 ///
 /// Cell: `expires` is TAT rounded up to a microsecond; `a / limit` is the amount of that rounding;
-/// `b` the units that a lower quota has [cut off](super::Recount).
+/// `b` the units that a lower quota has cut off (`Recount`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gcra {
     quota: Quota,

@@ -12,7 +12,7 @@ use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 ///
 /// Cell: `expires` is the refill that makes the bucket full, and earlier refills lie whole
 /// intervals before it. That last refill adds `a` tokens (1 to `amount`), each earlier one
-/// `amount`. `b` are the units that a lower quota has [cut off](super::Recount).
+/// `amount`. `b` are the units that a lower quota has cut off (`Recount`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntervalRefill {
     capacity: u32,
