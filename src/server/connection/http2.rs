@@ -7,6 +7,7 @@ mod trailers;
 mod tunnel;
 
 use std::{
+    error::Error as _,
     future::{Future, poll_fn},
     pin::pin,
     rc::Rc,
@@ -92,7 +93,7 @@ impl ConnectionHandler {
             tokio::select! {
                 biased;
                 result = &mut connection => {
-                    if activity.is_flooded() {
+                    if activity.is_flooded() || result.as_ref().is_err_and(is_cut_off) {
                         guard.bad_request(BadRequest::Flood);
                     }
                     return result.map_err(Into::into);
@@ -126,6 +127,16 @@ impl ConnectionHandler {
             connection.as_mut().graceful_shutdown();
         }
     }
+}
+
+/// Returns true if `h2` itself has ended the connection of a client that resets too many streams.
+fn is_cut_off(error: &hyper::Error) -> bool {
+    let source = error
+        .source()
+        .and_then(|source| source.downcast_ref::<h2::Error>());
+    source.is_some_and(|error| {
+        error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
+    })
 }
 
 /// Becomes ready when the client has to open another connection: after its last request, or because
