@@ -205,7 +205,18 @@ fn is_of_many_lines(written: &str) -> bool {
 /// True for a text that may have a password before an `@`, or a secret in its query, as URLs do.
 fn may_have_login(text: &str) -> bool {
     let has_login = text.contains('@') && !text.starts_with(['/', '@']);
-    has_login || (text.contains('?') && text.contains('='))
+    has_login || has_odd_port(text) || (text.contains('?') && text.contains('='))
+}
+
+/// True for a URL with something else than a number behind its host's `:`. It may be a password that lacks
+/// its `@`.
+fn has_odd_port(text: &str) -> bool {
+    let rest = text.split_once("://").map(|(_, rest)| rest);
+    let authority = rest.and_then(|rest| rest.split('/').next());
+    let after = authority
+        .filter(|authority| !authority.starts_with('['))
+        .and_then(|authority| authority.split_once(':'));
+    after.is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// True for keys of a route's `match` that stand one level too high.
