@@ -4,6 +4,7 @@
 //! Not here: errors in a single setting, which `validate` finds.
 
 mod access_log;
+mod admin;
 mod answers;
 mod certificates;
 mod costs;
@@ -68,6 +69,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
         room::forgotten_at_restart(config, &places),
         room::small_quotas(&places),
         access_log::options(config, &places),
+        admin::options(config),
         answers::idle_jitter(&places),
         answers::announcements(&places),
         redis::shared_buckets(config, &places),

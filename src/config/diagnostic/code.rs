@@ -76,6 +76,8 @@ pub enum Code {
     ReadableCredentials,
     /// Credentials that a reader of the access log, or of the admin API, can see.
     LoggedCredentials,
+    /// A token that is easy to guess.
+    WeakToken,
     /// Credentials that are sent in clear text.
     CleartextCredentials,
     /// A sliding log with unexpectedly large memory for each key.

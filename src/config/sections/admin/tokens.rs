@@ -26,7 +26,8 @@ pub struct AdminTokens {
 }
 
 impl AdminTokens {
-    fn all(&self) -> impl Iterator<Item = &Located<SecretValue>> + Clone {
+    /// The tokens of both lists.
+    pub(in crate::config) fn all(&self) -> impl Iterator<Item = &Located<SecretValue>> + Clone {
         self.read.iter().chain(self.write.iter())
     }
 }
