@@ -102,8 +102,8 @@ fn a_host_with_requests_in_flight_is_left_to_them() {
     let mut hanging = Vec::new();
     while counts(&[&slow]) == [0] {
         let mut connection = Connection::open(gateway.address());
-        connection.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
         let before: usize = counts(&[&slow, &other]).iter().sum();
+        connection.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
         wait_for("the request", || {
             (counts(&[&slow, &other]).iter().sum::<usize>() > before).then_some(())
         });
