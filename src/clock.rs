@@ -194,7 +194,7 @@ struct PendingStep {
     since: u64,
 }
 
-/// What has become of the wall clock. A positive number of microseconds means forward.
+/// A change of the wall clock, or of how a clock follows it. A positive number of microseconds means forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockChange {
     /// The wall clock was set, and leads by this. The clock does not follow yet.

@@ -1,4 +1,4 @@
-//! Which process saves buckets in a snapshot file: one at a time, by a lock.
+//! The owner of a snapshot file: the one process that saves buckets there, by a lock.
 
 use std::thread;
 use std::time::Duration;

@@ -52,12 +52,12 @@ impl NodeId {
 pub struct Document {
     source: Arc<SourceText>,
     nodes: Vec<Node>,
-    /// What may be shown of each node.
+    /// The parts of each node that may be shown.
     visibility: Vec<Visibility>,
 }
 
-/// What the schema says of a node: if its key may be shown, and what its value is. Nodes that the
-/// schema doesn't know are hidden.
+/// The visibility of a node, by the schema: if its key may be shown, and what its value is. Nodes
+/// that the schema doesn't know are hidden.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visibility {
     pub(super) is_known_key: bool,

@@ -84,7 +84,7 @@ pub(super) struct Findings<'a> {
     pub(super) document: &'a Document,
     list: RefCell<Vec<Finding>>,
     places: RefCell<HashSet<(NodeId, Part)>>,
-    /// What the schema says of each node so far.
+    /// The visibility of each node, as far as it is known.
     visibility: RefCell<Vec<Visibility>>,
     /// The number of unknown words that were compared.
     compared: Cell<usize>,
@@ -131,7 +131,7 @@ impl<'a> Findings<'a> {
         self.visibility.borrow_mut()[node.index() as usize].value = content;
     }
 
-    /// What the schema says of a value so far.
+    /// Returns the content of a value, as far as it is known.
     pub(super) fn content(&self, node: NodeId) -> Content {
         self.visibility.borrow()[node.index() as usize].value
     }

@@ -75,7 +75,7 @@ impl DecodeError {
     }
 }
 
-/// What holds the value that `reader` is at, if that may not be shown.
+/// The beginning of a message about the value that `reader` is at, if that may not be shown.
 fn hidden_value(reader: Reader<'_>) -> Option<&'static str> {
     let findings = reader.findings;
     match (reader.part, reader.value()) {

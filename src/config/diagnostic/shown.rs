@@ -14,7 +14,7 @@ pub(in crate::config) struct Stretch {
     pub(in crate::config) content: Content,
 }
 
-/// What a stretch has. Where several stretches cover one place, as with aliases, the first counts.
+/// The content of a stretch. Where several stretches cover one place, as with aliases, the first counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::config) enum Content {
     /// A secret, or a value that may be one.

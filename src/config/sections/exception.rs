@@ -104,7 +104,7 @@ impl Override {
 }
 
 impl Selection {
-    /// What tells it apart from others. It has the value or the prefix, and so is never shown.
+    /// A text that tells it apart from others. It has the value or the prefix, and so is never shown.
     pub(in crate::config) fn identity(&self) -> String {
         let part = self.part.as_ref().map(|part| format!("{part} "));
         let clients = match (&self.value, &self.prefix, &self.cidr) {

@@ -12,7 +12,7 @@ pub enum Debt {
     /// The charges of refused requests: the bucket is whole no later than if the whole quota had
     /// been taken just now.
     Refused,
-    /// What admitted requests used beyond a whole bucket: the quota of so many windows.
+    /// The debt of admitted requests: up to the quota of so many windows beyond a full bucket.
     Windows(u32),
 }
 
@@ -20,7 +20,7 @@ impl Debt {
     /// The windows for which units of admitted requests are owed. With windows so long that this is
     /// more than [`Quota::MAX_WINDOW`](crate::limiter::Quota::MAX_WINDOW), for that long.
     pub const MAX_WINDOWS: u32 = 1_000;
-    /// What admitted requests used.
+    /// The debt of admitted requests.
     pub const CARRIED: Self = Self::Windows(Self::MAX_WINDOWS);
 }
 
