@@ -27,6 +27,7 @@ pub mod playground;
 mod openapi;
 mod policies;
 mod problem_details;
+pub mod problems;
 mod query;
 pub mod reload_history;
 mod routes;
@@ -53,10 +54,11 @@ use self::health::Readiness;
 use self::hosts::{AllowedHosts, HostCheck};
 use self::playground::{Playground, PlaygroundApi};
 use self::problem_details::ProblemDetails;
+use self::problems::StatusProblem;
 use self::reload_history::ReloadHistory;
 use self::scrape::MetricsRenderer;
 use self::service::AdminService;
-use self::status::{ProcessFacts, StatusProblem};
+use self::status::ProcessFacts;
 use self::streams::Streams;
 use crate::clock::Clock;
 use crate::http::connection::ClientConnection;
@@ -68,7 +70,7 @@ use crate::server::{
 };
 use crate::telemetry::access_log::KeyForm;
 use crate::telemetry::log_throttle::LogThrottle;
-use crate::telemetry::metrics::AdminMetrics;
+use crate::telemetry::metrics::{AdminMetrics, RecentCounts};
 use crate::telemetry::registry::Registry;
 
 /// The settings of the admin listener.
@@ -103,8 +105,12 @@ pub struct AdminContext {
     pub reloads: ReloadHistory,
     /// The constants of the process.
     pub facts: ProcessFacts,
-    /// The problems of parts of the process that have some.
-    pub problems: Vec<StatusProblem>,
+    /// The events of the last minutes.
+    pub recent: RecentCounts,
+    /// The reason why buckets aren't saved.
+    pub snapshot_problem: StatusProblem,
+    /// The changes that wait for a restart.
+    pub restart_problem: StatusProblem,
     /// The computations of the playground.
     pub playground: PlaygroundApi,
 }
@@ -120,7 +126,9 @@ struct AdminState {
     access: Access,
     reloads: ReloadHistory,
     facts: ProcessFacts,
-    problems: Arc<[StatusProblem]>,
+    recent: RecentCounts,
+    snapshot_problem: StatusProblem,
+    restart_problem: StatusProblem,
     playground: Playground,
     streams: Streams,
     /// Changes that callers ask for which may make none.
@@ -140,7 +148,9 @@ impl AdminState {
             access: context.access,
             reloads: context.reloads,
             facts: context.facts,
-            problems: context.problems.into(),
+            recent: context.recent,
+            snapshot_problem: context.snapshot_problem,
+            restart_problem: context.restart_problem,
             playground: Playground::new(context.playground),
             refused_changes: Arc::new(LogThrottle::new(Duration::from_secs(1))),
         }

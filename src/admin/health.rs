@@ -114,7 +114,9 @@ pub(super) async fn livez() -> impl IntoResponse {
 pub(super) async fn readyz(State(state): State<AdminState>) -> Response {
     let ruleset = state.gateway.ruleset();
     let mut report = StoreReport::new(&ruleset);
-    report.lines += &upstreams::down_lines(&ruleset);
+    for name in upstreams::down(&ruleset) {
+        report.lines += &format!("upstream {name}: {}\n", upstreams::DOWN);
+    }
     report.lines += &state.readiness.pressure_line();
     respond(state.readiness.get(), report)
 }

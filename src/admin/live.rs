@@ -8,7 +8,7 @@ use serde::Serialize;
 use strum::VariantArray;
 
 use super::json::Rfc3339;
-use super::{AdminState, status};
+use super::{AdminState, problems};
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
 use crate::server::ConnectionPressure;
@@ -178,7 +178,7 @@ fn figures(
             open: pressure.map_or(0, ConnectionPressure::open),
             max: pressure.map_or(0, ConnectionPressure::max),
         },
-        problems: status::problems(state, ruleset),
+        problems: problems::problems(state, ruleset),
     }
 }
 

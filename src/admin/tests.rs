@@ -72,7 +72,9 @@ fn state(registry: &Registry) -> AdminState {
             workers: 0,
             started_at: now,
         },
-        problems: Vec::new(),
+        recent: RecentCounts::new(registry),
+        snapshot_problem: StatusProblem::default(),
+        restart_problem: StatusProblem::default(),
         playground: PlaygroundApi {
             play: nothing,
             check: nothing,

@@ -240,34 +240,42 @@ const fn reason_text(reason: EjectionReason) -> &'static str {
     }
 }
 
-/// The upstreams of which nothing works, the names that do not resolve, and the addresses that fail,
-/// for people.
-pub(super) fn problems(ruleset: &Ruleset) -> Vec<String> {
+/// The upstreams of which nothing works.
+pub(super) fn down(ruleset: &Ruleset) -> impl Iterator<Item = &Arc<str>> {
+    let upstreams = ruleset.upstreams.iter();
+    let down = upstreams.filter(|upstream| is_down(&upstream.status()));
+    down.map(|upstream| upstream.name())
+}
+
+pub(super) const DOWN: &str = "no address works";
+
+/// The endpoints whose names don't resolve, for people.
+pub(super) fn unresolved_names(ruleset: &Ruleset) -> Vec<String> {
+    endpoint_problems(ruleset, |upstream, endpoint| {
+        unresolved(upstream, endpoint).into_iter().collect()
+    })
+}
+
+/// The addresses that fail, for people.
+pub(super) fn failing_hosts(ruleset: &Ruleset) -> Vec<String> {
+    endpoint_problems(ruleset, |upstream, endpoint| {
+        let hosts = endpoint.hosts.iter();
+        hosts
+            .filter_map(|host| host_problem(upstream, host))
+            .collect()
+    })
+}
+
+fn endpoint_problems(
+    ruleset: &Ruleset,
+    find: impl Fn(&str, &EndpointStatus) -> Vec<String>,
+) -> Vec<String> {
     let upstreams = ruleset.upstreams.iter().flat_map(|upstream| {
-        let (name, endpoints) = (upstream.name(), upstream.status());
-        let down = is_down(&endpoints).then(|| format!("upstream {name}: {DOWN}"));
-        let names = endpoints.iter().filter_map(|one| unresolved(name, one));
-        let hosts = endpoints.iter().flat_map(|one| &one.hosts);
-        let hosts = hosts.filter_map(|host| host_problem(name, host));
-        down.into_iter()
-            .chain(names)
-            .chain(hosts)
-            .collect::<Vec<_>>()
+        let endpoints = upstream.status().into_iter();
+        endpoints.flat_map(|endpoint| find(upstream.name(), &endpoint))
     });
     upstreams.collect()
 }
-
-/// A line for each upstream of which nothing works, for `/readyz`.
-pub(super) fn down_lines(ruleset: &Ruleset) -> String {
-    let down = ruleset
-        .upstreams
-        .iter()
-        .filter(|one| is_down(&one.status()));
-    down.map(|upstream| format!("upstream {}: {DOWN}\n", upstream.name()))
-        .collect()
-}
-
-const DOWN: &str = "no address works";
 
 /// Returns true if no endpoint has an address that works. Those that drain do not count, unless all
 /// do.
@@ -301,9 +309,10 @@ fn host_problem(upstream: &str, host: &HostStatus) -> Option<String> {
             format!("fails, and is used all the same: {}", reason_text(reason))
         }
         HostCondition::Unhealthy => "fails its health checks".to_owned(),
-        HostCondition::Available | HostCondition::Probation | HostCondition::Draining => {
-            return None;
+        HostCondition::Probation => {
+            "was ejected, and works again once a request to it succeeds".to_owned()
         }
+        HostCondition::Available | HostCondition::Draining => return None,
     };
     Some(format!("upstream {upstream}: {address} {problem}"))
 }

@@ -8,8 +8,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::clock::{Clock, ClockChange, SETTLED};
 use crate::proxy::Gateway;
-use crate::telemetry::metrics::ClockMetrics;
+use crate::telemetry::metrics::{ClockMetrics, RecentCounts};
 use crate::upstream::TICK;
+
+/// The time after which counters are read again, if nobody asks for the status.
+const SAMPLED: Duration = Duration::from_secs(15);
 
 /// Does the periodic work once a second. A task of its own: a tick would cut off a wait for changed
 /// files.
@@ -17,6 +20,7 @@ pub(super) async fn run_periodic_work(
     clock: Arc<Clock>,
     gateway: Arc<Gateway>,
     metrics: ClockMetrics,
+    recent: RecentCounts,
 ) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -31,6 +35,7 @@ pub(super) async fn run_periodic_work(
         }
         ruleset.sweep(clock.now());
         gateway.activity().collect(clock.now());
+        recent.sample(clock.now(), SAMPLED);
         drop(ruleset);
         let unused = gateway.take_unused();
         if !unused.is_empty() {

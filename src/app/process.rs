@@ -29,7 +29,8 @@ use super::watch::FileWatcher;
 use crate::admin::{
     self, AdminContext, BoundAdmin,
     health::{Phase, Readiness},
-    status::{ProcessFacts, StatusProblem},
+    problems::StatusProblem,
+    status::ProcessFacts,
 };
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Source, compile};
@@ -40,7 +41,7 @@ use crate::proxy::{Gateway, Ruleset, gateway};
 use crate::server::{BoundListeners, Server, ServerSpec, StartError};
 use crate::store::StoreSpec;
 use crate::telemetry::logging::ProcessLog;
-use crate::telemetry::metrics::{self, ClockMetrics, RequestMetrics};
+use crate::telemetry::metrics::{self, ClockMetrics, RecentCounts, RequestMetrics};
 use crate::telemetry::process;
 use crate::telemetry::registry::{Gauge, Observer, Registry};
 
@@ -75,6 +76,7 @@ pub(super) struct Process {
     /// True once workers accept clients.
     is_open: watch::Sender<bool>,
     clock_metrics: ClockMetrics,
+    recent: RecentCounts,
     /// Series that are shown as long as this lives.
     _series: ProcessSeries,
 }
@@ -150,9 +152,10 @@ impl Process {
         let is_open = watch::Sender::new(false);
         let facts = process_facts(context.workers, started_at);
         let admin_context = AdminContext {
-            problems: vec![snapshot_problem, reloader.restart_problem().clone()],
+            snapshot_problem,
             ..admin_context(&context, &gateway, &readiness, &reloader, facts)
         };
+        let recent = admin_context.recent.clone();
         let admin = start_admin(admin, admin_context)?;
         let startup = worker_startup(&connections, &is_open);
         let server = start_server(served, listeners, &gateway, startup)?;
@@ -170,6 +173,7 @@ impl Process {
             synchronising,
             connections,
             is_open,
+            recent,
         })
     }
 
@@ -247,6 +251,7 @@ impl Process {
             Arc::clone(&self.clock),
             Arc::clone(&self.gateway),
             self.clock_metrics.clone(),
+            self.recent.clone(),
         ));
         loop {
             tokio::select! {
@@ -365,7 +370,9 @@ fn admin_context(
         hosts: reloader.hosts().clone(),
         reloads: reloader.history().clone(),
         facts,
-        problems: Vec::new(),
+        recent: RecentCounts::new(&context.registry),
+        snapshot_problem: StatusProblem::default(),
+        restart_problem: reloader.restart_problem().clone(),
         playground: playground::API,
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::StartupError;
 use super::snapshot_owner::Owner;
-use crate::admin::status::StatusProblem;
+use crate::admin::problems::StatusProblem;
 use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
 use crate::limiter::Secret;

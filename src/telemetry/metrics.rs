@@ -14,6 +14,7 @@ mod jwt;
 mod limits;
 mod listener;
 mod pending;
+mod recent;
 mod requests;
 mod snapshots;
 mod spans;
@@ -31,6 +32,7 @@ pub use limits::{
 };
 pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
 pub use pending::{PendingMetrics, PendingRefusal};
+pub use recent::{RecentCount, RecentCounts, RecentEvent};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics, UpstreamRefusal};
 pub use snapshots::SnapshotMetrics;
 pub use spans::{SpanLoss, SpanMetrics};

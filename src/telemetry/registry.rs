@@ -352,22 +352,53 @@ impl Registry {
     }
 
     fn render_family(&self, family: &'static Family, out: &mut String) {
-        let (mut last, mut is_begun) = (None, false);
+        let mut is_begun = false;
         let zeros = self.zeros(family);
+        self.for_each(family, |labels, number| {
+            if zeros == Zeros::Hidden && number.is_zero() {
+                return;
+            }
+            if !is_begun {
+                render::head(out, family);
+                is_begun = true;
+            }
+            render::series(out, family, labels, number, zeros);
+        });
+    }
+
+    /// Calls `read` with the labels and the number of each live series of a family of counters.
+    pub(super) fn read_counters(
+        &self,
+        family: &'static Family,
+        mut read: impl FnMut(&[&str], u64),
+    ) {
+        self.for_each(family, |labels, number| {
+            let mut labels: Vec<&str> = labels.iter().map(|label| &**label).collect();
+            match number {
+                LiveSeries::Counter(count) => read(&labels, count.load(Relaxed)),
+                LiveSeries::CounterSet(counts, value_of) => {
+                    for (index, count) in counts.iter().enumerate() {
+                        labels.push(value_of(index));
+                        read(&labels, count.load(Relaxed));
+                        labels.pop();
+                    }
+                }
+                LiveSeries::Observed(count) => read(&labels, count() as u64),
+                LiveSeries::Gauge(_) | LiveSeries::Histogram(_) => {}
+            }
+        });
+    }
+
+    /// Calls `read` with each live series of a family, without holding the lock.
+    fn for_each(&self, family: &Family, mut read: impl FnMut(&[Box<str>], &LiveSeries)) {
+        let mut last = None;
         let batch = |last: &mut Option<Labels>| {
             let mut tables = self.tables.lock();
             tables.get_mut(family.name)?.batch(last)
         };
         while let Some(batch) = batch(&mut last) {
             for (labels, number) in batch {
-                if zeros == Zeros::Hidden && number.is_zero() {
-                    continue;
-                }
-                if !is_begun {
-                    render::head(out, family);
-                    is_begun = true;
-                }
-                render::series(out, family, &labels, &number, zeros);
+                read(&labels, &number);
             }
         }
     }

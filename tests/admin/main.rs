@@ -13,6 +13,7 @@ mod hosts;
 mod keys_command;
 mod openapi;
 mod other_listeners;
+mod problems;
 mod schemathesis;
 mod status_command;
 mod streams;

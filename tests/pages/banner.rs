@@ -95,7 +95,8 @@ routes: [{{ upstream: '{}', limits: [here, shared, paid] }}]
     assert!(text.ends_with(end), "{text}");
     assert_eq!(page, "#/policies");
     let (text, page) = problem(&browser, "Policy paid: ");
-    let whole = "Policy paid: 1 of 1 responses since the start state no cost. See policy paid";
+    let whole =
+        "Policy paid: 1 of 1 responses in the last 15 minutes state no cost. See policy paid";
     assert_eq!((text.as_str(), page.as_str()), (whole, "#/policies/paid"));
     // The buckets in memory are shown, and the card of the other says why it is empty.
     visit(&browser, "client", "header:x-api-key");

@@ -34,9 +34,9 @@ export function createBanner(node, announcer) {
   };
 }
 
-/** A problem whose time runs on stays the same. */
+/** A problem whose time or count runs on stays the same. */
 function identity(text) {
-  return text.replace(/ in \d+ s$/, "");
+  return text.replace(/(?<!\S)\d+(?!\S)/g, "");
 }
 
 function problemNode(text) {

@@ -1,0 +1,424 @@
+//! The list of problems: what an operator has to look at, in `/v1/status` and on the dashboard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use strum::VariantArray;
+
+use super::reload_history::ReloadResult;
+use super::{AdminState, upstreams};
+use crate::net::file_budget;
+use crate::proxy::Ruleset;
+use crate::store::redis::client::State as RedisState;
+use crate::store::{HomeSpec, OnStoreError};
+use crate::telemetry::metrics::{RecentCount, RecentEvent};
+
+/// The most policies that a problem names.
+const MAX_NAMES: usize = 5;
+
+/// The most problems of a kind that are listed.
+const MAX_OF_A_KIND: usize = 20;
+
+/// The most requests to the admin listener that are refused before it is a problem: people mistype.
+const REFUSED_LOGINS: u64 = 20;
+
+/// A problem that a part of the process has, or not. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct StatusProblem(Arc<Mutex<Option<String>>>);
+
+impl StatusProblem {
+    /// Sets the problem. Returns true if there was none.
+    pub fn set(&self, problem: String) -> bool {
+        self.0.lock().replace(problem).is_none()
+    }
+
+    /// Ends the problem.
+    pub fn clear(&self) {
+        self.0.lock().take();
+    }
+
+    pub(super) fn get(&self) -> Option<String> {
+        self.0.lock().clone()
+    }
+}
+
+/// A kind of problem, most urgent first. Each has the name of its alert in docs/monitoring/alerts.yaml;
+/// `tests::WITHOUT_ALERT` has the exceptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
+enum ProblemKind {
+    ReloadFailed,
+    StoreDown,
+    StoreUndecided,
+    CertificateExpires,
+    UpstreamDown,
+    UpstreamUnanswered,
+    NameUnresolved,
+    EndpointEjected,
+    EndpointFlapping,
+    ConnectionPressure,
+    UpstreamRequestsRefused,
+    BucketsUnrecorded,
+    CostsUnsettled,
+    SyncFailing,
+    StoreReportsLost,
+    SnapshotFailed,
+    RestartPending,
+    Panicked,
+    AdminRefusals,
+    AccessLogDropsLines,
+    LogDropsLines,
+    SpansDropped,
+}
+
+/// The problems that there are now, most urgent first.
+pub(super) fn problems(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
+    state
+        .recent
+        .sample(state.clock.now(), Duration::from_secs(1));
+    let kinds = ProblemKind::VARIANTS.iter();
+    let found = kinds.flat_map(|kind| bounded(kind.find(state, ruleset)));
+    found.collect()
+}
+
+/// The first of the problems of a kind, and how many more there are.
+fn bounded(mut problems: Vec<String>) -> Vec<String> {
+    if problems.len() > MAX_OF_A_KIND {
+        let more = problems.split_off(MAX_OF_A_KIND);
+        problems.push(format!("{} more like this: {}, ..", more.len(), more[0]));
+    }
+    problems
+}
+
+impl ProblemKind {
+    /// The problems of this kind that there are now.
+    fn find(self, state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
+        let recent = |event, problem: &dyn Fn(&RecentCount, usize) -> String| {
+            let counts = state.recent.of(event);
+            counts
+                .iter()
+                .map(|count| problem(count, event.minutes()))
+                .collect()
+        };
+        match self {
+            Self::ReloadFailed => failed_reload(state).into_iter().collect(),
+            Self::StoreDown => store_down(ruleset).into_iter().collect(),
+            Self::StoreUndecided => undecided(state, ruleset),
+            Self::CertificateExpires => {
+                let now = state.clock.now().as_micros() / 1_000_000;
+                let running = state.reloads.running();
+                running
+                    .certificates
+                    .iter()
+                    .filter_map(|end| end.problem(now))
+                    .collect()
+            }
+            Self::UpstreamDown => upstreams::down(ruleset)
+                .map(|name| format!("upstream {name}: {}", upstreams::DOWN))
+                .collect(),
+            Self::UpstreamUnanswered => unanswered(state, ruleset),
+            Self::NameUnresolved => upstreams::unresolved_names(ruleset),
+            Self::EndpointEjected => upstreams::failing_hosts(ruleset),
+            Self::EndpointFlapping => flapping(state),
+            Self::ConnectionPressure => pressure(state),
+            Self::UpstreamRequestsRefused => {
+                recent(RecentEvent::UpstreamRefusal, &|count, minutes| {
+                    let (name, refused) = (&count.labels[0], number(count.events, "request"));
+                    format!(
+                        "upstream {name}: {refused} got 503 in the last {minutes} minutes, since too many \
+                     were in flight"
+                    )
+                })
+            }
+            Self::BucketsUnrecorded => recent(RecentEvent::Unrecorded, &|count, minutes| {
+                let (name, passed) = (&count.labels[0], number(count.events, "request"));
+                format!(
+                    "policy {name}: {passed} passed without a bucket in the last {minutes} minutes, \
+                     because keys that refuse fill its table"
+                )
+            }),
+            Self::CostsUnsettled => unsettled(state),
+            Self::SyncFailing if is_store_down(ruleset) => Vec::new(),
+            Self::SyncFailing => recent(RecentEvent::SyncFailure, &|count, minutes| {
+                let rounds = number(count.events, "round");
+                format!("{rounds} of synchronising buckets failed in the last {minutes} minutes")
+            }),
+            Self::StoreReportsLost => recent(RecentEvent::StoreLoss, &|count, minutes| {
+                let reports = number(count.events, "report");
+                format!("{reports} to redis did not arrive in the last {minutes} minutes")
+            }),
+            Self::SnapshotFailed => state.snapshot_problem.get().into_iter().collect(),
+            Self::RestartPending => state.restart_problem.get().into_iter().collect(),
+            Self::Panicked => recent(RecentEvent::Panic, &|count, minutes| {
+                let requests = number(count.events, "request");
+                format!("{requests} met a bug in the last {minutes} minutes: the log has the place")
+            }),
+            Self::AdminRefusals => refused_logins(state),
+            Self::AccessLogDropsLines => recent(RecentEvent::AccessLogLoss, &|count, minutes| {
+                let lines = number(count.events, "line");
+                format!("{lines} of the access log were lost in the last {minutes} minutes")
+            }),
+            Self::LogDropsLines => recent(RecentEvent::LogLoss, &|count, minutes| {
+                let lines = number(count.events, "line");
+                format!("{lines} of the process's own log were lost in the last {minutes} minutes")
+            }),
+            Self::SpansDropped => recent(RecentEvent::SpanLoss, &|count, minutes| {
+                let spans = number(count.events, "span");
+                format!("{spans} were lost in the last {minutes} minutes: the log has the reason")
+            }),
+        }
+    }
+}
+
+/// A number of things.
+fn number(count: u64, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        _ => format!("{count} {thing}s"),
+    }
+}
+
+fn failed_reload(state: &AdminState) -> Option<String> {
+    let reload = state.reloads.last();
+    let reload = reload.filter(|reload| reload.result == ReloadResult::Failed)?;
+    let why = reload.error.as_deref().map(first_line);
+    let why = why.as_deref().unwrap_or("it says no reason");
+    Some(format!(
+        "the last reload failed: {why}. The configuration before it runs"
+    ))
+}
+
+fn is_store_down(ruleset: &Ruleset) -> bool {
+    let store = ruleset.store.redis();
+    store.is_some_and(|store| matches!(store.state(), RedisState::Down { .. }))
+}
+
+fn store_down(ruleset: &Ruleset) -> Option<String> {
+    let state = ruleset.store.redis()?.state();
+    let is_down = matches!(state, RedisState::Down { .. });
+    is_down.then(|| format!("redis is {state}{}", without_redis(ruleset)))
+}
+
+/// The policies that can't do without Redis now, or could not lately.
+fn undecided(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
+    if is_store_down(ruleset) {
+        let refusing = ruleset.policies_without_store().into_iter();
+        return refusing
+            .map(|name| format!("policy {name} refuses requests: it cannot reach redis"))
+            .collect();
+    }
+    let counts = state.recent.of(RecentEvent::Undecided).into_iter();
+    let problems = counts.map(|count| {
+        let (name, requests) = (&count.labels[0], number(count.events, "request"));
+        let minutes = RecentEvent::Undecided.minutes();
+        format!(
+            "policy {name}: redis did not decide {requests} in the last {minutes} minutes, which \
+             passed or were refused as `on_store_error` says"
+        )
+    });
+    problems.collect()
+}
+
+/// The upstreams that work by now, and left most requests of the last minutes without a response.
+fn unanswered(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
+    let down: Vec<_> = upstreams::down(ruleset).collect();
+    let counts = state.recent.of(RecentEvent::Unanswered).into_iter();
+    let often = counts.filter(|count| count.events * 2 > count.all);
+    let problems = often.filter_map(|count| {
+        let RecentCount {
+            labels,
+            events,
+            all,
+        } = count;
+        let (name, minutes) = (&*labels[0], RecentEvent::Unanswered.minutes());
+        let is_down = down.iter().any(|down| &***down == name);
+        (!is_down).then(|| {
+            format!(
+                "upstream {name}: {events} of {all} requests in the last {minutes} minutes got no \
+                 response of it"
+            )
+        })
+    });
+    problems.collect()
+}
+
+/// The endpoints that are ejected again and again.
+fn flapping(state: &AdminState) -> Vec<String> {
+    let counts = state.recent.of(RecentEvent::Ejection).into_iter();
+    let often = counts.filter(|count| count.events > 5);
+    let problems = often.map(|count| {
+        let ([upstream, endpoint, ..], times) = (&*count.labels, count.events) else {
+            return String::new();
+        };
+        let minutes = RecentEvent::Ejection.minutes();
+        format!("upstream {upstream}: {endpoint} was ejected {times} times in the last {minutes} minutes")
+    });
+    problems.collect()
+}
+
+/// The policies whose costs are often not settled.
+fn unsettled(state: &AdminState) -> Vec<String> {
+    let counts = state.recent.of(RecentEvent::Unsettled).into_iter();
+    // One response in a hundred may fail.
+    let often = counts.filter(|count| count.events * 100 > count.all);
+    let problems = often.map(|RecentCount { labels, events, all }| {
+        let (name, minutes) = (&labels[0], RecentEvent::Unsettled.minutes());
+        format!("policy {name}: {events} of {all} responses in the last {minutes} minutes state no cost")
+    });
+    problems.collect()
+}
+
+fn refused_logins(state: &AdminState) -> Vec<String> {
+    let counts = state.recent.of(RecentEvent::AdminRefusal).into_iter();
+    let many = counts.filter(|count| count.events > REFUSED_LOGINS);
+    let problems = many.map(|count| {
+        let (requests, minutes) = (count.events, RecentEvent::AdminRefusal.minutes());
+        format!(
+            "{requests} requests to the admin listener were refused in the last {minutes} minutes: the \
+             log has the addresses"
+        )
+    });
+    problems.collect()
+}
+
+/// What runs out: connections, requests at upstreams, files.
+fn pressure(state: &AdminState) -> Vec<String> {
+    let (connections, requests) = (state.readiness.pressure(), state.gateway.upstream_shares());
+    let connections = connections.map(|one| (one.open(), one.max()));
+    // As the alert on `sluicegate_connection_pressure_ratio` has it.
+    let connections = connections.filter(|(open, max)| open * 5 > max * 4);
+    let connections = connections.map(|(open, max)| {
+        format!("{open} of {max} connections are open: near the limit, new clients close idle ones or wait")
+    });
+    let requests = requests.are_scarce().then(|| {
+        let (in_flight, max) = (requests.in_flight(), requests.max());
+        format!("{in_flight} of {max} requests are in flight at upstreams: clients that hold most get 503")
+    });
+    let shortage = file_budget::UPSTREAMS.is_short();
+    let shortage =
+        shortage.then(|| "connections fail for lack of files, memory or ports".to_owned());
+    [connections, requests, shortage]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// The first line of an error, after the place that it points to.
+fn first_line(error: &str) -> String {
+    let mut lines = error.lines();
+    let first = lines.next().unwrap_or_default();
+    let coded = first.strip_prefix("error[");
+    let message = coded.and_then(|rest| rest.split_once("]: "));
+    let message = message.map_or(first, |(_, message)| message);
+    let place = lines
+        .next()
+        .and_then(|line| line.trim_start().strip_prefix("--> "));
+    match place {
+        Some(place) => format!("{place}: {message}"),
+        None => message.to_owned(),
+    }
+}
+
+/// The policies that go on without Redis, by the way in which they do.
+fn without_redis(ruleset: &Ruleset) -> String {
+    let named = |wanted: fn(HomeSpec) -> bool| {
+        let policies = ruleset.policies.iter();
+        let names = policies.filter(|policy| wanted(policy.buckets.home()));
+        listed(names.map(|policy| &*policy.name).collect())
+    };
+    let alone = named(|home| {
+        matches!(
+            home,
+            HomeSpec::Redis(OnStoreError::Local) | HomeSpec::Synchronised(_)
+        )
+    });
+    let unlimited = named(|home| home == HomeSpec::Redis(OnStoreError::Admit));
+    let alone = alone.map(|names| format!("; each machine counts alone for {names}"));
+    let unlimited = unlimited.map(|names| format!("; nothing is limited by {names}"));
+    alone.into_iter().chain(unlimited).collect()
+}
+
+/// The first policies by name, and how many more there are; `None` without any.
+fn listed(names: Vec<&str>) -> Option<String> {
+    let (first, more) = names.split_at(names.len().min(MAX_NAMES));
+    match (first, more.len()) {
+        ([], _) => None,
+        ([only], 0) => Some(format!("policy {only}")),
+        (first, 0) => Some(format!("policies {}", first.join(", "))),
+        (first, more) => Some(format!("policies {} and {more} more", first.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kinds that no alert fires on.
+    const WITHOUT_ALERT: [(&str, &str); 1] = [(
+        "RestartPending",
+        "whoever has just reloaded reads it, and nothing is broken",
+    )];
+
+    /// The alerts that are no problem of their own.
+    const WITHOUT_PROBLEM: [(&str, &str); 3] = [
+        (
+            "CertificateExpiresSoon",
+            "CertificateExpires names the days that are left",
+        ),
+        ("CertificateExpired", "CertificateExpires says so"),
+        (
+            "RefusalsJump",
+            "a process does not remember the six hours that it is compared with",
+        ),
+    ];
+
+    #[test]
+    fn each_problem_has_an_alert_and_each_alert_a_problem() {
+        let alerts = include_str!("../../docs/monitoring/alerts.yaml").lines();
+        let alerts = alerts.filter_map(|line| line.trim().strip_prefix("- alert: Sluicegate"));
+        let kinds = ProblemKind::VARIANTS.iter().map(|kind| format!("{kind:?}"));
+        let excepted = |list: &[(&str, &str)]| -> Vec<_> {
+            assert!(list.iter().all(|(_, reason)| !reason.is_empty()));
+            list.iter().map(|(name, _)| (*name).to_owned()).collect()
+        };
+        let sorted = |mut names: Vec<String>| {
+            names.sort_unstable();
+            names
+        };
+        let alerts = alerts.map(str::to_owned).chain(excepted(&WITHOUT_ALERT));
+        let kinds = kinds.chain(excepted(&WITHOUT_PROBLEM));
+        assert_eq!(sorted(kinds.collect()), sorted(alerts.collect()));
+    }
+
+    #[test]
+    fn many_problems_of_a_kind_are_counted() {
+        let problems = |count: usize| (0..count).map(|one| format!("p{one}")).collect::<Vec<_>>();
+        assert_eq!(bounded(problems(MAX_OF_A_KIND)), problems(MAX_OF_A_KIND));
+        let listed = bounded(problems(MAX_OF_A_KIND + 3));
+        assert_eq!(listed.len(), MAX_OF_A_KIND + 1);
+        assert_eq!(listed[MAX_OF_A_KIND], "3 more like this: p20, ..");
+    }
+
+    #[test]
+    fn an_error_has_its_place_first() {
+        let report = "error[invalid-value]: `1zz` has an unknown unit\n --> gate.yaml:36:12\n  |\n";
+        assert_eq!(
+            first_line(report),
+            "gate.yaml:36:12: `1zz` has an unknown unit"
+        );
+        assert_eq!(first_line("no file\nsecond"), "no file");
+        assert_eq!(first_line(""), "");
+    }
+
+    #[test]
+    fn many_policies_are_not_all_named() {
+        assert_eq!(listed(vec![]), None);
+        assert_eq!(listed(vec!["a", "b"]).as_deref(), Some("policies a, b"));
+        assert_eq!(listed(vec!["a"]).as_deref(), Some("policy a"));
+        let many = vec!["a", "b", "c", "d", "e", "f", "g"];
+        assert_eq!(
+            listed(many).as_deref(),
+            Some("policies a, b, c, d, e and 2 more")
+        );
+    }
+}

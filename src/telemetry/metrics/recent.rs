@@ -1,0 +1,306 @@
+//! What counters have counted in the last minutes: problems that are over leave the status, while
+//! their counters keep the total.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use strum::{EnumCount, VariantArray};
+
+use super::families::{
+    ACCESS_LOG_DROPPED, ADMIN_REFUSED, ENDPOINT_EJECTIONS, HTTP_PANICS, LIMIT_DECISIONS,
+    LIMIT_SETTLEMENTS, LIMIT_UNRECORDED, LOG_DROPPED, SPANS_DROPPED, STORE_LOST, SYNC_ROUNDS,
+    UPSTREAM_REFUSED, UPSTREAM_RESPONSES,
+};
+use crate::clock::Timestamp;
+use crate::telemetry::registry::{Family, Registry};
+
+/// The most minutes that are remembered.
+const MINUTES: usize = 15;
+
+/// An event that counters count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, VariantArray)]
+pub enum RecentEvent {
+    /// A request ended by a panic.
+    Panic,
+    /// A policy's store did not decide.
+    Undecided,
+    /// A response stated no cost, of all that should.
+    Unsettled,
+    /// A request was admitted without a bucket.
+    Unrecorded,
+    /// A request got no response of its upstream, of all requests.
+    Unanswered,
+    /// A request was not sent to its upstream.
+    UpstreamRefusal,
+    /// An address of an endpoint was ejected.
+    Ejection,
+    /// A report to Redis was lost.
+    StoreLoss,
+    /// A round of synchronising failed.
+    SyncFailure,
+    /// A line of the access log was lost.
+    AccessLogLoss,
+    /// A line of the process's own log was lost.
+    LogLoss,
+    /// A span was lost.
+    SpanLoss,
+    /// A request to the admin listener was refused.
+    AdminRefusal,
+}
+
+/// The counters of an event.
+struct Counters {
+    family: &'static Family,
+    /// The number of labels, from the first, whose values are told apart.
+    labels: usize,
+    /// Returns true if the last label's value is the event's; others count as opportunities for it.
+    is_event: fn(&str) -> bool,
+    minutes: usize,
+}
+
+impl RecentEvent {
+    fn counters(self) -> Counters {
+        let all = |family, labels| Counters {
+            family,
+            labels,
+            is_event: |_| true,
+            minutes: MINUTES,
+        };
+        match self {
+            Self::Panic => all(&HTTP_PANICS, 0),
+            Self::Undecided => Counters {
+                is_event: |decision| decision == "error",
+                minutes: 5,
+                ..all(&LIMIT_DECISIONS, 1)
+            },
+            Self::Unsettled => Counters {
+                is_event: |result| result != "settled",
+                ..all(&LIMIT_SETTLEMENTS, 1)
+            },
+            Self::Unrecorded => all(&LIMIT_UNRECORDED, 1),
+            Self::Unanswered => Counters {
+                is_event: |class| class == "none",
+                minutes: 5,
+                ..all(&UPSTREAM_RESPONSES, 1)
+            },
+            Self::UpstreamRefusal => all(&UPSTREAM_REFUSED, 1),
+            Self::Ejection => all(&ENDPOINT_EJECTIONS, 2),
+            Self::StoreLoss => all(&STORE_LOST, 0),
+            Self::SyncFailure => Counters {
+                is_event: |result| result == "failed",
+                minutes: 5,
+                ..all(&SYNC_ROUNDS, 0)
+            },
+            Self::AccessLogLoss => all(&ACCESS_LOG_DROPPED, 0),
+            Self::LogLoss => all(&LOG_DROPPED, 0),
+            Self::SpanLoss => all(&SPANS_DROPPED, 0),
+            Self::AdminRefusal => all(&ADMIN_REFUSED, 0),
+        }
+    }
+
+    /// The time for which an event is remembered, in minutes.
+    pub fn minutes(self) -> usize {
+        self.counters().minutes
+    }
+}
+
+/// The events of the last minutes with the same labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecentCount {
+    /// The values of the labels that are told apart.
+    pub labels: Vec<Box<str>>,
+    /// How many there were; not 0.
+    pub events: u64,
+    /// How many there could have been.
+    pub all: u64,
+}
+
+/// Reads the counters of all [`RecentEvent`]s, and remembers what they gained. Clones share it.
+///
+/// It takes memory for what has counted events, which the configuration bounds.
+#[derive(Clone, Debug)]
+pub struct RecentCounts {
+    registry: Registry,
+    sampled: Arc<Mutex<Sampled>>,
+}
+
+#[derive(Debug, Default)]
+struct Sampled {
+    at: Timestamp,
+    series: [BTreeMap<Vec<Box<str>>, Series>; RecentEvent::COUNT],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    events: u64,
+    all: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Series {
+    total: Counts,
+    /// A minute since the epoch and its gain, at the minute's remainder.
+    gains: [(u64, Counts); MINUTES + 1],
+}
+
+impl RecentCounts {
+    /// Starts with what the registry's counters have counted so far.
+    pub fn new(registry: &Registry) -> Self {
+        Self {
+            registry: registry.clone(),
+            sampled: Arc::default(),
+        }
+    }
+
+    /// Reads all counters, unless that was done within the last `interval`.
+    pub fn sample(&self, now: Timestamp, interval: Duration) {
+        let mut sampled = self.sampled.lock();
+        if sampled.at != Timestamp::EPOCH && now.since(sampled.at) < interval {
+            return;
+        }
+        sampled.at = now;
+        for (&event, series) in RecentEvent::VARIANTS.iter().zip(&mut sampled.series) {
+            let totals = self.totals(&event.counters());
+            series.retain(|labels, _| totals.contains_key(labels));
+            for (labels, total) in totals {
+                series.entry(labels).or_default().grow(total, minute(now));
+            }
+        }
+    }
+
+    /// The totals with events, by labels.
+    fn totals(&self, counters: &Counters) -> BTreeMap<Vec<Box<str>>, Counts> {
+        let mut totals = BTreeMap::<_, Counts>::new();
+        self.registry
+            .read_counters(counters.family, |labels, count| {
+                let is_event = (counters.is_event)(labels.last().copied().unwrap_or_default());
+                let shown = labels.iter().take(counters.labels);
+                if count > 0 {
+                    let total = totals.entry(shown.map(|&label| label.into()).collect());
+                    let total = total.or_default();
+                    total.all += count;
+                    total.events += if is_event { count } else { 0 };
+                }
+            });
+        totals.retain(|_, total| total.events > 0);
+        totals
+    }
+
+    /// The counts that were sampled of an event, with its labels in order.
+    pub fn of(&self, event: RecentEvent) -> Vec<RecentCount> {
+        let sampled = self.sampled.lock();
+        let oldest = minute(sampled.at).saturating_sub(event.minutes() as u64);
+        let counts = sampled.series[event as usize].iter();
+        let counts = counts.map(|(labels, series)| {
+            let Counts { events, all } = series.since(oldest);
+            RecentCount {
+                labels: labels.clone(),
+                events,
+                all,
+            }
+        });
+        counts.filter(|count| count.events > 0).collect()
+    }
+}
+
+impl Series {
+    /// Notes what was gained in `minute`. Totals fall when a reload drops a series.
+    fn grow(&mut self, total: Counts, minute: u64) {
+        let (slot, gain) = &mut self.gains[minute as usize % (MINUTES + 1)];
+        if *slot != minute {
+            (*slot, *gain) = (minute, Counts::default());
+        }
+        gain.events += total.events.saturating_sub(self.total.events);
+        gain.all += total.all.saturating_sub(self.total.all);
+        self.total = total;
+    }
+
+    /// The gain of the minutes from `oldest` on.
+    fn since(&self, oldest: u64) -> Counts {
+        let gains = self.gains.iter().filter(|(minute, _)| *minute >= oldest);
+        gains.fold(Counts::default(), |sum, (_, gain)| Counts {
+            events: sum.events + gain.events,
+            all: sum.all + gain.all,
+        })
+    }
+}
+
+fn minute(instant: Timestamp) -> u64 {
+    instant.as_micros() / 60_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::telemetry::metrics::{SettlementMetrics, SettlementResult, SpanLoss, SpanMetrics};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_micros((1_000_000_000 + seconds) * 1_000_000)
+    }
+
+    fn lost(recent: &RecentCounts) -> u64 {
+        recent
+            .of(RecentEvent::SpanLoss)
+            .first()
+            .map_or(0, |count| count.events)
+    }
+
+    proptest! {
+        #[test]
+        fn an_event_is_remembered_for_its_minutes(
+            losses in prop::collection::vec((0_u64..400, 0_u64..5), 1..60),
+        ) {
+            let registry = Registry::default();
+            let metrics = SpanMetrics::new(&registry);
+            let recent = RecentCounts::new(&registry);
+            let (mut now, mut history) = (0, Vec::new());
+            for (pause, spans) in losses {
+                now += pause;
+                metrics.dropped(SpanLoss::Refused, spans);
+                history.push((now, spans));
+                recent.sample(at(now), Duration::ZERO);
+                let within = |seconds: u64| -> u64 {
+                    let recent = history.iter().filter(|(at, _)| now - at <= seconds);
+                    recent.map(|(_, spans)| spans).sum()
+                };
+                let minutes = RecentEvent::SpanLoss.minutes() as u64;
+                let found = lost(&recent);
+                prop_assert!((within(minutes * 60)..=within(minutes * 60 + 60)).contains(&found));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_told_apart_has_its_own_counts_until_its_series_end() {
+        let registry = Registry::default();
+        let recent = RecentCounts::new(&registry);
+        let metrics = ["a", "b", "idle"].map(|name| SettlementMetrics::new(&registry, name));
+        for result in [SettlementResult::Settled, SettlementResult::Missing] {
+            metrics.iter().take(2).for_each(|one| one.record(result));
+        }
+        metrics[1].record(SettlementResult::Malformed);
+        metrics[2].record(SettlementResult::Settled);
+        recent.sample(at(0), SECOND);
+        let count = |label: &str, events, all| RecentCount {
+            labels: vec![label.into()],
+            events,
+            all,
+        };
+        let unsettled = || recent.of(RecentEvent::Unsettled);
+        assert_eq!(unsettled(), [count("a", 1, 2), count("b", 2, 3)]);
+        let [first, _second, _third] = metrics;
+        drop(first);
+        recent.sample(at(0), SECOND);
+        assert_eq!(unsettled().len(), 2, "sampled a moment ago");
+        recent.sample(at(1), SECOND);
+        assert_eq!(unsettled(), [count("b", 2, 3)]);
+        recent.sample(at(17 * 60), SECOND);
+        assert_eq!(unsettled(), []);
+    }
+}

@@ -1,0 +1,64 @@
+//! What counters have counted lately is a problem in `/v1/status`.
+
+use crate::support::admin::{AdminClient, READER, TOKENS};
+use crate::support::client::Connection;
+use crate::support::gateway::Gateway;
+use crate::support::origin::refusing_address;
+use crate::support::wait_for;
+
+fn problems(gateway: &Gateway) -> Vec<String> {
+    let status = AdminClient::new(gateway, READER).get("/v1/status");
+    let status: serde_json::Value = serde_json::from_slice(&status.body).unwrap_or_default();
+    let problems = status["problems"].as_array().into_iter().flatten();
+    problems
+        .filter_map(|one| one.as_str().map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn losses_and_refusals_of_the_last_minutes_are_problems() {
+    let collector = refusing_address();
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}access_log: {{ path: /dev/full }}
+tracing: {{ endpoint: 'http://{collector}', timeout: 1s }}
+policies: {{ p: {{ key: 'query:k', quota: 1/1h, max_keys: 1024 }} }}
+routes: [{{ upstream: echo, limits: [p] }}]
+"
+    ));
+    assert_eq!(problems(&gateway), [""; 0]);
+    // Keys that refuse fill the table.
+    for _ in 0..2 {
+        let mut connection = Connection::open(gateway.address());
+        for key in 0..3000 {
+            connection.exchange(&format!("GET /?k={key} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        }
+    }
+    for number in 0..21 {
+        AdminClient::new(&gateway, &format!("guess-0123456789-{number}")).get("/v1/status");
+    }
+    let expected = [
+        (
+            "policy p: ",
+            " requests passed without a bucket in the last 15 minutes",
+        ),
+        (
+            "",
+            " requests to the admin listener were refused in the last 15 minutes",
+        ),
+        (
+            "6000 lines of the access log were lost",
+            "in the last 15 minutes",
+        ),
+        ("", "spans were lost in the last 15 minutes"),
+    ];
+    let found = wait_for("all problems", || {
+        let found = problems(&gateway);
+        (found.len() == expected.len()).then_some(found)
+    });
+    for (problem, (begin, rest)) in found.iter().zip(expected) {
+        assert!(
+            problem.starts_with(begin) && problem.contains(rest),
+            "{found:?}"
+        );
+    }
+}
