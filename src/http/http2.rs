@@ -7,7 +7,7 @@ mod frame_tracker;
 
 pub(crate) use connection_frames::ConnectionFrames;
 pub(crate) use frame_tracker::{
-    CONTINUATION, END_HEADERS, END_STREAM, FrameHead, FrameTracker, HEADERS, RST_STREAM,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHead, FrameTracker, HEADERS, RST_STREAM,
 };
 
 /// The flow-control window of a stream: the most bytes that a peer may send on it unread. The window

@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::support::client::{Connection, get};
 use crate::support::frames::{
     ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frame, GOAWAY,
-    HEADERS, Http2, MAX_PAYLOAD, PING, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame,
-    get_block, indexed_field, request,
+    HEADERS, Http2, MAX_PAYLOAD, PING, PRIORITY, RST_STREAM, SETTINGS, STREAM_CLOSED,
+    WINDOW_UPDATE, field, frame, get_block, indexed_field, request,
 };
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, Step, ok};
@@ -153,7 +153,7 @@ routes:
 ",
         url = origin.url()
     ));
-    let mut cuts = 0;
+    let (mut cuts, mut is_refused) = (0, false);
     let mut attacker = attacked(&gateway, |address| {
         let mut attacker = Http2::open(address);
         for batch in (0..STREAMS).collect::<Vec<_>>().chunks(50) {
@@ -163,10 +163,20 @@ routes:
             let begin = begin.chain(frame(PING, 0, 0, b"12345678"));
             let sent = attacker.try_send(&begin.collect::<Vec<_>>());
             let answer = sent.ok().and_then(|()| {
-                let ends = |frame: &Frame| [PING, GOAWAY].contains(&frame.kind);
-                attacker.frames().find(ends)
+                // Each refused request is answered, and the others hang.
+                let mut unanswered = if is_refused { batch.len() } else { usize::MAX };
+                attacker.frames().find(|frame| {
+                    is_refused |= frame.kind == HEADERS;
+                    unanswered -= usize::from(frame.kind == HEADERS);
+                    let is_ping = frame.kind == PING && unanswered > batch.len();
+                    is_ping || unanswered == 0 || frame.kind == GOAWAY
+                })
             });
-            if let Some(Frame { kind: PING, .. }) = answer {
+            if let Some(Frame {
+                kind: PING | HEADERS,
+                ..
+            }) = answer
+            {
                 let cancel = batch.iter().flat_map(|number| reset(stream(*number)));
                 attacker.try_send(&cancel.collect::<Vec<_>>()).ok();
             } else {
@@ -463,6 +473,38 @@ fn trailers_with_pseudo_fields_are_malformed() {
     let posts = origin.requests();
     let posts = posts.iter().filter(|request| request.method == "POST");
     assert_eq!(posts.count(), 1, "only whole requests reach the upstream");
+}
+
+/// RFC 9113 section 5.1: fields of a stream that its client has ended are no trailers, whatever they
+/// are. `h2` ends the connection over them, which section 5.4.1 allows.
+#[test]
+fn fields_after_the_end_of_a_stream_are_refused() {
+    let gateway = Gateway::start(ECHO);
+    let end = END_HEADERS | END_STREAM;
+    let get = frame(HEADERS, end, 1, &get_block());
+    let post = [
+        frame(
+            HEADERS,
+            END_HEADERS,
+            1,
+            &[&[0x83][..], &get_block()[1..]].concat(),
+        ),
+        frame(DATA, END_STREAM, 1, b"body"),
+    ];
+    for ended in [get, post.concat()] {
+        for fields in [get_block(), field("x-a", "1")] {
+            let mut client = Http2::open(gateway.address());
+            client.send(&[ended.clone(), frame(HEADERS, end, 1, &fields)].concat());
+            let frames = client.frames();
+            let mut ends = frames.filter(|frame| [RST_STREAM, GOAWAY].contains(&frame.kind));
+            match ends.next() {
+                Some(reset) if reset.kind == RST_STREAM => {
+                    assert_eq!(reset.error(), Some(STREAM_CLOSED), "{reset:?}");
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
 }
 
 /// The upstream speaks HTTP/1.1, where whitespace around a value means nothing.

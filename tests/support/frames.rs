@@ -25,6 +25,7 @@ pub const NO_ERROR: u32 = 0;
 pub const REFUSED_STREAM: u32 = 7;
 pub const CANCEL: u32 = 8;
 pub const ENHANCE_YOUR_CALM: u32 = 11;
+pub const STREAM_CLOSED: u32 = 5;
 
 /// The most that a payload may have before the peer allows more.
 pub const MAX_PAYLOAD: usize = 16_384;

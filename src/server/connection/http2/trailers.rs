@@ -5,7 +5,7 @@
 //! PROTOCOL_ERROR: trailers without it are malformed as well. Pseudo-fields of trailers that are not
 //! read in one piece are dropped by h2.
 
-use crate::http::http2::{CONTINUATION, END_HEADERS, END_STREAM, FrameHead, HEADERS};
+use crate::http::http2::{CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHead, HEADERS};
 use crate::http::trailers::MAX_TRAILERS;
 
 const PADDED: u8 = 8;
@@ -36,6 +36,8 @@ pub(super) enum FrameVerdict {
 pub(super) struct TrailerCheck {
     /// The latest stream that the client has opened.
     latest: u32,
+    /// The streams that the client has ended, a bit for each, that of the latest lowest.
+    ended: u128,
     /// The entries of the dynamic table that are pseudo-fields, a bit for each, the latest lowest:
     /// 4096 bytes have room for 128. `None` once a block was not read in one piece.
     dynamic: Option<u128>,
@@ -47,6 +49,7 @@ impl TrailerCheck {
     pub(super) fn new() -> Self {
         TrailerCheck {
             latest: 0,
+            ended: 0,
             dynamic: Some(0),
             split: None,
         }
@@ -54,11 +57,21 @@ impl TrailerCheck {
 
     /// Judges a frame whose payload begins `payload`.
     pub(super) fn judge(&mut self, head: FrameHead, payload: &[u8]) -> FrameVerdict {
-        match head.kind {
+        let verdict = match head.kind {
             HEADERS if self.is_malformed(head, payload) => FrameVerdict::Reset,
             CONTINUATION if self.is_too_large(head) => FrameVerdict::Close,
             _ => FrameVerdict::Pass,
+        };
+        if matches!(head.kind, HEADERS | DATA) && head.flags & END_STREAM != 0 {
+            self.ended |= self.bit(head.stream);
         }
+        verdict
+    }
+
+    /// The bit of an open stream; 0 for one with 128 later ones.
+    fn bit(&self, stream: u32) -> u128 {
+        let later = self.latest.checked_sub(stream).map(|distance| distance / 2);
+        later.map_or(0, |later| 1_u128.checked_shl(later).unwrap_or(0))
     }
 
     /// Returns true if the trailers that this frame continues are too large.
@@ -80,7 +93,14 @@ impl TrailerCheck {
             self.dynamic = None;
         }
         let is_trailers = head.stream <= self.latest;
-        self.latest = self.latest.max(head.stream);
+        if !is_trailers {
+            let opened = (head.stream - self.latest).div_ceil(2);
+            self.ended = self.ended.checked_shl(opened).unwrap_or(0);
+            self.latest = head.stream;
+        } else if self.ended & self.bit(head.stream) != 0 {
+            // No trailers: h2 refuses fields of a stream that has ended (RFC 9113 section 5.1).
+            return false;
+        }
         self.split = (is_trailers && head.is_split_end()).then_some(head.length);
         let is_too_large = self.split.take_if(|length| *length > MAX_FIRST_FRAME);
         let has_pseudo_field = has_pseudo_field == Some(true);
@@ -248,6 +268,33 @@ mod tests {
             assert!(!check.is_malformed(head(END_STREAM, 3, fields), fields));
             assert!(!check.is_malformed(head(whole, 1, trailers), trailers));
         }
+    }
+
+    #[test]
+    fn fields_of_a_stream_that_has_ended_are_left_to_h2() {
+        let whole = END_STREAM | END_HEADERS;
+        let head = |kind, flags, stream| FrameHead {
+            length: 1,
+            kind,
+            flags,
+            stream,
+        };
+        let fields = |check: &mut TrailerCheck, flags, stream| {
+            check.judge(head(HEADERS, flags, stream), b"\x84")
+        };
+        use FrameVerdict::{Pass, Reset};
+        let mut check = TrailerCheck::new();
+        assert_eq!(fields(&mut check, whole, 1), Pass, "a head");
+        assert_eq!(fields(&mut check, END_HEADERS, 3), Pass, "a head");
+        assert_eq!(fields(&mut check, END_HEADERS, 9), Pass, "a head");
+        check.judge(head(DATA, END_STREAM, 3), b"x");
+        assert_eq!(fields(&mut check, whole, 1), Pass);
+        assert_eq!(fields(&mut check, whole, 3), Pass);
+        assert_eq!(fields(&mut check, whole, 9), Reset, "trailers");
+        assert_eq!(fields(&mut check, whole, 9), Pass);
+        // A stream with very many later ones may be open.
+        assert_eq!(fields(&mut check, whole, 9_001), Pass, "a head");
+        assert_eq!(fields(&mut check, whole, 3), Reset);
     }
 
     #[test]
