@@ -45,6 +45,33 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Orders outcomes by the wait; never is the longest.
+    pub const fn wait(self) -> (bool, Option<Timestamp>) {
+        match self {
+            Self::Refuse { retry_at } => (retry_at.is_none(), retry_at),
+            Self::Admit | Self::Delay { .. } => (false, None),
+        }
+    }
+
+    /// The outcome of a policy for one request, from those of all that may pay it: the policy's
+    /// buckets, and granted units of the key. A refusal ends at the earliest instant at which the
+    /// same request passes, other things equal: one of them pays, and the key is not banned.
+    ///
+    /// Callers leave out granted units that end before the ban.
+    pub fn joint(payers: impl IntoIterator<Item = Self>, banned_until: Option<Timestamp>) -> Self {
+        let soonest = payers.into_iter().min_by_key(|payer| payer.wait());
+        let soonest = soonest.unwrap_or(Self::Refuse { retry_at: None });
+        match (banned_until, soonest) {
+            (None, _) => soonest,
+            (Some(until), Self::Refuse { retry_at }) => Self::Refuse {
+                retry_at: retry_at.map(|retry_at| retry_at.max(until)),
+            },
+            (until, Self::Admit | Self::Delay { .. }) => Self::Refuse { retry_at: until },
+        }
+    }
+}
+
 impl Decision {
     /// True for an admission, at once or after a delay.
     pub const fn is_admitted(&self) -> bool {
@@ -95,16 +122,14 @@ impl Decision {
         }
     }
 
-    /// Refuses at least until `until`; for ever if the capacity is 0.
-    fn refuse_until(&mut self, until: Timestamp) {
-        let retry_at = match self.outcome {
-            _ if self.capacity == 0 => None,
-            Outcome::Admit | Outcome::Delay { .. } => Some(until),
-            Outcome::Refuse { retry_at } => retry_at.map(|retry_at| retry_at.max(until)),
-        };
+    /// Refuses at least until the end of a ban of the key; for ever if nothing can ever pay.
+    pub fn ban(&mut self, until: Timestamp) {
+        let has_nothing = self.capacity == 0 && self.remaining == 0;
+        let outcome = Outcome::joint([self.outcome], Some(until));
+        let retry_at = outcome.wait().1.filter(|_| !has_nothing);
         // Units may be missing for longer than the ban lasts.
         let more_at = match (retry_at, self.remaining) {
-            _ if self.capacity == 0 => None,
+            _ if has_nothing => None,
             (Some(retry_at), _) => Some(retry_at),
             (None, 0) => Some(until.max(self.reset)),
             (None, _) => Some(until),
@@ -119,9 +144,8 @@ impl Decision {
     /// and admissions by the remaining share of the capacity.
     fn compare_tightness(&self, other: &Self) -> Ordering {
         match (self.outcome, other.outcome) {
-            (Outcome::Refuse { retry_at: left }, Outcome::Refuse { retry_at: right }) => {
-                let end = |retry_at: Option<Timestamp>| (retry_at.is_none(), retry_at);
-                end(left).cmp(&end(right))
+            (left @ Outcome::Refuse { .. }, right @ Outcome::Refuse { .. }) => {
+                left.wait().cmp(&right.wait())
             }
             (Outcome::Refuse { .. }, _) => Ordering::Greater,
             (_, Outcome::Refuse { .. }) => Ordering::Less,
@@ -184,7 +208,7 @@ impl Verdict {
 
     /// Makes the enforced policy at `place` refuse at least until `until`, because it bans the key.
     pub fn ban(&mut self, place: usize, until: Timestamp) {
-        self.decisions[place].refuse_until(until);
+        self.decisions[place].ban(until);
         self.banned.push(place);
         let enforced = &self.decisions[..self.enforced()];
         let mut deciding = 0;

@@ -57,7 +57,7 @@ pub(super) struct ChargeList<'a> {
     pub(super) charges: SmallVec<[Charge<'a>; 4]>,
     /// The number of enforced charges.
     pub(super) enforced: usize,
-    /// The enforced limits whose key an operator has banned, and the ends of the bans.
+    /// The enforced limits that ban the request's key, and the ends of the bans.
     pub(super) banned: Vec<(u16, Timestamp)>,
 }
 
@@ -98,16 +98,15 @@ impl<'a> ChargeEntry<'a> {
         self.with_granted(charge, spared, now)
     }
 
-    /// The decision of the first bucket that could pay; without one, that of the quota.
-    fn peek_payer(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
-        let decision_of = |tier: &Self| {
+    /// The decision of the first bucket that could pay, or that can pay soonest.
+    pub(super) fn peek_payer(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        let decisions = self.tiers().map(|tier| {
             let table = &*tier.buckets.table;
             let charge = Charge { table, ..*charge };
             tier.with_granted(&charge, charge.peek(now), now)
-        };
-        let mut paying = self.tiers().map(|tier| decision_of(&tier));
-        let paying = paying.find(Decision::is_admitted);
-        paying.unwrap_or_else(|| decision_of(self))
+        });
+        let soonest = decisions.min_by_key(|decision| decision.outcome.wait());
+        soonest.expect("an entry is the first of its tiers")
     }
 
     /// The decision with the units that the quota has left and those that are granted, whichever
@@ -184,29 +183,22 @@ impl<'a> ChargeList<'a> {
         all.map(|(index, (entry, charge))| (entry, charge, index < self.enforced))
     }
 
-    /// The bans among the enforced charges, by penalties and by operators.
-    pub(super) fn bans(&self, now: Timestamp) -> SmallVec<[ActiveBan; 1]> {
+    /// The bans among these charges.
+    pub(super) fn bans(&self) -> SmallVec<[ActiveBan; 1]> {
         let enforced = self.entries[..self.enforced].iter().enumerate();
         let bans = enforced.filter_map(|(index, entry)| {
-            let penalty = entry
-                .penalties
-                .and_then(|(penalties, key)| penalties.banned_until(key, now));
             let mut banned = self.banned.iter();
-            let operator = banned.find(|(limit, _)| *limit == entry.id.limit);
-            Some((index, penalty.max(operator.map(|(_, until)| *until))?))
+            let (_, until) = banned.find(|(limit, _)| *limit == entry.id.limit)?;
+            Some((index, *until))
         });
         bans.collect()
     }
 
-    /// The verdict on a request with a banned key. Nothing is charged.
-    pub(super) fn banned(&self, bans: &[ActiveBan], now: Timestamp) -> Verdict {
+    /// The verdict on a request that is charged nowhere.
+    pub(super) fn peek(&self, now: Timestamp) -> Verdict {
         let all = self.entries.iter().zip(&self.charges);
         let decisions = all.map(|(entry, charge)| entry.peek_payer(charge, now));
-        let mut verdict = Verdict::of(decisions, self.enforced);
-        for &(index, until) in bans {
-            verdict.ban(index, until);
-        }
-        verdict
+        Verdict::of(decisions, self.enforced)
     }
 
     /// Shortens refusals that are in doubt: the units may be back by `until`. True if no refusal is
@@ -231,8 +223,12 @@ impl<'a> ChargeList<'a> {
         !is_certain
     }
 
-    /// Counts strikes for refusals, except of keys that are banned already.
-    pub(super) fn strike(&self, bans: &[ActiveBan], verdict: &mut Verdict, now: Timestamp) {
+    /// Refuses by the bans, and counts strikes for the refusals of other limits.
+    pub(super) fn punish(&self, verdict: &mut Verdict, now: Timestamp) {
+        let bans = self.bans();
+        for &(index, until) in &bans {
+            verdict.ban(index, until);
+        }
         if verdict.is_admitted() {
             return;
         }
@@ -366,7 +362,7 @@ impl<'a> ChargeList<'a> {
         }
         if !verdict.is_admitted() {
             // The final attempt: policies that charge refusals do so now, once.
-            self.return_to_charged_refusals();
+            self.return_to_charged_refusals(verdict);
             charge_into(verdict, &self.charges, enforced, last, now);
         }
         if !verdict.is_admitted() {
@@ -392,10 +388,12 @@ impl<'a> ChargeList<'a> {
         goes_on
     }
 
-    /// Moves charges from granted units back to quotas that charge refusals.
-    fn return_to_charged_refusals(&mut self) {
-        for (entry, charge) in self.entries.iter_mut().zip(&mut self.charges) {
+    /// Moves charges from granted units that do not suffice back to quotas that charge refusals.
+    fn return_to_charged_refusals(&mut self, verdict: &Verdict) {
+        let all = self.entries.iter_mut().zip(&mut self.charges);
+        for ((entry, charge), decision) in all.zip(&verdict.decisions) {
             if let Some(granted) = entry.granted
+                && !decision.is_admitted()
                 && entry.id.payer == Payer::Grant
                 && granted.quota.table.refusals() == Refusals::Charged
             {
@@ -406,12 +404,15 @@ impl<'a> ChargeList<'a> {
         }
     }
 
-    /// Rewrites the verdict: a policy that no bucket can pay tells its shortest wait.
+    /// Rewrites the verdict: a policy that no bucket can pay tells its shortest wait. The refusal of
+    /// a quota that has been charged since is no longer true.
     fn tell_shortest_wait(&mut self, overflowed: OverflowedDecisions<'a>, verdict: &mut Verdict) {
         let mut decisions = std::mem::take(&mut verdict.decisions);
         for (index, entry, earlier) in overflowed.into_iter().rev() {
             let decision = &mut decisions[index];
-            if !decision.is_admitted() && wait(&earlier) <= wait(decision) {
+            let is_charged = entry.id == self.entries[index].id;
+            let is_sooner = earlier.outcome.wait() <= decision.outcome.wait();
+            if !decision.is_admitted() && is_sooner && !is_charged {
                 *decision = earlier;
                 self.entries[index] = entry;
                 self.charges[index].table = &entry.buckets.table;
@@ -466,14 +467,6 @@ impl<'a> ChargeList<'a> {
 
 /// The decisions of buckets that overflowed into others.
 type OverflowedDecisions<'a> = SmallVec<[(usize, ChargeEntry<'a>, Decision); 4]>;
-
-/// Orders refusals by their length; a refusal without end is the longest.
-fn wait(decision: &Decision) -> (bool, Option<Timestamp>) {
-    match decision.outcome {
-        Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),
-        Outcome::Admit | Outcome::Delay { .. } => (false, None),
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -72,11 +72,28 @@ pub struct PolicyCharge<'a> {
 impl<'a> PolicyCharge<'a> {
     /// The granted units of the key.
     pub(super) fn granted(&self) -> Option<Granted<'a>> {
-        let buckets = self.steered.as_ref()?.granted?;
+        let (buckets, _) = self.steered.as_ref()?.granted?;
         Some(Granted {
             buckets,
             quota: self.buckets,
         })
+    }
+
+    /// The end of the key's ban, by a penalty or an operator.
+    pub(super) fn banned_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let (penalties, key) = self.penalties.unzip();
+        let penalty = penalties.and_then(|penalties| penalties.banned_until(key?, now));
+        penalty.max(self.steered.and_then(|steered| steered.banned_until))
+    }
+
+    /// The charge without granted units that end before a ban of the key.
+    pub(super) fn after_ban(mut self, banned_until: Option<Timestamp>) -> Self {
+        if let Some(steered) = &mut self.steered {
+            steered
+                .granted
+                .take_if(|(_, until)| Some(*until) <= banned_until);
+        }
+        self
     }
 
     /// The charge to the bucket in memory.
@@ -152,15 +169,16 @@ impl<'a> ChargeSet<'a> {
     /// Adds a charge that may refuse the request, or a shadowed one.
     pub fn push(&mut self, charge: &PolicyCharge<'a>, is_enforced: bool) {
         self.is_synchronised |= charge.buckets.is_synchronised();
-        if self.decides_later(charge.buckets) {
-            self.in_redis.extend(self.redis_entry(charge));
-        }
-        if is_enforced
-            && let Some(steered) = &charge.steered
-            && let Some(until) = steered.banned_until
+        let banned_until = charge.banned_until(self.now).filter(|_| is_enforced);
+        let charge = &charge.after_ban(banned_until);
+        if self.decides_later(charge.buckets)
+            && let Some(mut entry) = self.redis_entry(charge)
         {
-            self.list.banned.push((charge.id.limit, until));
+            entry.known.banned_until = banned_until;
+            self.in_redis.push(entry);
         }
+        let banned = banned_until.map(|until| (charge.id.limit, until));
+        self.list.banned.extend(banned);
         self.list
             .push(ChargeEntry::from(charge), charge.in_memory(), is_enforced);
     }
@@ -197,27 +215,29 @@ impl<'a> ChargeSet<'a> {
 
     /// True if an enforced policy has banned the key.
     pub fn is_banned(&self) -> bool {
-        !self.list.bans(self.now).is_empty()
+        !self.list.banned.is_empty()
     }
 
-    /// Charges all or none. Memory decides at once, and `None` is returned. Otherwise Redis is
-    /// still to decide.
+    /// Charges all, or none if one refuses or bans the key. Memory decides at once, and `None` is
+    /// returned. Otherwise Redis is still to decide.
     pub fn charge(&mut self, result: &mut ChargeResult) -> Option<Box<PendingCharge>> {
-        let bans = self.list.bans(self.now);
-        if bans.is_empty()
-            && let Store::Redis(store) = self.store
+        if let Store::Redis(store) = self.store
             && self.is_remote()
         {
-            return self.charge_redis(store, result);
+            return match self.is_banned() {
+                _ if self.recall(result) => None,
+                true => Some(self.peek_redis(store)),
+                false => self.charge_redis(store, result),
+            };
         }
-        if bans.is_empty() {
+        if self.is_banned() {
+            result.verdict = self.list.peek(self.now);
+        } else {
             self.charge_memory(Refusals::Charged, result);
             result.doubted_until = self.doubt(&self.list, &mut result.verdict);
-        } else {
-            result.verdict = self.list.banned(&bans, self.now);
         }
         if result.doubted_until.is_none() {
-            self.list.strike(&bans, &mut result.verdict, self.now);
+            self.list.punish(&mut result.verdict, self.now);
         }
         self.finish(result);
         None
@@ -239,13 +259,12 @@ impl<'a> ChargeSet<'a> {
     /// Refuses the request if a ban, a cached refusal of Redis, or memory refuses it for sure, and
     /// then charges refusals to policies that ask for it. Charges nothing otherwise.
     pub fn refuse(&mut self, result: &mut ChargeResult) -> bool {
-        if self.is_remote() && !self.is_banned() && self.recall(result) {
+        if self.is_remote() && self.recall(result) {
             return true;
         }
         (self.list, _) = self.memory_part();
-        let bans = self.list.bans(self.now);
-        if !bans.is_empty() {
-            result.verdict = self.list.banned(&bans, self.now);
+        if !self.list.bans().is_empty() {
+            result.verdict = self.list.peek(self.now);
         } else if !self.is_sure_to_refuse()
             || !self.charge_refusal(result)
             || self.doubt(&self.list, &mut result.verdict).is_some()
@@ -253,7 +272,7 @@ impl<'a> ChargeSet<'a> {
             result.verdict.clear();
             return false;
         }
-        self.list.strike(&bans, &mut result.verdict, self.now);
+        self.list.punish(&mut result.verdict, self.now);
         self.finish(result);
         true
     }
@@ -333,9 +352,6 @@ impl<'a> ChargeSet<'a> {
         store: &Arc<redis::Store>,
         result: &mut ChargeResult,
     ) -> Option<Box<PendingCharge>> {
-        if self.recall(result) {
-            return None;
-        }
         let (mut local, indices) = self.memory_part();
         let (source, last) = (self.sync_source(), Refusals::Charged);
         let verdict = &mut result.verdict;
@@ -349,12 +365,49 @@ impl<'a> ChargeSet<'a> {
         if is_refused && !self.keep_owed() {
             result.doubted_until = doubted_until;
             if doubted_until.is_none() {
-                local.strike(&[], &mut result.verdict, self.now);
+                local.punish(&mut result.verdict, self.now);
             }
             local.describe(result);
             return None;
         }
         let decided = std::mem::take(&mut result.verdict);
+        let reserved = reserved.into_iter();
+        Some(Box::new(PendingCharge {
+            store: Arc::clone(store),
+            now: self.now,
+            entries: self.pending_entries(decided),
+            enforced: self.list.enforced,
+            banned: Vec::new(),
+            tags: match is_refused {
+                true => Vec::new(),
+                false => std::mem::take(&mut self.tags),
+            },
+            is_refused,
+            reserved: reserved.map(|(index, one)| (indices[index], one)).collect(),
+            in_use: std::mem::take(&mut result.in_use),
+            queue_places: std::mem::take(&mut result.queue_places),
+        }))
+    }
+
+    /// Returns the look at Redis for a request with a key that a limit there bans.
+    fn peek_redis(&mut self, store: &Arc<redis::Store>) -> Box<PendingCharge> {
+        let (local, _) = self.memory_part();
+        Box::new(PendingCharge {
+            store: Arc::clone(store),
+            now: self.now,
+            entries: self.pending_entries(local.peek(self.now)),
+            enforced: self.list.enforced,
+            banned: std::mem::take(&mut self.list.banned),
+            tags: Vec::new(),
+            is_refused: true,
+            reserved: Vec::new(),
+            in_use: Vec::new(),
+            queue_places: Vec::new(),
+        })
+    }
+
+    /// All charges, those in memory as decided.
+    fn pending_entries(&mut self, decided: Verdict) -> SmallVec<[PendingEntry; 4]> {
         let mut decisions = decided.decisions.into_iter();
         let mut in_redis = std::mem::take(&mut self.in_redis);
         let entries = self.list.iter().map(|(entry, charge, _)| {
@@ -367,22 +420,7 @@ impl<'a> ChargeSet<'a> {
             };
             PendingEntry::new(*entry, charge, home)
         });
-        let entries = entries.collect();
-        let reserved = reserved.into_iter();
-        Some(Box::new(PendingCharge {
-            store: Arc::clone(store),
-            now: self.now,
-            entries,
-            enforced: self.list.enforced,
-            tags: match is_refused {
-                true => Vec::new(),
-                false => std::mem::take(&mut self.tags),
-            },
-            is_refused,
-            reserved: reserved.map(|(index, one)| (indices[index], one)).collect(),
-            in_use: std::mem::take(&mut result.in_use),
-            queue_places: std::mem::take(&mut result.queue_places),
-        }))
+        entries.collect()
     }
 
     /// Keeps only the charges that count refusals in Redis, for a request that memory refuses.
@@ -423,10 +461,12 @@ impl<'a> ChargeSet<'a> {
         (local, indices)
     }
 
-    /// Refuses by a cached refusal of Redis: nothing is charged, and other policies in Redis tell no
-    /// remaining units. Policies that charge refusals always call Redis.
+    /// Refuses by a cached refusal of Redis, or by bans if all of them in Redis have a cached
+    /// decision: nothing is charged, and other policies in Redis tell no remaining units. Policies
+    /// that charge refusals always call Redis, except for banned keys.
     fn recall(&self, result: &mut ChargeResult) -> bool {
-        if self.list.charges.iter().any(Charge::is_charged_if_refused) {
+        let is_banned = self.is_banned();
+        if !is_banned && self.list.charges.iter().any(Charge::is_charged_if_refused) {
             return false;
         }
         let refusal = |(entry, charge, is_enforced): (&ChargeEntry<'a>, &Charge<'a>, bool)| {
@@ -434,26 +474,38 @@ impl<'a> ChargeSet<'a> {
             redis.cached_refusal(*entry, charge.cost, self.now)
         };
         let refusals: SmallVec<[_; 4]> = self.list.iter().map(refusal).collect();
-        if refusals.iter().all(Option::is_none) {
+        let has_cached = |(index, _): (usize, _)| {
+            let is_remote = self.find_redis(&self.list.entries[index]).is_some();
+            refusals[index].is_some() || !is_remote
+        };
+        let is_known = match is_banned {
+            true => self.list.bans().into_iter().all(has_cached),
+            false => refusals.iter().any(Option::is_some),
+        };
+        if !is_known {
             return false;
         }
         let decided_by = match self.store {
             Store::Redis(store) => store.decided_by(self.now),
             Store::Memory => self.now,
         };
-        let mut known = ChargeList::default();
+        let mut known = ChargeList {
+            banned: self.list.banned.clone(),
+            ..ChargeList::default()
+        };
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
         for ((entry, charge, is_enforced), refusal) in self.list.iter().zip(refusals) {
             let (entry, decision) = match refusal {
                 Some(refusal) => refusal,
                 None if self.find_redis(entry).is_some() => continue,
+                None if is_banned => (*entry, entry.peek_payer(charge, self.now)),
                 None => (*entry, entry.peek_spared(charge, decided_by, self.now)),
             };
             known.push(entry, *charge, is_enforced);
             decisions.push(decision);
         }
         result.verdict = Verdict::of(decisions, known.enforced);
-        known.strike(&[], &mut result.verdict, self.now);
+        known.punish(&mut result.verdict, self.now);
         known.describe(result);
         true
     }
@@ -494,3 +546,6 @@ impl ChargeSet<'_> {
         acquired
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use super::redis::{self, BucketCharge, ChargedRefusals, Tier};
 use super::redis_entry::RedisEntry;
 use super::{ChargeSource, Payer, PolicyCharge, Store};
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Verdict};
+use crate::limiter::{Decision, Outcome};
 
 /// The state of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,10 @@ pub async fn peek(
     source: &dyn ChargeSource,
     now: Timestamp,
 ) -> Vec<BucketState> {
+    let charges: Vec<_> = charges
+        .iter()
+        .map(|charge| charge.after_ban(charge.banned_until(now)))
+        .collect();
     let mut decisions = charges
         .iter()
         .map(|charge| {
@@ -35,7 +39,7 @@ pub async fn peek(
         })
         .collect::<Vec<_>>();
     if let Store::Redis(store) = store {
-        peek_redis(store, worker, charges, source, now, &mut decisions).await;
+        peek_redis(store, worker, &charges, source, now, &mut decisions).await;
     }
     let states = charges.iter().zip(decisions);
     states
@@ -87,23 +91,19 @@ async fn peek_redis(
 
 impl BucketState {
     fn new(charge: &PolicyCharge<'_>, decision: Option<Decision>, now: Timestamp) -> Self {
-        let penalties = charge.penalties;
-        let penalty = penalties.and_then(|(penalties, key)| penalties.banned_until(key, now));
-        let operator = charge.steered.and_then(|steered| steered.banned_until);
-        let banned_until = penalty.max(operator);
-        let Some(until) = banned_until else {
-            return BucketState {
-                decision,
-                banned_until,
-            };
-        };
-        let mut verdict = Verdict::of(decision, 1);
-        if decision.is_some() {
-            verdict.ban(0, until);
-        }
-        BucketState {
-            decision: verdict.decisions.first().copied(),
+        let banned_until = charge.banned_until(now);
+        let mut state = BucketState {
+            decision,
             banned_until,
+        };
+        if let (Some(decision), Some(until)) = (&mut state.decision, banned_until) {
+            // The next unit may be there only after the ban.
+            if decision.remaining == 0 {
+                let retry_at = charge.buckets.algorithm().more_at(decision, now);
+                decision.outcome = Outcome::Refuse { retry_at };
+            }
+            decision.ban(until);
         }
+        state
     }
 }

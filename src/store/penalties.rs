@@ -144,6 +144,11 @@ impl Penalties {
         self.bans.ban_of(&self.rule, key, now)
     }
 
+    /// The end of the ban that a refusal of this key would cause.
+    pub(crate) fn next_ban(&self, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
+        self.bans.next_ban(&self.rule, key, now)
+    }
+
     /// Forgets the strikes and bans of a key on this machine.
     pub(crate) fn lift(&self, key: Fingerprint) {
         self.bans.lift(key);

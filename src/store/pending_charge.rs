@@ -23,6 +23,8 @@ pub struct PendingCharge {
     /// All charges; enforced ones come first.
     pub(super) entries: SmallVec<[PendingEntry; 4]>,
     pub(super) enforced: usize,
+    /// The limits that ban the key, and the ends of the bans: then nothing is charged.
+    pub(super) banned: Vec<(u16, Timestamp)>,
     /// The charges that tag. Redis decides them as shadowed ones.
     pub(super) tags: Vec<PendingEntry>,
     /// True if memory refuses the request. Redis then only charges refusals.
@@ -63,6 +65,11 @@ impl PendingCharge {
         worker: usize,
         result: &mut ChargeResult,
     ) -> Result<(), Undecided> {
+        if !self.banned.is_empty() {
+            self.peek(worker).await;
+            self.merge(worker, result);
+            return Ok(());
+        }
         let lease = self.take_leases(worker);
         let answer = {
             let (buckets, enforced) = self.bucket_charges();
@@ -73,6 +80,33 @@ impl PendingCharge {
             charge.await
         };
         self.finish(worker, answer, result)
+    }
+
+    /// Reads the buckets of a request with a banned key. Without Redis, memory decides whatever the
+    /// policy says: the request is refused anyway.
+    async fn peek(&mut self, worker: usize) {
+        let now = self.now;
+        let replies = {
+            let (buckets, _) = self.bucket_charges();
+            self.store.peek(worker, &buckets, now).await
+        };
+        let entries = self.entries.iter_mut();
+        let in_redis = entries.filter(|entry| entry.redis().is_some());
+        for (entry, reply) in in_redis.zip(replies) {
+            let decision = match reply {
+                Ok(decision) => {
+                    entry.remember(&decision, now);
+                    decision
+                }
+                Err(error) => {
+                    entry.on_error(&error, now);
+                    entry.entry().peek_payer(&entry.charge(), now)
+                }
+            };
+            if let EntryHome::Redis(redis) = &mut entry.home {
+                redis.decision = Some(decision);
+            }
+        }
     }
 
     /// Takes leases for the units in use. If the request ends now, they are given back.
@@ -146,9 +180,10 @@ impl PendingCharge {
         for (entry, mut reply) in in_redis.zip(replies) {
             if let Some(reply) = &mut reply {
                 entry.move_on(reply.tier);
-                entry.remember(reply, now);
                 if reply.is_doubted {
                     reply.decision.doubt(decided_by);
+                } else {
+                    entry.remember(&reply.decision, now);
                 }
             }
             if let EntryHome::Redis(redis) = &mut entry.home {
@@ -232,7 +267,10 @@ impl PendingCharge {
             true => self.hold(worker, result),
             false => result.in_use.clear(),
         }
-        let mut known = ChargeList::default();
+        let mut known = ChargeList {
+            banned: std::mem::take(&mut self.banned),
+            ..ChargeList::default()
+        };
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
         for entry in &mut self.entries {
             entry.end_lease();
@@ -246,7 +284,7 @@ impl PendingCharge {
         }
         result.verdict = Verdict::of(decisions, known.enforced);
         if !is_in_doubt {
-            known.strike(&[], &mut result.verdict, now);
+            known.punish(&mut result.verdict, now);
         }
         known.describe(result);
     }

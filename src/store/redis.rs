@@ -34,7 +34,7 @@ pub use follow_up::{LeasedUnits, Settlement, SettlementReply, parse_presence};
 pub use guards::{ChargedBucket, LeaseGuard, QueuePlace, Reservation};
 pub use multi_slot::BucketReplies;
 pub use naming::{BucketName, KeyFormat, MAX_READABLE_KEY, NameBuilder, Naming, bucket_label};
-pub use refusal_cache::RefusalCache;
+pub use refusal_cache::{KeyKnowledge, RefusalCache};
 pub use reply::{BucketReply, ChargeReply, ProtocolError, RetryInputs, ScriptReply};
 pub use script::{AlgorithmKind, AlgorithmKinds, Procedure, SYNC};
 pub use script_call::{

@@ -1,6 +1,6 @@
 //! The connection of a policy to its buckets in Redis.
 
-use super::redis::{ChargeError, RefusalCache};
+use super::redis::{ChargeError, KeyKnowledge, RefusalCache};
 use super::{OnStoreError, Refusals, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint};
@@ -41,20 +41,21 @@ impl RedisBinding {
         }
     }
 
-    /// Remembers a refusal of Redis that lasts, unless Redis has to charge each refusal. The last
-    /// action of an operator is that of [`RefusalCache::note`].
+    /// Remembers a refusal of Redis that lasts, unless Redis has to charge each refusal, or any
+    /// decision on a banned key, which is charged nothing.
     pub(super) fn remember(
         &self,
         table: &Table,
         (key, cost): (Fingerprint, u32),
         decision: &Decision,
-        steered_at: Option<Timestamp>,
+        known: KeyKnowledge,
         now: Timestamp,
     ) {
         // Units that are given back arrive earlier than the refusal said.
         let is_given_back = table.algorithm().is_concurrency() || table.has_settlement();
-        if table.refusals() == Refusals::Free && !is_given_back {
-            self.refusals.note(key, cost, decision, steered_at, now);
+        let is_lasting = table.refusals() == Refusals::Free && !is_given_back;
+        if is_lasting || known.banned_until.is_some() {
+            self.refusals.note(key, cost, decision, known, now);
         }
     }
 }

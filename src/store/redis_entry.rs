@@ -1,7 +1,7 @@
 //! The part of a charge that only Redis needs.
 
 use super::charge_list::ChargeEntry;
-use super::redis::{BucketName, BucketReply, LeaseGuard, Store};
+use super::redis::{BucketName, BucketReply, KeyKnowledge, LeaseGuard, Store};
 use super::{ChargeSource, PolicyCharge};
 use crate::clock::Timestamp;
 use crate::limiter::Decision;
@@ -14,9 +14,8 @@ pub(super) struct RedisEntry {
     pub(super) name: BucketName,
     /// The names of the overflow buckets.
     further: Vec<Vec<u8>>,
-    /// The last instant at which an operator steered the key, in the server's time, as far as this
-    /// machine knows: refusals of requests that knew of another one do not hold.
-    pub(super) steered_at: Option<Timestamp>,
+    /// What this machine knows of the key.
+    pub(super) known: KeyKnowledge,
     /// The calendar period of the window that this charge may open.
     pub(super) period: Option<(Timestamp, Timestamp)>,
     /// The reply of Redis.
@@ -50,7 +49,10 @@ impl RedisEntry {
                 .map(|binding| builder.name(&binding.label).bytes)
                 .collect(),
             name,
-            steered_at: charge.steered.and_then(|steered| steered.at),
+            known: KeyKnowledge {
+                steered_at: charge.steered.and_then(|steered| steered.at),
+                banned_until: None,
+            },
             period: source.period(charge.id, store.server_time_at(now)),
             reply: None,
             decision: None,
@@ -73,7 +75,7 @@ impl RedisEntry {
     ) -> Option<(ChargeEntry<'a>, Decision)> {
         entry.tiers().find_map(|tier| {
             let refusals = &tier.buckets.redis()?.refusals;
-            let refusal = refusals.get(self.name.key, cost, self.steered_at, now)?;
+            let refusal = refusals.get(self.name.key, cost, self.known, now)?;
             Some((tier, refusal))
         })
     }

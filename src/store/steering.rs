@@ -46,8 +46,8 @@ pub(crate) struct SteeringSpec<'a> {
 pub struct Steered<'a> {
     /// The end of the key's ban.
     pub banned_until: Option<Timestamp>,
-    /// The buckets with the key's granted units.
-    pub granted: Option<&'a Arc<Buckets>>,
+    /// The buckets with the key's granted units, and the end of these.
+    pub granted: Option<(&'a Arc<Buckets>, Timestamp)>,
     /// The last instant at which its bucket or its grant changed, in the time of the store.
     pub at: Option<Timestamp>,
 }
@@ -205,7 +205,7 @@ impl Steering {
         }
         Some(Steered {
             banned_until: found.banned_until,
-            granted: found.is_granted.then(|| self.grants()),
+            granted: found.granted_until.map(|until| (self.grants(), until)),
             at: found.at,
         })
     }

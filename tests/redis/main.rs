@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod announced_waits;
 mod ban_scripts;
 mod bans;
 mod beside_memory;

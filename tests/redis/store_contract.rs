@@ -118,6 +118,7 @@ impl Store for Redis {
         let request = ChargeRequest {
             charges: &asked,
             enforced: asked.len(),
+            is_peek: false,
             refusals: Refusals::Charged,
             now: Some(now),
             // As if the server's clock differed from the estimate.

@@ -188,6 +188,7 @@ impl Redis {
         ChargeRequest {
             charges,
             enforced: charges.len(),
+            is_peek: false,
             refusals: Refusals::Charged,
             now: self.now,
             drift: self.drift,

@@ -381,6 +381,12 @@ impl<'r> PolicyKey<'r> {
         })
     }
 
+    /// The end of the ban that a refusal at `now` would cause.
+    pub(super) fn next_ban(&self, now: Timestamp) -> Option<Timestamp> {
+        let penalties = self.limit.policy.penalties.as_ref()?;
+        penalties.next_ban(self.ban_key(), now)
+    }
+
     /// The key under which penalties ban.
     fn ban_key(&self) -> Fingerprint {
         let penalties = self.limit.policy.penalties.as_ref();
@@ -442,13 +448,5 @@ fn whole(facts: BucketFacts) -> BucketFacts {
             ..facts.next
         },
         ..facts
-    }
-}
-
-/// Orders outcomes by the wait; never is the longest.
-pub(super) fn wait(outcome: Outcome) -> (bool, Option<Timestamp>) {
-    match outcome {
-        Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),
-        Outcome::Admit | Outcome::Delay { .. } => (false, None),
     }
 }

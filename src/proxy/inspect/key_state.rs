@@ -1,11 +1,12 @@
 //! The state of a key as JSON: what it has used, what operators did to it, and its bucket.
 
+use std::iter::once;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::cell::CellView;
-use super::key::{PolicyKey, wait};
+use super::key::PolicyKey;
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Outcome};
 use crate::store::{GrantedUnits, HomeSpec};
@@ -133,27 +134,19 @@ impl KeyFacts {
     /// The instant at which a request of one unit is allowed; the outcome is the earliest of all
     /// buckets, and not before the end of a ban.
     fn outcome(&self) -> Outcome {
-        let is_granted = self.granted.is_some_and(|granted| granted.left > 0);
-        let further = self.overflow.iter().map(|tier| tier.next.outcome);
-        let further = further.min_by_key(|outcome| wait(*outcome));
-        let quota = match (self.bucket.next.outcome, further) {
-            _ if is_granted => Outcome::Admit,
-            (Outcome::Refuse { retry_at: one }, Some(Outcome::Refuse { retry_at: other })) => {
-                let retry_at = one.into_iter().chain(other).min();
-                Outcome::Refuse { retry_at }
-            }
-            (Outcome::Refuse { .. }, Some(admitted)) => admitted,
-            (outcome, _) => outcome,
-        };
-        match (&self.ban, quota) {
-            (None, quota) => quota,
-            (Some(ban), Outcome::Refuse { retry_at }) => Outcome::Refuse {
-                retry_at: retry_at.map(|retry_at| retry_at.max(ban.until)),
-            },
-            (Some(ban), _) => Outcome::Refuse {
-                retry_at: Some(ban.until),
-            },
-        }
+        let tiers = once(&self.bucket).chain(&self.overflow);
+        let payers = tiers.map(|tier| tier.next.outcome).chain(self.granted(1));
+        Outcome::joint(payers, self.ban.as_ref().map(|ban| ban.until))
+    }
+
+    /// The admission by granted units, if they suffice for `cost` and outlast the ban.
+    pub(super) fn granted(&self, cost: u32) -> Option<Outcome> {
+        let granted = self.granted.filter(|granted| granted.left >= cost)?;
+        let outlasts = |ban: &KeyBan| ban.until < granted.until;
+        self.ban
+            .as_ref()
+            .is_none_or(outlasts)
+            .then_some(Outcome::Admit)
     }
 
     /// The state of this key.

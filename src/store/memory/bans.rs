@@ -136,6 +136,19 @@ impl Bans {
         self.change(penalty, key, now, strike)
     }
 
+    /// The end of the ban that a refusal of `key`, which is not banned, would cause.
+    pub fn next_ban(
+        &self,
+        penalty: &Penalty,
+        key: Fingerprint,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let history = |known: &KeyBans| Some(known.strikes.clone());
+        let struck = self.strikes_only.read(key, history);
+        let known = struck.or_else(|| self.banned.read(key, history));
+        penalty.strike(&mut known.unwrap_or_default(), now)
+    }
+
     /// Merges a ban from another machine. True if it is in force and outlasts the known one.
     pub fn merge_ban(&self, penalty: &Penalty, key: Fingerprint, ban: Ban, now: Timestamp) -> bool {
         let hear = |known: &mut KeyBans| penalty.merge_ban(&mut known.strikes, ban, now);

@@ -160,14 +160,11 @@ impl PendingEntry {
         }
     }
 
-    /// Remembers a refusal of Redis, unless it is in doubt.
-    pub(super) fn remember(&self, reply: &BucketReply, now: Timestamp) {
-        if !reply.is_doubted
-            && let (Some(binding), Some(redis)) = (self.buckets.redis(), self.redis())
-        {
+    /// Remembers a decision of Redis that is not in doubt, if it is a refusal or the key is banned.
+    pub(super) fn remember(&self, decision: &Decision, now: Timestamp) {
+        if let (Some(binding), Some(redis)) = (self.buckets.redis(), self.redis()) {
             let charged = (redis.name.key, self.cost);
-            let (table, steered_at) = (&self.buckets.table, redis.steered_at);
-            binding.remember(table, charged, &reply.decision, steered_at, now);
+            binding.remember(&self.buckets.table, charged, decision, redis.known, now);
         }
     }
 

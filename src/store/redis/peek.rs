@@ -9,8 +9,8 @@ use crate::clock::Timestamp;
 use crate::limiter::Decision;
 
 impl Store {
-    /// The decisions on these charges of no units, in the order of their first buckets, with instants
-    /// of the local clock as if decided at `now`. In a cluster each slot takes a call of its own, one after the other.
+    /// The decisions on these charges, which are not made, in the order of their first buckets, with
+    /// instants of the local clock as if decided at `now`. In a cluster each slot takes a call of its own, one after the other.
     ///
     /// # Panics
     /// Outside a runtime, or if there is no such worker.
@@ -37,12 +37,18 @@ impl Store {
                 worker,
                 lease: "",
                 id: "",
+                is_peek: true,
             };
-            let reply = self.charge_in_one_call(call, &in_slot, 0, now);
+            let reply = self.charge_in_one_call(call, &in_slot, firsts(&in_slot), now);
             match reply.await {
                 Ok(reply) => {
-                    for (place, one) in places.zip(&reply.verdict.decisions) {
-                        decisions[place] = Ok(*one);
+                    let decided = reply.verdict.decisions.iter().zip(&reply.doubted);
+                    for (place, (decision, is_doubted)) in places.zip(decided) {
+                        let mut decision = *decision;
+                        if *is_doubted {
+                            decision.doubt(self.decided_by(now));
+                        }
+                        decisions[place] = Ok(decision);
                     }
                 }
                 Err(error) => {

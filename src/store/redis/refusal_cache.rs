@@ -15,12 +15,20 @@ pub struct RefusalCache {
     keys: BoundedMap<CachedRefusal>,
 }
 
+/// What a request knows of its key. A decision that was made under other knowledge does not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyKnowledge {
+    /// The last action of an operator on the key's units, in the server's time.
+    pub steered_at: Option<Timestamp>,
+    /// The end of the key's ban.
+    pub banned_until: Option<Timestamp>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct CachedRefusal {
     cost: u32,
     until: Timestamp,
-    /// The last action of an operator on the key that the request knew of.
-    steered_at: Option<Timestamp>,
+    known: KeyKnowledge,
     decision: Decision,
 }
 
@@ -49,43 +57,44 @@ impl RefusalCache {
     }
 
     /// The last refusal of `key`, if it still holds for `cost` units: it was for as many or fewer,
-    /// and may not be retried yet. `steered_at` is the last action of an operator on the key that
-    /// this machine knows of: a request that knew of another one asked for other units.
+    /// and may not be retried yet. For a banned key, also an admission.
     pub fn get(
         &self,
         key: Fingerprint,
         cost: u32,
-        steered_at: Option<Timestamp>,
+        known: KeyKnowledge,
         now: Timestamp,
     ) -> Option<Decision> {
         self.keys.read(key, |remembered| {
             let is_refused = remembered.cost <= cost && now < remembered.until;
-            let holds = is_refused && remembered.steered_at == steered_at;
+            let holds = is_refused && remembered.known == known;
             holds.then_some(remembered.decision)
         })
     }
 
-    /// Caches a refusal for `cost` units that the store gave at `now` to a request that knew of the
-    /// action at `steered_at`.
+    /// Caches a refusal for `cost` units that the store gave at `now`, or any decision for a banned
+    /// key.
     pub fn note(
         &self,
         key: Fingerprint,
         cost: u32,
         decision: &Decision,
-        steered_at: Option<Timestamp>,
+        known: KeyKnowledge,
         now: Timestamp,
     ) {
         if self.max_age.is_zero() {
             return;
         }
-        let Outcome::Refuse { retry_at } = decision.outcome else {
-            return;
+        let retry_at = match decision.outcome {
+            Outcome::Refuse { retry_at } => retry_at,
+            Outcome::Admit | Outcome::Delay { .. } if known.banned_until.is_some() => None,
+            Outcome::Admit | Outcome::Delay { .. } => return,
         };
         let max_age = now.saturating_add(self.max_age);
         let new = CachedRefusal {
             cost,
             until: retry_at.map_or(max_age, |retry_at| retry_at.min(max_age)),
-            steered_at,
+            known,
             decision: *decision,
         };
         let is_over = |remembered: &CachedRefusal| remembered.until <= now;
@@ -98,6 +107,11 @@ impl RefusalCache {
 mod tests {
     use super::*;
     use crate::limiter::Cell;
+
+    const UNKNOWN: KeyKnowledge = KeyKnowledge {
+        steered_at: None,
+        banned_until: None,
+    };
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_micros(seconds * 1_000_000)
@@ -124,39 +138,43 @@ mod tests {
     fn a_refusal_holds_for_equal_or_higher_costs_until_it_ends_or_is_too_old() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         let decision = refused(Some(13));
-        cache.note(key(1), 2, &decision, None, at(10));
-        assert_eq!(cache.get(key(1), 2, None, at(12)), Some(decision));
-        assert_eq!(cache.get(key(1), 3, None, at(12)), Some(decision));
+        cache.note(key(1), 2, &decision, UNKNOWN, at(10));
+        assert_eq!(cache.get(key(1), 2, UNKNOWN, at(12)), Some(decision));
+        assert_eq!(cache.get(key(1), 3, UNKNOWN, at(12)), Some(decision));
         assert_eq!(
-            cache.get(key(1), 1, None, at(12)),
+            cache.get(key(1), 1, UNKNOWN, at(12)),
             None,
             "less may be there"
         );
-        assert_eq!(cache.get(key(2), 2, None, at(12)), None);
-        assert_eq!(cache.get(key(1), 2, None, at(13)), None, "it may come back");
-        cache.note(key(1), 2, &refused(Some(60)), None, at(20));
-        assert!(cache.get(key(1), 2, None, at(24)).is_some());
-        assert_eq!(cache.get(key(1), 2, None, at(25)), None, "too old");
+        assert_eq!(cache.get(key(2), 2, UNKNOWN, at(12)), None);
+        assert_eq!(
+            cache.get(key(1), 2, UNKNOWN, at(13)),
+            None,
+            "it may come back"
+        );
+        cache.note(key(1), 2, &refused(Some(60)), UNKNOWN, at(20));
+        assert!(cache.get(key(1), 2, UNKNOWN, at(24)).is_some());
+        assert_eq!(cache.get(key(1), 2, UNKNOWN, at(25)), None, "too old");
     }
 
     #[test]
     fn an_endless_refusal_is_kept_for_the_longest_time_and_not_at_all_if_that_is_zero() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
-        cache.note(key(1), 2, &refused(None), None, at(10));
-        assert_eq!(cache.get(key(1), 2, None, at(14)), Some(refused(None)));
+        cache.note(key(1), 2, &refused(None), UNKNOWN, at(10));
+        assert_eq!(cache.get(key(1), 2, UNKNOWN, at(14)), Some(refused(None)));
         assert_eq!(
-            cache.get(key(1), 1, None, at(14)),
+            cache.get(key(1), 1, UNKNOWN, at(14)),
             None,
             "less may be there"
         );
-        assert_eq!(cache.get(key(1), 2, None, at(15)), None);
+        assert_eq!(cache.get(key(1), 2, UNKNOWN, at(15)), None);
         let none = RefusalCache::new(Duration::ZERO, 1 << 20);
-        none.note(key(1), 2, &refused(Some(60)), None, at(10));
-        assert_eq!(none.get(key(1), 2, None, at(10)), None);
+        none.note(key(1), 2, &refused(Some(60)), UNKNOWN, at(10));
+        assert_eq!(none.get(key(1), 2, UNKNOWN, at(10)), None);
     }
 
     #[test]
-    fn a_refusal_of_a_request_that_knew_of_another_action_does_not_hold() {
+    fn a_refusal_of_a_request_that_knew_of_another_action_or_ban_does_not_hold() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         for (noted, asked, holds) in [
             (None, Some(at(9)), false),
@@ -164,9 +182,22 @@ mod tests {
             (Some(at(9)), Some(at(11)), false),
             (Some(at(9)), None, false),
         ] {
-            cache.note(key(1), 2, &refused(Some(60)), noted, at(10));
-            let found = cache.get(key(1), 2, asked, at(12));
-            assert_eq!(found.is_some(), holds, "{noted:?} {asked:?}");
+            let steered = |at| KeyKnowledge {
+                steered_at: at,
+                ..UNKNOWN
+            };
+            let banned = |until| KeyKnowledge {
+                banned_until: until,
+                ..UNKNOWN
+            };
+            for (noted, asked) in [
+                (steered(noted), steered(asked)),
+                (banned(noted), banned(asked)),
+            ] {
+                cache.note(key(1), 2, &refused(Some(60)), noted, at(10));
+                let found = cache.get(key(1), 2, asked, at(12));
+                assert_eq!(found.is_some(), holds, "{noted:?} {asked:?}");
+            }
         }
     }
 
@@ -174,10 +205,10 @@ mod tests {
     fn a_full_cache_still_takes_new_keys() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         for bits in 1..=100_000 {
-            cache.note(key(bits), 1, &refused(Some(100)), None, at(10));
-            assert!(cache.get(key(bits), 1, None, at(10)).is_some());
+            cache.note(key(bits), 1, &refused(Some(100)), UNKNOWN, at(10));
+            assert!(cache.get(key(bits), 1, UNKNOWN, at(10)).is_some());
         }
         let kept = cache.keys.keys();
-        assert!((5_000..10_000).contains(&kept), "{kept} in a megabyte");
+        assert!((4_800..10_000).contains(&kept), "{kept} in a megabyte");
     }
 }

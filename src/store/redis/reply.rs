@@ -203,10 +203,11 @@ impl ChargeRequest<'_> {
             }
             let one = charge.bucket_decision(outcome, state, at)?;
             let is_shadowed = decided.len() > self.enforced;
+            let wait = |one: &BucketDecision| one.decision.outcome.wait();
             match (charge.tier, decided.last_mut()) {
                 (Tier::Overflow, Some(before)) => {
                     let is_doubted = before.1.is_doubted || one.is_doubted;
-                    if is_shadowed || is_sooner(&one.decision, &before.1.decision) {
+                    if is_shadowed || wait(&one) < wait(&before.1) {
                         *before = (place, one);
                     }
                     before.1.is_doubted = is_doubted && !before.1.decision.is_admitted();
@@ -346,15 +347,6 @@ impl ChargeOutcome {
             _ => return Err(ProtocolError::Malformed),
         })
     }
-}
-
-/// True if the overflow bucket admits, or its refusal ends sooner.
-fn is_sooner(further: &Decision, before: &Decision) -> bool {
-    let wait = |decision: &Decision| match decision.outcome {
-        Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),
-        Outcome::Admit | Outcome::Delay { .. } => (false, None),
-    };
-    wait(further) < wait(before)
 }
 
 /// Moves a decision's instants to the caller's clock.

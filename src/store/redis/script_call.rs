@@ -97,6 +97,8 @@ pub struct ChargeRequest<'a> {
     pub charges: &'a [BucketCharge<'a>],
     /// The number of enforced charges; the others are in shadow.
     pub enforced: usize,
+    /// Nothing is charged.
+    pub is_peek: bool,
     /// [`Refusals::Charged`] if a refusal is final; otherwise a refusal charges nothing.
     pub refusals: Refusals,
     /// The instant of the decision; `None` is the server's time.
@@ -138,7 +140,10 @@ impl ChargeRequest<'_> {
             charge.push_key(&mut call);
         }
         call.instant(self.now);
-        call.number(self.enforced as u64);
+        match self.is_peek {
+            true => call.text("peek"),
+            false => call.number(self.enforced as u64),
+        }
         retry.push(&mut call);
         for charge in self.charges {
             self.push(&mut call, charge, retry);

@@ -85,6 +85,8 @@ pub(super) struct OneCall<'a> {
     pub(super) lease: &'a str,
     /// The id of the request, if other slots may still refuse it; else empty.
     pub(super) id: &'a str,
+    /// Nothing is charged.
+    pub(super) is_peek: bool,
 }
 
 impl Store {
@@ -376,6 +378,7 @@ impl Store {
                 worker,
                 lease,
                 id: "",
+                is_peek: false,
             };
             let reply = self.charge_in_one_call(call, buckets, enforced, now);
             return Ok(reply.await?.bucket_replies(buckets).map(Some).collect());
@@ -394,6 +397,7 @@ impl Store {
                 worker,
                 lease,
                 id: undecided,
+                is_peek: false,
             };
             let reply = self.charge_in_one_call(call, buckets, enforced, now);
             let reply = reply
@@ -442,6 +446,7 @@ impl Store {
         let request = ChargeRequest {
             charges,
             enforced,
+            is_peek: call.is_peek,
             refusals: Refusals::Charged,
             now: None,
             estimated_now: self.server_time_at(now),

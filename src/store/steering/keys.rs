@@ -76,7 +76,7 @@ pub(super) struct KeyReset {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FoundKey {
     pub(super) banned_until: Option<Timestamp>,
-    pub(super) is_granted: bool,
+    pub(super) granted_until: Option<Timestamp>,
     /// The last instant at which its bucket or its grant changed, in the time of the store.
     pub(super) at: Option<Timestamp>,
     /// False if the buckets of this machine still have to be changed.
@@ -197,7 +197,9 @@ impl SteeredKeys {
             let instants = [grant.map(|grant| grant.at), reset.map(|reset| reset.at)];
             FoundKey {
                 banned_until: ban.filter(|until| now < *until),
-                is_granted: grant.is_some_and(|grant| now < grant.until && grant.units > 0),
+                granted_until: grant
+                    .filter(|grant| now < grant.until && grant.units > 0)
+                    .map(|grant| grant.until),
                 at: instants.into_iter().flatten().max(),
                 is_applied: grant.is_none_or(|grant| grant.is_applied)
                     && reset.is_none_or(|reset| reset.is_applied),

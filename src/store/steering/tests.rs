@@ -491,7 +491,10 @@ fn a_shared_grant_lasts_as_long_as_it_was_granted_for() {
                 keep: at.saturating_add(Duration::from_secs(3)),
             };
             keys.apply(&announcement, clock_offset, NOW);
-            let is_granted = |now| keys.find(key(1), now).is_some_and(|found| found.is_granted);
+            let is_granted = |now| {
+                keys.find(key(1), now)
+                    .is_some_and(|found| found.granted_until.is_some())
+            };
             let end = after(3);
             assert!(is_granted(NOW) && is_granted(end.saturating_sub_micros(1)));
             assert!(!is_granted(end), "{clock_offset} {home:?}");

@@ -12,7 +12,6 @@ use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::error::Error;
-use crate::proxy::inspect::key::wait;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::proxy::ruleset::{Limit, Policy};
 use crate::rules::{Head, InvalidCost, KeyFault, LocalPeriods, PartDescription};
@@ -269,7 +268,7 @@ pub(super) fn deciding(decisions: &[Decision]) -> usize {
     let mut all = decisions.iter();
     let paying = all.position(Decision::is_admitted);
     let waits = decisions.iter().enumerate();
-    let soonest = waits.min_by_key(|(_, decision)| wait(decision.outcome));
+    let soonest = waits.min_by_key(|(_, decision)| decision.outcome.wait());
     paying
         .or(soonest.map(|(place, _)| place))
         .unwrap_or_default()

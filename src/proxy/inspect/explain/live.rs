@@ -8,7 +8,7 @@ use super::limit::{BucketTrace, LimitOutcome, LimitTrace, deciding, tiers};
 use super::{Explanation, explain_in_memory};
 use crate::clock::Timestamp;
 use crate::http::message::Request;
-use crate::limiter::{BucketView, Decision, Outcome, Secret, Verdict};
+use crate::limiter::{BucketView, Decision, Outcome, Secret};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::inspect::key::PolicyKey;
@@ -105,14 +105,21 @@ impl LimitTrace {
             Some(_) => 0,
             None => deciding(&decisions),
         };
+        let payers = decisions.iter().map(|decision| decision.outcome);
+        let outcome = Outcome::joint(payers.chain(facts.granted(cost)), None);
         let mut decision = decisions.swap_remove(place);
         if let Some(granted) = &facts.granted {
             decision = with_grant(decision, &facts.bucket.decision, granted.left, cost);
         }
         if let Some(ban) = ban {
-            let mut verdict = Verdict::of([decision], 1);
-            verdict.ban(0, ban.until);
-            decision = verdict.decisions[0];
+            decision.outcome = outcome;
+            decision.ban(ban.until);
+        } else if !decision.is_admitted()
+            && self.enforcement == Enforcement::Enforced
+            && !self.bucket.is_tag
+            && let Some(until) = key.next_ban(facts.now)
+        {
+            decision.ban(until);
         }
         if let Some(policy) = tiers(key.quota()).nth(place) {
             self.bucket = BucketTrace::new(policy, place);

@@ -3,7 +3,8 @@
 -- KEYS  a key for each bucket. The buckets of a charge follow one another: an overflow bucket pays
 --       what those before it cannot pay.
 -- ARGV  the instant, in microseconds since the epoch, or '' for the server's time;
---       the number of enforced charges, which come first: the others are in shadow;
+--       the number of enforced charges, which come first: the others are in shadow; or `peek`:
+--       nothing is charged;
 --       the number of values under other recipes that the caller knows, and for each the place of
 --       its bucket, its digest, its conversion to the bucket's recipe, or '', and `left` if the
 --       conversion replaces it whatever is decided, or '';
@@ -107,14 +108,15 @@ for i = 1, #all do
   end
 end
 
-local is_admitted = true
-for place = 1, math.min(ARGV[2] + 0, #deciding) do
+local is_peek = ARGV[2] == 'peek'
+local is_admitted = not is_peek
+for place = 1, is_peek and 0 or math.min(ARGV[2] + 0, #deciding) do
   is_admitted = is_admitted and deciding[place].fits
 end
 for i = 1, #deciding do
   local b = deciding[i]
   local kind, settles, debt = b.kind, ARGV[b.at - 2], ARGV[b.at - 1]
-  local owes = b.cost > 0 and (debt == 'owe' or debt == 'owe_own' and is_admitted)
+  local owes = b.cost > 0 and not is_peek and (debt == 'owe' or debt == 'owe_own' and is_admitted)
   if b.fits and (is_admitted or owes) then
     b.outcome = 'charged'
     if settles == 'settles' and is_admitted and b.cost > 0 then
