@@ -514,7 +514,7 @@ impl RequestContext {
         &self.client.gateway.clock
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.clock().now()
     }
 

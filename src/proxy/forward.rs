@@ -6,14 +6,15 @@ use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, UPGRADE};
 use http::uri::{PathAndQuery, Uri};
 use http::{StatusCode, Version};
 use http_body::Body;
-use tokio::time::Instant;
+use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout};
 
 use super::body::ResponseBody;
 use super::echo::echo;
 use super::exchange::Exchange;
 use super::ruleset::{Rewrite, Route};
 use super::target::RequestTarget;
-use crate::http::body::RequestBody;
+use crate::http::body::{RequestBody, RequestBodyError};
 use crate::http::forwarded::{self, Peer};
 use crate::http::headers::Headers;
 use crate::http::max_forwards::Recipient;
@@ -23,6 +24,9 @@ use crate::proxy::admission::{priority, tag};
 use crate::proxy::answers::error::Error;
 use crate::rules::{Head, Key};
 use crate::upstream::{BALANCE_SECRET, BodyReplay, OutboundRequest, RunningTarget, UpstreamBody};
+
+/// The longest time to receive a body that goes nowhere.
+const MAX_RECEIVING: Duration = Duration::from_secs(60);
 
 /// The hash of the key by which the route's upstream chooses a host. `None` if it hashes none, or a
 /// part is missing or has several values.
@@ -80,7 +84,7 @@ pub(super) async fn forward(
     match upstream.target() {
         RunningTarget::Echo => {
             let response = echo(request);
-            learn(route, request, &response);
+            learn(exchange, request, &response);
             Ok(response)
         }
         // The gateway has answered such requests.
@@ -115,20 +119,48 @@ pub(super) async fn forward(
             let deadline = outbound.deadline;
             exchange.response_arrived(response.status());
             let response = forwarded_response(response, deadline);
-            learn(exchange.route(), request, &response);
+            learn(exchange, request, &response);
             Ok(response)
         }
     }
 }
 
-/// Teaches decoys the look of real responses.
+/// Teaches decoys the look of real responses, and how long they take.
 pub(super) fn learn(
-    route: &Route,
+    exchange: &Exchange,
     request: &Request<RequestBody>,
     response: &Response<ResponseBody>,
 ) {
-    if let Some(answers) = &route.learned_responses {
-        answers.learn(request.method(), response);
+    if let Some(answers) = &exchange.route().learned_responses {
+        answers.learn(request.method(), response, exchange.elapsed());
+    }
+}
+
+/// Takes the body of a request that gets a decoy as [`forward`] does, and sends it nowhere.
+///
+/// # Errors
+/// The body is larger than the route allows.
+pub(super) async fn receive(
+    exchange: &Exchange,
+    request: &mut Request<RequestBody>,
+) -> Result<(), Error> {
+    let route = exchange.route();
+    if request.body().size_hint().lower() > route.max_body {
+        return Err(Error::TooLarge);
+    }
+    let quiet = exchange.context().ruleset.whole().body_timeout;
+    let body = request.body_mut();
+    body.bound(route.max_body, quiet);
+    let reading = timeout(MAX_RECEIVING, async {
+        while let Some(frame) = body.frame().await {
+            frame?;
+        }
+        Ok(())
+    });
+    match reading.await {
+        Ok(Err(RequestBodyError::TooLarge)) => Err(Error::TooLarge),
+        // Any other end of the body ends the connection after the response.
+        _ => Ok(()),
     }
 }
 

@@ -99,6 +99,8 @@ enum Disposition {
     Respond,
     /// A limit refuses it after a while.
     Tarpit(TarpitSlot),
+    /// A limit answers it after a while as an upstream would, once its body is there.
+    Decoy(TarpitSlot),
     /// A limit closes its connection or stream without a response.
     Drop,
     /// Nothing is decided before this has come.
@@ -195,13 +197,20 @@ fn refuse(
     head: &Head<'_>,
     response: &mut Response<ResponseBody>,
 ) -> Option<Disposition> {
-    let slot = match &admission.refusing(route)?.policy.action {
+    let held = match &admission.refusing(route)?.policy.action {
         Action::Drop => return Some(Disposition::Drop),
-        Action::Tarpit(tarpit) => tarpit.acquire(),
-        Action::Reject | Action::Decoy | Action::Tag(_) => None,
+        Action::Tarpit(tarpit) => tarpit.acquire().map(Disposition::Tarpit),
+        Action::Decoy(tarpit) => {
+            let learned = route.learned_responses.as_ref();
+            let time = learned.map(|learned| learned.response_time(head.method));
+            let elapsed = context.now().since(context.started);
+            let slot = time.and_then(|time| tarpit.acquire_for(time.saturating_sub(elapsed)));
+            slot.map(Disposition::Decoy)
+        }
+        Action::Reject | Action::Tag(_) => None,
     };
-    if let Some(slot) = slot {
-        return Some(Disposition::Tarpit(slot));
+    if held.is_some() {
+        return held;
     }
     admission.refuse(route, &context.ruleset.whole().styles, head, response);
     Some(Disposition::Respond)
@@ -254,7 +263,7 @@ async fn serve(
             }
             if exchange.route().answers_itself() {
                 let response = Box::pin(status::respond(exchange, request, &target)).await;
-                forward::learn(exchange.route(), request, &response);
+                forward::learn(exchange, request, &response);
                 return Ok(Some(response));
             }
             let key = forward::balance_key(exchange, request, &target);
@@ -265,16 +274,30 @@ async fn serve(
         Disposition::Tarpit(slot) => {
             discard::discard(request);
             Box::pin(slot.wait()).await;
-            let mut response = bare(StatusCode::OK);
-            let head = target.head(request, exchange.context().client_ip);
-            exchange.refuse_now(&head, &mut response);
-            Ok(Some(response))
+            Ok(Some(refused(exchange, request, &target)))
+        }
+        Disposition::Decoy(slot) => {
+            let received = forward::receive(exchange, request);
+            Box::pin(slot.wait_beside(received)).await?;
+            Ok(Some(refused(exchange, request, &target)))
         }
         Disposition::Drop | Disposition::Wait(_) | Disposition::Respond => {
             discard::discard(request);
             Ok(None)
         }
     }
+}
+
+/// The answer to a refused request that was held.
+fn refused(
+    exchange: &mut Exchange,
+    request: &Request<RequestBody>,
+    target: &RequestTarget,
+) -> Response<ResponseBody> {
+    let mut response = bare(StatusCode::OK);
+    let head = target.head(request, exchange.context().client_ip);
+    exchange.refuse_now(&head, &mut response);
+    response
 }
 
 /// Waits for permits and for the store, one after the other, until the request is decided.

@@ -12,6 +12,7 @@ mod concurrency;
 mod concurrency_queue;
 mod conditions;
 mod debug_header;
+mod decoys;
 mod header_waits;
 mod leaky_bucket;
 mod openai_clients;

@@ -36,8 +36,8 @@ pub struct TarpitSpec {
 pub enum Action {
     /// As [`ActionSpec::Reject`].
     Reject,
-    /// As [`ActionSpec::Decoy`].
-    Decoy,
+    /// As [`ActionSpec::Decoy`], after the time that real responses take.
+    Decoy(Tarpit),
     /// As [`ActionSpec::Tarpit`].
     Tarpit(Tarpit),
     /// As [`ActionSpec::Drop`].
@@ -53,7 +53,7 @@ pub struct Tag {
     pub(crate) value: HeaderValue,
 }
 
-/// Delays rejections.
+/// Delays answers to refused requests, of a bounded number at a time.
 #[derive(Debug)]
 pub struct Tarpit {
     spec: TarpitSpec,
@@ -67,17 +67,24 @@ pub(crate) struct TarpitSlot {
     waiting: HeldMetrics,
 }
 
+/// Decoys wait as long as real responses do, and so many at a time.
+const DECOYS: TarpitSpec = TarpitSpec {
+    delay: Duration::ZERO,
+    max_held: 1_000,
+};
+
 impl Action {
     /// Builds the action of `policy`. Its count of waiting requests is found again by that name, so
     /// that it survives a reload.
     pub(crate) fn new(spec: ActionSpec, policy: &str, registry: &Registry) -> Self {
+        let tarpit = |spec| Tarpit {
+            spec,
+            waiting: HeldMetrics::new(registry, policy),
+        };
         match spec {
             ActionSpec::Reject => Self::Reject,
-            ActionSpec::Decoy => Self::Decoy,
-            ActionSpec::Tarpit(spec) => Self::Tarpit(Tarpit {
-                spec,
-                waiting: HeldMetrics::new(registry, policy),
-            }),
+            ActionSpec::Decoy => Self::Decoy(tarpit(DECOYS)),
+            ActionSpec::Tarpit(spec) => Self::Tarpit(tarpit(spec)),
             ActionSpec::Drop => Self::Drop,
             ActionSpec::Tag(name) => Self::Tag(Tag {
                 name,
@@ -88,14 +95,14 @@ impl Action {
 
     /// Clients are to learn nothing of the refusal.
     pub(crate) fn is_decoy(&self) -> bool {
-        matches!(self, Self::Decoy)
+        matches!(self, Self::Decoy(_))
     }
 
     /// A verb for the answer line of `explain`.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Reject => "limited",
-            Self::Decoy => "answered with a decoy",
+            Self::Decoy(_) => "answered with a decoy",
             Self::Tarpit(_) => "held, then limited",
             Self::Drop => "dropped",
             Self::Tag(_) => "tagged",
@@ -106,7 +113,7 @@ impl Action {
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Reject => "reject",
-            Self::Decoy => "decoy",
+            Self::Decoy(_) => "decoy",
             Self::Tarpit(_) => "tarpit",
             Self::Drop => "drop",
             Self::Tag(_) => "tag",
@@ -123,21 +130,31 @@ impl Action {
 }
 
 impl Tarpit {
-    /// Takes a place, if one is free.
+    /// Takes a place for the configured delay, if one is free.
     pub(crate) fn acquire(&self) -> Option<TarpitSlot> {
+        self.acquire_for(self.spec.delay)
+    }
+
+    /// Takes a place for this delay, if one is free.
+    pub(crate) fn acquire_for(&self, delay: Duration) -> Option<TarpitSlot> {
         self.waiting
             .enter_below(self.spec.max_held)
             .then(|| TarpitSlot {
-                delay: self.spec.delay,
+                delay,
                 waiting: self.waiting.clone(),
             })
     }
 }
 
 impl TarpitSlot {
-    /// Waits for the configured delay, and frees the place.
+    /// Waits for the delay, and frees the place.
     pub(crate) async fn wait(self) {
-        tokio::time::sleep(self.delay).await;
+        self.wait_beside(std::future::ready(())).await;
+    }
+
+    /// Waits for the delay and for `other`, and frees the place.
+    pub(crate) async fn wait_beside<T>(self, other: impl Future<Output = T>) -> T {
+        tokio::join!(tokio::time::sleep(self.delay), other).1
     }
 }
 

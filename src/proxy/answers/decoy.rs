@@ -8,7 +8,8 @@
 mod fields;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -25,6 +26,10 @@ use crate::proxy::body::ResponseBody;
 
 /// Most fields of a response that a profile has.
 const MAX_FIELDS: usize = 64;
+/// Most recent response times that are kept.
+const RECENT: usize = 16;
+/// The longest time that a decoy takes for the sake of real responses.
+const MAX_RESPONSE_TIME: Duration = Duration::from_secs(30);
 /// Methods with their own profile: those that HTTP defines for content; all others share one.
 const METHOD_GROUPS: usize = 6;
 
@@ -51,9 +56,19 @@ pub enum DecoyContentType {
 #[derive(Debug)]
 pub(crate) struct LearnedResponses {
     profiles: [ArcSwapOption<ResponseProfile>; METHOD_GROUPS],
+    times: [ResponseTimes; METHOD_GROUPS],
     secret: Secret,
     identifiers_made: AtomicU64,
     origin: LearnedOrigin,
+}
+
+/// The times that the last responses took.
+#[derive(Debug, Default)]
+struct ResponseTimes {
+    /// In microseconds.
+    recent: [AtomicU32; RECENT],
+    noted: AtomicU32,
+    used: AtomicU32,
 }
 
 /// Author of real responses.
@@ -94,6 +109,7 @@ impl LearnedResponses {
     pub(crate) fn new(origin: LearnedOrigin) -> Self {
         Self {
             profiles: Default::default(),
+            times: Default::default(),
             secret: Secret::random(),
             identifiers_made: AtomicU64::new(0),
             origin,
@@ -105,12 +121,14 @@ impl LearnedResponses {
         self.origin == origin
     }
 
-    /// Learns from a response, unless it is a failure, a part, or without its body.
-    pub(crate) fn learn(&self, method: &Method, response: &Response<ResponseBody>) {
+    /// Learns from a response that took this time, unless it is a failure, a part, or without its
+    /// body.
+    pub(crate) fn learn(&self, method: &Method, response: &Response<ResponseBody>, took: Duration) {
         let is_whole = response.status() != StatusCode::PARTIAL_CONTENT && method != Method::HEAD;
         if !response.status().is_success() || !is_whole {
             return;
         }
+        self.times[method_group(method)].note(took);
         let profile = &self.profiles[method_group(method)];
         if profile
             .load()
@@ -121,6 +139,14 @@ impl LearnedResponses {
         }
         let learned = ResponseProfile::of(response, |value| self.make_identifier(value));
         profile.store(Some(Arc::new(learned)));
+    }
+
+    /// The time from request to response that one of the last real responses took, each in turn;
+    /// zero before the first.
+    pub(crate) fn response_time(&self, method: &Method) -> Duration {
+        let own = self.times[method_group(method)].next();
+        let time = own.or_else(|| self.times.iter().find_map(ResponseTimes::next));
+        time.unwrap_or_default()
     }
 
     /// Makes `response` a decoy.
@@ -210,6 +236,21 @@ impl LearnedResponses {
         });
         let identifier: Vec<u8> = identifier.collect();
         HeaderValue::from_bytes(&identifier).unwrap_or_else(|_| HeaderValue::from_static("0"))
+    }
+}
+
+impl ResponseTimes {
+    fn note(&self, took: Duration) {
+        let place = self.noted.fetch_add(1, Relaxed) as usize % RECENT;
+        let micros = took.min(MAX_RESPONSE_TIME).as_micros() as u32;
+        self.recent[place].store(micros, Relaxed);
+    }
+
+    fn next(&self) -> Option<Duration> {
+        let known = (self.noted.load(Relaxed) as usize).min(RECENT);
+        let place = (self.used.fetch_add(1, Relaxed) as usize).checked_rem(known)?;
+        let micros = self.recent[place].load(Relaxed);
+        Some(Duration::from_micros(micros.into()))
     }
 }
 

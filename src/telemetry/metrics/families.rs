@@ -93,7 +93,7 @@ families! {
     LIMIT_IN_USE: Gauge "sluicegate_limit_in_use" ["policy"],
         "Units that requests in flight use of policies with `algorithm: concurrency`.";
     LIMIT_HELD: Gauge "sluicegate_limit_held" ["policy"],
-        "Requests that a tarpit holds.";
+        "Requests that a tarpit holds, and decoys that wait as long as real answers take.";
     JWT_TOKENS: Counter "sluicegate_jwt_total" ["result"],
         "Requests whose token a limit read: `verified`, `several` different tokens, or the reason of the rejection.";
     JWT_SIGNATURES: Counter "sluicegate_jwt_signatures_total" [],

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const TOOK: Duration = Duration::from_millis(44);
+
 fn real_response(status: u16, fields: &[(&'static str, &'static str)]) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::own(Bytes::from_static(b"real")));
     *response.status_mut() = StatusCode::from_u16(status).expect("a status");
@@ -54,7 +56,7 @@ const REAL: [(&str, &str); 9] = [
 #[test]
 fn a_decoy_has_the_status_and_fields_of_the_last_real_response_in_their_order() {
     let learned = LearnedResponses::new(LearnedOrigin::Servers);
-    learned.learn(&Method::POST, &real_response(201, &REAL));
+    learned.learn(&Method::POST, &real_response(201, &REAL), TOOK);
     let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(decoy.status(), 201);
     assert_eq!(
@@ -97,7 +99,7 @@ fn values_that_every_client_got_are_not_copied() {
         ("content-language", "fa"),
     ];
     for _ in 0..3 {
-        learned.learn(&Method::POST, &real_response(200, &private));
+        learned.learn(&Method::POST, &real_response(200, &private), TOOK);
         let decoy = decoy_of(&learned, &DecoySpec::default());
         assert_eq!(names(&decoy), ["x-own", "content-type"]);
     }
@@ -115,7 +117,7 @@ fn a_decoy_has_no_parameters_of_a_real_body_and_fills_no_shared_cache() {
         ("cdn-cache-control", "max-age=3600"),
         ("expires", "0"),
     ];
-    learned.learn(&Method::POST, &real_response(200, &real));
+    learned.learn(&Method::POST, &real_response(200, &real), TOOK);
     let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(names(&decoy), ["content-type", "cache-control", "x-own"]);
     let of = |name| value(&decoy, name);
@@ -123,7 +125,7 @@ fn a_decoy_has_no_parameters_of_a_real_body_and_fills_no_shared_cache() {
     assert_eq!(of("cache-control").as_deref(), Some("private, no-cache"));
 
     let multipart = [("content-type", "multipart/mixed; boundary=alice")];
-    learned.learn(&Method::POST, &real_response(200, &multipart));
+    learned.learn(&Method::POST, &real_response(200, &multipart), TOOK);
     let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(value(&decoy, "content-type").as_deref(), Some("text/plain"));
     assert_eq!(value(&decoy, "cache-control"), None, "as in real learned");
@@ -137,7 +139,7 @@ fn configured_values_override_learned_ones() {
         content_type: DecoyContentType::Configured,
     };
     let real = [("x-own", "b"), ("content-type", "text/html")];
-    learned.learn(&Method::POST, &real_response(200, &real));
+    learned.learn(&Method::POST, &real_response(200, &real), TOOK);
     let decoy = decoy_of(&learned, &spec);
     assert_eq!(decoy.status(), 202);
     assert_eq!(names(&decoy), ["x-own", "content-type"]);
@@ -149,7 +151,7 @@ fn configured_values_override_learned_ones() {
 fn nothing_is_learned_from_failures_and_parts_and_decoys_have_via_by_default() {
     let learned = LearnedResponses::new(LearnedOrigin::Servers);
     for status in [206, 301, 404, 500] {
-        learned.learn(&Method::POST, &real_response(status, &REAL));
+        learned.learn(&Method::POST, &real_response(status, &REAL), TOOK);
     }
     let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(names(&decoy), ["x-own", "content-type", "via"]);
@@ -163,11 +165,11 @@ fn a_decoy_is_framed_as_real_responses_also_those_of_another_method() {
     let learned = LearnedResponses::new(LearnedOrigin::Servers);
     let mut real = real_response(200, &[("server", "a")]);
     *real.body_mut() = ResponseBody::streamed(Bytes::from_static(b"real"));
-    learned.learn(&Method::GET, &real);
+    learned.learn(&Method::GET, &real, TOOK);
     let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(value(&decoy, "server").as_deref(), Some("a"));
     assert_eq!(decoy.body().size_hint().exact(), None);
-    learned.learn(&Method::POST, &real_response(200, &[("server", "b")]));
+    learned.learn(&Method::POST, &real_response(200, &[("server", "b")]), TOOK);
     let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(value(&decoy, "server").as_deref(), Some("b"));
     assert_eq!(decoy.body().size_hint().exact(), Some(2));
@@ -182,7 +184,7 @@ fn a_profile_is_bounded() {
         real.headers_mut()
             .append(HeaderName::from_static("x-a"), long);
     }
-    learned.learn(&Method::POST, &real);
+    learned.learn(&Method::POST, &real, TOOK);
     let place = &learned.profiles[method_group(&Method::POST)];
     let profile = place.load_full().expect("a profile");
     assert_eq!(profile.fields.len(), MAX_FIELDS);
@@ -191,7 +193,30 @@ fn a_profile_is_bounded() {
         .iter()
         .all(|(_, learned)| *learned == LearnedField::Omitted);
     assert!(left_out);
-    learned.learn(&Method::POST, &real);
+    learned.learn(&Method::POST, &real, TOOK);
     let same = place.load_full().expect("a profile");
     assert!(Arc::ptr_eq(&profile, &same), "nothing new");
+}
+
+#[test]
+fn decoys_take_the_times_of_the_last_real_responses_of_their_method() {
+    let learned = LearnedResponses::new(LearnedOrigin::Servers);
+    let took = |method| learned.response_time(&method).as_millis();
+    assert_eq!(took(Method::GET), 0, "none is known");
+    let answer = |method: Method, status, millis| {
+        let real = real_response(status, &REAL);
+        learned.learn(&method, &real, Duration::from_millis(millis));
+    };
+    answer(Method::GET, 200, 5);
+    assert_eq!(took(Method::POST), 5, "that of another method");
+    (0..100).for_each(|_| answer(Method::POST, 201, 700));
+    (1..=16).for_each(|millis| answer(Method::POST, 201, millis));
+    answer(Method::POST, 500, 9_000);
+    let mut times: Vec<_> = (0..32).map(|_| took(Method::POST)).collect();
+    times.sort_unstable();
+    times.dedup();
+    assert_eq!(times, (1..=16).collect::<Vec<_>>(), "the last 16");
+    assert_eq!(took(Method::HEAD), 5);
+    answer(Method::PUT, 200, 600_000);
+    assert_eq!(took(Method::PUT), MAX_RESPONSE_TIME.as_millis());
 }
