@@ -18,10 +18,11 @@ use crate::http::headers::Headers;
 use crate::http::{event_stream, grpc, trailers};
 use crate::telemetry::metrics::EndpointFailure;
 
-/// Returns true if the silence of a body may be meant: that of a stream of events or messages.
+/// Returns true if the silence of a body may be meant: that of a stream of events, or of messages of
+/// gRPC or gRPC-Web.
 pub(super) fn may_be_silent(length: Option<u64>, headers: &Headers) -> bool {
     let is_stream =
-        |value: &[u8]| event_stream::is_content_type(value) || grpc::is_content_type(value);
+        |value: &[u8]| event_stream::is_content_type(value) || grpc::subtype(value).is_some();
     length.is_none() && headers.get(CONTENT_TYPE).is_some_and(is_stream)
 }
 
