@@ -33,3 +33,4 @@ mod successor;
 mod time_zones;
 mod token_budgets;
 mod tokens;
+mod wall_clock;
