@@ -116,9 +116,9 @@ impl Store {
         self.redis().map(|store| WeakStore(Arc::downgrade(store)))
     }
 
-    /// True if all buckets can be charged now.
-    pub fn is_reachable(&self) -> bool {
-        self.redis().is_none_or(|store| store.is_reachable())
+    /// The share of keys whose buckets cannot be charged now.
+    pub fn unreachable_share(&self) -> f64 {
+        self.redis().map_or(0.0, |store| store.unreachable_share())
     }
 
     /// Waits until a worker's messages are sent, or until this instant.

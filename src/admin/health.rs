@@ -94,6 +94,8 @@ impl StoreReport {
             return Self::default();
         };
         let policies = match &*ruleset.policies_without_store() {
+            // The other servers of a cluster decide about the other keys.
+            _ if ruleset.store.unreachable_share() < 1.0 => None,
             [] => None,
             [first] => Some(format!("policy {first}")),
             [first, others @ ..] => Some(format!("policy {first} and {} more", others.len())),

@@ -196,15 +196,25 @@ fn is_store_down(ruleset: &Ruleset) -> bool {
 fn store_down(ruleset: &Ruleset) -> Option<String> {
     let state = ruleset.store.redis()?.state();
     let is_down = matches!(state, RedisState::Down { .. });
-    is_down.then(|| format!("redis is {state}{}", without_redis(ruleset)))
+    let keys = unreachable_keys(ruleset, ", and decides about none of");
+    is_down.then(|| format!("redis is {state}{keys}{}", without_redis(ruleset)))
+}
+
+/// The share of keys that Redis does not decide about now, after these words; empty for all keys.
+fn unreachable_keys(ruleset: &Ruleset, of: &str) -> String {
+    match ruleset.store.unreachable_share() {
+        1.0.. => String::new(),
+        share => format!("{of} {:.0} % of the keys", (share * 100.0).max(1.0)),
+    }
 }
 
 /// The policies that can't do without Redis now, or could not lately.
 fn undecided(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
     if is_store_down(ruleset) {
         let refusing = ruleset.policies_without_store().into_iter();
+        let keys = unreachable_keys(ruleset, " of");
         return refusing
-            .map(|name| format!("policy {name} refuses requests: it cannot reach redis"))
+            .map(|name| format!("policy {name} refuses requests{keys}: it cannot reach redis"))
             .collect();
     }
     let counts = state.recent.of(RecentEvent::Undecided).into_iter();

@@ -80,9 +80,10 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    /// The names of the policies that refuse requests now because Redis cannot be reached.
+    /// The names of the policies that refuse requests now because their server of Redis cannot be
+    /// reached: those of the store's [unreachable share](Store::unreachable_share) of keys.
     pub fn policies_without_store(&self) -> Vec<&str> {
-        if self.store.is_reachable() {
+        if self.store.unreachable_share() == 0.0 {
             return Vec::new();
         }
         let routes = self.routes.iter().chain([&self.unmatched]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::admin::{AdminClient, TOKENS, json as json_of};
+use crate::support::admin::{AdminClient, READER, TOKENS, json as json_of};
 use crate::support::client::{Connection, get, get_with, run};
 use crate::support::gateway::Gateway;
 use crate::support::origin::free_address;
@@ -300,6 +300,54 @@ fn a_cluster_without_one_of_its_masters_is_connected() {
         (answer == Err(FaultKind::Refused)).then_some(())
     });
     assert!(store.connects_with(&Script::new("return 1")));
+}
+
+#[test]
+fn the_status_says_how_many_keys_a_dead_master_takes_along() {
+    let mut nodes = cluster();
+    for node in &nodes {
+        command(
+            node,
+            &["CONFIG", "SET", "cluster-require-full-coverage", "no"],
+        );
+    }
+    let gateway = Gateway::start(&format!(
+        "store: {{ redis: {{ cluster: [\"{}\"] }} }}
+admin: {{ tokens: {{ read: [{READER}] }} }}
+policies:
+  exact: {{ key: header:x-key, store: redis, quota: 9/1h, on_store_error: refuse }}
+  rough: {{ key: header:x-key, store: redis, quota: 9/1h, on_store_error: local }}
+routes: [{{ upstream: echo, limits: [exact, rough] }}]
+",
+        nodes[1].address
+    ));
+    nodes[2].kill();
+    let expected = [
+        format!("redis is down: {} ", nodes[2].address),
+        ", and decides about none of 33 % of the keys; each machine counts alone for policy rough"
+            .to_owned(),
+        "policy exact refuses requests of 33 % of the keys: it cannot reach redis".to_owned(),
+    ];
+    wait_for("the problems", || {
+        for key in 0..30 {
+            get_with(gateway.address(), "/", &format!("x-key: {key}\r\n"));
+        }
+        let status = AdminClient::new(&gateway, READER).read("/v1/status");
+        let problems = status["problems"].to_string();
+        expected.iter().all(|text| problems.contains(text)).then_some(())
+    });
+    let statuses: Vec<_> = (0..60)
+        .map(|key| get_with(gateway.address(), "/", &format!("x-key: new-{key}\r\n")).status)
+        .collect();
+    assert!(
+        statuses.contains(&200) && statuses.contains(&503),
+        "{statuses:?}"
+    );
+    assert_eq!(
+        get(gateway.admin, "/readyz").status,
+        200,
+        "others are served"
+    );
 }
 
 #[test]

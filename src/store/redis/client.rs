@@ -194,11 +194,9 @@ impl Client {
         self.0.metrics.count_lost(what);
     }
 
-    /// True if at least one server is in use. Otherwise no call is answered.
-    pub fn is_reachable(&self) -> bool {
-        let map = self.0.map.load();
-        let mut nodes = map.nodes.iter();
-        nodes.any(|node| node.health() == NodeHealth::Healthy)
+    /// The share of keys whose server is out of use, of which no call is answered.
+    pub fn unreachable_share(&self) -> f64 {
+        self.0.map.load().unreachable_share()
     }
 
     /// The state of the store.

@@ -331,9 +331,9 @@ impl Store {
         self.client.spec().database
     }
 
-    /// True if at least one server is in use.
-    pub fn is_reachable(&self) -> bool {
-        self.client.is_reachable()
+    /// The share of keys whose server is out of use.
+    pub fn unreachable_share(&self) -> f64 {
+        self.client.unreachable_share()
     }
 
     /// The state of the store.

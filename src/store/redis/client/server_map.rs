@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::fault::{Fault, FaultKind};
-use super::node::Node;
-use super::slot::{Slot, slot};
+use super::node::{Node, NodeHealth};
+use super::slot::{SLOTS, Slot, slot};
 use super::spec::Address;
 
 /// The servers, and in a cluster the slots of each.
@@ -99,6 +99,20 @@ impl ServerMap {
             .filter(|(range, _)| range.contains(&first))
             .map(|(_, node)| node)
             .ok_or(FaultKind::Moved.with("no server has the slot"))
+    }
+
+    /// The share of keys whose server is out of use.
+    pub(super) fn unreachable_share(&self) -> f64 {
+        let is_in_use = |node: &Node| node.health() == NodeHealth::Healthy;
+        let Some(slots) = &self.slots else {
+            return match self.nodes.first().is_some_and(|node| is_in_use(node)) {
+                true => 0.0,
+                false => 1.0,
+            };
+        };
+        let in_use = slots.iter().filter(|(_, node)| is_in_use(node));
+        let in_use: usize = in_use.map(|(range, _)| range.len()).sum();
+        1.0 - in_use as f64 / f64::from(SLOTS)
     }
 
     /// True if both maps have the same servers and slots.
