@@ -1,7 +1,9 @@
-//! Log lines about a configuration that takes effect: its warnings, and the buckets that it changes.
+//! Log lines about a configuration: why it does not take effect, or its warnings, and the buckets
+//! that it changes.
 
+use super::StartupError;
 use crate::clock::Timestamp;
-use crate::config::{Code, Loaded, Report, lint};
+use crate::config::{Code, Loaded, Report, ReportedProblem, Severity, lint};
 use crate::proxy::ruleset::reload_diff::BucketChange;
 
 /// At most this many lines of a kind are logged; the others are counted.
@@ -13,28 +15,41 @@ pub(super) fn log_warnings(loaded: Loaded, now: Timestamp) {
     tokio::task::spawn_blocking(move || log_report(&lint(loaded, now)));
 }
 
+/// Logs why a configuration is not reloaded, each reason in a line of its own.
+pub(super) fn log_failure(why: &StartupError) {
+    match why {
+        StartupError::Config(report) => {
+            log_report(report);
+            tracing::error!("the configuration is not reloaded; the old one serves on");
+        }
+        why => tracing::error!("the configuration is not reloaded; the old one serves on: {why}"),
+    }
+}
+
 fn log_report(report: &Report) {
     // The TLS settings of listeners log these when they read certificates.
-    let known = |code: &str, path: &str| {
-        code == Code::CertificateExpiry.as_str() && path.starts_with("listeners")
+    let is_known = |problem: &ReportedProblem| {
+        problem.code == Code::CertificateExpiry.as_str() && problem.path.starts_with("listeners")
     };
-    let warnings = report.reported();
-    let mut new = warnings
-        .iter()
-        .filter(|warning| !known(warning.code, &warning.path));
-    for warning in new.by_ref().take(MAX_LINES) {
-        let line = warning.place.map(|place| place.line);
-        tracing::warn!(
-            code = warning.code,
-            key = warning.path,
-            line,
-            "{}",
-            warning.message
-        );
+    let problems = report.reported();
+    let mut new = problems.iter().filter(|problem| !is_known(problem));
+    for problem in new.by_ref().take(MAX_LINES) {
+        let ReportedProblem {
+            code,
+            path: key,
+            message,
+            help,
+            ..
+        } = problem;
+        let line = problem.place.map(|place| place.line);
+        match problem.severity {
+            Severity::Error => tracing::error!(code, key, line, help, "{message}"),
+            Severity::Warning => tracing::warn!(code, key, line, "{message}"),
+        }
     }
     let omitted = new.count();
     if omitted > 0 {
-        tracing::warn!(omitted, "further warnings: `sluicegate check` shows them");
+        tracing::warn!(omitted, "further problems: `sluicegate check` shows them");
     }
 }
 

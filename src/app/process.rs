@@ -19,7 +19,7 @@ use super::connections::Connections;
 use super::descriptors::{self, FileShares};
 use super::periodic::{run_periodic_work, tick_upstreams};
 use super::playground;
-use super::reload::{Prepared, Refusal, Reloader};
+use super::reload::{Prepared, Reloader};
 use super::signals::{EndSignal, SignalCommand, Signals};
 use super::snapshot_owner::Owner;
 use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
@@ -274,7 +274,7 @@ impl Process {
         }
     }
 
-    async fn reload(&mut self, prepared: Result<Prepared, Refusal>, watch: &mut FileWatcher) {
+    async fn reload(&mut self, prepared: Result<Prepared, StartupError>, watch: &mut FileWatcher) {
         let finished = self
             .reloader
             .finish(prepared, &self.gateway, &self.snapshots);

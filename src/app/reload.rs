@@ -3,7 +3,6 @@
 //! Everything that can fail is done first, aside, and off the runtimes that serve. Then the buckets
 //! are handed over, the certificates are exchanged, and the snapshot is swapped: none of it can fail.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use super::StartupError;
@@ -130,14 +129,14 @@ impl Reloader {
     ///
     /// # Errors
     /// The problems of the configuration.
-    pub(super) async fn prepare(&self, running: Arc<Ruleset>) -> Result<Prepared, Refusal> {
+    pub(super) async fn prepare(&self, running: Arc<Ruleset>) -> Result<Prepared, StartupError> {
         let build = build(
             self.source.clone(),
             self.surroundings.clone(),
             self.export.clone(),
             Arc::clone(&running),
         );
-        let prepared = off_the_runtime(build).await?.map_err(refusal)?;
+        let prepared = off_the_runtime(build).await??;
         let snapshot = prepared.built.ruleset();
         self.connections.connect(snapshot, &running).await;
         Ok(prepared)
@@ -146,25 +145,25 @@ impl Reloader {
     /// Runs what was prepared. A bad configuration changes nothing, and is reported.
     pub(super) async fn finish(
         &mut self,
-        prepared: Result<Prepared, Refusal>,
+        prepared: Result<Prepared, StartupError>,
         gateway: &Gateway,
         keeper: &SnapshotThread,
     ) {
         let Prepared { built, rest } = match prepared {
             Ok(prepared) => prepared,
-            Err(why) => return self.failed(&*why),
+            Err(why) => return self.failed(&why),
         };
         let clock = Arc::clone(&self.surroundings.clock);
         match off_the_runtime(move || built.migrate_buckets(clock.now())).await {
             Ok(snapshot) => self.apply(snapshot, rest, gateway, keeper),
-            Err(panicked) => self.failed(&*panicked),
+            Err(panicked) => self.failed(&panicked),
         }
     }
 
-    fn failed(&self, why: &dyn Display) {
+    fn failed(&self, why: &StartupError) {
         let now = self.surroundings.clock.now();
         self.history.failed(now, &why.to_string());
-        tracing::error!("the configuration is not reloaded; the old one serves on\n{why}");
+        config_log::log_failure(why);
         // Last: whoever sees the count finds the rest.
         self.metrics.failed();
     }
@@ -251,9 +250,6 @@ pub(super) struct Prepared {
     rest: Rest,
 }
 
-/// Why a configuration does not run.
-pub(super) type Refusal = Box<dyn Display>;
-
 /// The compiled configuration outside the ruleset.
 struct Rest {
     server: ServerSpec,
@@ -271,13 +267,9 @@ struct Rest {
 
 async fn off_the_runtime<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Refusal> {
+) -> Result<T, StartupError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(refusal)
-}
-
-fn refusal(why: impl Display + 'static) -> Refusal {
-    Box::new(why)
+    done.map_err(|panicked| StartupError::system("the reload")(panicked.into()))
 }
 
 fn build(

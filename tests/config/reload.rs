@@ -647,3 +647,21 @@ fn a_start_logs_the_warnings() {
     let gateway = Gateway::start("routes: [{ upstream: echo, limits: [{ quota: 5/15m }] }]\n");
     gateway.wait_for_log("code=\"small-quota\"");
 }
+
+#[test]
+fn each_reason_of_a_failed_reload_is_a_log_line_with_time_and_level() {
+    let gateway = Gateway::start(&with_quota("2/300d"));
+    let wrong = "policies: { all: { key: constant, quota: soon } }\nroutes: [{ upstreem: echo }]\n";
+    gateway.replace_config(wrong);
+    gateway.wait_for_log("the configuration is not reloaded");
+    let log = gateway.log();
+    let errors: Vec<_> = log.lines().filter(|line| line.contains("ERROR")).collect();
+    let names = |text: &str| errors.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(names("key=\"policies.all.quota\" line="), 1, "{log}");
+    assert_eq!(names("upstreem"), 1, "{log}");
+    assert!(
+        log.lines()
+            .all(|line| line.starts_with("20") && line.contains("Z ")),
+        "{log}"
+    );
+}
