@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::admin_options::{TOKEN_OPTIONS, Token, TokenSource};
 use super::printable;
+use crate::net::listener;
 
 /// The longest time of a call, connection included.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -172,12 +173,26 @@ impl AdminClient {
         Ok(Answer { json, fields })
     }
 
+    /// Connects to loopback of the other family if that is the only one of this machine, as the
+    /// admin listener does.
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let error = match TcpStream::connect(&self.authority).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        let address = self.authority.parse().ok();
+        match address.and_then(|address| listener::other_family(address, &error)) {
+            Some(other) => TcpStream::connect(other).await,
+            None => Err(error),
+        }
+    }
+
     async fn exchange(
         &self,
         head: http::request::Builder,
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), CallError> {
-        let stream = TcpStream::connect(&self.authority).await;
+        let stream = self.connect().await;
         let stream = stream.map_err(|error| self.unreachable(&error))?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| self.broken(&error))?;

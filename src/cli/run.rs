@@ -51,7 +51,7 @@ pub(super) struct RunArgs {
     #[arg(
         long,
         value_name = "ADDR",
-        default_value = "0.0.0.0:8080",
+        default_value = "[::]:8080",
         requires = "upstream"
     )]
     listen: String,

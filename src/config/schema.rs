@@ -71,7 +71,7 @@ pub type Units = Whole<1, { u32::MAX }>;
 pub struct Config {
     /// Threads that serve: `auto` is one for each core that the process may use, else 1 to 1024.
     pub workers: Located<Workers>,
-    /// Where requests come in; one on `0.0.0.0:8080` unless given.
+    /// Where requests come in; one on `[::]:8080` unless given.
     #[schemars(length(min = 1))]
     pub listeners: List<Listener>,
     /// Time-outs and bounds towards clients.

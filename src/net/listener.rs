@@ -6,12 +6,13 @@ mod unix;
 use std::{
     fmt,
     io::{self, ErrorKind},
-    net::{SocketAddr, TcpListener},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     os::unix::net::UnixListener,
     path::Path,
     sync::Arc,
 };
 
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, Type};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -70,14 +71,35 @@ pub(crate) struct Bound {
     pub(crate) file: Option<SocketFile>,
 }
 
-/// Opens `count` sockets that share one address.
+/// Opens `count` sockets that share one address. Of an address that this machine lacks, since it has IPv4 alone or
+/// IPv6 alone, the one of the other family is meant.
 ///
 /// # Errors
 ///
 /// The address with the system's error, and advice for known ones.
-pub(crate) fn bind(address: &ListenAddress, count: usize) -> Result<Bound, BindError> {
+pub(crate) fn bind(
+    address: &ListenAddress,
+    count: usize,
+) -> Result<Bound, BindError> {
+    bind_exactly(address, count).or_else(|error| {
+        let tcp = address.tcp();
+        let Some(other) = tcp.and_then(|address| other_family(address, &error.source)) else {
+            return Err(error);
+        };
+        let bound = bind_exactly(&other.into(), count);
+        bound.map_err(|second| match lacks_address(&second.source) {
+            true => error,
+            false => second,
+        })
+    })
+}
+
+fn bind_exactly(
+    address: &ListenAddress,
+    count: usize,
+) -> Result<Bound, BindError> {
     let bound = match address {
-        ListenAddress::Tcp(address) => bind_tcp(*address, count).map(|(address, sockets)| Bound {
+        ListenAddress::Tcp(tcp) => bind_tcp(*tcp, count).map(|(address, sockets)| Bound {
             address: address.into(),
             sockets: sockets.into_iter().map(BoundSocket::Tcp).collect(),
             file: None,
@@ -94,6 +116,27 @@ pub(crate) fn bind(address: &ListenAddress, count: usize) -> Result<Bound, BindE
     })
 }
 
+/// The address with the same meaning, all addresses or loopback, in the other family: for a machine
+/// that has IPv6 alone or IPv4 alone, and so failed to use this one.
+pub(crate) fn other_family(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
+    let ip: IpAddr = match address.ip() {
+        _ if !lacks_address(error) => return None,
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv6Addr::UNSPECIFIED.into(),
+        IpAddr::V4(Ipv4Addr::LOCALHOST) => Ipv6Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(Ipv6Addr::LOCALHOST) => Ipv4Addr::LOCALHOST.into(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, address.port()))
+}
+
+/// Returns true if the machine has no such address, or none of its family.
+fn lacks_address(error: &io::Error) -> bool {
+    let absent = [Errno::ADDRNOTAVAIL, Errno::AFNOSUPPORT, Errno::NETUNREACH];
+    let mut absent = absent.map(Errno::raw_os_error).into_iter();
+    absent.any(|errno| error.raw_os_error() == Some(errno))
+}
+
 /// The kernel's queue of unaccepted connections for each socket, at most `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
@@ -102,7 +145,10 @@ const BACKLOG: i32 = 4096;
 /// The first is bound without SO_REUSEPORT, which fails if another process listens already. With
 /// it, both processes would silently share the clients. Port 0 takes a free port, the same for all
 /// sockets.
-fn bind_tcp(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+fn bind_tcp(
+    address: SocketAddr,
+    count: usize,
+) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
     let first = open(address)?;
     first.bind(&address.into())?;
     first.set_reuse_port(true)?;
@@ -324,6 +370,20 @@ mod tests {
         );
         drop(first);
         bind(&address, 2).expect("free again");
+    }
+
+    #[test]
+    fn an_address_that_the_machine_lacks_is_that_of_the_other_family() {
+        let other = |address: &str, errno: Errno| {
+            let address = address.parse().expect("an address");
+            other_family(address, &errno.into()).map(|other| other.to_string())
+        };
+        for (one, two) in [("0.0.0.0:80", "[::]:80"), ("127.0.0.1:80", "[::1]:80")] {
+            assert_eq!(other(one, Errno::ADDRNOTAVAIL).as_deref(), Some(two));
+            assert_eq!(other(two, Errno::AFNOSUPPORT).as_deref(), Some(one));
+            assert_eq!(other(one, Errno::ADDRINUSE), None);
+        }
+        assert_eq!(other("127.0.0.2:80", Errno::ADDRNOTAVAIL), None);
     }
 
     #[test]

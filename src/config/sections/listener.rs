@@ -1,6 +1,6 @@
 //! `listeners` with their TLS, and the other settings of the server.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub struct Listener {
 
 impl Default for Listener {
     fn default() -> Self {
-        let address = SocketAddr::from(([0, 0, 0, 0], 8080));
+        let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8080));
         Self {
             address: ListenAddress::Tcp(address).into(),
             proxy_protocol: Located::default(),
@@ -104,7 +104,7 @@ words! {
 }
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
-    let help = "remove the key for one listener on `0.0.0.0:8080`";
+    let help = "remove the key for one listener on `[::]:8080`";
     report_empty(&config.listeners, findings, help);
     for listener in config.listeners.iter() {
         check_listener(listener, config, findings);
