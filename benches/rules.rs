@@ -13,6 +13,7 @@ use sluicegate::http::headers::Headers;
 use sluicegate::http::message::Request;
 use sluicegate::http::{hop_by_hop, host, path};
 use sluicegate::limiter::Secret;
+use sluicegate::net::drain::DrainWatcher;
 use sluicegate::rules::{
     Descriptor, Head, HostPattern, KeyPart, OnMissingKey, PathEquivalence, PathPattern, RouteMatch,
     Router, Segment,
@@ -120,6 +121,7 @@ fn forwarding(c: &mut Criterion) {
         tls_version: None,
         worker: 0,
         informational: None,
+        drain: DrainWatcher::default(),
     });
     let plain = fields();
     let mut proxied = fields();

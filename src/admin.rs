@@ -216,18 +216,23 @@ impl BoundAdmin {
 /// The most connections, if there are files enough.
 pub const MAX_CONNECTIONS: usize = 256;
 
+/// The admin listener.
+pub fn listener(address: SocketAddr) -> ListenerSpec {
+    ListenerSpec {
+        address: address.into(),
+        proxy_protocol: false,
+        // One answer at a time: in HTTP/2 a connection may have a hundred.
+        protocols: Protocols::Http1,
+        tls: None,
+    }
+}
+
 /// One worker in clear text, with bounds that suit operators and their monitoring.
 fn spec(address: SocketAddr, max_connections: usize, table: ConnectionTable) -> ServerSpec {
     ServerSpec {
         name: "admin",
         workers: NonZeroUsize::MIN,
-        listeners: vec![ListenerSpec {
-            address: address.into(),
-            proxy_protocol: false,
-            // One answer at a time: in HTTP/2 a connection may have a hundred.
-            protocols: Protocols::Http1,
-            tls: None,
-        }],
+        listeners: vec![listener(address)],
         client: ClientSpec {
             timeouts: Timeouts {
                 head: Duration::from_secs(2),

@@ -2,10 +2,10 @@
 //!
 //! N workers are N threads, each with a single-threaded runtime and its own socket for every
 //! listener, so that a request never changes threads. The service decides about requests: this
-//! layer knows no routes and no limits. Sockets live as long as the server; a reload changes
-//! certificates (see [`tls::Tls::adopt`]) and the service's own data.
+//! layer knows no routes and no limits. A reload adds, changes and ends listeners ([`change`]).
 
 mod acceptor;
+mod change;
 mod client_rules;
 mod client_spec;
 mod connection;
@@ -26,22 +26,25 @@ use std::{
     thread::{Builder as ThreadBuilder, JoinHandle},
 };
 
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+pub use self::change::ServerChange;
 pub use self::client_rules::ClientRules;
 pub use self::client_spec::{ClientSpec, ConnectionLife, HalfClose, Timeouts};
 pub use self::connection_bounds::ConnectionPressure;
 pub use self::connection_table::{BusyGuard, ConnectionTable, GuardedBody};
 pub use self::service::HttpService;
 use self::{
-    acceptor::AcceptWarnings,
+    change::RunningListener,
     connection_bounds::ConnectionBounds,
     drain::ShutdownHandle,
     tls::Tls,
-    worker::{BoundListener, Worker},
+    worker::{Worker, WorkerListener, WorkerUpdate},
 };
 use crate::{
     http::connection::ClientConnection,
-    net::listener::{self, BindError, Bound, ListenAddress, SocketFile},
-    telemetry::{metrics::ListenerMetrics, registry::Registry},
+    net::listener::{self, BindError, ListenAddress},
+    telemetry::registry::Registry,
 };
 
 /// The settings of a server.
@@ -100,12 +103,14 @@ impl Protocols {
 
 /// A running server. Dropping it closes all connections at once.
 pub struct Server {
-    addresses: Vec<ListenAddress>,
+    /// Their socket files are removed when the workers have ended.
+    listeners: Vec<RunningListener>,
+    client: ClientSpec,
     shutdown: ShutdownHandle,
     threads: Vec<JoinHandle<()>>,
+    updates: Vec<UnboundedSender<WorkerUpdate>>,
     bounds: Arc<ConnectionBounds>,
-    /// Removed when the workers have ended.
-    _socket_files: Vec<SocketFile>,
+    registry: Registry,
 }
 
 impl Server {
@@ -157,19 +162,24 @@ impl Server {
         let bounds = ConnectionBounds::new(&spec.client, spec.workers.get());
         let bounds = Arc::new(bounds);
         let mut server = Self {
-            addresses: bound.addresses,
+            listeners: bound.listeners,
+            client: spec.client,
             shutdown: ShutdownHandle::new(),
             threads: Vec::new(),
+            updates: Vec::new(),
             bounds: bounds.clone(),
-            _socket_files: bound.files,
+            registry: bound.registry,
         };
         let (started, starts) = mpsc::channel();
         for (index, listeners) in bound.by_worker.into_iter().enumerate() {
             let (started, factory) = (started.clone(), factory.clone());
             let (before_serving, after_serving) = (before_serving.clone(), after_serving.clone());
+            let (sender, updates) = unbounded_channel();
+            server.updates.push(sender);
             let worker = Worker {
                 index,
                 listeners,
+                updates,
                 client: spec.client,
                 client_rules: spec.client_rules.clone(),
                 table: spec.table.clone(),
@@ -191,8 +201,9 @@ impl Server {
     }
 
     /// Returns the bound addresses, in the order of the spec.
-    pub fn addresses(&self) -> &[ListenAddress] {
-        &self.addresses
+    pub fn addresses(&self) -> Vec<ListenAddress> {
+        let listeners = self.listeners.iter();
+        listeners.map(|one| one.settings.local.clone()).collect()
     }
 
     /// Returns the use of its connections.
@@ -222,7 +233,7 @@ impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut server = f.debug_struct("Server");
         server
-            .field("addresses", &self.addresses)
+            .field("addresses", &self.addresses())
             .finish_non_exhaustive()
     }
 }
@@ -235,11 +246,10 @@ impl Drop for Server {
 }
 
 /// The listening sockets of a server, before it starts. Clients wait in the kernel's queue.
-#[derive(Default)]
 pub struct BoundListeners {
-    addresses: Vec<ListenAddress>,
-    by_worker: Vec<Vec<BoundListener>>,
-    files: Vec<SocketFile>,
+    listeners: Vec<RunningListener>,
+    by_worker: Vec<Vec<WorkerListener>>,
+    registry: Registry,
 }
 
 impl BoundListeners {
@@ -249,30 +259,18 @@ impl BoundListeners {
     ///
     /// The first address that cannot be bound.
     pub fn bind(spec: &ServerSpec, registry: &Registry) -> Result<Self, BindError> {
+        let mut all = Self {
+            listeners: Vec::new(),
+            by_worker: Vec::new(),
+            registry: registry.clone(),
+        };
         let workers = spec.workers.get();
-        let mut all = Self::default();
         all.by_worker.resize_with(workers, Vec::new);
         for listener in &spec.listeners {
-            let Bound {
-                address,
-                sockets,
-                file,
-            } = listener::bind(&listener.address, workers)?;
-            let metrics = Arc::new(ListenerMetrics::new(registry, &address.to_string()));
-            let warnings = Arc::new(AcceptWarnings::new());
-            for (listeners, socket) in all.by_worker.iter_mut().zip(sockets) {
-                listeners.push(BoundListener {
-                    local: address.clone(),
-                    socket,
-                    protocols: listener.protocols,
-                    proxy_protocol: listener.proxy_protocol,
-                    tls: listener.tls.clone(),
-                    metrics: metrics.clone(),
-                    warnings: warnings.clone(),
-                });
-            }
-            all.addresses.push(address);
-            all.files.extend(file);
+            let bound = listener::bind(&listener.address, workers, &[])?;
+            let running =
+                RunningListener::new(listener.clone(), bound, registry, &mut all.by_worker);
+            all.listeners.push(running);
         }
         Ok(all)
     }
@@ -280,10 +278,7 @@ impl BoundListeners {
 
 impl std::fmt::Debug for BoundListeners {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut bound = f.debug_struct("BoundListeners");
-        bound
-            .field("addresses", &self.addresses)
-            .finish_non_exhaustive()
+        f.debug_struct("BoundListeners").finish_non_exhaustive()
     }
 }
 

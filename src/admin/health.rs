@@ -55,13 +55,15 @@ impl Readiness {
         let _ = self.pressure.set(pressure);
     }
 
-    /// A line if connections run out. The process still takes traffic: idle ones give way.
+    /// A line if connections run out. The process still takes traffic.
     fn pressure_line(&self) -> String {
-        let pressure = self.pressure().filter(|one| one.is_near_max());
-        pressure.map_or_else(String::new, |pressure| {
+        let pressure = self.pressure();
+        let line = pressure.and_then(|pressure| {
+            let giving_way = pressure.giving_way()?;
             let (open, max) = (pressure.open(), pressure.max());
-            format!("connections: {open} of {max}, idle ones give way\n")
-        })
+            Some(format!("connections: {open} of {max}, {giving_way}\n"))
+        });
+        line.unwrap_or_default()
     }
 
     /// The use of connections; `None` before all listeners serve.

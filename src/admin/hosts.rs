@@ -23,40 +23,47 @@ use crate::telemetry::metrics::{AdminMetrics, AdminRefusal};
 ///
 /// IP addresses, `localhost` and names below it need no entry: no site can have them.
 #[derive(Clone, Debug)]
-pub struct AllowedHosts {
-    names: Arc<ArcSwap<Vec<HostPattern>>>,
+pub struct AllowedHosts(Arc<ArcSwap<Hosts>>);
+
+#[derive(Debug)]
+struct Hosts {
+    names: Vec<HostPattern>,
     /// True if names are refused also when no name is listed.
     is_strict: bool,
+}
+
+impl Hosts {
+    fn of_listener(address: IpAddr, names: Vec<HostPattern>) -> Self {
+        Self {
+            names,
+            is_strict: address.to_canonical().is_loopback(),
+        }
+    }
 }
 
 impl AllowedHosts {
     /// The hosts of the admin listener at `address`. Without `names`, a listener that other machines
     /// reach takes every host.
     pub fn of_listener(address: IpAddr, names: Vec<HostPattern>) -> Self {
-        Self {
-            names: Arc::new(ArcSwap::from_pointee(names)),
-            is_strict: address.to_canonical().is_loopback(),
-        }
+        let hosts = Hosts::of_listener(address, names);
+        Self(Arc::new(ArcSwap::from_pointee(hosts)))
     }
 
     /// The hosts of a server without a configuration.
     pub(super) fn without_names() -> Self {
-        Self {
-            names: Arc::default(),
-            is_strict: true,
-        }
+        Self::of_listener(Ipv4Addr::LOCALHOST.into(), Vec::new())
     }
 
-    /// Takes these names, and no others, from now on.
-    pub fn reload(&self, names: Vec<HostPattern>) {
-        self.names.store(Arc::new(names));
+    /// Takes these names at this address, and no others, from now on.
+    pub fn reload(&self, address: IpAddr, names: Vec<HostPattern>) {
+        self.0.store(Arc::new(Hosts::of_listener(address, names)));
     }
 
     /// Returns true for a host in its canonical spelling that may address the listener. An empty one
     /// may: browsers always send a host.
     fn contains(&self, host: &str) -> bool {
-        let names = self.names.load();
-        let takes_all = names.is_empty() && !self.is_strict;
+        let Hosts { names, is_strict } = &**self.0.load();
+        let takes_all = names.is_empty() && !is_strict;
         takes_all || needs_no_dns(host) || names.iter().any(|name| name.matches(host))
     }
 }
@@ -197,7 +204,9 @@ mod tests {
             ] {
                 assert_eq!(answer(&check, &[host]), status, "{host} at {address}");
             }
-            check.allowed.reload(Vec::new());
+            check
+                .allowed
+                .reload(address.parse().expect("an address"), Vec::new());
             let is_open = address == ANY;
             let others = if is_open { 200 } else { 421 };
             assert_eq!(answer(&check, &["evil.example"]), others);

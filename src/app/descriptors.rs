@@ -3,6 +3,8 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::admin;
+use crate::net::file_budget;
+use crate::proxy::Gateway;
 use crate::server::ServerSpec;
 
 /// Descriptors for logs, files that are read, and listeners.
@@ -61,6 +63,12 @@ pub(super) fn provide(server: &ServerSpec) -> FileShares {
 }
 
 impl FileShares {
+    /// Lets upstreams take their share from now on.
+    pub(super) fn limit_upstreams(&self, gateway: &Gateway) {
+        file_budget::UPSTREAMS.limit(self.upstreams);
+        gateway.upstream_shares().limit(self.upstream_requests);
+    }
+
     /// The shares of `limit` files, of which the process needs `own`. Each client has a file for its request at an
     /// upstream.
     fn new(limit: u64, own: u64, max_connections: usize) -> Self {

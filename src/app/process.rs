@@ -16,10 +16,10 @@ use super::StartupError;
 use super::access_logs;
 use super::config_log;
 use super::connections::Connections;
-use super::descriptors::{self, FileShares};
+use super::descriptors;
 use super::periodic::{run_periodic_work, tick_upstreams};
 use super::playground;
-use super::reload::{Prepared, Reloader};
+use super::reload::{Prepared, Reloader, Running};
 use super::signals::{EndSignal, SignalCommand, Signals};
 use super::snapshot_owner::Owner;
 use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
@@ -94,8 +94,6 @@ impl Process {
         let compiled = compile(&loaded)?;
         config_log::log_warnings(loaded, started_at);
         let files = descriptors::provide(&compiled.server);
-        file_budget::UPSTREAMS.limit(files.upstreams);
-        // A reload is compared with what was asked for, not with what the machine has room for.
         let mut served = compiled.server.clone();
         served.client.max_connections = files.clients;
         // Before the snapshot is touched: where another process listens, this one does not start.
@@ -129,7 +127,8 @@ impl Process {
         let ruleset = first_ruleset(prepared, previous, &clock);
         reloader.follow(&ruleset);
         connections.begin(&ruleset);
-        let gateway = new_gateway(ruleset, &context, files);
+        let gateway = new_gateway(ruleset, &context);
+        files.limit_upstreams(&gateway);
         gateway
             .activity()
             .set_key_form(compiled.admin.keys, started_at);
@@ -182,7 +181,7 @@ impl Process {
         let connections = self.connections.clone();
         let ruleset = self.gateway.ruleset();
         let (is_open, readiness) = (self.is_open.clone(), self.readiness.clone());
-        let addresses = self.server.addresses().to_vec();
+        let addresses = self.server.addresses();
         async move {
             connections.ready(&ruleset).await;
             is_open.send_replace(true);
@@ -266,8 +265,9 @@ impl Process {
                 () = watch.changed() => {}
             }
             watch.look();
+            let servers = (&self.server, &self.admin);
             let prepared = tokio::select! {
-                prepared = self.reloader.prepare(self.gateway.ruleset()) => prepared,
+                prepared = self.reloader.prepare(self.gateway.ruleset(), servers) => prepared,
                 signal = signals.end() => return signal,
             };
             self.reload(prepared, &mut watch).await;
@@ -275,10 +275,13 @@ impl Process {
     }
 
     async fn reload(&mut self, prepared: Result<Prepared, StartupError>, watch: &mut FileWatcher) {
-        let finished = self
-            .reloader
-            .finish(prepared, &self.gateway, &self.snapshots);
-        finished.await;
+        let running = Running {
+            gateway: &self.gateway,
+            keeper: &self.snapshots,
+            server: &mut self.server,
+            admin: &mut self.admin,
+        };
+        self.reloader.finish(prepared, running).await;
         self.synchronising.reloaded();
         watch.set_files(self.reloader.files());
     }
@@ -347,10 +350,9 @@ fn first_ruleset(
     ruleset
 }
 
-fn new_gateway(ruleset: Arc<Ruleset>, context: &BuildContext, files: FileShares) -> Arc<Gateway> {
+fn new_gateway(ruleset: Arc<Ruleset>, context: &BuildContext) -> Arc<Gateway> {
     let metrics = Arc::new(RequestMetrics::new(&context.registry));
     let gateway = Gateway::new(ruleset, Arc::clone(&context.clock), metrics);
-    let gateway = gateway.with_upstream_requests(files.upstream_requests);
     Arc::new(gateway.with_activity(context.workers))
 }
 

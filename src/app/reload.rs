@@ -1,7 +1,8 @@
 //! Exchanges the running ruleset for a new one, or leaves all as it is.
 //!
-//! Everything that can fail is done first, aside, and off the runtimes that serve. Then the buckets
-//! are handed over, the certificates are exchanged, and the snapshot is swapped: none of it can fail.
+//! Everything that can fail is done first, aside, and off the runtimes that serve: new addresses are
+//! bound, too. Then the buckets are handed over, the snapshot is swapped, and listeners change: none
+//! of it can fail.
 
 use std::sync::Arc;
 
@@ -9,13 +10,14 @@ use super::StartupError;
 use super::access_logs::{self, Writers};
 use super::config_log;
 use super::connections::Connections;
+use super::descriptors::{self, FileShares};
 use super::snapshot_thread::SnapshotThread;
 use super::span_exporter::SpanExport;
-use crate::admin::AdminSpec;
 use crate::admin::auth::Access;
 use crate::admin::hosts::AllowedHosts;
 use crate::admin::problems::StatusProblem;
 use crate::admin::reload_history::{ReloadHistory, RunningConfig};
+use crate::admin::{self, AdminSpec};
 use crate::clock::Timestamp;
 use crate::config::{Compiled, ConfigText, Loaded, ShutdownSpec, SnapshotSpec, Source, compile};
 use crate::files::VersionedFile;
@@ -23,7 +25,7 @@ use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::reload_diff::{BucketChange, compare};
 use crate::proxy::{Gateway, Ruleset};
 use crate::server::tls::CertificateEnd;
-use crate::server::{ListenerSpec, ServerSpec};
+use crate::server::{ClientRules, Server, ServerChange, ServerSpec};
 use crate::telemetry::metrics::ConfigMetrics;
 
 /// The state of a reload, and the state that it keeps for the next.
@@ -31,8 +33,7 @@ use crate::telemetry::metrics::ConfigMetrics;
 pub(super) struct Reloader {
     source: Source,
     surroundings: BuildContext,
-    server: ServerSpec,
-    admin: AdminSpec,
+    client_rules: ClientRules,
     access: Access,
     hosts: AllowedHosts,
     history: ReloadHistory,
@@ -61,13 +62,12 @@ impl Reloader {
         metrics.certificates(ends(&running));
         Reloader {
             metrics,
-            server: compiled.server.clone(),
+            client_rules: compiled.server.client_rules.clone(),
             access: Access::new(compiled.admin.access.clone()),
             hosts: AllowedHosts::of_listener(
                 compiled.admin.address.ip(),
                 compiled.admin.hosts.clone(),
             ),
-            admin: compiled.admin.clone(),
             history: ReloadHistory::new(running),
             shutdown: compiled.shutdown,
             files: compiled.files.clone(),
@@ -129,35 +129,72 @@ impl Reloader {
     ///
     /// # Errors
     /// The problems of the configuration.
-    pub(super) async fn prepare(&self, running: Arc<Ruleset>) -> Result<Prepared, StartupError> {
+    pub(super) async fn prepare(
+        &self,
+        running: Arc<Ruleset>,
+        (server, admin): (&Server, &Server),
+    ) -> Result<Prepared, StartupError> {
         let build = build(
             self.source.clone(),
             self.surroundings.clone(),
             self.export.clone(),
             Arc::clone(&running),
         );
-        let prepared = off_the_runtime(build).await??;
-        let snapshot = prepared.built.ruleset();
-        self.connections.connect(snapshot, &running).await;
-        Ok(prepared)
+        let Built { ruleset, rest } = off_the_runtime(build).await??;
+        let files = descriptors::provide(&rest.server);
+        let mut client = rest.server.client;
+        client.max_connections = files.clients;
+        let server = server.plan(&rest.server.listeners, client)?;
+        let admin = admin.plan(&[admin::listener(rest.admin.address)], admin.client())?;
+        self.connections.connect(ruleset.ruleset(), &running).await;
+        Ok(Prepared {
+            ruleset,
+            rest,
+            files,
+            server,
+            admin,
+        })
     }
 
     /// Runs what was prepared. A bad configuration changes nothing, and is reported.
     pub(super) async fn finish(
         &mut self,
         prepared: Result<Prepared, StartupError>,
-        gateway: &Gateway,
-        keeper: &SnapshotThread,
+        running: Running<'_>,
     ) {
-        let Prepared { built, rest } = match prepared {
+        let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(why) => return self.failed(&why),
         };
+        let Prepared {
+            ruleset,
+            rest,
+            files,
+            server,
+            admin,
+        } = prepared;
         let clock = Arc::clone(&self.surroundings.clock);
-        match off_the_runtime(move || built.migrate_buckets(clock.now())).await {
-            Ok(snapshot) => self.apply(snapshot, rest, gateway, keeper),
-            Err(panicked) => self.failed(&panicked),
+        let snapshot = match off_the_runtime(move || ruleset.migrate_buckets(clock.now())).await {
+            Ok(snapshot) => snapshot,
+            Err(panicked) => return self.failed(&panicked),
+        };
+        self.swap(snapshot, &rest, running.gateway);
+        files.limit_upstreams(running.gateway);
+        let deadline = rest.shutdown.deadline;
+        running.server.adopt(server, deadline).await;
+        running.admin.adopt(admin, deadline).await;
+        self.apply(rest, running.gateway, running.keeper);
+    }
+
+    /// Decides the next requests by the new ruleset, before listeners change.
+    fn swap(&mut self, snapshot: Arc<Ruleset>, rest: &Rest, gateway: &Gateway) {
+        self.follow(&snapshot);
+        if self.history.is_running(&rest.text.hash) {
+            // Another file has changed, such as a certificate.
+            snapshot.keep_modes(&gateway.ruleset());
         }
+        gateway.swap(snapshot);
+        self.client_rules.adopt(&rest.server.client_rules);
     }
 
     fn failed(&self, why: &StartupError) {
@@ -168,24 +205,12 @@ impl Reloader {
         self.metrics.failed();
     }
 
-    fn apply(
-        &mut self,
-        snapshot: Arc<Ruleset>,
-        compiled: Rest,
-        gateway: &Gateway,
-        keeper: &SnapshotThread,
-    ) {
-        self.follow(&snapshot);
-        if self.history.is_running(&compiled.text.hash) {
-            // Another file has changed, such as a certificate.
-            snapshot.keep_modes(&gateway.ruleset());
-        }
-        gateway.swap(snapshot);
-        self.adopt(&compiled.server);
+    fn apply(&mut self, compiled: Rest, gateway: &Gateway, keeper: &SnapshotThread) {
         self.warn_of_restart(&compiled);
         keeper.follow(compiled.snapshot);
         self.access.reload(compiled.admin.access);
-        self.hosts.reload(compiled.admin.hosts);
+        let admin = compiled.admin.address.ip();
+        self.hosts.reload(admin, compiled.admin.hosts);
         let now = self.surroundings.clock.now();
         gateway.activity().set_key_form(compiled.admin.keys, now);
         self.export = compiled.export;
@@ -205,48 +230,38 @@ impl Reloader {
         self.metrics.reloaded(&hash, seconds(now));
     }
 
-    /// Exchanges the certificates, and the rules that tell clients apart.
-    fn adopt(&self, new: &ServerSpec) {
-        self.server.client_rules.adopt(&new.client_rules);
-        for (running, wanted) in self.server.listeners.iter().zip(&new.listeners) {
-            if let (Some(running), Some(wanted)) = (&running.tls, &wanted.tls) {
-                running.adopt(wanted);
-            }
-        }
-    }
-
     /// Says what is not what runs, and will not be before a restart.
     fn warn_of_restart(&self, new: &Rest) {
-        let listener = |spec: &ListenerSpec| {
-            let address = spec.address.clone();
-            let is_secured = spec.tls.is_some();
-            (address, spec.protocols, spec.proxy_protocol, is_secured)
-        };
-        let (was, is) = (&self.server, &new.server);
-        let same_listeners =
-            (was.listeners.iter().map(listener)).eq(is.listeners.iter().map(listener));
-        let changed: Vec<&str> = [
-            ("workers", was.workers != is.workers),
-            ("listeners", !same_listeners),
-            ("client", was.client != is.client),
-            ("admin.address", self.admin.address != new.admin.address),
-        ]
-        .into_iter()
-        .filter_map(|(section, changed)| changed.then_some(section))
-        .collect();
         self.restart_problem.clear();
-        if !changed.is_empty() {
-            let keys = changed.join(", ");
-            tracing::warn!("changes of {keys} take effect at a restart");
-            let problem = format!("restart pending: changes of {keys} take effect at a restart");
-            self.restart_problem.set(problem);
+        if self.surroundings.workers != new.server.workers.get() {
+            tracing::warn!("changes of workers take effect at a restart");
+            let problem = "restart pending: changes of workers take effect at a restart";
+            self.restart_problem.set(problem.to_owned());
         }
     }
 }
 
-/// A ruleset that is ready to take over the buckets, and the rest of its configuration.
+/// The parts of the process that a reload changes.
+pub(super) struct Running<'a> {
+    pub(super) gateway: &'a Gateway,
+    pub(super) keeper: &'a SnapshotThread,
+    pub(super) server: &'a mut Server,
+    pub(super) admin: &'a mut Server,
+}
+
+/// A configuration that can no longer fail: new addresses are bound, and the ruleset is ready to
+/// take over the buckets.
 pub(super) struct Prepared {
-    built: PreparedRuleset,
+    ruleset: PreparedRuleset,
+    rest: Rest,
+    files: FileShares,
+    server: ServerChange,
+    admin: ServerChange,
+}
+
+/// A compiled configuration.
+struct Built {
+    ruleset: PreparedRuleset,
     rest: Rest,
 }
 
@@ -277,7 +292,7 @@ fn build(
     surroundings: BuildContext,
     export: Option<SpanExport>,
     running: Arc<Ruleset>,
-) -> impl FnOnce() -> Result<Prepared, StartupError> {
+) -> impl FnOnce() -> Result<Built, StartupError> {
     move || {
         let loaded = source.load()?;
         let compiled = compile(&loaded)?;
@@ -285,10 +300,10 @@ fn build(
         let access_log = access_logs::provide(access_log, &surroundings, Some(&running))?;
         let registry = &surroundings.registry;
         let export = SpanExport::provide(compiled.export, registry, export.as_ref())?;
-        let built = PreparedRuleset::new(compiled.rules, &surroundings, Some(&running))
+        let ruleset = PreparedRuleset::new(compiled.rules, &surroundings, Some(&running))
             .with_access_log(access_log)
             .with_spans(export.as_ref().map(SpanExport::queue));
-        let changes = compare(&*running, built.ruleset());
+        let changes = compare(&*running, ruleset.ruleset());
         let rest = Rest {
             loaded,
             buckets: changes.into_iter().map(Into::into).collect(),
@@ -301,7 +316,7 @@ fn build(
             certificates: compiled.certificates,
             text: compiled.text,
         };
-        Ok(Prepared { built, rest })
+        Ok(Built { ruleset, rest })
     }
 }
 

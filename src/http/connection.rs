@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::informational::InformationalQueue;
+use crate::net::drain::DrainWatcher;
 use crate::net::peer_address::PeerAddress;
 
 /// A client's connection, the same for all requests on it.
 #[derive(Clone, Debug)]
 pub struct ClientConnection {
-    /// Distinguishes the connections that a worker accepts on a listener.
+    /// Distinguishes the connections that a worker accepts.
     pub id: u64,
     /// The other end: the peer, or the client that its preamble names.
     pub peer: PeerAddress,
@@ -25,6 +26,8 @@ pub struct ClientConnection {
     pub worker: usize,
     /// The queue for informational responses, if the connection can send them.
     pub informational: Option<InformationalQueue>,
+    /// The drain of its listener.
+    pub drain: DrainWatcher,
 }
 
 /// A version of TLS.

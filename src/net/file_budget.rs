@@ -2,13 +2,13 @@
 //! process open is for clients, the admin listener, Redis and logs: no traffic can take it.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
+
+use super::permits::{Permit, Permits};
 
 /// The files of this process for connections to upstreams. Without a limit until [`limit`].
 ///
@@ -22,14 +22,12 @@ const WAIT: Duration = Duration::from_millis(250);
 const SHORTAGE_SHOWN: Duration = Duration::from_secs(60);
 
 /// A file for one connection, until dropped.
-pub(crate) type FilePermit = SemaphorePermit<'static>;
+pub(crate) type FilePermit = Permit<&'static Permits>;
 
 /// A number of open files.
 #[derive(Debug)]
 pub struct FileBudget {
-    permits: Semaphore,
-    /// The number of permits from which on files are scarce.
-    few: AtomicUsize,
+    permits: Permits,
     /// When the system last refused a file, or another thing that a connection needs.
     shortage: Mutex<Option<Instant>>,
 }
@@ -37,17 +35,14 @@ pub struct FileBudget {
 impl FileBudget {
     const fn new() -> Self {
         Self {
-            permits: Semaphore::const_new(Semaphore::MAX_PERMITS),
-            few: AtomicUsize::new(0),
+            permits: Permits::new(Permits::MAX),
             shortage: Mutex::new(None),
         }
     }
 
-    /// Allows at most this many files. Must be called once, before the first connection.
+    /// Allows at most this many files. Those in use stay.
     pub fn limit(&self, files: usize) {
-        let excess = self.permits.available_permits().saturating_sub(files);
-        self.permits.forget_permits(excess);
-        self.few.store(files / 8, Relaxed);
+        self.permits.resize(files.min(Permits::MAX));
     }
 
     /// A file for a connection. Waits a moment for one if all are in use.
@@ -55,11 +50,11 @@ impl FileBudget {
     /// # Errors
     /// When no idle connection has given way.
     pub(crate) async fn take(&'static self) -> io::Result<FilePermit> {
-        if let Ok(permit) = self.permits.try_acquire() {
+        if let Some(permit) = Permits::try_acquire(&self.permits) {
             return Ok(permit);
         }
-        let permit = timeout(WAIT, self.permits.acquire()).await.ok();
-        permit.and_then(Result::ok).ok_or_else(|| {
+        let permit = timeout(WAIT, Permits::acquire(&self.permits)).await;
+        permit.map_err(|_| {
             self.note_shortage();
             io::Error::other("connections to upstreams use all of their files")
         })
@@ -67,7 +62,7 @@ impl FileBudget {
 
     /// Returns true while idle connections have to give way.
     pub(crate) fn is_scarce(&self) -> bool {
-        self.permits.available_permits() <= self.few.load(Relaxed)
+        self.permits.available() <= self.permits.max() / 8
     }
 
     /// Notes that a connection failed for the lack of something on this machine.

@@ -71,7 +71,8 @@ pub(crate) struct Bound {
     pub(crate) file: Option<SocketFile>,
 }
 
-/// Opens `count` sockets that share one address. Of an address that this machine lacks, since it has IPv4 alone or
+/// Opens `count` sockets that share one address, and its port with `own` listeners of this process
+/// that use it on other addresses. Of an address that this machine lacks, since it has IPv4 alone or
 /// IPv6 alone, the one of the other family is meant.
 ///
 /// # Errors
@@ -80,13 +81,14 @@ pub(crate) struct Bound {
 pub(crate) fn bind(
     address: &ListenAddress,
     count: usize,
+    own: &[ListenAddress],
 ) -> Result<Bound, BindError> {
-    bind_exactly(address, count).or_else(|error| {
+    bind_exactly(address, count, own).or_else(|error| {
         let tcp = address.tcp();
         let Some(other) = tcp.and_then(|address| other_family(address, &error.source)) else {
             return Err(error);
         };
-        let bound = bind_exactly(&other.into(), count);
+        let bound = bind_exactly(&other.into(), count, own);
         bound.map_err(|second| match lacks_address(&second.source) {
             true => error,
             false => second,
@@ -97,13 +99,20 @@ pub(crate) fn bind(
 fn bind_exactly(
     address: &ListenAddress,
     count: usize,
+    own: &[ListenAddress],
 ) -> Result<Bound, BindError> {
     let bound = match address {
-        ListenAddress::Tcp(tcp) => bind_tcp(*tcp, count).map(|(address, sockets)| Bound {
-            address: address.into(),
-            sockets: sockets.into_iter().map(BoundSocket::Tcp).collect(),
-            file: None,
-        }),
+        ListenAddress::Tcp(tcp) => {
+            let overlaps = |own: SocketAddr| {
+                own.port() == tcp.port() && (own.ip().is_unspecified() || tcp.ip().is_unspecified())
+            };
+            let is_shared = own.iter().filter_map(ListenAddress::tcp).any(overlaps);
+            bind_tcp(*tcp, count, is_shared).map(|(address, sockets)| Bound {
+                address: address.into(),
+                sockets: sockets.into_iter().map(BoundSocket::Tcp).collect(),
+                file: None,
+            })
+        }
         ListenAddress::Unix(path) => unix::bind(path, count).map(|(sockets, file)| Bound {
             address: address.clone(),
             sockets: sockets.into_iter().map(BoundSocket::Unix).collect(),
@@ -144,12 +153,14 @@ const BACKLOG: i32 = 4096;
 ///
 /// The first is bound without SO_REUSEPORT, which fails if another process listens already. With
 /// it, both processes would silently share the clients. Port 0 takes a free port, the same for all
-/// sockets.
+/// sockets. A port that this process has already is bound with it.
 fn bind_tcp(
     address: SocketAddr,
     count: usize,
+    is_shared: bool,
 ) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
     let first = open(address)?;
+    first.set_reuse_port(is_shared)?;
     first.bind(&address.into())?;
     first.set_reuse_port(true)?;
     let first = listen(first)?;
@@ -342,7 +353,7 @@ mod tests {
 
     #[test]
     fn workers_share_one_port() {
-        let (address, sockets) = bind_tcp(any(), 3).expect("a free port");
+        let (address, sockets) = bind_tcp(any(), 3, false).expect("a free port");
         assert!(
             sockets
                 .iter()
@@ -360,16 +371,16 @@ mod tests {
 
     #[test]
     fn a_second_instance_cannot_share_the_port() {
-        let first = bind(&any().into(), 2).expect("a free port");
+        let first = bind(&any().into(), 2, &[]).expect("a free port");
         let address = first.address.clone();
-        let error = bind(&address, 2).expect_err("taken");
+        let error = bind(&address, 2, &[]).expect_err("taken");
         assert!(
             error
                 .to_string()
                 .starts_with(&format!("address in use: something listens on {address}"))
         );
         drop(first);
-        bind(&address, 2).expect("free again");
+        bind(&address, 2, &[]).expect("free again");
     }
 
     #[test]
@@ -388,7 +399,7 @@ mod tests {
 
     #[test]
     fn accepted_sockets_send_at_once() {
-        let (address, sockets) = bind_tcp(any(), 1).expect("a free port");
+        let (address, sockets) = bind_tcp(any(), 1, false).expect("a free port");
         let client = TcpStream::connect(address);
         let (accepted, _) = sockets[0].accept().expect("connected");
         assert!(accepted.nodelay().expect("a socket option"));

@@ -34,6 +34,7 @@ use crate::http::body::RequestBody;
 use crate::http::connection::ClientConnection;
 use crate::http::message::{Request, Response};
 use crate::http::service::{ServiceFuture, service_fn};
+use crate::net::drain::DrainStage;
 use crate::rules::Head;
 use crate::store::Undecided;
 pub use state::Gateway;
@@ -229,7 +230,12 @@ fn serve_later(
         let metrics = &client.gateway.metrics;
         let served = {
             let serving = pin!(serve(&mut exchange, &mut request, target, decided));
-            catch_panic::catch_async(metrics, serving).await
+            let mut drain = client.connection.drain.clone();
+            tokio::select! {
+                biased;
+                served = catch_panic::catch_async(metrics, serving) => served,
+                () = drain.reached(DrainStage::Answer) => Ok(Err(Error::DrainDeadline)),
+            }
         };
         let served = served.unwrap_or_else(|panicked| Err(panicked.into()));
         let response = catch_panic::catch(metrics, || respond(exchange, served, &request));

@@ -15,7 +15,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// The requests in flight at upstreams.
 #[derive(Debug)]
 pub struct UpstreamShares {
-    max: usize,
+    max: AtomicUsize,
     in_flight: AtomicUsize,
     /// Requests by client, of those that begin while a quarter of `max` is in use.
     clients: ClientCounts,
@@ -34,7 +34,7 @@ impl UpstreamShares {
     /// Allows so many requests in flight.
     pub(super) fn new(max: usize) -> Self {
         Self {
-            max,
+            max: AtomicUsize::new(max),
             in_flight: AtomicUsize::new(0),
             clients: ClientCounts::default(),
             log: LogThrottle::new(WARNING_INTERVAL),
@@ -48,12 +48,17 @@ impl UpstreamShares {
 
     /// The most requests in flight.
     pub fn max(&self) -> usize {
-        self.max
+        self.max.load(Relaxed)
+    }
+
+    /// Allows so many requests in flight from now on.
+    pub fn limit(&self, max: usize) {
+        self.max.store(max, Relaxed);
     }
 
     /// Returns true if more than three quarters are in use: then some are refused.
     pub fn are_scarce(&self) -> bool {
-        self.in_flight() > self.max / 4 * 3
+        self.in_flight() > self.max() / 4 * 3
     }
 
     /// Counts a request of `client`, to an upstream with so many in flight. Both are asked for only
@@ -66,17 +71,13 @@ impl UpstreamShares {
         client: impl FnOnce() -> Option<IpAddr>,
         upstream: impl FnOnce() -> Option<usize>,
     ) -> Result<UpstreamShare, UpstreamRefusal> {
-        let others = self.in_flight.fetch_add(1, Relaxed);
-        if others < self.max / 4 {
+        let (others, max) = (self.in_flight.fetch_add(1, Relaxed), self.max());
+        if others < max / 4 {
             return Ok(UpstreamShare { client: None });
         }
-        let left = self.max.saturating_sub(others);
+        let left = max.saturating_sub(others);
         // Of what is left, an upstream may take no more than keeps it at three times the rest.
-        let at_upstream = if others < self.max / 2 {
-            None
-        } else {
-            upstream()
-        };
+        let at_upstream = if others < max / 2 { None } else { upstream() };
         let of_upstream = at_upstream.map_or(left, |in_flight| {
             left.saturating_mul(3).saturating_sub(in_flight).div_ceil(4)
         });
@@ -112,7 +113,7 @@ impl UpstreamShares {
     /// Says, once a minute, that requests are refused.
     pub(super) fn log_refusal(&self, refusal: UpstreamRefusal, client: IpAddr, upstream: &str) {
         if let Some(omitted) = self.log.admit_now() {
-            let (in_flight, max) = (self.in_flight(), self.max);
+            let (in_flight, max) = (self.in_flight(), self.max());
             let reason = refusal.as_str();
             tracing::warn!(reason, %client, upstream, in_flight, max, omitted, "too many requests in flight at upstreams: some are answered 503");
         }

@@ -1,10 +1,16 @@
-//! The accept loop of one worker on one listener. It ends when the server drains, never on an
-//! error.
+//! The accept loop of one worker on one listener. It ends when the server drains or a reload removes
+//! the listener, never on an error.
 
-use std::{cell::Cell, io, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    net::IpAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
-    sync::OwnedSemaphorePermit,
     task::{spawn_local, yield_now},
     time::sleep,
 };
@@ -13,12 +19,12 @@ use tracing::warn;
 use super::{
     ConnectionTable, HttpService,
     connection::ConnectionHandler,
-    connection_bounds::{ConnectionBounds, TooManyConnections},
+    connection_bounds::{ConnectionBounds, ConnectionPermit, TooManyConnections},
     connection_guard::ConnectionGuard,
-    drain::DrainWatcher,
 };
 use crate::{
     http::connection::ClientConnection,
+    net::drain::{DrainStage, DrainWatcher},
     net::file_budget,
     net::listener::{Accepted, ListenAddress, Listener},
     net::peer_address::PeerAddress,
@@ -36,17 +42,26 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Accepts connections and starts serving them.
 pub(super) struct Acceptor<F> {
-    pub(super) handler: Rc<ConnectionHandler>,
+    /// For the next connections; a reload replaces it.
+    pub(super) handling: Rc<RefCell<Handling>>,
     pub(super) factory: F,
-    /// Connections since the start.
-    pub(super) accepted: Cell<u64>,
+    /// Connections of the worker since the start.
+    pub(super) accepted: Rc<Cell<u64>>,
     /// The bounds of connections, shared by all workers and listeners.
     pub(super) bounds: Arc<ConnectionBounds>,
     /// The table that evicts a connection when there is no permit.
     pub(super) table: Option<ConnectionTable>,
     pub(super) metrics: Arc<ListenerMetrics>,
+    /// Its own drain, not that of its connections.
     pub(super) closing: DrainWatcher,
     pub(super) warnings: Arc<AcceptWarnings>,
+}
+
+/// What becomes of accepted connections.
+pub(super) struct Handling {
+    pub(super) handler: Rc<ConnectionHandler>,
+    /// The drain of the connections.
+    pub(super) drain: DrainWatcher,
 }
 
 /// Bounds the log lines about clients that wait to be accepted by one listener, over all its
@@ -80,14 +95,13 @@ where
     F: Fn(&ClientConnection) -> S + Clone + 'static,
     S: HttpService,
 {
-    /// Accepts until the server drains, then serves the connections that the kernel has accepted
-    /// already.
+    /// Accepts until its drain, then serves the connections that the kernel has accepted already.
     pub(super) async fn run(self, listener: Listener) {
         let mut closing = self.closing.clone();
         loop {
             let accepted = tokio::select! {
                 biased;
-                () = closing.started() => break,
+                () = closing.reached(DrainStage::Finish) => break,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
@@ -95,7 +109,7 @@ where
                 Err(error) => self.failed(&error).await,
             }
         }
-        closing.socket_unwanted().await;
+        closing.reached(DrainStage::Close).await;
         for accepted in listener.into_queued() {
             self.serve(accepted).await;
         }
@@ -111,11 +125,12 @@ where
         let id = self.accepted.get();
         self.accepted.set(id + 1);
         let serve = |permit| {
-            let (factory, closing) = (self.factory.clone(), self.closing.clone());
-            let place = self.bounds.enter(self.handler.worker, permit, client);
-            let guard = ConnectionGuard::new(&self.metrics, place, closing);
-            let handler = self.handler.clone();
-            handler.serve(id, accepted, factory, guard)
+            let Handling { handler, drain } = &*self.handling.borrow();
+            let place = self.bounds.enter(handler.worker, permit, client);
+            let guard = ConnectionGuard::new(&self.metrics, place, drain.clone());
+            handler
+                .clone()
+                .serve(id, accepted, self.factory.clone(), guard)
         };
         let Some(table) = &self.table else {
             spawn_local(serve(Some(permit)));
@@ -136,22 +151,27 @@ where
 }
 
 impl<F> Acceptor<F> {
+    fn handler(&self) -> Rc<ConnectionHandler> {
+        self.handling.borrow().handler.clone()
+    }
+
     /// Counts the connection of a client that is known already.
     fn count_client(&self, peer: PeerAddress) -> Result<Option<IpAddr>, TooManyConnections> {
-        if self.handler.expects_header(peer) {
+        let handler = self.handler();
+        if handler.expects_header(peer) {
             return Ok(None);
         }
-        let rules = self.handler.client_rules.load();
+        let rules = handler.client_rules.load();
         let counted = self.bounds.count_client(peer, &rules);
         counted.inspect_err(|_| {
             self.metrics.refuse(ConnectionRefusal::MaxPerClient);
-            self.warnings.log_refused(&self.handler.local, peer);
+            self.warnings.log_refused(&handler.local, peer);
         })
     }
 
     /// Waits for a permit, for which an idle connection gives way near the bound. A server with a
     /// table evicts a connection at the bound.
-    async fn permit(&self) -> OwnedSemaphorePermit {
+    async fn permit(&self) -> ConnectionPermit {
         if self.table.is_none() && self.bounds.is_near_max() {
             self.bounds.evict();
         }
@@ -165,15 +185,15 @@ impl<F> Acceptor<F> {
                 self.bounds.permit().await
             }
             None => {
-                self.log_full("new clients wait unless idle connections give way");
-                self.bounds.permit_of_idle().await
+                let log = |consequence: &str| self.log_full(consequence);
+                self.bounds.permit_of_idle(log).await
             }
         }
     }
 
     fn log_full(&self, consequence: &str) {
         if let Some(omitted) = self.warnings.max_connections.admit_now() {
-            warn!(listener = %self.handler.local, omitted, "max_connections reached: {consequence}");
+            warn!(listener = %self.handler().local, omitted, "max_connections reached: {consequence}");
         }
     }
 
@@ -185,7 +205,7 @@ impl<F> Acceptor<F> {
         }
         file_budget::UPSTREAMS.note_shortage();
         if let Some(omitted) = self.warnings.accept_error.admit_now() {
-            warn!(listener = %self.handler.local, omitted, "cannot accept connections, new clients wait: {error}");
+            warn!(listener = %self.handler().local, omitted, "cannot accept connections, new clients wait: {error}");
         }
         sleep(ACCEPT_RETRY_PAUSE).await;
     }

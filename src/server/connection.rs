@@ -22,6 +22,7 @@ use tracing::debug;
 use super::{
     ClientRules, ClientSpec, HalfClose, HttpService, Protocols,
     connection_guard::{ConnectionGuard, Evicted},
+    drain::past_grace,
     preamble,
     service::BoxError,
     tls::Tls,
@@ -122,6 +123,7 @@ impl ConnectionHandler {
             server_name: None,
             worker: self.worker,
             informational: None,
+            drain: guard.closing().clone(),
         };
         let Some(tls) = &self.tls else {
             let detection = async {
@@ -243,7 +245,6 @@ async fn within_deadline<T>(
     guard: &ConnectionGuard,
     work: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
-    let mut closing = guard.closing().clone();
     let late = || {
         io::Error::new(
             io::ErrorKind::TimedOut,
@@ -253,7 +254,7 @@ async fn within_deadline<T>(
     tokio::select! {
         biased;
         result = timeout_at(deadline, work) => result.map_err(|_| late())?,
-        () = closing.past_grace() => Err(late()),
+        () = past_grace(guard.closing().clone()) => Err(late()),
         () = poll_fn(|cx| guard.poll_evicted(cx, Instant::now)) => Err(io::Error::other(Evicted)),
     }
 }

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::ClientSpec;
@@ -19,14 +18,17 @@ use super::idle_list::IdleList;
 use crate::http::client_counts::ClientCounts;
 use crate::http::client_ip::ClientIp;
 use crate::net::peer_address::PeerAddress;
+use crate::net::permits::{Permit, Permits};
+
+/// The right to have a connection.
+pub(super) type ConnectionPermit = Permit<Arc<Permits>>;
 
 /// The bounds of a server, shared by its workers and listeners.
 pub(super) struct ConnectionBounds {
-    permits: Arc<Semaphore>,
-    max: usize,
+    permits: Arc<Permits>,
     clients: ClientCounts,
     /// The most connections of a client.
-    most: usize,
+    most: AtomicUsize,
     /// By worker. Only eviction locks the list of another.
     idle: Box<[Mutex<IdleList>]>,
     /// Clients that wait for a permit.
@@ -39,38 +41,50 @@ pub(super) struct TooManyConnections;
 
 impl ConnectionBounds {
     pub(super) fn new(client: &ClientSpec, workers: usize) -> Self {
-        let max = client.max_connections.min(Semaphore::MAX_PERMITS);
-        // By default one client leaves a quarter to others.
-        let most = client.max_connections_per_client.unwrap_or(max - max / 4);
         let lists = std::iter::repeat_with(|| Mutex::new(IdleList::new()));
-        Self {
-            permits: Arc::new(Semaphore::new(max)),
-            max,
+        let bounds = Self {
+            permits: Arc::new(Permits::new(0)),
             clients: ClientCounts::default(),
-            most,
+            most: AtomicUsize::new(0),
             idle: lists.take(workers).collect(),
             waiting: AtomicUsize::new(0),
+        };
+        bounds.adopt(client);
+        bounds
+    }
+
+    /// Changes the bounds. Connections beyond them end once they are idle.
+    pub(super) fn adopt(&self, client: &ClientSpec) {
+        let max = client.max_connections.min(Permits::MAX);
+        // By default one client leaves a quarter to others.
+        let most = client.max_connections_per_client.unwrap_or(max - max / 4);
+        self.most.store(most, Relaxed);
+        self.permits.resize(max);
+        let mut excess = self.permits.excess();
+        while excess > 0 && self.evict() {
+            excess -= 1;
         }
     }
 
     /// The connections that are open.
     pub(super) fn open(&self) -> usize {
-        self.max - self.permits.available_permits().min(self.max)
+        self.permits.held()
     }
 
     /// The most connections at once.
     pub(super) fn max(&self) -> usize {
-        self.max
+        self.permits.max()
     }
 
     /// Returns true if nine tenths of the connections are in use.
     pub(super) fn is_near_max(&self) -> bool {
-        self.permits.available_permits() <= self.max / 10
+        self.permits.available() <= self.max() / 10
     }
 
-    /// Returns true while a client waits for a connection to end.
+    /// Returns true while a client waits for a connection to end, or there are more than the bound
+    /// since that was lowered.
     pub(super) fn is_at_max(&self) -> bool {
-        self.waiting.load(Relaxed) > 0
+        self.waiting.load(Relaxed) > 0 || self.permits.excess() > 0
     }
 
     /// Counts a connection of this client, unless it is a proxy: those carry many clients. Returns
@@ -87,47 +101,51 @@ impl ConnectionBounds {
             return Ok(None);
         };
         let address = rules.identify(address);
-        match self.clients.enter(address, self.most) {
+        match self.clients.enter(address, self.most.load(Relaxed)) {
             true => Ok(Some(address)),
             false => Err(TooManyConnections),
         }
     }
 
     /// Returns a permit if one is free.
-    pub(super) fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
-        self.permits.clone().try_acquire_owned().ok()
+    pub(super) fn try_permit(&self) -> Option<ConnectionPermit> {
+        Permits::try_acquire(self.permits.clone())
     }
 
     /// Waits for a permit.
-    pub(super) async fn permit(&self) -> OwnedSemaphorePermit {
-        let permit = self.permits.clone().acquire_owned().await;
-        permit.expect("the semaphore is never closed")
+    pub(super) async fn permit(&self) -> ConnectionPermit {
+        Permits::acquire(self.permits.clone()).await
     }
 
-    /// Waits for a permit for which idle connections give way.
-    pub(super) async fn permit_of_idle(&self) -> OwnedSemaphorePermit {
+    /// Waits for a permit for which idle connections give way. Tells `log` what the client waits for.
+    pub(super) async fn permit_of_idle(&self, log: impl Fn(&str)) -> ConnectionPermit {
         // Before the lists are looked at: a connection that becomes idle later sees it.
         let _waiting = Waiting::new(&self.waiting);
-        self.evict();
+        log(match self.evict() {
+            true => "the connection that has been idle longest gives way",
+            false => "no connection is idle, and new clients wait until one is",
+        });
         self.permit().await
     }
 
-    /// Evicts the connection that has been idle longest, if there is one.
-    pub(super) fn evict(&self) {
+    /// Evicts the connection that has been idle longest. Returns false if none is idle.
+    pub(super) fn evict(&self) -> bool {
         let oldest = |list: &Mutex<IdleList>| list.lock().oldest();
         let lists = self.idle.iter();
         let lists = lists.filter_map(|list| Some((oldest(list)?, list)));
-        if let Some((_, list)) = lists.min_by_key(|(since, _)| *since) {
+        let oldest = lists.min_by_key(|(since, _)| *since);
+        if let Some((_, list)) = &oldest {
             let task = list.lock().evict();
             task.into_iter().for_each(std::task::Waker::wake);
         }
+        oldest.is_some()
     }
 
     /// Adds a connection that a worker serves.
     pub(super) fn enter(
         self: &Arc<Self>,
         worker: usize,
-        permit: Option<OwnedSemaphorePermit>,
+        permit: Option<ConnectionPermit>,
         client: Option<IpAddr>,
     ) -> ConnectionPlace {
         ConnectionPlace {
@@ -135,7 +153,7 @@ impl ConnectionBounds {
             worker: worker as u32,
             is_idle: Cell::new(true),
             client: Cell::new(client),
-            has_permit: permit.map(OwnedSemaphorePermit::forget).is_some(),
+            has_permit: permit.map(ConnectionPermit::forget).is_some(),
             bounds: self.clone(),
         }
     }
@@ -223,9 +241,9 @@ impl Drop for ConnectionPlace {
         if let Some(client) = self.client.get() {
             self.bounds.clients.leave(client);
         }
-        self.bounds
-            .permits
-            .add_permits(usize::from(self.has_permit));
+        if self.has_permit {
+            self.bounds.permits.release();
+        }
     }
 }
 
@@ -250,9 +268,19 @@ impl ConnectionPressure {
         self.0.max()
     }
 
-    /// Returns true if idle connections give way to new ones.
-    pub fn is_near_max(&self) -> bool {
-        self.0.is_near_max()
+    /// Returns the ones that give way to new connections, as the end of a sentence. `None` while
+    /// there is room.
+    pub fn giving_way(&self) -> Option<&'static str> {
+        let has_idle = || {
+            self.0
+                .idle
+                .iter()
+                .any(|list| list.lock().oldest().is_some())
+        };
+        self.0.is_near_max().then(|| match has_idle() {
+            true => "idle ones give way",
+            false => "none is idle to give way",
+        })
     }
 }
 
@@ -271,8 +299,15 @@ mod tests {
     use crate::server::{ConnectionLife, HalfClose, Timeouts};
 
     fn bounds(max_connections: usize, per_client: Option<usize>) -> Arc<ConnectionBounds> {
+        Arc::new(ConnectionBounds::new(
+            &client(max_connections, per_client),
+            2,
+        ))
+    }
+
+    fn client(max_connections: usize, per_client: Option<usize>) -> ClientSpec {
         let second = Duration::from_secs(1);
-        let client = ClientSpec {
+        ClientSpec {
             timeouts: Timeouts {
                 head: second,
                 body: second,
@@ -287,8 +322,30 @@ mod tests {
                 max_lifetime: second,
             },
             half_close: HalfClose::Serve,
-        };
-        Arc::new(ConnectionBounds::new(&client, 2))
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_beyond_a_lowered_bound_end_once_they_are_idle() {
+        let bounds = bounds(4, None);
+        let enter = || bounds.enter(0, Some(bounds.try_permit().expect("there is room")), None);
+        let mut places: Vec<_> = (0..4).map(|_| enter()).collect();
+        places[0].begin();
+        places[1].begin();
+        bounds.adopt(&client(1, None));
+        let evicted: Vec<_> = places[2..].iter().map(is_evicted).collect();
+        assert_eq!(evicted, [true, true]);
+        places.truncate(2);
+        assert_eq!((bounds.open(), bounds.max()), (2, 1));
+        assert!(bounds.is_at_max() && is_evicted(&places[1]));
+        places.pop();
+        assert!(!bounds.is_at_max() && !is_evicted(&places[0]));
+        assert!(bounds.try_permit().is_none());
+        bounds.adopt(&client(3, None));
+        let more = [enter(), enter()];
+        assert!(bounds.try_permit().is_none());
+        drop((places, more));
+        assert_eq!(bounds.open(), 0);
     }
 
     fn is_evicted(place: &ConnectionPlace) -> bool {
@@ -324,7 +381,9 @@ mod tests {
         let bounds = bounds(1, None);
         let place = bounds.enter(0, bounds.try_permit(), None);
         place.begin();
-        let mut waiting = Box::pin(bounds.permit_of_idle());
+        let mut waiting = Box::pin(
+            bounds.permit_of_idle(|said| assert!(said.starts_with("no connection is idle"))),
+        );
         let mut cx = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut cx).is_pending());
         assert!(bounds.is_at_max() && is_evicted(&place));

@@ -9,8 +9,8 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::connection_bounds::ConnectionPlace;
-use super::drain::DrainWatcher;
 use crate::http::client_ip::ClientIp;
+use crate::net::drain::DrainWatcher;
 use crate::net::peer_address::PeerAddress;
 use crate::telemetry::metrics::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
 
@@ -51,7 +51,7 @@ impl ConnectionGuard {
         }))
     }
 
-    /// The drain of the connection's worker.
+    /// The drain of the connection's listener.
     pub(super) fn closing(&self) -> &DrainWatcher {
         &self.0.closing
     }

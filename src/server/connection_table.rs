@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+use super::connection_bounds::ConnectionPermit;
 use crate::http::message::Response;
 
 /// The time from the whole head of a request until the kernel has taken the whole answer. Of an
@@ -42,12 +43,12 @@ struct Entry {
     deadline: watch::Sender<Option<Instant>>,
     /// Free for the next client as soon as this connection is evicted, not only when its task has
     /// run.
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<ConnectionPermit>,
 }
 
 impl ConnectionTable {
     /// Adds a connection.
-    pub(super) fn enter(&self, id: u64, permit: Option<OwnedSemaphorePermit>) -> Membership {
+    pub(super) fn enter(&self, id: u64, permit: Option<ConnectionPermit>) -> Membership {
         let (deadline, deadlines) = watch::channel(None);
         let mut connections = self.0.lock();
         let position = connections.take_next();

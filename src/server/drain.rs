@@ -4,12 +4,14 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep};
+
+use crate::net::drain::{DrainStage, DrainWatcher};
 
 /// How long a draining server keeps a quiet connection for a request that is already on its way.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
@@ -125,95 +127,46 @@ impl ShutdownWatcher {
     }
 }
 
-/// What connections and acceptors of one worker are to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Drain {
-    Serve,
-    /// Finish; acceptors keep their sockets.
-    Finish,
-    /// Finish, and close the sockets.
-    Close,
+/// Waits until the connections are to finish, and then [`DRAIN_GRACE`] for a request that was on its
+/// way.
+pub(super) async fn past_grace(mut closing: DrainWatcher) {
+    closing.reached(DrainStage::Finish).await;
+    sleep(DRAIN_GRACE).await;
 }
 
-/// Tells one worker's connections and acceptors to close, and waits for all of them.
-#[derive(Debug)]
-pub(super) struct DrainController(watch::Sender<Drain>);
-
-impl DrainController {
-    pub(super) fn new() -> (Self, DrainWatcher) {
-        let (sender, receiver) = watch::channel(Drain::Serve);
-        (Self(sender), DrainWatcher(receiver))
-    }
-
-    /// Tells every holder of a [`DrainWatcher`] to finish, and acceptors to keep their sockets.
-    pub(super) fn finish(&self) {
-        self.0.send_replace(Drain::Finish);
-    }
-
-    /// Tells every holder of a [`DrainWatcher`] to finish, and acceptors to close their sockets.
-    pub(super) fn close(&self) {
-        self.0.send_replace(Drain::Close);
-    }
-
-    /// Waits until every [`DrainWatcher`] is dropped.
-    pub(super) async fn closed(&self) {
-        self.0.closed().await;
-    }
-}
-
-/// Held by all tasks that a worker waits for when it drains. It is local to a worker: connections
-/// that read it share no cache line between cores.
-#[derive(Clone, Debug)]
-pub(super) struct DrainWatcher(watch::Receiver<Drain>);
-
-impl DrainWatcher {
-    /// Returns true if the worker drains; false again on a watcher that has waited for it. Takes no
-    /// lock, since it is called for each request.
-    fn has_started(&self) -> bool {
-        self.0.has_changed().unwrap_or(true)
-    }
-
-    /// Waits until the worker drains.
-    pub(super) async fn started(&mut self) {
-        // A worker that is gone drains, too.
-        let _ = self.0.wait_for(|drain| *drain != Drain::Serve).await;
-    }
-
-    /// Waits until the listening socket is to be closed.
-    pub(super) async fn socket_unwanted(&mut self) {
-        let _ = self.0.wait_for(|drain| *drain == Drain::Close).await;
-    }
-
-    /// Waits until the worker drains, and then [`DRAIN_GRACE`] for a request that was on its way.
-    pub(super) async fn past_grace(&mut self) {
-        self.started().await;
-        sleep(DRAIN_GRACE).await;
-    }
-}
-
-/// Runs `serving` to its end, and sets `draining` when the worker drains. By reference: a future
-/// keeps room for each place that an argument passes through.
+/// Runs `serving` to its end, and sets `draining` when the connections are to finish. Returns `None`
+/// when they are cut off. By reference: a future keeps room for each place that an argument passes
+/// through.
 pub(super) async fn until_drained<T>(
     mut serving: Pin<&mut impl Future<Output = T>>,
     closing: &DrainWatcher,
     draining: &Cell<bool>,
-) -> T {
+) -> Option<T> {
     let mut waiting = closing.clone();
-    // Unconstrained: it is polled once, and must have registered the waker then.
-    let mut started = pin!(unconstrained(waiting.started()));
+    // Unconstrained: before the drain it is polled once, and must have registered the waker then.
+    let mut drained = pin!(unconstrained(async {
+        waiting.reached(DrainStage::Finish).await;
+        draining.set(true);
+        waiting.reached(DrainStage::Cut).await;
+    }));
     let mut is_awaited = false;
     poll_fn(|cx| {
         loop {
             if let Poll::Ready(end) = serving.as_mut().poll(cx) {
-                return Poll::Ready(end);
+                return Poll::Ready(Some(end));
             }
+            let was_draining = draining.get();
             // Polled again only when it is ready: the registered task stays the same.
-            if draining.get() || (is_awaited && !closing.has_started()) {
+            if is_awaited && !was_draining && !closing.has_started() {
                 return Poll::Pending;
             }
             is_awaited = true;
-            ready!(started.as_mut().poll(cx));
-            draining.set(true);
+            if drained.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            if was_draining == draining.get() {
+                return Poll::Pending;
+            }
         }
     })
     .await

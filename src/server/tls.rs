@@ -91,6 +91,7 @@ pub struct Certificate {
 /// A listener's TLS. Cheap to clone; clones share their certificates.
 #[derive(Clone)]
 pub struct Tls {
+    pub(super) min_version: MinVersion,
     acceptor: TlsAcceptor,
     certificates: Arc<Certificates>,
 }
@@ -125,6 +126,7 @@ impl Tls {
         config.ticketer = aws_lc_rs::Ticketer::new()?;
         config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
         Ok(Self {
+            min_version,
             acceptor: TlsAcceptor::from(Arc::new(config)),
             certificates,
         })

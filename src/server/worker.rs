@@ -1,7 +1,7 @@
 //! One thread with its runtime: accepts connections on its own sockets, and serves them.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     io, mem,
     rc::Rc,
     sync::{Arc, mpsc},
@@ -10,21 +10,23 @@ use std::{
 
 use tokio::{
     runtime::{Builder, LocalOptions, LocalRuntime},
+    sync::mpsc::{Sender, UnboundedReceiver},
     task::spawn_local,
-    time::sleep_until,
+    time::{Instant, sleep_until},
 };
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::{
     ClientRules, ClientSpec, ConnectionTable, HttpService, Protocols,
-    acceptor::{AcceptWarnings, Acceptor},
+    acceptor::{AcceptWarnings, Acceptor, Handling},
     connection::{ConnectionHandler, http2},
     connection_bounds::ConnectionBounds,
-    drain::{DrainController, DrainWatcher, ShutdownWatcher},
+    drain::ShutdownWatcher,
     tls::Tls,
 };
 use crate::{
     http::connection::ClientConnection,
+    net::drain::{DrainController, DrainStage},
     net::listener::{BoundSocket, ListenAddress, Listener},
     telemetry::metrics::ListenerMetrics,
 };
@@ -32,10 +34,10 @@ use crate::{
 /// How long work on other threads, which services wait for, may go on after the last connection.
 const LAST_BLOCKING_TASKS: Duration = Duration::from_secs(1);
 
-/// One of a worker's listening sockets, with the settings of its connections.
-pub(super) struct BoundListener {
+/// A listener's settings, for all workers.
+#[derive(Clone)]
+pub(super) struct ListenerSettings {
     pub(super) local: ListenAddress,
-    pub(super) socket: BoundSocket,
     pub(super) protocols: Protocols,
     pub(super) proxy_protocol: bool,
     pub(super) tls: Option<Tls>,
@@ -43,15 +45,54 @@ pub(super) struct BoundListener {
     pub(super) warnings: Arc<AcceptWarnings>,
 }
 
+/// One of a worker's listeners: a new one with its socket, or one that the worker has.
+pub(super) struct WorkerListener {
+    pub(super) settings: Arc<ListenerSettings>,
+    pub(super) socket: Option<BoundSocket>,
+}
+
+/// A change of a running worker.
+pub(super) struct WorkerUpdate {
+    /// Bounds for new connections.
+    pub(super) client: ClientSpec,
+    /// All listeners. Those that are missing end; connections to these and to changed ones finish.
+    pub(super) listeners: Vec<WorkerListener>,
+    /// How long connections may take for that.
+    pub(super) deadline: Duration,
+    /// Dropped when the sockets of listeners that end are closed.
+    pub(super) done: Sender<()>,
+}
+
 /// A worker before its thread starts.
 pub(super) struct Worker {
     pub(super) index: usize,
-    pub(super) listeners: Vec<BoundListener>,
+    pub(super) listeners: Vec<WorkerListener>,
+    pub(super) updates: UnboundedReceiver<WorkerUpdate>,
     pub(super) client: ClientSpec,
     pub(super) client_rules: ClientRules,
     pub(super) table: Option<ConnectionTable>,
     pub(super) bounds: Arc<ConnectionBounds>,
     pub(super) lifetime: ShutdownWatcher,
+}
+
+/// A listener that accepts.
+struct ActiveListener {
+    settings: Arc<ListenerSettings>,
+    handling: Rc<RefCell<Handling>>,
+    /// Drains the acceptor.
+    accepting: DrainController,
+    /// Drains the connections.
+    connections: DrainController,
+}
+
+/// The listeners of a running worker.
+#[derive(Default)]
+struct Listeners {
+    active: Vec<ActiveListener>,
+    /// What reloads drain.
+    draining: Vec<DrainController>,
+    /// Connections since the start.
+    accepted: Rc<Cell<u64>>,
 }
 
 impl Worker {
@@ -94,15 +135,16 @@ impl Worker {
         F: Fn(&ClientConnection) -> S + Clone + 'static,
         S: HttpService,
     {
-        let (closer, closing) = DrainController::new();
+        let mut listeners = Listeners::default();
         let mut acceptors = Vec::new();
-        for listener in mem::take(&mut self.listeners) {
-            match self.accept_on(listener, factory.clone(), closing.clone()) {
-                Ok(acceptor) => acceptors.push(acceptor),
+        for WorkerListener { settings, socket } in mem::take(&mut self.listeners) {
+            let accepted =
+                socket.map(|socket| self.accept(&mut listeners, settings, socket, &factory));
+            match accepted.transpose() {
+                Ok(acceptor) => acceptors.extend(acceptor),
                 Err(error) => return drop(started.send(Err(error))),
             }
         }
-        drop(closing);
         // The server may have been dropped already: `lifetime` reports that next.
         let _ = started.send(Ok(()));
         tokio::select! {
@@ -112,55 +154,161 @@ impl Worker {
         acceptors
             .into_iter()
             .for_each(|acceptor| drop(spawn_local(acceptor)));
-        let until = self.lifetime.draining().await;
-        closer.finish();
+        let until = loop {
+            tokio::select! {
+                until = self.lifetime.draining() => break until,
+                Some(update) = self.updates.recv() => self.update(&mut listeners, update, &factory),
+            }
+        };
+        self.drain(listeners, until).await;
+    }
+
+    /// Drains all listeners, and waits for their connections.
+    async fn drain(mut self, listeners: Listeners, until: Instant) {
+        let active = listeners.active.into_iter();
+        let mut all = listeners.draining;
+        all.extend(active.flat_map(|one| [one.accepting, one.connections]));
+        for one in &all {
+            one.begin(DrainStage::Finish);
+            let one = one.clone();
+            spawn_local(async move { one.end_by(until).await });
+        }
         let mut lifetime = self.lifetime.clone();
         let finished = async {
             lifetime.ports_freed().await;
-            closer.close();
-            closer.closed().await;
+            all.iter().for_each(|one| one.begin(DrainStage::Close));
+            for one in &all {
+                one.closed().await;
+            }
         };
         tokio::select! {
+            biased;
+            () = sleep_until(until) => warn!(worker = self.index, "drain deadline: connections are dropped"),
             () = finished => {}
             () = self.lifetime.ended() => {}
-            () = sleep_until(until) => warn!(worker = self.index, "drain deadline: connections are dropped"),
         }
     }
 
-    /// The future that accepts clients on this socket until `closing`.
-    fn accept_on<F, S>(
+    /// Takes over a change.
+    fn update<F, S>(&mut self, listeners: &mut Listeners, update: WorkerUpdate, factory: &F)
+    where
+        F: Fn(&ClientConnection) -> S + Clone + 'static,
+        S: HttpService,
+    {
+        let until = Instant::now() + update.deadline;
+        self.client = update.client;
+        listeners.draining.retain(|one| !one.is_closed());
+        let mut before = mem::take(&mut listeners.active);
+        for WorkerListener { settings, socket } in update.listeners {
+            let is_it = |one: &ActiveListener| one.settings.local == settings.local;
+            let Some(socket) = socket else {
+                if let Some(place) = before.iter().position(is_it) {
+                    let mut kept = before.swap_remove(place);
+                    let changed = self.change(&mut kept, settings);
+                    let changed = changed.map(|connections| end_by(connections, until));
+                    listeners.draining.extend(changed);
+                    listeners.active.push(kept);
+                }
+                continue;
+            };
+            let address = settings.local.clone();
+            match self.accept(listeners, settings, socket, factory) {
+                Ok(acceptor) => drop(spawn_local(acceptor)),
+                Err(error) => error!(%address, worker = self.index, "cannot listen: {error}"),
+            }
+        }
+        for removed in before {
+            removed.accepting.begin(DrainStage::Close);
+            let done = update.done.clone();
+            let closed = removed.accepting.clone();
+            spawn_local(async move {
+                closed.closed().await;
+                drop(done);
+            });
+            for one in [removed.accepting, removed.connections] {
+                listeners.draining.push(end_by(one, until));
+            }
+        }
+    }
+
+    /// Uses the settings, and the worker's bounds, for the next connections. Returns the drain of
+    /// those before, if the settings have changed.
+    fn change(
         &self,
-        listener: BoundListener,
-        factory: F,
-        closing: DrainWatcher,
+        listener: &mut ActiveListener,
+        settings: Arc<ListenerSettings>,
+    ) -> Option<DrainController> {
+        let mut handling = listener.handling.borrow_mut();
+        handling.handler = self.handler(&settings);
+        if Arc::ptr_eq(&settings, &listener.settings) {
+            return None;
+        }
+        listener.settings = settings;
+        let (connections, drain) = DrainController::new();
+        handling.drain = drain;
+        Some(mem::replace(&mut listener.connections, connections))
+    }
+
+    /// Adds a listener. Returns the future that accepts clients on its socket until it drains.
+    fn accept<F, S>(
+        &self,
+        listeners: &mut Listeners,
+        settings: Arc<ListenerSettings>,
+        socket: BoundSocket,
+        factory: &F,
     ) -> io::Result<impl Future<Output = ()> + use<F, S>>
     where
         F: Fn(&ClientConnection) -> S + Clone + 'static,
         S: HttpService,
     {
-        let socket = Listener::new(listener.socket)?;
-        let handler = ConnectionHandler {
-            worker: self.index,
-            local: listener.local,
-            http2: http2::builder(&self.client),
-            protocols: listener.protocols,
-            proxy_protocol: listener.proxy_protocol,
-            client: self.client,
-            client_rules: self.client_rules.clone(),
-            tls: listener.tls,
-        };
+        let socket = Listener::new(socket)?;
+        let (accepting, closing) = DrainController::new();
+        let (connections, drain) = DrainController::new();
+        let handler = self.handler(&settings);
+        let handling = Rc::new(RefCell::new(Handling { handler, drain }));
         let acceptor = Acceptor {
-            handler: Rc::new(handler),
-            factory,
-            accepted: Cell::default(),
+            handling: handling.clone(),
+            factory: factory.clone(),
+            accepted: listeners.accepted.clone(),
             bounds: self.bounds.clone(),
             table: self.table.clone(),
-            metrics: listener.metrics,
+            metrics: settings.metrics.clone(),
             closing,
-            warnings: listener.warnings,
+            warnings: settings.warnings.clone(),
         };
+        listeners.active.push(ActiveListener {
+            settings,
+            handling,
+            accepting,
+            connections,
+        });
         Ok(acceptor.run(socket))
     }
+
+    fn handler(&self, settings: &ListenerSettings) -> Rc<ConnectionHandler> {
+        Rc::new(ConnectionHandler {
+            worker: self.index,
+            local: settings.local.clone(),
+            http2: http2::builder(&self.client),
+            protocols: settings.protocols,
+            proxy_protocol: settings.proxy_protocol,
+            client: self.client,
+            client_rules: self.client_rules.clone(),
+            tls: settings.tls.clone(),
+        })
+    }
+}
+
+/// Has connections finish, and cuts off those that have not `until` then.
+fn end_by(connections: DrainController, until: Instant) -> DrainController {
+    connections.begin(DrainStage::Finish);
+    let ending = connections.clone();
+    spawn_local(async move {
+        if ending.end_by(until).await {
+            warn!("drain deadline of a listener that a reload changed: connections are dropped");
+        }
+    });
+    connections
 }
 
 fn runtime() -> io::Result<LocalRuntime> {

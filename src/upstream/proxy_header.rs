@@ -56,6 +56,7 @@ fn write_addresses(source: SocketAddr, destination: SocketAddr, header: &mut Hea
 mod tests {
     use super::*;
     use crate::http::connection::Scheme;
+    use crate::net::drain::DrainWatcher;
 
     /// The header behind the signature.
     fn header_of(peer: PeerAddress, local: Option<&str>) -> Vec<u8> {
@@ -69,6 +70,7 @@ mod tests {
             server_name: None,
             worker: 0,
             informational: None,
+            drain: DrainWatcher::default(),
         }));
         header
             .strip_prefix(SIGNATURE)

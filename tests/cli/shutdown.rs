@@ -1,9 +1,11 @@
 //! The end of the process: readiness first, then no new connection, then the requests in flight, then exit 0.
 
+use std::fs;
 use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::support::client::{Connection, get};
+use crate::support::frames::{Frame, GOAWAY, Http2, get_block, request};
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, Step, ok};
 use crate::support::{now, wait_for};
@@ -66,10 +68,11 @@ fn a_hanging_request_is_cut_off_at_the_deadline() {
     });
     let told = now();
     gateway.signal(Signal::TERM);
+    assert_eq!(connection.receive().status, 503);
     gateway.wait();
     let took = told.elapsed();
     assert!(
-        (Duration::from_millis(450)..Duration::from_secs(5)).contains(&took),
+        (Duration::from_millis(350)..Duration::from_secs(5)).contains(&took),
         "{took:?}"
     );
 }
@@ -134,4 +137,61 @@ fn ctrl_c_does_not_wait_for_load_balancers() {
     gateway.signal(Signal::INT);
     assert_eq!(connection.receive().text(), "late");
     assert!(gateway.wait().success());
+}
+
+#[test]
+fn requests_that_wait_are_answered_before_the_deadline() {
+    let origin = Origin::start(|_| vec![Step::Hang]);
+    let mut gateway = Gateway::start(&format!(
+        "workers: 1
+shutdown: {{ delay: 0s, deadline: 2s }}
+policies:
+  paced: {{ key: constant, algorithm: leaky_bucket, quota: 1/1h, queue: 5, max_wait: 1h }}
+  single: {{ key: constant, algorithm: concurrency, max: 1, queue: 5, max_wait: 1h }}
+access_log: {{ path: access.log, format: json }}
+routes:
+  - {{ match: {{ path: /paced }}, upstream: \"{url}\", limits: [paced] }}
+  - {{ match: {{ path: /single }}, upstream: \"{url}\", limits: [single] }}
+  - {{ upstream: \"{url}\" }}
+",
+        url = origin.url()
+    ));
+    let paths = ["/paced", "/paced", "/single", "/single", "/"];
+    let mut waiting: Vec<_> = paths
+        .iter()
+        .map(|path| {
+            let mut connection = Connection::open(gateway.address());
+            connection.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            connection
+        })
+        .collect();
+    let mut http2 = Http2::open(gateway.address());
+    http2.send(&request(1, &get_block()));
+    wait_for("the requests that do not queue", || {
+        (origin.requests().len() == 4).then_some(())
+    });
+    for policy in ["paced", "single"] {
+        let series = format!("sluicegate_limit_waiting{{policy=\"{policy}\"}}");
+        wait_for("the queue", || {
+            (gateway.metric(&series) == Some(1.0)).then_some(())
+        });
+    }
+    gateway.signal(Signal::TERM);
+    for connection in &mut waiting {
+        let answer = connection.receive();
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert_eq!(answer.header("connection"), Some("close"), "{answer:?}");
+        assert_eq!(answer.header("retry-after"), Some("1"), "{answer:?}");
+        connection.expect_closed();
+    }
+    let frames: Vec<_> = http2.frames().collect();
+    assert!(
+        frames.iter().any(|frame| frame.kind == GOAWAY),
+        "{frames:?}"
+    );
+    let statuses: Vec<_> = frames.iter().filter_map(Frame::status).collect();
+    assert_eq!(statuses, [503]);
+    assert!(gateway.wait().success());
+    let log = fs::read_to_string(gateway.dir().join("access.log")).expect("a log");
+    assert_eq!(log.matches("drain_deadline").count(), 6, "{log}");
 }

@@ -6,6 +6,7 @@ mod support;
 mod against;
 mod files;
 mod lints;
+mod listeners;
 mod many_mistakes;
 mod many_overrides;
 mod reload;

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-use crate::support::admin::{AdminClient, READER};
 use crate::support::client::{Connection, get};
 use crate::support::gateway::{Gateway, with_free_ports};
 use crate::support::origin::{Origin, Step, ok};
@@ -559,30 +558,6 @@ fn a_request_in_flight_is_logged_in_the_log_it_began_with() {
     assert!(gateway.wait().success());
     let found = ["one.log", "two.log"].map(|file| line_of(&gateway, "/slow", file).is_some());
     assert_eq!(found, [true, false]);
-}
-
-#[test]
-fn settings_that_need_a_restart_are_named() {
-    let gateway = Gateway::start("workers: 1\nroutes: [{ upstream: echo }]\n");
-    gateway.reload("workers: 1\nroutes: [{ upstream: echo }, { upstream: echo }]\n");
-    assert!(!gateway.log().contains("restart"), "{}", gateway.log());
-    gateway.reload(
-        "workers: 2\nadmin: { address: 127.0.0.1:1 }\nclient: { max_connections: 7 }\n\
-         listeners: [{ address: 127.0.0.1:0 }, { address: \"[::1]:0\" }]\nroutes: [{ upstream: echo }]\n",
-    );
-    gateway.wait_for_log(
-        "changes of workers, listeners, client, admin.address take effect at a restart",
-    );
-    let pending = "workers: 1\nadmin: { address: \"127.0.0.1:1\", tokens: { read: [reader-0123456789] } }\n\
-                   routes: [{ upstream: echo }]\n";
-    gateway.reload(pending);
-    gateway.wait_for_log("changes of admin.address take effect at a restart");
-    let problems = || AdminClient::new(&gateway, READER).read("/v1/status")["problems"].to_string();
-    assert!(
-        problems().contains("restart pending: changes of admin.address"),
-        "{}",
-        problems()
-    );
 }
 
 /// A policy with dots in its name beside an inline limit, and a route with the former owner of

@@ -227,8 +227,14 @@ routes: [{{ upstream: \"{}\" }}]
     wait_for("the requests", || {
         (origin.requests().len() == 4).then_some(())
     });
+    let ready = get(gateway.admin, "/readyz").text();
+    assert_eq!(
+        ready,
+        "ready\nconnections: 4 of 4, none is idle to give way\n"
+    );
     let waiting = get(gateway.address(), "/late");
     assert_eq!(waiting.status, 200);
+    gateway.wait_for_log("max_connections reached: no connection is idle");
     for connection in &mut busy {
         assert_eq!(connection.receive().status, 200);
     }

@@ -334,7 +334,10 @@ routes: [{{ upstream: echo, limits: [exact, rough] }}]
         }
         let status = AdminClient::new(&gateway, READER).read("/v1/status");
         let problems = status["problems"].to_string();
-        expected.iter().all(|text| problems.contains(text)).then_some(())
+        expected
+            .iter()
+            .all(|text| problems.contains(text))
+            .then_some(())
     });
     let statuses: Vec<_> = (0..60)
         .map(|key| get_with(gateway.address(), "/", &format!("x-key: new-{key}\r\n")).status)

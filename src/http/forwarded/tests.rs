@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 
 use super::*;
 use crate::http::headers::ascii;
+use crate::net::drain::DrainWatcher;
 use crate::net::peer_address::PeerAddress;
 
 fn forwarding(peer: &str, scheme: Scheme) -> Forwarding {
@@ -19,6 +20,7 @@ fn forwarding_of(peer: PeerAddress, port: Option<u16>, scheme: Scheme) -> Forwar
         server_name: None,
         worker: 0,
         informational: None,
+        drain: DrainWatcher::default(),
     })
 }
 

@@ -38,6 +38,9 @@ pub enum Error {
     /// Too many requests are in flight at upstreams.
     #[error("too many requests are in flight at upstreams")]
     NoShare(UpstreamRefusal),
+    /// The request still waited when the time to drain was nearly over.
+    #[error("the proxy ends connections, and the request still waited at the deadline")]
+    DrainDeadline,
     /// The code that serves requests panicked.
     #[error("the proxy failed: its log has a panic")]
     Panicked,
@@ -110,7 +113,9 @@ impl Error {
             Self::Request { status, .. } => *status,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Undecided | Self::NoShare(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Undecided | Self::NoShare(_) | Self::DrainDeadline => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream(error) => match &error.kind {
                 Kind::ConnectTimeout { .. }
@@ -151,7 +156,7 @@ impl Error {
     /// upstream or proxy may take a request at any moment.
     pub fn retry_after(&self) -> Option<Duration> {
         let is_for_now = match self {
-            Self::Undecided | Self::NoShare(_) => true,
+            Self::Undecided | Self::NoShare(_) | Self::DrainDeadline => true,
             Self::Upstream(error) => {
                 matches!(
                     error.kind,
@@ -171,6 +176,7 @@ impl Error {
             Self::TooLarge => "body_too_large",
             Self::Undecided => "store",
             Self::NoShare(refusal) => refusal.as_str(),
+            Self::DrainDeadline => "drain_deadline",
             Self::Panicked => "panic",
             Self::Upstream(error) => match &error.kind {
                 Kind::RequestBody(RequestBodyError::TooLarge) => "body_too_large",
@@ -196,6 +202,7 @@ impl Error {
                 "This client has too many requests in flight at the moment."
             }
             Self::NoShare(_) => "The proxy takes no more requests at the moment.",
+            Self::DrainDeadline => "The proxy ends this connection. Another may be served.",
             Self::Panicked => "The proxy failed on this request.",
             Self::Upstream(error) => match &error.kind {
                 Kind::Resolve(_) => "The upstream's name does not resolve.",

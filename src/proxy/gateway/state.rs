@@ -51,15 +51,6 @@ impl Gateway {
         }
     }
 
-    /// Allows so many requests in flight at upstreams.
-    #[must_use]
-    pub fn with_upstream_requests(self, max: usize) -> Self {
-        Self {
-            upstream_shares: UpstreamShares::new(max),
-            ..self
-        }
-    }
-
     /// The requests in flight at upstreams.
     pub fn upstream_shares(&self) -> &UpstreamShares {
         &self.upstream_shares

@@ -68,7 +68,10 @@ impl ConnectionHandler {
                 let serving = pin!(connection.serve(&service));
                 until_drained(serving, guard.closing(), &draining).await
             };
-            Box::pin(connection.end(end)).await
+            match end {
+                Some(end) => Box::pin(connection.end(end)).await,
+                None => Err("the drain deadline".into()),
+            }
         }
     }
 }

@@ -27,6 +27,7 @@ use self::{
 use super::{ConnectionHandler, ConnectionService, Io, NegotiatedConnection};
 use crate::http::http2::STREAM_WINDOW;
 use crate::http::trailers::LEAST_LIST_BOUND;
+use crate::net::drain::DrainStage;
 use crate::server::drain::DRAIN_GRACE;
 use crate::server::{
     ClientSpec, HttpService, connection_guard::ConnectionGuard, service::BoxError,
@@ -98,7 +99,9 @@ impl ConnectionHandler {
                     }
                     return result.map_err(Into::into);
                 }
-                () = closing.started(), if !draining => {}
+                () = closing.reached(drain_stage(draining)) => if draining {
+                    return Err("the drain deadline".into());
+                },
                 () = poll_fn(|cx| poll_spent(&activity, &guard, max_requests, cx)), if !draining => {}
                 late = &mut watchdog => match late {
                     // A request on its way is served, or the client learns that it was not (RFC
@@ -126,6 +129,14 @@ impl ConnectionHandler {
             activity.close();
             connection.as_mut().graceful_shutdown();
         }
+    }
+}
+
+/// The stage of its drain that the connection waits for.
+fn drain_stage(draining: bool) -> DrainStage {
+    match draining {
+        false => DrainStage::Finish,
+        true => DrainStage::Cut,
     }
 }
 

@@ -24,11 +24,8 @@ use crate::{
     http::body::RequestBody,
     http::message::{Request, Response},
     http::service::service_fn,
-    server::{
-        ConnectionLife, Timeouts,
-        connection_bounds::ConnectionBounds,
-        drain::{DrainController, DrainWatcher},
-    },
+    net::drain::{DrainController, DrainStage, DrainWatcher},
+    server::{ConnectionLife, Timeouts, connection_bounds::ConnectionBounds},
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
 
@@ -103,6 +100,7 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
             server_name: None,
             worker: 0,
             informational: None,
+            drain: closing.clone(),
         };
         let handler = Rc::new(ConnectionHandler {
             worker: 0,
@@ -603,7 +601,7 @@ async fn draining_finishes_a_response_with_connection_close() {
         let mut client = connect(HttpVersion::Http1);
         client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
         sleep(Duration::from_millis(100)).await;
-        client.closer.close();
+        client.closer.begin(DrainStage::Close);
         let (answer, at) = client.read_to_end().await;
         assert!(
             answer.contains("connection: close\r\n") && answer.ends_with("/slow 0\n"),
@@ -623,7 +621,7 @@ async fn draining_serves_a_request_on_its_way() {
                 client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
                 client.read_until("/a 0\n").await;
             }
-            client.closer.close();
+            client.closer.begin(DrainStage::Close);
             sleep(Duration::from_millis(100)).await;
             client.send("GET /b HTTP/1.1\r\nhost: x\r\n\r\n").await;
             let (answer, at) = client.read_to_end().await;
@@ -643,7 +641,7 @@ async fn draining_closes_a_quiet_connection_soon() {
         let mut client = connect(HttpVersion::Http1);
         client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
         client.read_until("/a 0\n").await;
-        client.closer.close();
+        client.closer.begin(DrainStage::Close);
         let (answer, at) = client.read_to_end().await;
         assert_eq!(answer, "");
         assert_at(at, crate::server::drain::DRAIN_GRACE);

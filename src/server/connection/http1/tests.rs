@@ -17,8 +17,8 @@ use crate::http::framing;
 use crate::http::http1::test_mutations::{cuts, mutated, pieces};
 use crate::http::message::Request;
 use crate::http::service::service_fn;
+use crate::net::drain::DrainController;
 use crate::server::connection::tests::held;
-use crate::server::drain::DrainController;
 use crate::server::{ConnectionLife, Timeouts};
 
 const CLIENT: ClientSpec = ClientSpec {

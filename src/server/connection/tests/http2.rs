@@ -68,7 +68,7 @@ async fn draining_lets_streams_end() {
         let (mut sender, closed) = speak(client.io).await;
         let slow = sender.send_request(get("/slow"));
         sleep(Duration::from_millis(100)).await;
-        client.closer.close();
+        client.closer.begin(DrainStage::Close);
         assert_eq!(text(slow.await.expect("answers")).await, "/slow 0\n");
         closed.await.expect("does not panic");
         assert_at(client.started.elapsed(), Duration::from_millis(800));

@@ -16,6 +16,7 @@ use super::*;
 use crate::http::body::RequestBody;
 use crate::http::connection::{ClientConnection, Scheme};
 use crate::http::message::Request;
+use crate::net::drain::DrainWatcher;
 use crate::net::resolve;
 use crate::telemetry::metrics::EjectionReason;
 use crate::telemetry::registry::Registry;
@@ -139,6 +140,7 @@ impl Sent {
                 tls_version: None,
                 worker: 0,
                 informational: None,
+                drain: DrainWatcher::default(),
             },
             endpoint: Cell::new(None),
             attempts: Cell::new(0),

@@ -1,0 +1,178 @@
+//! Changes of a running server: listeners are added, changed and removed, and bounds take effect.
+//!
+//! All that may fail is done by [`Server::plan`], which changes nothing that serves.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::acceptor::AcceptWarnings;
+use super::worker::{ListenerSettings, WorkerListener, WorkerUpdate};
+use super::{ClientSpec, ListenerSpec, Server};
+use crate::net::listener::{self, BindError, Bound, SocketFile};
+use crate::telemetry::metrics::ListenerMetrics;
+use crate::telemetry::registry::Registry;
+
+/// How long the sockets of removed listeners may take to close. Until then the next reload cannot
+/// bind their addresses.
+const LAST_ACCEPTS: Duration = Duration::from_secs(1);
+
+/// A listener that clients reach.
+pub(super) struct RunningListener {
+    spec: ListenerSpec,
+    pub(super) settings: Arc<ListenerSettings>,
+    _file: Option<SocketFile>,
+}
+
+/// A change that cannot fail. New addresses are bound: their clients wait in the kernel's queue.
+#[derive(Debug)]
+pub struct ServerChange {
+    client: ClientSpec,
+    /// All listeners, with the sockets of new ones.
+    listeners: Vec<(ListenerSpec, Option<Bound>)>,
+}
+
+impl Server {
+    /// The bounds for new connections.
+    pub fn client(&self) -> ClientSpec {
+        self.client
+    }
+
+    /// Binds the addresses that this server does not listen on yet.
+    ///
+    /// # Errors
+    ///
+    /// The first address that cannot be bound.
+    pub fn plan(
+        &self,
+        listeners: &[ListenerSpec],
+        client: ClientSpec,
+    ) -> Result<ServerChange, BindError> {
+        let own = self.addresses();
+        let mut running: Vec<_> = self.listeners.iter().collect();
+        let listeners = listeners.iter().map(|wanted| {
+            let kept = running
+                .iter()
+                .position(|one| one.spec.address == wanted.address);
+            let bound = match kept {
+                Some(kept) => {
+                    running.swap_remove(kept);
+                    None
+                }
+                None => Some(listener::bind(&wanted.address, self.updates.len(), &own)?),
+            };
+            Ok((wanted.clone(), bound))
+        });
+        Ok(ServerChange {
+            client,
+            listeners: listeners.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Makes a change of this server. Connections to listeners that end, or that have other settings
+    /// than certificates now, finish within `deadline`; all others go on as they began.
+    pub async fn adopt(&mut self, change: ServerChange, deadline: Duration) {
+        let ServerChange { client, listeners } = change;
+        self.client = client;
+        self.bounds.adopt(&client);
+        let mut before = mem::take(&mut self.listeners);
+        let mut by_worker: Vec<Vec<WorkerListener>> = Vec::new();
+        by_worker.resize_with(self.updates.len(), Vec::new);
+        for (spec, bound) in listeners {
+            let kept = before
+                .iter()
+                .position(|one| one.spec.address == spec.address);
+            let running = match (bound, kept) {
+                (Some(bound), _) => {
+                    tracing::info!(address = %bound.address, "listening");
+                    RunningListener::new(spec, bound, &self.registry, &mut by_worker)
+                }
+                (None, Some(kept)) => before.swap_remove(kept).change(spec, &mut by_worker),
+                (None, None) => continue,
+            };
+            self.listeners.push(running);
+        }
+        let (done, mut closed) = mpsc::channel(1);
+        for (worker, listeners) in self.updates.iter().zip(by_worker) {
+            // A worker that is gone has no listeners.
+            let _ = worker.send(WorkerUpdate {
+                client,
+                listeners,
+                deadline,
+                done: done.clone(),
+            });
+        }
+        drop(done);
+        let _ = timeout(LAST_ACCEPTS, closed.recv()).await;
+        for removed in before {
+            tracing::info!(address = %removed.settings.local, "no longer listening");
+        }
+    }
+}
+
+impl RunningListener {
+    /// A new listener, whose sockets the workers get.
+    pub(super) fn new(
+        spec: ListenerSpec,
+        bound: Bound,
+        registry: &Registry,
+        by_worker: &mut [Vec<WorkerListener>],
+    ) -> Self {
+        let settings = Arc::new(ListenerSettings {
+            protocols: spec.protocols,
+            proxy_protocol: spec.proxy_protocol,
+            tls: spec.tls.clone(),
+            metrics: Arc::new(ListenerMetrics::new(registry, &bound.address.to_string())),
+            warnings: Arc::new(AcceptWarnings::new()),
+            local: bound.address,
+        });
+        for (listeners, socket) in by_worker.iter_mut().zip(bound.sockets) {
+            listeners.push(WorkerListener {
+                settings: settings.clone(),
+                socket: Some(socket),
+            });
+        }
+        Self {
+            spec,
+            settings,
+            _file: bound.file,
+        }
+    }
+
+    /// The same listener with another spec for its address.
+    fn change(mut self, spec: ListenerSpec, by_worker: &mut [Vec<WorkerListener>]) -> Self {
+        if self.spec.adopts(&spec) {
+            if let (Some(running), Some(wanted)) = (&self.settings.tls, &spec.tls) {
+                running.adopt(wanted);
+            }
+        } else {
+            self.settings = Arc::new(ListenerSettings {
+                protocols: spec.protocols,
+                proxy_protocol: spec.proxy_protocol,
+                tls: spec.tls.clone(),
+                ..ListenerSettings::clone(&self.settings)
+            });
+            self.spec = spec;
+        }
+        for listeners in by_worker {
+            listeners.push(WorkerListener {
+                settings: self.settings.clone(),
+                socket: None,
+            });
+        }
+        self
+    }
+}
+
+impl ListenerSpec {
+    /// Returns true if another spec for this address differs in certificates at most.
+    fn adopts(&self, other: &Self) -> bool {
+        let versions = |spec: &Self| spec.tls.as_ref().map(|tls| tls.min_version);
+        self.protocols == other.protocols
+            && self.proxy_protocol == other.proxy_protocol
+            && versions(self) == versions(other)
+    }
+}
