@@ -133,19 +133,6 @@ fn tell(what: impl Display) {
     _ = writeln!(io::stderr(), "{what}");
 }
 
-/// A text of others, without characters that move a terminal's cursor, break a line, or reorder
-/// letters (Unicode UAX #9).
-fn printable(text: &str) -> String {
-    let is_harmful = |letter: char| {
-        let moves_text = matches!(
-            letter,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        );
-        moves_text || letter.is_control()
-    };
-    text.replace(is_harmful, "\u{fffd}")
-}
-
 /// The end of a command that wrote its result: a reader that has gone away is no mistake.
 fn finish(written: io::Result<()>, code: ExitCode) -> ExitCode {
     match written {
@@ -154,23 +141,5 @@ fn finish(written: io::Result<()>, code: ExitCode) -> ExitCode {
             ExitCode::from(WRONG)
         }
         _ => code,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_of_others_neither_move_the_cursor_nor_reorder_letters() {
-        for harmful in ['\0', '\n', '\u{1b}', '\u{7f}', '\u{9b}'] {
-            assert_eq!(printable(&format!("a{harmful}b")), "a\u{fffd}b");
-        }
-        let ranges = ['\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
-        let marks = ['\u{61c}', '\u{200e}', '\u{200f}'];
-        for harmful in ranges.into_iter().flatten().chain(marks) {
-            assert_eq!(printable(&format!("a{harmful}b")), "a\u{fffd}b");
-        }
-        assert_eq!(printable("Zoë \u{5d0} \u{1f600}"), "Zoë \u{5d0} \u{1f600}");
     }
 }

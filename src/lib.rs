@@ -7,6 +7,7 @@ pub mod clock;
 pub mod files;
 pub mod pem;
 pub mod nearest;
+pub mod visible;
 pub mod whole_number;
 pub mod limiter;
 pub mod telemetry;

@@ -90,6 +90,7 @@ static ASSETS: &[Asset] = assets![
     "js/playground/view.js"
     "js/playground/yaml.js"
     "js/theme.js"
+    "js/visible.js"
     "playground.html"
 ];
 

@@ -14,6 +14,7 @@ use super::problem_details::ProblemDetails;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 use crate::proxy::inspect::explain::{ExplanationReport, explain_live};
+use crate::visible::trim_spaces;
 
 /// The longest URL, in bytes.
 const MAX_URL: usize = 8 * 1024;
@@ -89,7 +90,7 @@ impl ExplainRequest {
             )));
         }
         let fields = self.headers.iter().enumerate().map(|(place, field)| {
-            let [name, value] = field.each_ref().map(|text| text.trim());
+            let [name, value] = field.each_ref().map(|text| trim_spaces(text));
             let wrong = |what| {
                 impossible(format!(
                     "`headers[{place}]` has {what} that HTTP does not take"

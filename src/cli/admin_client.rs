@@ -17,8 +17,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::admin_options::{TOKEN_OPTIONS, Token, TokenSource};
-use super::printable;
 use crate::net::listener;
+use crate::visible;
 
 /// The longest time of a call, connection included.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -226,7 +226,7 @@ impl AdminClient {
                 authority,
                 status,
                 detail,
-                place: printable(&self.source.to_string()),
+                place: visible::text(&self.source.to_string()),
             },
             _ => CallError::Refused {
                 authority,
@@ -254,7 +254,7 @@ impl AdminClient {
         let reason: String = reason.chars().take(MAX_REASON).collect();
         CallError::Foreign {
             authority: self.authority.clone(),
-            reason: printable(&reason),
+            reason: visible::text(&reason),
         }
     }
 }
@@ -263,18 +263,18 @@ impl AdminClient {
 fn with_cause(error: &(dyn Error + 'static)) -> String {
     let cause = error.source();
     let cause = cause.map_or_else(String::new, |cause| format!(" ({cause})"));
-    printable(&format!("{error}{cause}"))
+    visible::text(&format!("{error}{cause}"))
 }
 
 /// JSON whose texts are safe to print, names included.
 fn cleaned(json: Value) -> Value {
     match json {
-        Value::String(text) => Value::String(printable(&text)),
+        Value::String(text) => Value::String(visible::text(&text)),
         Value::Array(items) => items.into_iter().map(cleaned).collect(),
         Value::Object(members) => {
             let members = members.into_iter();
             members
-                .map(|(name, value)| (printable(&name), cleaned(value)))
+                .map(|(name, value)| (visible::text(&name), cleaned(value)))
                 .collect()
         }
         other => other,

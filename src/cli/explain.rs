@@ -15,6 +15,7 @@ use super::admin_options::TokenArgs;
 use super::{USAGE, WRONG, run};
 use crate::http::message::Request;
 use crate::proxy::inspect::explain::{self, AnswerKind, Explanation};
+use crate::visible::trim_spaces;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -200,8 +201,8 @@ impl ExplainArgs {
         for header in &self.headers {
             let wrong = || wrong("header field", header, "'x-api-key: alice'");
             let (name, value) = header.split_once(':').ok_or_else(wrong)?;
-            let name = HeaderName::try_from(name.trim()).map_err(|_| wrong())?;
-            let value = HeaderValue::try_from(value.trim()).map_err(|_| wrong())?;
+            let name = HeaderName::try_from(trim_spaces(name)).map_err(|_| wrong())?;
+            let value = HeaderValue::try_from(trim_spaces(value)).map_err(|_| wrong())?;
             request.headers_mut().append(name, value);
         }
         Ok(request)

@@ -183,7 +183,10 @@ impl Question {
     /// # Errors
     /// A sentence for people.
     fn ask(&self, client: &AdminClient) -> Result<Answer<TopAnswer>, String> {
-        client.get(&self.path()).map_err(|error| error.to_string())
+        let answer = client.get::<TopAnswer>(&self.path());
+        let mut answer = answer.map_err(|error| error.to_string())?;
+        answer.fields.take_keys(&answer.json);
+        Ok(answer)
     }
 
     fn path(&self) -> String {

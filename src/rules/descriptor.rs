@@ -19,6 +19,7 @@ use super::credentials::basic_user;
 use super::selector::canonical_value;
 use super::{Head, Lookup, PathEquivalence, query, segments};
 use crate::limiter::{Fingerprint, KeyParts, Secret};
+use crate::visible;
 
 pub use key_text::{KeyText, KeyTextError, PartText, PartValue};
 
@@ -571,20 +572,13 @@ fn cut(value: &[u8]) -> &[u8] {
     &value[..value.len().min(LONGEST)]
 }
 
-/// Shortens a value for display, and escapes control characters.
+/// Shortens a value for display, and escapes what is not as it looks.
 fn shown(value: &str) -> String {
     const LONGEST: usize = 80;
-    let mut shown = String::new();
-    for character in value.chars().take(LONGEST) {
-        match character.is_control() {
-            true => shown.extend(character.escape_default()),
-            false => shown.push(character),
-        }
+    match value.char_indices().nth(LONGEST) {
+        Some((end, _)) => visible::key(&value[..end]) + "…",
+        None => visible::key(value),
     }
-    if value.chars().nth(LONGEST).is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 #[cfg(test)]

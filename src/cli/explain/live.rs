@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::ExplainArgs;
 use crate::cli::admin_client::Answer;
 use crate::cli::admin_options::find_client;
-use crate::cli::printable;
 use crate::config::TokenRole;
+use crate::visible::{self, trim_spaces};
 
 /// An explanation of a running proxy.
 pub(super) struct LiveExplanation {
@@ -53,7 +53,7 @@ impl ExplainArgs {
     fn body(&self) -> Value {
         let fields = self.headers.iter().filter_map(|field| {
             let (name, value) = field.split_once(':')?;
-            Some([name.trim(), value.trim()])
+            Some([name, value].map(trim_spaces))
         });
         json!({
             "method": self.method,
@@ -67,7 +67,7 @@ impl ExplainArgs {
 impl LiveExplanation {
     /// The explanation for people. It has no characters that would disturb a terminal.
     pub(super) fn text(&self) -> String {
-        let lines = self.lines().map(|line| printable(line) + "\n");
+        let lines = self.lines().map(|line| visible::text(line) + "\n");
         [format!("buckets   of the proxy at {}\n", self.proxy)]
             .into_iter()
             .chain(lines)
@@ -77,7 +77,7 @@ impl LiveExplanation {
     /// The answer to the request: the last line of the text without its first word.
     pub(super) fn answer_text(&self) -> String {
         let last = self.lines().last().unwrap_or_default();
-        printable(last.strip_prefix("answer").unwrap_or(last).trim_start())
+        visible::text(last.strip_prefix("answer").unwrap_or(last).trim_start())
     }
 
     fn lines(&self) -> impl Iterator<Item = &str> {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Order, Window};
 use crate::clock::text::Span;
+use crate::visible;
 
 /// The number of columns.
 pub(super) const COLUMNS: usize = 7;
@@ -52,6 +53,13 @@ pub(super) struct Report {
 }
 
 impl TopAnswer {
+    /// Takes the keys from the answer as the proxy sent it.
+    pub(super) fn take_keys(&mut self, answer: &Value) {
+        for (place, item) in self.items.iter_mut().enumerate() {
+            item.key = answer["items"][place]["key"].clone();
+        }
+    }
+
     /// The time over which keys were counted, in whole milliseconds.
     pub(super) fn counted(&self) -> Duration {
         let counted = Duration::try_from_secs_f64(self.counted_s);
@@ -149,15 +157,16 @@ fn columns(by: Order) -> [&'static str; COLUMNS] {
 /// The text of a key, or its name.
 fn key(item: &TopItem) -> String {
     let part = |part: &Value| match part {
-        Value::String(text) => text.clone(),
+        Value::String(text) => visible::key(text),
         Value::Null => "(missing)".to_owned(),
         Value::Object(parts) => {
-            let texts = parts
-                .iter()
-                .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()));
+            let texts = parts.iter().map(|(name, value)| {
+                let value = visible::key(value.as_str().unwrap_or_default());
+                format!("{}={value}", visible::text(name))
+            });
             texts.collect::<Vec<_>>().join(" ")
         }
-        other => other.to_string(),
+        other => visible::text(&other.to_string()),
     };
     match &item.key {
         Value::Null => item.key_id.clone(),

@@ -7,6 +7,7 @@ use super::Formatter;
 use super::escape::{escape, hex, special};
 use super::values::{address, digits, milliseconds, number, version};
 use crate::telemetry::access_log::{LogField, LoggedHeader, LoggedKey, Record};
+use crate::visible;
 
 impl Formatter {
     /// Appends the line of a request as JSON.
@@ -226,7 +227,8 @@ fn granted(out: &mut Vec<u8>, policies: &[&str]) {
     }
 }
 
-/// Appends what opens a text, and the text, whose closing quote comes with what follows.
+/// Appends what opens a text, and the text, whose closing quote comes with what follows. What people
+/// would not see as it is, is escaped: readers of JSON get the same text.
 fn json_text(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
     out.extend_from_slice(opening);
     // Nearly all texts are ASCII, and known to be so at a glance.
@@ -234,7 +236,19 @@ fn json_text(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
         return json_escape(out, text);
     }
     for chunk in text.utf8_chunks() {
-        json_escape(out, chunk.valid().as_bytes());
+        for (letter, is_marked) in visible::marked(chunk.valid()) {
+            let (mut bytes, mut units) = ([0; 4], [0; 2]);
+            if letter.is_ascii() || !is_marked {
+                json_escape(out, letter.encode_utf8(&mut bytes).as_bytes());
+                continue;
+            }
+            for unit in letter.encode_utf16(&mut units) {
+                out.extend_from_slice(b"\\u");
+                for byte in unit.to_be_bytes() {
+                    hex(out, byte);
+                }
+            }
+        }
         if !chunk.invalid().is_empty() {
             // What is no text cannot stand in JSON.
             out.extend_from_slice("\u{fffd}".as_bytes());
