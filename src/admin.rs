@@ -59,7 +59,7 @@ use self::reload_history::ReloadHistory;
 use self::scrape::MetricsRenderer;
 use self::service::AdminService;
 use self::status::ProcessFacts;
-use self::streams::Streams;
+use self::streams::{Streams, make_messages};
 use crate::clock::Clock;
 use crate::http::connection::ClientConnection;
 use crate::proxy::Gateway;
@@ -194,11 +194,21 @@ impl BoundAdmin {
     pub fn start(self, context: AdminContext) -> Result<Server, StartError> {
         let hosts = context.hosts.clone();
         let state = AdminState::new(context);
+        let source = state.clone();
+        let begin = move |_| {
+            let source = source.clone();
+            async move { drop(tokio::spawn(make_messages(source))) }
+        };
         let hosts = HostCheck::new(hosts, state.admin_metrics.clone());
-        self.serve(router(state), hosts)
+        self.serve(router(state), hosts, begin)
     }
 
-    fn serve(self, router: Router, hosts: HostCheck) -> Result<Server, StartError> {
+    /// Serves this router, once `begin` has run.
+    fn serve<F, B>(self, router: Router, hosts: HostCheck, begin: F) -> Result<Server, StartError>
+    where
+        F: Fn(usize) -> B + Clone + Send + 'static,
+        B: Future<Output = ()> + 'static,
+    {
         let Self {
             spec,
             table,
@@ -209,7 +219,7 @@ impl BoundAdmin {
             AdminService::new(router, table, hosts, connection.id, connection.peer)
         };
         let nothing = |_| std::future::ready(());
-        Server::start_with(spec, listeners, factory, nothing, nothing)
+        Server::start_with(spec, listeners, factory, begin, nothing)
     }
 }
 

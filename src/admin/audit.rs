@@ -44,6 +44,8 @@ pub(super) enum Action {
     Drain,
     Undrain,
     Readmit,
+    /// An unban, or a grant of 0 units, by the id of the key. Audited as these unless it is rejected.
+    Revoke,
 }
 
 /// The extent of a grant or a ban; nothing for other changes.
@@ -138,7 +140,11 @@ pub(super) fn log(state: &AdminState, actor: &Actor, change: &Change<'_>, result
         result,
     };
     let event = written("change", &event).into();
-    state.streams.send(AdminStream::Events, &event);
+    match (dry_run, target) {
+        // What changes nothing need not be known later.
+        (true, _) | (_, Target::Path(_)) => state.streams.send(AdminStream::Events, &event),
+        _ => state.streams.tell(&event, state.clock.now()),
+    }
     tracing::info!(
         target: "audit",
         action,

@@ -30,7 +30,7 @@ pub(super) struct ReloadList {
 }
 
 #[derive(Serialize)]
-struct ReloadBody {
+pub(super) struct ReloadBody {
     at: Rfc3339,
     result: ReloadResult,
     /// The hash of the configuration that runs since then.

@@ -2,7 +2,7 @@
 //! and changes by operators.
 //!
 //! Only changes go through the audit log to the stream at once. The rest is found once a second, as
-//! the difference to the second before, so that nothing has to be noted while nobody reads.
+//! the difference to the second before. Refusals are found while somebody reads, the others always.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::AdminState;
+use super::configuration::ReloadBody;
 use super::json::Rfc3339;
-use super::reload_history::{Reload, ReloadResult};
 use super::upstreams::condition_words;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
@@ -26,9 +26,11 @@ const MAX_EVENTS: usize = 50;
 #[derive(Default)]
 pub(super) struct EventSource {
     /// The number of reloads before the last look.
-    reloads: Option<u64>,
+    reloads: u64,
     /// The states of addresses, by upstream and address.
     hosts: HashMap<(Arc<str>, String), &'static str>,
+    /// True if refusals were read at the last look.
+    has_readers: bool,
 }
 
 #[derive(Serialize)]
@@ -56,14 +58,6 @@ struct BanEvent {
 }
 
 #[derive(Serialize)]
-struct ReloadEvent {
-    at: Rfc3339,
-    result: ReloadResult,
-    hash: Option<String>,
-    error: Option<Arc<str>>,
-}
-
-#[derive(Serialize)]
 struct EjectionEvent {
     at: Rfc3339,
     upstream: Arc<str>,
@@ -79,23 +73,31 @@ pub(super) fn written(name: &str, event: &impl Serialize) -> String {
 }
 
 impl EventSource {
-    /// Forgets the last look: there are no events while nobody reads.
-    pub(super) fn forget(&mut self) -> Option<Bytes> {
-        *self = Self::default();
-        None
-    }
-
-    /// The events since the last call; `None` if there are none, and at the first call.
-    pub(super) fn message(&mut self, state: &AdminState) -> Option<Bytes> {
+    /// Tells the bans, ejections and reloads since the last call.
+    pub(super) fn tell_new(&mut self, state: &AdminState) {
         let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
         let mut text = String::new();
-        let (all, reloads) = state.reloads.after(self.reloads.unwrap_or_default());
-        let is_first = self.reloads.replace(all).is_none();
+        let (all, reloads) = state.reloads.after(self.reloads);
+        self.reloads = all;
         self.ejections(&ruleset, now, &mut text);
         bans(&ruleset, now, &mut text);
-        refusals(state, now, &mut text);
-        reloads.into_iter().for_each(|one| text += &one.written());
-        (!is_first && !text.is_empty()).then(|| text.into())
+        for reload in reloads {
+            text += &written("reload", &ReloadBody::from(reload));
+        }
+        if !text.is_empty() {
+            state.streams.tell(&text.into(), now);
+        }
+    }
+
+    /// A sample of the refusals since the last call; `None` if there are none, at the first call, and
+    /// without readers.
+    pub(super) fn refusals(&mut self, state: &AdminState, has_readers: bool) -> Option<Bytes> {
+        let had_readers = std::mem::replace(&mut self.has_readers, has_readers);
+        let mut text = String::new();
+        if has_readers {
+            refusals(state, state.clock.now(), &mut text);
+        }
+        (had_readers && !text.is_empty()).then(|| text.into())
     }
 
     /// The addresses whose state has changed to or from one in which they are left out.
@@ -167,17 +169,5 @@ fn refusals(state: &AdminState, now: Timestamp, text: &mut String) {
             omitted: std::mem::take(&mut omitted),
         };
         *text += &written("refusal", &event);
-    }
-}
-
-impl Reload {
-    fn written(self) -> String {
-        let event = ReloadEvent {
-            at: Rfc3339(self.at),
-            result: self.result,
-            hash: self.hash,
-            error: self.error,
-        };
-        written("reload", &event)
     }
 }

@@ -71,7 +71,9 @@ pub fn start(
     let hosts = AllowedHosts::without_names();
     let hosts = HostCheck::new(hosts, AdminMetrics::new(registry));
     let bound = bind(address, super::MAX_CONNECTIONS, registry)?;
-    bound.serve(router(Playground::new(api)), hosts)
+    bound.serve(router(Playground::new(api)), hosts, |_| {
+        std::future::ready(())
+    })
 }
 
 fn router(playground: Playground) -> Router {

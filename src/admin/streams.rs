@@ -1,9 +1,10 @@
 //! Streams of server-sent events (WHATWG HTML, section 9.2.6), and the bounds of their readers.
 //!
-//! A task makes the messages once a second, one for all readers, and only while there are any. A
-//! reader that does not keep up loses its stream: its queue is bounded, and so is the time in which
+//! A task makes the messages once a second, one for all readers, and figures only while somebody reads
+//! them. Events are kept for an hour, so that a reader can begin with those of the past. A reader that does not keep up loses its stream: its queue is bounded, and so is the time in which
 //! its connection takes each message.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use super::live::LiveSource;
 use super::problem_details::ProblemDetails;
 use super::query::{number, parameters};
 use super::{AdminState, NO_STORE};
+use crate::clock::Timestamp;
 use crate::telemetry::metrics::{AdminMetrics, AdminStream};
 use crate::telemetry::registry::GaugeGuard;
 
@@ -46,6 +48,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The longest length of a stream that ends by itself, in seconds.
 const MAX_SECONDS: usize = 3_600;
+/// The most seconds before its start from which a stream has events.
+const MAX_PAST: usize = 3_600;
+/// The most bytes of past events.
+const MAX_PAST_BYTES: usize = 256 << 10;
 /// The start of each stream: the time until clients connect again, in milliseconds.
 const START: &[u8] = b"retry: 2000\n\n";
 
@@ -64,8 +70,34 @@ pub(super) struct Streams {
 #[derive(Debug, Default)]
 struct Readers {
     all: Vec<Reader>,
-    /// True while a task makes messages.
-    has_source: bool,
+    past: PastEvents,
+}
+
+/// The events of the last hour, the oldest first.
+#[derive(Debug, Default)]
+struct PastEvents {
+    messages: VecDeque<(Timestamp, Bytes)>,
+    bytes: usize,
+}
+
+impl PastEvents {
+    fn add(&mut self, now: Timestamp, message: &Bytes) {
+        self.messages.push_back((now, message.clone()));
+        self.bytes += message.len();
+        let is_over = |at: Timestamp| now.since(at) > Duration::from_secs(MAX_PAST as u64);
+        while let Some((at, first)) = self.messages.front()
+            && (is_over(*at) || self.bytes > MAX_PAST_BYTES)
+        {
+            self.bytes -= first.len();
+            self.messages.pop_front();
+        }
+    }
+
+    fn since(&self, start: Timestamp) -> Bytes {
+        let messages = self.messages.iter().filter(|(at, _)| *at >= start);
+        let messages: Vec<&[u8]> = messages.map(|(_, message)| &**message).collect();
+        messages.concat().into()
+    }
 }
 
 #[derive(Debug)]
@@ -86,7 +118,10 @@ pub(super) async fn live(
     Extension(caller): Extension<Actor>,
     uri: Uri,
 ) -> Response {
-    open(&state, AdminStream::Live, caller, &uri)
+    match parameters(uri.query(), ["seconds"]) {
+        Ok([seconds]) => open(&state, AdminStream::Live, caller, [seconds, None]),
+        Err(problem) => problem.into_response(),
+    }
 }
 
 pub(super) async fn events(
@@ -94,25 +129,39 @@ pub(super) async fn events(
     Extension(caller): Extension<Actor>,
     uri: Uri,
 ) -> Response {
-    open(&state, AdminStream::Events, caller, &uri)
+    match parameters(uri.query(), ["seconds", "past"]) {
+        Ok(given) => open(&state, AdminStream::Events, caller, given),
+        Err(problem) => problem.into_response(),
+    }
 }
 
 /// The response to a new reader: the stream, or 503 if there are too many.
-fn open(state: &AdminState, stream: AdminStream, caller: Actor, uri: &Uri) -> Response {
-    let length = match length(uri.query()) {
+fn open(
+    state: &AdminState,
+    stream: AdminStream,
+    caller: Actor,
+    [seconds, past]: [Option<String>; 2],
+) -> Response {
+    let length = match duration("seconds", seconds.as_deref(), MAX_SECONDS) {
         Ok(length) => length,
         Err(problem) => return problem.into_response(),
     };
-    let (body, is_first) = match state.streams.subscribe(stream, caller, length) {
-        Ok(subscribed) => subscribed,
+    let since = match duration("past", past.as_deref(), MAX_PAST) {
+        Ok(past) => past.map(|past| {
+            state
+                .clock
+                .now()
+                .saturating_sub_micros(past.as_micros() as u64)
+        }),
+        Err(problem) => return problem.into_response(),
+    };
+    let body = match state.streams.subscribe(stream, caller, length, since) {
+        Ok(body) => body,
         Err(full) => {
             let problem = ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, full.to_string());
             return ([(RETRY_AFTER, "5")], problem).into_response();
         }
     };
-    if is_first {
-        tokio::spawn(make_messages(state.clone()));
-    }
     let headers = [NO_STORE, (CONTENT_TYPE, "text/event-stream")];
     let mut response = (headers, Body::new(body)).into_response();
     response.extensions_mut().insert(EndlessBody);
@@ -177,13 +226,16 @@ enum NoPlace {
     Address,
 }
 
-/// The length of a stream, if its reader wants it to end.
+/// A number of seconds from 1 to `most`.
 ///
 /// # Errors
-/// 400 for a query that is not understood.
-fn length(query: Option<&str>) -> Result<Option<Duration>, ProblemDetails> {
-    let [seconds] = parameters(query, ["seconds"])?;
-    let seconds = number("seconds", seconds.as_deref(), 1..=MAX_SECONDS)?;
+/// 400 for another.
+fn duration(
+    name: &str,
+    given: Option<&str>,
+    most: usize,
+) -> Result<Option<Duration>, ProblemDetails> {
+    let seconds = number(name, given, 1..=most)?;
     Ok(seconds.map(|seconds| Duration::from_secs(seconds as u64)))
 }
 
@@ -197,7 +249,7 @@ impl Streams {
         }
     }
 
-    /// A new reader, and true if no task makes messages yet.
+    /// A new reader, which begins with the events from `since` on.
     ///
     /// # Errors
     /// There are too many readers.
@@ -206,14 +258,18 @@ impl Streams {
         stream: AdminStream,
         caller: Actor,
         length: Option<Duration>,
-    ) -> Result<(EventBody, bool), NoPlace> {
+        since: Option<Timestamp>,
+    ) -> Result<EventBody, NoPlace> {
         let place = self.places.take(caller)?;
         let (queue, messages) = mpsc::channel(QUEUE);
-        let started = queue.try_send(Bytes::from_static(START));
-        started.map_err(|_| NoPlace::All)?;
         let mut readers = self.readers.lock();
+        let past = since.map(|since| readers.past.since(since));
+        let past = past.filter(|past| !past.is_empty());
+        for message in [Bytes::from_static(START)].into_iter().chain(past) {
+            queue.try_send(message).map_err(|_| NoPlace::All)?;
+        }
         readers.all.push(Reader { stream, queue });
-        let is_first = !std::mem::replace(&mut readers.has_source, true);
+        drop(readers);
         let body = EventBody {
             messages,
             silence: Box::pin(sleep(HEARTBEAT)),
@@ -221,14 +277,19 @@ impl Streams {
             _place: place,
             _counted: self.metrics.reader(stream),
         };
-        Ok((body, is_first))
+        Ok(body)
+    }
+
+    /// Sends events to their readers, and keeps them for later ones.
+    pub(super) fn tell(&self, events: &Bytes, now: Timestamp) {
+        let mut readers = self.readers.lock();
+        readers.past.add(now, events);
+        readers.send(AdminStream::Events, events);
     }
 
     /// Sends a message to the readers of a stream. Drops those that do not keep up.
     pub(super) fn send(&self, stream: AdminStream, message: &Bytes) {
-        self.readers.lock().all.retain(|reader| {
-            reader.stream != stream || reader.queue.try_send(message.clone()).is_ok()
-        });
+        self.readers.lock().send(stream, message);
     }
 
     /// Ends all streams: their readers connect again, with tokens that are still valid.
@@ -236,30 +297,35 @@ impl Streams {
         self.readers.lock().all.clear();
     }
 
-    /// The streams that have readers. If none has, the calling task has to end.
-    fn wanted(&self) -> Option<Wanted> {
+    /// The streams that have readers.
+    fn wanted(&self) -> Wanted {
         let mut readers = self.readers.lock();
         readers.all.retain(|reader| !reader.queue.is_closed());
-        readers.has_source = !readers.all.is_empty();
         let has = |stream| readers.all.iter().any(|reader| reader.stream == stream);
-        readers.has_source.then(|| Wanted {
+        Wanted {
             live: has(AdminStream::Live),
             events: has(AdminStream::Events),
-        })
+        }
     }
 }
 
-/// Sends messages to all readers, until there are none.
-async fn make_messages(state: AdminState) {
+impl Readers {
+    fn send(&mut self, stream: AdminStream, message: &Bytes) {
+        self.all.retain(|reader| {
+            reader.stream != stream || reader.queue.try_send(message.clone()).is_ok()
+        });
+    }
+}
+
+/// Makes messages for all readers, and keeps events, until the process ends.
+pub(super) async fn make_messages(state: AdminState) {
     let mut sources = (LiveSource::default(), EventSource::default());
     let mut second = interval(PERIOD);
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut tokens = state.access.tokens();
     loop {
         second.tick().await;
-        let Some(wanted) = state.streams.wanted() else {
-            return;
-        };
+        let wanted = state.streams.wanted();
         let valid = state.access.tokens();
         if valid != tokens {
             state.streams.end_all();
@@ -274,20 +340,18 @@ async fn make_messages(state: AdminState) {
                 true => live.message(&process),
                 false => live.forget(),
             };
-            let of_events = match wanted.events {
-                true => events.message(&process),
-                false => events.forget(),
-            };
-            ((live, events), (of_live, of_events))
+            events.tell_new(&process);
+            let refusals = events.refusals(&process, wanted.events);
+            ((live, events), (of_live, refusals))
         });
-        let Ok((next, (live, events))) = made.await else {
+        let Ok((next, (live, refusals))) = made.await else {
             // A panic, which is logged, or the end of the process.
             state.streams.end_all();
             sources = Default::default();
             continue;
         };
         sources = next;
-        let messages = [(AdminStream::Live, live), (AdminStream::Events, events)];
+        let messages = [(AdminStream::Live, live), (AdminStream::Events, refusals)];
         for (stream, message) in messages {
             if let Some(message) = message {
                 state.streams.send(stream, &message);
@@ -358,13 +422,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_does_not_keep_up_loses_its_stream() {
         let streams = streams(&Registry::default());
-        let (mut slow, is_first) = streams
-            .subscribe(AdminStream::Events, caller(1, 1), None)
+        let mut slow = streams
+            .subscribe(AdminStream::Events, caller(1, 1), None, None)
             .expect("a place");
-        let (mut other, is_second) = streams
-            .subscribe(AdminStream::Live, caller(1, 1), None)
+        let mut other = streams
+            .subscribe(AdminStream::Live, caller(1, 1), None, None)
             .expect("a place");
-        assert!(is_first && !is_second);
         let message = Bytes::from_static(b"data: 1\n\n");
         for _ in 0..2 * QUEUE {
             streams.send(AdminStream::Events, &message);
@@ -383,18 +446,44 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_with_a_length_ends_by_itself() {
         let streams = streams(&Registry::default());
-        let length = length(Some("seconds=6")).expect("a length");
-        let (mut body, _) = streams
-            .subscribe(AdminStream::Live, caller(1, 1), length)
+        let length = duration("seconds", Some("6"), MAX_SECONDS).expect("a length");
+        let mut body = streams
+            .subscribe(AdminStream::Live, caller(1, 1), length, None)
             .expect("a place");
         let started = Instant::now();
         assert_eq!(next(&mut body).await.as_deref(), Some(START));
         assert_eq!(next(&mut body).await.as_deref(), Some(&b":\n\n"[..]));
         assert_eq!(next(&mut body).await, None);
         assert_eq!(started.elapsed(), Duration::from_secs(6));
-        for wrong in ["seconds=0", "seconds=3601", "seconds=1s", "for=1"] {
-            assert!(super::length(Some(wrong)).is_err(), "{wrong}");
+        for wrong in ["0", "3601", "1s"] {
+            assert!(
+                duration("seconds", Some(wrong), MAX_SECONDS).is_err(),
+                "{wrong}"
+            );
         }
+    }
+
+    #[tokio::test]
+    async fn a_reader_begins_with_the_events_of_the_past_which_are_bounded() {
+        let streams = streams(&Registry::default());
+        let at = |seconds| Timestamp::EPOCH.saturating_add(Duration::from_secs(seconds));
+        let read = async |since| {
+            let body = streams.subscribe(AdminStream::Events, caller(1, 1), None, Some(since));
+            let mut body = body.expect("a place");
+            assert_eq!(next(&mut body).await.as_deref(), Some(START));
+            next(&mut body).await.expect("a message")
+        };
+        for seconds in 0..10 {
+            streams.tell(&Bytes::from(vec![b'0' + seconds]), at(seconds.into()));
+        }
+        assert_eq!(read(at(0)).await, "0123456789");
+        assert_eq!(read(at(7)).await, "789");
+        streams.tell(&Bytes::from_static(b"later"), at(3_605));
+        assert_eq!(read(at(0)).await, "56789later", "an hour is kept");
+        for _ in 0..10 {
+            streams.tell(&Bytes::from(vec![b'x'; MAX_PAST_BYTES / 4]), at(3_606));
+        }
+        assert_eq!(read(at(0)).await.len(), MAX_PAST_BYTES);
     }
 
     #[tokio::test]
@@ -402,7 +491,7 @@ mod tests {
         let registry = Registry::default();
         let streams = streams(&registry);
         let subscribe = |stream, token, address| {
-            let subscribed = streams.subscribe(stream, caller(token, address), None);
+            let subscribed = streams.subscribe(stream, caller(token, address), None, None);
             subscribed.map_err(|full| full.to_string())
         };
         let refused = |token, address| {
@@ -431,13 +520,12 @@ mod tests {
         ));
         readers.pop();
         readers.push(subscribe(AdminStream::Events, 3, 9).expect("a place"));
-        assert!(streams.wanted().is_some());
+        let wanted = || (streams.wanted().live, streams.wanted().events);
+        assert_eq!(wanted(), (true, true));
         readers.clear();
-        assert!(streams.wanted().is_none());
+        assert_eq!(wanted(), (false, false));
         assert!(counted(
             "sluicegate_admin_stream_readers{stream=\"live\"} 0"
         ));
-        let (_reader, is_first) = subscribe(AdminStream::Live, 1, 1).expect("a place");
-        assert!(is_first);
     }
 }

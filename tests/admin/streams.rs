@@ -245,3 +245,51 @@ fn a_stream_ends_with_its_token() {
     reader.wait_for_end();
     problem(&AdminClient::new(&gateway, READER).get("/v1/events"), 401);
 }
+
+#[test]
+fn events_of_the_past_hour_are_kept_while_nobody_reads() {
+    let gateway = start();
+    let writer = AdminClient::writer(&gateway);
+    let body = json!({ "policy": "per-key", "key": "bob", "for": "1h" });
+    let send = |more: Value| {
+        let mut body = body.clone();
+        body["dry_run"] = more;
+        writer.post("/v1/keys/ban", &body).status
+    };
+    assert_eq!(
+        [send(json!(false)), send(json!(true)), send(json!("x"))],
+        [200, 200, 400]
+    );
+    (0..5).for_each(|_| refused(&gateway));
+    gateway.replace_config("unknown: key\n");
+    gateway.signal(Signal::HUP);
+    gateway.wait_for_log("the configuration is not reloaded");
+    let past = |query: &str| {
+        let answer =
+            AdminClient::new(&gateway, READER).get(&format!("/v1/events?seconds=1{query}"));
+        let text = answer.text();
+        let names = text.lines().filter_map(|line| line.strip_prefix("event: "));
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut all = wait_for("the events", || {
+        let found = past("&past=3600");
+        (found.len() == 3).then_some(found)
+    });
+    all.sort();
+    assert_eq!(
+        all,
+        ["ban", "change", "reload"],
+        "no refusal, and no dry run"
+    );
+    assert_eq!(past(""), [""; 0]);
+    for wrong in ["past=0", "past=3601", "past=1h"] {
+        problem(
+            &AdminClient::new(&gateway, READER).get(&format!("/v1/events?{wrong}")),
+            400,
+        );
+    }
+    problem(
+        &AdminClient::new(&gateway, READER).get("/v1/live?past=5"),
+        400,
+    );
+}
