@@ -49,8 +49,8 @@ pub(crate) use spec::HomeIdentity;
 pub use spec::{HomeSpec, OnStoreError, StoreSpec};
 pub(crate) use steering::SteeringSpec;
 pub use steering::{
-    GrantedUnits, OperatorBan, Probe, Steered, SteeredFacts, SteeredKeys, Steering, SteeringError,
-    SteeringKey, TooManyKeys,
+    Attribution, GrantedUnits, OperatorAction, OperatorActionKind, OperatorBan, Probe, Steered,
+    SteeredFacts, SteeredKeys, Steering, SteeringError, SteeringKey, TooManyKeys,
 };
 pub use sync_recorder::tracker_metrics;
 pub use tracking_budget::TrackingBudget;

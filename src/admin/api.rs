@@ -63,6 +63,8 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         read("/v1/live", get(streams::live)),
         read("/v1/events", get(streams::events)),
         read("/v1/keys/lookup", post(keys::lookup)),
+        read("/v1/keys", get(keys::list)),
+        write("/v1/keys/revoke", Action::Revoke, post(keys::revoke)),
         write("/v1/keys/reset", Action::Reset, post(keys::reset)),
         write("/v1/keys/grant", Action::Grant, post(keys::grant)),
         write("/v1/keys/ban", Action::Ban, post(keys::ban)),

@@ -1,29 +1,28 @@
 //! One key of one policy: its state, and what an operator does to it. Keys are secrets: they come in
 //! bodies, and no answer and no log line has one.
 
+mod change;
 mod key_input;
+mod operator_actions;
 mod time_input;
-
-use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use tokio::spawn;
 use tokio::task::spawn_blocking;
 
+use self::change::{Changed, OwnedChange, change};
 use self::key_input::{KeyInput, id_problem};
+pub(super) use self::operator_actions::{list, revoke};
 use self::time_input::{duration, instant};
 use super::AdminState;
-use super::audit::{self, Action, Change, Extent, Target};
 use super::auth::Actor;
 use super::json::{Json, Reason};
 use super::problem_details::ProblemDetails;
-use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
 use crate::proxy::activity::KeyRefusals;
-use crate::proxy::inspect::key::{Execution, KeyChange, KeyChangeError, KeyError, PolicyKey};
+use crate::proxy::inspect::key::{KeyError, PolicyKey};
 use crate::proxy::inspect::key_state::KeyState;
 use crate::store::SteeringError;
 use crate::whole_number;
@@ -46,6 +45,9 @@ pub(super) struct ChangeRequest {
     reason: Option<Reason>,
     #[serde(default)]
     dry_run: bool,
+    /// Also in every other policy whose key has the same parts.
+    #[serde(default)]
+    all_policies: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,6 +78,9 @@ pub(super) struct BanRequest {
     reason: Option<Reason>,
     #[serde(default)]
     dry_run: bool,
+    /// Also in every other policy whose key has the same parts.
+    #[serde(default)]
+    all_policies: bool,
 }
 
 /// The state of a key, and how often it was refused.
@@ -102,23 +107,6 @@ impl From<KeyRefusals> for Refusals {
             counted_s: refusals.counted.as_secs_f64(),
         }
     }
-}
-
-/// The state of a key before and after a change.
-#[derive(Debug, Serialize)]
-pub(super) struct Changed {
-    before: KeyState,
-    after: KeyState,
-    /// A key of which nothing was stored, and a ban that the change leaves in force.
-    note: Option<String>,
-}
-
-/// A change, with texts of its own.
-enum OwnedChange {
-    Reset,
-    Grant { units: u32, until: Timestamp },
-    Ban { length: Duration, until: Timestamp },
-    Unban,
 }
 
 pub(super) async fn lookup(
@@ -188,6 +176,7 @@ pub(super) async fn grant(
         key,
         reason,
         dry_run,
+        all_policies: false,
     };
     change(state, actor, request, OwnedChange::Grant { units, until }).await
 }
@@ -203,6 +192,7 @@ pub(super) async fn ban(
         r#for,
         reason,
         dry_run,
+        all_policies,
     } = request;
     let length = duration(&r#for)?;
     let until = state.clock.now().saturating_add(length);
@@ -211,121 +201,9 @@ pub(super) async fn ban(
         key,
         reason,
         dry_run,
+        all_policies,
     };
     change(state, actor, request, OwnedChange::Ban { length, until }).await
-}
-
-/// Makes a change, also if the caller leaves meanwhile: none is half made.
-async fn change(
-    state: AdminState,
-    actor: Actor,
-    request: ChangeRequest,
-    change: OwnedChange,
-) -> Result<Json<Changed>, ProblemDetails> {
-    let made = spawn(async move { make(&state, &actor, &request, &change).await });
-    made.await.map_err(ProblemDetails::internal)?.map(Json)
-}
-
-async fn make(
-    state: &AdminState,
-    actor: &Actor,
-    request: &ChangeRequest,
-    change: &OwnedChange,
-) -> Result<Changed, ProblemDetails> {
-    let reason = request.reason.as_deref();
-    let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
-    let key = find(&ruleset, &request.policy, &request.key)?;
-    if request.key.has_id() && !key.state(now).await.map_err(store_problem)?.stored {
-        return Err(id_problem());
-    }
-    let execution = match request.dry_run {
-        true => Execution::DryRun,
-        false => Execution::Apply,
-    };
-    let extent = change.extent();
-    let (action, change) = change.borrowed(reason.unwrap_or_default());
-    let result = key.change(change, execution, now).await;
-    let audited = Change {
-        action,
-        target: Target::Key {
-            policy: &request.policy,
-            key: key.fingerprint(),
-        },
-        extent,
-        reason,
-        dry_run: request.dry_run,
-    };
-    match (&result, execution) {
-        (Ok(_), Execution::Apply) => audit::log(state, actor, &audited, "applied"),
-        (Ok(_), Execution::DryRun) => audit::log(state, actor, &audited, "dry_run"),
-        (Err(error), _) => audit::log(state, actor, &audited, &error.to_string()),
-    }
-    let [before, after] = result.map_err(|error| {
-        let problem = match error {
-            KeyChangeError::Impossible(why) => {
-                ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, why)
-            }
-            KeyChangeError::Store(error @ SteeringError::Store(_)) => ProblemDetails::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("{error}: the change may have been made or not; repeat it"),
-            ),
-            KeyChangeError::Store(error) => store_problem(error),
-        };
-        problem.logged()
-    })?;
-    let notes = [unknown_key(&before), remaining_ban(change, &after)];
-    let notes: Vec<_> = notes.into_iter().flatten().collect();
-    Ok(Changed {
-        before,
-        after,
-        note: (!notes.is_empty()).then(|| notes.join("; ")),
-    })
-}
-
-/// A note on a key of which nothing was stored.
-fn unknown_key(before: &KeyState) -> Option<String> {
-    let is_unknown = !before.stored && !before.exempt;
-    is_unknown.then(|| {
-        "nothing was stored of this key before: is it typed right? Or it has not asked lately"
-            .to_owned()
-    })
-}
-
-/// A note on the ban that a change leaves in force.
-fn remaining_ban(change: KeyChange<'_>, after: &KeyState) -> Option<String> {
-    let leaves_bans = matches!(change, KeyChange::Reset | KeyChange::Grant { .. });
-    let ban = after.ban.as_ref().filter(|_| leaves_bans)?;
-    let until = &ban.until;
-    Some(format!(
-        "the key stays banned until {until}: `unban` lifts the ban"
-    ))
-}
-
-impl OwnedChange {
-    fn borrowed<'a>(&self, reason: &'a str) -> (Action, KeyChange<'a>) {
-        match *self {
-            Self::Reset => (Action::Reset, KeyChange::Reset),
-            Self::Grant { units, until } => (Action::Grant, KeyChange::Grant { units, until }),
-            Self::Ban { until, .. } => (Action::Ban, KeyChange::Ban { until, reason }),
-            Self::Unban => (Action::Unban, KeyChange::Unban),
-        }
-    }
-
-    fn extent(&self) -> Extent {
-        match *self {
-            Self::Reset | Self::Unban => Extent::default(),
-            Self::Grant { units, until } => Extent {
-                units: Some(units),
-                until: Some(until),
-                for_s: None,
-            },
-            Self::Ban { length, until } => Extent {
-                units: None,
-                until: Some(until),
-                for_s: Some(length.as_secs_f64()),
-            },
-        }
-    }
 }
 
 fn find<'r>(

@@ -3,6 +3,7 @@
 
 mod find;
 mod key_text;
+mod operator_actions;
 mod state_table;
 
 use std::io::{self, Write};
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 
 use self::find::FindArgs;
 use self::key_text::KeyTextArgs;
+use self::operator_actions::{ListArgs, RevokeArgs};
 use self::state_table::{Changed, KeyState};
 use super::admin_client::{AdminClient, Answer, CallError};
 use super::admin_options::AdminArgs;
@@ -26,6 +28,9 @@ Examples:
   sluicegate keys lookup per-key alice
   sluicegate keys grant per-key alice --units 1000 --for 1h --dry-run
   sluicegate keys ban login --for 24h --reason 'ticket 42' --key-file -   # the key from stdin
+  sluicegate keys ban login alice --for 24h --all-policies
+  sluicegate keys list
+  sluicegate keys revoke login k_5f0c1a2b3c4d5e6f ban
 
 A key is a secret: other users of this machine see the arguments of a process, and shells keep
 them. --key-file reads it from a file or from stdin instead. Answers name it by its hash.
@@ -46,13 +51,17 @@ enum KeyAction {
     /// Show what a key has used, and why it is refused; charges nothing
     Lookup(LookupArgs),
     /// Make the bucket of a key whole
-    Reset(ChangeArgs),
+    Reset(ClientChangeArgs),
     /// Grant units beyond the quota; another grant replaces the one before
     Grant(GrantArgs),
     /// Refuse a client for a while
     Ban(BanArgs),
     /// Lift the bans of a key, and forget its strikes
-    Unban(ChangeArgs),
+    Unban(ClientChangeArgs),
+    /// List the bans and grants of operators that are in force, the newest first
+    List(ListArgs),
+    /// Lift a ban of an operator, or take a grant back, by its id in `keys list`
+    Revoke(RevokeArgs),
 }
 
 #[derive(Args, Debug)]
@@ -64,11 +73,14 @@ struct LookupArgs {
     call: CallArgs,
 }
 
+/// A change of a key, or of the client in all its policies.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-struct ChangeArgs {
+struct ClientChangeArgs {
     #[command(flatten)]
     subject: SubjectArgs,
+    #[command(flatten)]
+    scope: ScopeArgs,
     #[command(flatten)]
     change: ChangeOptions,
 }
@@ -115,7 +127,22 @@ struct BanArgs {
     #[arg(long = "for", value_name = "DURATION")]
     length: String,
     #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
     change: ChangeOptions,
+}
+
+#[derive(Args, Debug)]
+struct ScopeArgs {
+    /// Also in every other policy whose key has the same parts
+    #[arg(long)]
+    all_policies: bool,
+}
+
+impl ScopeArgs {
+    fn field(&self) -> (&'static str, Value) {
+        ("all_policies", self.all_policies.into())
+    }
 }
 
 /// The key of a policy.
@@ -182,6 +209,8 @@ pub(super) fn keys(options: &KeysArgs) -> ExitCode {
         KeyAction::Unban(one) => one.call("/v1/keys/unban").run(),
         KeyAction::Grant(grant) => grant.call().and_then(|call| call.run()),
         KeyAction::Ban(ban) => ban.call().run(),
+        KeyAction::List(list) => list.run(),
+        KeyAction::Revoke(revoke) => revoke.run(),
     };
     said.unwrap_or_else(|(code, message)| {
         super::tell(message);
@@ -224,9 +253,9 @@ impl LookupArgs {
     }
 }
 
-impl ChangeArgs {
+impl ClientChangeArgs {
     fn call(&self, path: &'static str) -> KeyCall<'_> {
-        KeyCall::of_change(path, &self.subject, &self.change, Vec::new())
+        KeyCall::of_change(path, &self.subject, &self.change, vec![self.scope.field()])
     }
 }
 
@@ -257,7 +286,7 @@ impl GrantArgs {
 
 impl BanArgs {
     fn call(&self) -> KeyCall<'_> {
-        let fields = vec![("for", self.length.as_str().into())];
+        let fields = vec![("for", self.length.as_str().into()), self.scope.field()];
         KeyCall::of_change("/v1/keys/ban", &self.subject, &self.change, fields)
     }
 }

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::str::FromStr;
 
 use siphasher::{sip::SipHasher13, sip128};
 
@@ -32,6 +33,17 @@ impl Fingerprint {
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "k_{:016x}", self.0)
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let digits = text.strip_prefix("k_").ok_or(())?;
+        let is_whole = digits.len() == 16 && digits.bytes().all(|one| one.is_ascii_hexdigit());
+        let bits = u64::from_str_radix(digits, 16).map_err(drop)?;
+        is_whole.then(|| Self::from_bits(bits)).ok_or(())
     }
 }
 

@@ -5,3 +5,4 @@ pub mod dry_run;
 pub mod explain;
 pub mod key;
 pub mod key_state;
+pub mod operator_actions;

@@ -19,7 +19,10 @@ use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret, WindowEnd};
 use crate::telemetry::registry::Registry;
 
-pub use keys::{GrantedUnits, OperatorBan, SteeredKeys, TooManyKeys};
+pub use keys::{
+    Attribution, GrantedUnits, OperatorAction, OperatorActionKind, OperatorBan, SteeredKeys,
+    TooManyKeys,
+};
 
 /// A policy's steered keys, and the buckets of their granted units.
 #[derive(Debug)]
@@ -300,7 +303,22 @@ impl Steering {
             && key.buckets.is_in_redis()
         {
             let facts = shared.facts((key, name), probe, now).await?;
-            return Ok(SteeredFacts { ban, ..facts });
+            let granted = facts.granted;
+            let granted = granted.filter(|_| !self.keys.is_taken_back(key.key));
+            let granted = granted.map(|left| match self.keys.grant_of(key.key, key.bucket, now) {
+                Some(known) => GrantedUnits {
+                    since: known.since,
+                    by: known.by,
+                    ..left
+                },
+                // Another machine granted them just now.
+                None => left,
+            });
+            return Ok(SteeredFacts {
+                ban,
+                granted,
+                ..facts
+            });
         }
         // As a request would.
         self.find_key(key.key, (key.bucket, key.buckets), now);
@@ -338,12 +356,31 @@ impl Steering {
         key: &SteeringKey<'_>,
         units: u32,
         until: Timestamp,
+        by: &Attribution,
         now: Timestamp,
     ) -> Result<(), SteeringError> {
         match (&self.shared, &key.name) {
-            (Some(shared), Some(name)) => shared.grant(key, name, units, (now, until)).await,
-            _ => Ok(self.keys.grant(key.key, units, until, now)?),
+            (Some(shared), Some(name)) => shared.grant((key, name), units, (now, until), by).await,
+            _ => Ok(self.keys.grant(key.key, units, until, by, now)?),
         }
+    }
+
+    /// Lifts the ban by an operator, or takes the grant back, of the key under which it is listed.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub(crate) async fn revoke(
+        &self,
+        key: Fingerprint,
+        action: &OperatorAction,
+        now: Timestamp,
+    ) -> Result<(), SteeringError> {
+        match (&self.shared, action) {
+            (Some(shared), _) => shared.revoke(key, action, now).await?,
+            (None, OperatorAction::Ban(_)) => self.keys.unban(key),
+            (None, OperatorAction::Grant(_)) => self.keys.take_back(key),
+        }
+        Ok(())
     }
 
     /// Bans a key, instead of any earlier ban by an operator.
@@ -354,17 +391,17 @@ impl Steering {
         &self,
         key: &SteeringKey<'_>,
         until: Timestamp,
-        reason: &str,
+        by: &Attribution,
         now: Timestamp,
     ) -> Result<(), SteeringError> {
         if let Some(shared) = &self.shared {
             self.keys.has_room_for(key.key)?;
-            return shared.ban(key.key, until.since(now), reason).await;
+            return shared.ban(key.key, until.since(now), by).await;
         }
         let ban = OperatorBan {
             since: now,
             until,
-            reason: reason.into(),
+            by: by.clone(),
         };
         Ok(self.keys.ban(key.key, ban)?)
     }

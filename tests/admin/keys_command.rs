@@ -134,6 +134,76 @@ fn a_reset_of_a_banned_key_says_that_the_ban_remains() {
 }
 
 #[test]
+fn bans_and_grants_are_listed_and_ended() {
+    let gateway = start();
+    let write = |arguments: &[&str]| keys(&gateway, WRITER, arguments, "");
+    let list = |arguments: &[&str]| keys(&gateway, READER, &[&["list"], arguments].concat(), "");
+    let none = list(&[]);
+    assert_eq!(done(&none), "", "{none}");
+    assert!(none.stderr.contains("no ban or grant"), "{none}");
+    let grant = ["grant", "per-key", "alice", "--units", "3", "--for", "1h"];
+    done(&write(&grant));
+    let ban = [
+        "ban", "per-key", "alice", "--for", "1h", "--reason", "ticket 7",
+    ];
+    let banned = write(&[&ban[..], &["--all-policies"]].concat());
+    assert!(
+        !done(&banned).contains("also in"),
+        "no other policy has such a key: {banned}"
+    );
+    let again = write(&ban);
+    assert!(
+        done(&again).contains("replaces the ban until 20"),
+        "{again}"
+    );
+    assert!(done(&again).contains(" by write#1: ticket 7"), "{again}");
+
+    let listed = list(&["--policy", "per-key"]);
+    let lines: Vec<_> = done(&listed).lines().collect();
+    assert!(lines[0].starts_with("POLICY   WHAT "), "{listed}");
+    assert!(lines[1].starts_with("per-key  ban "), "{listed}");
+    assert!(lines[1].ends_with("  write#1  ticket 7"), "{listed}");
+    assert!(
+        lines[2].starts_with("per-key  grant, 3 of 3 left  k_"),
+        "{listed}"
+    );
+    assert_eq!(lines.len(), 3, "{listed}");
+    let page = list(&["--limit", "1"]);
+    assert_eq!(done(&page).lines().count(), 2, "{page}");
+    let (said, next) = page.stderr.split_once("--after ").expect("the next page");
+    assert!(said.contains("1 of 2"), "{page}");
+    let rest = list(&["--after", next.trim()]);
+    assert!(done(&rest).contains("grant, 3 of 3 left"), "{rest}");
+    assert_eq!(rest.stderr, "", "{rest}");
+    let json = list(&["--json"]);
+    let json: serde_json::Value = serde_json::from_str(done(&json)).expect("JSON");
+    assert_eq!(json["total"], 2);
+
+    assert_eq!(ask(&gateway), 429);
+    let id = key_id(&gateway, &["per-key", "alice"]);
+    let tried = write(&["revoke", "per-key", &id, "ban", "--dry-run"]);
+    assert!(done(&tried).contains("ticket 7") && tried.stderr.contains("nothing is changed"));
+    assert_eq!(ask(&gateway), 429);
+    done(&write(&[
+        "revoke",
+        "per-key",
+        &id,
+        "ban",
+        "--reason",
+        "a mistake",
+    ]));
+    assert_eq!(ask(&gateway), 200);
+    gateway.wait_for_log("a mistake");
+    let over = write(&["revoke", "per-key", &id, "ban"]);
+    assert_eq!(over.code, Some(1), "{over}");
+    assert!(over.stderr.contains("404"), "{over}");
+    let wrong = write(&["revoke", "per-key", &id, "both"]);
+    assert_eq!(wrong.code, Some(2), "{wrong}");
+    let reader = keys(&gateway, READER, &["revoke", "per-key", &id, "grant"], "");
+    assert!(reader.stderr.contains("403"), "{reader}");
+}
+
+#[test]
 fn a_client_is_found_in_every_policy_with_such_a_key() {
     let gateway = start();
     let find = |arguments: &[&str]| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::admin::{AdminClient, TOKENS};
+use crate::support::admin::{AdminClient, TOKENS, json as answer};
 use crate::support::client::{Response, get};
 use crate::support::gateway::Gateway;
 
@@ -79,6 +79,38 @@ fn answers_match_their_schemas() {
         let response = client.get(&format!("/v1/top{query}"));
         assert_eq!(response.status, status, "{query}");
         check(&document, "/v1/top", "get", &response);
+    }
+    let (ban, grant) = (json!({ "for": "1h" }), json!({ "units": 2, "for": "1h" }));
+    for (action, more) in [("ban", ban), ("grant", grant)] {
+        let mut body = json!({ "policy": "per-key", "key": "a", "reason": "x" });
+        let more = more.as_object().expect("a map").clone();
+        body.as_object_mut().expect("a map").extend(more);
+        let path = format!("/v1/keys/{action}");
+        let response = client.post(&path, &body);
+        assert_eq!(response.status, 200, "{}", response.text());
+        check(&document, &path, "post", &response);
+    }
+    for (query, status) in [
+        ("", 200),
+        ("?limit=1", 200),
+        ("?limit=x", 400),
+        ("?policy=x", 404),
+    ] {
+        let response = client.get(&format!("/v1/keys{query}"));
+        assert_eq!(response.status, status, "{query}");
+        check(&document, "/v1/keys", "get", &response);
+    }
+    let id = answer(&client.get("/v1/keys"))["items"][0]["id"].clone();
+    for (id, status) in [
+        (id.clone(), 200),
+        (id, 404),
+        (json!("a"), 422),
+        (json!(1), 400),
+    ] {
+        let body = json!({ "policy": "per-key", "id": id, "what": "ban" });
+        let response = client.post("/v1/keys/revoke", &body);
+        assert_eq!(response.status, status, "{}", response.text());
+        check(&document, "/v1/keys/revoke", "post", &response);
     }
     let one = "/v1/policies/{name}";
     for (name, status) in [

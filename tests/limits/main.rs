@@ -16,6 +16,7 @@ mod decoys;
 mod header_waits;
 mod leaky_bucket;
 mod openai_clients;
+mod operator_actions;
 mod overflow;
 mod penalties;
 mod policies;

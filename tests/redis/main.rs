@@ -17,6 +17,7 @@ mod explain;
 mod failures;
 mod load;
 mod misconfiguration;
+mod operator_actions;
 mod policy_actions;
 mod proxies;
 mod quota_changes;

@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use crate::admin::problem_details::ProblemDetails;
+use crate::limiter::Fingerprint;
 use crate::rules::PartText;
 
 /// A key: the text of its only part, or a list of texts; nothing for a key without parts.
@@ -37,10 +38,10 @@ impl KeyInput {
     pub(super) fn has_id(&self) -> bool {
         match self {
             Self::None => false,
-            Self::One(text) => is_id(text),
+            Self::One(text) => text.parse::<Fingerprint>().is_ok(),
             Self::Parts(parts) => parts
                 .iter()
-                .any(|part| matches!(part, PartInput::Value(text) if is_id(text))),
+                .any(|part| matches!(part, PartInput::Value(text) if text.parse::<Fingerprint>().is_ok())),
         }
     }
 
@@ -75,14 +76,6 @@ impl PartInput {
             },
         }
     }
-}
-
-/// True for a text such as `k_5f0c1a2b3c4d5e6f`.
-fn is_id(text: &str) -> bool {
-    let digits = text.strip_prefix("k_");
-    digits.is_some_and(|digits| {
-        digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
-    })
 }
 
 /// The answer to an id in place of a key's text.

@@ -22,6 +22,16 @@ pub(super) struct Changed {
     before: KeyState,
     after: KeyState,
     note: Option<String>,
+    /// Absent in answers of earlier versions.
+    #[serde(default)]
+    also: Vec<OtherPolicy>,
+}
+
+/// Another policy in which the change was made, or not.
+#[derive(Debug, Deserialize)]
+struct OtherPolicy {
+    policy: String,
+    result: String,
 }
 
 impl TryFrom<Value> for KeyState {
@@ -124,6 +134,12 @@ pub(super) fn change(changed: &Changed) -> String {
         let (was, is) = (or_none(was), or_none(is));
         writeln!(text, "{name:<10} {was:<width$}  {is}").expect("a string takes everything");
     }
+    if !changed.also.is_empty() {
+        let also = changed.also.iter();
+        let also = also.map(|OtherPolicy { policy, result }| format!("{policy} ({result})"));
+        let also = also.collect::<Vec<_>>().join(", ");
+        writeln!(text, "{:<10} {also}", "also in").expect("a string takes everything");
+    }
     if let Some(note) = &changed.note {
         writeln!(text, "{:<10} {note}", "note").expect("a string takes everything");
     }
@@ -182,14 +198,14 @@ fn facts(state: &Value) -> Vec<(&'static str, String)> {
         "granted" => object("granted").map(|granted| {
             let (left, all) = (&granted["units"], &granted["of_units"]);
             let until = granted["until"].as_str().unwrap_or_default();
-            format!("{left} of {all} {unit} left, until {until}")
+            format!(
+                "{left} of {all} {unit} left, until {until}{}",
+                attribution(granted)
+            )
         }),
         "ban" => object("ban").map(|ban| {
             let until = ban["until"].as_str().unwrap_or_default();
-            match ban["reason"].as_str() {
-                None | Some("") => format!("until {until}"),
-                Some(reason) => format!("until {until}: {reason}"),
-            }
+            format!("until {until}{}", attribution(ban))
         }),
         "store" => Some(match seconds(&state["sync_s"]) {
             Some(interval) => format!("memory, synchronised every {interval}"),
@@ -200,6 +216,14 @@ fn facts(state: &Value) -> Vec<(&'static str, String)> {
     };
     let named = NAMES.into_iter().map(|name| Some((name, fact(name)?)));
     named.flatten().collect()
+}
+
+/// The operator of a ban or a grant, and the reason.
+fn attribution(action: &Value) -> String {
+    let text = |field: &str| action[field].as_str().filter(|text| !text.is_empty());
+    let actor = text("actor").map(|actor| format!(" by {actor}"));
+    let reason = text("reason").map(|reason| format!(": {reason}"));
+    [actor, reason].into_iter().flatten().collect()
 }
 
 /// The answer to a request of one unit.

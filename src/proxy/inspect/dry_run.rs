@@ -22,7 +22,7 @@ use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{BodyEnd, Head, ResponseOrigin};
-use crate::store::{InUse, OperatorBan, SteeredKeys, Store};
+use crate::store::{Attribution, InUse, OperatorBan, SteeredKeys, Store};
 use crate::telemetry::metrics::LimitDecision;
 
 /// Decision on one request.
@@ -124,7 +124,7 @@ pub fn dry_run<T>(
     Ok(inspect(DryRun {
         place: matched.route_index,
         head,
-        recorded_bans: steered.release(now),
+        recorded_bans: steered.release(),
         route,
         admission,
         tagged,
@@ -159,7 +159,7 @@ impl<'a> SteeredRequest<'a> {
             if is_granted && let Ok(cost) = limit.spec.cost.of(inputs.head) {
                 let until = now.saturating_add(Duration::from_secs(1));
                 // There is room: no other key is granted anything.
-                let _ = keys.grant(key, cost, until, now);
+                let _ = keys.grant(key, cost, until, &Attribution::default(), now);
                 steered.granted.push((keys, key));
             }
             let ban = recorded.banned.filter(|(name, _)| **name == *policy.name);
@@ -167,7 +167,7 @@ impl<'a> SteeredRequest<'a> {
                 let ban = OperatorBan {
                     since: now,
                     until: now.saturating_add(length.max(Duration::from_micros(1))),
-                    reason: Box::default(),
+                    by: Attribution::default(),
                 };
                 let _ = keys.ban(key, ban);
                 steered.banned.push((policy, keys, key));
@@ -177,10 +177,9 @@ impl<'a> SteeredRequest<'a> {
     }
 
     /// Ends the grants and bans; the policies that banned.
-    fn release(self, now: Timestamp) -> SmallVec<[Arc<str>; 1]> {
+    fn release(self) -> SmallVec<[Arc<str>; 1]> {
         for (keys, key) in self.granted {
-            // To take a grant back needs no room.
-            let _ = keys.grant(key, 0, now, now);
+            keys.take_back(key);
         }
         let lift = |(policy, keys, key): (&Policy, &SteeredKeys, _)| {
             keys.unban(key);

@@ -15,7 +15,7 @@ use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::ruleset::reload_diff::shown_exception;
 use crate::proxy::ruleset::{Limit, Policy, Ruleset};
 use crate::rules::{Exception, Head, KeyTextError, PartText};
-use crate::store::{GrantedUnits, Probe, Steering, SteeringError, SteeringKey};
+use crate::store::{Attribution, GrantedUnits, Probe, Steering, SteeringError, SteeringKey};
 use crate::telemetry::metrics::KeyAction;
 
 /// The longest time for which an operator bans a key or grants it units.
@@ -67,16 +67,29 @@ pub enum KeyChange<'a> {
         units: u32,
         /// The end of the grant.
         until: Timestamp,
+        /// The operator.
+        by: &'a Attribution,
     },
     /// Bans the key, instead of any earlier ban by an operator.
     Ban {
         /// The end of the ban.
         until: Timestamp,
-        /// The operator's reason.
-        reason: &'a str,
+        /// The operator.
+        by: &'a Attribution,
     },
     /// Lifts all bans, and forgets the key's strikes.
     Unban,
+}
+
+/// A key before and after a change.
+#[derive(Clone, Debug)]
+pub struct ChangedKey {
+    /// The state before.
+    pub before: KeyState,
+    /// The state after.
+    pub after: KeyState,
+    /// The ban or the grant that the change replaces, in words.
+    pub replaced: Option<String>,
 }
 
 /// The treatment of a change.
@@ -215,6 +228,16 @@ impl<'r> PolicyKey<'r> {
         Ok(self.facts(Probe::UNIT, now).await?.state(self))
     }
 
+    /// The policy's name.
+    pub fn policy(&self) -> &'r str {
+        &self.limit.policy.name
+    }
+
+    /// The parts of the policy's key, as configured.
+    pub fn parts(&self) -> &'r [String] {
+        &self.limit.policy.key_parts
+    }
+
     /// Changes the key, and returns its state before and after.
     ///
     /// # Errors
@@ -225,7 +248,7 @@ impl<'r> PolicyKey<'r> {
         change: KeyChange<'_>,
         execution: Execution,
         now: Timestamp,
-    ) -> Result<[KeyState; 2], KeyChangeError> {
+    ) -> Result<ChangedKey, KeyChangeError> {
         self.check(change, now)?;
         let before = self.facts(Probe::UNIT, now).await?;
         let after = match execution {
@@ -235,7 +258,11 @@ impl<'r> PolicyKey<'r> {
                 self.facts(Probe::UNIT, now).await?
             }
         };
-        Ok([before.state(self), after.state(self)])
+        Ok(ChangedKey {
+            replaced: before.replaced(change),
+            before: before.state(self),
+            after: after.state(self),
+        })
     }
 
     async fn apply(&self, change: KeyChange<'_>, now: Timestamp) -> Result<(), SteeringError> {
@@ -245,12 +272,12 @@ impl<'r> PolicyKey<'r> {
                 steering.reset(&key).await?;
                 KeyAction::Reset
             }
-            KeyChange::Grant { units, until } => {
-                steering.grant(&key, units, until, now).await?;
+            KeyChange::Grant { units, until, by } => {
+                steering.grant(&key, units, until, by, now).await?;
                 KeyAction::Grant
             }
-            KeyChange::Ban { until, reason } => {
-                steering.ban(&key, until, reason, now).await?;
+            KeyChange::Ban { until, by } => {
+                steering.ban(&key, until, by, now).await?;
                 KeyAction::Ban
             }
             KeyChange::Unban => {
@@ -282,7 +309,9 @@ impl<'r> PolicyKey<'r> {
             (KeyChange::Grant { .. }, Algorithm::LeakyBucket(_)) => impossible(
                 "a `leaky_bucket` spaces requests out, which granted units would undo: raise its quota, also for this key alone by an override",
             ),
-            (KeyChange::Grant { units, until }, _) if units > 0 => check_end("grant", until, now),
+            (KeyChange::Grant { units, until, .. }, _) if units > 0 => {
+                check_end("grant", until, now)
+            }
             (KeyChange::Ban { until, .. }, _) => check_end("ban", until, now),
             _ => Ok(()),
         }
@@ -301,24 +330,22 @@ impl<'r> PolicyKey<'r> {
                 granted: None,
                 ..before
             },
-            KeyChange::Grant { units, until } => KeyFacts {
+            KeyChange::Grant { units, until, by } => KeyFacts {
                 granted: Some(GrantedUnits {
                     left: units,
                     units,
+                    since: now,
                     until,
+                    by: by.clone(),
                 }),
                 ..before
             },
-            KeyChange::Ban { until, reason } => {
+            KeyChange::Ban { until, by } => {
                 let outlasts = before.ban.as_ref().is_some_and(|ban| ban.until > until);
                 match outlasts && before.ban.as_ref().is_some_and(|ban| ban.number.is_some()) {
                     true => before,
                     false => KeyFacts {
-                        ban: Some(KeyBan {
-                            until,
-                            number: None,
-                            reason: reason.to_owned(),
-                        }),
+                        ban: Some(KeyBan::by_operator(until, by)),
                         ..before
                     },
                 }
@@ -347,11 +374,8 @@ impl<'r> PolicyKey<'r> {
     ) -> Result<KeyFacts, SteeringError> {
         let key = self.steering_key();
         let steered = self.steering.facts(&key, probe, now).await?;
-        let operator = steered.ban.map(|ban| KeyBan {
-            until: ban.until,
-            number: None,
-            reason: ban.reason.into(),
-        });
+        let operator = steered.ban.as_ref();
+        let operator = operator.map(|ban| KeyBan::by_operator(ban.until, &ban.by));
         let bans = operator.into_iter().chain(self.penalty_ban(now));
         let mut tiers = steered.buckets.into_iter();
         let bucket = tiers.next().unwrap_or_else(|| self.whole_bucket(now));
@@ -366,6 +390,7 @@ impl<'r> PolicyKey<'r> {
             },
             bucket,
             ban: bans.max_by_key(|ban| ban.until),
+            operator_ban: steered.ban,
         })
     }
 
@@ -377,6 +402,7 @@ impl<'r> PolicyKey<'r> {
         Some(KeyBan {
             until: ban.until,
             number: Some(ban.number),
+            actor: None,
             reason: format!("{strikes} refusals within {} s", within.as_secs()),
         })
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::cell::CellView;
-use super::key::PolicyKey;
+use super::key::{KeyChange, PolicyKey};
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Outcome};
-use crate::store::{GrantedUnits, HomeSpec};
+use crate::store::{Attribution, GrantedUnits, HomeSpec, OperatorBan};
 
 /// The state of one key of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -82,6 +82,10 @@ pub struct GrantState {
     pub of_units: u32,
     /// The end of the grant (RFC 3339).
     pub until: String,
+    /// The operator, by role and place of the token; empty if an earlier release stored it.
+    pub actor: String,
+    /// The operator's reason.
+    pub reason: String,
 }
 
 /// A ban that is in force.
@@ -93,6 +97,8 @@ pub struct BanState {
     pub for_s: f64,
     /// The number of the ban by the policy's penalty; none for a ban by an operator.
     pub number: Option<u32>,
+    /// The operator, by role and place of the token; none for a ban by a penalty.
+    pub actor: Option<String>,
     /// The operator's reason, or the penalty.
     pub reason: String,
 }
@@ -110,6 +116,8 @@ pub(super) struct KeyFacts {
     pub(super) granted: Option<GrantedUnits>,
     pub(super) in_flight: u64,
     pub(super) ban: Option<KeyBan>,
+    /// The ban by an operator, which a later one by a penalty hides.
+    pub(super) operator_ban: Option<OperatorBan>,
 }
 
 /// A ban in force.
@@ -117,7 +125,20 @@ pub(super) struct KeyFacts {
 pub(super) struct KeyBan {
     pub(super) until: Timestamp,
     pub(super) number: Option<u32>,
+    pub(super) actor: Option<String>,
     pub(super) reason: String,
+}
+
+impl KeyBan {
+    /// A ban by an operator.
+    pub(super) fn by_operator(until: Timestamp, by: &Attribution) -> Self {
+        Self {
+            until,
+            number: None,
+            actor: Some(by.actor.to_string()),
+            reason: by.reason.to_string(),
+        }
+    }
 }
 
 impl StoreKind {
@@ -141,7 +162,7 @@ impl KeyFacts {
 
     /// The admission by granted units, if they suffice for `cost` and outlast the ban.
     pub(super) fn granted(&self, cost: u32) -> Option<Outcome> {
-        let granted = self.granted.filter(|granted| granted.left >= cost)?;
+        let granted = self.granted.as_ref().filter(|granted| granted.left >= cost)?;
         let outlasts = |ban: &KeyBan| ban.until < granted.until;
         self.ban
             .as_ref()
@@ -181,10 +202,12 @@ impl KeyFacts {
                 HomeSpec::Synchronised(interval) => Some(interval.as_secs_f64()),
                 HomeSpec::Memory | HomeSpec::Redis(_) => None,
             },
-            granted: self.granted.map(|granted| GrantState {
+            granted: self.granted.as_ref().map(|granted| GrantState {
                 units: granted.left,
                 of_units: granted.units,
                 until: rfc_3339(granted.until),
+                actor: granted.by.actor.to_string(),
+                reason: granted.by.reason.to_string(),
             }),
             debt: self.bucket.owed,
             in_flight: self.in_flight,
@@ -192,9 +215,41 @@ impl KeyFacts {
                 until: rfc_3339(ban.until),
                 for_s: self.seconds_to(ban.until),
                 number: ban.number,
+                actor: ban.actor.clone(),
                 reason: ban.reason.clone(),
             }),
             cell: self.bucket.view.clone().into(),
+        }
+    }
+
+    /// The ban or the grant by an operator that a change replaces, in words.
+    pub(super) fn replaced(&self, change: KeyChange<'_>) -> Option<String> {
+        let by = |until, by: &Attribution| {
+            let (until, actor) = (rfc_3339(until), &by.actor);
+            match &*by.reason {
+                "" => format!("until {until} by {actor}"),
+                reason => format!("until {until} by {actor} ({reason})"),
+            }
+        };
+        match change {
+            KeyChange::Ban { .. } => {
+                let ban = self.operator_ban.as_ref()?;
+                Some(format!("replaces the ban {}", by(ban.until, &ban.by)))
+            }
+            KeyChange::Grant { units: 1.., .. } => {
+                let GrantedUnits {
+                    left,
+                    units,
+                    until,
+                    by: who,
+                    ..
+                } = self.granted.as_ref()?;
+                let until = by(*until, who);
+                Some(format!(
+                    "replaces the grant of {units} units, {left} of them left, {until}"
+                ))
+            }
+            KeyChange::Grant { .. } | KeyChange::Reset | KeyChange::Unban => None,
         }
     }
 

@@ -12,8 +12,9 @@
 //!   { STRIKES  fingerprint: u64  bans: u32  end of the last: u64  forgotten at: u64
 //!              strikes: u32  { at: u64 } } }
 //! { STEERED  policy: text  key: text  check of the secret: u64
-//!   { BANNED   fingerprint: u64  since: u64  until: u64  reason: text
-//!   | GRANTED  fingerprint: u64  until: u64  left: u32  units: u32 } }
+//!   { BANNED   fingerprint: u64  since: u64  until: u64  reason: text  actor: text
+//!   | GRANTED  fingerprint: u64  until: u64  left: u32  units: u32
+//!              since: u64  reason: text  actor: text } }
 //! END  checksum: u64 (SipHash-1-3 of all before)
 //! ```
 //!
@@ -25,7 +26,8 @@
 //!
 //! Instants are microseconds since the Unix epoch, so a ban ends at the same time of day in every
 //! process. Version 1 has no bans, and version 2 no steered keys. Both are still read, and written
-//! if they suffice, so that earlier releases can read them.
+//! if they suffice, so that earlier releases can read them. Version 3, without actors and the start
+//! and reason of grants, is still read.
 
 mod file;
 mod reader;
@@ -48,7 +50,9 @@ pub use writer::SnapshotWriter;
 const MAGIC: [u8; 8] = *b"SGBUCKET";
 /// The version of the format. A change of the format, or of the meaning of an
 /// [`EncodedAlgorithm`](crate::limiter::EncodedAlgorithm), a cell or a ring, needs another.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
+/// The version without the actors of bans and grants.
+const WITHOUT_ACTORS: u32 = 3;
 /// The version without steered keys.
 const WITHOUT_STEERING: u32 = 2;
 /// The earliest readable version: without bans.

@@ -21,7 +21,7 @@ use super::store::Store;
 use super::sync::RoundTimer;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Fingerprint;
-use crate::store::steering::{OperatorBan, SteeredKeys};
+use crate::store::steering::{Attribution, OperatorBan, SteeredKeys};
 
 /// The interval of rounds.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -78,9 +78,11 @@ pub enum AnnouncedAction {
         /// The end of a synchronised grant, by each machine's own clock: totals are kept under this
         /// number. `None` if an older release announced it.
         ends: Option<Timestamp>,
+        /// The operator.
+        by: Attribution,
     },
-    /// The key was banned, for this reason.
-    Ban(Box<str>),
+    /// The key was banned by this operator.
+    Ban(Attribution),
     /// The ban was lifted.
     Unban,
 }
@@ -132,20 +134,19 @@ impl Announcement {
             call.text(name);
             call.text(value);
         }
-        match &self.action {
-            AnnouncedAction::Grant { units, ends } => {
-                call.text("units");
-                call.number(*units);
-                if let Some(ends) = ends {
-                    call.text("ends");
-                    call.instant(Some(*ends));
-                }
+        if let AnnouncedAction::Grant { units, ends, .. } = &self.action {
+            call.text("units");
+            call.number(*units);
+            if let Some(ends) = ends {
+                call.text("ends");
+                call.instant(Some(*ends));
             }
-            AnnouncedAction::Ban(reason) => {
-                call.text("reason");
-                call.text(reason);
+        }
+        if let AnnouncedAction::Grant { by, .. } | AnnouncedAction::Ban(by) = &self.action {
+            for (name, value) in [("reason", &by.reason), ("actor", &by.actor)] {
+                call.text(name);
+                call.text(value);
             }
-            AnnouncedAction::Reset | AnnouncedAction::Unban => {}
         }
         call
     }
@@ -165,6 +166,11 @@ impl Announcement {
             .collect();
         let pairs = pairs?;
         let field = |name: &str| pairs.get(name).map(String::as_str);
+        // An earlier release announces no actor, and no reason of a grant.
+        let by = || Attribution {
+            actor: field("actor").unwrap_or_default().into(),
+            reason: field("reason").unwrap_or_default().into(),
+        };
         let instant = |name| Some(Timestamp::from_micros(field(name)?.parse().ok()?));
         Some(Self {
             policy: field("policy")?.into(),
@@ -174,8 +180,9 @@ impl Announcement {
                 "grant" => AnnouncedAction::Grant {
                     units: field("units")?.parse().ok()?,
                     ends: instant("ends"),
+                    by: by(),
                 },
-                "ban" => AnnouncedAction::Ban(field("reason")?.into()),
+                "ban" => AnnouncedAction::Ban(by()),
                 "unban" => AnnouncedAction::Unban,
                 _ => return None,
             },
@@ -356,7 +363,7 @@ impl Store {
         let announcement = Announcement {
             policy: policy.into(),
             key,
-            action: AnnouncedAction::Ban(ban.reason.clone()),
+            action: AnnouncedAction::Ban(ban.by.clone()),
             at: ban.since,
             keep: ban.until,
         };

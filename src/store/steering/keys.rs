@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Fingerprint, Grant};
@@ -51,12 +53,13 @@ pub(in crate::store) struct SteeredKey {
 }
 
 /// A grant of units to a key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct KeyGrant {
     pub(super) units: u32,
     pub(super) until: Timestamp,
     /// When the operator granted it, in the time of the store.
     pub(super) at: Timestamp,
+    pub(super) by: Attribution,
     /// True if the bucket has the units.
     pub(super) is_applied: bool,
 }
@@ -95,6 +98,15 @@ pub(super) enum KeysHome {
     Synchronised,
 }
 
+/// The operator who banned a key or granted it units, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attribution {
+    /// The operator, by role and place of the token; empty if an earlier release stored it.
+    pub actor: Box<str>,
+    /// The operator's reason; empty without one.
+    pub reason: Box<str>,
+}
+
 /// A ban by an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorBan {
@@ -102,19 +114,55 @@ pub struct OperatorBan {
     pub since: Timestamp,
     /// The end of the ban.
     pub until: Timestamp,
-    /// The operator's reason.
-    pub reason: Box<str>,
+    /// The operator.
+    pub by: Attribution,
 }
 
 /// The granted units of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantedUnits {
     /// The units that are left.
     pub left: u32,
     /// The units of the grant.
     pub units: u32,
+    /// The instant of the grant.
+    pub since: Timestamp,
     /// The end of the grant.
     pub until: Timestamp,
+    /// The operator.
+    pub by: Attribution,
+}
+
+/// A ban or a grant in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperatorAction {
+    /// A ban.
+    Ban(OperatorBan),
+    /// A grant. Of a shared key, the units that are left are those of the grant.
+    Grant(GrantedUnits),
+}
+
+/// The kind of a ban or a grant.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    EnumString,
+    IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum OperatorActionKind {
+    /// A ban.
+    Ban,
+    /// A grant.
+    Grant,
 }
 
 /// The error of an operator that steers more keys of a policy than there is room for.
@@ -132,6 +180,19 @@ pub enum TooManyKeys {
     Granted,
 }
 
+impl KeyGrant {
+    /// The grant as long as nothing of it is spent.
+    fn granted(&self) -> GrantedUnits {
+        GrantedUnits {
+            left: self.units,
+            units: self.units,
+            since: self.at,
+            until: self.until,
+            by: self.by.clone(),
+        }
+    }
+}
+
 impl SteeredKey {
     fn is_empty(&self) -> bool {
         self.ban.is_none() && self.grant.is_none() && self.reset.is_none()
@@ -140,7 +201,7 @@ impl SteeredKey {
     /// The first end of what it has.
     fn first_end(&self) -> Option<Timestamp> {
         let ban = self.ban.as_ref().map(|ban| ban.until);
-        let grant = self.grant.map(|grant| grant.until);
+        let grant = self.grant.as_ref().map(|grant| grant.until);
         let reset = self.reset.map(|reset| reset.until);
         [ban, grant, reset].into_iter().flatten().min()
     }
@@ -150,6 +211,19 @@ impl SteeredKey {
         self.ban.take_if(|ban| ban.until <= now);
         self.grant.take_if(|grant| grant.until <= now);
         self.reset.take_if(|reset| reset.until <= now);
+    }
+
+    /// Drops what an action at `at` replaces.
+    fn forget(&mut self, action: &AnnouncedAction, at: Timestamp) {
+        match action {
+            AnnouncedAction::Ban(_) | AnnouncedAction::Unban => {
+                self.ban.take_if(|ban| ban.since < at);
+            }
+            AnnouncedAction::Grant { .. } => {
+                self.grant.take_if(|grant| grant.at < at);
+            }
+            AnnouncedAction::Reset => {}
+        }
     }
 }
 
@@ -193,7 +267,7 @@ impl SteeredKeys {
     pub(super) fn find(&self, key: Fingerprint, now: Timestamp) -> Option<FoundKey> {
         self.read(key, |steered| {
             let ban = steered.ban.as_ref().map(|ban| ban.until);
-            let (grant, reset) = (steered.grant, steered.reset);
+            let (grant, reset) = (steered.grant.as_ref(), steered.reset);
             let instants = [grant.map(|grant| grant.at), reset.map(|reset| reset.at)];
             FoundKey {
                 banned_until: ban.filter(|until| now < *until),
@@ -229,20 +303,53 @@ impl SteeredKeys {
         bucket: Fingerprint,
         now: Timestamp,
     ) -> Option<GrantedUnits> {
-        let grant = self.read(key, |steered| steered.grant).flatten()?;
-        let granted = GrantedUnits {
-            left: grant.units,
-            units: grant.units,
-            until: grant.until,
-        };
+        let grant = self.read(key, |steered| steered.grant.clone()).flatten()?;
         let is_in_table = grant.is_applied && self.home != KeysHome::Redis;
         let table = self.grants.get().filter(|_| is_in_table);
         let left = table.map(|grants| grants.peek(bucket, 0, now).remaining);
-        let granted = GrantedUnits {
-            left: left.unwrap_or(granted.left),
-            ..granted
-        };
-        (now < grant.until && grant.units > 0).then_some(granted)
+        (now < grant.until && grant.units > 0).then(|| GrantedUnits {
+            left: left.unwrap_or(grant.units),
+            ..grant.granted()
+        })
+    }
+
+    /// True if the grant of a key was taken back, and Redis may still have some of it.
+    pub(super) fn is_taken_back(&self, key: Fingerprint) -> bool {
+        let grant = self.read(key, |steered| {
+            steered.grant.as_ref().map(|grant| grant.units)
+        });
+        grant.flatten() == Some(0)
+    }
+
+    /// The bans and grants in force at `now`, some at a time.
+    pub fn actions(&self, now: Timestamp) -> impl Iterator<Item = (Fingerprint, OperatorAction)> {
+        let shards = self.shards.get().into_iter().flatten();
+        shards.flat_map(move |shard| {
+            let keys: Vec<Fingerprint> = shard.read().keys().copied().collect();
+            keys.into_iter().flat_map(move |key| {
+                let kinds = [OperatorActionKind::Ban, OperatorActionKind::Grant];
+                let actions = kinds.map(|kind| Some((key, self.action(key, kind, now)?)));
+                actions.into_iter().flatten()
+            })
+        })
+    }
+
+    /// The ban or the grant of a key at `now`.
+    pub fn action(
+        &self,
+        key: Fingerprint,
+        kind: OperatorActionKind,
+        now: Timestamp,
+    ) -> Option<OperatorAction> {
+        match kind {
+            OperatorActionKind::Ban => self.ban_of(key, now).map(OperatorAction::Ban),
+            OperatorActionKind::Grant if self.is_shared() => {
+                let grant = self.read(key, |steered| steered.grant.clone()).flatten();
+                let grant = grant.filter(|grant| now < grant.until && grant.units > 0)?;
+                Some(OperatorAction::Grant(grant.granted()))
+            }
+            OperatorActionKind::Grant => self.grant_of(key, key, now).map(OperatorAction::Grant),
+        }
     }
 
     /// The number of banned keys at `now`.
@@ -253,8 +360,8 @@ impl SteeredKeys {
 
     /// The number of keys with a grant at `now`, spent or not.
     pub fn granted_keys(&self, now: Timestamp) -> usize {
-        let is_granted = |grant: KeyGrant| now < grant.until && grant.units > 0;
-        self.count(|steered| steered.grant.is_some_and(is_granted))
+        let is_granted = |grant: &KeyGrant| now < grant.until && grant.units > 0;
+        self.count(|steered| steered.grant.as_ref().is_some_and(is_granted))
     }
 
     fn count(&self, counts: impl Fn(&SteeredKey) -> bool) -> usize {
@@ -291,33 +398,57 @@ impl SteeredKeys {
         key: Fingerprint,
         units: u32,
         until: Timestamp,
+        by: &Attribution,
         now: Timestamp,
     ) -> Result<(), TooManyKeys> {
         if units == 0 {
-            self.change_known(key, |steered| steered.grant = None);
-            if let Some(grants) = self.grants.get() {
-                grants.reset(key);
-            }
+            self.take_back(key);
             return Ok(());
         }
-        self.start_grant(key, Grant::cell(units, until), until, now)
+        let granted = GrantedUnits {
+            left: units,
+            units,
+            since: now,
+            until,
+            by: by.clone(),
+        };
+        self.start_grant(key, granted, now)
+    }
+
+    /// Takes the grant of a key back.
+    pub fn take_back(&self, key: Fingerprint) {
+        self.change_known(key, |steered| steered.grant = None);
+        if let Some(grants) = self.grants.get() {
+            grants.reset(key);
+        }
     }
 
     fn start_grant(
         &self,
         key: Fingerprint,
-        cell: Cell,
-        until: Timestamp,
+        granted: GrantedUnits,
         now: Timestamp,
     ) -> Result<(), TooManyKeys> {
+        let GrantedUnits {
+            left,
+            units,
+            since,
+            until,
+            by,
+        } = granted;
+        let cell = Cell {
+            a: left.min(units),
+            ..Grant::cell(units, until)
+        };
         self.has_room_for(key)?;
         if !self.grants().start(key, cell, now) {
             return Err(TooManyKeys::Granted);
         }
         let grant = KeyGrant {
-            units: cell.b,
+            units,
             until,
-            at: now,
+            at: since,
+            by,
             is_applied: true,
         };
         self.change(key, |steered| steered.grant = Some(grant))
@@ -335,31 +466,32 @@ impl SteeredKeys {
             _ => keep.saturating_add_signed(clock_offset.saturating_neg()),
         };
         if until <= now {
+            // A process that starts reads it after what it replaced.
+            self.change_known(one.key, |steered| steered.forget(&one.action, at));
             return;
         }
         let is_new = |known: Option<Timestamp>| known.is_none_or(|known| known < at);
         let applied = match &one.action {
-            AnnouncedAction::Ban(reason) => self.change(one.key, |steered| {
+            AnnouncedAction::Ban(by) => self.change(one.key, |steered| {
                 if is_new(steered.ban.as_ref().map(|ban| ban.since)) {
                     steered.ban = Some(OperatorBan {
                         since: at,
                         until,
-                        reason: reason.clone(),
+                        by: by.clone(),
                     });
                 }
             }),
             AnnouncedAction::Unban => {
-                self.change_known(one.key, |steered| {
-                    steered.ban.take_if(|ban| ban.since < at);
-                });
+                self.change_known(one.key, |steered| steered.forget(&one.action, at));
                 Ok(())
             }
-            AnnouncedAction::Grant { units, .. } => self.change(one.key, |steered| {
-                if is_new(steered.grant.map(|grant| grant.at)) {
+            AnnouncedAction::Grant { units, by, .. } => self.change(one.key, |steered| {
+                if is_new(steered.grant.as_ref().map(|grant| grant.at)) {
                     steered.grant = Some(KeyGrant {
                         units: *units,
                         until,
                         at,
+                        by: by.clone(),
                         is_applied: self.home == KeysHome::Redis,
                     });
                 }
@@ -401,7 +533,7 @@ impl SteeredKeys {
     }
 
     /// True if other machines share the keys, and Redis has their grants.
-    pub(in crate::store) fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.home != KeysHome::Memory
     }
 
@@ -422,13 +554,8 @@ impl SteeredKeys {
         granted: GrantedUnits,
         now: Timestamp,
     ) -> bool {
-        let GrantedUnits { left, units, until } = granted;
-        let cell = Cell {
-            a: left.min(units),
-            ..Grant::cell(units, until)
-        };
-        let is_its = now < until && !self.is_shared();
-        is_its && self.start_grant(key, cell, until, now).is_ok()
+        let is_its = now < granted.until && !self.is_shared();
+        is_its && self.start_grant(key, granted, now).is_ok()
     }
 
     /// # Errors

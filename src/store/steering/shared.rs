@@ -6,8 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::keys::GrantedUnits;
-use super::{Probe, SteeredFacts, SteeringError, SteeringKey, SteeringSpec};
+use super::{
+    Attribution, GrantedUnits, OperatorAction, Probe, SteeredFacts, SteeringError, SteeringKey,
+    SteeringSpec,
+};
 use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, BucketFacts, BucketView, Cell, Decision, Fingerprint, Grant, Outcome, WindowEnd,
@@ -112,7 +114,9 @@ impl SharedSteering {
         let granted = granted.map(|cell| GrantedUnits {
             left: cell.a,
             units: cell.b,
+            since: now,
             until: shifted(Timestamp::from_micros(cell.expires), at, now),
+            by: Attribution::default(),
         });
         Ok(SteeredFacts {
             buckets: buckets.collect::<Result<_, SteeringError>>()?,
@@ -173,10 +177,10 @@ impl SharedSteering {
     /// grant ends by the server's clock, after as long.
     pub(super) async fn grant(
         &self,
-        key: &SteeringKey<'_>,
-        name: &NameBuilder<'_>,
+        (key, name): (&SteeringKey<'_>, &NameBuilder<'_>),
         units: u32,
         (now, until): (Timestamp, Timestamp),
+        by: &Attribution,
     ) -> Result<(), SteeringError> {
         let names = [self.grant_name(name)];
         let replacement = match units {
@@ -196,7 +200,8 @@ impl SharedSteering {
         }
         let ends = distinct_end(now.saturating_add(keep), at);
         let ends = (!key.buckets.is_in_redis()).then_some(ends);
-        let action = AnnouncedAction::Grant { units, ends };
+        let by = by.clone();
+        let action = AnnouncedAction::Grant { units, ends, by };
         self.announce(key.key, action, Some(at), keep).await
     }
 
@@ -204,10 +209,32 @@ impl SharedSteering {
         &self,
         key: Fingerprint,
         length: Duration,
-        reason: &str,
+        by: &Attribution,
     ) -> Result<(), SteeringError> {
-        let action = AnnouncedAction::Ban(reason.into());
+        let action = AnnouncedAction::Ban(by.clone());
         self.announce(key, action, None, length).await
+    }
+
+    /// Lifts the ban by an operator, or takes the grant back: no machine spends any more what Redis has
+    /// of it until its end.
+    pub(super) async fn revoke(
+        &self,
+        key: Fingerprint,
+        action: &OperatorAction,
+        now: Timestamp,
+    ) -> Result<(), SteeringError> {
+        let (action, keep) = match action {
+            OperatorAction::Ban(_) => (AnnouncedAction::Unban, REFUSALS_KEPT),
+            OperatorAction::Grant(granted) => {
+                let action = AnnouncedAction::Grant {
+                    units: 0,
+                    ends: None,
+                    by: Attribution::default(),
+                };
+                (action, granted.until.since(now).max(REFUSALS_KEPT))
+            }
+        };
+        self.announce(key, action, None, keep).await
     }
 
     pub(super) async fn unban(

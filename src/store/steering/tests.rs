@@ -88,10 +88,10 @@ impl Policy {
     }
 
     fn grant(&self, units: u32, seconds: u64) {
-        let granted = self
-            .steering
-            .keys()
-            .grant(key(1), units, after(seconds), NOW);
+        let granted =
+            self.steering
+                .keys()
+                .grant(key(1), units, after(seconds), &Attribution::default(), NOW);
         granted.expect("there is room");
     }
 
@@ -393,7 +393,7 @@ fn ban(seconds: u64) -> OperatorBan {
     OperatorBan {
         since: NOW,
         until: after(seconds),
-        reason: "abuse".into(),
+        by: Attribution::default(),
     }
 }
 
@@ -438,7 +438,7 @@ fn the_number_of_keys_is_bounded_and_no_ban_gives_way() {
     let keys = policy.steering.keys();
     let refused = (1..).find_map(|bits| Some((bits, keys.ban(key(bits), ban(60)).err()?)));
     assert_eq!(refused, Some((65_537, TooManyKeys::Steered)));
-    let granted = keys.grant(key(65_537), 1, after(60), NOW);
+    let granted = keys.grant(key(65_537), 1, after(60), &Attribution::default(), NOW);
     assert_eq!(granted, Err(TooManyKeys::Steered));
     assert!(
         keys.ban(key(1), ban(90)).is_ok(),
@@ -454,13 +454,15 @@ fn a_grant_never_takes_the_place_of_another() {
     let keys = policy.steering.keys();
     let all = (1..=20_000_u64).map(|bits| bits.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let granted: Vec<_> = all
-        .filter(|bits| match keys.grant(key(*bits), 5, after(60), NOW) {
-            Ok(()) => true,
-            Err(error) => {
-                assert_eq!(error, TooManyKeys::Granted);
-                false
-            }
-        })
+        .filter(
+            |bits| match keys.grant(key(*bits), 5, after(60), &Attribution::default(), NOW) {
+                Ok(()) => true,
+                Err(error) => {
+                    assert_eq!(error, TooManyKeys::Granted);
+                    false
+                }
+            },
+        )
         .collect();
     assert!(
         (4_000..20_000).contains(&granted.len()),
@@ -486,7 +488,11 @@ fn a_shared_grant_lasts_as_long_as_it_was_granted_for() {
             let announcement = Announcement {
                 policy: "p".into(),
                 key: key(1),
-                action: AnnouncedAction::Grant { units: 4, ends },
+                action: AnnouncedAction::Grant {
+                    units: 4,
+                    ends,
+                    by: Attribution::default(),
+                },
                 at,
                 keep: at.saturating_add(Duration::from_secs(3)),
             };
@@ -498,6 +504,43 @@ fn a_shared_grant_lasts_as_long_as_it_was_granted_for() {
             let end = after(3);
             assert!(is_granted(NOW) && is_granted(end.saturating_sub_micros(1)));
             assert!(!is_granted(end), "{clock_offset} {home:?}");
+        }
+    }
+}
+
+/// What an action replaced stays replaced for a machine that starts once both have been announced.
+#[test]
+fn what_an_action_replaced_does_not_return_when_that_is_over() {
+    let by = || Attribution::default();
+    let (hour, minute) = (HOUR, Duration::from_secs(60));
+    let grant = |units| AnnouncedAction::Grant {
+        units,
+        ends: None,
+        by: by(),
+    };
+    for (first, second) in [
+        (AnnouncedAction::Ban(by()), AnnouncedAction::Unban),
+        (AnnouncedAction::Ban(by()), AnnouncedAction::Ban(by())),
+        (grant(5), grant(0)),
+        (grant(5), grant(3)),
+    ] {
+        for (now, is_felt) in [(after(10), true), (after(70), false)] {
+            let keys = SteeredKeys::new("p", KeysHome::Redis, &Registry::default());
+            let announce = |action: &AnnouncedAction, at: Timestamp, length| Announcement {
+                policy: "p".into(),
+                key: key(1),
+                action: action.clone(),
+                at,
+                keep: at.saturating_add(length),
+            };
+            keys.apply(&announce(&first, NOW, hour), 0, now);
+            keys.apply(&announce(&second, after(1), minute), 0, now);
+            let lasts = matches!(
+                second,
+                AnnouncedAction::Ban(_) | AnnouncedAction::Grant { units: 1.., .. }
+            );
+            let left = keys.actions(now).count();
+            assert_eq!(left, usize::from(lasts && is_felt), "{first:?} {second:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use super::{
     AHEAD, BANNED, BANS, END, FLOOR, GRANTED, KEY, MAGIC, OLDEST, PolicyBans, PolicySteering,
-    ReadError, STEERED, STEP, STRIKES, TABLE, VERSION, check_of, checksum,
+    ReadError, STEERED, STEP, STRIKES, TABLE, VERSION, WITHOUT_ACTORS, check_of, checksum,
 };
 use crate::clock::Timestamp;
 use crate::limiter::{
@@ -13,7 +13,7 @@ use crate::limiter::{
 };
 use crate::store::memory::bucket;
 use crate::store::memory::table::ExportedEntry;
-use crate::store::{GrantedUnits, OperatorBan, Table};
+use crate::store::{Attribution, GrantedUnits, OperatorBan, Table};
 
 /// The longest policy name or key: no configuration is longer.
 const LONGEST: u32 = 16 << 20;
@@ -26,6 +26,7 @@ const CHECKSUM: u64 = 8;
 #[derive(Debug)]
 pub struct Reader<R> {
     input: BufReader<R>,
+    version: u32,
     secret: Secret,
     saved_at: Timestamp,
 }
@@ -49,6 +50,7 @@ impl<R: Read + Seek> Reader<R> {
     pub fn new(input: R, now: Timestamp) -> Result<Self, ReadError> {
         let mut reader = Self {
             input: BufReader::with_capacity(STEP, input),
+            version: VERSION,
             secret: Secret::from_key([0, 0]),
             saved_at: Timestamp::EPOCH,
         };
@@ -102,7 +104,7 @@ impl<R: Read + Seek> Reader<R> {
             return Err(ReadError::Foreign);
         }
         match self.u32()? {
-            OLDEST..=VERSION => {}
+            version @ OLDEST..=VERSION => self.version = version,
             other => return Err(ReadError::Version(other)),
         }
         self.secret = Secret::from_key([self.u64()?, self.u64()?]);
@@ -253,16 +255,30 @@ impl<R: Read + Seek> Reader<R> {
         Ok(OperatorBan {
             since: Timestamp::from_micros(self.u64()?),
             until: Timestamp::from_micros(self.u64()?),
-            reason: self.text()?.into(),
+            by: Attribution {
+                reason: self.text()?.into(),
+                actor: match self.version {
+                    ..=WITHOUT_ACTORS => Box::default(),
+                    _ => self.text()?.into(),
+                },
+            },
         })
     }
 
     fn granted(&mut self) -> Result<GrantedUnits, ReadError> {
-        Ok(GrantedUnits {
+        let mut granted = GrantedUnits {
             until: Timestamp::from_micros(self.u64()?),
             left: self.u32()?,
             units: self.u32()?,
-        })
+            since: self.saved_at,
+            by: Attribution::default(),
+        };
+        if self.version > WITHOUT_ACTORS {
+            granted.since = Timestamp::from_micros(self.u64()?);
+            granted.by.reason = self.text()?.into();
+            granted.by.actor = self.text()?.into();
+        }
+        Ok(granted)
     }
 
     fn strikes(&mut self) -> Result<BanHistory, ReadError> {

@@ -12,7 +12,8 @@ use crate::limiter::{
     SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{
-    Bans, Charge, HomeSpec, OnFull, OperatorBan, Steering, SteeringSpec, Store, Table, charge_all,
+    Attribution, Bans, Charge, HomeSpec, OnFull, OperatorBan, SteeredKeys, Steering, SteeringSpec,
+    Store, Table, charge_all,
 };
 use crate::telemetry::registry::Registry;
 
@@ -271,19 +272,26 @@ fn sample() -> Vec<u8> {
     writer.finish().unwrap()
 }
 
+fn operator() -> Attribution {
+    Attribution {
+        actor: "write#2".into(),
+        reason: "abuse".into(),
+    }
+}
+
 /// A banned key, and two with grants.
 fn steering() -> Steering {
     let steering = no_steering();
     let ban = OperatorBan {
         since: NOW,
         until: NOW.saturating_add(Duration::from_secs(60)),
-        reason: "abuse".into(),
+        by: operator(),
     };
     let keys = steering.keys();
     keys.ban(key(1), ban).unwrap();
     for (number, seconds) in [(1, 30), (2, 90)] {
         let until = NOW.saturating_add(Duration::from_secs(seconds));
-        keys.grant(key(number), 5, until, NOW).unwrap();
+        keys.grant(key(number), 5, until, &operator(), NOW).unwrap();
     }
     charge(keys.grants(), key(2), 2, NOW);
     steering
@@ -310,6 +318,12 @@ fn bans_and_grants_by_operators_are_restored_until_they_end() {
         assert_eq!(keys.banned_keys(now), bans);
         let left = [1, 2].map(|number| Some(keys.grant_of(key(number), key(number), now)?.left));
         assert_eq!(left, grants);
+        let actions = |keys: &SteeredKeys| {
+            let mut actions: Vec<_> = keys.actions(now).collect();
+            actions.sort_by_key(|(key, _)| key.bits());
+            actions
+        };
+        assert_eq!(actions(keys), actions(before.keys()));
     }
     let after = no_steering();
     let to = policy_steering(after.keys());
@@ -443,11 +457,11 @@ fn errors_say_what_is_wrong() {
     assert_eq!(said(b""), "it is damaged");
     assert_eq!(said(&bytes[..100]), "it is damaged");
     let mut future = bytes.clone();
-    for version in [0, 4] {
+    for version in [0, 5] {
         future[8] = version;
         assert_eq!(
             said(&future),
-            format!("its format is version {version}, and this program reads versions 1 to 3")
+            format!("its format is version {version}, and this program reads versions 1 to 4")
         );
     }
     let later = NOW.saturating_add(AHEAD + Duration::from_secs(1));

@@ -14,7 +14,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{BanHistory, BucketState, Cell, Fingerprint, Secret};
 use crate::store::memory::bucket;
 use crate::store::memory::table::ExportedEntry;
-use crate::store::{GrantedUnits, OperatorBan, Table};
+use crate::store::{Attribution, GrantedUnits, OperatorBan, Table};
 
 /// A snapshot in progress.
 pub struct SnapshotWriter<'a, W> {
@@ -118,7 +118,7 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
                 }
                 let granted = of.keys.grant_of(*key, *key, self.saved_at);
                 if let Some(granted) = granted.filter(|_| !of.keys.is_shared()) {
-                    self.granted(*key, granted);
+                    self.granted(*key, &granted);
                 }
             }
             if self.buffer.len() >= STEP {
@@ -133,15 +133,17 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
         self.put_u64(key.bits());
         self.put_u64(ban.since.as_micros());
         self.put_u64(ban.until.as_micros());
-        self.put_text(&ban.reason);
+        self.put_by(&ban.by);
     }
 
-    fn granted(&mut self, key: Fingerprint, granted: GrantedUnits) {
+    fn granted(&mut self, key: Fingerprint, granted: &GrantedUnits) {
         self.buffer.push(GRANTED);
         self.put_u64(key.bits());
         self.put_u64(granted.until.as_micros());
         self.put_u32(granted.left);
         self.put_u32(granted.units);
+        self.put_u64(granted.since.as_micros());
+        self.put_by(&granted.by);
     }
 
     fn buckets(&mut self, key: &str, table: &Table, now: Timestamp) -> io::Result<()> {
@@ -232,6 +234,11 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
         // At most 16 MiB, as any configuration.
         self.put_u32(text.len() as u32);
         self.buffer.extend(text.as_bytes());
+    }
+
+    fn put_by(&mut self, by: &Attribution) {
+        self.put_text(&by.reason);
+        self.put_text(&by.actor);
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,0 +1,266 @@
+//! A change of a key, in one policy or in all of a client: made, audited and answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::Serialize;
+use tokio::spawn;
+
+use super::key_input::id_problem;
+use super::{ChangeRequest, find, store_problem};
+use crate::admin::AdminState;
+use crate::admin::audit::{self, Action, Change, Extent, Target};
+use crate::admin::auth::Actor;
+use crate::admin::json::Json;
+use crate::admin::problem_details::ProblemDetails;
+use crate::clock::Timestamp;
+use crate::proxy::Ruleset;
+use crate::proxy::inspect::key::{ChangedKey, Execution, KeyChange, KeyChangeError, PolicyKey};
+use crate::proxy::inspect::key_state::KeyState;
+use crate::store::{Attribution, SteeringError};
+
+/// The state of a key before and after a change.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct Changed {
+    before: KeyState,
+    after: KeyState,
+    /// A key of which nothing was stored, what the change replaces, a ban that it leaves in force, and
+    /// policies that it fails in.
+    note: Option<String>,
+    /// The other policies of the client, with `all_policies`.
+    also: Vec<OtherPolicy>,
+}
+
+/// The result of a change in another policy.
+#[derive(Debug, Serialize)]
+struct OtherPolicy {
+    policy: Arc<str>,
+    /// `applied`, `dry_run`, or the reason why not.
+    result: String,
+}
+
+/// A change, with texts of its own.
+pub(super) enum OwnedChange {
+    Reset,
+    Grant { units: u32, until: Timestamp },
+    Ban { length: Duration, until: Timestamp },
+    Unban,
+}
+
+/// Makes a change, also if the caller leaves meanwhile: none is half made.
+pub(super) async fn change(
+    state: AdminState,
+    actor: Actor,
+    request: ChangeRequest,
+    change: OwnedChange,
+) -> Result<Json<Changed>, ProblemDetails> {
+    let made = spawn(async move { make(&state, &actor, &request, &change).await });
+    made.await.map_err(ProblemDetails::internal)?.map(Json)
+}
+
+async fn make(
+    state: &AdminState,
+    actor: &Actor,
+    request: &ChangeRequest,
+    change: &OwnedChange,
+) -> Result<Changed, ProblemDetails> {
+    let ruleset = state.gateway.ruleset();
+    let key = find(&ruleset, &request.policy, &request.key)?;
+    let now = state.clock.now();
+    if request.key.has_id() && !key.state(now).await.map_err(store_problem)?.stored {
+        return Err(id_problem());
+    }
+    let by = Attribution {
+        actor: actor.to_string().into(),
+        reason: request.reason.as_deref().unwrap_or_default().into(),
+    };
+    let call = KeyCall {
+        actor,
+        request,
+        action: change.action(),
+        extent: change.extent(),
+        change: change.borrowed(&by),
+    };
+    let ChangedKey {
+        before,
+        after,
+        replaced,
+    } = call.make(state, &key).await.map_err(change_problem)?;
+    let also = match request.all_policies {
+        true => call.make_elsewhere(state, &ruleset, &key).await?,
+        false => Vec::new(),
+    };
+    let failed = (also.iter()).filter(|one| one.result != result_word(request.dry_run));
+    let failed = failed.map(|one| format!("not in {}: {}", one.policy, one.result));
+    let notes = [
+        unknown_key(&before),
+        replaced,
+        remaining_ban(call.change, &after),
+    ];
+    let notes: Vec<_> = notes.into_iter().flatten().chain(failed).collect();
+    Ok(Changed {
+        before,
+        after,
+        note: (!notes.is_empty()).then(|| notes.join("; ")),
+        also,
+    })
+}
+
+/// A change that a caller asks for, in one policy or in all.
+struct KeyCall<'a> {
+    actor: &'a Actor,
+    request: &'a ChangeRequest,
+    action: Action,
+    extent: Extent,
+    change: KeyChange<'a>,
+}
+
+impl KeyCall<'_> {
+    /// Changes a key of one policy, and audits that.
+    async fn make(
+        &self,
+        state: &AdminState,
+        key: &PolicyKey<'_>,
+    ) -> Result<ChangedKey, KeyChangeError> {
+        let dry_run = self.request.dry_run;
+        let execution = match dry_run {
+            true => Execution::DryRun,
+            false => Execution::Apply,
+        };
+        let result = key.change(self.change, execution, state.clock.now()).await;
+        let change = Change {
+            action: self.action,
+            target: Target::Key {
+                policy: key.policy(),
+                key: key.fingerprint(),
+            },
+            extent: self.extent,
+            reason: self.request.reason.as_deref(),
+            dry_run,
+        };
+        match &result {
+            Ok(_) => audit::log(state, self.actor, &change, result_word(dry_run)),
+            Err(error) => audit::log(state, self.actor, &change, &error.to_string()),
+        }
+        result
+    }
+
+    /// Changes the key in the other policies whose keys have the same parts, up to one whose store
+    /// does not answer.
+    async fn make_elsewhere(
+        &self,
+        state: &AdminState,
+        ruleset: &Ruleset,
+        first: &PolicyKey<'_>,
+    ) -> Result<Vec<OtherPolicy>, ProblemDetails> {
+        let texts = self.request.key.texts()?;
+        let others = ruleset.policies.iter();
+        let others = others.filter(|policy| *policy.name != *self.request.policy);
+        let mut made = Vec::new();
+        for policy in others.filter(|policy| policy.key_parts == first.parts()) {
+            // One that no route uses has no keys.
+            let Ok(key) = ruleset.policy_key(&policy.name, &texts) else {
+                continue;
+            };
+            let result = self.make(state, &key).await;
+            let is_over = matches!(result, Err(KeyChangeError::Store(SteeringError::Store(_))));
+            made.push(OtherPolicy {
+                policy: Arc::clone(&policy.name),
+                result: match result {
+                    Ok(_) => result_word(self.request.dry_run).to_owned(),
+                    Err(error) => error.to_string(),
+                },
+            });
+            if is_over {
+                break;
+            }
+        }
+        Ok(made)
+    }
+}
+
+/// The result of a change that succeeds.
+pub(super) fn result_word(dry_run: bool) -> &'static str {
+    match dry_run {
+        true => "dry_run",
+        false => "applied",
+    }
+}
+
+/// The answer to a change that fails, which is in the audit log.
+fn change_problem(error: KeyChangeError) -> ProblemDetails {
+    let problem = match error {
+        KeyChangeError::Impossible(why) => {
+            ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, why)
+        }
+        KeyChangeError::Store(error) => change_store_problem(error),
+    };
+    problem.logged()
+}
+
+/// The answer to a change that the store does not take.
+pub(super) fn change_store_problem(error: SteeringError) -> ProblemDetails {
+    match error {
+        SteeringError::Store(_) => ProblemDetails::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("{error}: the change may have been made or not; repeat it"),
+        ),
+        SteeringError::TooManyKeys(_) => store_problem(error),
+    }
+}
+
+/// A note on a key of which nothing was stored.
+fn unknown_key(before: &KeyState) -> Option<String> {
+    let is_unknown = !before.stored && !before.exempt;
+    is_unknown.then(|| {
+        "nothing was stored of this key before: is it typed right? Or it has not asked lately"
+            .to_owned()
+    })
+}
+
+/// A note on the ban that a change leaves in force.
+fn remaining_ban(change: KeyChange<'_>, after: &KeyState) -> Option<String> {
+    let leaves_bans = matches!(change, KeyChange::Reset | KeyChange::Grant { .. });
+    let ban = after.ban.as_ref().filter(|_| leaves_bans)?;
+    let until = &ban.until;
+    Some(format!(
+        "the key stays banned until {until}: `unban` lifts the ban"
+    ))
+}
+
+impl OwnedChange {
+    fn borrowed<'a>(&self, by: &'a Attribution) -> KeyChange<'a> {
+        match *self {
+            Self::Reset => KeyChange::Reset,
+            Self::Grant { units, until } => KeyChange::Grant { units, until, by },
+            Self::Ban { until, .. } => KeyChange::Ban { until, by },
+            Self::Unban => KeyChange::Unban,
+        }
+    }
+
+    const fn action(&self) -> Action {
+        match self {
+            Self::Reset => Action::Reset,
+            Self::Grant { .. } => Action::Grant,
+            Self::Ban { .. } => Action::Ban,
+            Self::Unban => Action::Unban,
+        }
+    }
+
+    fn extent(&self) -> Extent {
+        match *self {
+            Self::Reset | Self::Unban => Extent::default(),
+            Self::Grant { units, until } => Extent {
+                units: Some(units),
+                until: Some(until),
+                for_s: None,
+            },
+            Self::Ban { length, until } => Extent {
+                units: None,
+                until: Some(until),
+                for_s: Some(length.as_secs_f64()),
+            },
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `sluicegate keys list` and `revoke`: the bans and grants of operators that are in force, and the end of
+//! one by its id in that list.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{CallArgs, ChangeOptions, Failure};
+use crate::cli::admin_client::Answer;
+use crate::cli::{WRONG, finish, tell};
+use crate::config::TokenRole;
+use crate::proxy::inspect::operator_actions::{ActionPage, ListedAction};
+use crate::store::OperatorActionKind;
+
+#[derive(Args, Debug)]
+#[command(after_help = super::EXAMPLES)]
+pub(super) struct ListArgs {
+    /// Bans and grants of this policy only
+    #[arg(long)]
+    policy: Option<String>,
+    /// The most bans and grants to print, up to 1000
+    #[arg(long, default_value_t = 100)]
+    limit: u16,
+    /// Continue after another page, at the place that it names
+    #[arg(long, value_name = "PLACE")]
+    after: Option<String>,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = super::EXAMPLES)]
+pub(super) struct RevokeArgs {
+    /// The policy
+    policy: String,
+    /// The key's id in `keys list`, such as k_5f0c1a2b3c4d5e6f
+    id: String,
+    /// What ends: `ban` or `grant`
+    #[arg(value_name = "WHAT", value_parser = kind)]
+    what: OperatorActionKind,
+    #[command(flatten)]
+    change: ChangeOptions,
+}
+
+/// # Errors
+/// Names both kinds.
+fn kind(text: &str) -> Result<OperatorActionKind, String> {
+    text.parse()
+        .map_err(|_| "write `ban` or `grant`".to_owned())
+}
+
+#[derive(Deserialize)]
+struct Revoked {
+    revoked: ListedAction,
+}
+
+impl ListArgs {
+    /// # Errors
+    /// The proxy refuses or does not answer.
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("limit", &self.limit.to_string());
+        for (name, value) in [("policy", &self.policy), ("after", &self.after)] {
+            if let Some(value) = value {
+                query.append_pair(name, value);
+            }
+        }
+        let path = format!("/v1/keys?{}", query.finish());
+        let client = self.call.admin.client(TokenRole::Read);
+        let client = client.map_err(|message| (WRONG, message))?;
+        let answer = client.get::<ActionPage>(&path);
+        let Answer { json, fields } = answer.map_err(|error| (WRONG, error.to_string()))?;
+        let text = match self.call.json {
+            true => format!("{json:#}\n"),
+            false => table(&fields.items),
+        };
+        let (shown, total) = (fields.items.len(), fields.total);
+        match &fields.next {
+            Some(next) => tell(format_args!(
+                "{shown} of {total}; for the next: --after {next}"
+            )),
+            None if total == 0 => tell("no ban or grant by an operator is in force"),
+            None => {}
+        }
+        Ok(finish(print(&text), ExitCode::SUCCESS))
+    }
+}
+
+impl RevokeArgs {
+    /// # Errors
+    /// The proxy refuses or does not answer.
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let ChangeOptions {
+            reason,
+            dry_run,
+            call,
+        } = &self.change;
+        let body = json!({
+            "policy": self.policy, "id": self.id, "what": self.what, "reason": reason,
+            "dry_run": dry_run,
+        });
+        let client = call.admin.client(TokenRole::Write);
+        let client = client.map_err(|message| (WRONG, message))?;
+        let answer = client.post::<Revoked>("/v1/keys/revoke", &body);
+        let Answer { json, fields } = answer.map_err(|error| (WRONG, error.to_string()))?;
+        let text = match call.json {
+            true => format!("{json:#}\n"),
+            false => table(&[fields.revoked]),
+        };
+        tell(match dry_run {
+            true => "a dry run: nothing is changed",
+            false => "this has ended",
+        });
+        Ok(finish(print(&text), ExitCode::SUCCESS))
+    }
+}
+
+/// A line for each, below a line of heads.
+fn table(items: &[ListedAction]) -> String {
+    if items.is_empty() {
+        return String::new();
+    }
+    let heads = ["POLICY", "WHAT", "ID", "UNTIL", "BY", "REASON"].map(str::to_owned);
+    let rows: Vec<_> = [heads].into_iter().chain(items.iter().map(row)).collect();
+    let widths: [usize; 6] = std::array::from_fn(|column| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or_default()
+    });
+    let line = |row: &[String; 6]| {
+        let cells = row.iter().zip(widths);
+        let cells = cells.map(|(text, width)| format!("{text:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        format!("{}\n", line.trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+fn row(item: &ListedAction) -> [String; 6] {
+    let what = match (item.of_units, item.units) {
+        (None, _) => "ban".to_owned(),
+        (Some(units), None) => format!("grant of {units}"),
+        (Some(units), Some(left)) => format!("grant, {left} of {units} left"),
+    };
+    let texts = [&item.id, &item.until, &item.actor, &item.reason].map(String::clone);
+    let [id, until, actor, reason] = texts;
+    [item.policy.clone(), what, id, until, actor, reason]
+}
+
+fn print(text: &str) -> io::Result<()> {
+    io::stdout().lock().write_all(text.as_bytes())
+}
