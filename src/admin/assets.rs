@@ -56,6 +56,7 @@ static ASSETS: &[Asset] = assets![
     "js/dashboard/host_words.js"
     "js/dashboard/login.js"
     "js/dashboard/main.js"
+    "js/dashboard/pages/bans.js"
     "js/dashboard/pages/client.js"
     "js/dashboard/pages/client_card.js"
     "js/dashboard/pages/client_changes.js"

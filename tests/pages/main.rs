@@ -2,8 +2,11 @@
 
 mod accessibility;
 mod banner;
+mod bans;
 mod client;
 mod dashboard;
+mod exact_keys;
+mod operations;
 mod playground;
 #[path = "../support/mod.rs"]
 mod support;

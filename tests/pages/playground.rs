@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::accessibility::{assert_accessible, assert_fits};
@@ -380,4 +382,62 @@ fn pictures_for_the_documentation() {
     browser.appear(Appearance::Dark);
     browser.resize((400, 860), 2.0);
     browser.save_picture(&folder.join("playground-phone.png"));
+}
+
+#[test]
+fn numbers_out_of_bounds_are_refused_with_the_bounds() {
+    let (playground, browser) = (Playground::start(), Browser::start(DESKTOP));
+    playground.open(&browser);
+    let set = |id: &str, value: &str| {
+        browser.run(&format!(
+            "document.getElementById('{id}').value = '{value}';"
+        ));
+        browser.click(&format!("#{}", id.split('-').next().expect("a word")));
+    };
+    let requests = || {
+        let state = browser.run(STATE);
+        let counts = state["a"].as_array().into_iter().flatten();
+        counts
+            .map(|one| one["count"].as_u64().unwrap_or(1))
+            .sum::<u64>()
+    };
+    wait_for("the first address", || (requests() == 35).then_some(()));
+    for wrong in ["0", "201", "1.5", ""] {
+        set("burst-size", wrong);
+        browser.wait_until(
+            "document.getElementById('wrong').innerText === 'A burst has 1 to 200 requests.'",
+        );
+        browser.wait_until(
+            "document.getElementById('burst-size').getAttribute('aria-invalid') === 'true'",
+        );
+    }
+    set("stream-rate", "51");
+    browser.wait_until("document.getElementById('wrong').innerText === 'A stream has 0.1 to 50 requests a second.'");
+    browser
+        .wait_until("document.getElementById('stream').getAttribute('aria-pressed') === 'false'");
+    assert_accessible(&browser);
+    set("burst-size", "200");
+    browser.wait_until("document.getElementById('wrong').innerText === ''");
+    wait_for("the burst, and none of the others", || {
+        (requests() == 235).then_some(())
+    });
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn a_link_beyond_all_times_is_refused_in_words() {
+    let (playground, browser) = (Playground::start(), Browser::start(DESKTOP));
+    for state in [
+        json!({ "v": 1, "p": [], "a": [], "t": 0, "e": 1e308 }),
+        json!({ "v": 1, "p": [], "a": [], "t": 1e308, "e": 1e308 }),
+        json!({ "v": 1, "p": [], "a": [{ "at_ms": 1e300 }], "t": 0, "e": 0 }),
+        json!({ "v": 1, "p": [], "a": [{ "at_ms": 1, "count": 3, "every_ms": 1e300 }], "t": 0, "e": 0 }),
+    ] {
+        let fragment = STANDARD.encode(state.to_string());
+        browser.open(&format!("{}#{fragment}", playground.url));
+        browser.wait_until("document.querySelectorAll('.counts .allowed').length === 6");
+        browser
+            .wait_until("document.getElementById('shared').innerText.startsWith('This link can')");
+        assert_eq!(browser.console(), [""; 0], "{state}");
+    }
 }

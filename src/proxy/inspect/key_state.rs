@@ -162,7 +162,10 @@ impl KeyFacts {
 
     /// The admission by granted units, if they suffice for `cost` and outlast the ban.
     pub(super) fn granted(&self, cost: u32) -> Option<Outcome> {
-        let granted = self.granted.as_ref().filter(|granted| granted.left >= cost)?;
+        let granted = self
+            .granted
+            .as_ref()
+            .filter(|granted| granted.left >= cost)?;
         let outlasts = |ban: &KeyBan| ban.until < granted.until;
         self.ban
             .as_ref()

@@ -8,7 +8,7 @@ use super::*;
 use crate::limiter::{
     Algorithm, FixedWindow, Gcra, Penalty, Quota, SlidingLog, SlidingWindow, Start,
 };
-use crate::store::steering::{OperatorBan, Steering, SteeringSpec};
+use crate::store::steering::{Attribution, OperatorBan, Steering, SteeringSpec};
 use crate::store::{BucketsSpec, HomeSpec, OnFull, Table};
 use crate::telemetry::registry::Registry;
 
@@ -88,13 +88,14 @@ impl Policy {
             Event::Ask { cost } => _ = ask(&[self], cost, now),
             Event::Grant { units, micros } => {
                 let until = now.saturating_add_micros(micros);
-                keys.grant(key(), units, until, now).expect("there is room");
+                keys.grant(key(), units, until, &Attribution::default(), now)
+                    .expect("there is room");
             }
             Event::Ban { micros } => {
                 let ban = OperatorBan {
                     since: now,
                     until: now.saturating_add_micros(micros),
-                    reason: "abuse".into(),
+                    by: Attribution::default(),
                 };
                 keys.ban(key(), ban).expect("there is room");
             }

@@ -52,8 +52,11 @@ function headers(token) {
   return token ? { authorization: `Bearer ${token}` } : {};
 }
 
+/** The longest time for a whole answer, in milliseconds. */
+const DEADLINE = 15_000;
+
 async function call(path, options) {
-  const response = await request(path, options);
+  const response = await request(path, { ...options, signal: AbortSignal.timeout(DEADLINE) });
   if (!response.ok) {
     throw await problemOf(response);
   }

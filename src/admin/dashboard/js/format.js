@@ -61,6 +61,11 @@ export function count(value, noun, plural = `${noun}s`) {
   return `${number(value)}\u00a0${value === 1 ? noun : plural}`;
 }
 
+/** `1 request`, `2 requests`, with a unit of a quota, which is a plural. */
+export function units(value, unit) {
+  return count(value, unit.replace(/s$/, ""), unit);
+}
+
 /** The text with a capital at its begin. */
 export function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
@@ -77,7 +82,7 @@ export function size(bytes) {
 
 /** A quota as configured, with its unit: `20 requests/10s`, `100 requests, 5 per 1s`. */
 export function quotaText(quota, unit) {
-  return quota.replace(/^\d+(?=[/,]|$)/, (units) => `${number(Number(units))}\u00a0${unit}`);
+  return quota.replace(/^\d+(?=[/,]|$)/, (limit) => units(Number(limit), unit));
 }
 
 const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };

@@ -7,6 +7,8 @@ import { SHOWN } from "./history.js";
 const HEIGHT = 190;
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 10, 22];
 const SPAN = 300_000;
+/** The longest time between two rates that follow each other. They come once a second. */
+const GAP = 3_000;
 
 /** Fewer pixels than these have room for every second minute only. */
 const NARROW = 560;
@@ -20,12 +22,12 @@ export function createChart() {
   const draw = () => {
     const rates = shown;
     const now = rates.at(-1)?.at ?? 0;
-    const sums = rates.map((point) => SHOWN.reduce((sum, decision) => sum + point[decision], 0));
+    const sums = rates.map((point) => SHOWN.reduce((sum, decision) => sum + (point[decision] ?? 0), 0));
     const top = pleasant(Math.max(1, ...sums));
     const x = (at) => LEFT + (1 - (now - at) / SPAN) * (width - LEFT - RIGHT);
     const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
     node.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    node.replaceChildren(...grid(top, y, width), ...areas(rates, x, y), ...times(width), ...missing(rates, x));
+    node.replaceChildren(...grid(top, y, width), ...runs(rates).flatMap((run) => areas(run, x, y)), ...times(width), ...missing(rates, x));
   };
   new ResizeObserver(([{ contentRect }]) => {
     width = Math.max(200, contentRect.width);
@@ -42,7 +44,7 @@ export function createChart() {
 }
 
 function words(point) {
-  const parts = SHOWN.map((decision) => `${rate(point?.[decision] ?? 0)} ${decision}`);
+  const parts = SHOWN.map((decision) => `${rate(point?.[decision] ?? null)} ${decision}`);
   return parts.join(", ");
 }
 
@@ -83,6 +85,22 @@ function missing(rates, x) {
   const begin = rates.length ? x(rates[0].at) : 0;
   const text = "drawn since this dashboard was opened";
   return begin - LEFT > NOTE ? [svg("text", { x: begin - 8, y: HEIGHT - BOTTOM - 8, "text-anchor": "end" }, text)] : [];
+}
+
+/** The rates between gaps: times of which the dashboard knows nothing. */
+function runs(rates) {
+  const found = [];
+  let last = null;
+  for (const point of rates) {
+    if (point[SHOWN[0]] !== null) {
+      if (last === null || point.at - last > GAP) {
+        found.push([]);
+      }
+      found.at(-1).push(point);
+      last = point.at;
+    }
+  }
+  return found;
 }
 
 function areas(rates, x, y) {

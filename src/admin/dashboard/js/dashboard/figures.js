@@ -4,6 +4,8 @@
 import { History } from "./history.js";
 
 const PERIOD = 5_000;
+/** Events, from those of the last hour on. */
+const EVENTS = "/v1/events?past=3600";
 
 export class Figures {
   status = null;
@@ -12,6 +14,8 @@ export class Figures {
   live = null;
   /** The last problem; null while the server answers. */
   problem = null;
+  /** The instant of the last answer or message. */
+  answeredAt = null;
   history = new History();
 
   #session;
@@ -59,7 +63,9 @@ export class Figures {
   async refresh() {
     try {
       const [status, { policies }] = await Promise.all([this.#session.get("/v1/status"), this.#session.get("/v1/policies")]);
-      Object.assign(this, { status, policies, problem: null });
+      this.history.addCounts(performance.now(), policies);
+      Object.assign(this, { status, policies });
+      this.#answered();
     } catch (problem) {
       this.problem = problem;
     }
@@ -85,16 +91,21 @@ export class Figures {
     this.#ends = [
       () => clearInterval(timer),
       this.#session.follow("/v1/live", (name, live) => this.#take(live), failed),
-      this.#session.follow("/v1/events", (name, event) => this.#events.forEach((listener) => listener(name, event)), failed),
+      this.#session.follow(EVENTS, (name, event) => this.#events.forEach((listener) => listener(name, event)), failed),
     ];
     this.refresh();
   }
 
   #take(live) {
     this.live = live;
-    this.problem = null;
+    this.#answered();
     this.history.add(performance.now(), live);
     this.#tell();
+  }
+
+  #answered() {
+    this.problem = null;
+    this.answeredAt = new Date();
   }
 
   #tell() {

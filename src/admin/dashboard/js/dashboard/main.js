@@ -2,10 +2,11 @@
 
 import { takeComeBack } from "../come_back.js";
 import { byId, element, setText } from "../dom.js";
-import { duration } from "../format.js";
+import { duration, timeOfDay } from "../format.js";
 import { createBanner, RecentEvents } from "./banner.js";
 import { Figures } from "./figures.js";
 import { showLogin } from "./login.js";
+import * as bans from "./pages/bans.js";
 import * as client from "./pages/client.js";
 import * as configuration from "./pages/configuration.js";
 import * as offenders from "./pages/offenders.js";
@@ -15,11 +16,12 @@ import * as upstreams from "./pages/upstreams.js";
 import { currentRoute, href } from "./router.js";
 import { Session } from "./session.js";
 
-const PAGES = { overview, policies, client, offenders, upstreams, configuration };
+const PAGES = { overview, policies, client, offenders, bans, upstreams, configuration };
 
 const session = new Session(signIn);
 const figures = new Figures(session);
 const banner = createBanner(byId("banner"), byId("announcer"));
+const notes = createBanner(byId("notes"), null);
 /** Ends the shown page: its timers and listeners. */
 let leave = () => {};
 
@@ -31,6 +33,8 @@ function signIn(reason = "") {
   byId("events").hidden = true;
   setText(byId("state"), "");
   banner.show([]);
+  notes.show([]);
+  byId("main").classList.remove("stale");
   showLogin(byId("main"), session, enterOrComeBack, reason);
 }
 
@@ -84,9 +88,13 @@ function buildNavigation() {
 const events = new RecentEvents(byId("events"));
 
 figures.watchEvents((name, event) => events.add(name, event));
-figures.watch(({ status, live, problem }) => {
-  const problems = problem ? [problem.message] : (live?.problems ?? status?.problems ?? []);
-  banner.show(problems);
+figures.watch(({ status, live, problem, answeredAt }) => {
+  // Of a server that is gone, the last figures stay, greyed.
+  const isGone = problem?.status === 0 && answeredAt !== null;
+  byId("main").classList.toggle("stale", isGone);
+  const said = isGone ? `The server has not answered since ${timeOfDay(answeredAt)}: the figures are from then.` : problem?.message;
+  banner.show(problem ? [said] : (live?.problems ?? status?.problems ?? []));
+  notes.show(problem ? [] : (status?.notes ?? []));
   const up = status ? `${status.version}, up ${duration(status.uptime_s * 1_000)}` : "";
   setText(byId("state"), up);
 });

@@ -99,6 +99,11 @@ function changeCell(node, cell) {
   }
 }
 
+/** What became of a policy's buckets at a reload. */
+export function bucketsText({ policy, outcome, reason }) {
+  return `${policy} ${outcome}${reason ? ` (${reason})` : ""}`;
+}
+
 /** The legend of charts. */
 export function legend() {
   const items = SHOWN.map((decision) => element("li", {}, element("i", { class: `mark ${decision}` }), decision));

@@ -3,6 +3,9 @@
 /** The time in milliseconds for which a request is in flight; as the server has it. */
 export const DURATION = 1_000;
 
+/** The longest time in milliseconds, 366 days; as the server has it. */
+export const MOST_TIME = 31_622_400_000;
+
 /** The most arrivals that a page keeps. */
 export const MOST_ARRIVALS = 2_000;
 

@@ -76,8 +76,11 @@ function wireRequests(model, transport, hearNext) {
     model.send([model.playhead], { lasts: DURATION });
   });
   byId("burst").addEventListener("click", () => {
+    const size = numberOf("burst-size", "A burst has");
+    if (size === null) {
+      return;
+    }
     hearNext();
-    const size = Math.min(200, Math.max(1, Math.round(Number(byId("burst-size").value) || 1)));
     const times = Array.from({ length: size }, (_, place) => model.playhead + place * BURST_GAP);
     model.send(times, { lasts: DURATION });
     if (!model.isPlaying) {
@@ -92,10 +95,20 @@ function isStreaming() {
   return byId("stream").getAttribute("aria-pressed") === "true";
 }
 
+/** Ends the stream, too, if it would have a rate that isn't allowed. */
 function setStream(transport, isOn) {
-  const rate = Math.min(50, Math.max(0.1, Number(byId("stream-rate").value) || 1));
-  byId("stream").setAttribute("aria-pressed", String(isOn));
-  transport.stream(isOn ? rate : null);
+  const rate = isOn ? numberOf("stream-rate", "A stream has", " a second") : null;
+  byId("stream").setAttribute("aria-pressed", String(rate !== null));
+  transport.stream(rate);
+}
+
+/** The number of an input; null if it is out of the input's bounds, which is said. */
+function numberOf(id, begin, per = "") {
+  const input = byId(id);
+  const isRight = input.value !== "" && input.checkValidity();
+  input.setAttribute("aria-invalid", String(!isRight));
+  setText(byId("wrong"), isRight ? "" : `${begin} ${input.min} to ${input.max} requests${per}.`);
+  return isRight ? Number(input.value) : null;
 }
 
 function wireShare(saveNow) {

@@ -125,16 +125,23 @@ wireEditor(model, send, {
 });
 byId("decisions").addEventListener("toggle", schedule);
 window.addEventListener("resize", schedule);
-window.addEventListener("hashchange", () => load(decode(location.hash.slice(1))));
-
-function load(shared) {
-  if (shared) {
-    model.load(shared);
+window.addEventListener("hashchange", () => {
+  const state = shared();
+  if (state) {
+    model.load(state);
   }
+});
+
+/** The state of the address; null without one, or if it can't be read, which is said. */
+function shared() {
+  const fragment = location.hash.slice(1);
+  const state = decode(fragment);
+  setText(byId("shared"), fragment && !state ? "This link can't be read: it is damaged, or has times beyond 366 days." : "");
+  return state;
 }
 
 const first = SCENARIOS.edge;
-load(decode(location.hash.slice(1)) ?? {
+model.load(shared() ?? {
   policies: startPolicies(),
   arrivals: first.arrivals(),
   playhead: first.shown,

@@ -1,6 +1,6 @@
 // The state in the address: everything behind `#` stays in the browser.
 
-import { compact, expand } from "./arrivals.js";
+import { compact, expand, MOST_TIME } from "./arrivals.js";
 
 /** The fragment for a state. */
 export function encode({ policies, arrivals, playhead, end }) {
@@ -10,7 +10,7 @@ export function encode({ policies, arrivals, playhead, end }) {
   return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 
-/** The state of a fragment; null if it has none. */
+/** The state of a fragment; null if it has none, or times that the server does not take. */
 export function decode(fragment) {
   try {
     const text = atob(fragment.replaceAll("-", "+").replaceAll("_", "/"));
@@ -29,5 +29,5 @@ function read(state) {
   const end = Math.max(Number(state.e) || 0, last);
   const playhead = Math.min(Math.max(Number(state.t) || 0, 0), end);
   const policies = state.p.filter((policy) => policy && typeof policy === "object");
-  return { policies, arrivals, playhead, end };
+  return end <= MOST_TIME ? { policies, arrivals, playhead, end } : null;
 }

@@ -1,12 +1,12 @@
 // One client: all its buckets as they are now, and what an operator can do for it.
 
 import { usedShare } from "../../cell/advance.js";
-import { arrange, element } from "../../dom.js";
+import { arrange, element, setText } from "../../dom.js";
 import { problemLine, repeat } from "../parts.js";
 import { createCard } from "./client_card.js";
 import { createExplain } from "./client_explain.js";
 import { createSummary } from "./client_summary.js";
-import { partText } from "./client_text.js";
+import { shownPart } from "./client_text.js";
 
 export const TITLE = "Client";
 
@@ -88,16 +88,23 @@ function keyKinds(policies) {
   return [...kinds.values()];
 }
 
-/** Parts of the chosen key that are no texts, by their inputs. */
+/** Parts of a key that their inputs show escaped, or that are no texts, by these. */
 const parts = new WeakMap();
 
 function inputs(kind, values) {
   return (kind?.parts ?? []).map((part, place) => {
     const value = values[place] ?? (place in values ? null : "");
-    const input = element("input", { value: partText(value), required: true, autocomplete: "off", spellcheck: "false", placeholder: example(part) });
+    const input = element("input", { value: shownPart(value), required: true, autocomplete: "off", spellcheck: "false", placeholder: example(part) });
     parts.set(input, value);
-    return element("label", { class: "field" }, part, input);
+    const hint = element("span", { class: "small soft", role: "status" });
+    input.addEventListener("input", () => setText(hint, hintOf(readPart(input))));
+    return element("label", { class: "field" }, part, input, hint);
   });
+}
+
+/** What a typed text is, unless it is what it looks like. */
+function hintOf(part) {
+  return typeof part === "string" && shownPart(part) !== part ? `is ${shownPart(part)}` : "";
 }
 
 function example(part) {
@@ -105,10 +112,13 @@ function example(part) {
 }
 
 function readValues(fields) {
-  return [...fields.querySelectorAll("input")].map((input) => {
-    const [text, part] = [input.value.trim(), parts.get(input)];
-    return typeof part !== "string" && text === partText(part) ? part : text;
-  });
+  return [...fields.querySelectorAll("input")].map(readPart);
+}
+
+/** The part that an input was filled with, or the text that was typed instead, to the byte. */
+function readPart(input) {
+  const part = parts.get(input);
+  return input.value === shownPart(part) ? part : input.value;
 }
 
 /** Shows the buckets of a key, and looks again every second. The focus goes to a policy's card. */

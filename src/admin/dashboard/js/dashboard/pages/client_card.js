@@ -3,10 +3,10 @@
 import { advance, usedShare } from "../../cell/advance.js";
 import { cellFigure } from "../../cell/figure.js";
 import { element, setText } from "../../dom.js";
-import { count, duration, instant, number, quotaText, timeOfDay } from "../../format.js";
+import { duration, instant, number, quotaText, timeOfDay, units } from "../../format.js";
 import { copyButton } from "../parts.js";
 import { ban, grant, reset, unban } from "./client_changes.js";
-import { explain, isRefused, keyText, verdict } from "./client_text.js";
+import { byText, explain, isRefused, keyText, verdict } from "./client_text.js";
 
 /** The time between two frames of a drawing, in milliseconds. */
 const FRAME = 100;
@@ -152,7 +152,7 @@ function wholeIn({ algorithm, used, reset_s: seconds }) {
 
 /** What is known of a key, in the order in which an operator asks. */
 function factsOf(state) {
-  const unit = (value) => count(value, state.unit.replace(/s$/, ""));
+  const unit = (value) => units(value, state.unit);
   return [
     ["Now", verdict(state)],
     ["Used", `${number(state.used)} of ${unit(state.limit)}, ${number(state.remaining)} left`],
@@ -160,8 +160,8 @@ function factsOf(state) {
     state.debt > 0 && ["Debt", unit(state.debt)],
     state.in_flight > 0 && ["In flight", `${unit(state.in_flight)} on this machine`],
     state.override && ["Override", state.override],
-    state.granted && ["Granted", `${number(state.granted.units)} of ${unit(state.granted.of_units)} left, until ${instant(state.granted.until)}`],
-    state.ban && ["Banned", `${duration(state.ban.for_s * 1_000)} more, until ${instant(state.ban.until)}${state.ban.reason && `: ${state.ban.reason}`}`],
+    state.granted && ["Granted", `${number(state.granted.units)} of ${unit(state.granted.of_units)} left, until ${instant(state.granted.until)}${byText(state.granted)}`],
+    state.ban && ["Banned", `${duration(state.ban.for_s * 1_000)} more, until ${instant(state.ban.until)}${byText(state.ban)}`],
     ["Bucket in", state.sync_s ? `memory, synchronised every ${number(state.sync_s * 1_000)}\u00a0ms` : state.store],
     ["Name in logs", state.key_id],
     missingButtons(state.algorithm) && ["Note", missingButtons(state.algorithm)],

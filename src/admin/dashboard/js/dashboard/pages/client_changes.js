@@ -1,9 +1,9 @@
 // Changes of one key: each is tried as a dry run first, and asks for a reason.
 
 import { element } from "../../dom.js";
-import { instant, number } from "../../format.js";
+import { instant, number, units } from "../../format.js";
 import { confirmChange, reasonField, textField } from "../dialog.js";
-import { keyText, verdict } from "./client_text.js";
+import { byText, keyText, verdict } from "./client_text.js";
 
 /** Makes the bucket whole. */
 export function reset(session, subject) {
@@ -39,10 +39,10 @@ export function ban(session, subject) {
   return change(session, subject, {
     path: "/v1/keys/ban",
     title: `Ban ${name(subject)}`,
-    text: "This policy refuses every request of the client until the ban ends.",
+    text: "Every request of the client is refused until the ban ends.",
     action: "Ban",
-    fields: { duration: textField("For (15m, 24h, 7d)", { value: "15m", required: true, size: 8 }) },
-    body: ({ duration }) => ({ for: duration }),
+    fields: { duration: textField("For (15m, 24h, 7d)", { value: "15m", required: true, size: 8 }), scope: scopeField(subject) },
+    body: ({ duration, scope }) => ({ for: duration, all_policies: scope === "all" }),
   });
 }
 
@@ -53,9 +53,16 @@ export function unban(session, subject) {
     title: `Unban ${name(subject)}`,
     text: "The bucket decides about the client again.",
     action: "Unban",
-    fields: {},
-    body: () => ({}),
+    fields: { scope: scopeField(subject) },
+    body: ({ scope }) => ({ all_policies: scope === "all" }),
   });
+}
+
+/** The policies in which a client is banned. */
+function scopeField({ policy }) {
+  const options = { one: `${policy} only`, all: "all policies with this key" };
+  const input = element("select", {}, ...Object.entries(options).map(([value, text]) => element("option", { value }, text)));
+  return { input, node: element("label", { class: "field" }, "In", input) };
 }
 
 function name({ key, policy }) {
@@ -87,10 +94,16 @@ function change(session, { policy, key }, { path, body, fields, advice = () => [
     fields: { ...fields, reason: reasonField() },
     preview: async (values) => {
       const states = await send(values, true);
-      return [...describe(states), ...advice(states)];
+      return [...describe(states), ...notes(states), ...advice(states)];
     },
     apply: (values) => send(values, false),
   });
+}
+
+/** What the change replaces, and the other policies in which it is made. */
+function notes({ note, also }) {
+  const others = also.length ? `Also in ${also.map(({ policy }) => policy).join(", ")}.` : null;
+  return [note && `Note: ${note}.`, others].filter(Boolean).map((text) => element("p", { class: "small" }, text));
 }
 
 /** The states before and after, side by side, as the dry run tells them. */
@@ -104,9 +117,9 @@ function describe({ before, after }) {
 
 function leftText({ remaining, granted, unit }) {
   const extra = granted ? `, and ${number(granted.units)} granted until ${instant(granted.until)}` : "";
-  return `${number(remaining)} ${unit}${extra}`;
+  return `${units(remaining, unit)}${extra}`;
 }
 
 function banText({ ban: one }) {
-  return one ? `until ${instant(one.until)}${one.reason && `: ${one.reason}`}` : "none";
+  return one ? `until ${instant(one.until)}${byText(one)}` : "none";
 }

@@ -68,6 +68,11 @@ function readFields(text) {
     if (name === undefined) {
       throw new Error("A header line is a name, a colon and a value, such as x-api-key: alice.");
     }
-    return [name.trim(), value.trim()];
+    return [name, value].map(withoutSpaces);
   });
+}
+
+/** As HTTP reads fields (RFC 9110, section 5.5): other white space is part of them. */
+function withoutSpaces(text) {
+  return text.replace(/^[ \t]+|[ \t]+$/g, "");
 }

@@ -1,16 +1,17 @@
 // The state of a key in words. The explanation for a support ticket does not hold the key.
 
-import { duration, number, quotaText } from "../../format.js";
+import { duration, number, quotaText, units } from "../../format.js";
+import { visible } from "../../visible.js";
 
 /** The state of a key in plain sentences. */
 export function explain(state, { parts }) {
   const lines = [
     `Policy ${state.policy} allows ${quotaText(state.quota, state.unit)} ${bucketText(parts)} (${state.algorithm.replaceAll("_", " ")}).`,
-    `The client ${state.key_id} has used ${number(state.used)} of ${number(state.limit)} ${state.unit}: ${verdict(state)}.`,
+    `The client ${state.key_id} has used ${number(state.used)} of ${units(state.limit, state.unit)}: ${verdict(state)}.`,
     state.reset_s > 0 && state.algorithm !== "concurrency" && `Without further requests, all is available again in ${duration(state.reset_s * 1_000)}.`,
     state.override && `Its own quota applies: ${state.override}.`,
-    state.debt > 0 && `It owes ${number(state.debt)} ${state.unit} beyond the limit.`,
-    state.granted && `An operator has granted ${number(state.granted.of_units)} ${state.unit}, of which ${number(state.granted.units)} are left, until ${state.granted.until}.`,
+    state.debt > 0 && `It owes ${units(state.debt, state.unit)} beyond the limit.`,
+    state.granted && `An operator has granted ${units(state.granted.of_units, state.unit)}, of which ${number(state.granted.units)} are left, until ${state.granted.until}.`,
     state.ban && `It is banned until ${state.ban.until}${state.ban.reason && `: ${state.ban.reason}`}.`,
     `As of ${new Date().toISOString().replace(/\.\d+Z$/, "Z")}.`,
   ];
@@ -19,7 +20,7 @@ export function explain(state, { parts }) {
 
 /** A key as the API writes it. Parts that clients lack are in parentheses. */
 export function keyText(key) {
-  return [key].flat().map(partText).join(", ") || "every client";
+  return [key].flat().map(shownPart).join(", ") || "every client";
 }
 
 /** The clients that share a bucket, by the parts of their key. */
@@ -28,12 +29,12 @@ export function bucketText(parts) {
   return named.length ? `for each ${named.join(" and ")}` : "for all clients together";
 }
 
-/** A part of a key: a text, another part that replaces it, or null. */
-export function partText(part) {
+/** A part of a key, a text, another part that replaces it, or null, as people should see it. */
+export function shownPart(part) {
   if (part === null) {
     return "(missing)";
   }
-  return typeof part === "string" ? part : Object.entries(part).map(([name, value]) => `(${name}) ${value}`).join(" ");
+  return typeof part === "string" ? visible(part) : Object.entries(part).map(([name, value]) => `(${name}) ${visible(value)}`).join(" ");
 }
 
 /** True if the next request is refused, or would be in the mode given. */
@@ -65,4 +66,9 @@ export function verdict(state) {
   const retry = state.retry_after_s;
   const limited = retry === null ? "limited" : `limited${waitText(state, duration(retry * 1_000))}`;
   return state.mode === "enforce" ? limited : `allowed, since the mode is ${state.mode}; else ${limited}`;
+}
+
+/** The operator of a ban or a grant, and the reason. */
+export function byText({ actor, reason }) {
+  return `${actor ? ` by ${actor}` : ""}${reason && `: ${reason}`}`;
 }

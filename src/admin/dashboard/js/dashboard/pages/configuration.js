@@ -3,7 +3,7 @@
 import { element, setText } from "../../dom.js";
 import { instant } from "../../format.js";
 import { compareLines } from "../diff.js";
-import { problemLine, section, table } from "../parts.js";
+import { bucketsText, problemLine, section, table } from "../parts.js";
 
 export const TITLE = "Configuration";
 
@@ -83,7 +83,7 @@ function failure(error) {
 
 /** A reload; `above` is the error that the page shows already. */
 function row({ at, result, hash, error, buckets, warnings }, above) {
-  const changes = buckets.map(({ policy, outcome, detail }) => `${policy} ${outcome}${detail ? ` (${detail})` : ""}`);
+  const changes = buckets.map(bucketsText);
   const survive = result === "failed" ? "unchanged" : changes.join(", ") || "all survive";
   const cells = [instant(at), element("span", { class: `result ${result}` }, result), hash ?? "–", detailNode(error, warnings, above), survive];
   return { key: at, cells };
@@ -100,7 +100,7 @@ function checked({ findings, buckets = [] }) {
   const list = findings.map(({ severity, line, message, help }) =>
     element("li", { class: severity }, element("b", {}, line ? `Line ${line}, ${severity}: ` : `${severity}: `), message, help ? element("span", { class: "soft" }, ` – ${help}`) : null),
   );
-  const changes = (buckets ?? []).map(({ policy, outcome, detail }) => element("li", {}, element("b", {}, `${policy}: `), outcome, detail ? `, ${detail}` : ""));
+  const changes = (buckets ?? []).map(({ policy, outcome, reason }) => element("li", {}, element("b", {}, `${policy}: `), outcome, reason ? `, ${reason}` : ""));
   return [
     element("h3", {}, findings.length ? "Findings" : "No findings: the text is sound"),
     element("ul", { class: "plain findings" }, ...list),

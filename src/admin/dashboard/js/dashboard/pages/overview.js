@@ -67,7 +67,8 @@ function showFigures(parts, { history, live, status }) {
 function rows({ policies, history }) {
   const known = policies.map((policy) => {
     const recent = history.recent(SPAN, policy.name);
-    const all = SHOWN.reduce((sum, decision) => sum + recent[decision], 0);
+    const rates = SHOWN.map((decision) => recent[decision]);
+    const all = rates.includes(null) ? null : rates.reduce((sum, rate) => sum + rate, 0);
     return { policy, recent, all };
   });
   known.sort((left, right) => right.recent.limited - left.recent.limited || right.all - left.all);

@@ -17,6 +17,11 @@ export function show(main, { session }) {
   const look = async () => {
     const { upstreams } = await session.get("/v1/upstreams");
     problem.show(null);
+    const names = upstreams.map(({ name }) => name);
+    for (const [name, { node }] of [...sections].filter(([known]) => !names.includes(known))) {
+      node.remove();
+      sections.delete(name);
+    }
     for (const upstream of upstreams) {
       if (!sections.has(upstream.name)) {
         sections.set(upstream.name, createSection(upstream.name));
@@ -56,7 +61,9 @@ function aboutText({ protocol, balance }) {
 }
 
 function rows(session, upstream, endpoint, look) {
-  const button = drainButton(session, upstream, endpoint, look);
+  const isEjected = endpoint.hosts.some(({ state }) => state === "ejected");
+  const buttons = [drainButton(session, upstream, endpoint, look), isEjected ? readmitButton(session, upstream, endpoint, look) : null];
+  const row = element("div", { class: "row" }, ...buttons);
   const hosts = endpoint.hosts.length ? endpoint.hosts : [null];
   return hosts.map((host, place) => ({ key: `${endpoint.endpoint} ${place === 0 ? "" : host.address}`, cells: [
     place === 0 ? endpoint.endpoint : "",
@@ -65,13 +72,32 @@ function rows(session, upstream, endpoint, look) {
     host ? number(host.in_flight) : "–",
     host ? number(host.failures) : "–",
     number(endpoint.weight),
-    place === 0 ? button : "",
+    place === 0 ? row : "",
   ] }));
 }
 
 function stateNode({ state, reason, for_s: rest }) {
   const again = rest === null ? "" : `; tried again in ${duration(Math.ceil(rest) * 1_000)}`;
   return element("span", { class: `host ${state}` }, stateWords(state, reason) + again);
+}
+
+function readmitButton(session, upstream, { endpoint }, look) {
+  const path = `/v1/upstreams/${encodeURIComponent(upstream)}/endpoints/${encodeURIComponent(endpoint)}/readmit`;
+  const name = `Readmit ${endpoint}`;
+  const ask = async () => {
+    const isDone = await confirmChange({
+      title: name,
+      text: "Its ejection ends now, and it gets requests again. If it still fails, it is ejected again.",
+      fields: { reason: reasonField() },
+      action: "Readmit",
+      preview: async () => [],
+      apply: ({ reason }) => session.post(path, { reason: reason || null }),
+    });
+    if (isDone) {
+      await look();
+    }
+  };
+  return element("button", { type: "button", "aria-label": name, onclick: ask }, "Readmit …");
 }
 
 function drainButton(session, upstream, { endpoint, draining }, look) {

@@ -1,0 +1,207 @@
+//! What operators did and what happened: notes, events of the last hour, reloads, ejections, a server
+//! that is gone, and rates that the stream leaves out.
+
+use std::fmt::Write;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::accessibility::assert_accessible;
+use crate::dashboard::{DESKTOP, READER, WRITER, busy, sign_in, visit, with_endpoints};
+use crate::support::admin::AdminClient;
+use crate::support::browser::Browser;
+use crate::support::client;
+use crate::support::gateway::Gateway;
+use crate::support::origin::{Origin, refusing_address};
+use crate::support::wait_for;
+
+#[test]
+fn notes_and_the_events_of_the_last_hour_are_there_at_once() {
+    let gateway = busy();
+    let api = AdminClient::new(&gateway, WRITER);
+    let mode = json!({ "mode": "shadow", "reason": "ticket 7" });
+    assert_eq!(api.post("/v1/policies/login/mode", &mode).status, 200);
+    let ban = json!({ "policy": "daily", "key": "bob", "for": "1h" });
+    assert_eq!(api.post("/v1/keys/ban", &ban).status, 200);
+    // A mistyped duration changes nothing, and is no event for everybody.
+    let mistyped = json!({ "policy": "daily", "key": "bob", "for": "1 fortnight" });
+    assert_eq!(api.post("/v1/keys/ban", &mistyped).status, 422);
+    gateway.replace_config("unknown: key\n");
+    gateway.signal(Signal::HUP);
+    gateway.wait_for_log("the configuration is not reloaded");
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, READER);
+    for part in [
+        "write#1: mode of login",
+        "write#1: ban of daily",
+        "A reload failed",
+    ] {
+        browser.wait_until(&format!(
+            "document.getElementById('events').innerText.includes({part:?})"
+        ));
+    }
+    let events = browser.text("#events");
+    assert!(
+        events.contains("sluicegate.yaml:1:1: there are no routes"),
+        "the reason of the reload: {events}"
+    );
+    assert!(
+        !events.contains("null") && !events.contains("fortnight"),
+        "{events}"
+    );
+    browser.wait_until(
+        "document.getElementById('notes').innerText.includes('policy login')
+        || document.getElementById('notes').innerText.includes('Policy login')",
+    );
+    let notes = browser.text("#notes");
+    assert!(
+        notes.contains("mode shadow") && notes.contains("ticket 7"),
+        "{notes}"
+    );
+    assert_accessible(&browser);
+    // A stream that is opened again repeats nothing.
+    let lines = "document.querySelectorAll('#events p').length";
+    let before = browser.run(&format!("return {lines};"));
+    browser.run("document.dispatchEvent(new Event('visibilitychange'));");
+    assert_eq!(
+        api.post("/v1/policies/login/mode", &json!({ "mode": "configured" }))
+            .status,
+        200
+    );
+    browser.wait_until(&format!("{lines} === {before} + 1"));
+    browser.wait_until("!document.getElementById('notes').innerText.includes('mode shadow')");
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn a_reload_tells_what_became_of_buckets_and_a_removed_upstream_goes() {
+    let gateway = with_endpoints();
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, READER);
+    visit(&browser, "upstreams", "127.0.0.1:10");
+    gateway.reload(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ read: [{READER}], write: [{WRITER}] }} }}
+policies:
+  one: {{ key: 'header:x-key', quota: 7/1h }}
+  per-nothing: {{ key: constant, quota: 9/1h }}
+routes: [{{ upstream: echo, limits: [one, per-nothing] }}]
+"
+    ));
+    browser.wait_until("!document.getElementById('main').innerText.includes('127.0.0.1:10')");
+    assert!(!browser.text("#main").contains("Drain"));
+    browser
+        .wait_until("document.getElementById('events').innerText.includes('Buckets: one reset')");
+}
+
+#[test]
+fn an_ejected_endpoint_is_readmitted() {
+    let (origin, dead) = (Origin::plain(), refusing_address());
+    let gateway = Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ read: [{READER}], write: [{WRITER}] }} }}
+upstreams: {{ api: {{ endpoints: ['http://{dead}', '{}'], ejection: {{ for: 5m }} }} }}
+routes: [{{ upstream: api }}]
+",
+        origin.url()
+    ));
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, WRITER);
+    visit(&browser, "upstreams", "api");
+    let readmit = "document.querySelector('button[aria-label^=Readmit]')";
+    wait_for("the endpoint to be ejected", || {
+        client::get(gateway.address(), "/");
+        (browser.run(&format!("return Boolean({readmit});")) == json!(true)).then_some(())
+    });
+    browser.run(&format!("{readmit}.click();"));
+    browser.wait_until("document.querySelector('dialog[open] button.primary:enabled')");
+    browser.click("dialog button.primary");
+    browser.wait_until("!document.querySelector('dialog')");
+    let line = gateway.wait_for_log("action=\"readmit\"");
+    assert!(line.contains("write#1"), "{line}");
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn figures_of_a_server_that_is_gone_are_greyed_and_say_since_when() {
+    let (mut gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, READER);
+    browser.wait_until("document.querySelectorAll('tbody tr').length === 6");
+    assert_eq!(
+        browser.run("return document.querySelector('.stale');"),
+        json!(null)
+    );
+    gateway.signal(Signal::KILL);
+    gateway.wait();
+    browser.wait_until("document.querySelector('main.stale')");
+    let banner = browser.text("#banner");
+    assert!(
+        banner.starts_with("The server has not answered since "),
+        "{banner}"
+    );
+    assert!(banner.contains(": the figures are from then."), "{banner}");
+}
+
+#[test]
+fn charts_do_not_draw_through_gaps() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    browser.open(&format!("http://{}/", gateway.admin));
+    let outlines = browser.run(
+        "return import('/assets/js/dashboard/chart.js').then(({ createChart }) => {
+             const point = (at, allowed) => ({ at, allowed, delayed: 0, limited: 0, shadowed: 0 });
+             const unknown = (at) => ({ at, allowed: null, delayed: null, limited: null, shadowed: null });
+             const outlines = (rates) => {
+                 const chart = createChart();
+                 chart.show(rates);
+                 return [...chart.node.querySelectorAll('.area.allowed')].filter((one) => one.getAttribute('d')).length;
+             };
+             const seconds = (from, to) => Array.from({ length: to - from }, (_, place) => point((from + place) * 1000, 5));
+             return [
+                 outlines(seconds(0, 20)),
+                 outlines([...seconds(0, 10), ...seconds(15, 20)]),
+                 outlines([...seconds(0, 10), ...[10, 11, 12, 13].map((one) => unknown(one * 1000)), ...seconds(14, 20)]),
+             ];
+         });",
+    );
+    assert_eq!(outlines, json!([1, 2, 2]));
+}
+
+/// More policies than a message of the stream has are busy, and the one that is looked at decides least.
+#[test]
+fn a_policy_that_the_stream_leaves_out_has_its_rate() {
+    let mut policies = String::new();
+    let mut names = Vec::new();
+    for number in 0..230 {
+        writeln!(
+            policies,
+            "  p{number:03}: {{ key: constant, quota: 1000000/1h }}"
+        )
+        .expect("a text");
+        names.push(format!("p{number:03}"));
+    }
+    writeln!(policies, "  quiet: {{ key: constant, quota: 1000000/1h }}").expect("a text");
+    let gateway = Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ read: [{READER}] }} }}
+policies:
+{policies}routes:
+  - {{ match: {{ path: /one }}, upstream: echo, limits: [{}, quiet] }}
+  - {{ upstream: echo, limits: [{}] }}
+",
+        names.join(", "),
+        names.join(", ")
+    ));
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, READER);
+    browser.run("location.hash = '#/policies/quiet';");
+    browser.wait_until("document.querySelector('h1')?.innerText === 'quiet'");
+    let allowed = "return document.querySelector('.figure .value').innerText;";
+    let shown = wait_for("the rate of the quiet policy", || {
+        client::get(gateway.address(), "/one");
+        (0..5).for_each(|_| _ = client::get(gateway.address(), "/"));
+        let shown = browser.run(allowed);
+        let shown = shown.as_str().unwrap_or_default().to_owned();
+        // Unknown at first, then the mean over the counts; never 0.
+        assert_ne!(shown, "0", "a rate that is unknown");
+        (shown != "–").then_some(shown)
+    });
+    assert!(shown.parse::<f64>().is_ok_and(|rate| rate > 0.0), "{shown}");
+    assert_eq!(browser.console(), [""; 0]);
+}
