@@ -88,15 +88,19 @@ impl Admission {
     /// Counts and keeps the decision of the store.
     pub(super) fn conclude(&mut self, inputs: &AdmissionInputs<'_>) {
         let route = inputs.route;
+        let is_refused = self.is_refused();
         for (number, decision) in self.uncharged.drain(..) {
-            route.limit(number).metrics.record(decision);
+            // A request that is refused stays so if a policy in shadow is enforced.
+            if !is_refused || decision != LimitDecision::Shadowed {
+                route.limit(number).metrics.record(decision);
+            }
         }
         self.now = inputs.now;
         self.jitter = self.jitter(inputs);
         let reservations = self.result.reservations.drain(..);
         let reserved = reservations.map(|(number, one)| UnsettledCharge::new(number, one));
         self.reserved_charges.extend(reserved);
-        if self.is_refused() {
+        if is_refused {
             self.acquired.give_back();
         }
         self.count(route);
@@ -184,7 +188,7 @@ impl Admission {
 
     /// The limits whose granted units pay the request.
     pub(super) fn granted<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r Limit> {
-        let admitted = self.result.verdict.is_admitted();
+        let admitted = !self.is_refused();
         let paid = move |(id, decision): &(&ChargeId, &Decision)| {
             admitted && id.payer == Payer::Grant && decision.is_admitted()
         };
@@ -339,7 +343,8 @@ impl Admission {
         }
     }
 
-    /// A refused request is counted only by the limit that refuses: the others charged nothing.
+    /// A refused request is counted only by the limits that refuse it: the others charged nothing,
+    /// and enforcing those in shadow would change nothing for it.
     fn count(&self, route: &Route) {
         if let Some(place) = self.keyless {
             route.limit(place).metrics.record(LimitDecision::Limited);
@@ -356,16 +361,15 @@ impl Admission {
                 Outcome::Delay { until } => Some(until.since(self.now)),
                 Outcome::Admit | Outcome::Refuse { .. } => self.acquired.waited(id.limit),
             };
-            if place >= binding {
+            if place >= binding && admitted {
                 self.record_shadow(place, limit, wait);
             }
             match (decision.outcome, wait) {
-                (Outcome::Refuse { .. }, _) if place >= binding => {
-                    limit.metrics.record(LimitDecision::Shadowed);
+                (Outcome::Refuse { .. }, _) if place < binding => {
+                    limit.metrics.record(LimitDecision::Limited);
                 }
-                (Outcome::Refuse { .. }, _) => limit.metrics.record(LimitDecision::Limited),
                 _ if !admitted => {}
-                (_, Some(_)) if place >= binding => {
+                (Outcome::Refuse { .. }, _) | (_, Some(_)) if place >= binding => {
                     limit.metrics.record(LimitDecision::Shadowed);
                 }
                 (_, Some(wait)) => {
@@ -396,12 +400,10 @@ impl Admission {
         })
     }
 
-    /// Counts the client of a shadowed decision.
+    /// Counts the client of a shadowed decision on a request that passes.
     fn record_shadow(&self, place: usize, limit: &Limit, wait: Option<Duration>) {
-        let verdict = &self.result.verdict;
-        let outcome = match verdict.decisions[place].outcome {
-            Outcome::Refuse { .. } => ShadowOutcome::Limited,
-            _ if wait.is_some() && verdict.is_admitted() => ShadowOutcome::Limited,
+        let outcome = match (self.result.verdict.decisions[place].outcome, wait) {
+            (Outcome::Refuse { .. }, _) | (_, Some(_)) => ShadowOutcome::Limited,
             _ => ShadowOutcome::Allowed,
         };
         if let Some(key) = self.result.keys.get(place) {

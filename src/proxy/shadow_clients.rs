@@ -31,9 +31,9 @@ struct Counts {
 /// The clients of a policy in shadow, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ShadowReport {
-    /// Clients whose requests met the policy, estimated.
+    /// Clients whose requests met the policy and passed, estimated.
     pub clients: u64,
-    /// Clients of which a request would have been limited or delayed; estimated beyond 50.
+    /// Clients of which such a request would have been limited or delayed; estimated beyond 50.
     pub limited_clients: u64,
     /// The clients with the most such requests, the most first.
     pub most_limited: Vec<ShadowedClient>,

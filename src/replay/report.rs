@@ -106,7 +106,7 @@ struct LimitReport {
     /// Admitted beyond the quota, and told to the upstream; left out where there is none.
     #[serde(skip_serializing_if = "is_zero")]
     tagged: u64,
-    /// Requests that it would refuse or tag if it were enforced; left out if there is none.
+    /// Allowed requests that it would refuse or tag if it were enforced; left out if there is none.
     #[serde(skip_serializing_if = "is_zero")]
     shadowed: u64,
 }

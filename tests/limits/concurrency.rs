@@ -407,7 +407,7 @@ routes: [{{ name: a, upstream: '{}', limits: [slots, watched, told] }}]
     let units =
         |policy: &str| gateway.metric(&format!("sluicegate_limit_in_use{{policy=\"{policy}\"}}"));
     assert_eq!(units("slots/candidate"), Some(3.0), "3 + 1 would be beyond");
-    assert_eq!(decided(&gateway, "slots/candidate", "shadowed"), 3);
+    assert_eq!(decided(&gateway, "slots/candidate", "shadowed"), 1);
     assert_eq!((units("watched"), units("told")), (Some(2.0), Some(2.0)));
     assert_eq!(decided(&gateway, "watched", "shadowed"), 2);
     assert_eq!(decided(&gateway, "told", "tagged"), 2);

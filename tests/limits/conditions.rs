@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::support::admin::{AdminClient, TOKENS};
 use crate::support::client::{get, get_with};
 use crate::support::gateway::Gateway;
 use crate::support::replay::{Replay, command, line};
@@ -286,16 +287,16 @@ routes: [{ upstream: echo, limits: [requests, units] }]
 
 #[test]
 fn a_shadowed_policy_counts_would_be_refusals_and_refuses_nothing() {
-    let gateway = Gateway::start(
-        "access_log: { format: json, path: access.log }
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}access_log: {{ format: json, path: access.log }}
 policies:
-  watching: { key: constant, quota: 2/300d, mode: shadow }
-  keyed: { key: header:x-key, on_missing_key: refuse, quota: 5/300d, mode: shadow }
-  disabled: { key: constant, quota: 0/1s, mode: disabled }
-  real: { key: constant, quota: 4/300d }
-routes: [{ name: a, upstream: echo, limits: [watching, keyed, disabled, real] }]
-",
-    );
+  watching: {{ key: constant, quota: 2/300d, mode: shadow }}
+  keyed: {{ key: header:x-key, on_missing_key: refuse, quota: 5/300d, mode: shadow }}
+  disabled: {{ key: constant, quota: 0/1s, mode: disabled }}
+  real: {{ key: constant, quota: 4/300d }}
+routes: [{{ name: a, upstream: echo, limits: [watching, keyed, disabled, real] }}]
+"
+    ));
     let address = gateway.address();
     assert_eq!(statuses(address, "/", ""), [200, 200, 200, 200, 429, 429]);
     let refused = get_with(address, "/", "accept: application/json\r\n");
@@ -316,13 +317,22 @@ routes: [{ name: a, upstream: echo, limits: [watching, keyed, disabled, real] }]
     };
     assert_eq!(
         (count("watching", "allowed"), count("watching", "shadowed")),
-        (2.0, 5.0)
+        (2.0, 2.0),
+        "of four requests that pass"
     );
+    let policy = AdminClient::writer(&gateway).read("/v1/policies/watching");
+    assert_eq!(policy["decisions"]["shadowed"], 2);
+    let clients = &policy["shadow"];
+    assert_eq!(
+        (&clients["clients"], &clients["limited_clients"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(clients["most_limited"][0]["requests"], 2);
     assert_eq!(
         (count("watching", "limited"), count("real", "limited")),
         (0.0, 3.0)
     );
-    assert_eq!(count("keyed", "shadowed"), 7.0, "nobody gave a key");
+    assert_eq!(count("keyed", "shadowed"), 4.0, "nobody gave a key");
     assert_eq!(count("disabled", "limited"), 0.0);
 
     let log = wait_for("the log", || {
@@ -380,7 +390,7 @@ fn a_candidate_runs_beside_the_quota_and_keeps_its_buckets() {
             "policies:
   keys:
     key: header:x-key
-    quota: 4/300d
+    quota: 5/300d
     overrides: [{{ value: partner, quota: 9/300d }}]
     candidate: {{ quota: {candidate}/300d }}
 routes: [{{ name: a, upstream: echo, limits: [keys] }}]
@@ -418,9 +428,9 @@ routes: [{{ name: a, upstream: echo, limits: [keys] }}]
     let last = get_with(address, "/", "x-key: a\r\n");
     assert_eq!(
         last.expect_header("ratelimit-policy"),
-        "\"keys\";q=4;w=25920000"
+        "\"keys\";q=5;w=25920000"
     );
-    assert_eq!(statuses(address, "/", "x-key: a\r\n"), [429]);
+    assert_eq!(statuses(address, "/", "x-key: a\r\n"), [200, 429]);
     // A fresh bucket would have room for the second. Series may begin anew with a reload.
     let shadowed = decided(candidate, "shadowed");
     assert!([1.0, 3.0].contains(&shadowed), "{shadowed}");

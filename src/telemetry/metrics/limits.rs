@@ -26,7 +26,7 @@ pub enum LimitDecision {
     Overflowed,
     /// Admitted after a wait.
     Delayed,
-    /// Would have been refused or delayed, but the policy only watches.
+    /// Passes, and would have been refused or delayed if the policy did not only watch.
     Shadowed,
     /// Admitted beyond the quota, and told to the upstream.
     Tagged,

@@ -140,6 +140,7 @@ function verdictText({ mode, decisions, shadow }) {
   const clients = shadow && `${number(shadow.limited_clients)} of ${count(shadow.clients, "client")}`;
   const requests = (some) => `${percent(some / decided)} of requests, ${number(some)} of ${number(decided)}`;
   if (isTrial) {
+    // A request that another policy refuses is not counted: this is what enforcing would change.
     return `Would have limited or delayed ${requests(decisions.shadowed)}${clients ? `, and ${clients}` : ""}, since the start.`;
   }
   const besides = clients ? ` In shadow it would have limited ${clients}.` : "";
