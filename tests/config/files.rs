@@ -234,6 +234,31 @@ fn a_route_without_a_name_is_named_after_what_it_matches() {
 }
 
 #[test]
+fn aliases_stand_for_no_more_than_the_size_of_the_file_allows() {
+    let nested = |levels: usize| {
+        let mut text = "x0: &x0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..=levels {
+            let items = vec![format!("*x{}", level - 1); 10].join(", ");
+            text += &format!("x{level}: &x{level} [{items}]\n");
+        }
+        text + "routes: [{ upstream: echo }]\n"
+    };
+    let is_refused = |text: String| {
+        let report = config::parse("t.yaml", text, &|_| None);
+        report.is_err_and(|report| report.problems[0].message == "aliases stand for too much")
+    };
+    assert!(!is_refused(nested(2)), "1,000 values");
+    for levels in 4..=8 {
+        assert!(is_refused(nested(levels)), "{levels} levels");
+    }
+    // 3,000 routes of ten values each, in 30 kB.
+    let route =
+        "x-route: &route { upstream: echo, match: { methods: [GET, PUT], path: /a }, limits: [] }";
+    let many = format!("{route}\nroutes:\n{}", "  - *route\n".repeat(3_000));
+    assert!(!is_refused(many));
+}
+
+#[test]
 fn problems_have_a_position_and_a_path() {
     let report = config::parse(
         "x.yaml",

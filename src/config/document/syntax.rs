@@ -50,7 +50,8 @@ pub(super) fn problem(error: &Error, source: &SourceText) -> Problem {
     let (code, message, help) = explain(error);
     let line = error.location().map(|location| location.line() as usize);
     let line = line.and_then(|line| source.text.lines().nth(line.saturating_sub(1)));
-    let help = line.and_then(bare_address).or(help);
+    let bare = line.and_then(|line| bare_address(line).or_else(|| bare_variable(line)));
+    let help = bare.or(help);
     Problem {
         span: error.location().map(|location| bytes(&location, source)),
         help,
@@ -73,10 +74,14 @@ fn explain(error: &Error) -> (Code, String, Option<String>) {
             "lists and mappings are nested too deep",
             Some("no key needs more than eight levels"),
         ),
-        Error::Budget { .. }
-        | Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasExpansionLimitExceeded { .. } => (
-            "it is too large: at most a million keys and values, and half as many that aliases stand for",
+        Error::AliasReplayLimitExceeded { .. } | Error::AliasExpansionLimitExceeded { .. } => (
+            "aliases stand for too much",
+            Some(
+                "a file may have 20,000 values by aliases, and 8 more for each of its bytes, up to 500,000",
+            ),
+        ),
+        Error::Budget { .. } => (
+            "it is too large: at most a million keys and values",
             Some("write less, or use fewer aliases"),
         ),
         Error::RecursiveReferencesRequireWeakTypes { .. } => (
@@ -118,6 +123,18 @@ fn bare_address(line: &str) -> Option<String> {
         (!is_quoted && digits > 0).then(|| format!("[{host}]:{}", &rest[..digits]))
     })?;
     Some(format!("put the address in quotes: `\"{address}\"`"))
+}
+
+/// Advice for an unquoted `${NAME}` between brackets: YAML reads its brace as the start of a mapping.
+/// What follows the brace may be a secret, and isn't shown.
+fn bare_variable(line: &str) -> Option<String> {
+    let is_bare = |(at, _): (usize, &str)| {
+        let quotes = |quote| line[..at].matches(quote).count();
+        line[..at].contains(['{', '[']) && quotes('"') % 2 == 0 && quotes('\'') % 2 == 0
+    };
+    let advice = "within `{ }` and `[ ]`, put a text with a variable in quotes: `\"${NAME}\"`";
+    let mut variables = line.match_indices("${").take(MOST_HOSTS);
+    variables.any(is_bare).then(|| advice.to_owned())
 }
 
 fn two_documents() -> (&'static str, Option<&'static str>) {

@@ -2,7 +2,7 @@
 //! and budgets. Scalars stay texts: their key says what `1.10` or `no` means.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::options::DuplicateKeyPolicy;
@@ -13,9 +13,12 @@ use crate::config::diagnostic::{Problem, SourceText};
 
 /// The largest number of values with aliases expanded: several times 10,000 routes.
 const MAX_NODES: usize = 1_000_000;
-/// The largest number of parser events that aliases expand to: 10,000 routes on one anchor. The
-/// bound stops small files that expand to much.
-const MAX_REPLAYED: usize = 500_000;
+/// The parser events that aliases of any file may expand to, and those of a large file: 10,000 routes
+/// on one anchor.
+const REPLAYED: RangeInclusive<usize> = 20_000..=500_000;
+/// The events that each byte of a file adds: a small file is as little work as its size. A line
+/// `- *route` may stand for a route.
+const REPLAYED_PER_BYTE: usize = 8;
 /// Nesting of lists and mappings; the schema needs eight.
 const MAX_DEPTH: usize = 32;
 
@@ -32,7 +35,9 @@ pub(super) enum Raw {
 
 /// Parses one document. Keeps duplicate keys, so that the error can show both.
 pub(super) fn parse(source: &SourceText) -> Result<Spanned<Raw>, Box<Problem>> {
-    let tree = |policy| serde_yaml::from_str_with_options(&source.text, options(policy));
+    let tree = |policy| {
+        serde_yaml::from_str_with_options(&source.text, options(policy, source.text.len()))
+    };
     let strict = tree(DuplicateKeyPolicy::Error);
     let tree = match strict {
         Err(serde_yaml::Error::DuplicateMappingKey { .. }) => tree(DuplicateKeyPolicy::LastWins),
@@ -41,7 +46,8 @@ pub(super) fn parse(source: &SourceText) -> Result<Spanned<Raw>, Box<Problem>> {
     tree.map_err(|error| Box::new(problem(&error, source)))
 }
 
-fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
+fn options(duplicate_keys: DuplicateKeyPolicy, bytes: usize) -> Options {
+    let replayed = REPLAYED.start() + bytes.saturating_mul(REPLAYED_PER_BYTE);
     serde_yaml::options! {
         budget: serde_yaml::budget! {
             max_nodes: MAX_NODES,
@@ -56,7 +62,7 @@ fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_yaml::alias_limits! {
-            max_total_replayed_events: MAX_REPLAYED,
+            max_total_replayed_events: replayed.min(*REPLAYED.end()),
             max_alias_expansions_per_anchor: MAX_NODES,
         },
         duplicate_keys: duplicate_keys,
