@@ -73,7 +73,14 @@ pub(super) fn run(options: RunArgs) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let ended = app::run(options.source(), &log);
+    let source = match options.source() {
+        Ok(source) => source,
+        Err(message) => {
+            super::tell(message);
+            return ExitCode::from(WRONG);
+        }
+    };
+    let ended = app::run(source, &log);
     let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartupError::Config(report)) => {
@@ -90,15 +97,17 @@ pub(super) fn run(options: RunArgs) -> ExitCode {
 }
 
 impl RunArgs {
-    fn source(self) -> Source {
+    /// # Errors
+    /// An option that cannot be used: a report for people.
+    fn source(self) -> Result<Source, String> {
         match (&self.upstream, &self.limit) {
             (Some(upstream), Some(limit)) => self.in_place(upstream, limit),
-            _ => find_or_example(self.config),
+            _ => Ok(find_or_example(self.config)),
         }
     }
 
     /// The configuration that the options amount to. JSON is YAML.
-    fn in_place(&self, upstream: &str, limit: &str) -> Source {
+    fn in_place(&self, upstream: &str, limit: &str) -> Result<Source, String> {
         let configuration = serde_json::json!({
             "listeners": [{ "address": self.listen }],
             "admin": { "address": self.admin },
@@ -107,11 +116,38 @@ impl RunArgs {
                 "limits": [{ "key": self.key, "quota": limit }],
             }],
         });
-        Source::Text {
+        let source = Source::Text {
             name: "command line".to_owned(),
             text: format!("{configuration:#}"),
+        };
+        match source.load() {
+            Ok(_) => Ok(source),
+            Err(report) => Err(by_option(&report)),
         }
     }
+}
+
+/// The options by the paths of what they configure.
+const OPTIONS: [(&str, &str); 5] = [
+    ("admin", "--admin"),
+    ("listeners", "--listen"),
+    ("routes[0].limits[0].key", "--key"),
+    ("routes[0].limits[0]", "--limit"),
+    ("routes[0].upstream", "--upstream"),
+];
+
+/// The problems of options, with the options as their places.
+fn by_option(report: &Report) -> String {
+    let problems = report.problems.iter().map(|problem| {
+        let option = OPTIONS
+            .iter()
+            .find(|(path, _)| problem.path.starts_with(path));
+        let option = option.map_or("command line", |(_, option)| option);
+        let help = problem.help.as_ref();
+        let help = help.map_or_else(String::new, |help| format!("\n  = help: {help}"));
+        format!("error: {}\n --> {option}{help}", problem.message)
+    });
+    problems.collect::<Vec<_>>().join("\n")
 }
 
 /// The given file, else the first default path that exists.

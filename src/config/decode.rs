@@ -106,7 +106,11 @@ impl<'a> Reader<'a> {
             NodeValue::Scalar { .. } => "a text",
             NodeValue::Null => "nothing",
         };
-        DecodeError::mismatch(found, expected)
+        let error = DecodeError::mismatch(found, expected);
+        match self.value() {
+            NodeValue::Sequence(_) => error.with_help("write one value, without `[ ]` or `-`"),
+            _ => error,
+        }
     }
 
     /// The text of a key that the schema knows.
@@ -145,10 +149,16 @@ impl<'a> Reader<'a> {
 
     /// Advice that depends on the key, for texts that a type alone cannot explain.
     fn advice(self) -> Option<&'static str> {
-        let NodeValue::Scalar { text, .. } = self.value() else {
-            return None;
+        let text = match self.value() {
+            NodeValue::Scalar { text, .. } => &**text,
+            NodeValue::Sequence(_) | NodeValue::Mapping(_) => "",
+            NodeValue::Null => return None,
         };
-        match (self.findings.document.key(self.node)?, &**text) {
+        match (self.findings.document.key(self.node)?, text) {
+            ("upstream", "") => Some(
+                "list the addresses under a name: `upstreams: { api: { endpoints: [http://a, \
+                 http://b] } }`, and write `upstream: api` here",
+            ),
             ("burst", "0") => Some(
                 "a burst is what a client may do at once, and one request is the least: \
                  leave it out for as many as the quota, or write `burst: 1` for none at once",
@@ -159,6 +169,7 @@ impl<'a> Reader<'a> {
 
     fn report_unknown_keys(self, children: &[NodeId], known: &[&str]) {
         let document = self.findings.document;
+        let mut is_listed = false;
         for &child in children {
             let Some(key) = document.key(child).filter(|key| !known.contains(key)) else {
                 continue;
@@ -176,12 +187,23 @@ impl<'a> Reader<'a> {
                 }
                 false => "unknown key, which is not shown: it may be a secret".to_owned(),
             };
-            let help = match is_of_match(key, known) {
-                true => format!("put it under `match`: `match: {{ {key}: .. }}`"),
-                false => nearest::phrase(nearest, known, "known keys here"),
+            let foreign = foreign_key(key, known);
+            let meant = foreign.map(|(meant, _)| meant).or(nearest);
+            let is_first = meant.is_none_or(|meant| self.findings.mean(self.node, meant));
+            let help = match foreign {
+                Some((_, advice)) if is_first => Some(advice.to_owned()),
+                // The first one says it.
+                Some(_) => continue,
+                None if is_of_match(key, known) => {
+                    Some(format!("put it under `match`: `match: {{ {key}: .. }}`"))
+                }
+                None => {
+                    let is_new = nearest.is_some() || !std::mem::replace(&mut is_listed, true);
+                    is_new.then(|| nearest::phrase(nearest, known, "known keys here"))
+                }
             };
             let finding = Finding::error(child, Code::UnknownKey, message);
-            let finding = finding.help(help);
+            let finding = Finding { help, ..finding };
             self.findings.add(finding.at_key());
         }
     }
@@ -217,6 +239,38 @@ fn has_odd_port(text: &str) -> bool {
         .filter(|authority| !authority.starts_with('['))
         .and_then(|authority| authority.split_once(':'));
     after.is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The key for what other proxies write in other words, with advice.
+fn foreign_key(key: &str, known: &[&str]) -> Option<(&'static str, &'static str)> {
+    const FOREIGN: [(&[&str], &str, &str); 2] = [
+        (
+            &[
+                "average",
+                "interval",
+                "limit",
+                "per",
+                "period",
+                "rate",
+                "requests",
+                "rpm",
+                "rps",
+                "time_window",
+                "window",
+            ],
+            "quota",
+            "say how many in which time: `quota: 100/1m`",
+        ),
+        (
+            &["backend", "proxy_pass", "service", "target", "to"],
+            "upstream",
+            "name the upstream, or its URL: `upstream: http://10.0.0.11:3000`",
+        ),
+    ];
+    let found = FOREIGN
+        .iter()
+        .find(|(words, meant, _)| words.contains(&key) && known.contains(meant));
+    found.map(|(_, meant, advice)| (*meant, *advice))
 }
 
 /// True for keys of a route's `match` that stand one level too high.

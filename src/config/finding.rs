@@ -88,6 +88,8 @@ pub(super) struct Findings<'a> {
     visibility: RefCell<Vec<Visibility>>,
     /// The number of unknown words that were compared.
     compared: Cell<usize>,
+    /// Keys that are meant, in words that are unknown in these mappings.
+    meant: RefCell<HashSet<(NodeId, String)>>,
 }
 
 impl<'a> Findings<'a> {
@@ -100,6 +102,7 @@ impl<'a> Findings<'a> {
             places,
             visibility: vec![Visibility::HIDDEN; document.len()].into(),
             compared: Cell::default(),
+            meant: RefCell::default(),
         };
         earlier
             .into_iter()
@@ -114,6 +117,11 @@ impl<'a> Findings<'a> {
         if finding.node != NodeId::ABSENT && self.places.borrow_mut().insert(place) {
             self.list.borrow_mut().push(finding);
         }
+    }
+
+    /// Notes that an unknown key of a mapping means this known one. Returns false if another does, too.
+    pub(super) fn mean(&self, mapping: NodeId, key: &str) -> bool {
+        self.meant.borrow_mut().insert((mapping, key.to_owned()))
     }
 
     /// Notes that the schema knows the key of a node.
@@ -166,10 +174,13 @@ impl<'a> Findings<'a> {
 
     /// The errors, or the warnings if there are no errors, and what may be shown of each node.
     /// Beside an error, warnings of unused items are mostly its consequences; so is everything
-    /// beside a key that stands twice.
+    /// beside a key that stands twice, and a key that is missing or a name that is unknown because
+    /// another key is misspelt.
     pub(super) fn into_parts(self) -> (Vec<Finding>, Vec<Visibility>) {
         let has_errors = self.has_errors();
-        let mut list = self.list.into_inner();
+        let mut list = self.list.take();
+        let meant = self.meant.take();
+        list.retain(|finding| !follows(finding, &meant));
         let is_twice = |finding: &Finding| finding.code == Code::DuplicateKey;
         let has_twice = list.iter().any(is_twice);
         list.retain(|finding| match has_twice {
@@ -177,5 +188,28 @@ impl<'a> Findings<'a> {
             false => finding.severity == Severity::Error || !has_errors,
         });
         (list, self.visibility.into_inner())
+    }
+}
+
+/// True if a finding follows from an unknown key that means this one.
+fn follows(finding: &Finding, meant: &HashSet<(NodeId, String)>) -> bool {
+    let names = |key: &str| finding.message.contains(&format!("`{key}`"));
+    let is_of = |(section, name): (&str, &str)| {
+        let is_meant = || meant.contains(&(NodeId::ROOT, section.to_owned()));
+        finding.message.starts_with(name) && is_meant()
+    };
+    match finding.code {
+        Code::MissingKey => {
+            let mut here = meant.iter().filter(|(node, _)| *node == finding.node);
+            here.any(|(_, key)| names(key))
+        }
+        Code::UnknownName => {
+            let sections = [
+                ("policies", "there is no policy"),
+                ("upstreams", "there is no upstream"),
+            ];
+            sections.into_iter().any(is_of)
+        }
+        _ => false,
     }
 }

@@ -37,6 +37,37 @@ fn an_address_beside_a_file_is_a_usage_error() {
 }
 
 #[test]
+fn a_wrong_value_of_an_option_is_reported_at_the_option() {
+    let right = [
+        ("--upstream", "http://127.0.0.1:1"),
+        ("--limit", "5/1s"),
+        ("--key", "client_ip"),
+        ("--listen", "127.0.0.1:0"),
+        ("--admin", "127.0.0.1:0"),
+    ];
+    for (option, wrong, said) in [
+        ("--upstream", "127.0.0.1:1", "start with `http://`"),
+        ("--limit", "5rps", "`5rps` has no window"),
+        ("--limit", "five", "`five`"),
+        ("--key", "foo:bar", "known parts: `client_ip`"),
+        ("--listen", "nowhere", "`nowhere`"),
+        ("--admin", "nowhere", "`nowhere`"),
+    ] {
+        let values = right.map(|(name, value)| [name, if name == option { wrong } else { value }]);
+        let arguments = [&["run"], values.as_flattened()].concat();
+        let output = sluicegate(&arguments).output().expect("the binary starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        let place = format!(" --> {option}\n");
+        assert!(told.contains(said) && told.contains(&place), "{told}");
+        assert!(
+            !told.contains("routes[0]") && told.contains("error: "),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn a_forgotten_option_or_method_is_named() {
     for (arguments, said) in [
         (
