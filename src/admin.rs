@@ -64,6 +64,7 @@ use crate::clock::Clock;
 use crate::http::connection::ClientConnection;
 use crate::proxy::Gateway;
 use crate::rules::HostPattern;
+use crate::server::tls::Tls;
 use crate::server::{
     BoundListeners, ClientRules, ClientSpec, ConnectionLife, ConnectionTable, HalfClose,
     ListenerSpec, Protocols, Server, ServerSpec, StartError, Timeouts,
@@ -84,7 +85,12 @@ pub struct AdminSpec {
     pub keys: KeyForm,
     /// The names by which clients address the listener.
     pub hosts: Vec<HostPattern>,
+    /// TLS, loaded for [`PROTOCOLS`]; `None` for clear text.
+    pub tls: Option<Tls>,
 }
+
+/// The version of HTTP: one answer at a time, while in HTTP/2 a connection may have a hundred.
+pub const PROTOCOLS: Protocols = Protocols::Http1;
 
 /// The parts of the process that endpoints read and change. `app` keeps clones of some.
 #[derive(Clone, Debug)]
@@ -165,18 +171,19 @@ pub struct BoundAdmin {
     listeners: BoundListeners,
 }
 
-/// Binds the admin server's `address`.
+/// Binds the admin server's address.
 ///
 /// # Errors
 ///
 /// An address that cannot be bound.
 pub fn bind(
     address: SocketAddr,
+    tls: Option<Tls>,
     max_connections: usize,
     registry: &Registry,
 ) -> Result<BoundAdmin, StartError> {
     let table = ConnectionTable::default();
-    let spec = spec(address, max_connections, table.clone());
+    let spec = spec(listener(address, tls), max_connections, table.clone());
     let listeners = BoundListeners::bind(&spec, registry)?;
     Ok(BoundAdmin {
         spec,
@@ -227,22 +234,21 @@ impl BoundAdmin {
 pub const MAX_CONNECTIONS: usize = 256;
 
 /// The admin listener.
-pub fn listener(address: SocketAddr) -> ListenerSpec {
+pub fn listener(address: SocketAddr, tls: Option<Tls>) -> ListenerSpec {
     ListenerSpec {
         address: address.into(),
         proxy_protocol: false,
-        // One answer at a time: in HTTP/2 a connection may have a hundred.
-        protocols: Protocols::Http1,
-        tls: None,
+        protocols: PROTOCOLS,
+        tls,
     }
 }
 
-/// One worker in clear text, with bounds that suit operators and their monitoring.
-fn spec(address: SocketAddr, max_connections: usize, table: ConnectionTable) -> ServerSpec {
+/// One worker, with bounds that suit operators and their monitoring.
+fn spec(listener: ListenerSpec, max_connections: usize, table: ConnectionTable) -> ServerSpec {
     ServerSpec {
         name: "admin",
         workers: NonZeroUsize::MIN,
-        listeners: vec![listener(address)],
+        listeners: vec![listener],
         client: ClientSpec {
             timeouts: Timeouts {
                 head: Duration::from_secs(2),

@@ -3,6 +3,7 @@
 
 mod admin_client;
 mod admin_options;
+mod admin_tls;
 mod check;
 mod explain;
 mod keys;

@@ -70,7 +70,7 @@ pub fn start(
 ) -> Result<Server, StartError> {
     let hosts = AllowedHosts::without_names();
     let hosts = HostCheck::new(hosts, AdminMetrics::new(registry));
-    let bound = bind(address, super::MAX_CONNECTIONS, registry)?;
+    let bound = bind(address, None, super::MAX_CONNECTIONS, registry)?;
     bound.serve(router(Playground::new(api)), hosts, |_| {
         std::future::ready(())
     })

@@ -97,7 +97,12 @@ impl Process {
         let mut served = compiled.server.clone();
         served.client.max_connections = files.clients;
         // Before the snapshot is touched: where another process listens, this one does not start.
-        let admin = admin::bind(compiled.admin.address, files.admin, &registry)?;
+        let admin = admin::bind(
+            compiled.admin.address,
+            compiled.admin.tls.clone(),
+            files.admin,
+            &registry,
+        )?;
         let listeners = BoundListeners::bind(&served, &registry)?;
         let owner = Owner::at_start(compiled.snapshot.as_ref());
         let previous = PreviousSnapshot::find(compiled.snapshot.as_ref(), &owner, clock.now());

@@ -145,7 +145,8 @@ impl Reloader {
         let mut client = rest.server.client;
         client.max_connections = files.clients;
         let server = server.plan(&rest.server.listeners, client)?;
-        let admin = admin.plan(&[admin::listener(rest.admin.address)], admin.client())?;
+        let listener = admin::listener(rest.admin.address, rest.admin.tls.clone());
+        let admin = admin.plan(&[listener], admin.client())?;
         self.connections.connect(ruleset.ruleset(), &running).await;
         Ok(Prepared {
             ruleset,

@@ -15,8 +15,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use super::admin_options::{TOKEN_OPTIONS, Token, TokenSource};
+use super::admin_tls::AdminAddress;
 use crate::net::listener;
 use crate::visible;
 
@@ -30,8 +34,7 @@ const MAX_REASON: usize = 200;
 /// The address of a proxy, and a token.
 #[derive(Debug)]
 pub(super) struct AdminClient {
-    /// Host and port.
-    authority: String,
+    address: AdminAddress,
     /// The value of the field `Authorization`.
     authorization: HeaderValue,
     /// The place of the token.
@@ -52,39 +55,44 @@ pub(super) struct Answer<T> {
 pub(super) enum CallError {
     /// Nothing accepts connections at the address.
     #[error(
-        "nothing answers at http://{authority}: {reason}; is the proxy running? --config or --admin names another"
+        "nothing answers at {url}: {reason}; is the proxy running? --config or --admin names another"
     )]
-    Unreachable { authority: String, reason: String },
+    Unreachable { url: String, reason: String },
+    /// No TLS with a certificate that is trusted.
+    #[error(
+        "no TLS connection to {url}: {reason}; --ca FILE names the certificates to trust, and http:// is for a listener without TLS"
+    )]
+    Unverified { url: String, reason: String },
     /// No answer within [`DEADLINE`].
     #[error(
-        "http://{authority} does not answer within {} s; is it the admin listener of sluicegate? --admin names another",
+        "{url} does not answer within {} s; is it the admin listener of sluicegate? --admin names another",
         DEADLINE.as_secs()
     )]
-    TimedOut { authority: String },
+    TimedOut { url: String },
     /// The connection ends too early.
     #[error(
-        "http://{authority} gives no whole answer: {reason}; is it the admin listener of sluicegate? --admin names another"
+        "{url} gives no whole answer: {reason}; is it the admin listener of sluicegate? --admin names another"
     )]
-    Broken { authority: String, reason: String },
+    Broken { url: String, reason: String },
     /// An answer that the API does not give.
     #[error(
-        "http://{authority} is not the admin listener of sluicegate: {reason}; give its address with --admin"
+        "{url} is not the admin listener of sluicegate: {reason}; give its address with --admin"
     )]
-    Foreign { authority: String, reason: String },
+    Foreign { url: String, reason: String },
     /// No known token, or not one that may do this.
     #[error(
-        "http://{authority} answers {status}: {detail}. The token is that of {place}; give another {TOKEN_OPTIONS}"
+        "{url} answers {status}: {detail}. The token is that of {place}; give another {TOKEN_OPTIONS}"
     )]
     Token {
-        authority: String,
+        url: String,
         status: StatusCode,
         detail: String,
         place: String,
     },
     /// Another error of the API.
-    #[error("http://{authority} answers {status}: {detail}")]
+    #[error("{url} answers {status}: {detail}")]
     Refused {
-        authority: String,
+        url: String,
         status: StatusCode,
         detail: String,
     },
@@ -101,11 +109,11 @@ impl CallError {
 }
 
 impl AdminClient {
-    /// A client of the proxy at this host and port.
+    /// A client of the proxy at this address.
     ///
     /// # Errors
     /// The token fits no header field: a sentence for people.
-    pub(super) fn new(authority: String, token: Token) -> Result<Self, String> {
+    pub(super) fn new(address: AdminAddress, token: Token) -> Result<Self, String> {
         let Token { text, source } = token;
         let authorization = HeaderValue::try_from(format!("Bearer {text}"));
         let mut authorization = authorization.map_err(|_| {
@@ -113,7 +121,7 @@ impl AdminClient {
         })?;
         authorization.set_sensitive(true);
         Ok(Self {
-            authority,
+            address,
             authorization,
             source,
         })
@@ -121,7 +129,7 @@ impl AdminClient {
 
     /// The URL of the proxy.
     pub(super) fn url(&self) -> String {
-        format!("http://{}", self.authority)
+        self.address.to_string()
     }
 
     /// The answer to a GET.
@@ -156,9 +164,7 @@ impl AdminClient {
             .map_err(|error| self.unreachable(&error))?;
         // Within the runtime: the time-out needs its timer.
         let answer = runtime.block_on(async { timeout(DEADLINE, self.exchange(head, body)).await });
-        let (status, bytes) = answer.map_err(|_| CallError::TimedOut {
-            authority: self.authority.clone(),
-        })??;
+        let (status, bytes) = answer.map_err(|_| CallError::TimedOut { url: self.url() })??;
         let json: Result<Value, _> = serde_json::from_slice(&bytes);
         if !status.is_success() {
             let members = cleaned(json.unwrap_or_default());
@@ -176,11 +182,11 @@ impl AdminClient {
     /// Connects to loopback of the other family if that is the only one of this machine, as the
     /// admin listener does.
     async fn connect(&self) -> io::Result<TcpStream> {
-        let error = match TcpStream::connect(&self.authority).await {
+        let error = match TcpStream::connect(&self.address.authority).await {
             Ok(stream) => return Ok(stream),
             Err(error) => error,
         };
-        let address = self.authority.parse().ok();
+        let address = self.address.authority.parse().ok();
         match address.and_then(|address| listener::other_family(address, &error)) {
             Some(other) => TcpStream::connect(other).await,
             None => Err(error),
@@ -194,17 +200,19 @@ impl AdminClient {
     ) -> Result<(StatusCode, Bytes), CallError> {
         let stream = self.connect().await;
         let stream = stream.map_err(|error| self.unreachable(&error))?;
-        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let handshake = http1::handshake(TokioIo::new(self.secure(stream).await?)).await;
         let (mut sender, connection) = handshake.map_err(|error| self.broken(&error))?;
         let connection = tokio::spawn(connection);
         let request = head
-            .header(HOST, &self.authority)
+            .header(HOST, &self.address.authority)
             .header(AUTHORIZATION, &self.authorization)
             .body(Full::new(body))
             .expect("paths of the API, and a host of a URL");
         let answer = sender.send_request(request).await;
         let answer = answer.map_err(|error| match error.is_parse() {
-            true => self.foreign(&format!("it does not speak HTTP/1.1 ({error})")),
+            true => self.foreign(&format!(
+                "it does not speak HTTP/1.1 in clear text ({error}): write https:// if it has TLS"
+            )),
             false => self.broken(&error),
         });
         let (head, body) = answer?.into_parts();
@@ -214,8 +222,24 @@ impl AdminClient {
         Ok((head.status, body.to_bytes()))
     }
 
+    /// Begins TLS, if the listener has it.
+    async fn secure(
+        &self,
+        stream: TcpStream,
+    ) -> Result<Either<TcpStream, Box<TlsStream<TcpStream>>>, CallError> {
+        let Some((config, name)) = self.address.tls.clone() else {
+            return Ok(Either::Left(stream));
+        };
+        let secured = TlsConnector::from(config).connect(name, stream).await;
+        let unverified = |error: io::Error| CallError::Unverified {
+            url: self.url(),
+            reason: with_cause(&error),
+        };
+        Ok(Either::Right(Box::new(secured.map_err(unverified)?)))
+    }
+
     fn refused(&self, status: StatusCode, detail: &str) -> CallError {
-        let authority = self.authority.clone();
+        let url = self.url();
         let detail = match status {
             StatusCode::UNAUTHORIZED => "the token is none of its admin.tokens",
             _ => detail,
@@ -223,13 +247,13 @@ impl AdminClient {
         let detail = detail.to_owned();
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => CallError::Token {
-                authority,
+                url,
                 status,
                 detail,
                 place: visible::text(&self.source.to_string()),
             },
             _ => CallError::Refused {
-                authority,
+                url,
                 status,
                 detail,
             },
@@ -238,14 +262,14 @@ impl AdminClient {
 
     fn unreachable(&self, error: &io::Error) -> CallError {
         CallError::Unreachable {
-            authority: self.authority.clone(),
+            url: self.url(),
             reason: with_cause(error),
         }
     }
 
     fn broken(&self, error: &(dyn Error + 'static)) -> CallError {
         CallError::Broken {
-            authority: self.authority.clone(),
+            url: self.url(),
             reason: with_cause(error),
         }
     }
@@ -253,7 +277,7 @@ impl AdminClient {
     fn foreign(&self, reason: &str) -> CallError {
         let reason: String = reason.chars().take(MAX_REASON).collect();
         CallError::Foreign {
-            authority: self.authority.clone(),
+            url: self.url(),
             reason: visible::text(&reason),
         }
     }

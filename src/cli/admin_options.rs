@@ -1,13 +1,14 @@
 //! The options that name a running proxy and a token for its admin API.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use http::Uri;
 use http::uri::Authority;
 
 use super::admin_client::AdminClient;
+use super::admin_tls::{self, AdminAddress};
 use super::{run, text_file};
 use crate::config::TokenRole;
 
@@ -44,6 +45,10 @@ pub(super) struct TokenArgs {
     /// Read the token from this file; `-` is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
+    /// Trust the certificates in this PEM file, if the proxy has admin.tls [default: the proxy's own
+    /// if --admin is the address of the configuration, or those that the system trusts]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
 }
 
 /// A token, and where it came from.
@@ -127,9 +132,10 @@ pub(super) fn find_client(
     config: Option<&PathBuf>,
     role: TokenRole,
 ) -> Result<AdminClient, String> {
-    let (admin, given) = (admin.map(authority).transpose()?, token.read()?);
+    let ca = token.ca.as_deref();
+    let (admin, given) = (admin.map(AdminUrl::parse).transpose()?, token.read()?);
     let (admin, given) = match (admin, given) {
-        (Some(admin), Some(token)) => return AdminClient::new(admin, token),
+        (Some(admin), Some(token)) => return AdminClient::new(admin.with_tls(ca)?, token),
         parts => parts,
     };
     let source = run::find(config.cloned()).map_err(|_| {
@@ -144,13 +150,19 @@ pub(super) fn find_client(
         format!("{report}\nname the proxy with --admin and --token-file to do without the file")
     })?;
     let own = loaded.admin_address();
+    let tls = match (loaded.admin_certificates(), ca) {
+        (None, _) => None,
+        (Some(files), None) => Some(admin_tls::trusting_own(&files)?),
+        (Some(_), ca) => Some(admin_tls::trusting(ca)?),
+    };
     if let Some(token) = given {
-        return AdminClient::new(own.to_string(), token);
+        return AdminClient::new(AdminAddress::new(own.to_string(), tls)?, token);
     }
     let file = loaded.document.name();
-    if let Some(other) = admin.as_ref().filter(|admin| !is_address(admin, own)) {
+    let authority = admin.map_or_else(|| own.to_string(), |admin| admin.authority);
+    if !is_address(&authority, own) {
         return Err(format!(
-            "http://{other} is not the admin address of {file}, which is {own}: the tokens of \
+            "{authority} is not the admin address of {file}, which is {own}: the tokens of \
              the file are not sent there. Give a token of that proxy {TOKEN_OPTIONS}"
         ));
     }
@@ -166,8 +178,7 @@ pub(super) fn find_client(
         )
     })?;
     let source = TokenSource::Configuration(file.to_owned());
-    let authority = admin.unwrap_or_else(|| own.to_string());
-    AdminClient::new(authority, Token { text, source })
+    AdminClient::new(AdminAddress::new(authority, tls)?, Token { text, source })
 }
 
 /// True if host and port are those of `own`, where port 0 is any.
@@ -184,18 +195,39 @@ fn is_address(authority: &str, own: SocketAddr) -> bool {
     is_host && (own.port() == 0 || authority.port_u16() == Some(own.port()))
 }
 
-/// Host and port of a URL, or of an address without a scheme.
-fn authority(admin: &str) -> Result<String, String> {
-    let wrong = || format!("{admin:?} is no address; write it as in http://127.0.0.1:9980");
-    let uri: Uri = admin.parse().map_err(|_| wrong())?;
-    let has_path = !matches!(uri.path(), "" | "/");
-    let is_http = matches!(uri.scheme_str(), None | Some("http"));
-    let authority = uri.authority().filter(|_| is_http && !has_path);
-    let authority = authority.ok_or_else(wrong)?;
-    Ok(match authority.port_u16() {
-        Some(_) => authority.to_string(),
-        None => format!("{authority}:80"),
-    })
+/// A URL of an admin listener, or an address without a scheme.
+#[derive(Debug)]
+struct AdminUrl {
+    is_https: bool,
+    /// Host and port.
+    authority: String,
+}
+
+impl AdminUrl {
+    fn parse(admin: &str) -> Result<Self, String> {
+        let wrong = || format!("{admin:?} is no address; write it as in http://127.0.0.1:9980");
+        let uri: Uri = admin.parse().map_err(|_| wrong())?;
+        let has_path = !matches!(uri.path(), "" | "/");
+        let is_https = uri.scheme_str() == Some("https");
+        let is_http = is_https || matches!(uri.scheme_str(), None | Some("http"));
+        let authority = uri.authority().filter(|_| is_http && !has_path);
+        let authority = authority.ok_or_else(wrong)?;
+        let port = if is_https { 443 } else { 80 };
+        let authority = match authority.port_u16() {
+            Some(_) => authority.to_string(),
+            None => format!("{authority}:{port}"),
+        };
+        Ok(Self {
+            is_https,
+            authority,
+        })
+    }
+
+    /// The address of a proxy whose configuration isn't known.
+    fn with_tls(self, ca: Option<&Path>) -> Result<AdminAddress, String> {
+        let tls = self.is_https.then(|| admin_tls::trusting(ca)).transpose()?;
+        AdminAddress::new(self.authority, tls)
+    }
 }
 
 #[cfg(test)]
@@ -204,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_address_is_that_of_a_url_without_a_path() {
-        let port = |text| authority(text).ok();
+        let port = |text| AdminUrl::parse(text).ok().map(|url| url.authority);
         assert_eq!(
             port("http://127.0.0.1:9980"),
             Some("127.0.0.1:9980".to_owned())
@@ -218,7 +250,8 @@ mod tests {
             port("admin.internal:9980"),
             Some("admin.internal:9980".to_owned())
         );
-        for wrong in ["https://a", "http://a/v1", "/v1", "", "http://"] {
+        assert_eq!(port("https://a"), Some("a:443".to_owned()));
+        for wrong in ["ftp://a", "http://a/v1", "/v1", "", "http://"] {
             assert_eq!(port(wrong), None, "{wrong}");
         }
     }

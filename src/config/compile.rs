@@ -16,7 +16,7 @@ use super::sections::{jwt, responses, route};
 use super::value::TrustedProxy;
 use super::{Code, Finding, Loaded, NodeId};
 use super::{Report, file_errors, schema};
-use crate::admin::AdminSpec;
+use crate::admin::{self, AdminSpec};
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{self, PolicySpec};
@@ -106,6 +106,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
         address: config.admin.address.get(),
         access: compiler.access(&config.admin.tokens),
         keys: config.admin.keys.value,
+        tls: (config.admin.tls.as_ref()).and_then(|tls| compiler.tls(tls, admin::PROTOCOLS)),
         hosts: config
             .admin
             .hosts

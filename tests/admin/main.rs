@@ -17,5 +17,6 @@ mod problems;
 mod schemathesis;
 mod status_command;
 mod streams;
+mod tls;
 mod top;
 mod top_command;

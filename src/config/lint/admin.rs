@@ -12,12 +12,12 @@ const MIN_BITS: f64 = 48.0;
 pub(super) fn options(config: &Config) -> Vec<Finding> {
     let mut found = weak_tokens(config);
     let address = &config.admin.address;
-    if !address.get().ip().is_loopback() {
+    if !address.get().ip().is_loopback() && config.admin.tls.is_none() {
         let message = "tokens and answers of the admin API pass the network in clear text";
         let finding = Finding::warning(address.node, Code::CleartextCredentials, message);
         found.push(finding.help(
-            "listen on `127.0.0.1`; if only a trusted network reaches this address, list the warning \
-             in `check.allow`",
+            "set `admin.tls`, or listen on `127.0.0.1`; if only a trusted network reaches this address, \
+             list the warning in `check.allow`",
         ));
     }
     found

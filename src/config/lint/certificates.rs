@@ -54,11 +54,11 @@ pub(in crate::config) fn certificate_ends(loaded: &Loaded) -> Vec<CertificateEnd
 /// The certificate files, each once.
 fn certificate_files(loaded: &Loaded) -> Vec<(&Located<FilePath>, Role)> {
     let config = &loaded.config;
-    let tls = config
-        .listeners
-        .iter()
-        .filter_map(|listener| listener.tls.as_ref());
-    let chains = tls.flat_map(|tls| tls.certificates.iter());
+    let listeners = config.listeners.iter();
+    let tls = listeners.filter_map(|listener| listener.tls.as_ref());
+    let chains = tls
+        .chain(&config.admin.tls)
+        .flat_map(|tls| tls.certificates.iter());
     let chains = chains.map(|one| (&one.certificate, CHAIN));
     let redis = config
         .store

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::List;
 use crate::config::located::Located;
 use crate::config::schema::{Delay, SECOND};
+use crate::config::sections::listener::Tls;
 use crate::config::value::SocketAddress;
 use crate::rules::HostPattern;
 use crate::telemetry::access_log::KeyForm;
@@ -33,6 +34,8 @@ pub struct Admin {
     /// addresses and `localhost` need no entry. Other hosts are refused if there is an entry, and on
     /// a loopback address.
     pub hosts: List<HostPattern>,
+    /// TLS; cleartext without it.
+    pub tls: Option<Located<Tls>>,
 }
 
 impl Default for Admin {
@@ -43,6 +46,7 @@ impl Default for Admin {
             tokens: Located::default(),
             keys: Located::default(),
             hosts: List::default(),
+            tls: None,
         }
     }
 }

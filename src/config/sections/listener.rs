@@ -70,7 +70,7 @@ pub enum Protocol {
     Http2,
 }
 
-/// `tls` of a listener.
+/// `tls` of a listener, and of `admin`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
@@ -109,6 +109,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     for listener in config.listeners.iter() {
         check_listener(listener, config, findings);
     }
+    check_tls(config.admin.tls.as_ref(), findings);
     check_addresses(config, findings);
     check_shares(config, findings);
     check_client_ip(config, findings);
@@ -167,7 +168,11 @@ fn check_listener(listener: &Listener, config: &Config, findings: &Findings<'_>)
             "name the networks of your load balancers in `client_ip.trusted_proxies`, or remove the key",
         ));
     }
-    if let Some(tls) = &listener.tls {
+    check_tls(listener.tls.as_ref(), findings);
+}
+
+fn check_tls(tls: Option<&Located<Tls>>, findings: &Findings<'_>) {
+    if let Some(tls) = tls {
         let help = "name one certificate at least, or remove `tls` for cleartext";
         report_empty(&tls.certificates, findings, help);
     }
@@ -256,7 +261,8 @@ impl Compiler<'_> {
         }
     }
 
-    fn tls(&mut self, tls: &Tls, protocols: Protocols) -> Option<tls::Tls> {
+    /// The TLS of a listener; `None` with a finding.
+    pub(in crate::config) fn tls(&mut self, tls: &Tls, protocols: Protocols) -> Option<tls::Tls> {
         let certificates = tls.certificates.iter();
         let certificates: Vec<_> = certificates.map(|one| self.certificate(one)).collect();
         let certificates = certificates.into_iter().collect::<Option<Vec<_>>>()?;

@@ -1,6 +1,7 @@
 //! `admin.tokens`: the secrets of callers of the admin API.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,13 @@ impl Loaded {
             _ => {}
         }
         address
+    }
+
+    /// The files with the certificates of the admin listener; `None` without TLS.
+    pub fn admin_certificates(&self) -> Option<Vec<PathBuf>> {
+        let certificates = self.config.admin.tls.as_ref()?.certificates.iter();
+        let files = certificates.map(|one| self.resolve(one.certificate.as_path()));
+        Some(files.collect())
     }
 
     /// True if the configuration has a token for this role; any token may read.
