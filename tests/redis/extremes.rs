@@ -333,7 +333,8 @@ fn a_bucket_under_another_recipe_is_converted_as_in_memory() {
         }
         now += gap;
         redis.now = Some(at(now));
-        let new = Arc::new(Table::new("test", to.clone(), 1_024, OnFull::Forget));
+        let room = to.clone().with_room_of(&from);
+        let new = Arc::new(Table::new("test", room, 1_024, OnFull::Forget));
         old.migrate_to(new.clone(), at(now));
         let at_once = [0, cost.of(to.capacity()), 1].map(|cost| (cost, 0));
         let after = after.iter();

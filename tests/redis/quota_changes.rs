@@ -64,6 +64,8 @@ fn policies(limit: u32) -> String {
         format!("algorithm: token_bucket, capacity: {limit}, refill: 1 per 10d"),
         format!("algorithm: fixed_window, start: first_request, quota: {limit}/300d"),
         format!("algorithm: sliding_window, oldest: whole, quota: {limit}/300d"),
+        format!("algorithm: sliding_window, precision: 10, quota: {limit}/300d"),
+        format!("algorithm: sliding_log, quota: {limit}/300d"),
     ];
     let all = algorithms
         .iter()
@@ -90,11 +92,13 @@ fn memory_and_redis_agree_after_any_quotas() {
     let shared = Gateway::start(&there(10));
     wait_up(&shared);
     let mut requests = 8;
-    for limit in [10, 30, 20, 40, 5, 40] {
+    // Any numbers, the same in each run.
+    let any = (1_u32..20).map(|place| 1 + place.wrapping_mul(2_654_435_761) % 41);
+    for limit in [10, 30, 20, 40, 5, 40].into_iter().chain(any) {
         memory.reload(&here(limit));
         shared.reload(&there(limit));
         for _ in 0..requests {
-            for place in 0..4 {
+            for place in 0..6 {
                 let path = format!("/{place}");
                 let answers = [&memory, &shared].map(|gateway| get(gateway.address(), &path));
                 let [ours, theirs] = answers.map(|answer| (answer.status, left(&answer)));

@@ -63,6 +63,7 @@ impl Algorithm {
     pub fn with_wide_counters(self) -> Self {
         match self {
             Self::SlidingCounters(window) => Self::SlidingCounters(window.with_wide_counters()),
+            Self::SlidingLog(log) => Self::SlidingLog(log.without_room()),
             other => other,
         }
     }

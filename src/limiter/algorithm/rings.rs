@@ -132,14 +132,24 @@ impl Algorithm {
         }
     }
 
-    /// True if a log of `other` that is stored with all its units is one of this limit, too. It may
-    /// have more than these parameters allow: the newest count.
-    pub fn is_same_log(&self, other: &Self) -> bool {
-        matches!(self, Self::SlidingLog(_)) && self.has_same_ring_format(other)
+    /// The algorithm with room in its rings for all units of `before`, as far as they may count
+    /// again under a higher limit.
+    #[must_use]
+    pub fn with_room_of(self, before: &Self) -> Self {
+        match (self, before) {
+            (Self::SlidingLog(log), Self::SlidingLog(before)) => {
+                Self::SlidingLog(log.with_room_of(before))
+            }
+            (Self::SlidingCounters(window), Self::SlidingCounters(before)) => {
+                Self::SlidingCounters(window.with_room_of(before))
+            }
+            (own, _) => own,
+        }
     }
 
-    /// True if a ring of `other` can be read under these parameters.
-    pub(super) fn has_same_ring_format(&self, other: &Self) -> bool {
+    /// True if a ring of `other` can be read under these parameters. It may have more units than
+    /// they allow.
+    pub fn has_same_ring_format(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::SlidingCounters(own), Self::SlidingCounters(other)) => {
                 own.has_same_ring_format(other)

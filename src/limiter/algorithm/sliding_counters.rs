@@ -19,13 +19,23 @@ use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 /// Cell: last charged in the part that starts at `expires - OldestPart::lasting * part`. `b` is the
 /// sum of the newest `parts` counters then. The ring has `parts + 1` slots; a part's slot is its
 /// number modulo that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct SlidingCounters {
     quota: Quota,
     parts: u32,
     weighing: WindowWeight,
+    /// Room for counts of this limit, and of those before it.
     shape: RingShape,
 }
+
+/// Room makes no difference to decisions.
+impl PartialEq for SlidingCounters {
+    fn eq(&self, other: &Self) -> bool {
+        (self.quota, self.parts, self.weighing) == (other.quota, other.parts, other.weighing)
+    }
+}
+
+impl Eq for SlidingCounters {}
 
 /// A ring at one instant.
 #[derive(Clone, Copy)]
@@ -60,7 +70,7 @@ impl SlidingCounters {
             part: window / u64::from(parts),
             oldest,
         };
-        // No part counts more than the limit.
+        // No part counts more than the limit, except of a higher one.
         let shape = RingShape::of_counters(parts + 1, quota.limit());
         Ok(Self {
             quota,
@@ -72,6 +82,15 @@ impl SlidingCounters {
 
     pub(super) const fn quota(&self) -> Quota {
         self.quota
+    }
+
+    /// The window with room for the counts of `before`, if it has the same parts.
+    pub(super) fn with_room_of(self, before: &Self) -> Self {
+        let is_wider = before.shape.max_value() > self.shape.max_value();
+        match self.has_same_ring_format(before) && is_wider {
+            true => self.with_wide_counters(),
+            false => self,
+        }
     }
 
     /// The window with four-byte counters, as in snapshots.
@@ -134,7 +153,8 @@ impl SlidingCounters {
         cost: u32,
     ) -> (Cell, u32) {
         let view = self.view(state, now);
-        let room = self.quota.limit() - self.count(&view, Some(view.part));
+        let counted = self.count(&view, Some(view.part));
+        let room = self.quota.limit().saturating_sub(counted);
         let cost = cost.min(room);
         let after = Cell {
             expires: (view.part + self.lasting()) * self.weighing.part,

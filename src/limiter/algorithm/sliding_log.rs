@@ -18,15 +18,26 @@ use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 ///
 /// Cell: `expires` is the instant at which the newest unit leaves, `b` the number of units in the
 /// ring, including some that have left. The ring has a slot for each unit, oldest first, from its
-/// head on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// head on. It may have more units than the limit, of which the newest count: those of a higher
+/// limit, which may come back.
+#[derive(Clone, Copy, Debug)]
 pub struct SlidingLog {
     quota: Quota,
     tick: u64,
     /// The number of ticks for which a unit counts.
     span: u64,
+    /// Room for the units of this limit, and of those before it.
     shape: RingShape,
 }
+
+/// Room makes no difference to decisions.
+impl PartialEq for SlidingLog {
+    fn eq(&self, other: &Self) -> bool {
+        self.quota == other.quota
+    }
+}
+
+impl Eq for SlidingLog {}
 
 /// A ring at one instant.
 #[derive(Clone, Copy)]
@@ -66,6 +77,25 @@ impl SlidingLog {
 
     pub(super) const fn quota(&self) -> Quota {
         self.quota
+    }
+
+    /// The log with room for the units of `before`, if it has the same ticks.
+    pub(super) fn with_room_of(self, before: &Self) -> Self {
+        match self.has_same_ring_format(before) && before.shape.slots() > self.shape.slots() {
+            true => Self {
+                shape: before.shape,
+                ..self
+            },
+            false => self,
+        }
+    }
+
+    /// The log with room for its limit only.
+    pub(super) const fn without_room(self) -> Self {
+        Self {
+            shape: RingShape::new(self.quota.limit()),
+            ..self
+        }
     }
 
     /// The length of a tick in microseconds, and the number of ticks for which a unit counts.
@@ -235,11 +265,11 @@ impl SlidingLog {
 
     /// Chunks that [`SlidingLog::copy`] needs.
     pub(super) fn chunks_to_copy(&self, state: BucketState<'_>, now: Timestamp) -> u32 {
-        let units = self.view(state, now).units.min(self.quota.limit());
+        let units = self.live(state, now).units.min(self.shape.slots());
         self.shape.chunks_for(units)
     }
 
-    /// The newest instants, up to the limit.
+    /// The newest instants, as far as there is room.
     pub(super) fn copy(
         &self,
         state: BucketState<'_>,
@@ -247,8 +277,8 @@ impl SlidingLog {
         words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
-        let view = self.view(state, now);
-        let (units, all) = (view.units.min(self.quota.limit()), view.left + view.units);
+        let view = self.live(state, now);
+        let (units, all) = (view.units.min(self.shape.slots()), view.left + view.units);
         let ticks = (all - units..all).map(|unit| self.tick_of(&view, unit));
         self.fill(ticks, units, view.newest, words, chunks)
     }
@@ -334,7 +364,19 @@ impl SlidingLog {
         NonZero::new(self.leaves(first))
     }
 
+    /// The newest units, up to the limit.
     fn view<'a>(&self, state: BucketState<'a>, now: Timestamp) -> View<'a> {
+        let live = self.live(state, now);
+        let beyond = live.units.saturating_sub(self.quota.limit());
+        View {
+            left: live.left + beyond,
+            units: live.units - beyond,
+            ..live
+        }
+    }
+
+    /// All units that have not left.
+    fn live<'a>(&self, state: BucketState<'a>, now: Timestamp) -> View<'a> {
         let tick = now.as_micros() / self.tick;
         if !state.cell.is_live(now) || state.cell.a == 0 {
             return View {

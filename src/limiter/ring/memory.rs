@@ -95,17 +95,6 @@ impl RingMemory {
         }
         (words, ROOT)
     }
-
-    /// A copy of a ring of counters with a word for each, in memory of its own, and its root.
-    pub fn widened(&self, root: u32) -> (Self, u32) {
-        let ring = self.ring(root);
-        let counts = (0..self.shape.slots).map(|slot| (slot, ring.get(slot)));
-        Self::with_ring(
-            RingShape::new(self.shape.slots),
-            1,
-            counts.filter(|(_, count)| *count > 0),
-        )
-    }
 }
 
 impl fmt::Debug for RingMemory {

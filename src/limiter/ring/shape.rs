@@ -98,14 +98,22 @@ impl RingShape {
         most
     }
 
-    /// True if slots have two bytes.
-    pub const fn is_halved(self) -> bool {
-        matches!(self.width, Width::Half)
-    }
-
     /// Bytes of a chunk.
     pub const fn chunk_bytes(self) -> usize {
         size_of::<u32>() << self.shift
+    }
+
+    /// The largest number of slots.
+    pub(in crate::limiter) const fn slots(self) -> u32 {
+        self.slots
+    }
+
+    /// The largest value of a slot.
+    pub(in crate::limiter) const fn max_value(self) -> u32 {
+        match self.width {
+            Width::Word => u32::MAX,
+            Width::Half => Self::MAX_HALF,
+        }
     }
 
     /// Chunks of a ring with all its slots.

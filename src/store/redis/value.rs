@@ -94,7 +94,7 @@ impl StoredBucket {
         let slots_in_all = counters.parts().0 + 1;
         let slots = (0..slots_in_all).zip(words_in(slots));
         let (words, root) = RingMemory::with_ring(
-            algorithm.shape()?,
+            algorithm.clone().with_wide_counters().shape()?,
             slots_in_all,
             slots.filter(|(_, count)| *count > 0),
         );
@@ -171,7 +171,7 @@ pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Op
     let from = Algorithm::decode(numbers_between(recipe_of_other, b'.')?)?;
     let bucket = StoredBucket::from_value(&from, state)?;
     let mut value = Vec::new();
-    if algorithm.is_same_log(&from) && bucket.cell.is_live(now) {
+    if algorithm.has_same_ring_format(&from) && bucket.cell.is_live(now) {
         write_recipe(&mut value, algorithm);
         value.extend_from_slice(state);
         return Some(Converted {

@@ -9,6 +9,8 @@ use crate::limiter::ring::{BucketState, RingMemory};
 /// The counters that may not exceed the limit.
 #[derive(Clone, Copy)]
 enum Cap {
+    /// None: units of a higher limit may come back.
+    Nothing,
     /// The counters of wholly covered parts.
     Others,
     /// All counters, the oldest by its weight.
@@ -51,7 +53,7 @@ impl SlidingCounters {
         self.fill(part, elapsed, count, Cap::Others, words, chunks)
     }
 
-    /// The newest counts, up to the limit.
+    /// The counts, up to the largest of a slot.
     pub(in crate::limiter::algorithm) fn copy(
         &self,
         state: BucketState<'_>,
@@ -61,7 +63,7 @@ impl SlidingCounters {
     ) -> Cell {
         let view = self.view(state, now);
         let count = |back: u32| self.count(&view, view.part.checked_sub(u64::from(back)));
-        self.fill(view.part, view.elapsed, count, Cap::Estimate, words, chunks)
+        self.fill(view.part, view.elapsed, count, Cap::Nothing, words, chunks)
     }
 
     /// Units with their ages, newest first. The rest of the oldest counter is rounded up.
@@ -116,7 +118,7 @@ impl SlidingCounters {
             == (other.parts, other.weighing.part, other.weighing.oldest)
     }
 
-    /// A new ring with the counts of parts `back` parts ago, newest first, up to the limit.
+    /// A new ring with the counts of parts `back` parts ago, newest first, up to the cap.
     fn fill(
         &self,
         part: u64,
@@ -132,19 +134,23 @@ impl SlidingCounters {
         for (place, chunk) in (1..).zip(chunks) {
             ring.set_chunk(place, chunk);
         }
-        let (mut others, mut newest) = (0, None);
+        let (mut others, mut newest) = (0_u32, None);
+        let count = |back: u32| count(back).min(self.shape.max_value());
         let back_to = |back: u32| part.checked_sub(u64::from(back));
         for back in 0..self.parts {
-            let fits = count(back).min(self.quota.limit() - others);
+            let fits = match cap {
+                Cap::Nothing => count(back),
+                Cap::Others | Cap::Estimate => count(back).min(self.quota.limit() - others),
+            };
             if let Some(part) = back_to(back).filter(|_| fits > 0) {
                 newest = newest.or(Some(part));
-                others += fits;
+                others = others.saturating_add(fits);
                 ring.set(self.slot(part), fits);
             }
         }
         let oldest = match (cap, count(self.parts)) {
             (Cap::Others, _) if others == self.quota.limit() => 0,
-            (Cap::Others, oldest) => oldest,
+            (Cap::Others | Cap::Nothing, oldest) => oldest,
             (Cap::Estimate, oldest) => self.weighing.fitting(oldest, others, elapsed),
         };
         if let Some(part) = back_to(self.parts).filter(|_| oldest > 0) {

@@ -15,7 +15,7 @@ impl SlidingLog {
         units: u32,
         now: Timestamp,
     ) -> Cell {
-        let (view, tick) = (self.view(state, now), self.newest(reserved.cell));
+        let (view, tick) = (self.live(state, now), self.newest(reserved.cell));
         let first = self.first_of(&view, |other| other >= tick);
         let end = self.first_of(&view, |other| other > tick);
         let back = units.min(end - first);

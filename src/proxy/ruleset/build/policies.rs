@@ -101,6 +101,10 @@ impl Builder<'_> {
             ring_bytes: rings,
         } = share;
         let algorithm = spec.algorithm.clone();
+        let algorithm = match before {
+            Some(before) => algorithm.with_room_of(before.algorithm()),
+            None => algorithm,
+        };
         let mut table = Table::with_rings(&*spec.name, algorithm, keys, rings, spec.on_full)
             .with_refusals(spec.refusals);
         if spec.settles {

@@ -11,7 +11,7 @@ use super::{
     STEP, STRIKES, SavedKeys, TABLE, VERSION, WITHOUT_STEERING, check_of, checksum,
 };
 use crate::clock::Timestamp;
-use crate::limiter::{BanHistory, BucketState, Cell, Fingerprint, Secret};
+use crate::limiter::{Algorithm, BanHistory, BucketState, Fingerprint, RingMemory, Secret};
 use crate::store::memory::bucket;
 use crate::store::memory::table::ExportedEntry;
 use crate::store::{Attribution, GrantedUnits, OperatorBan, Table};
@@ -150,7 +150,8 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
         let Some(recipe) = table.algorithm().encode() else {
             return Ok(());
         };
-        let shape = table.algorithm().clone().with_wide_counters().shape();
+        let plain = table.algorithm().clone().with_wide_counters();
+        let shape = plain.shape();
         self.buffer.push(TABLE);
         self.put_text(table.policy());
         self.put_text(key);
@@ -161,7 +162,11 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
         for (index, bucket) in table.touched() {
             if let Some(slots) = bucket.lock() {
                 for entry in slots.live(now) {
-                    self.entry(&table.export(index, entry));
+                    let entry = table.export(index, entry);
+                    match entry.state.words.map(RingMemory::shape) == shape {
+                        true => self.entry(&entry),
+                        false => self.converted(&entry, &plain, now),
+                    }
                 }
             }
             if self.buffer.len() >= STEP {
@@ -169,6 +174,19 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
             }
         }
         Ok(())
+    }
+
+    /// Writes an entry whose rings have another layout.
+    fn converted(&mut self, entry: &ExportedEntry<'_>, plain: &Algorithm, now: Timestamp) {
+        let carried = plain.convert(entry.from, entry.state, now);
+        let chunks = carried.chunks();
+        let words = plain.shape().map(|shape| RingMemory::new(shape, chunks));
+        let cell = carried.write(words.as_ref(), &mut (1..=chunks));
+        let state = BucketState {
+            cell,
+            words: words.as_ref(),
+        };
+        self.entry(&ExportedEntry { state, ..*entry });
     }
 
     fn entry(&mut self, entry: &ExportedEntry<'_>) {
@@ -191,13 +209,6 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
         let Some(words) = words else {
             return;
         };
-        if words.shape().is_halved() {
-            let (wide, a) = words.widened(cell.a);
-            return self.ring(BucketState {
-                cell: Cell { a, ..cell },
-                words: Some(&wide),
-            });
-        }
         let placed = || words.ring(cell.a).placed();
         self.put_u32(placed().count() as u32);
         for (place, chunk) in placed() {
