@@ -1,0 +1,72 @@
+use super::*;
+
+/// The kinds that no alert fires on.
+const WITHOUT_ALERT: [(&str, &str); 1] = [(
+    "RestartPending",
+    "whoever has just reloaded reads it, and nothing is broken",
+)];
+
+/// The alerts that are no problem of their own.
+const WITHOUT_PROBLEM: [(&str, &str); 3] = [
+    (
+        "CertificateExpiresSoon",
+        "CertificateExpires names the days that are left",
+    ),
+    ("CertificateExpired", "CertificateExpires says so"),
+    (
+        "RefusalsJump",
+        "a process does not remember the six hours that it is compared with",
+    ),
+];
+
+#[test]
+fn each_problem_has_an_alert_and_each_alert_a_problem() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring/alerts.yaml");
+    let alerts = std::fs::read_to_string(path).expect("the alerts");
+    let alerts = alerts.lines();
+    let alerts = alerts.filter_map(|line| line.trim().strip_prefix("- alert: Sluicegate"));
+    let kinds = ProblemKind::VARIANTS.iter().map(|kind| format!("{kind:?}"));
+    let excepted = |list: &[(&str, &str)]| -> Vec<_> {
+        assert!(list.iter().all(|(_, reason)| !reason.is_empty()));
+        list.iter().map(|(name, _)| (*name).to_owned()).collect()
+    };
+    let sorted = |mut names: Vec<String>| {
+        names.sort_unstable();
+        names
+    };
+    let alerts = alerts.map(str::to_owned).chain(excepted(&WITHOUT_ALERT));
+    let kinds = kinds.chain(excepted(&WITHOUT_PROBLEM));
+    assert_eq!(sorted(kinds.collect()), sorted(alerts.collect()));
+}
+
+#[test]
+fn many_problems_of_a_kind_are_counted() {
+    let problems = |count: usize| (0..count).map(|one| format!("p{one}")).collect::<Vec<_>>();
+    assert_eq!(bounded(problems(MAX_OF_A_KIND)), problems(MAX_OF_A_KIND));
+    let listed = bounded(problems(MAX_OF_A_KIND + 3));
+    assert_eq!(listed.len(), MAX_OF_A_KIND + 1);
+    assert_eq!(listed[MAX_OF_A_KIND], "3 more like this: p20, ..");
+}
+
+#[test]
+fn an_error_has_its_place_first() {
+    let report = "error[invalid-value]: `1zz` has an unknown unit\n --> gate.yaml:36:12\n  |\n";
+    assert_eq!(
+        first_line(report),
+        "gate.yaml:36:12: `1zz` has an unknown unit"
+    );
+    assert_eq!(first_line("no file\nsecond"), "no file");
+    assert_eq!(first_line(""), "");
+}
+
+#[test]
+fn many_policies_are_not_all_named() {
+    assert_eq!(listed(vec![]), None);
+    assert_eq!(listed(vec!["a", "b"]).as_deref(), Some("policies a, b"));
+    assert_eq!(listed(vec!["a"]).as_deref(), Some("policy a"));
+    let many = vec!["a", "b", "c", "d", "e", "f", "g"];
+    assert_eq!(
+        listed(many).as_deref(),
+        Some("policies a, b, c, d, e and 2 more")
+    );
+}
