@@ -120,7 +120,7 @@ fn forwarding(c: &mut Criterion) {
         server_name: None,
         tls_version: None,
         worker: 0,
-        informational: None,
+        informational: Default::default(),
         drain: DrainWatcher::default(),
     });
     let plain = fields();

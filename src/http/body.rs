@@ -3,6 +3,7 @@
 
 mod channel;
 mod replay;
+mod stream;
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,11 +12,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 pub use channel::ReceiveError;
 pub(crate) use channel::{BodyReceiver, BodySender, Demand, body_channel};
 pub use replay::ReplayedBody;
+pub use stream::StreamBody;
 
 use crate::http::http1::InvalidMessage;
 use crate::http::trailers;
@@ -31,21 +32,26 @@ pub struct RequestBody {
     idle: IdleTimer,
     withholds_trailers: bool,
     allows_pauses: bool,
+    tunnel: Tunnel,
 }
 
 /// The source of a body.
 #[derive(Debug)]
 enum Inner {
     Http1(BodyReceiver),
-    Http2(Incoming),
-    /// Bytes that a client sends after a request without a body, once the upstream switches
-    /// protocols.
-    Tunnel {
-        body: BodyReceiver,
-        is_open: bool,
-    },
+    Http2(StreamBody),
     /// A body that may be sent again, and has its own bounds.
     Attempt(AttemptBody),
+}
+
+/// The bytes that a client sends after a request without a body, once the upstream switches
+/// protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tunnel {
+    /// The request does not ask for it.
+    None,
+    Closed,
+    Open,
 }
 
 /// Reasons why a request body broke off. All are the client's fault.
@@ -72,6 +78,7 @@ impl RequestBody {
             idle: IdleTimer::new(Duration::ZERO),
             withholds_trailers: false,
             allows_pauses: false,
+            tunnel: Tunnel::None,
         }
     }
 
@@ -96,10 +103,13 @@ impl RequestBody {
 
     /// Returns true if there is nothing to send, so that the request may be sent again unchanged.
     pub fn is_empty(&self) -> bool {
-        matches!(
-            self.inner,
-            None | Some(Inner::Tunnel { is_open: false, .. })
-        )
+        self.source().is_none()
+    }
+
+    /// The source of bytes, if there are any to send.
+    fn source(&self) -> Option<&Inner> {
+        let inner = self.inner.as_ref();
+        inner.filter(|_| self.tunnel != Tunnel::Closed)
     }
 
     /// Returns true for a body over HTTP/2. Over HTTP/1 the connection discards unread bodies.
@@ -119,33 +129,30 @@ impl RequestBody {
         }
     }
 
-    /// An empty body of a request that asks to switch protocols.
-    pub(crate) fn tunnel(body: BodyReceiver) -> Self {
+    /// The body of a request that asks to switch protocols: empty until the upstream does.
+    pub(crate) fn into_tunnel(self) -> Self {
         RequestBody {
-            inner: Some(Inner::Tunnel {
-                body,
-                is_open: false,
-            }),
-            ..RequestBody::empty()
+            tunnel: Tunnel::Closed,
+            ..self
         }
     }
 
     /// Returns true if the request asks to switch protocols.
     pub fn is_tunnel(&self) -> bool {
-        matches!(self.inner, Some(Inner::Tunnel { .. }))
+        self.tunnel != Tunnel::None
     }
 
     /// Yields the client's further bytes from now on, without bounds.
     pub(crate) fn open_tunnel(&mut self) {
-        if let Some(Inner::Tunnel { is_open, .. }) = &mut self.inner {
-            *is_open = true;
+        if self.tunnel == Tunnel::Closed {
+            self.tunnel = Tunnel::Open;
         }
     }
 }
 
 /// A body that may have no byte until [`bound`](RequestBody::bound) allows some.
-impl From<Incoming> for RequestBody {
-    fn from(inner: Incoming) -> Self {
+impl From<StreamBody> for RequestBody {
+    fn from(inner: StreamBody) -> Self {
         RequestBody {
             inner: (!inner.is_end_stream()).then_some(Inner::Http2(inner)),
             ..RequestBody::empty()
@@ -177,20 +184,11 @@ impl Inner {
                 ) => RequestBodyError::LargeTrailers,
                 error => client(ClientBodyError::Http1(error)),
             }),
-            Self::Http2(body) => Pin::new(body)
+            Self::Http2(body) => body
                 .poll_frame(cx)
                 .map_err(|error| client(ClientBodyError::Http2(error))),
-            Self::Tunnel { is_open: false, .. } => Poll::Ready(None),
-            Self::Tunnel { body, .. } => Pin::new(body)
-                .poll_frame(cx)
-                .map_err(|error| client(ClientBodyError::Http1(error))),
             Self::Attempt(body) => body.poll_frame(cx),
         }
-    }
-
-    /// Returns true if the bounds of the [`RequestBody`] do not apply to it.
-    fn is_unbounded(&self) -> bool {
-        matches!(self, Self::Tunnel { is_open: true, .. } | Self::Attempt(_))
     }
 }
 
@@ -203,11 +201,17 @@ impl Body for RequestBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let this = self.get_mut();
-        let Some(inner) = &mut this.inner else {
+        let inner = this.inner.as_mut();
+        let Some(inner) = inner.filter(|_| this.tunnel != Tunnel::Closed) else {
             return Poll::Ready(None);
         };
         let frame = inner.poll_frame(cx);
-        if inner.is_unbounded() || (this.allows_pauses && frame.is_pending()) {
+        if this.tunnel == Tunnel::Open {
+            // A tunnel has no trailers.
+            return frame.map(|frame| frame.filter(|frame| !is_trailers(frame)));
+        }
+        let is_attempt = matches!(inner, Inner::Attempt(_));
+        if is_attempt || (this.allows_pauses && frame.is_pending()) {
             return frame;
         }
         let Poll::Ready(frame) = frame else {
@@ -236,22 +240,26 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.inner {
-            None | Some(Inner::Tunnel { is_open: false, .. }) => true,
-            Some(Inner::Http1(body) | Inner::Tunnel { body, .. }) => body.is_end_stream(),
+        match self.source() {
+            None => true,
+            Some(Inner::Http1(body)) => body.is_end_stream(),
             Some(Inner::Http2(body)) => body.is_end_stream(),
             Some(Inner::Attempt(body)) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.inner {
-            None | Some(Inner::Tunnel { is_open: false, .. }) => SizeHint::with_exact(0),
-            Some(Inner::Http1(body) | Inner::Tunnel { body, .. }) => body.size_hint(),
+        match self.source() {
+            None => SizeHint::with_exact(0),
+            Some(Inner::Http1(body)) => body.size_hint(),
             Some(Inner::Http2(body)) => body.size_hint(),
             Some(Inner::Attempt(body)) => body.size_hint(),
         }
     }
+}
+
+fn is_trailers<E>(frame: &Result<Frame<Bytes>, E>) -> bool {
+    frame.as_ref().is_ok_and(Frame::is_trailers)
 }
 
 /// The client's connection or stream broke off.
@@ -262,7 +270,7 @@ pub enum ClientBodyError {
     Http1(ReceiveError),
     /// In HTTP/2.
     #[error(transparent)]
-    Http2(hyper::Error),
+    Http2(h2::Error),
 }
 
 impl fmt::Display for RequestBodyError {

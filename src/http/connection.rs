@@ -24,8 +24,8 @@ pub struct ClientConnection {
     pub server_name: Option<Arc<str>>,
     /// The index of the worker that serves it.
     pub worker: usize,
-    /// The queue for informational responses, if the connection can send them.
-    pub informational: Option<InformationalQueue>,
+    /// The queue for informational responses.
+    pub informational: InformationalQueue,
     /// The drain of its listener.
     pub drain: DrainWatcher,
 }

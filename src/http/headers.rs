@@ -246,18 +246,27 @@ impl Headers {
     }
 }
 
-/// Fields that hyper adds to a response: `Content-Length` and `Date`. Without room for them it would
-/// build the map again.
-const ADDED_BY_HYPER: usize = 2;
+/// Fields that are added to a response over HTTP/2: `Content-Length` and `Date`. Without room for them
+/// the map would be built again.
+const ADDED: usize = 2;
+
+impl Headers {
+    /// These fields in the map of the `http` crate.
+    pub(crate) fn into_map(self, is_kept: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+        let Headers { text, fields } = self;
+        let mut map = HeaderMap::with_capacity(fields.len() + ADDED);
+        for Field { name, value } in fields {
+            if is_kept(&name) {
+                map.append(name, value.into_owned(&text));
+            }
+        }
+        map
+    }
+}
 
 impl From<Headers> for HeaderMap {
     fn from(headers: Headers) -> Self {
-        let Headers { text, fields } = headers;
-        let mut map = HeaderMap::with_capacity(fields.len() + ADDED_BY_HYPER);
-        for Field { name, value } in fields {
-            map.append(name, value.into_owned(&text));
-        }
-        map
+        headers.into_map(|_| true)
     }
 }
 

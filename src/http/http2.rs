@@ -1,13 +1,16 @@
-//! Frames of HTTP/2 as bytes on a connection, for what the libraries do not report: header blocks
-//! that do not end, and floods of frames.
+//! The parts of HTTP/2 that clients and upstreams have in common: bodies over streams, and frames as
+//! bytes on a connection, for what the library does not report: header blocks that do not end, and
+//! floods of frames.
 
+mod body_upload;
 mod connection_frames;
 mod flood;
 mod frame_tracker;
 
+pub(crate) use body_upload::{BodyUpload, UploadError};
 pub(crate) use connection_frames::ConnectionFrames;
 pub(crate) use frame_tracker::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHead, FrameTracker, HEADERS, RST_STREAM,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHead, FrameTracker, HEADERS,
 };
 
 /// The flow-control window of a stream: the most bytes that a peer may send on it unread. The window

@@ -13,8 +13,9 @@ use crate::http::message::Response;
 /// The most that wait at once. Further ones are dropped: a client needs none of them.
 const MOST: usize = 16;
 
-/// The queue of informational responses to a connection's current request. Both ends are in one
-/// task, which polls one after the other: neither wakes the other.
+/// The queue of informational responses to the request whose service is being polled. Both ends are
+/// in one task, which polls one after the other: neither wakes the other, and no request finds those
+/// of another.
 #[derive(Clone, Debug, Default)]
 pub struct InformationalQueue(Rc<RefCell<Vec<Response<()>>>>);
 

@@ -48,6 +48,11 @@ impl<L, B> Message<L, B> {
         &mut self.headers
     }
 
+    /// The header fields, without the rest.
+    pub fn into_headers(self) -> Headers {
+        self.headers
+    }
+
     /// The body.
     pub fn body(&self) -> &B {
         &self.body

@@ -1,6 +1,6 @@
 //! The transport of a connection below TLS: a stream that writes with few system calls.
 //!
-//! hyper writes frames of HTTP/2 as several buffers. `writev` of two costs 0.5 to 0.9 us of CPU
+//! h2 writes frames of HTTP/2 as several buffers. `writev` of two costs 0.5 to 0.9 us of CPU
 //! more than `send` of one, so small buffers are joined first.
 
 use std::{

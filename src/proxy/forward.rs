@@ -93,8 +93,8 @@ pub(super) async fn forward(
             exchange.enter_upstream(upstream)?;
             let connection = &context.client().connection;
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
-            let interim = connection.informational.as_ref();
-            let interim = interim.filter(|_| request.version() == Version::HTTP_11);
+            let is_understood = request.version() > Version::HTTP_10;
+            let interim = is_understood.then_some(&connection.informational);
             let dscp = priority::dscp(route, exchange.admission());
             let deadline = grpc::timeout(request.headers()).map(|limit| {
                 let left = limit.saturating_sub(exchange.elapsed());

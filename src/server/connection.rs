@@ -48,7 +48,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + 'static> Io for T {}
 pub(super) struct ConnectionHandler {
     pub(super) worker: usize,
     pub(super) local: ListenAddress,
-    pub(super) http2: hyper::server::conn::http2::Builder<http2::LocalExecutor>,
+    pub(super) http2: h2::server::Builder,
     pub(super) protocols: Protocols,
     pub(super) proxy_protocol: bool,
     pub(super) client: ClientSpec,
@@ -122,7 +122,7 @@ impl ConnectionHandler {
             tls_version: None,
             server_name: None,
             worker: self.worker,
-            informational: None,
+            informational: InformationalQueue::default(),
             drain: guard.closing().clone(),
         };
         let Some(tls) = &self.tls else {
@@ -172,7 +172,7 @@ impl ConnectionHandler {
     fn serve_requests<T, S>(
         self: Rc<Self>,
         negotiated: NegotiatedConnection<T>,
-        mut connection: ClientConnection,
+        connection: ClientConnection,
         factory: impl Fn(&ClientConnection) -> S,
         guard: ConnectionGuard,
     ) -> Serving
@@ -180,16 +180,12 @@ impl ConnectionHandler {
         T: Io,
         S: HttpService,
     {
-        let informational = InformationalQueue::default();
-        let version = negotiated.version;
-        // hyper cannot send them in HTTP/2.
-        connection.informational = (version == HttpVersion::Http1).then(|| informational.clone());
         let service = ConnectionService {
             id: connection.id,
             service: factory(&connection),
-            informational,
+            informational: connection.informational,
         };
-        match version {
+        match negotiated.version {
             HttpVersion::Http1 => Box::pin(self.http1(negotiated, service, guard)),
             HttpVersion::Http2 => Box::pin(self.http2(negotiated, service, guard)),
             HttpVersion::Unsupported => Box::pin(self.refuse_http1(negotiated, service, guard)),

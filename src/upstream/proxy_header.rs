@@ -69,7 +69,7 @@ mod tests {
             tls_version: None,
             server_name: None,
             worker: 0,
-            informational: None,
+            informational: Default::default(),
             drain: DrainWatcher::default(),
         }));
         header

@@ -9,6 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::client::{Connection, get, get_with};
+use crate::support::frames::{
+    DATA, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, field, frame, get_block, request,
+};
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, Step, chunked, ok, raw};
 use crate::support::wait_for;
@@ -343,6 +346,78 @@ fn informational_responses_precede_the_final_one() {
         );
         assert_eq!(connection.receive().text(), "done");
     }
+}
+
+/// Each stream gets its own, before its final response.
+#[test]
+fn informational_responses_reach_clients_of_http2() {
+    let origin = Origin::start(|request| {
+        let hints = match &*request.target {
+            "/" => raw(HINTS),
+            _ => Vec::new(),
+        };
+        let response = raw("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone");
+        [
+            hints,
+            vec![Step::Pause(Duration::from_millis(300))],
+            response,
+        ]
+        .concat()
+    });
+    let gateway = to(&origin);
+    let mut client = Http2::open(gateway.address());
+    let other = [
+        &[0x82, 0x86][..],
+        &field(":path", "/b"),
+        &field(":authority", "a"),
+    ]
+    .concat();
+    client.send(&[request(1, &get_block()), request(3, &other)].concat());
+    let heads: Vec<_> = client
+        .frames()
+        .filter(|frame| frame.kind == HEADERS)
+        .take(4)
+        .collect();
+    let statuses = |stream| {
+        let heads = heads.iter().filter(move |head| head.stream == stream);
+        heads.map(Frame::status).collect::<Vec<_>>()
+    };
+    assert_eq!(statuses(1), [Some(103), Some(103), Some(200)]);
+    assert_eq!(statuses(3), [Some(200)]);
+}
+
+/// RFC 9110 section 10.1.1. A client that never sends without it gets it once the body is wanted, and
+/// the final response alone if it is not.
+#[test]
+fn a_client_of_http2_is_told_to_send_its_body() {
+    let origin = Origin::start(|request| ok(&String::from_utf8_lossy(&request.body)));
+    let gateway = Gateway::start(&format!(
+        "routes: [{{ upstream: \"{}\", limits: [{{ key: constant, quota: 2/300d }}] }}]\n",
+        origin.url()
+    ));
+    let expects = field("expect", "100-continue");
+    let head = [&[0x83, 0x86, 0x84][..], &field(":authority", "a"), &expects].concat();
+    let mut client = Http2::open(gateway.address());
+    let status_of = |client: &mut Http2, stream| {
+        let is_head = |frame: &Frame| frame.kind == HEADERS && frame.stream == stream;
+        client.frames().find(is_head).and_then(|head| head.status())
+    };
+    client.send(&frame(HEADERS, END_HEADERS, 1, &head));
+    assert_eq!(status_of(&mut client, 1), Some(100));
+    client.send(&frame(DATA, END_STREAM, 1, b"body"));
+    assert_eq!(status_of(&mut client, 1), Some(200));
+    assert_eq!(origin.only_request().body, b"body");
+    // With its body at once.
+    client.send(&frame(HEADERS, END_HEADERS, 3, &head));
+    client.send(&frame(DATA, END_STREAM, 3, b"body"));
+    let status = status_of(&mut client, 3);
+    assert!(matches!(status, Some(100 | 200)), "{status:?}");
+    client.send(&frame(HEADERS, END_HEADERS, 5, &head));
+    assert_eq!(
+        status_of(&mut client, 5),
+        Some(429),
+        "its body is not asked for"
+    );
 }
 
 #[test]

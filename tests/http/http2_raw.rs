@@ -166,8 +166,9 @@ routes:
                 // Each refused request is answered, and the others hang.
                 let mut unanswered = if is_refused { batch.len() } else { usize::MAX };
                 attacker.frames().find(|frame| {
+                    let is_answer = frame.kind == HEADERS && frame.stream >= stream(batch[0]);
                     is_refused |= frame.kind == HEADERS;
-                    unanswered -= usize::from(frame.kind == HEADERS);
+                    unanswered -= usize::from(is_answer);
                     let is_ping = frame.kind == PING && unanswered > batch.len();
                     is_ping || unanswered == 0 || frame.kind == GOAWAY
                 })

@@ -19,7 +19,7 @@ fn forwarding_of(peer: PeerAddress, port: Option<u16>, scheme: Scheme) -> Forwar
         tls_version: None,
         server_name: None,
         worker: 0,
-        informational: None,
+        informational: Default::default(),
         drain: DrainWatcher::default(),
     })
 }

@@ -304,7 +304,7 @@ where
         if head.upgrades {
             let (sender, body) = body_channel(None);
             self.tunnel_sender = Some(sender);
-            *head.request.body_mut() = RequestBody::tunnel(body);
+            *head.request.body_mut() = RequestBody::from(body).into_tunnel();
         } else if !self.decoder.has_ended() {
             let (sender, body) = body_channel(self.decoder.remaining());
             self.body_sender = Some(sender);

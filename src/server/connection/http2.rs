@@ -1,28 +1,29 @@
-//! HTTP/2 with a client, on hyper.
+//! HTTP/2 with a client, on the `h2` crate: a task for the connection, and one for each request that
+//! isn't answered at once.
 
 mod activity;
+mod ping;
+mod stream;
 mod tracked_io;
-mod tracked_service;
 mod trailers;
 mod tunnel;
 
 use std::{
-    error::Error as _,
     future::{Future, poll_fn},
-    pin::pin,
+    pin::Pin,
     rc::Rc,
-    task::{Context, Poll},
-    time::Duration,
+    task::{Context, Poll, ready},
 };
 
-use hyper::server::conn::http2::Builder;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use bytes::Bytes;
+use h2::server::{Builder, Connection, Handshake};
 use tokio::time::{Instant, timeout};
 
 use self::{
     activity::{Activity, Overdue, Wait, Watchdog},
+    ping::PingTimer,
+    stream::StreamStarter,
     tracked_io::TrackedIo,
-    tracked_service::TrackedService,
 };
 use super::{ConnectionHandler, ConnectionService, Io, NegotiatedConnection};
 use crate::http::http2::STREAM_WINDOW;
@@ -34,32 +35,27 @@ use crate::server::{
 };
 use crate::telemetry::metrics::BadRequest;
 
-/// The size of hyper's buffer for a body in each direction. A larger one costs memory and latency:
-/// p99 of large bodies was halved against hyper's default of 400 KiB.
+/// The most bytes of a response's body that wait for the client, for each stream.
 const BUFFER: usize = 64 * 1024;
 
 /// The most streams that a client may have open on a connection.
 const MAX_STREAMS: u32 = 100;
 
-/// A silent connection is pinged after `PING_EVERY`, and closed without an answer within
-/// `PING_TIMEOUT`.
-const PING_EVERY: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// The most streams of a connection that may be reset because of the client's errors.
+const MAX_ERRORS: usize = 1024;
 
-pub(in crate::server) fn builder(client: &ClientSpec) -> Builder<LocalExecutor> {
-    // The service refuses heads beyond `max_head`.
+pub(in crate::server) fn builder(client: &ClientSpec) -> Builder {
+    // Larger heads than `max_head` are refused when they have come.
     let list_bound = client.max_head.max(LEAST_LIST_BOUND);
-    let mut builder = Builder::new(LocalExecutor);
+    let mut builder = Builder::new();
     builder
-        .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(list_bound).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
+        .max_local_error_reset_streams(Some(MAX_ERRORS))
         .enable_connect_protocol()
-        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW)
-        .max_send_buf_size(BUFFER)
-        .keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_TIMEOUT);
+        .max_send_buffer_size(BUFFER);
     builder
 }
 
@@ -75,14 +71,10 @@ impl ConnectionHandler {
         S: HttpService,
     {
         let activity = Rc::new(Activity::default());
-        let io = TrackedIo::new(negotiated.io, negotiated.first, activity.clone());
         let (max_requests, expires) = self.client.life.of(service.id, Instant::now());
-        let service = TrackedService::new(
-            service.service,
-            (self.client.max_head, self.client.max_fields),
-            activity.clone(),
-        );
-        let mut connection = pin!(self.http2.serve_connection(TokioIo::new(io), service));
+        let io = TrackedIo::new(negotiated.io, negotiated.first, activity.clone());
+        let streams = StreamStarter::new(service, &self.client, activity.clone());
+        let mut connection = Http2Connection::new(self.http2.handshake(io), streams);
         let mut watchdog = Watchdog::new(
             activity.clone(),
             self.client.timeouts,
@@ -93,7 +85,7 @@ impl ConnectionHandler {
         loop {
             tokio::select! {
                 biased;
-                result = &mut connection => {
+                result = poll_fn(|cx| connection.poll_serve(cx)) => {
                     if activity.is_flooded() || result.as_ref().is_err_and(is_cut_off) {
                         guard.bad_request(BadRequest::Flood);
                     }
@@ -119,15 +111,80 @@ impl ConnectionHandler {
                     }
                     Overdue::HeaderBlock => {
                         guard.bad_request(BadRequest::Timeout);
-                        connection.as_mut().graceful_shutdown();
-                        let _ = timeout(DRAIN_GRACE, connection).await;
+                        connection.drain();
+                        let ending = poll_fn(|cx| connection.poll_serve(cx));
+                        let _ = timeout(DRAIN_GRACE, ending).await;
                         return Err("a header block or a frame's head did not end in time".into());
                     }
                 },
             }
             draining = true;
             activity.close();
-            connection.as_mut().graceful_shutdown();
+            connection.drain();
+        }
+    }
+}
+
+/// A connection, from its handshake to its end.
+struct Http2Connection<T, S> {
+    state: State<T>,
+    streams: StreamStarter<S>,
+    is_draining: bool,
+}
+
+/// The progress of a connection.
+enum State<T> {
+    Handshake(Handshake<TrackedIo<T>, Bytes>),
+    Open {
+        connection: Connection<TrackedIo<T>, Bytes>,
+        ping: Option<PingTimer>,
+    },
+}
+
+impl<T: Io, S: HttpService> Http2Connection<T, S> {
+    fn new(handshake: Handshake<TrackedIo<T>, Bytes>, streams: StreamStarter<S>) -> Self {
+        Http2Connection {
+            state: State::Handshake(handshake),
+            streams,
+            is_draining: false,
+        }
+    }
+
+    /// Moves frames, and starts requests. Ready at the end of the connection.
+    fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+        loop {
+            match &mut self.state {
+                State::Handshake(handshake) => {
+                    let mut connection = ready!(Pin::new(handshake).poll(cx))?;
+                    if self.is_draining {
+                        connection.graceful_shutdown();
+                    }
+                    let ping = connection.ping_pong().map(PingTimer::new);
+                    self.state = State::Open { connection, ping };
+                }
+                State::Open { connection, ping } => {
+                    let reads = self.streams.activity().reads();
+                    if ping
+                        .as_mut()
+                        .is_some_and(|ping| ping.poll_gone(reads, cx).is_ready())
+                    {
+                        connection.abrupt_shutdown(h2::Reason::NO_ERROR);
+                    }
+                    match ready!(connection.poll_accept(cx)).transpose()? {
+                        Some((request, respond)) => self.streams.start(request, respond),
+                        None => return Poll::Ready(Ok(())),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the requests in flight end, and refuses others.
+    fn drain(&mut self) {
+        if !std::mem::replace(&mut self.is_draining, true)
+            && let State::Open { connection, .. } = &mut self.state
+        {
+            connection.graceful_shutdown();
         }
     }
 }
@@ -141,13 +198,8 @@ fn drain_stage(draining: bool) -> DrainStage {
 }
 
 /// Returns true if `h2` itself has ended the connection of a client that resets too many streams.
-fn is_cut_off(error: &hyper::Error) -> bool {
-    let source = error
-        .source()
-        .and_then(|source| source.downcast_ref::<h2::Error>());
-    source.is_some_and(|error| {
-        error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
-    })
+fn is_cut_off(error: &h2::Error) -> bool {
+    error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
 }
 
 /// Becomes ready when the client has to open another connection: after its last request, or because
@@ -173,18 +225,5 @@ fn poll_spent(
             guard.begin();
             Poll::Pending
         }
-    }
-}
-
-/// Runs streams on the worker of their connection.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::server) struct LocalExecutor;
-
-impl<F> hyper::rt::Executor<F> for LocalExecutor
-where
-    F: Future<Output = ()> + 'static,
-{
-    fn execute(&self, stream: F) {
-        tokio::task::spawn_local(stream);
     }
 }

@@ -99,7 +99,7 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
             tls_version: None,
             server_name: None,
             worker: 0,
-            informational: None,
+            informational: InformationalQueue::default(),
             drain: closing.clone(),
         };
         let handler = Rc::new(ConnectionHandler {

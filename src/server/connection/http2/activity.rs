@@ -36,8 +36,8 @@ pub(super) struct Activity {
     begun: Cell<u32>,
     /// Requests that the client cancelled early.
     cancelled: Cell<u32>,
-    /// The last bytes from the client reset a stream.
-    has_resets: Cell<bool>,
+    /// Reads from the client.
+    reads: Cell<u32>,
     /// Frames of all response bodies.
     frames: Cell<u32>,
     /// Writes that took at least a byte.
@@ -61,18 +61,14 @@ pub(super) struct Activity {
 impl Activity {
     /// Notes the progress of the client's frames.
     pub(super) fn received(&self, frames: &FrameTracker) {
+        add(&self.reads, 1);
         self.received.set(frames.has_preface());
         self.header_block.set(frames.open());
     }
 
-    /// Notes if the client's bytes of this turn reset a stream.
-    pub(super) fn reset_streams(&self, has_resets: bool) {
-        self.has_resets.set(has_resets);
-    }
-
-    /// Returns true if the client may have reset a stream that is just being opened.
-    pub(super) fn has_resets(&self) -> bool {
-        self.has_resets.get()
+    /// The reads from the client. Wraps around.
+    pub(super) fn reads(&self) -> u32 {
+        self.reads.get()
     }
 
     fn cancelled_early(&self) {

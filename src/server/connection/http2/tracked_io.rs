@@ -1,4 +1,4 @@
-//! The I/O that hyper drives. It reports to [`Activity`], and ends a connection that its client
+//! The I/O that `h2` drives. It reports to [`Activity`], and ends a connection that its client
 //! floods with frames.
 
 use std::io::{self, IoSlice};
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::Activity;
 use super::trailers::{self, FrameVerdict, TrailerCheck};
-use crate::http::http2::{ConnectionFrames, RST_STREAM};
+use crate::http::http2::ConnectionFrames;
 
 /// A stream that reports to its connection's [`Activity`]. Reads return `first` before new bytes.
 #[derive(Debug)]
@@ -20,8 +20,6 @@ pub(super) struct TrackedIo<T> {
     first: BytesMut,
     frames: ConnectionFrames,
     trailers: TrailerCheck,
-    /// Bytes were read, and the library may not have looked at them yet.
-    has_read: bool,
     activity: Rc<Activity>,
 }
 
@@ -32,7 +30,6 @@ impl<T> TrackedIo<T> {
             first,
             frames: ConnectionFrames::with_client(),
             trailers: TrailerCheck::new(),
-            has_read: false,
             activity,
         }
     }
@@ -75,29 +72,23 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TrackedIo<T> {
             buf.put_slice(&this.first[..length]);
             this.first.advance(length);
         } else {
-            let polled = Pin::new(&mut this.inner).poll_read(cx, buf);
-            this.has_read &= polled.is_ready();
-            ready!(polled)?;
+            ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
         }
         let bytes = &mut buf.filled_mut()[before..];
         let (length, trailers, mut malformed) = (bytes.len(), &mut this.trailers, Vec::new());
-        let mut has_resets = this.has_read && this.activity.has_resets();
         let mut is_closed = false;
-        let is_flood = this.frames.received(bytes, |head, rest| {
-            has_resets |= head.kind == RST_STREAM;
-            match trailers.judge(head, rest) {
+        let is_flood = this
+            .frames
+            .received(bytes, |head, rest| match trailers.judge(head, rest) {
                 FrameVerdict::Pass => {}
                 FrameVerdict::Reset => malformed.push(length - rest.len()),
                 FrameVerdict::Close => is_closed = true,
-            }
-        });
+            });
         let is_flood = malformed
             .into_iter()
             .fold(is_flood | is_closed, |is_flood, payload| {
                 !trailers::spoil(bytes, payload) | is_flood
             });
-        this.has_read = true;
-        this.activity.reset_streams(has_resets);
         this.activity.received(this.frames.tracker());
         Poll::Ready(match is_flood {
             true => Err(this.end_flood(cx)),

@@ -5,7 +5,16 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 
 use super::*;
-use crate::server::connection::http2::LocalExecutor;
+
+/// Runs hyper's client on the test's thread.
+#[derive(Clone)]
+struct LocalExecutor;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
+    fn execute(&self, task: F) {
+        spawn_local(task);
+    }
+}
 
 type Sender = SendRequest<Empty<Bytes>>;
 

@@ -139,7 +139,7 @@ impl Sent {
                 server_name: None,
                 tls_version: None,
                 worker: 0,
-                informational: None,
+                informational: Default::default(),
                 drain: DrainWatcher::default(),
             },
             endpoint: Cell::new(None),

@@ -63,7 +63,7 @@ impl Http2Body {
         let upload = exchange.upload.take();
         exchange.download = Some(Download {
             receiver,
-            upload: upload.map(|upload| upload.spawn(is_tunnel)),
+            upload: upload.map(|upload| UploadTask::spawn(upload, is_tunnel)),
             remaining: length,
             half_closed: is_tunnel.then_some(timeouts.idle),
             is_tunnel,

@@ -14,11 +14,12 @@ use tokio::time::Instant;
 use super::Http2Session;
 use super::body::Download;
 use super::connection::MAX_HEAD;
-use super::upload::{Upload, UploadError};
+use super::upload::Upload;
 use crate::http::body::RequestBody;
 use crate::http::framing::{self, FramingFields};
 use crate::http::headers::Headers;
 use crate::http::http1::{InvalidMessage, content_length};
+use crate::http::http2::UploadError;
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::http::websocket;
@@ -194,7 +195,7 @@ impl StreamExchange {
         // The time-out starts at the end of the request, or when the host takes no more of it. The
         // client's own time-outs bound the rest.
         let (received, waits_for_client) = match &self.upload {
-            Some(upload) if !self.is_tunnel() => (upload.received(), upload.waits_for_client()),
+            Some(upload) if !self.is_tunnel() => (upload.taken(), upload.waits_for_body()),
             _ => (self.received, false),
         };
         if waits_for_client || std::mem::replace(&mut self.received, received) != received {
@@ -215,7 +216,7 @@ impl StreamExchange {
         };
         match upload.poll_send(cx) {
             Poll::Pending => Ok(()),
-            Poll::Ready(Err(UploadError::Client(error))) => Err(ExchangeError::RequestBody(error)),
+            Poll::Ready(Err(UploadError::Body(error))) => Err(ExchangeError::RequestBody(error)),
             Poll::Ready(Ok(()) | Err(UploadError::Stream)) => {
                 self.upload = None;
                 Ok(())

@@ -1,0 +1,74 @@
+//! The body of a request over HTTP/2.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::RecvStream;
+use http_body::{Frame, SizeHint};
+
+/// The receiving side of a request's stream. A client may send more as its bytes are read.
+#[derive(Debug)]
+pub struct StreamBody {
+    stream: RecvStream,
+    /// The missing bytes, if the length is known.
+    remaining: Option<u64>,
+    has_data_ended: bool,
+    /// Set once the body is wanted, and the client has sent nothing of it.
+    is_wanted: Option<Arc<AtomicBool>>,
+}
+
+impl StreamBody {
+    /// The body of `length` bytes, if known.
+    pub(crate) fn new(stream: RecvStream, length: Option<u64>) -> Self {
+        StreamBody {
+            stream,
+            remaining: length,
+            has_data_ended: false,
+            is_wanted: None,
+        }
+    }
+
+    /// A flag that is set once the body is wanted, for a client that waits for `100 Continue`.
+    pub(crate) fn wanted(&mut self) -> Arc<AtomicBool> {
+        Arc::clone(self.is_wanted.get_or_insert_default())
+    }
+
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        while !self.has_data_ended {
+            let polled = self.stream.poll_data(cx);
+            if let Some(is_wanted) = self.is_wanted.take() {
+                is_wanted.store(polled.is_pending(), Relaxed);
+            }
+            match ready!(polled).transpose()? {
+                Some(data) if data.is_empty() => {}
+                Some(data) => {
+                    // Fails only after the end of the stream, when no more data comes.
+                    let _ = self.stream.flow_control().release_capacity(data.len());
+                    let length = data.len() as u64;
+                    self.remaining = self.remaining.map(|left| left.saturating_sub(length));
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                None => self.has_data_ended = true,
+            }
+        }
+        let trailers = ready!(self.stream.poll_trailers(cx))?;
+        Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        match self.remaining {
+            _ if self.is_end_stream() => SizeHint::with_exact(0),
+            Some(remaining) => SizeHint::with_exact(remaining),
+            None => SizeHint::default(),
+        }
+    }
+}

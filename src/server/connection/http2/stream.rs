@@ -1,0 +1,362 @@
+//! One request of an HTTP/2 connection: from its head to the end of its response's body.
+
+use std::{
+    error::Error,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    task::{Context, Poll, Waker, ready},
+};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, DATE, HeaderMap, HeaderName, HeaderValue, TE,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::{StatusCode, Version};
+use http_body::{Body, Frame, SizeHint};
+
+use super::activity::{Activity, ExchangeGuard};
+use super::tunnel::Tunnel;
+use crate::http::body::{RequestBody, StreamBody};
+use crate::http::headers::Headers;
+use crate::http::http1::content_length;
+use crate::http::http2::{BodyUpload, UploadError};
+use crate::http::informational::InformationalQueue;
+use crate::http::message::Response;
+use crate::http::service::ServiceFuture;
+use crate::http::{date, trailers};
+use crate::server::connection::ConnectionService;
+use crate::server::service::BoxError;
+use crate::server::{ClientSpec, HttpService};
+
+/// Starts the requests of a connection.
+pub(super) struct StreamStarter<S> {
+    service: S,
+    informational: InformationalQueue,
+    /// The largest head; 431 beyond.
+    max_head: usize,
+    max_fields: usize,
+    activity: Rc<Activity>,
+}
+
+impl<S: HttpService> StreamStarter<S> {
+    pub(super) fn new(
+        service: ConnectionService<S>,
+        client: &ClientSpec,
+        activity: Rc<Activity>,
+    ) -> Self {
+        StreamStarter {
+            service: service.service,
+            informational: service.informational,
+            max_head: client.max_head,
+            max_fields: client.max_fields,
+            activity,
+        }
+    }
+
+    pub(super) fn activity(&self) -> &Activity {
+        &self.activity
+    }
+
+    /// Starts a request. Responds at once if the response is ready, else in a task of its own.
+    pub(super) fn start(
+        &self,
+        request: http::Request<RecvStream>,
+        mut respond: SendResponse<Bytes>,
+    ) {
+        let exchange = self.activity.begin();
+        let mut noop = Context::from_waker(Waker::noop());
+        if respond.poll_reset(&mut noop).is_ready() {
+            // No upstream must see a stream that ended with its beginning.
+            return;
+        }
+        if self.is_too_large(&request) {
+            return refuse(respond, exchange);
+        }
+        let (request, wanted) = receive(request);
+        let (request, tunnel) = Tunnel::of(request);
+        let future = self.service.call(request);
+        let is_ready = future.is_ready();
+        let mut stream = Stream {
+            respond,
+            wanted,
+            informational: self.informational.clone(),
+            state: State::Service {
+                future,
+                exchange: Some(exchange),
+                tunnel,
+            },
+        };
+        if !is_ready || Pin::new(&mut stream).poll(&mut noop).is_pending() {
+            tokio::task::spawn_local(stream);
+        }
+    }
+
+    fn is_too_large(&self, request: &http::Request<RecvStream>) -> bool {
+        let target = request.uri().path_and_query();
+        let target = target.map_or(0, |target| target.as_str().len());
+        let headers = request.headers();
+        target + trailers::size(headers) > self.max_head
+            || has_more_fields(headers, self.max_fields)
+    }
+}
+
+/// Returns true for more than `most` fields. Clients of HTTP/2 split `Cookie` (RFC 9113 section
+/// 8.2.3).
+fn has_more_fields(fields: &HeaderMap, most: usize) -> bool {
+    fields.len() > most && {
+        let cookies = fields.get_all(COOKIE).iter().count();
+        fields.len() - cookies.saturating_sub(1) > most
+    }
+}
+
+/// Answers 431.
+fn refuse(mut respond: SendResponse<Bytes>, mut exchange: ExchangeGuard) {
+    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    exchange.respond(status);
+    exchange.finish();
+    let head = Response::with_head(status, Version::HTTP_2, Headers::new(), ());
+    // Fails only if the stream has ended.
+    let _ = respond.send_response(final_head(head, None), true);
+}
+
+/// The request for the service, and the flag of a client that waits for `100 Continue` (RFC 9110
+/// section 10.1.1).
+fn receive(
+    request: http::Request<RecvStream>,
+) -> (http::Request<RequestBody>, Option<Arc<AtomicBool>>) {
+    let length = request.headers().get(CONTENT_LENGTH);
+    let length = length.and_then(|length| content_length(length.as_bytes()).ok());
+    let mut wanted = None;
+    let expects = request.headers().contains_key(http::header::EXPECT);
+    let request = request.map(|stream| {
+        let mut body = StreamBody::new(stream, length);
+        wanted = expects.then(|| body.wanted());
+        RequestBody::from(body)
+    });
+    (request, wanted)
+}
+
+/// A request that is being served, and then its response.
+struct Stream<F, B> {
+    respond: SendResponse<Bytes>,
+    /// Set when the service wants a body whose client waits for `100 Continue`.
+    wanted: Option<Arc<AtomicBool>>,
+    informational: InformationalQueue,
+    state: State<F, B>,
+}
+
+enum State<F, B> {
+    Service {
+        future: F,
+        /// `None` once there is a response.
+        exchange: Option<ExchangeGuard>,
+        tunnel: Option<Tunnel>,
+    },
+    Body {
+        upload: BodyUpload<TrackedBody<B>>,
+        is_tunnel: bool,
+    },
+    /// A tunnel whose upstream sends no more, but whose client may.
+    HalfClosed(BodyUpload<TrackedBody<B>>),
+    Ended,
+}
+
+impl<F, B, E> Future for Stream<F, B>
+where
+    F: Future<Output = Result<Response<B>, E>> + Unpin,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    E: Into<BoxError>,
+{
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        loop {
+            match &mut this.state {
+                State::Service { future, .. } => {
+                    let polled = Pin::new(future).poll(cx);
+                    this.send_informational();
+                    match polled {
+                        Poll::Ready(response) => this.begin(response.map_err(Into::into)),
+                        Poll::Pending => return this.respond.poll_reset(cx).map(|_| ()),
+                    }
+                }
+                State::Body { upload, is_tunnel } => {
+                    if upload.stream_mut().poll_reset(cx).is_ready() {
+                        return Poll::Ready(());
+                    }
+                    let is_whole = ready!(poll_body(upload, cx));
+                    let is_tunnel = *is_tunnel && is_whole;
+                    this.state = match std::mem::replace(&mut this.state, State::Ended) {
+                        State::Body { upload, .. } if is_tunnel => State::HalfClosed(upload),
+                        _ => State::Ended,
+                    };
+                }
+                State::HalfClosed(upload) => {
+                    if upload.stream_mut().poll_reset(cx).is_ready() {
+                        return Poll::Ready(());
+                    }
+                    // The body of a tunnel ends once both directions have.
+                    let body = Pin::new(upload.body_mut());
+                    return body.poll_frame(cx).map(|_| ());
+                }
+                State::Ended => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl<F, B> Stream<F, B>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
+    /// Sends informational responses: those of the upstream, and `100 Continue` once the body is
+    /// wanted.
+    fn send_informational(&mut self) {
+        let is_wanted = |wanted: &mut Arc<AtomicBool>| wanted.load(Relaxed);
+        if self.wanted.take_if(is_wanted).is_some() {
+            let mut response = http::Response::new(());
+            *response.status_mut() = StatusCode::CONTINUE;
+            let _ = self.respond.send_informational(response);
+        }
+        if !self.informational.is_empty() {
+            for response in self.informational.take() {
+                // Fails only if the stream has ended, which the next poll finds.
+                let _ = self.respond.send_informational(into_h2(response));
+            }
+        }
+    }
+
+    /// Sends the head of the response.
+    fn begin(&mut self, response: Result<Response<B>, BoxError>) {
+        let State::Service {
+            exchange, tunnel, ..
+        } = &mut self.state
+        else {
+            return;
+        };
+        let (tunnel, exchange) = (tunnel.take(), exchange.take());
+        let mut exchange = exchange.expect("a response comes once");
+        self.state = State::Ended;
+        let response = match response {
+            Ok(response) => response,
+            Err(error) => {
+                exchange.finish();
+                tracing::debug!(error, "a request has no response");
+                return self.respond.send_reset(reason(&*error));
+            }
+        };
+        exchange.respond(response.status());
+        let (response, is_tunnel) = match tunnel {
+            None => (response.map(Some), false),
+            Some(tunnel) => tunnel.open(response),
+        };
+        let (head, body) = response.into_parts();
+        let body = body.filter(|body| is_tunnel || !body.is_end_stream());
+        let length = body.as_ref().filter(|_| !is_tunnel);
+        let length = length.and_then(|body| body.size_hint().exact());
+        let head = final_head(head, length);
+        let Some(body) = body else {
+            exchange.finish();
+            // Fails only if the stream has ended.
+            let _ = self.respond.send_response(head, true);
+            return;
+        };
+        if let Ok(stream) = self.respond.send_response(head, false) {
+            self.state = State::Body {
+                upload: BodyUpload::new(stream, TrackedBody(body, exchange)),
+                is_tunnel,
+            };
+        }
+    }
+}
+
+/// Sends a response's body. Ready at its end; false if it broke off.
+fn poll_body<B>(upload: &mut BodyUpload<B>, cx: &mut Context<'_>) -> Poll<bool>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
+    let sent = ready!(upload.poll_send(cx));
+    if let Err(UploadError::Body(error)) = sent {
+        let error: BoxError = error.into();
+        tracing::debug!(error, "a response broke off");
+        upload.stream_mut().send_reset(reason(&*error));
+        return Poll::Ready(false);
+    }
+    Poll::Ready(sent.is_ok())
+}
+
+/// The reason why a stream is reset: that of the upstream's stream, if it was reset.
+fn reason(error: &(dyn Error + 'static)) -> Reason {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let mut resets = causes.filter_map(|error| error.downcast_ref::<h2::Error>());
+    let reason = resets.find_map(h2::Error::reason);
+    reason.unwrap_or(Reason::INTERNAL_ERROR)
+}
+
+/// The head of the final response, with the date, and the length of the body if it is known.
+fn final_head(head: Response<()>, length: Option<u64>) -> http::Response<()> {
+    let has_date = head.headers().contains(DATE);
+    let length = length.filter(|_| !head.headers().contains(CONTENT_LENGTH));
+    let mut head = into_h2(head);
+    if let Some(length) = length {
+        head.headers_mut().append(CONTENT_LENGTH, length.into());
+    }
+    let now = date::with_now(HeaderValue::from_bytes).ok();
+    if let Some(now) = now.filter(|_| !has_date) {
+        head.headers_mut().append(DATE, now);
+    }
+    head
+}
+
+/// The head of a response for `h2`, without fields of connections (RFC 9113 section 8.2.2).
+fn into_h2(head: Response<()>) -> http::Response<()> {
+    let status = head.status();
+    let mut into = http::Response::new(());
+    *into.status_mut() = status;
+    *into.headers_mut() = head
+        .into_headers()
+        .into_map(|name| !is_connection_field(name));
+    into
+}
+
+fn is_connection_field(name: &HeaderName) -> bool {
+    matches!(*name, CONNECTION | TE | TRANSFER_ENCODING | UPGRADE)
+        || matches!(name.as_str(), "keep-alive" | "proxy-connection")
+}
+
+/// The body of a response, whose end ends the exchange.
+struct TrackedBody<B>(B, ExchangeGuard);
+
+impl<B: Body + Unpin> Body for TrackedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let TrackedBody(inner, exchange) = self.get_mut();
+        exchange.polled();
+        let frame = ready!(Pin::new(&mut *inner).poll_frame(cx));
+        exchange.gave_frame();
+        if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) || inner.is_end_stream() {
+            exchange.finish();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
