@@ -35,7 +35,7 @@ pub struct PemError {
     pub fault: PemFault,
 }
 
-/// What is wrong with a PEM file.
+/// The fault of a PEM file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemFault {
     /// A line of dashes that is neither a beginning nor an end.
@@ -124,7 +124,7 @@ pub fn certificates(content: &[u8]) -> Result<Vec<(usize, CertificateDer<'static
     Ok(certificates)
 }
 
-/// What a line is in a file of blocks.
+/// The role of a line in a file of blocks.
 enum Boundary<'a> {
     Begin(&'a str),
     End(&'a str),

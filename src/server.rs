@@ -2,7 +2,7 @@
 //!
 //! N workers are N threads, each with a single-threaded runtime and its own socket for every
 //! listener, so that a request never changes threads. The service decides about requests: this
-//! layer knows no routes and no limits. A reload adds, changes and ends listeners ([`change`]).
+//! layer knows no routes and no limits. A reload adds, changes and ends listeners (`server/change.rs`).
 
 mod acceptor;
 mod change;

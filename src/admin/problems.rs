@@ -291,7 +291,7 @@ fn refused_logins(state: &AdminState) -> Vec<String> {
     problems.collect()
 }
 
-/// What runs out: connections, requests at upstreams, files.
+/// Bounds that are nearly reached: connections, requests at upstreams, files.
 fn pressure(state: &AdminState) -> Vec<String> {
     let (connections, requests) = (state.readiness.pressure(), state.gateway.upstream_shares());
     let connections = connections.map(|one| (one.open(), one.max()));

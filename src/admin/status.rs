@@ -90,7 +90,10 @@ pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
             hash: running.hash,
             loaded_at: Rfc3339(running.loaded_at),
         },
-        notes: set_modes(&ruleset).chain(grants(&ruleset, now)).collect(),
+        notes: set_modes(&ruleset)
+            .chain(grants(&ruleset, now))
+            .chain(drained_endpoints(&ruleset))
+            .collect(),
         problems: problems(&state, &ruleset),
         last_reload: last_reload.map(|reload| ReloadStatus {
             at: Rfc3339(reload.at),
@@ -159,5 +162,19 @@ fn grants(ruleset: &Ruleset, now: Timestamp) -> impl Iterator<Item = String> {
                 "policy {name}: {keys} keys have a grant by an operator"
             )),
         }
+    })
+}
+
+/// Notes on the endpoints that an operator drains.
+fn drained_endpoints(ruleset: &Ruleset) -> impl Iterator<Item = String> {
+    ruleset.upstreams.iter().flat_map(|upstream| {
+        let endpoints = upstream.endpoints().iter();
+        let drained = endpoints.filter(|endpoint| endpoint.is_draining());
+        drained.map(|endpoint| {
+            let (name, endpoint) = (upstream.name(), endpoint.label());
+            format!(
+                "upstream {name}: {endpoint} is drained by an operator and gets no new requests"
+            )
+        })
     })
 }

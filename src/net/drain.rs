@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 /// How long before the deadline the requests that still wait are answered.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
-/// What connections and acceptors are to do, each stage after those before it.
+/// The stages of a drain, each after those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DrainStage {
     Serve,

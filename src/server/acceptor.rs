@@ -57,7 +57,7 @@ pub(super) struct Acceptor<F> {
     pub(super) warnings: Arc<AcceptWarnings>,
 }
 
-/// What becomes of accepted connections.
+/// The handling of accepted connections.
 pub(super) struct Handling {
     pub(super) handler: Rc<ConnectionHandler>,
     /// The drain of the connections.

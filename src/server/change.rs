@@ -142,7 +142,7 @@ impl RunningListener {
         }
     }
 
-    /// The same listener with another spec for its address.
+    /// A listener that stays, with another spec for its address.
     fn change(mut self, spec: ListenerSpec, by_worker: &mut [Vec<WorkerListener>]) -> Self {
         if self.spec.adopts(&spec) {
             if let (Some(running), Some(wanted)) = (&self.settings.tls, &spec.tls) {

@@ -89,7 +89,7 @@ struct ActiveListener {
 #[derive(Default)]
 struct Listeners {
     active: Vec<ActiveListener>,
-    /// What reloads drain.
+    /// The drains of listeners, which reloads use.
     draining: Vec<DrainController>,
     /// Connections since the start.
     accepted: Rc<Cell<u64>>,

@@ -14,7 +14,7 @@ pub(super) struct RedisEntry {
     pub(super) name: BucketName,
     /// The names of the overflow buckets.
     further: Vec<Vec<u8>>,
-    /// What this machine knows of the key.
+    /// The machine's knowledge of the key.
     pub(super) known: KeyKnowledge,
     /// The calendar period of the window that this charge may open.
     pub(super) period: Option<(Timestamp, Timestamp)>,

@@ -115,8 +115,8 @@ impl Endpoint {
         &self.spec
     }
 
-    /// True if it gets no new requests.
-    pub(super) fn is_draining(&self) -> bool {
+    /// Returns true if it gets no new requests.
+    pub fn is_draining(&self) -> bool {
         self.is_draining.load(Relaxed)
     }
 

@@ -96,6 +96,23 @@ routes: [{ upstream: echo, limits: [per-key, trial] }]\n";
 }
 
 #[test]
+fn a_drained_endpoint_is_a_note_until_it_serves_again() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}upstreams: {{ api: {{ endpoints: ['http://127.0.0.1:9'] }} }}\nroutes: [{{ upstream: api }}]\n"
+    ));
+    let client = AdminClient::writer(&gateway);
+    let drain = |drain: bool| {
+        let path = "/v1/upstreams/api/endpoints/127.0.0.1:9/drain";
+        let answer = client.post(path, &json!({ "drain": drain }));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        body(&client.get("/v1/status"))["notes"].clone()
+    };
+    let note = "upstream api: 127.0.0.1:9 is drained by an operator and gets no new requests";
+    assert_eq!(drain(true), json!([note]));
+    assert_eq!(drain(false), json!([]));
+}
+
+#[test]
 fn a_token_of_the_file_is_sent_to_the_address_of_the_file_alone() {
     let gateway = Gateway::start(&format!("{TOKENS}{ROUTES}"));
     let file = TOKENS.replace("127.0.0.1:0", "127.0.0.1:9");

@@ -458,8 +458,8 @@ fn connect_over_http2(gateway: &Gateway, sent: &'static [u8]) -> (u16, Vec<u8>) 
     seen.expect("in time").expect("a response")
 }
 
-/// Opens a tunnel over HTTP/2 on this stream.
-fn open_tunnel(client: &mut Http2, stream: u32) {
+/// The status of an extended CONNECT over HTTP/2 on this stream, with a further field.
+fn status_of_connect(client: &mut Http2, stream: u32, further: &[u8]) -> Option<u16> {
     let block = [
         &[0x02][..],
         &[7],
@@ -468,10 +468,29 @@ fn open_tunnel(client: &mut Http2, stream: u32) {
         // `:scheme: http`, `:path: /`, and `:authority`.
         &[0x86, 0x84, 0x01, 1, b'a'],
         &field("sec-websocket-version", "13"),
+        further,
     ];
     client.send(&frame(HEADERS, END_HEADERS, stream, &block.concat()));
     let answer = client.frames().find(|frame| frame.stream == stream);
-    assert_eq!(answer.and_then(|frame| frame.status()), Some(200));
+    answer.and_then(|frame| frame.status())
+}
+
+/// Opens a tunnel over HTTP/2 on this stream.
+fn open_tunnel(client: &mut Http2, stream: u32) {
+    assert_eq!(status_of_connect(client, stream, &[]), Some(200));
+}
+
+/// Bytes of a tunnel must not be read as the content of a request.
+#[test]
+fn an_extended_connect_with_content_opens_no_tunnel() {
+    let origin = echoing();
+    let gateway = before(&origin, "", "");
+    for length in ["5", "0"] {
+        let mut client = Http2::open(gateway.address());
+        let status = status_of_connect(&mut client, 1, &field("content-length", length));
+        assert_eq!(status, Some(501), "{length}");
+    }
+    assert!(origin.requests().is_empty());
 }
 
 /// Neither direction goes on behind a reset, also not one that the client had ended before.

@@ -38,7 +38,7 @@ pub(super) struct RevokeArgs {
     policy: String,
     /// The key's id in `keys list`, such as k_5f0c1a2b3c4d5e6f
     id: String,
-    /// What ends: `ban` or `grant`
+    /// The change that ends: `ban` or `grant`
     #[arg(value_name = "WHAT", value_parser = kind)]
     what: OperatorActionKind,
     #[command(flatten)]

@@ -45,7 +45,7 @@ pub struct ListedAction {
 pub struct ActionPage {
     /// The number of all, on this page or not.
     pub total: usize,
-    /// Those of this page.
+    /// The bans and grants of this page.
     pub items: Vec<ListedAction>,
     /// The place at which the next page begins; none after the last.
     pub next: Option<String>,

@@ -15,7 +15,7 @@ pub struct RefusalCache {
     keys: BoundedMap<CachedRefusal>,
 }
 
-/// What a request knows of its key. A decision that was made under other knowledge does not hold.
+/// A request's knowledge of its key. A decision that was made under other knowledge does not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyKnowledge {
     /// The last action of an operator on the key's units, in the server's time.

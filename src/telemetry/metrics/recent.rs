@@ -1,4 +1,4 @@
-//! What counters have counted in the last minutes: problems that are over leave the status, while
+//! Counts of the last minutes: problems that are over leave the status, while
 //! their counters keep the total.
 
 use std::collections::BTreeMap;
