@@ -165,7 +165,7 @@ fn a_request_whose_turn_comes_within_the_grace_is_served_at_shutdown() {
 }
 
 #[test]
-fn a_request_delayed_beyond_the_grace_is_cut_off_at_shutdown() {
+fn a_request_delayed_beyond_the_grace_gets_503_at_shutdown() {
     let mut gateway = Gateway::start(
         "shutdown: { delay: 0s, deadline: 500ms }
 policies: { line: { algorithm: leaky_bucket, quota: 1/1h, queue: 1, max_wait: 1h } }
@@ -176,6 +176,7 @@ routes: [{ upstream: echo, limits: [line] }]
     let mut client = join(&gateway, 1);
     let told = now();
     gateway.signal(Signal::TERM);
+    assert_eq!(client.receive().status, 503);
     client.expect_closed();
     gateway.wait();
     assert!(told.elapsed() < Duration::from_secs(10));

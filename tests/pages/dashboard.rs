@@ -143,7 +143,7 @@ fn a_policy_in_shadow_says_what_it_would_have_done() {
     visit(&browser, "policies", "trial");
     visit(&browser, "policies/trial", "Would have limited or delayed");
     let verdict = browser.text(".verdict");
-    let told = "Would have limited or delayed 33\u{a0}% of requests, 4 of 12, and 1 of 2\u{a0}clients, since the start.";
+    let told = "Would have limited or delayed 20\u{a0}% of requests, 2 of 10, and 1 of 2\u{a0}clients, since the start.";
     assert_eq!(verdict, told);
     let figures = browser.text(".figures");
     let near = "keys now have 20\u{a0}% or less left";
