@@ -1,6 +1,6 @@
 //! Changes of a running server: listeners are added, changed and removed, and bounds take effect.
 //!
-//! All that may fail is done by [`Server::plan`], which changes nothing that serves.
+//! [`Server::plan`] does whatever may fail, and changes nothing that serves.
 
 use std::mem;
 use std::sync::Arc;

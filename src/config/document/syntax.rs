@@ -126,7 +126,7 @@ fn bare_address(line: &str) -> Option<String> {
 }
 
 /// Advice for an unquoted `${NAME}` between brackets: YAML reads its brace as the start of a mapping.
-/// What follows the brace may be a secret, and isn't shown.
+/// The text behind the brace may be a secret, and isn't shown.
 fn bare_variable(line: &str) -> Option<String> {
     let is_bare = |(at, _): (usize, &str)| {
         let quotes = |quote| line[..at].matches(quote).count();

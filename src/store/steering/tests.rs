@@ -508,7 +508,7 @@ fn a_shared_grant_lasts_as_long_as_it_was_granted_for() {
     }
 }
 
-/// What an action replaced stays replaced for a machine that starts once both have been announced.
+/// A replaced action stays replaced for a machine that starts once both have been announced.
 #[test]
 fn what_an_action_replaced_does_not_return_when_that_is_over() {
     let by = || Attribution::default();
