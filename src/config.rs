@@ -5,9 +5,9 @@
 //!
 //! No other layer but `app` knows these types, and nothing here serves a request.
 
-mod check_report;
-mod claims;
+mod checks;
 mod compile;
+mod compiler;
 mod decode;
 mod diagnostic;
 mod document;
@@ -23,15 +23,10 @@ mod file_errors;
 mod validate;
 pub mod value;
 mod variables;
-mod words;
 
-pub use check_report::{CheckReport, CheckVerdict, Checked};
-pub use compile::{
-    Compiled, ConfigText, ShutdownSpec, SnapshotSpec, compile, compile_policies, compile_rules,
-};
+pub use compile::{Compiled, ConfigText, SnapshotSpec, compile, compile_policies, compile_rules};
 pub use diagnostic::{
-    Audience, Code, Colour, MASK, Problem, RelatedPlace, Report, ReportedPlace, ReportedProblem,
-    Severity,
+    Audience, Code, Colour, MASK, Place, Problem, RelatedPlace, Report, Severity,
 };
 pub use document::{Document, NodeId};
 pub use finding::Finding;
@@ -41,6 +36,6 @@ pub use load::{Loaded, check, load, parse};
 use located::node_of;
 pub use located::{List, Located, Table};
 pub use schema::{Config, json_schema};
-pub use sections::admin::TokenRole;
+pub use sections::admin::{ShutdownTimes, TokenRole};
 pub use sections::traces::ExportSpec;
-pub use source::Source;
+pub use source::{CheckReport, CheckVerdict, Checked, Source};

@@ -3,7 +3,7 @@
 
 use super::StartupError;
 use crate::clock::Timestamp;
-use crate::config::{Code, Loaded, Report, ReportedProblem, Severity, lint};
+use crate::config::{Code, Loaded, Problem, Report, Severity, lint};
 use crate::proxy::ruleset::reload_diff::BucketChange;
 
 /// At most this many lines of a kind are logged; the others are counted.
@@ -28,19 +28,21 @@ pub(super) fn log_failure(why: &StartupError) {
 
 fn log_report(report: &Report) {
     // The TLS settings of listeners log these when they read certificates.
-    let is_known = |problem: &ReportedProblem| {
-        problem.code == Code::CertificateExpiry.as_str() && problem.path.starts_with("listeners")
+    let is_known = |problem: &Problem| {
+        problem.code == Code::CertificateExpiry && problem.path.starts_with("listeners")
     };
-    let problems = report.reported();
-    let mut new = problems.iter().filter(|problem| !is_known(problem));
+    let mut new = report
+        .reported()
+        .iter()
+        .filter(|problem| !is_known(problem));
     for problem in new.by_ref().take(MAX_LINES) {
-        let ReportedProblem {
-            code,
+        let Problem {
             path: key,
             message,
             help,
             ..
         } = problem;
+        let code = problem.code.as_str();
         let line = problem.place.map(|place| place.line);
         match problem.severity {
             Severity::Error => tracing::error!(code, key, line, help, "{message}"),

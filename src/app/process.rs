@@ -205,26 +205,24 @@ impl Process {
         // Clients that wait already are served as any others.
         self.is_open.send_replace(true);
         let shutdown = self.reloader.shutdown();
+        let deadline = shutdown.deadline.get();
         let delay = match ended_by {
-            EndSignal::Terminate => shutdown.delay,
+            EndSignal::Terminate => shutdown.delay.get(),
             EndSignal::Interrupt => Duration::ZERO,
         };
         self.readiness.set(Phase::Draining);
-        tracing::info!(?delay, deadline = ?shutdown.deadline, "draining");
+        tracing::info!(?delay, ?deadline, "draining");
         let (server, admin) = (self.server.shutdown(), self.admin.shutdown());
         let drained = async {
             sleep(delay).await;
             // A successor can start once the ports are free, and finds there what was charged until now.
-            server.drain_holding_ports(shutdown.deadline);
+            server.drain_holding_ports(deadline);
             self.snapshots.hand_over().await;
             server.free_ports();
-            admin.drain(shutdown.deadline);
+            admin.drain(deadline);
             // Joining blocks, and this thread has to hear a second signal.
             let joined = spawn_blocking(move || self.server.join());
-            if timeout(shutdown.deadline + LAST_WORKERS, joined)
-                .await
-                .is_err()
-            {
+            if timeout(deadline + LAST_WORKERS, joined).await.is_err() {
                 tracing::error!("the workers do not end, and are not waited for");
             }
         };

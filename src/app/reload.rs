@@ -19,7 +19,7 @@ use crate::admin::problems::StatusProblem;
 use crate::admin::reload_history::{ReloadHistory, RunningConfig};
 use crate::admin::{self, AdminSpec};
 use crate::clock::Timestamp;
-use crate::config::{Compiled, ConfigText, Loaded, ShutdownSpec, SnapshotSpec, Source, compile};
+use crate::config::{Compiled, ConfigText, Loaded, ShutdownTimes, SnapshotSpec, Source, compile};
 use crate::files::VersionedFile;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::reload_diff::{BucketChange, compare};
@@ -37,7 +37,7 @@ pub(super) struct Reloader {
     access: Access,
     hosts: AllowedHosts,
     history: ReloadHistory,
-    shutdown: ShutdownSpec,
+    shutdown: ShutdownTimes,
     files: Vec<VersionedFile>,
     access_logs: Writers,
     /// The export of spans, if there is one.
@@ -121,7 +121,7 @@ impl Reloader {
     }
 
     /// How the process is to end.
-    pub(super) fn shutdown(&self) -> ShutdownSpec {
+    pub(super) fn shutdown(&self) -> ShutdownTimes {
         self.shutdown
     }
 
@@ -181,7 +181,7 @@ impl Reloader {
         };
         self.swap(snapshot, &rest, running.gateway);
         files.limit_upstreams(running.gateway);
-        let deadline = rest.shutdown.deadline;
+        let deadline = rest.shutdown.deadline.get();
         running.server.adopt(server, deadline).await;
         running.admin.adopt(admin, deadline).await;
         self.apply(rest, running.gateway, running.keeper);
@@ -271,7 +271,7 @@ struct Rest {
     server: ServerSpec,
     admin: AdminSpec,
     snapshot: Option<SnapshotSpec>,
-    shutdown: ShutdownSpec,
+    shutdown: ShutdownTimes,
     export: Option<SpanExport>,
     files: Vec<VersionedFile>,
     certificates: Vec<CertificateEnd>,

@@ -1,32 +1,29 @@
 //! Compiles the checked configuration to the specs of the layers that run it, with the sections'
 //! `compile`. Errors here concern other files that the configuration names.
 
-use std::io;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::compiler::{Compiler, KeyFiles};
 use super::lint::certificate_ends;
-use super::sections::jwt::KeyFiles;
+use super::sections::admin::ShutdownTimes;
 use super::sections::policy::Policies;
 use super::sections::traces::ExportSpec;
 use super::sections::upstream::Upstreams;
-use super::sections::{jwt, responses, route};
+use super::sections::{responses, route};
 use super::value::TrustedProxy;
 use super::{Code, Finding, Loaded, NodeId};
-use super::{Report, file_errors, schema};
+use super::{Report, schema};
 use crate::admin::{self, AdminSpec};
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
-use crate::proxy::ruleset::{self, PolicySpec};
+use crate::proxy::ruleset::{PolicySpec, RulesetSpec};
 use crate::server::ServerSpec;
 use crate::server::tls::CertificateEnd;
 use crate::store::HomeSpec;
 use crate::telemetry::access_log::{AccessLogSpec, LogTarget};
-
-/// The largest certificate file that is read, in bytes.
-pub(super) const MAX_CERTIFICATE_FILE: u64 = 16 << 20;
 
 /// A configuration, in the terms of the layers that run it.
 #[derive(Debug)]
@@ -42,9 +39,9 @@ pub struct Compiled {
     /// The snapshot file; `None` if buckets are not saved.
     pub snapshot: Option<SnapshotSpec>,
     /// How the process ends.
-    pub shutdown: ShutdownSpec,
+    pub shutdown: ShutdownTimes,
     /// Policies, routes, upstreams.
-    pub rules: ruleset::RulesetSpec,
+    pub rules: RulesetSpec,
     /// The files beside the configuration that it was compiled from.
     pub files: Vec<VersionedFile>,
     /// The ends of its certificates.
@@ -73,35 +70,16 @@ pub struct SnapshotSpec {
     pub every: Duration,
 }
 
-/// How the process ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShutdownSpec {
-    /// Time for which the process still accepts connections after `/readyz` reports "not ready".
-    pub delay: Duration,
-    /// Time for requests in flight to finish after that.
-    pub deadline: Duration,
-}
-
-/// State of one compilation.
-pub(super) struct Compiler<'a> {
-    pub(super) loaded: &'a Loaded,
-    pub(super) findings: Vec<Finding>,
-    pub(super) files: Vec<VersionedFile>,
-}
-
 /// Compiles a configuration that has been checked.
 ///
 /// # Errors
 /// Names the files that cannot be used: certificates, keys, authorities.
 pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
-    let mut compiler = Compiler::new(loaded);
+    let mut compiler = Compiler::new(&loaded.directory, KeyFiles::Needed);
     let config = &loaded.config;
     let client_ip = Arc::new(client_ip(&config.client_ip));
     let server = compiler.server(config, Arc::clone(&client_ip));
-    let key_files = jwt::files(config, |path| loaded.resolve(path));
-    compiler.files.extend(key_files.map(VersionedFile::new));
-    let upstreams = Upstreams::default();
-    let rules = compiler.rules(config, upstreams, KeyFiles::Needed, client_ip);
+    let rules = compiler.rules(config, client_ip);
     let admin = AdminSpec {
         address: config.admin.address.get(),
         access: compiler.access(&config.admin.tokens),
@@ -115,7 +93,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
             .collect(),
     };
     let export = compiler.export(config);
-    compiler.check_written_files(config);
+    compiler.check_written_files(config, loaded.document.name());
     if !compiler.findings.is_empty() {
         return Err(loaded.report(compiler.findings));
     }
@@ -130,10 +108,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
             path: loaded.resolve(spec.path.as_path()),
             every: spec.every.get(),
         }),
-        shutdown: ShutdownSpec {
-            delay: config.shutdown.delay.get(),
-            deadline: config.shutdown.deadline.get(),
-        },
+        shutdown: config.shutdown.value,
         rules,
         files: compiler.files,
         certificates: certificate_ends(loaded),
@@ -150,16 +125,8 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
 ///
 /// # Errors
 /// Reports policies whose settings no algorithm can have.
-pub fn compile_rules(loaded: &Loaded) -> Result<ruleset::RulesetSpec, Report> {
-    let mut compiler = Compiler::new(loaded);
-    let config = &loaded.config;
-    let client_ip = Arc::new(client_ip(&config.client_ip));
-    let upstreams = Upstreams::stand_ins();
-    let rules = compiler.rules(config, upstreams, KeyFiles::Optional, client_ip);
-    match compiler.findings.is_empty() {
-        true => Ok(rules),
-        false => Err(loaded.report(compiler.findings)),
-    }
+pub fn compile_rules(loaded: &Loaded) -> Result<RulesetSpec, Report> {
+    rules(loaded, KeyFiles::Optional)
 }
 
 /// Compiles only the policies, named and in place. No file is read.
@@ -167,36 +134,27 @@ pub fn compile_rules(loaded: &Loaded) -> Result<ruleset::RulesetSpec, Report> {
 /// # Errors
 /// As [`compile_rules`].
 pub fn compile_policies(loaded: &Loaded) -> Result<Vec<PolicySpec>, Report> {
-    // Nothing is forwarded: all routes may name the first upstream.
-    const UPSTREAM: usize = 0;
-    let config = &loaded.config;
-    let mut policies = Policies::new(config);
-    let compiler = route::RouteCompiler::new(config, &mut policies);
-    for (route, name) in config.routes.iter().zip(route::names(config)) {
-        compiler.route(route, name, &mut policies, UPSTREAM);
-    }
-    match policies.findings.is_empty() {
-        true => Ok(policies.into_specs()),
-        false => Err(loaded.report(policies.findings)),
+    rules(loaded, KeyFiles::Unread).map(|rules| rules.policies)
+}
+
+fn rules(loaded: &Loaded, key_files: KeyFiles) -> Result<RulesetSpec, Report> {
+    let mut compiler = Compiler::new(&loaded.directory, key_files);
+    let client_ip = Arc::new(client_ip(&loaded.config.client_ip));
+    let rules = compiler.rules(&loaded.config, client_ip);
+    match compiler.findings.is_empty() {
+        true => Ok(rules),
+        false => Err(loaded.report(compiler.findings)),
     }
 }
 
-impl<'a> Compiler<'a> {
-    fn new(loaded: &'a Loaded) -> Self {
-        Compiler {
-            loaded,
-            findings: Vec::new(),
-            files: Vec::new(),
-        }
-    }
-
+impl Compiler<'_> {
     /// Reports a file that two writers share, or that is the configuration itself.
-    fn check_written_files(&mut self, config: &schema::Config) {
+    fn check_written_files(&mut self, config: &schema::Config, own: &str) {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let own = absolute(Path::new(self.loaded.document.name()));
+        let own = absolute(Path::new(own));
         let mut known = vec![(own, NodeId::ABSENT)];
         for (path, node) in written_files(config) {
-            let path = absolute(&self.loaded.resolve(path));
+            let path = absolute(&self.resolve(path));
             let Some((_, other)) = known.iter().find(|(other, _)| *other == path) else {
                 known.push((path, node));
                 continue;
@@ -212,27 +170,14 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Reports a file that the configuration names and that cannot be read.
-    pub(super) fn unreadable(&mut self, path: &Path, node: NodeId, error: &io::Error) {
-        let (message, help) = file_errors::explain(path, error);
-        let finding = Finding::error(node, Code::Unreadable, message).help(help);
-        self.findings.push(finding);
-    }
-
-    fn rules(
-        &mut self,
-        config: &schema::Config,
-        mut upstreams: Upstreams,
-        key_files: KeyFiles,
-        client_ip: Arc<ClientIp>,
-    ) -> ruleset::RulesetSpec {
-        let mut policies = Policies::new(config);
+    fn rules(&mut self, config: &schema::Config, client_ip: Arc<ClientIp>) -> RulesetSpec {
+        let (mut policies, mut upstreams) = (Policies::new(config), Upstreams::default());
         let route_compiler = route::RouteCompiler::new(config, &mut policies);
         let routes = config.routes.iter().zip(route::names(config));
         let routes = routes.map(|(route, name)| {
             let upstream = self.upstream(config, &mut upstreams, &route.upstream);
             let mut spec = route_compiler.route(route, name, &mut policies, upstream);
-            spec.rewrite.set_headers = self.set_headers(&route.request, key_files);
+            spec.rewrite.set_headers = self.set_headers(&route.request);
             spec
         });
         let mut routes: Vec<_> = routes.collect();
@@ -242,7 +187,7 @@ impl<'a> Compiler<'a> {
         let policies = policies.into_specs();
         let is_used = |policy: &PolicySpec| policy.home != HomeSpec::Memory;
         let is_shared = policies.iter().any(is_used);
-        ruleset::RulesetSpec {
+        RulesetSpec {
             policies,
             upstreams: upstreams.into_specs(),
             routes,
@@ -251,10 +196,10 @@ impl<'a> Compiler<'a> {
             body_timeout: config.client.timeouts.body.get(),
             styles: responses::styles(&config.responses),
             preflight: responses::preflight(&config.responses.cors),
-            debug: self.debug_header(config, key_files),
-            max_size: config.store.memory.max_size.bytes(),
-            tokens: self.tokens(config, key_files),
-            store: self.redis(config, key_files).filter(|_| is_shared),
+            debug: self.debug_header(config),
+            max_size: config.store.memory.max_size.get(),
+            tokens: self.tokens(config),
+            store: self.redis(config).filter(|_| is_shared),
         }
     }
 }

@@ -9,19 +9,13 @@ use serde::de::value::StrDeserializer;
 use serde::de::{Deserialize, Deserializer, Expected, IntoDeserializer, Visitor};
 
 use super::diagnostic::{Code, Content};
-use super::document::{NodeId, NodeValue};
-use super::finding::{Finding, Findings, Part};
+use super::document::{EXTENSION, LOCATED, NodeId, NodeValue, Part, SECRET};
+use super::finding::{Finding, Findings};
 use super::variables;
 use crate::nearest;
 use access::{Entries, FormAccess, LocatedParts};
 use error::DecodeError;
 
-/// The name of the newtype that requests a value together with its node.
-pub(super) const LOCATED: &str = "$located";
-/// The name of the newtype of values that are never shown.
-pub(super) const SECRET: &str = "$secret";
-/// The prefix of top-level keys that are ignored: a place for YAML anchors.
-pub(super) const EXTENSION: &str = "x-";
 /// The name of an enum whose variant depends on the form of the value. Its variants are called
 /// `scalar`, `sequence` and `mapping`, and are read from that value.
 const BY_FORM: &str = "$form";

@@ -3,10 +3,8 @@
 //! (`shown`).
 
 mod code;
-mod reported;
 mod shown;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,13 +13,15 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde::Serialize;
 
 pub use code::Code;
-pub use reported::{RelatedPlace, ReportedPlace, ReportedProblem};
 use shown::ShownText;
+use shown::stretches_of_lines;
 pub use shown::{Audience, MASK};
-pub(super) use shown::{Content, Stretch, disjoint, stretches_of_lines};
+pub(super) use shown::{Content, Stretch, disjoint};
 
 /// At most this many problems are printed; the rest are counted.
 const MAX_PRINTED: usize = 50;
+/// At most this many problems are reported to machines; the rest are counted.
+const MAX_REPORTED: usize = 1_000;
 /// Bytes that are printed of each end of a long message.
 const ENDS: usize = 250;
 
@@ -31,6 +31,8 @@ pub struct SourceText {
     pub name: String,
     /// The whole text, without a byte order mark.
     pub text: String,
+    /// The offsets of its lines, so that each place is found without reading all of it.
+    line_starts: Vec<usize>,
     /// The places of keys and values, in order. Nothing else is shown but punctuation.
     pub(super) stretches: Vec<Stretch>,
 }
@@ -45,6 +47,18 @@ impl fmt::Debug for SourceText {
 }
 
 impl SourceText {
+    /// A text of which nothing may be shown yet.
+    pub(super) fn new(name: &str, text: String) -> Self {
+        let newlines = memchr::memchr_iter(b'\n', text.as_bytes());
+        let line_starts = std::iter::once(0).chain(newlines.map(|at| at + 1));
+        Self {
+            name: name.to_owned(),
+            line_starts: line_starts.collect(),
+            text,
+            stretches: Vec::new(),
+        }
+    }
+
     /// The text without secrets, unknown values and comments. Lines keep their numbers.
     pub(super) fn masked_text(&self) -> String {
         self.shown(0..self.text.len(), Audience::Owner).text
@@ -54,13 +68,27 @@ impl SourceText {
         ShownText::new(&self.text, &self.stretches, range, audience)
     }
 
-    /// The line and the column, both from 1 and the column in characters, of a byte offset.
-    pub fn position(&self, offset: usize) -> (usize, usize) {
-        let before = &self.text[..self.text.floor_char_boundary(offset)];
-        let (above, line) = before.rsplit_once('\n').unwrap_or(("", before));
-        let newlines = before.len() - above.len() - line.len();
-        let line_number = above.matches('\n').count() + newlines + 1;
-        (line_number, line.chars().count() + 1)
+    /// The place of a byte range.
+    pub(super) fn place(&self, span: Range<usize>) -> Place {
+        let (line, column) = self.position(span.start);
+        let (end_line, end_column) = self.position(span.end);
+        Place {
+            start: span.start,
+            end: span.end,
+            line,
+            column,
+            end_line,
+            end_column,
+        }
+    }
+
+    fn position(&self, offset: usize) -> (usize, usize) {
+        let offset = self.text.floor_char_boundary(offset);
+        let line = self.line_starts.partition_point(|start| *start <= offset);
+        let column = self.text[self.line_starts[line - 1]..offset]
+            .chars()
+            .count();
+        (line, column + 1)
     }
 }
 
@@ -74,8 +102,9 @@ pub enum Severity {
     Warning,
 }
 
-/// One problem.
-#[derive(Clone, Debug)]
+/// One problem, also as machines read it: in `check --json`, in SARIF, and in answers of the admin
+/// API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// Severity.
     pub severity: Severity,
@@ -83,14 +112,42 @@ pub struct Problem {
     pub code: Code,
     /// One sentence, without a full stop.
     pub message: String,
+    /// The place; `None` for the file as a whole.
+    #[serde(flatten)]
+    pub place: Option<Place>,
     /// The path of the key, as in `routes[2].limits[0].quota`; empty for the file as a whole.
     pub path: String,
-    /// The byte range of the problem; `None` for the file as a whole.
-    pub span: Option<Range<usize>>,
-    /// Related places, each with a short label.
-    pub related: Vec<(Range<usize>, String)>,
     /// Advice.
     pub help: Option<String>,
+    /// Related places.
+    pub related: Vec<RelatedPlace>,
+}
+
+/// A range of the file. Lines and columns count from 1, and columns in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    #[serde(skip)]
+    start: usize,
+    #[serde(skip)]
+    end: usize,
+    /// The first line.
+    pub line: usize,
+    /// The column of the first character.
+    pub column: usize,
+    /// The last line.
+    pub end_line: usize,
+    /// The column behind the last character.
+    pub end_column: usize,
+}
+
+/// A place that helps to understand a problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RelatedPlace {
+    /// The place.
+    #[serde(flatten)]
+    pub place: Place,
+    /// The problem at this place.
+    pub message: String,
 }
 
 impl Problem {
@@ -100,10 +157,10 @@ impl Problem {
             severity: Severity::Error,
             code,
             message: message.into(),
+            place: None,
             path: String::new(),
-            span: None,
-            related: Vec::new(),
             help: None,
+            related: Vec::new(),
         }
     }
 }
@@ -126,9 +183,13 @@ pub enum Colour {
 }
 
 impl Report {
-    /// Sorts the problems by place.
+    /// Sorts the problems by place, and shortens long texts.
     pub fn new(source: Arc<SourceText>, mut problems: Vec<Problem>) -> Self {
-        problems.sort_by_key(|problem| problem.span.as_ref().map_or(0, |span| span.start));
+        problems.sort_by_key(|problem| problem.place.map_or(0, |place| place.start));
+        for problem in &mut problems {
+            shorten(&mut problem.message);
+            problem.help.iter_mut().for_each(shorten);
+        }
         Self { source, problems }
     }
 
@@ -148,41 +209,50 @@ impl Report {
 
     /// A report of one problem that is about the file as a whole.
     pub fn of_file(name: &str, message: String, help: Option<String>) -> Self {
-        let source = SourceText {
-            name: name.to_owned(),
-            text: String::new(),
-            stretches: Vec::new(),
-        };
+        let source = SourceText::new(name, String::new());
         let problem = Problem::error(Code::Unreadable, message);
-        Self {
-            source: Arc::new(source),
-            problems: vec![Problem { help, ..problem }],
-        }
+        Self::new(Arc::new(source), vec![Problem { help, ..problem }])
+    }
+
+    /// The first 1000 problems, in the order of the file.
+    pub fn reported(&self) -> &[Problem] {
+        &self.problems[..self.problems.len().min(MAX_REPORTED)]
+    }
+
+    /// The number of problems of this severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        let problems = self.problems.iter();
+        problems
+            .filter(|problem| problem.severity == severity)
+            .count()
+    }
+
+    /// A report of the error that keeps a text from being read at all. Of its lines, only keys that
+    /// the schema has may be shown.
+    pub(super) fn of_syntax(source: SourceText, problem: Problem, keys: &[String]) -> Self {
+        let stretches = stretches_of_lines(&source.text, keys);
+        let source = SourceText {
+            stretches,
+            ..source
+        };
+        Self::new(Arc::new(source), vec![problem])
     }
 
     /// True if a problem forbids the use of the configuration.
     pub fn has_errors(&self) -> bool {
-        let mut problems = self.problems.iter();
-        problems.any(|problem| problem.severity == Severity::Error)
+        self.count(Severity::Error) > 0
     }
 
     /// The first problems, each a sentence after its key.
     pub fn sentences(&self) -> Vec<String> {
         let problems = self.problems.iter().take(MAX_PRINTED);
-        let sentence =
-            |problem: &Problem| format!("{}: {}", problem.path, shortened(&problem.message));
-        problems.map(sentence).collect()
+        let sentences = problems.map(|problem| format!("{}: {}", problem.path, problem.message));
+        sentences.collect()
     }
 
     /// The name of the file.
     pub fn source_name(&self) -> &str {
         &self.source.name
-    }
-
-    /// The line and column of a problem, both from 1; `None` when it is about the whole file.
-    pub fn position(&self, problem: &Problem) -> Option<(usize, usize)> {
-        let span = problem.span.as_ref();
-        span.map(|span| self.source.position(span.start))
     }
 
     /// The text without secrets, unknown values and comments. Lines keep their numbers.
@@ -198,13 +268,10 @@ impl Report {
         };
         let mut text = String::new();
         for problem in self.problems.iter().take(MAX_PRINTED) {
-            let lines = problem.span.as_ref().map(|span| self.lines(problem, span));
-            let shown = lines
-                .clone()
-                .map(|lines| self.source.shown(lines, audience));
-            let shown = lines.zip(shown.as_ref());
-            let block = renderer.render(&[self.group(problem, shown.clone())]);
-            text.push_str(&self.placed(block, problem, shown));
+            let lines = problem.place.map(|place| self.lines(problem, place));
+            let shown = lines.map(|lines| (lines.start, self.source.shown(lines, audience)));
+            let block = renderer.render(&[self.group(problem, shown.as_ref())]);
+            text.push_str(&self.placed(block, problem, shown.as_ref()));
             text.push_str("\n\n");
         }
         if self.problems.len() > MAX_PRINTED {
@@ -235,24 +302,23 @@ impl Report {
         &self,
         block: String,
         problem: &Problem,
-        shown: Option<(Range<usize>, &ShownText)>,
+        shown: Option<&(usize, ShownText)>,
     ) -> String {
-        let (Some(span), Some((_, shown))) = (&problem.span, shown) else {
+        let (Some(place), Some((_, shown))) = (problem.place, shown) else {
             return block;
         };
-        let (line, column) = self.source.position(span.start);
-        let before = &shown.text[..shown.place(span.start)];
+        let before = &shown.text[..shown.place(place.start)];
         let before = before.rsplit('\n').next().unwrap_or_default();
-        let place = |column: usize| format!("{}:{line}:{column}", self.source.name);
-        block.replacen(&place(before.chars().count() + 1), &place(column), 1)
+        let at = |column: usize| format!("{}:{}:{column}", self.source.name, place.line);
+        block.replacen(&at(before.chars().count() + 1), &at(place.column), 1)
     }
 
     /// The lines of a problem and its related places.
-    fn lines(&self, problem: &Problem, span: &Range<usize>) -> Range<usize> {
+    fn lines(&self, problem: &Problem, place: Place) -> Range<usize> {
         let text = &self.source.text;
-        let others = || problem.related.iter().map(|(other, _)| other);
-        let first = others().fold(span.start, |first, other| first.min(other.start));
-        let last = others().fold(span.end, |last, other| last.max(other.end));
+        let others = || problem.related.iter().map(|other| other.place);
+        let first = others().fold(place.start, |first, other| first.min(other.start));
+        let last = others().fold(place.end, |last, other| last.max(other.end));
         let start = text[..first].rfind('\n').map_or(0, |newline| newline + 1);
         let newline = text[last..].find('\n');
         start..newline.map_or(text.len(), |newline| last + newline)
@@ -261,17 +327,17 @@ impl Report {
     fn group<'a>(
         &'a self,
         problem: &'a Problem,
-        shown: Option<(Range<usize>, &'a ShownText)>,
+        shown: Option<&'a (usize, ShownText)>,
     ) -> Group<'a> {
         let level = match problem.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
-        let title = level.primary_title(shortened(&problem.message));
+        let title = level.primary_title(problem.message.as_str());
         let mut group = Group::with_title(title.id(problem.code.as_str()));
-        group = match (&problem.span, shown) {
-            (Some(span), Some((lines, shown))) => {
-                group.element(self.snippet(lines.start, shown, span, &problem.related))
+        group = match (problem.place, shown) {
+            (Some(place), Some((start, shown))) => {
+                group.element(self.snippet(*start, shown, place, &problem.related))
             }
             _ => group.element(annotate_snippets::Origin::path(&self.source.name)),
         };
@@ -279,7 +345,7 @@ impl Report {
             group = group.element(Level::NOTE.with_name("key").message(&problem.path));
         }
         if let Some(help) = &problem.help {
-            group = group.element(Level::HELP.message(shortened(help)));
+            group = group.element(Level::HELP.message(help.as_str()));
         }
         group
     }
@@ -290,31 +356,30 @@ impl Report {
         &'a self,
         start: usize,
         shown: &'a ShownText,
-        span: &Range<usize>,
-        related: &'a [(Range<usize>, String)],
+        place: Place,
+        related: &'a [RelatedPlace],
     ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
-        let within = |range: &Range<usize>| shown.place(range.start)..shown.place(range.end);
-        let others = related.iter().map(|(other, label)| {
-            let other = AnnotationKind::Context.span(within(other));
-            other.label(label.as_str())
+        let within = |place: Place| shown.place(place.start)..shown.place(place.end);
+        let others = related.iter().map(|other| {
+            let span = AnnotationKind::Context.span(within(other.place));
+            span.label(other.message.as_str())
         });
         Snippet::source(shown.text.trim_end_matches('\r'))
             .line_start(self.source.position(start).0)
             .path(&self.source.name)
-            .annotation(AnnotationKind::Primary.span(within(span)))
+            .annotation(AnnotationKind::Primary.span(within(place)))
             .annotations(others)
     }
 }
 
 /// Cuts the middle out of a long text. A message may repeat a value, and a value may be a whole
 /// file.
-fn shortened(text: &str) -> Cow<'_, str> {
-    if text.len() <= 4 * ENDS {
-        return Cow::Borrowed(text);
+fn shorten(text: &mut String) {
+    if text.len() > 4 * ENDS {
+        let start = text.floor_char_boundary(ENDS);
+        let end = text.ceil_char_boundary(text.len() - ENDS);
+        text.replace_range(start..end, "[...]");
     }
-    let start = text.floor_char_boundary(ENDS);
-    let end = text.ceil_char_boundary(text.len() - ENDS);
-    Cow::Owned(format!("{}[...]{}", &text[..start], &text[end..]))
 }
 
 /// As logs and the admin API show it: of the file's lines keys alone.

@@ -11,14 +11,17 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::decode::EXTENSION;
-use super::diagnostic::{
-    Content, MASK, Problem, Report, SourceText, Stretch, disjoint, stretches_of_lines,
-};
-use super::finding::{Finding, Part};
-use super::schema;
+use super::diagnostic::{Content, MASK, Place, Problem, SourceText, Stretch, disjoint};
+use super::finding::Finding;
 
 pub(super) use build::Environment;
+
+/// The name of the newtype that requests a value together with its node.
+pub(super) const LOCATED: &str = "$located";
+/// The name of the newtype of values that are never shown.
+pub(super) const SECRET: &str = "$secret";
+/// The prefix of top-level keys that are ignored: a place for YAML anchors.
+pub(super) const EXTENSION: &str = "x-";
 
 /// Identifies a value of the document. [`NodeId::ABSENT`] stands for values that the user did not
 /// write.
@@ -37,6 +40,11 @@ impl NodeId {
             Self::ABSENT => other,
             node => node,
         }
+    }
+
+    /// This node, unless it is absent.
+    pub(super) fn given(self) -> Option<Self> {
+        (self != Self::ABSENT).then_some(self)
     }
 
     pub(super) fn index(self) -> u32 {
@@ -87,6 +95,15 @@ impl fmt::Debug for Document {
     }
 }
 
+/// The part of a node that a finding points at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    /// The value, or the key where the value is a mapping or a list.
+    Whole,
+    /// The key of the value.
+    Key,
+}
+
 struct Node {
     parent: NodeId,
     step: Step,
@@ -128,21 +145,14 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// Reports the first syntax error.
+    /// Returns the first syntax error, with the text.
     pub(super) fn parse(
         source: SourceText,
         environment: &Environment<'_>,
-    ) -> Result<(Self, Vec<Finding>), Report> {
+    ) -> Result<(Self, Vec<Finding>), (SourceText, Box<Problem>)> {
         match yaml::parse(&source) {
             Ok(tree) => Ok(build::document(source, tree, environment)),
-            Err(problem) => {
-                let stretches = stretches_of_lines(&source.text, &schema::KEYS);
-                let source = SourceText {
-                    stretches,
-                    ..source
-                };
-                Err(Report::new(Arc::new(source), vec![*problem]))
-            }
+            Err(problem) => Err((source, problem)),
         }
     }
 
@@ -192,6 +202,10 @@ impl Document {
         &self.source.text[span.start as usize..span.end as usize]
     }
 
+    pub(super) fn source(&self) -> &Arc<SourceText> {
+        &self.source
+    }
+
     /// The name of the file.
     pub fn name(&self) -> &str {
         &self.source.name
@@ -200,12 +214,6 @@ impl Document {
     /// The text, with its secrets masked.
     pub(super) fn masked_text(&self) -> String {
         self.source.masked_text()
-    }
-
-    /// Turns findings into a report. A finding at an absent node points at the whole file.
-    pub(super) fn report(&self, findings: Vec<Finding>) -> Report {
-        let problems = findings.into_iter().map(|finding| self.problem(finding));
-        Report::new(Arc::clone(&self.source), problems.collect())
     }
 
     pub(super) fn value(&self, node: NodeId) -> &NodeValue {
@@ -243,20 +251,10 @@ impl Document {
         path
     }
 
-    fn problem(&self, finding: Finding) -> Problem {
-        let related = finding
-            .related
-            .into_iter()
-            .filter_map(|(node, label)| Some((self.span(node, Part::Whole)?, label)));
-        Problem {
-            severity: finding.severity,
-            code: finding.code,
-            message: finding.message,
-            path: self.path(finding.node),
-            span: self.span(finding.node, finding.part),
-            related: related.collect(),
-            help: finding.help,
-        }
+    /// The place of a part of a node; `None` for an absent one.
+    pub(super) fn place(&self, node: NodeId, part: Part) -> Option<Place> {
+        let span = self.span(node, part)?;
+        Some(self.source.place(span))
     }
 
     /// The bytes to underline: the key of a mapping or list, or its first line if it has no key.

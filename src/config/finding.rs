@@ -3,9 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use super::diagnostic::Content;
-use super::document::Visibility;
+use super::diagnostic::{Content, Problem, RelatedPlace, Report};
+use super::document::{Part, Visibility};
 use super::{Code, Document, NodeId, Severity};
 use crate::nearest;
 
@@ -23,15 +24,6 @@ pub struct Finding {
     pub(super) message: String,
     pub(super) related: Vec<(NodeId, String)>,
     pub(super) help: Option<String>,
-}
-
-/// The part of a node that a finding points at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Part {
-    /// The value, or the key where the value is a mapping or a list.
-    Whole,
-    /// The key of the value.
-    Key,
 }
 
 impl Finding {
@@ -211,5 +203,30 @@ fn follows(finding: &Finding, meant: &HashSet<(NodeId, String)>) -> bool {
             sections.into_iter().any(is_of)
         }
         _ => false,
+    }
+}
+
+impl Document {
+    /// Turns findings into a report. A finding at an absent node points at the whole file.
+    pub(super) fn report(&self, findings: Vec<Finding>) -> Report {
+        let problems = findings.into_iter().map(|finding| self.problem(finding));
+        Report::new(Arc::clone(self.source()), problems.collect())
+    }
+
+    fn problem(&self, finding: Finding) -> Problem {
+        let related = finding.related.into_iter();
+        let related = related.filter_map(|(node, message)| {
+            let place = self.place(node, Part::Whole)?;
+            Some(RelatedPlace { place, message })
+        });
+        Problem {
+            severity: finding.severity,
+            code: finding.code,
+            message: finding.message,
+            place: self.place(finding.node, finding.part),
+            path: self.path(finding.node),
+            help: finding.help,
+            related: related.collect(),
+        }
     }
 }

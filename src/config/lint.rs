@@ -3,42 +3,37 @@
 //!
 //! Not here: errors in a single setting, which `validate` finds.
 
-mod access_log;
-mod admin;
 mod answers;
-mod certificates;
-mod costs;
+mod credentials;
+mod machine;
 mod coverage;
-mod files;
 mod forgery;
-mod listeners;
 mod literals;
 mod outcome;
 mod redis;
-mod room;
-mod traces;
 mod upstreams;
 
-pub(super) use certificates::certificate_ends;
+pub(super) use machine::certificate_ends;
 
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::Report;
-use super::schema::{Action, AlgorithmName, Config, Limit, Mode, Policy, Route};
+use super::schema::{Action, Config, Limit, Mode, Policy, Route, Upstream};
 use super::sections::allowed_warnings::without_allowed;
 use super::sections::route::unreachable;
-use super::{Finding, List, Loaded, NodeId, node_of};
+use super::value::KeyPart;
+use super::{Finding, List, Loaded, Located, NodeId, node_of};
 use crate::clock::Timestamp;
 
 /// Warns of an error-free configuration at the instant `now`.
 pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
     let found = [
         findings_in_text(&loaded),
-        certificates::expiring(&loaded, now),
-        files::missing_directories(&loaded),
-        room::memory(&loaded),
+        machine::expiring(&loaded, now),
+        machine::missing_directories(&loaded),
+        machine::memory(&loaded),
     ];
     let found = loaded.report(found.concat());
     without_allowed(loaded, found, true)
@@ -53,32 +48,79 @@ pub fn lint_text(loaded: Loaded) -> Report {
 fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
     let config = &loaded.config;
     let places = all_route_limits(config);
+    let policies = policies(&places);
+    let of_policies = policies.iter().flat_map(|applied| {
+        let lints = POLICY_LINTS.iter();
+        lints.filter_map(|lint| lint(applied, config))
+    });
+    let of_parts = policies.iter().flat_map(|applied| {
+        let parts = applied.policy.key.0.iter();
+        parts.flat_map(|part| {
+            KEY_LINTS
+                .iter()
+                .filter_map(|lint| lint(part, applied, config))
+        })
+    });
+    let of_upstreams = config.upstreams.values().flat_map(|upstream| {
+        let lints = UPSTREAM_LINTS.iter();
+        lints.filter_map(|lint| lint(upstream, config))
+    });
     let found = [
+        of_policies.collect(),
+        of_parts.collect(),
+        of_upstreams.collect(),
         unreachable(config.routes.iter()),
         literals::literal_values(config),
-        outcome::never_refuses(&places),
-        outcome::always_refuses(&places),
-        costs::forgiven(&places),
+        outcome::never_refuses(&policies, &places),
+        outcome::without_key(&places),
         coverage::uncovered_requests(&places),
         coverage::unlimited_status(&places),
         forgery::forgeable_keys(&places),
-        forgery::untrusted_forwarding(&places),
-        forgery::borrowed_zones(&places),
         forgery::trusts_everyone(config),
-        listeners::own_listeners(config),
-        room::forgotten_at_restart(config, &places),
-        room::small_quotas(&places),
-        access_log::options(config, &places),
-        admin::options(config),
-        answers::idle_jitter(&places),
-        answers::announcements(&places),
-        redis::shared_buckets(config, &places),
-        Vec::from_iter(traces::cleartext_credentials(config)),
-        upstreams::options(config),
+        upstreams::own_listeners(config),
+        credentials::log_options(config),
+        credentials::admin_options(config),
+        redis::guessable_keys(config, &policies),
+        Vec::from_iter(credentials::cleartext_credentials(config)),
         upstreams::grpc_over_http1(config),
     ];
     found.concat()
 }
+
+/// The lints that look at one policy.
+const POLICY_LINTS: [fn(&AppliedPolicy<'_>, &Config) -> Option<Finding>; 11] = [
+    outcome::nothing_to_take,
+    outcome::costs_beyond,
+    outcome::forgiven,
+    forgery::borrowed_zone,
+    machine::forgotten_at_restart,
+    machine::small_quota,
+    answers::idle_jitter,
+    answers::announcement,
+    answers::nameless_body,
+    redis::short_window,
+    redis::slow_sync,
+];
+
+/// A lint that looks at a part of a policy's key.
+type KeyLint = fn(&Located<KeyPart>, &AppliedPolicy<'_>, &Config) -> Option<Finding>;
+
+const KEY_LINTS: [KeyLint; 4] = [
+    forgery::untrusted_forwarding,
+    redis::readable_credentials,
+    credentials::logged_credentials,
+    credentials::shown_credentials,
+];
+
+/// The lints that look at one upstream.
+const UPSTREAM_LINTS: [fn(&Upstream, &Config) -> Option<Finding>; 6] = [
+    upstreams::retries_without_deadline,
+    upstreams::late_attempts,
+    upstreams::few_connections,
+    upstreams::ejection_of_one_address,
+    upstreams::retries_of_one_address,
+    upstreams::checks_of_one_address,
+];
 
 /// A route with the policies that apply there, or the policies of unmatched requests.
 struct RouteLimits<'a> {
@@ -113,12 +155,16 @@ struct AppliedPolicy<'a> {
     action: Action,
 }
 
-impl AppliedPolicy<'_> {
+impl<'a> AppliedPolicy<'a> {
+    /// The policy, if it is enforced.
+    fn enforced(&self) -> Option<&'a Policy> {
+        self.is_enforced().then_some(self.policy)
+    }
+
     /// True if it refuses requests for all of its keys: no shadow mode, no `percent` below 100, no
     /// tagging.
     fn is_enforced(&self) -> bool {
-        let percent = self.policy.percent.as_ref();
-        let all = percent.is_none_or(|part| part.get() == 100);
+        let all = self.policy.percent.get() == 100;
         self.policy.mode.value == Mode::Enforce && all && self.action != Action::Tag
     }
 
@@ -157,7 +203,7 @@ impl AppliedPolicy<'_> {
 fn all_route_limits<'a>(config: &'a Config) -> Vec<RouteLimits<'a>> {
     let resolved = |limits: &'a List<Limit>| {
         let limits = limits.iter();
-        limits.filter_map(|limit| resolve(config, limit.node, limit))
+        limits.filter_map(|limit| resolve(config, limit))
     };
     let top_level: Rc<[_]> = resolved(&config.limits).collect();
     let routes = config.routes.iter().map(|route| RouteLimits {
@@ -179,14 +225,8 @@ fn all_route_limits<'a>(config: &'a Config) -> Vec<RouteLimits<'a>> {
 }
 
 /// Resolves a limit to its policy; `None` for disabled policies.
-fn resolve<'a>(config: &'a Config, node: NodeId, limit: &'a Limit) -> Option<AppliedPolicy<'a>> {
-    let (policy, node) = match limit {
-        Limit::InPlace(policy) => (&**policy, node),
-        Limit::Named(name) => {
-            let policy = config.policies.get(name.as_str())?;
-            (&policy.value, policy.node)
-        }
-    };
+fn resolve<'a>(config: &'a Config, limit: &'a Located<Limit>) -> Option<AppliedPolicy<'a>> {
+    let (policy, node) = config.policy(limit)?;
     let action = policy.on_limit.action_over(&config.responses.on_limit);
     (policy.mode.value != Mode::Disabled).then_some(AppliedPolicy {
         policy,

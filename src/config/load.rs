@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use siphasher::sip::SipHasher13;
@@ -10,7 +11,8 @@ use super::decode;
 use super::diagnostic::{Report, SourceText};
 use super::document::{Document, Environment};
 use super::finding::{Finding, Findings};
-use super::schema::Config;
+use super::schema::{self, Config};
+use super::sections::admin::TokenRole;
 use super::sections::route::unreachable;
 use super::{file_errors, odd_spaces, validate};
 use crate::files;
@@ -42,6 +44,39 @@ impl Loaded {
     /// Resolves a path of the configuration against its directory.
     pub fn resolve(&self, path: &Path) -> PathBuf {
         self.directory.join(path)
+    }
+
+    /// The address of the admin listener, for clients on the same machine.
+    pub fn admin_address(&self) -> SocketAddr {
+        let mut address = self.config.admin.address.get();
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        address
+    }
+
+    /// The files with the certificates of the admin listener; `None` without TLS.
+    pub fn admin_certificates(&self) -> Option<Vec<PathBuf>> {
+        let certificates = self.config.admin.tls.as_ref()?.certificates.iter();
+        let files = certificates.map(|one| self.resolve(one.certificate.as_path()));
+        Some(files.collect())
+    }
+
+    /// True if the configuration has a token for this role; any token may read.
+    pub fn has_admin_token(&self, role: TokenRole) -> bool {
+        let tokens = &self.config.admin.tokens;
+        let has_reader = role == TokenRole::Read && tokens.read.iter().next().is_some();
+        has_reader || tokens.write.iter().next().is_some()
+    }
+
+    /// The first token for this role that can be read; any token may read.
+    pub fn admin_token(&self, role: TokenRole) -> Option<String> {
+        let tokens = &self.config.admin.tokens;
+        let read = tokens.read.iter().filter(|_| role == TokenRole::Read);
+        read.chain(tokens.write.iter())
+            .find_map(|token| token.read(&self.directory))
     }
 }
 
@@ -77,14 +112,12 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
         None => text,
     };
     let hash = format!("{:016x}", SipHasher13::new().hash(text.as_bytes()));
-    let source = SourceText {
-        name: name.to_owned(),
-        text,
-        stretches: Vec::new(),
-    };
-    let odd_spaces = odd_spaces::find(&source.text);
+    let source = SourceText::new(name, text);
+    let odd_spaces = odd_spaces::find(&source);
     let shown = |report: Report| report.with(odd_spaces.clone());
-    let (mut document, earlier) = Document::parse(source, environment).map_err(shown)?;
+    let parsed = Document::parse(source, environment);
+    let (mut document, earlier) = parsed
+        .map_err(|(source, problem)| shown(Report::of_syntax(source, *problem, &schema::KEYS)))?;
     let findings = Findings::new(&document, earlier);
     let config: Option<Config> = decode::decode(&findings);
     if let Some(config) = &config {

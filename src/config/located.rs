@@ -11,14 +11,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::{Serialize, Serializer};
 
-use super::decode::LOCATED;
-use super::document::NodeId;
+use super::document::{LOCATED, NodeId};
 
 /// A value and its place in the document. Comparisons use the value alone.
 ///
 /// An unreadable value is recorded as an error and replaced by its default. Its parent can still be
 /// checked, but is never used.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Located<T> {
     /// The value, or its default.
     pub value: T,
@@ -86,13 +85,6 @@ impl<T: Ord> Ord for Located<T> {
     }
 }
 
-/// Lets plain names look up located keys.
-impl std::borrow::Borrow<str> for Located<super::value::Name> {
-    fn borrow(&self) -> &str {
-        self.value.as_str()
-    }
-}
-
 impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Located<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_newtype_struct(LOCATED, LocatedVisitor(PhantomData))
@@ -125,6 +117,28 @@ impl<T: Serialize> Serialize for Located<T> {
         self.value.serialize(serializer)
     }
 }
+
+/// For enums whose variant depends on the form of the value (`$form`): the default, which is that of
+/// the first variant, and serde's written form, which the schema shows as the default.
+macro_rules! written_by_form {
+    ($type:ty: $first:ident, $second:ident) => {
+        impl Default for $type {
+            fn default() -> Self {
+                Self::$first(Default::default())
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    Self::$first(value) => serde::Serialize::serialize(value, to),
+                    Self::$second(value) => serde::Serialize::serialize(value, to),
+                }
+            }
+        }
+    };
+}
+pub(super) use written_by_form;
 
 impl<T: JsonSchema> JsonSchema for Located<T> {
     fn inline_schema() -> bool {

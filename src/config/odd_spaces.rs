@@ -1,7 +1,7 @@
 //! Characters that look like spaces, or like nothing. YAML takes them for letters, and its errors
 //! then explain nothing.
 
-use super::diagnostic::{Code, Problem};
+use super::diagnostic::{Code, Problem, SourceText};
 
 /// The characters and their names.
 const KNOWN: [(char, &str); 7] = [
@@ -16,17 +16,17 @@ const KNOWN: [(char, &str); 7] = [
 
 /// Finds the first such character of each line before its text, or after `-`, `:` or `,`. Reports
 /// show these beside other errors.
-pub(super) fn find(text: &str) -> Vec<Problem> {
+pub(super) fn find(source: &SourceText) -> Vec<Problem> {
     let mut at = 0;
     let mut problems = Vec::new();
-    for line in text.split_inclusive('\n') {
-        problems.extend(problem(line, at));
+    for line in source.text.split_inclusive('\n') {
+        problems.extend(problem(source, line, at));
         at += line.len();
     }
     problems
 }
 
-fn problem(line: &str, start: usize) -> Option<Problem> {
+fn problem(source: &SourceText, line: &str, start: usize) -> Option<Problem> {
     let mut before = ':';
     for (at, letter) in line.char_indices() {
         if before == '#' {
@@ -38,7 +38,7 @@ fn problem(line: &str, start: usize) -> Option<Problem> {
             let help = "replace it by a space, which is the only one that YAML knows";
             let message = format!("{name} stands where a space is meant");
             return Some(Problem {
-                span: Some(at..at + letter.len_utf8()),
+                place: Some(source.place(at..at + letter.len_utf8())),
                 help: Some(help.to_owned()),
                 ..Problem::error(Code::Syntax, message)
             });

@@ -6,6 +6,7 @@ mod json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::document::NodeId;
 use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
@@ -23,8 +24,8 @@ pub use super::sections::missing_key::OnMissingKey;
 pub use super::sections::overflow::{CodePoint, Overflow};
 pub use super::sections::penalty::{Penalty, PenaltyTime, StrikeCount};
 pub use super::sections::policy::{
-    AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, Mode, Percent, Places, Policy, Precision,
-    WindowStart,
+    AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, Percent, Places, Policy,
+    Precision, WindowStart,
 };
 pub use super::sections::redis::{
     RedisDatabase, RedisStore, RedisTimeout, RefusalCache, Sentinel, StartupTimeout, StoreName,
@@ -57,14 +58,14 @@ pub type Timeout<const DEFAULT: u64> = Duration<1, DAY, DEFAULT>;
 /// A delay, which may be zero.
 pub type Delay<const DEFAULT: u64 = 0> = Duration<0, HOUR, DEFAULT>;
 /// The `Retry-After` of refusals whose end is unknown.
-pub type RetryAfter = Duration<1, DAY>;
+pub type RetryAfter = Duration<1, DAY, SECOND>;
 /// Units in use at once.
-pub type InUse = Whole<0, { u32::MAX }>;
+pub type InUse = Whole<0, { u32::MAX as u64 }>;
 /// Units of a quota.
-pub type Units = Whole<1, { u32::MAX }>;
+pub type Units = Whole<1, { u32::MAX as u64 }>;
 
 /// The whole configuration.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "sluicegate", extend("required" = ["routes"]))]
 #[schemars(extend("patternProperties" = { "^x-": { "description": "Ignored: a place for YAML anchors." } }))]
@@ -73,6 +74,7 @@ pub struct Config {
     pub workers: Located<Workers>,
     /// Where requests come in; one on `[::]:8080` unless given.
     #[schemars(length(min = 1))]
+    #[serde(default = "one_listener")]
     pub listeners: List<Listener>,
     /// Time-outs and bounds towards clients.
     pub client: Located<ClientBounds>,
@@ -107,6 +109,10 @@ pub struct Config {
     pub check: Located<CheckRules>,
 }
 
+fn one_listener() -> List<Listener> {
+    vec![Located::from(Listener::default())].into()
+}
+
 impl Config {
     /// The top-level limits, then those of the routes.
     pub(super) fn all_limits(&self) -> impl Iterator<Item = &Located<Limit>> {
@@ -114,33 +120,20 @@ impl Config {
         self.limits.iter().chain(of_routes)
     }
 
+    /// The policy of a limit, and the node of its definition.
+    pub(super) fn policy<'a>(&'a self, limit: &'a Located<Limit>) -> Option<(&'a Policy, NodeId)> {
+        match &limit.value {
+            Limit::InPlace(policy) => Some((policy, limit.node)),
+            Limit::Named(name) => {
+                let policy = self.policies.get(name.as_str())?;
+                Some((policy, policy.node))
+            }
+        }
+    }
+
     /// Every policy, the named ones first.
     pub(super) fn all_policies(&self) -> impl Iterator<Item = &Policy> {
         let named = self.policies.values().map(|policy| &policy.value);
         named.chain(self.all_limits().filter_map(|limit| limit.in_place()))
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            workers: Located::default(),
-            listeners: vec![Listener::default().into()].into(),
-            client: Located::default(),
-            admin: Located::default(),
-            client_ip: Located::default(),
-            jwt: None,
-            access_log: None,
-            tracing: None,
-            shutdown: Located::default(),
-            store: Located::default(),
-            upstreams: Table::default(),
-            policies: Table::default(),
-            limits: List::default(),
-            exempt: List::default(),
-            routes: List::default(),
-            responses: Located::default(),
-            check: Located::default(),
-        }
     }
 }

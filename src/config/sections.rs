@@ -18,7 +18,6 @@ pub(super) mod policy;
 pub(super) mod redis;
 pub(super) mod responses;
 pub(super) mod route;
-pub(super) mod secret_token;
 pub(super) mod secret_value;
 pub(super) mod store;
 pub(super) mod traces;

@@ -2,32 +2,19 @@
 //! text, into a type that has only valid values. Errors say what would be valid.
 
 mod address;
-mod claim;
-mod client_ip_header;
-mod collector_url;
+mod bounded;
 mod duration;
 mod grpc;
-mod grpc_service;
-mod half_close;
 mod header;
 mod host;
 mod json_pointer;
-mod lint_code;
 mod key_part;
-mod name;
-mod number;
-mod origin_form;
 mod path;
-mod percentage;
 mod quota;
 mod redis;
-mod refill;
-mod host_field;
-mod retry_condition;
 mod secret;
 mod size;
 mod status;
-mod status_range;
 mod text;
 mod time_zone;
 mod url;
@@ -35,35 +22,25 @@ mod url;
 use std::borrow::Cow;
 use std::fmt;
 
+pub use crate::rules::{PathPattern, Segment};
 pub use address::{Cidr, SocketAddress, TrustedProxy};
-pub use claim::Claim;
-pub use collector_url::CollectorUrl;
+pub use bounded::{Flag, Percentage, Whole, Workers};
 pub use duration::Duration;
-pub use grpc::GrpcPattern;
-pub use grpc_service::GrpcService;
-pub(super) use header::{FIELD, fields, hidden_fields};
+pub use grpc::{GrpcPattern, GrpcService};
 pub use header::{FieldName, FieldValue, Method};
+pub(super) use header::{NO_VALUE, fields, hidden_fields};
 pub use host::ServerName;
-pub use host_field::HostField;
 pub use json_pointer::Pointer;
-pub use key_part::{KeyPart, KeyValue, MissingKeyWord};
-pub use lint_code::LintCode;
-pub use name::Name;
-pub use number::{Flag, Whole, Workers};
-pub use origin_form::OriginForm;
-pub use path::{PathPattern, PathPrefix, Segment};
-pub use percentage::Percentage;
-pub use quota::{CalendarUnit, Quota};
+pub use key_part::{Claim, KeyPart, KeyValue, MissingKeyWord};
+pub use path::PathPrefix;
+pub use quota::{CalendarUnit, Quota, Refill};
 pub use redis::{KeyPrefix, ServerAddress};
-pub use refill::Refill;
-pub use retry_condition::RetryCondition;
 pub use secret::{Hidden, SecretText};
 pub use size::Size;
-pub use status::Statuses;
-pub use status_range::StatusRange;
-pub use text::{FilePath, Text, WebUrl};
+pub use status::{RetryCondition, Statuses};
+pub use text::{FilePath, LintCode, Name, Text, WebUrl};
 pub use time_zone::{TimeZone, all as all_time_zones};
-pub use url::{OriginUrl, UpstreamRef};
+pub use url::{CollectorUrl, HostField, OriginForm, OriginUrl, UpstreamRef};
 
 /// The error for a text that is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,11 +137,42 @@ fn pattern<T: TextValue>() -> String {
     format!("^({})$|{VARIABLE}", T::PATTERN)
 }
 
+/// The JSON Schema of a value that may be a number between these bounds.
+fn number_schema<T: TextValue>(min: u64, max: u64) -> serde_json::Value {
+    serde_json::json!({
+        "type": ["integer", "string"],
+        "minimum": min,
+        "maximum": max,
+        "pattern": pattern::<T>(),
+    })
+}
+
 /// A regular expression for the start of a variable.
 pub(super) const VARIABLE: &str = r"\$\{";
 
-/// Implements the traits of a [`TextValue`] with `Display`.
+/// Implements the traits of a [`TextValue`] with `Display`. After `:`, the type that it wraps, which
+/// `get` returns; after `=`, the text of a stand-in for an unreadable value.
 macro_rules! text_value {
+    ($type:ty: $inner:ty $(= $stand_in:expr)?) => {
+        $crate::config::value::text_value!($type $(= $stand_in)?);
+
+        impl $type {
+            /// The value.
+            pub const fn get(&self) -> &$inner {
+                &self.0
+            }
+        }
+    };
+    ($type:ty = $stand_in:expr) => {
+        $crate::config::value::text_value!($type);
+
+        /// A stand-in for an unreadable value.
+        impl Default for $type {
+            fn default() -> Self {
+                $stand_in.parse().expect("a stand-in is valid")
+            }
+        }
+    };
     ($type:ty $(, [$($generics:tt)*])?) => {
         impl $(<$($generics)*>)? std::str::FromStr for $type {
             type Err = $crate::config::value::ValueError;

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use http::Method;
 use http::header::{AUTHORIZATION, HeaderName};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::cookie::{cookie, cookies};
 use super::credentials::basic_user;
@@ -75,13 +77,14 @@ pub enum OnMissingKey {
     Value(Arc<str>),
 }
 
-/// The rule for requests with different values in a field, cookie or parameter of the key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The handling of requests with different values in a part of the key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum OnSeveralValues {
-    /// The limit refuses.
+    /// The request is refused.
     #[default]
     Refuse,
-    /// The first value counts.
+    /// The first value counts: that of the first field, cookie or parameter.
     First,
     /// All values together are the key, in any order.
     All,

@@ -6,9 +6,11 @@ use std::fmt;
 use derive_more::Display;
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{Head, Lookup, query, segments};
-use crate::http::grpc;
+use crate::http::{grpc, path};
 
 /// All conditions of a route. An empty list is no condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,13 +78,14 @@ pub enum CaseSensitivity {
     Insensitive,
 }
 
-/// The comparison of a slash at the end of paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// The meaning of a slash at the end of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum TrailingSlash {
-    /// `/a/` differs from `/a`.
+    /// It does.
     #[default]
     Strict,
-    /// `/a/` equals `/a`.
+    /// It does not.
     Ignore,
 }
 
@@ -160,6 +163,29 @@ impl Default for PathPattern {
         PathPattern {
             segments: Vec::new(),
             is_prefix: true,
+        }
+    }
+}
+
+impl PathPattern {
+    /// The names of the captured segments.
+    pub fn captures(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(|segment| match segment {
+            Segment::Capture(name) => Some(name.as_str()),
+            Segment::Literal(_) => None,
+        })
+    }
+
+    /// The pattern with its literals in the form in which paths are matched.
+    #[must_use]
+    pub fn comparable(&self) -> Self {
+        let segments = self.segments.iter().map(|segment| match segment {
+            Segment::Literal(text) => Segment::Literal(path::comparable(text).into_owned()),
+            capture => capture.clone(),
+        });
+        Self {
+            segments: segments.collect(),
+            is_prefix: self.is_prefix,
         }
     }
 }

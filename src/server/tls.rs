@@ -20,6 +20,8 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 use rustls_pki_types::{PrivateKeyDer, UnixTime};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{Protocols, connection::HttpVersion};
@@ -37,13 +39,17 @@ const SESSIONS: usize = 4096;
 /// The largest file with a certificate or a key, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// The oldest version of TLS that a listener accepts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// The oldest that a listener accepts.
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(rename = "TlsVersion")]
 pub enum MinVersion {
-    /// TLS 1.2, RFC 5246.
+    /// TLS 1.2 (RFC 5246).
     #[default]
+    #[serde(rename = "tls1.2")]
     Tls12,
-    /// TLS 1.3, RFC 8446.
+    /// TLS 1.3 (RFC 8446).
+    #[serde(rename = "tls1.3")]
     Tls13,
 }
 

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::redis::Naming;
 use super::redis::client::Spec;
 use crate::limiter::{Algorithm, Secret, Start};
@@ -33,15 +36,16 @@ pub enum HomeSpec {
     Redis(OnStoreError),
 }
 
-/// Treatment of requests while the store of a policy does not answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// `on_store_error` of a policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum OnStoreError {
-    /// Local buckets decide.
+    /// Each process decides by buckets of its own.
     #[default]
     Local,
-    /// The limit admits requests.
+    /// The policy admits all requests.
     Admit,
-    /// The limit refuses requests.
+    /// The policy refuses all requests.
     Refuse,
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::Authority;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{Balance, ClientTls, EjectionSpec, HealthSpec, RetrySpec};
 use crate::net::dial::DialAddress;
@@ -71,15 +73,17 @@ pub struct EndpointSpec {
     pub sends_proxy_header: bool,
 }
 
-/// The version of HTTP with an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The version of HTTP with an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum UpstreamProtocol {
     /// HTTP/1.1.
     #[default]
     Http1,
-    /// HTTP/2, with prior knowledge or by ALPN.
+    /// HTTP/2: by ALPN over TLS, with prior knowledge otherwise.
+    #[serde(rename = "h2")]
     Http2,
-    /// The version that the endpoint chooses by ALPN; HTTP/1.1 without TLS.
+    /// The version that the server chooses by ALPN; HTTP/1.1 without TLS.
     Auto,
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::section;
-use crate::config::{CheckReport, Code, ReportedPlace, ReportedProblem, Severity};
+use crate::config::{CheckReport, Code, Place, Problem, Severity};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -124,7 +124,7 @@ struct LogicalLocation<'a> {
 pub(super) fn log(files: &[CheckReport]) -> Log<'_> {
     let problems = || files.iter().flat_map(|file| &file.findings);
     let rules: Vec<_> = Code::all()
-        .filter(|code| problems().any(|problem| problem.code == code.as_str()))
+        .filter(|code| problems().any(|problem| problem.code == *code))
         .collect();
     let results = files.iter().flat_map(|file| {
         let uri = uri(&file.file);
@@ -176,10 +176,8 @@ fn rule(code: Code) -> Rule {
     }
 }
 
-fn finding<'a>(problem: &'a ReportedProblem, uri: &str, rules: &[Code]) -> Option<Finding<'a>> {
-    let rule_index = rules
-        .iter()
-        .position(|rule| rule.as_str() == problem.code)?;
+fn finding<'a>(problem: &'a Problem, uri: &str, rules: &[Code]) -> Option<Finding<'a>> {
+    let rule_index = rules.iter().position(|rule| *rule == problem.code)?;
     let help = problem.help.as_ref();
     let help = help.map(|help| format!("; {help}")).unwrap_or_default();
     let path = Some(problem.path.as_str()).filter(|path| !path.is_empty());
@@ -191,7 +189,7 @@ fn finding<'a>(problem: &'a ReportedProblem, uri: &str, rules: &[Code]) -> Optio
         }),
     });
     Some(Finding {
-        rule_id: problem.code,
+        rule_id: problem.code.as_str(),
         rule_index,
         level: problem.severity,
         message: Message {
@@ -210,7 +208,7 @@ fn finding<'a>(problem: &'a ReportedProblem, uri: &str, rules: &[Code]) -> Optio
     })
 }
 
-fn physical(uri: &str, place: Option<ReportedPlace>) -> PhysicalLocation {
+fn physical(uri: &str, place: Option<Place>) -> PhysicalLocation {
     PhysicalLocation {
         artifact_location: Artifact {
             uri: uri.to_owned(),

@@ -6,8 +6,8 @@ use serde::de::{Expected, Unexpected};
 
 use super::Reader;
 use crate::config::diagnostic::{Code, Content};
-use crate::config::document::{NodeValue, TextOrigin};
-use crate::config::finding::{Finding, Part};
+use crate::config::document::{NodeValue, Part, TextOrigin};
+use crate::config::finding::Finding;
 use crate::config::value::ValueError;
 use crate::nearest;
 

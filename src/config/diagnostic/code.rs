@@ -1,11 +1,15 @@
 //! Codes of problems.
 
+use serde::Serialize;
 use strum::{EnumIter, EnumMessage, IntoEnumIterator, IntoStaticStr};
 
 /// The stable codes of all problems; scripts may rely on them.
 ///
 /// Errors come first, then the lints in the order of docs/lints.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumIter, EnumMessage, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, EnumIter, EnumMessage, IntoStaticStr, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Code {
     /// The file is unreadable, too large, or no text.

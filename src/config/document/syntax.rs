@@ -53,7 +53,9 @@ pub(super) fn problem(error: &Error, source: &SourceText) -> Problem {
     let bare = line.and_then(|line| bare_address(line).or_else(|| bare_variable(line)));
     let help = bare.or(help);
     Problem {
-        span: error.location().map(|location| bytes(&location, source)),
+        place: error
+            .location()
+            .map(|location| source.place(bytes(&location, source))),
         help,
         ..Problem::error(code, message)
     }

@@ -2,7 +2,8 @@
 
 use ipnet::IpNet;
 
-use super::{AppliedPolicy, Finding, RouteLimits, policies};
+use super::{AppliedPolicy, Finding, RouteLimits};
+use crate::config::Located;
 use crate::config::diagnostic::Code;
 use crate::config::schema::{Config, OnMissingKey, Route};
 use crate::config::value::{KeyPart, MissingKeyWord, TrustedProxy};
@@ -88,40 +89,33 @@ fn is_forwarding(part: &KeyPart) -> bool {
     matches!(part, KeyPart::Header(name) if FORWARDING.contains(&name.get().as_str()))
 }
 
-/// Warns of keys from forwarding fields, which clients can send too.
-pub(super) fn untrusted_forwarding(places: &[RouteLimits<'_>]) -> Vec<Finding> {
-    let findings = policies(places).into_iter().flat_map(|applied| {
-        let parts = applied.policy.key.0.iter();
-        parts.filter(|part| is_forwarding(part)).map(|part| {
-            let message = format!("`{}` is whatever the client sends", part.value);
-            Finding::warning(part.node, Code::UntrustedForwarding, message).help(
-                "use `client_ip`, and name your proxies in `client_ip.trusted_proxies`: only what these say is believed",
-            )
-        })
-    });
-    findings.collect()
+/// Warns of a key from a forwarding field, which clients can send too.
+pub(super) fn untrusted_forwarding(
+    part: &Located<KeyPart>,
+    _: &AppliedPolicy<'_>,
+    _: &Config,
+) -> Option<Finding> {
+    let message = format!("`{}` is whatever the client sends", part.value);
+    let finding = Finding::warning(part.node, Code::UntrustedForwarding, message);
+    is_forwarding(part).then(|| finding.help(
+        "use `client_ip`, and name your proxies in `client_ip.trusted_proxies`: only what these say is believed",
+    ))
 }
 
 /// Warns of windows in a user's time zone, in buckets that several users share. The first user sets
 /// the zone, and a request without a token gets another.
-pub(super) fn borrowed_zones(places: &[RouteLimits<'_>]) -> Vec<Finding> {
-    let findings = policies(places).into_iter().filter_map(|applied| {
-        let claim = applied.policy.time_zone.as_ref()?.claim()?;
-        let parts = &applied.policy.key.0;
-        let of_a_user = parts
-            .iter()
-            .any(|part| matches!(part.value, KeyPart::Claim(_)));
-        let message = format!(
-            "the client that opens a window decides by `{claim}` when it ends for all clients of the bucket",
-            claim = claim.value
-        );
-        let finding = Finding::warning(claim.node, Code::BorrowedZone, message);
-        let finding = finding.related(applied.key_node(), "a bucket is not that of a token's user");
-        (!of_a_user).then(|| {
-            finding.help("use a key that the same token has verified, as in `key: jwt:sub`")
-        })
-    });
-    findings.collect()
+pub(super) fn borrowed_zone(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+    let claim = applied.policy.time_zone.as_ref()?.claim()?;
+    if applied.policy.key.0.iter().any(|part| is_claim(part)) {
+        return None;
+    }
+    let message = format!(
+        "the client that opens a window decides by `{}` when it ends for all clients of the bucket",
+        claim.value
+    );
+    let finding = Finding::warning(claim.node, Code::BorrowedZone, message);
+    let finding = finding.related(applied.key_node(), "a bucket is not that of a token's user");
+    Some(finding.help("use a key that the same token has verified, as in `key: jwt:sub`"))
 }
 
 /// Warns of trusted proxies that include every address.

@@ -36,9 +36,9 @@ pub(super) fn literal_values(config: &Config) -> Vec<Finding> {
 fn slash_at_the_end(config: &Config, matches: &Match) -> Option<Finding> {
     let path = matches.path.as_ref()?;
     let (last, above) = path.segments.split_last()?;
-    let has_slash = !path.rest && *last == Segment::Literal(String::new());
+    let has_slash = !path.is_prefix && *last == Segment::Literal(String::new());
     let takes_below = |other: &Match| match other.path_pattern() {
-        Some(other) => other.rest && other.segments == above,
+        Some(other) => other.is_prefix && other.segments == above,
         None => above.is_empty(),
     };
     if !has_slash
@@ -51,7 +51,7 @@ fn slash_at_the_end(config: &Config, matches: &Match) -> Option<Finding> {
     }
     let below = PathPattern {
         segments: above.to_vec(),
-        rest: true,
+        is_prefix: true,
     };
     let message = format!("`{}` takes this path only, and none below it", path.value);
     let finding = Finding::warning(path.node, Code::LiteralValue, message);

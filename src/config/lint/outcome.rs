@@ -1,13 +1,16 @@
-//! Policies with a known outcome: they never refuse, or always.
+//! Policies with a known outcome: they never refuse, or always; and costs that are forgiven.
 
 use std::collections::{HashMap, HashSet};
 
 use ipnet::IpNet;
 
-use super::{AppliedPolicy, Finding, NodeId, RouteLimits, policies};
-use crate::config::diagnostic::Code;
-use crate::config::schema::{AlgorithmName, Cost, OnMissingKey, Policy, Reserve, WindowStart};
+use crate::config::lint::{AppliedPolicy, RouteLimits};
+use crate::config::schema::{
+    AlgorithmName, Config, Cost, OnMissingKey, Policy, Reserve, WindowStart,
+};
 use crate::config::value::{KeyPart, MissingKeyWord, Quota};
+use crate::config::{Code, Finding, NodeId};
+use crate::limiter::Debt;
 
 /// The most policies of a route with which each policy is compared.
 const MAX_COMPARED: usize = 256;
@@ -67,9 +70,8 @@ impl<'p, 'a> PolicyIndex<'p, 'a> {
 }
 
 /// Warns of enforced policies that can never refuse.
-pub(super) fn never_refuses(places: &[RouteLimits<'_>]) -> Vec<Finding> {
-    let all = policies(places);
-    let index = PolicyIndex::of(&all, places);
+pub(super) fn never_refuses(all: &[AppliedPolicy<'_>], places: &[RouteLimits<'_>]) -> Vec<Finding> {
+    let index = PolicyIndex::of(all, places);
     let why = |applied: &AppliedPolicy<'_>| {
         enforced_for_no_key(applied)
             .or_else(|| all_addresses_exempt(applied))
@@ -85,10 +87,10 @@ fn never_refuses_warning(node: NodeId, message: impl Into<String>) -> Finding {
 
 /// Finds a `percent` of 0.
 fn enforced_for_no_key(applied: &AppliedPolicy<'_>) -> Option<Finding> {
-    let percent = applied.policy.percent.as_ref();
-    let percent = percent.filter(|percent| percent.get() == 0)?;
+    let percent = &applied.policy.percent;
     let finding = never_refuses_warning(percent.node, "it is enforced for none of its keys");
-    Some(finding.help("raise `percent`, or say what is meant: `mode: shadow`"))
+    (percent.get() == 0)
+        .then(|| finding.help("raise `percent`, or say what is meant: `mode: shadow`"))
 }
 
 /// Finds exemptions of all addresses.
@@ -185,10 +187,7 @@ fn is_within(tight: &AppliedPolicy<'_>, wide: &AppliedPolicy<'_>) -> bool {
     };
     let limits = a.limit() <= b.limit();
     let windows = a.window() == b.window() && a.calendar() == b.calendar();
-    let by_clock = |policy: &Policy| {
-        let start = policy.start.as_ref().map(|start| start.value);
-        matches!(start, None | Some(WindowStart::Clock))
-    };
+    let by_clock = |policy: &Policy| policy.start.value == WindowStart::Clock;
     match (one.algorithm.value, other.algorithm.value) {
         (Gcra | TokenBucket, Gcra | TokenBucket) => {
             let rates = rate_times(a, b) <= rate_times(b, a);
@@ -212,22 +211,13 @@ fn rate_times(quota: &Quota, other: &Quota) -> u128 {
     u128::from(quota.limit()) * other.window().as_micros()
 }
 
-/// Warns of policies that refuse every request, or every request of a kind that they are meant to
-/// admit.
-pub(super) fn always_refuses(places: &[RouteLimits<'_>]) -> Vec<Finding> {
-    let mut enforced = policies(places);
-    enforced.retain(AppliedPolicy::is_enforced);
-    let nothing = enforced.iter().filter_map(nothing_to_take);
-    let costs = enforced.iter().filter_map(costs_beyond);
-    nothing.chain(costs).chain(without_key(places)).collect()
-}
-
 fn always(node: NodeId, message: impl Into<String>) -> Finding {
     Finding::warning(node, Code::AlwaysRefuses, message)
 }
 
-fn nothing_to_take(applied: &AppliedPolicy<'_>) -> Option<Finding> {
-    let policy = applied.policy;
+/// Warns of a policy that refuses every request.
+pub(super) fn nothing_to_take(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+    let policy = applied.enforced()?;
     let all = policy.when.is_none() && policy.exempt.is_empty() && policy.overrides.is_empty();
     let quota = policy.amounts.quota.as_ref();
     let quota = quota.filter(|quota| all && quota.limit() == 0)?;
@@ -235,8 +225,9 @@ fn nothing_to_take(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     Some(finding.help("raise it, or say which requests it is for: `when`, `exempt`, `overrides`"))
 }
 
-fn costs_beyond(applied: &AppliedPolicy<'_>) -> Option<Finding> {
-    let Cost::Stated(cost) = &applied.policy.cost.value else {
+/// Warns of a policy that refuses all requests that state a cost in bounds.
+pub(super) fn costs_beyond(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+    let Cost::Stated(cost) = &applied.enforced()?.cost.value else {
         return None;
     };
     let most = match (&cost.header, cost.reserve.as_deref()) {
@@ -255,24 +246,54 @@ fn costs_beyond(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     )))
 }
 
-/// Finds captures that the route's path does not have, without a stand-in.
-fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
-    let routes = places.iter();
-    let routes = routes.filter_map(|place| Some((place, place.route?)));
-    let findings = routes.flat_map(|(place, route)| {
+/// Warns of captures that a route's path does not have, without a stand-in.
+pub(super) fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for place in places {
+        let Some(route) = place.route else { continue };
         let path = route.matches.path.as_ref();
-        let has = move |name: &str| path.is_some_and(|path| path.captures().any(|one| one == name));
-        place.policies().filter(|applied| applied.is_enforced()).filter_map(move |applied| {
-            let policy = applied.policy;
-            let refuses = policy.on_missing_key.value == OnMissingKey::Word(MissingKeyWord::Refuse) && policy.when.is_none();
-            let lacks = |part: &&super::super::Located<KeyPart>| {
-                matches!(&part.value, KeyPart::Capture(name) if !has(name))
+        let has = |name: &str| path.is_some_and(|path| path.captures().any(|one| one == name));
+        for policy in place.policies().filter_map(AppliedPolicy::enforced) {
+            let refuses = policy.on_missing_key.value == OnMissingKey::Word(MissingKeyWord::Refuse);
+            let mut parts = policy.key.0.iter();
+            let lacking =
+                parts.find(|part| matches!(&part.value, KeyPart::Capture(name) if !has(name)));
+            let Some(part) = lacking.filter(|_| refuses && policy.when.is_none()) else {
+                continue;
             };
-            let part = policy.key.0.iter().filter(|_| refuses).find(lacks)?;
-            let message = format!("`{}` has no such segment: all of its requests are refused", route.title());
+            let title = route.title();
+            let message = format!("`{title}` has no such segment: all of its requests are refused");
             let finding = always(part.node, message).related(place.node, "the route");
-            Some(finding.help("say `on_missing_key: skip`, or name the policy only where the path captures the segment"))
-        })
-    });
-    findings.collect()
+            findings.push(finding.help("say `on_missing_key: skip`, or name the policy only where the path captures the segment"));
+        }
+    }
+    findings
+}
+
+/// Warns of responses that may cost more than a bucket ever owes.
+pub(super) fn forgiven(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+    use AlgorithmName::{Gcra, TokenBucket};
+    let Cost::Stated(cost) = &applied.policy.cost.value else {
+        return None;
+    };
+    let quota = applied.policy.amounts.quota.as_ref();
+    let limit = quota.map_or(applied.capacity(), |quota| quota.limit());
+    if cost.header.is_some() || limit == 0 {
+        return None;
+    }
+    let windows = match applied.policy.algorithm.value {
+        Gcra | TokenBucket => Debt::MAX_WINDOWS,
+        _ => 1,
+    };
+    let owed = u64::from(limit) * u64::from(windows);
+    if u64::from(cost.max.get()) <= owed {
+        return None;
+    }
+    let message = format!("what a response costs beyond {owed} units is forgiven");
+    let finding = Finding::warning(cost.max.node, Code::ForgivenCost, message);
+    let finding = finding.related(applied.quota_node(), "a bucket owes no more than that");
+    Some(match windows {
+        1 => finding.help("use `algorithm: gcra`, which carries the debt on, or a longer window"),
+        _ => finding.help(format!("lower `max` to {owed}, or raise the quota")),
+    })
 }

@@ -1,6 +1,9 @@
 //! Shared buckets: calls that take too long, and readable keys.
 
-use super::{AppliedPolicy, Config, Finding, RouteLimits, policies};
+use std::time::Duration;
+
+use super::{AppliedPolicy, Config, Finding};
+use crate::config::Located;
 use crate::config::diagnostic::Code;
 use crate::config::schema::{RedisStore, StoreName};
 use crate::config::value::KeyPart;
@@ -22,46 +25,36 @@ const CREDENTIALS: [&str; 10] = [
     "token",
 ];
 
-/// All lints about Redis; none without `store.redis`.
-pub(super) fn shared_buckets(config: &Config, places: &[RouteLimits<'_>]) -> Vec<Finding> {
-    let Some(redis) = &config.store.redis else {
-        return Vec::new();
-    };
-    let all = policies(places);
-    let shared: Vec<_> = all.into_iter().filter(AppliedPolicy::is_shared).collect();
-    let guessable = guessable_keys(redis) && !shared.is_empty();
-    let guessable = guessable.then(|| {
-        let message = "a reader of Redis can guess keys";
-        Finding::warning(redis.node, Code::GuessableKeys, message)
-            .at_key()
-            .help("hash them under a secret, the same on all machines: `secret: ${SLUICEGATE_SECRET}`")
+/// Warns of keys in Redis whose hashes have no secret.
+pub(super) fn guessable_keys(config: &Config, policies: &[AppliedPolicy<'_>]) -> Vec<Finding> {
+    let redis = config.store.redis.iter();
+    let guessable = redis.filter(|redis| {
+        let is_used = policies.iter().any(AppliedPolicy::is_shared);
+        is_used && redis.secret.is_none() && !redis.readable_keys.get()
     });
-    let mut findings = Vec::from_iter(guessable);
-    for applied in &shared {
-        findings.extend(short_window(applied, redis));
-        findings.extend(slow_sync(applied));
-        findings.extend(credentials(applied, redis));
-    }
-    findings
-}
-
-fn guessable_keys(redis: &RedisStore) -> bool {
-    redis.secret.is_none() && !redis.readable_keys.get()
+    let findings = guessable.map(|redis| {
+        let message = "a reader of Redis can guess keys";
+        let finding = Finding::warning(redis.node, Code::GuessableKeys, message).at_key();
+        finding.help(
+            "hash them under a secret, the same on all machines: `secret: ${SLUICEGATE_SECRET}`",
+        )
+    });
+    findings.collect()
 }
 
 /// Warns of a window that is nearly over when Redis answers.
-fn short_window(applied: &AppliedPolicy<'_>, redis: &RedisStore) -> Option<Finding> {
-    let least = redis.timeout.get() * LEAST_RATIO;
-    let window = Some(applied.window()).filter(|window| !window.is_zero() && *window < least)?;
+pub(super) fn short_window(applied: &AppliedPolicy<'_>, config: &Config) -> Option<Finding> {
+    let timeout = &applied.redis(config)?.timeout;
+    let (window, least) = applied.window_below(timeout.get() * LEAST_RATIO)?;
     if applied.policy.sync.is_some() {
         return None;
     }
     let message = format!(
         "Redis may take up to {:?} to answer, a large part of {window:?}",
-        redis.timeout.get()
+        timeout.get()
     );
     let finding = Finding::warning(applied.quota_node(), Code::ShortWindow, message);
-    let finding = finding.related(redis.timeout.node, "the longest that it may take");
+    let finding = finding.related(timeout.node, "the longest that it may take");
     Some(finding.help(format!(
         "use a window of {least:?} or longer, lower `timeout`, or use `store: memory`"
     )))
@@ -69,10 +62,10 @@ fn short_window(applied: &AppliedPolicy<'_>, redis: &RedisStore) -> Option<Findi
 
 /// Warns of a window of which machines admit a large part before they hear of each other. With
 /// demand for the whole quota on each machine, all but one admit `interval / window` of it unheard.
-fn slow_sync(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+pub(super) fn slow_sync(applied: &AppliedPolicy<'_>, config: &Config) -> Option<Finding> {
+    applied.redis(config)?;
     let interval = applied.policy.sync.as_ref()?;
-    let least = interval.get() * LEAST_RATIO;
-    let window = Some(applied.window()).filter(|window| !window.is_zero() && *window < least)?;
+    let (window, least) = applied.window_below(interval.get() * LEAST_RATIO)?;
     let message = format!(
         "machines hear of each other every {:?} only, a large part of {window:?}",
         interval.get()
@@ -84,19 +77,20 @@ fn slow_sync(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     )))
 }
 
-/// Warns of credentials among readable key parts.
-fn credentials<'a>(
-    applied: &'a AppliedPolicy<'_>,
-    redis: &'a RedisStore,
-) -> impl Iterator<Item = Finding> + use<'a> {
-    let parts = applied.policy.key.0.iter();
-    let secret = parts.filter(|part| redis.readable_keys.get() && is_credential(part));
-    secret.map(|part| {
-        let message = format!("a reader of Redis can see `{}`", part.value);
-        Finding::warning(part.node, Code::ReadableCredentials, message)
-            .related(redis.readable_keys.node, "keys are written as they are")
-            .help("hash keys under a `secret` instead of `readable_keys: true`")
-    })
+/// Warns of a credential among readable key parts.
+pub(super) fn readable_credentials(
+    part: &Located<KeyPart>,
+    applied: &AppliedPolicy<'_>,
+    config: &Config,
+) -> Option<Finding> {
+    let readable = &applied.redis(config)?.readable_keys;
+    if !readable.get() || !is_credential(part) {
+        return None;
+    }
+    let message = format!("a reader of Redis can see `{}`", part.value);
+    let finding = Finding::warning(part.node, Code::ReadableCredentials, message);
+    let finding = finding.related(readable.node, "keys are written as they are");
+    Some(finding.help("hash keys under a `secret` instead of `readable_keys: true`"))
 }
 
 fn is_credential(part: &KeyPart) -> bool {
@@ -114,6 +108,18 @@ fn is_credential(part: &KeyPart) -> bool {
 }
 
 impl AppliedPolicy<'_> {
+    /// The Redis that has its buckets, if it does.
+    fn redis<'c>(&self, config: &'c Config) -> Option<&'c RedisStore> {
+        let redis = config.store.redis.as_deref();
+        redis.filter(|_| self.is_shared())
+    }
+
+    /// Its window, and `least`, if the window is shorter.
+    fn window_below(&self, least: Duration) -> Option<(Duration, Duration)> {
+        let window = self.window();
+        (!window.is_zero() && window < least).then_some((window, least))
+    }
+
     /// True if Redis has the usage of its buckets.
     pub(super) fn is_shared(&self) -> bool {
         self.policy.store.value == StoreName::Redis

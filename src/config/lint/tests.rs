@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::parse;
+use crate::config::{Code, parse};
 
 /// The printed warnings of a configuration with these routes.
 fn warnings(routes: &str) -> String {
@@ -59,8 +59,8 @@ fn shielded(routes: &str) -> [bool; 2] {
     let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
     let report = lint(loaded, Timestamp::EPOCH);
     ["policies.tight.quota", "policies.wide.quota"].map(|path| {
-        let mut found = report.reported().into_iter();
-        found.any(|problem| problem.code == "never-refuses" && problem.path == path)
+        let mut found = report.reported().iter();
+        found.any(|problem| problem.code == Code::NeverRefuses && problem.path == path)
     })
 }
 
@@ -121,7 +121,7 @@ fn many_policies_on_many_routes_are_looked_at_without_listing_all_pairs() {
     let loaded = parse("test.yaml", text, &|_| None);
     let found = lint_text(loaded.unwrap_or_else(|report| panic!("{report}")));
     let found = found.reported();
-    let shielded = found.iter().filter(|one| one.code == "never-refuses");
+    let shielded = found.iter().filter(|one| one.code == Code::NeverRefuses);
     // The first is the tightest, and the file's first 1000 problems are reported.
     assert!(shielded.count() > 400, "{}", found.len());
 }

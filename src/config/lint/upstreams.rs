@@ -1,25 +1,15 @@
 //! Upstreams: retries that may go on for long, bounds that cost connections, options without an
-//! effect, and gRPC over HTTP/1.1.
+//! effect, gRPC over HTTP/1.1, and upstreams that lead back to the proxy.
 
-use super::Finding;
-use crate::config::NodeId;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use crate::config::diagnostic::Code;
+use crate::config::lint::Finding;
 use crate::config::schema::{Config, Ejection, Upstream};
-use crate::config::value::{UpstreamRef, Workers};
+use crate::config::value::{OriginUrl, UpstreamRef, Workers};
+use crate::config::{NodeId, node_of};
+use crate::net::listener::ListenAddress;
 use crate::upstream::UpstreamProtocol;
-
-/// All lints about upstreams.
-pub(super) fn options(config: &Config) -> Vec<Finding> {
-    let upstreams = config.upstreams.values();
-    let findings = upstreams.flat_map(|upstream| {
-        let endless = retries_without_deadline(upstream).into_iter();
-        let late = late_attempts(upstream).into_iter();
-        let of_one_address = options_of_one_address(upstream);
-        let few = few_connections(config, upstream);
-        endless.chain(late).chain(few).chain(of_one_address)
-    });
-    findings.collect()
-}
 
 /// Warns of routes for gRPC, which needs HTTP/2, to upstreams that speak HTTP/1.1.
 pub(super) fn grpc_over_http1(config: &Config) -> Vec<Finding> {
@@ -41,16 +31,17 @@ pub(super) fn grpc_over_http1(config: &Config) -> Vec<Finding> {
 }
 
 /// Warns of retries that the user asks for, each of which may take the whole time for a response.
-fn retries_without_deadline(upstream: &Upstream) -> Option<Finding> {
+pub(super) fn retries_without_deadline(upstream: &Upstream, _: &Config) -> Option<Finding> {
     let (retries, timeouts) = (&upstream.retries, &upstream.timeouts);
     let attempts = retries.attempts.get();
     let is_bounded = timeouts.request.is_some() || timeouts.attempt.is_some();
-    if retries.node == NodeId::ABSENT || attempts == 0 || is_bounded {
+    let node = retries.node.given()?;
+    if attempts == 0 || is_bounded {
         return None;
     }
     let longest = timeouts.response.get() * (attempts + 1);
     let message = format!("a request may take {longest:?} until it fails");
-    let finding = Finding::warning(retries.node, Code::RetriesWithoutDeadline, message);
+    let finding = Finding::warning(node, Code::RetriesWithoutDeadline, message);
     let finding = finding
         .at_key()
         .related(timeouts.response.node, "the time of each attempt");
@@ -58,7 +49,7 @@ fn retries_without_deadline(upstream: &Upstream) -> Option<Finding> {
 }
 
 /// Warns of a time for each attempt that is not over before the whole request is.
-fn late_attempts(upstream: &Upstream) -> Option<Finding> {
+pub(super) fn late_attempts(upstream: &Upstream, _: &Config) -> Option<Finding> {
     let timeouts = &upstream.timeouts;
     let (attempt, request) = (timeouts.attempt.as_ref()?, timeouts.request.as_ref()?);
     let finding = Finding::warning(
@@ -72,7 +63,7 @@ fn late_attempts(upstream: &Upstream) -> Option<Finding> {
 }
 
 /// Warns of a bound for which workers close each other's connections, where that costs handshakes.
-fn few_connections(config: &Config, upstream: &Upstream) -> Option<Finding> {
+pub(super) fn few_connections(upstream: &Upstream, config: &Config) -> Option<Finding> {
     let (max, Workers::Fixed(workers)) = (upstream.connections.max.as_ref()?, config.workers.value)
     else {
         return None;
@@ -87,38 +78,74 @@ fn few_connections(config: &Config, upstream: &Upstream) -> Option<Finding> {
     Some(finding.help("raise it, start fewer workers, or share connections: `protocol: h2`"))
 }
 
-/// Warns of options that need another address where there is one.
-fn options_of_one_address(upstream: &Upstream) -> Vec<Finding> {
+/// Warns of ejections where there is one address.
+pub(super) fn ejection_of_one_address(upstream: &Upstream, _: &Config) -> Option<Finding> {
+    let is_on = matches!(upstream.ejection.value, Ejection::On(_));
+    of_one_address(upstream, "ejection", upstream.ejection.node).filter(|_| is_on)
+}
+
+/// Warns of retries where there is one address.
+pub(super) fn retries_of_one_address(upstream: &Upstream, _: &Config) -> Option<Finding> {
+    let is_on = upstream.retries.attempts.get() > 0;
+    of_one_address(upstream, "retries", upstream.retries.node).filter(|_| is_on)
+}
+
+/// Warns of health checks where there is one address.
+pub(super) fn checks_of_one_address(upstream: &Upstream, _: &Config) -> Option<Finding> {
+    of_one_address(upstream, "health", node_of(&upstream.health)?)
+}
+
+/// The warning of a written option that needs another address. A name may have several.
+fn of_one_address(upstream: &Upstream, option: &str, node: NodeId) -> Option<Finding> {
     let [endpoint] = upstream.endpoints.as_slice() else {
-        return Vec::new();
+        return None;
     };
-    // A name may have several addresses.
-    if !endpoint.url.is_address() {
-        return Vec::new();
-    }
-    let is_ejecting = matches!(upstream.ejection.value, Ejection::On(_));
-    let health = upstream.health.as_ref();
-    let options = [
-        ("ejection", upstream.ejection.node, is_ejecting),
-        (
-            "retries",
-            upstream.retries.node,
-            upstream.retries.attempts.get() > 0,
-        ),
-        (
-            "health",
-            health.map_or(NodeId::ABSENT, |health| health.node),
-            true,
-        ),
-    ];
-    let given = options
-        .into_iter()
-        .filter(|(_, node, is_on)| *node != NodeId::ABSENT && *is_on);
-    let findings = given.map(|(option, node, _)| {
-        let message = format!("`{option}` with a single address");
-        let finding = Finding::warning(node, Code::NoEffect, message).at_key();
-        let finding = finding.related(upstream.endpoints.node, "the address");
-        finding.help("it needs another one to send requests to: add an endpoint, or remove it")
+    let node = node.given().filter(|_| endpoint.url.is_address())?;
+    let message = format!("`{option}` with a single address");
+    let finding = Finding::warning(node, Code::NoEffect, message).at_key();
+    let finding = finding.related(upstream.endpoints.node, "the address");
+    Some(finding.help("it needs another one to send requests to: add an endpoint, or remove it"))
+}
+
+/// Warns of endpoints that are a listener of this proxy: requests loop until a limit refuses them.
+pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
+    let endpoints = config
+        .upstreams
+        .values()
+        .flat_map(|upstream| upstream.endpoints.iter());
+    let endpoints = endpoints.map(|endpoint| (&endpoint.url.value, endpoint.url.node));
+    let in_place = config
+        .routes
+        .iter()
+        .filter_map(|route| match &route.upstream.value {
+            UpstreamRef::Url(url) => Some((url, route.upstream.node)),
+            UpstreamRef::Echo | UpstreamRef::Status | UpstreamRef::Named(_) => None,
+        });
+    let findings = endpoints.chain(in_place).filter_map(|(url, node)| {
+        let mut listeners = config.listeners.iter();
+        let own = listeners.find(|listener| match (&listener.address.value, &url.socket) {
+            (ListenAddress::Tcp(address), None) => accepts(*address, url),
+            (ListenAddress::Unix(listener), Some(socket)) => listener == socket,
+            _ => false,
+        })?;
+        let address = &own.address;
+        let message = format!("requests come back to the listener on `{}`", address.value);
+        let finding = Finding::warning(node, Code::OwnListener, message);
+        let finding = finding.related(address.node, "the listener");
+        Some(finding.help("name the server behind the proxy, or give the listener another port"))
     });
     findings.collect()
+}
+
+/// True if the listener accepts connections to this URL. Resolves no name but `localhost`.
+fn accepts(listener: SocketAddr, url: &OriginUrl) -> bool {
+    let host = match url.host.as_str() {
+        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        host => host.parse::<IpAddr>().ok(),
+    };
+    let is_everywhere = listener.ip().is_unspecified();
+    listener.port() == url.port
+        && host.is_some_and(|host| {
+            host == listener.ip() || is_everywhere && (host.is_loopback() || host.is_unspecified())
+        })
 }

@@ -3,11 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::compile::Compiler;
+use crate::config::checks::{report_empty, report_twice};
+use crate::config::compiler::Compiler;
 use crate::config::schema::Config;
-use crate::config::validate::{report_empty, report_repeated, report_twice};
 use crate::config::value::FieldName;
-use crate::config::words::{Word, words};
 use crate::config::{Code, Finding, Findings, List, Located};
 use crate::telemetry::access_log::{AccessLogSpec, KeyForm, LineFormat, LogField, LogTarget};
 
@@ -46,84 +45,6 @@ pub enum AccessLogFormat {
     Disabled,
 }
 
-words! {
-    /// How operators see keys: `access_log.keys`, `admin.keys`.
-    "LoggedKeys" for KeyForm {
-        /// As `k_` and 16 hexadecimal digits: the hash under which the bucket is found.
-        Hashed = "hashed",
-        /// As text.
-        Readable = "readable",
-    }
-}
-
-words! {
-    /// A field of the access log.
-    "LogField" for LogField {
-        /// When the request's head had arrived.
-        Time = "time",
-        /// The client's address.
-        ClientIp = "client_ip",
-        /// The method.
-        Method = "method",
-        /// The host, without a port.
-        Host = "host",
-        /// The path with its query.
-        Path = "path",
-        /// The version of HTTP.
-        Version = "version",
-        /// The status of the response.
-        Status = "status",
-        /// Bytes of the response's body that were sent.
-        Bytes = "bytes",
-        /// The time of the whole request.
-        DurationMs = "duration_ms",
-        /// The time that a limit has the request wait.
-        DelayMs = "delay_ms",
-        /// The time that the request waits for a slot of its upstream.
-        PendingMs = "pending_ms",
-        /// The time until the upstream's response.
-        UpstreamMs = "upstream_ms",
-        /// The number of addresses that were tried.
-        Attempts = "attempts",
-        /// Costs that the response stated, by policy.
-        Costs = "costs",
-        /// The route.
-        Route = "route",
-        /// The upstream.
-        Upstream = "upstream",
-        /// Its endpoint that was sent the request last.
-        Endpoint = "endpoint",
-        /// The reason for a missing or incomplete response of the upstream.
-        Error = "error",
-        /// The deciding policy.
-        Policy = "policy",
-        /// Its decision.
-        Decision = "decision",
-        /// True if it bans the key.
-        Banned = "banned",
-        /// The policies whose granted units paid.
-        Granted = "granted",
-        /// The key of its bucket.
-        Key = "key",
-        /// Units that its bucket has left.
-        Remaining = "remaining",
-        /// The time until the same request is allowed.
-        RetryAfterMs = "retry_after_ms",
-        /// The Referer field.
-        Referer = "referer",
-        /// The User-Agent field.
-        UserAgent = "user_agent",
-        /// The X-Request-Id field.
-        RequestId = "request_id",
-        /// The trace of the Traceparent field.
-        TraceId = "trace_id",
-        /// The version of TLS.
-        TlsVersion = "tls_version",
-        /// Header fields of the operator's choice.
-        Headers = "headers",
-    }
-}
-
 impl AccessLog {
     /// The fields of lines.
     pub(in crate::config) fn fields(&self) -> Vec<LogField> {
@@ -151,10 +72,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
             findings,
             "name the fields, or remove the key for all of them",
         );
-        let items = fields.iter().map(|field| (field.value, field.node));
-        report_repeated(items, findings, |field| {
-            (format!("`{}` twice", field.word()), "remove one of them")
-        });
+        report_twice(fields, findings);
     }
 }
 
@@ -168,7 +86,7 @@ impl Compiler<'_> {
         };
         let target = match &log.path.value {
             LogTarget::Stdout => LogTarget::Stdout,
-            LogTarget::File(path) => LogTarget::File(self.loaded.resolve(path)),
+            LogTarget::File(path) => LogTarget::File(self.resolve(path)),
         };
         let keys = log.keys.as_ref();
         Some(AccessLogSpec {

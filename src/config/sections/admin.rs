@@ -1,22 +1,21 @@
-//! Sections for operators: the admin listener, the end of the process.
-
-mod tokens;
+//! Sections for operators: the admin listener with its tokens, the end of the process.
 
 use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::List;
-use crate::config::located::Located;
-use crate::config::schema::{Delay, SECOND};
+use crate::admin::auth::AccessSpec;
+use crate::config::checks::{report_repeated, report_twice};
+use crate::config::compiler::Compiler;
+use crate::config::schema::{Config, Delay, SECOND};
 use crate::config::sections::listener::Tls;
+use crate::config::sections::secret_value::{self, SecretValue};
 use crate::config::value::SocketAddress;
+use crate::config::{Findings, List, Located};
+use crate::http::token_digest::TokenDigest;
 use crate::rules::HostPattern;
 use crate::telemetry::access_log::KeyForm;
-
-pub(in crate::config) use tokens::check;
-pub use tokens::{AdminTokens, TokenRole};
 
 /// `admin`: the listener for metrics, health and the admin API.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -52,7 +51,7 @@ impl Default for Admin {
 }
 
 /// `shutdown`: what happens between SIGTERM and the end.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Shutdown")]
 pub struct ShutdownTimes {
@@ -61,4 +60,72 @@ pub struct ShutdownTimes {
     pub delay: Located<Delay<{ 3 * SECOND }>>,
     /// How long requests may take to finish after that, `0s` to `1h`; then they are cut off.
     pub deadline: Located<Delay<{ 5 * SECOND }>>,
+}
+
+/// `admin.tokens`: the secrets that callers of the admin API send, as `Authorization: Bearer TOKEN`.
+/// A token has 16 to 512 letters, digits and `-._~+/`, with `=` at the end only.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdminTokens {
+    /// Tokens of callers that may read.
+    pub read: List<SecretValue>,
+    /// Tokens of callers that may read, and change what runs.
+    pub write: List<SecretValue>,
+}
+
+impl AdminTokens {
+    /// The tokens of both lists.
+    pub(in crate::config) fn all(&self) -> impl Iterator<Item = &Located<SecretValue>> + Clone {
+        self.read.iter().chain(self.write.iter())
+    }
+}
+
+/// Checks the tokens that are written in the configuration, and the hosts.
+pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+    report_twice(&config.admin.hosts, findings);
+    let tokens = config.admin.tokens.all();
+    for token in tokens.clone() {
+        secret_value::check_token(token, findings);
+    }
+    let texts = tokens.filter_map(|token| Some((token.text()?, token.node)));
+    report_repeated(texts, findings, |_| {
+        let message = "the same token twice".to_owned();
+        (message, "remove one of them; `write` includes `read`")
+    });
+}
+
+/// The list that a token is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenRole {
+    /// `read`.
+    Read,
+    /// `write`.
+    Write,
+}
+
+impl TokenRole {
+    /// The key of the list.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+impl Compiler<'_> {
+    /// The tokens of the admin API; those in files are read.
+    pub(in crate::config) fn access(&mut self, tokens: &AdminTokens) -> AccessSpec {
+        AccessSpec {
+            read: self.digests(&tokens.read),
+            write: self.digests(&tokens.write),
+        }
+    }
+
+    fn digests(&mut self, tokens: &List<SecretValue>) -> Vec<TokenDigest> {
+        let tokens = tokens.iter();
+        tokens
+            .filter_map(|token| self.token_digest(token))
+            .collect()
+    }
 }

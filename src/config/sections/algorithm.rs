@@ -3,7 +3,6 @@
 mod applicability;
 mod check;
 mod compile;
-mod concurrency;
 
 pub(in crate::config) use applicability::*;
 pub(in crate::config) use check::*;

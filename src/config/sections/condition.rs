@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::sections::route::path_pattern;
-use crate::config::validate::{report_empty, report_twice};
+use crate::config::checks::{report_empty, report_twice};
 use crate::config::value::{
     Cidr, FieldName, FieldValue, Hidden, Method, PathPattern, Text, hidden_fields,
 };
@@ -71,23 +70,31 @@ pub(in crate::config) fn check(condition: &Condition, node: NodeId, findings: &F
         let finding = Finding::error(node, Code::NoValue, "a condition that says nothing");
         findings.add(finding.help("say what is asked, as in `{ method: [POST] }`, or remove it"));
     }
-    let help = "name a method at least, or remove it";
-    report_empty(&condition.method, findings, help);
-    let help = "name a network at least, or remove it";
-    report_empty(&condition.cidr, findings, help);
+    report_empty(
+        &condition.method,
+        findings,
+        "name a method at least, or remove it",
+    );
+    report_empty(
+        &condition.cidr,
+        findings,
+        "name a network at least, or remove it",
+    );
+    report_empty(
+        &condition.header,
+        findings,
+        "name a field at least, or remove it",
+    );
+    report_empty(
+        &condition.jwt,
+        findings,
+        "name a claim at least, or remove it",
+    );
     for list in [&condition.any, &condition.all] {
         report_empty(list, findings, "give it a condition at least, or remove it");
         for inner in list.iter() {
             check(inner, inner.node, findings);
         }
-    }
-    if condition.header.is_empty() {
-        let finding = Finding::error(condition.header.node, Code::NoValue, "an empty mapping");
-        findings.add(finding.help("name a field at least, or remove it"));
-    }
-    if condition.jwt.is_empty() {
-        let finding = Finding::error(condition.jwt.node, Code::NoValue, "an empty mapping");
-        findings.add(finding.help("name a claim at least, or remove it"));
     }
     if let Some(not) = &condition.not {
         check(not, not.node, findings);
@@ -110,7 +117,7 @@ pub(in crate::config) fn condition(written: &Condition, form: PathEquivalence) -
         rules::Condition::Claim(name.as_str().to_owned(), value.reveal().as_str().to_owned())
     }));
     if let Some(path) = &written.path {
-        let path = PathCondition::new(path_pattern(path), form);
+        let path = PathCondition::new(path.comparable(), form);
         all.push(rules::Condition::Path(path));
     }
     if !written.cidr.is_empty() {

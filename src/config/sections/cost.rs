@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
+use crate::config::checks::{exactly_one, report_repeated};
+use crate::config::located::written_by_form;
 use crate::config::schema::{AlgorithmName, Policy, Units};
 use crate::config::sections::algorithm;
-use crate::config::validate::report_repeated;
 use crate::config::value::{FieldName, Pointer, Size};
 use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
 use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, SettlementRule};
@@ -29,21 +30,7 @@ pub enum Cost {
     Stated(Box<StatedCost>),
 }
 
-impl Default for Cost {
-    fn default() -> Self {
-        Self::Constant(Units::default())
-    }
-}
-
-/// Serializes the written form, which the schema shows as the default.
-impl Serialize for Cost {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Constant(units) => units.serialize(serializer),
-            Self::Stated(cost) => cost.serialize(serializer),
-        }
-    }
-}
+written_by_form!(Cost: Constant, Stated);
 
 /// The cost of a request, as it says itself, or as its response does.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -73,7 +60,7 @@ pub struct StatedCost {
 }
 
 /// Units that a request reserves.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(
     rename = "$form",
     expecting = "a number of units, or the field of the request that says it: `{ header: x-estimate, default: 500 }`"
@@ -88,6 +75,8 @@ pub enum Reserve {
     Stated(StatedReserve),
 }
 
+written_by_form!(Reserve: Constant, Stated);
+
 impl StatedCost {
     /// Units that a request reserves if it states none itself.
     pub fn reserved(&self) -> u32 {
@@ -96,12 +85,6 @@ impl StatedCost {
             Some(Reserve::Constant(units)) => units.get(),
             Some(Reserve::Stated(stated)) => stated.default.get(),
         }
-    }
-}
-
-impl Default for Reserve {
-    fn default() -> Self {
-        Self::Constant(Units::default())
     }
 }
 
@@ -193,42 +176,28 @@ pub(in crate::config) fn settlement_node(policy: &Policy) -> Option<NodeId> {
     let counted = policy.count.iter().next().map(|status| status.node);
     let stated = match &policy.cost.value {
         Cost::Constant(_) => None,
-        Cost::Stated(stated) => response_sources(stated).into_iter().flatten().next(),
+        Cost::Stated(stated) => sources(stated)[1..].iter().find_map(|(_, node)| *node),
     };
     stated.or(counted)
 }
 
-/// The settings that name the response's statement of the cost.
-fn response_sources(stated: &StatedCost) -> [Option<NodeId>; 4] {
+/// The settings that name the statement of the cost: the request's first.
+fn sources(stated: &StatedCost) -> [(&'static str, Option<NodeId>); 5] {
     [
-        node_of(&stated.response_header),
-        node_of(&stated.response_trailer),
-        node_of(&stated.response_json),
-        node_of(&stated.response_bytes),
+        ("header", node_of(&stated.header)),
+        ("response_header", node_of(&stated.response_header)),
+        ("response_trailer", node_of(&stated.response_trailer)),
+        ("response_json", node_of(&stated.response_json)),
+        ("response_bytes", node_of(&stated.response_bytes)),
     ]
 }
 
 fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
-    let in_request = node_of(&stated.header);
-    let places = [in_request].into_iter().chain(response_sources(stated));
-    let given: Vec<_> = places.flatten().collect();
-    match given.as_slice() {
-        [] => {
-            let finding =
-                Finding::error(node, Code::MissingKey, "nothing says what a request costs");
-            findings.add(finding.help(
-                "name the source: `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`",
-            ));
-        }
-        [_] => {}
-        [first, others @ ..] => {
-            for other in others {
-                let message = "a cost is said in one place";
-                let finding = Finding::error(*other, Code::Conflict, message);
-                findings.add(finding.related(*first, "another").help("keep one of them"));
-            }
-        }
-    }
+    let none = (
+        "nothing says what a request costs",
+        "name the source: `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`",
+    );
+    exactly_one(&sources(stated), node, none, "keep one of them", findings);
     if let Some(pointers) = &stated.response_json {
         check_pointers(pointers, findings);
     }
@@ -284,7 +253,6 @@ fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {
 
 /// Reports algorithms that cannot give back units, or charge them later.
 fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
-    let parts = policy.precision.as_ref().map_or(1, |parts| parts.get());
     let (message, help) = match policy.algorithm.value {
         AlgorithmName::Concurrency => (
             "what is in flight comes back by itself, whatever the response",
@@ -294,7 +262,7 @@ fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
             "the turn of a request is fixed before there is a response",
             "use another `algorithm`",
         ),
-        AlgorithmName::SlidingWindow if parts > 1 && !algorithm::counts_debt(policy) => (
+        _ if policy.has_counters() && !algorithm::counts_debt(policy) => (
             "so many counters of so large a quota cannot be charged beyond it",
             "count in a coarser unit, or lower `precision`",
         ),
@@ -363,7 +331,7 @@ fn settled_by(stated: &StatedCost) -> CostSource {
         let pointers = pointers.collect();
         CostSource::Json { pointers, max }
     } else if let Some(unit) = &stated.response_bytes {
-        let unit = unit.bytes();
+        let unit = unit.get();
         CostSource::Bytes { unit, max }
     } else {
         CostSource::Reserve

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::checks::{exactly_one, report_repeated};
 use crate::config::schema::{Amounts, Config, Mode, OnMissingKey, Policy, Zone};
 use crate::config::sections::algorithm;
-use crate::config::validate::report_repeated;
 use crate::config::value::{Cidr, Hidden, KeyPart, Text, TimeZone};
 use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
 use crate::rules::{self, Exceptions, Selector, Selectors};
@@ -70,7 +70,7 @@ impl Candidate {
         Policy {
             amounts: self.amounts.clone(),
             mode: Mode::Shadow.into(),
-            percent: None,
+            percent: Located::default(),
             exempt: exempt.collect::<Vec<_>>().into(),
             overrides: Vec::new().into(),
             candidate: None,
@@ -147,8 +147,7 @@ pub(in crate::config) fn check_top_level(config: &Config, findings: &Findings<'_
         });
     }
     let all = config.exempt.iter();
-    let all = all.map(|one| (one.identity(), one.node));
-    report_repeated(all, findings, twice);
+    report_same(all.map(|one| (&one.value, one.node)), findings);
 }
 
 pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
@@ -171,15 +170,19 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
         algorithm::check(&applied, candidate.node, config, findings);
     }
     let exempt = policy.exempt.iter();
-    let exempt = exempt.map(|one| (one.identity(), one.node));
-    report_repeated(exempt, findings, twice);
+    report_same(exempt.map(|one| (&one.value, one.node)), findings);
     let overrides = policy.overrides.iter();
-    let overrides = overrides.map(|one| (one.selection.identity(), one.node));
-    report_repeated(overrides, findings, twice);
+    report_same(overrides.map(|one| (&one.selection, one.node)), findings);
 }
 
-fn twice(_: &String) -> (String, &'static str) {
-    ("the same exception twice".to_owned(), "remove one of them")
+fn report_same<'a>(
+    selections: impl Iterator<Item = (&'a Selection, NodeId)>,
+    findings: &Findings<'_>,
+) {
+    let selections = selections.map(|(one, node)| (one.identity(), node));
+    report_repeated(selections, findings, |_| {
+        ("the same exception twice".to_owned(), "remove one of them")
+    });
 }
 
 /// Checks that an exception has one selector; `check_part` checks the key part of a value or
@@ -191,17 +194,16 @@ fn check_selection(
     check_part: impl FnOnce(),
 ) {
     let kinds = [
-        node_of(&selection.value),
-        node_of(&selection.prefix),
-        node_of(&selection.cidr),
+        ("value", node_of(&selection.value)),
+        ("prefix", node_of(&selection.prefix)),
+        ("cidr", node_of(&selection.cidr)),
     ];
-    let given: Vec<_> = kinds.into_iter().flatten().collect();
-    match given.as_slice() {
-        [] => {
-            let finding = Finding::error(node, Code::MissingKey, "no client is named");
-            findings.add(finding.help("name clients by `value`, `prefix` or `cidr`"));
-        }
-        [_] if selection.cidr.is_some() => {
+    let none = (
+        "no client is named",
+        "name clients by `value`, `prefix` or `cidr`",
+    );
+    match exactly_one(&kinds, node, none, "make it two exceptions", findings) {
+        Some("cidr") => {
             if let Some(part) = &selection.part {
                 let message =
                     "a network is about the client's address, and about no part of the key";
@@ -209,15 +211,8 @@ fn check_selection(
                 findings.add(finding.help("remove `part`"));
             }
         }
-        [_] => check_part(),
-        [first, others @ ..] => {
-            for other in others {
-                let message = "an exception is about a value, a prefix or a network";
-                let finding = Finding::error(*other, Code::Conflict, message);
-                let finding = finding.related(*first, "another");
-                findings.add(finding.help("make it two exceptions"));
-            }
-        }
+        Some(_) => check_part(),
+        None => {}
     }
 }
 

@@ -1,17 +1,16 @@
-//! `jwt`: keys and rules that verify tokens.
+//! `jwt`: keys and rules that verify tokens, and the claims that keys, hashes, conditions and time
+//! zones use.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use http::header::AUTHORIZATION;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::claims;
-use crate::config::compile::Compiler;
-use crate::config::schema::{Config, MINUTE};
-use crate::config::validate::{report_empty, report_twice};
-use crate::config::value::{Duration, FieldName, FilePath, Text};
-use crate::config::words::words;
+use crate::config::checks::{report_empty, report_twice};
+use crate::config::compiler::{Compiler, KeyFiles};
+use crate::config::schema::{Condition, Config, MINUTE, Policy};
+use crate::config::value::{Duration, FieldName, FilePath, KeyPart, Text};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
@@ -71,22 +70,8 @@ pub struct JwtKey {
     pub id: Option<Located<Text>>,
 }
 
-words! {
-    /// How tokens are signed.
-    "JwtAlgorithm" for TokenAlgorithm {
-        /// HMAC with SHA-256.
-        Hs256 = "HS256",
-        /// RSA with PKCS #1 v1.5 and SHA-256.
-        Rs256 = "RS256",
-        /// ECDSA with P-256 and SHA-256.
-        Es256 = "ES256",
-        /// Ed25519.
-        EdDsa = "EdDSA",
-    }
-}
-
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
-    let used = claims::used(config);
+    let used = used_claims(config);
     let Some(jwt) = &config.jwt else {
         for (_, node) in used {
             let message = "nothing verifies the tokens that have this claim";
@@ -134,43 +119,17 @@ fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {
     findings.add(finding);
 }
 
-/// Handling of missing key files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::config) enum KeyFiles {
-    /// A missing or empty file is an error.
-    Needed,
-    /// A missing file verifies no token.
-    Optional,
-}
-
 impl Compiler<'_> {
-    pub(in crate::config) fn tokens(
-        &mut self,
-        config: &Config,
-        files: KeyFiles,
-    ) -> Option<Verifier> {
+    pub(in crate::config) fn tokens(&mut self, config: &Config) -> Option<Verifier> {
         let jwt = config.jwt.as_ref()?;
-        let keys = jwt.keys.iter().flat_map(|key| self.keys(key, files));
+        let keys = jwt.keys.iter().filter_map(|key| self.keys(key)).flatten();
         let keys = keys.collect();
         Some(Verifier::new(spec(jwt, keys, config)))
     }
 
-    fn keys(&mut self, key: &JwtKey, files: KeyFiles) -> Vec<TokenKey> {
-        let (file, node) = match (&key.jwks_file, &key.file) {
-            (Some(file), _) | (None, Some(file)) => {
-                (self.loaded.resolve(file.as_path()), file.node)
-            }
-            (None, None) => return Vec::new(),
-        };
-        let content = match crate::files::read(&file, MAX_KEY_FILE) {
-            Ok(content) => content,
-            Err(error) => {
-                if files == KeyFiles::Needed {
-                    self.unreadable(&file, node, &error);
-                }
-                return Vec::new();
-            }
-        };
+    fn keys(&mut self, key: &JwtKey) -> Option<Vec<TokenKey>> {
+        let file = key.jwks_file.as_ref().or(key.file.as_ref())?;
+        let (path, content) = self.read(file, MAX_KEY_FILE)?;
         let found = match &key.algorithm {
             None => TokenKey::from_set(&content),
             Some(algorithm) => {
@@ -178,12 +137,10 @@ impl Compiler<'_> {
                 TokenKey::from_file(&content, algorithm.value, id).map(|key| vec![key])
             }
         };
-        found.unwrap_or_else(|error| {
-            if files == KeyFiles::Needed {
-                self.wrong_file(&file, node, &error);
-            }
-            Vec::new()
-        })
+        if let (Err(error), KeyFiles::Needed) = (&found, self.key_files) {
+            self.wrong_file(&path, file.node, error);
+        }
+        found.ok()
     }
 
     fn wrong_file(&mut self, file: &Path, node: NodeId, error: &KeyError) {
@@ -205,21 +162,11 @@ impl Compiler<'_> {
     }
 }
 
-/// The key files that a configuration names.
-pub(in crate::config) fn files<'a>(
-    config: &'a Config,
-    resolve: impl Fn(&Path) -> PathBuf + 'a,
-) -> impl Iterator<Item = PathBuf> + 'a {
-    let keys = config.jwt.iter().flat_map(|jwt| jwt.keys.iter());
-    let files = keys.filter_map(|key| key.jwks_file.as_ref().or(key.file.as_ref()));
-    files.map(move |file| resolve(file.as_path()))
-}
-
 /// The largest key file, in bytes.
 const MAX_KEY_FILE: u64 = 1 << 20;
 
 fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
-    let claims = claims::used(config).into_iter();
+    let claims = used_claims(config).into_iter();
     let mut claims: Vec<_> = claims.map(|(name, _)| name.to_owned()).collect();
     claims.sort_unstable();
     claims.dedup();
@@ -230,5 +177,44 @@ fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
         audiences: jwt.audiences.iter().map(ToString::to_string).collect(),
         leeway: jwt.leeway.get().as_secs(),
         claims,
+    }
+}
+
+/// Every used claim and its node.
+fn used_claims(config: &Config) -> Vec<(&str, NodeId)> {
+    let mut claims: Vec<_> = config.all_policies().flat_map(of_policy).collect();
+    let hashes = config.upstreams.values();
+    let hashes = hashes.filter_map(|upstream| upstream.balance.key());
+    let parts = hashes.flat_map(|key| &key.0);
+    claims.extend(parts.filter_map(|part| of_part((&part.value, part.node))));
+    let exempt = config.exempt.iter().filter_map(|one| one.part.as_ref());
+    claims.extend(exempt.filter_map(|part| of_part((&part.value, part.node))));
+    claims
+}
+
+fn of_part((part, node): (&KeyPart, NodeId)) -> Option<(&str, NodeId)> {
+    match part {
+        KeyPart::Claim(name) => Some((name, node)),
+        _ => None,
+    }
+}
+
+fn of_policy(policy: &Policy) -> Vec<(&str, NodeId)> {
+    let mut claims: Vec<_> = policy.parts().filter_map(of_part).collect();
+    let zone = policy.time_zone.as_ref().and_then(|zone| zone.claim());
+    claims.extend(zone.map(|claim| (claim.as_str(), claim.node)));
+    if let Some(when) = &policy.when {
+        of_condition(when, &mut claims);
+    }
+    claims
+}
+
+fn of_condition<'a>(condition: &'a Condition, claims: &mut Vec<(&'a str, NodeId)>) {
+    let own = condition.jwt.iter();
+    claims.extend(own.map(|(name, value)| (name.as_str(), value.node)));
+    let inner = condition.any.iter().chain(condition.all.iter());
+    inner.for_each(|one| of_condition(one, claims));
+    if let Some(not) = &condition.not {
+        of_condition(not, claims);
     }
 }

@@ -9,11 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::config::compile::Compiler;
+use crate::config::checks::{report_empty, report_repeated};
+use crate::config::compiler::Compiler;
 use crate::config::schema::Config;
-use crate::config::validate::{report_empty, report_repeated};
 use crate::config::value::{FilePath, Flag, Workers};
-use crate::config::words::words;
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::files::VersionedFile;
 use crate::http::client_ip::{ClientIp, Header};
@@ -91,16 +90,6 @@ pub struct Certificate {
     pub certificate: Located<FilePath>,
     /// The file with the private key.
     pub key: Located<FilePath>,
-}
-
-words! {
-    /// A version of TLS.
-    "TlsVersion" for MinVersion {
-        /// TLS 1.2 (RFC 5246).
-        Tls12 = "tls1.2",
-        /// TLS 1.3 (RFC 8446).
-        Tls13 = "tls1.3",
-    }
 }
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
@@ -230,7 +219,7 @@ impl Compiler<'_> {
                     body: client.timeouts.body.get(),
                     idle: client.timeouts.idle.get(),
                 },
-                max_head: client.max_head.bytes() as usize,
+                max_head: client.max_head.get() as usize,
                 max_fields: client.max_fields.get() as usize,
                 max_connections: client.max_connections.get() as usize,
                 max_connections_per_client: per_client.map(|most| most.get() as usize),
@@ -272,8 +261,8 @@ impl Compiler<'_> {
 
     fn certificate(&mut self, certificate: &Certificate) -> Option<tls::Certificate> {
         let spec = CertificateSpec {
-            certificate: self.loaded.resolve(certificate.certificate.as_path()),
-            key: self.loaded.resolve(certificate.key.as_path()),
+            certificate: self.resolve(certificate.certificate.as_path()),
+            key: self.resolve(certificate.key.as_path()),
         };
         let is_first = self.files.iter().all(|file| file.path != spec.certificate);
         let files = [&spec.certificate, &spec.key].map(|path| VersionedFile::new(path.clone()));

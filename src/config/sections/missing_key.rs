@@ -2,9 +2,10 @@
 
 use derive_more::Display;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::config::located::Located;
+use crate::config::located::written_by_form;
 use crate::config::value::{KeyPart, KeyValue, MissingKeyWord};
 
 /// The rule for requests without one of the parts.
@@ -24,6 +25,8 @@ pub enum OnMissingKey {
     Constant(ConstantValue),
 }
 
+written_by_form!(OnMissingKey: Word, Constant);
+
 /// A constant value for the part that is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -33,28 +36,12 @@ pub struct ConstantValue {
     pub value: Located<KeyValue>,
 }
 
-impl Default for OnMissingKey {
-    fn default() -> Self {
-        Self::Word(MissingKeyWord::default())
-    }
-}
-
 impl OnMissingKey {
     /// The part that stands in for a missing one.
     pub fn part(&self) -> Option<&KeyPart> {
         match self {
             Self::Word(MissingKeyWord::Part(part)) => Some(part),
             _ => None,
-        }
-    }
-}
-
-/// Serializes the written form, which the schema shows as the default.
-impl Serialize for OnMissingKey {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Word(word) => word.serialize(serializer),
-            Self::Constant(constant) => constant.serialize(serializer),
         }
     }
 }

@@ -4,9 +4,9 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::config::checks::report_reserved;
 use crate::config::schema::{Action, Amounts, Config, Policy};
 use crate::config::sections::algorithm;
-use crate::config::sections::route::report_framing;
 use crate::config::value::{FieldName, FieldValue, Whole};
 use crate::config::{Code, Finding, Findings, Located, Table};
 
@@ -77,7 +77,7 @@ fn check_tiers(policy: &Policy, above: usize, config: &Config, findings: &Findin
         return findings.add(finding.help("remove this one"));
     }
     for (name, _) in overflow.priority_header.iter() {
-        report_framing(&name.value, name.node, findings);
+        report_reserved(name, name.node, &[], findings);
     }
     let next = overflow.applied_to(policy);
     algorithm::check(&next, overflow.node, config, findings);

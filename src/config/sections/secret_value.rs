@@ -1,18 +1,24 @@
-//! Secrets: written in the configuration, or in a file.
+//! Secrets: written in the configuration, or in a file. Tokens that operators send are secrets of a
+//! form of their own.
 
+use std::path::Path;
+
+use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::compile::Compiler;
-use crate::config::value::{FilePath, SecretText};
-use crate::config::{Code, Finding, Findings, Loaded, Located};
-use crate::files::{self, VersionedFile};
+use crate::config::compiler::{Compiler, KeyFiles};
+use crate::config::located::written_by_form;
+use crate::config::value::{FieldValue, FilePath, NO_VALUE, SecretText};
+use crate::config::{Code, Finding, Findings, Located};
+use crate::files;
+use crate::http::token_digest::TokenDigest;
 
 /// The largest file with a secret, in bytes.
 const MAX_FILE: u64 = 4096;
 
 /// A secret: the text itself, or the file that has it.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(
     rename = "$form",
     expecting = "a secret, or the file that has it: `{ file: /run/secrets/token }`"
@@ -26,6 +32,8 @@ pub enum SecretValue {
     #[serde(rename = "mapping")]
     File(SecretFile),
 }
+
+written_by_form!(SecretValue: Text, File);
 
 /// A file with a secret.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -41,19 +49,26 @@ pub(in crate::config) struct SecretForm<T> {
     pub(in crate::config) parse: fn(&str) -> Result<T, String>,
     /// Advice on a secret of another form.
     pub(in crate::config) help: &'static str,
+    /// What stands in for a file's secret where nothing is forwarded.
+    pub(in crate::config) stand_in: &'static str,
 }
 
 /// Any text.
 pub(in crate::config) const TEXT: SecretForm<String> = SecretForm {
     parse: |text| Ok(text.to_owned()),
     help: "write a text",
+    stand_in: "",
 };
 
-impl Default for SecretValue {
-    fn default() -> Self {
-        Self::Text(SecretText::default())
-    }
-}
+/// The value of a header field.
+pub(in crate::config) const FIELD: SecretForm<HeaderValue> = SecretForm {
+    parse: |text| match text.parse::<FieldValue>() {
+        Ok(value) => Ok(value.get().clone()),
+        Err(_) => Err("this is no value of a header field".to_owned()),
+    },
+    help: NO_VALUE,
+    stand_in: "",
+};
 
 impl SecretValue {
     /// The secret, unless it is in a file.
@@ -64,12 +79,12 @@ impl SecretValue {
         }
     }
 
-    /// The secret, which may be in a file; `None` if that cannot be read.
-    pub(in crate::config) fn read(&self, loaded: &Loaded) -> Option<String> {
+    /// The secret, which may be in a file below `directory`; `None` if that cannot be read.
+    pub(in crate::config) fn read(&self, directory: &Path) -> Option<String> {
         match self {
             Self::Text(text) => Some(text.reveal().to_string()),
             Self::File(file) => {
-                let path = loaded.resolve(file.file.as_path());
+                let path = directory.join(file.file.as_path());
                 let content = files::read(&path, MAX_FILE).ok()?;
                 let text = String::from_utf8(content).ok()?;
                 Some(text.trim_end_matches(['\r', '\n']).to_owned())
@@ -100,35 +115,24 @@ impl Compiler<'_> {
         match secret {
             // A check has reported it.
             SecretValue::Text(text) => (form.parse)(text.reveal()).ok(),
+            SecretValue::File(_) if self.key_files != KeyFiles::Needed => {
+                (form.parse)(form.stand_in).ok()
+            }
             SecretValue::File(file) => self.secret_of_file(&file.file, form),
         }
     }
 
-    /// A secret that need not be given. `stand_in` replaces that of a file for callers that need no
-    /// files. `None` with a finding.
+    /// A secret that need not be given. `None` with a finding.
     pub(in crate::config) fn optional_secret<T>(
         &mut self,
         secret: Option<&Located<SecretValue>>,
         form: &SecretForm<T>,
-        stand_in: Option<&str>,
     ) -> Option<Option<T>> {
-        match (secret.map(|secret| &secret.value), stand_in) {
-            (None, _) => Some(None),
-            (Some(SecretValue::File(_)), Some(stand_in)) => (form.parse)(stand_in).ok().map(Some),
-            (Some(secret), _) => self.secret(secret, form).map(Some),
-        }
+        secret.map_or(Some(None), |secret| self.secret(secret, form).map(Some))
     }
 
     fn secret_of_file<T>(&mut self, file: &Located<FilePath>, form: &SecretForm<T>) -> Option<T> {
-        let path = self.loaded.resolve(file.as_path());
-        self.files.push(VersionedFile::new(path.clone()));
-        let content = match files::read(&path, MAX_FILE) {
-            Ok(content) => content,
-            Err(error) => {
-                self.unreadable(&path, file.node, &error);
-                return None;
-            }
-        };
+        let (path, content) = self.read(file, MAX_FILE)?;
         let text = String::from_utf8_lossy(&content);
         let secret = (form.parse)(text.trim_end_matches(['\r', '\n']));
         let wrong = |message| {
@@ -138,5 +142,44 @@ impl Compiler<'_> {
         secret
             .map_err(|message| self.findings.push(wrong(message)))
             .ok()
+    }
+}
+
+/// The shortest token, in characters: too long to guess.
+const MIN_LENGTH: usize = 16;
+/// The longest token, in characters.
+const MAX_LENGTH: usize = 512;
+
+const TOKEN: SecretForm<TokenDigest> = SecretForm {
+    parse: parse_token,
+    help: "`openssl rand -hex 32` prints a good one",
+    stand_in: "the-token-of-a-file",
+};
+
+/// Checks a token that is written in the configuration.
+pub(in crate::config) fn check_token(token: &Located<SecretValue>, findings: &Findings<'_>) {
+    check(token, &TOKEN, findings);
+}
+
+/// Checks the length and the characters of a token (RFC 6750 section 2.1). The error never has its
+/// text.
+fn parse_token(token: &str) -> Result<TokenDigest, String> {
+    let bare = token.trim_end_matches('=');
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~+/".contains(c);
+    if !bare.chars().all(allowed) {
+        return Err("a token has letters, digits and `-._~+/` only".to_owned());
+    }
+    match token.len() {
+        MIN_LENGTH..=MAX_LENGTH => Ok(TokenDigest::of(token)),
+        length => Err(format!(
+            "a token has {MIN_LENGTH} to {MAX_LENGTH} characters, and this has {length}"
+        )),
+    }
+}
+
+impl Compiler<'_> {
+    /// The digest of a token; one in a file is read.
+    pub(in crate::config) fn token_digest(&mut self, token: &SecretValue) -> Option<TokenDigest> {
+        self.secret(token, &TOKEN)
     }
 }

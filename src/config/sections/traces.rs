@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::secret_value::{self, SecretForm, SecretValue};
-use crate::config::compile::Compiler;
+use crate::config::checks::report_reserved;
+use crate::config::compiler::Compiler;
 use crate::config::located::Table;
 use crate::config::schema::{Config, MINUTE, SECOND, UpstreamTls};
-use crate::config::validate::is_framing;
 use crate::config::value::{CollectorUrl, Duration, FieldName, Name, Percentage};
 use crate::config::{Code, Finding, Findings, Located};
 use crate::http::connection::Scheme;
@@ -79,6 +79,7 @@ const OWN: [HeaderName; 4] = [ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, E
 const FIELD: SecretForm<HeaderValue> = SecretForm {
     parse: parse_field,
     help: "look at what the collector's vendor gives you, as in `Bearer TOKEN`",
+    stand_in: "-",
 };
 
 /// Checks TLS settings and fields of exports.
@@ -93,11 +94,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         findings.add(finding.help("write the URL with `https://`, or remove `tls`"));
     }
     for (name, value) in tracing.headers.iter() {
-        if is_framing(name.get()) || OWN.contains(name.get()) {
-            let message = format!("`{name}` is not for configurations to change");
-            let finding = Finding::error(name.node, Code::Conflict, message);
-            findings.add(finding.help("the proxy writes it for each export; remove it"));
-        }
+        report_reserved(name, name.node, &OWN, findings);
         secret_value::check(value, &FIELD, findings);
     }
     if tracing.headers.len() > MAX_HEADERS {

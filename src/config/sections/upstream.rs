@@ -2,12 +2,9 @@
 
 mod balance;
 mod connections;
-mod ejection;
 mod endpoints;
+mod failures;
 mod health;
-mod protocol;
-mod retries;
-mod timeouts;
 mod tls;
 
 use std::collections::{HashMap, HashSet};
@@ -20,14 +17,12 @@ pub use connections::{
     ConnectionCount, ConnectionLifetime, ConnectionRequests, PendingCount, PendingWait,
     UpstreamConnections,
 };
-pub use ejection::{Ejection, EjectionRules, Off};
 pub use endpoints::{Endpoint, Weight};
+pub use failures::{Ejection, EjectionRules, Off, Retries, UpstreamTimeouts};
 pub use health::Health;
-pub use retries::Retries;
-pub use timeouts::UpstreamTimeouts;
 pub use tls::UpstreamTls;
 
-use crate::config::compile::Compiler;
+use crate::config::compiler::{Compiler, KeyFiles};
 use crate::config::schema::{Config, DAY, HOUR, SECOND};
 use crate::config::value::{Duration, Flag, UpstreamRef};
 use crate::config::{Code, Finding, Findings, List, Located};
@@ -99,19 +94,17 @@ impl Upstream {
 }
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
-    let used = config.routes.iter();
-    let used = used.filter_map(|route| match &route.upstream.value {
-        UpstreamRef::Named(name) => Some(name),
-        UpstreamRef::Echo | UpstreamRef::Status | UpstreamRef::Url(_) => None,
-    });
+    let used = config
+        .routes
+        .iter()
+        .filter_map(|route| route.upstream.name());
     let used: HashSet<_> = used.collect();
     for (name, upstream) in config.upstreams.iter() {
         endpoints::check(upstream, findings);
-        protocol::check(upstream, findings);
+        check_protocol(upstream, findings);
         connections::check(upstream, findings);
-        ejection::check(&upstream.ejection, findings);
+        failures::check(upstream, findings);
         health::check(upstream, findings);
-        retries::check(&upstream.retries, findings);
         tls::check(upstream, findings);
         balance::check(name, upstream, config, findings);
         if let "echo" | "status" = name.as_str() {
@@ -125,23 +118,30 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     }
 }
 
+fn check_protocol(upstream: &Upstream, findings: &Findings<'_>) {
+    let protocol = &upstream.protocol;
+    if upstream.send_proxy_protocol.get() && protocol.value != UpstreamProtocol::Http1 {
+        let message = "connections of HTTP/2 are shared, and a PROXY header names one client";
+        let node = upstream.send_proxy_protocol.node;
+        let finding = Finding::error(node, Code::Conflict, message);
+        let finding = finding.related(protocol.node, "the version of HTTP");
+        findings.add(finding.help("remove `protocol`, or `send_proxy_protocol`"));
+    }
+    if !upstream.has_tls() && protocol.value == UpstreamProtocol::Auto {
+        let message = "`auto` is HTTP/1.1 for endpoints without TLS";
+        let finding = Finding::warning(protocol.node, Code::NoEffect, message);
+        findings.add(finding.help("write `h2` if the endpoints speak HTTP/2, or remove it"));
+    }
+}
+
 /// The compiled upstreams by name or URL.
 #[derive(Default)]
 pub(in crate::config) struct Upstreams {
     specs: Vec<UpstreamSpec>,
     known: HashMap<String, usize>,
-    are_stand_ins: bool,
 }
 
 impl Upstreams {
-    /// Compiles every upstream to `echo`, for callers that forward nothing. No file is read.
-    pub(in crate::config) fn stand_ins() -> Self {
-        Upstreams {
-            are_stand_ins: true,
-            ..Upstreams::default()
-        }
-    }
-
     pub(in crate::config) fn into_specs(self) -> Vec<UpstreamSpec> {
         self.specs
     }
@@ -160,7 +160,8 @@ impl Compiler<'_> {
             return index;
         }
         let target = match &wanted.value {
-            _ if upstreams.are_stand_ins => TargetSpec::Echo,
+            // Nothing is forwarded.
+            _ if self.key_files != KeyFiles::Needed => TargetSpec::Echo,
             UpstreamRef::Echo => TargetSpec::Echo,
             UpstreamRef::Status => TargetSpec::Status,
             UpstreamRef::Url(url) => {
@@ -204,13 +205,13 @@ impl Compiler<'_> {
                 true => HostHeader::Preserve,
                 false => HostHeader::Endpoint,
             },
-            timeouts: timeouts::compile(&upstream.timeouts),
-            ejection: ejection::compile(&upstream.ejection),
+            timeouts: failures::timeouts(&upstream.timeouts),
+            ejection: failures::ejection(&upstream.ejection),
             health: upstream.health.as_deref().map(health::compile),
             slow_start: upstream.slow_start.get(),
             retries: RetrySpec {
                 is_http2: upstream.protocol.value != UpstreamProtocol::Http1,
-                ..retries::compile(&upstream.retries)
+                ..failures::retries(&upstream.retries)
             },
             connections: connections::compile(&upstream.connections),
             bound: connections::compile_bound(upstream),

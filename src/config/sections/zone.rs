@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::located::Located;
+use crate::config::located::written_by_form;
 use crate::config::value::{Claim, TimeZone};
 
 /// The zone of a calendar's windows.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(
     rename = "$form",
     expecting = "the name of a time zone, or the claim that has it: `{ from: \"jwt:zoneinfo\", default: UTC }`"
@@ -22,6 +23,8 @@ pub enum Zone {
     Claimed(ClaimedZone),
 }
 
+written_by_form!(Zone: Named, Claimed);
+
 /// The zone that the token of a request names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -32,12 +35,6 @@ pub struct ClaimedZone {
     /// The zone of those without the claim, or with one that names no zone.
     #[serde(default)]
     pub default: Located<TimeZone>,
-}
-
-impl Default for Zone {
-    fn default() -> Self {
-        Self::Named(TimeZone::default())
-    }
 }
 
 impl Zone {

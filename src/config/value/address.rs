@@ -27,14 +27,7 @@ impl SocketAddress {
     }
 }
 
-/// Any port of the loopback address: a stand-in for an unreadable address.
-impl Default for SocketAddress {
-    fn default() -> Self {
-        Self(SocketAddr::from(([127, 0, 0, 1], 0)))
-    }
-}
-
-text_value!(SocketAddress);
+text_value!(SocketAddress = "127.0.0.1:0");
 
 impl TextValue for SocketAddress {
     const NAME: &'static str = "SocketAddress";
@@ -72,14 +65,7 @@ fn listen_help(text: &str) -> String {
     }
 }
 
-/// A stand-in for an unreadable address.
-impl Default for ListenAddress {
-    fn default() -> Self {
-        SocketAddress::default().get().into()
-    }
-}
-
-text_value!(ListenAddress);
+text_value!(ListenAddress = "127.0.0.1:0");
 
 /// The longest path of a Unix socket, in bytes (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
@@ -172,14 +158,7 @@ pub enum TrustedProxy {
     Unix,
 }
 
-/// A stand-in for an unreadable network.
-impl Default for TrustedProxy {
-    fn default() -> Self {
-        Self::Network(Cidr::default())
-    }
-}
-
-text_value!(TrustedProxy);
+text_value!(TrustedProxy = "0.0.0.0/0");
 
 impl TextValue for TrustedProxy {
     const NAME: &'static str = "TrustedProxy";

@@ -1,9 +1,10 @@
 //! Durations: `250ms`, `15m`, `1h30m`.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::bounded::{Bounded, Unit};
+use super::{ParseFailure, TextValue, VARIABLE, failure, text_value};
+use crate::server::HalfClose;
 
 /// The units, largest first, with their microseconds.
 const UNITS: [(&str, u64); 7] = [
@@ -16,69 +17,34 @@ const UNITS: [(&str, u64); 7] = [
     ("us", 1),
 ];
 
-/// A span of time between `MIN` and `MAX` milliseconds, both included. Unless given it is
-/// `DEFAULT`.
+/// A span of time, from `MIN` to `MAX` milliseconds. Unless given it is `DEFAULT`.
+pub type Duration<const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN> =
+    Bounded<Time, MIN, MAX, DEFAULT>;
+
+/// Writes microseconds with units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Duration<const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN>(std::time::Duration);
+pub enum Time {}
 
-impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Duration<MIN, MAX, DEFAULT> {
-    /// Creates a duration, whose milliseconds must be within the bounds.
-    const fn from_millis(millis: u64) -> Self {
-        assert!(MIN <= millis && millis <= MAX);
-        Self(std::time::Duration::from_millis(millis))
-    }
+impl Unit for Time {
+    type Number = std::time::Duration;
 
-    /// The duration.
-    pub const fn get(self) -> std::time::Duration {
-        self.0
-    }
-}
-
-impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Default for Duration<MIN, MAX, DEFAULT> {
-    fn default() -> Self {
-        Self::from_millis(DEFAULT)
-    }
-}
-
-impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> fmt::Display
-    for Duration<MIN, MAX, DEFAULT>
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&show(micros(self.0)))
-    }
-}
-
-text_value!(Duration<MIN, MAX, DEFAULT>, [const MIN: u64, const MAX: u64, const DEFAULT: u64]);
-
-impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> TextValue for Duration<MIN, MAX, DEFAULT> {
     const NAME: &'static str = "Duration";
-    const EXPECTED: &'static str = "a duration";
+    const KIND: &'static str = "a duration";
+    const EXAMPLES: &'static str = ", as in `250ms`, `15m`, `1h30m`";
     const PATTERN: &'static str =
         "([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?";
+    const SCALE: u64 = 1_000;
 
-    fn name() -> Cow<'static, str> {
-        format!("Duration{MIN}To{MAX}").into()
+    fn parse(text: &str, _: &str) -> Result<u64, ParseFailure> {
+        parse_micros(text)
     }
 
-    fn expected() -> Cow<'static, str> {
-        format!(
-            "a duration from `{}` to `{}`, as in `250ms`, `15m`, `1h30m`",
-            show(MIN * 1000),
-            show(MAX * 1000)
-        )
-        .into()
+    fn show(micros: u64) -> String {
+        show(micros)
     }
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        let micros = parse_micros(text)?;
-        if (MIN * 1000..=MAX * 1000).contains(&micros) {
-            return Ok(Self(std::time::Duration::from_micros(micros)));
-        }
-        let bounds = format!("from `{}` to `{}`", show(MIN * 1000), show(MAX * 1000));
-        Err(failure(
-            format!("`{text}` is out of bounds"),
-            format!("it can be {bounds}"),
-        ))
+    fn get(micros: u64) -> std::time::Duration {
+        std::time::Duration::from_micros(micros)
     }
 }
 
@@ -181,6 +147,43 @@ pub(super) fn micros(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Time for the response to begin or to continue.
+type Grace = Duration<0, 3_600_000>;
+
+impl fmt::Display for HalfClose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Grace(grace) => f.write_str(&show(micros(*grace))),
+            Self::Serve => f.write_str("serve"),
+        }
+    }
+}
+
+text_value!(HalfClose);
+
+impl TextValue for HalfClose {
+    const NAME: &'static str = "HalfClose";
+    const EXPECTED: &'static str = "`serve`, or a duration from `0s` to `1h`, as in `250ms`, `1s`";
+    const PATTERN: &'static str = "";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        let looks_like_a_word = text.starts_with(|c: char| c.is_ascii_alphabetic());
+        match text {
+            "serve" => Ok(Self::Serve),
+            _ if looks_like_a_word => Err(failure(
+                format!("`{text}` is neither `serve` nor a duration"),
+                "write `serve`, or a duration as in `0s`, `1s`",
+            )),
+            _ => Grace::parse(text).map(|grace| Self::Grace(grace.get())),
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        let pattern = format!("^(serve|{})$|{VARIABLE}", Grace::PATTERN);
+        serde_json::json!({ "type": "string", "pattern": pattern })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,5 +245,26 @@ mod tests {
             .parse::<Duration<1, 3_600_000>>()
             .map_err(|error| error.help);
         assert_eq!(error, Err(Some("it can be from `1ms` to `1h`".to_owned())));
+    }
+
+    #[test]
+    fn round_trips_through_text_of_half_close() {
+        for text in ["serve", "0s", "250ms", "1h"] {
+            let value: Result<HalfClose, _> = text.parse();
+            assert_eq!(value.map(|value| value.to_string()), Ok(text.to_owned()));
+        }
+        assert_eq!(HalfClose::default().to_string(), "1s");
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong_of_half_close() {
+        for (text, message) in [
+            ("forever", "`forever` is neither `serve` nor a duration"),
+            ("1", "`1` has no unit"),
+            ("2h", "`2h` is out of bounds"),
+        ] {
+            let error = text.parse::<HalfClose>().map_err(|error| error.message);
+            assert_eq!(error, Err(message.to_owned()));
+        }
     }
 }

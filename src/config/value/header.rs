@@ -6,29 +6,15 @@ use derive_more::Display;
 
 use super::{Hidden, ParseFailure, TextValue, failure, text_value};
 use crate::config::located::Table;
-use crate::config::sections::secret_value::SecretForm;
+use crate::http::client_ip::Header;
 
 /// A field name, case-insensitive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Display)]
 pub struct FieldName(http::HeaderName);
 
-impl FieldName {
-    /// The name, in lower case.
-    pub const fn get(&self) -> &http::HeaderName {
-        &self.0
-    }
-}
-
 impl From<http::HeaderName> for FieldName {
     fn from(name: http::HeaderName) -> Self {
         Self(name)
-    }
-}
-
-/// A stand-in for an unreadable name.
-impl Default for FieldName {
-    fn default() -> Self {
-        Self(http::HeaderName::from_static("x"))
     }
 }
 
@@ -44,7 +30,7 @@ impl Ord for FieldName {
     }
 }
 
-text_value!(FieldName);
+text_value!(FieldName: http::HeaderName = "x");
 
 impl TextValue for FieldName {
     const NAME: &'static str = "FieldName";
@@ -79,26 +65,13 @@ pub(in crate::config) fn hidden_fields(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldValue(http::HeaderValue);
 
-impl FieldValue {
-    /// The value.
-    pub const fn get(&self) -> &http::HeaderValue {
-        &self.0
-    }
-}
-
-impl Default for FieldValue {
-    fn default() -> Self {
-        Self(http::HeaderValue::from_static(""))
-    }
-}
-
 impl fmt::Display for FieldValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.to_str().unwrap_or_default())
     }
 }
 
-text_value!(FieldValue);
+text_value!(FieldValue: http::HeaderValue = "");
 
 impl TextValue for FieldValue {
     const NAME: &'static str = "FieldValue";
@@ -119,30 +92,15 @@ impl TextValue for FieldValue {
     }
 }
 
-/// A field's value that may be in a file.
-pub(in crate::config) const FIELD: SecretForm<http::HeaderValue> = SecretForm {
-    parse: |text| match FieldValue::parse(text) {
-        Ok(value) => Ok(value.0),
-        Err(_) => Err("this is no value of a header field".to_owned()),
-    },
-    help: NO_VALUE,
-};
-
 /// Advice on a text that is no value of a field.
-const NO_VALUE: &str = "use printable ASCII, without line breaks and without spaces at its ends";
+pub(in crate::config) const NO_VALUE: &str =
+    "use printable ASCII, without line breaks and without spaces at its ends";
 
 /// A request method, case-sensitive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Display)]
 pub struct Method(http::Method);
 
-impl Method {
-    /// The method.
-    pub const fn get(&self) -> &http::Method {
-        &self.0
-    }
-}
-
-text_value!(Method);
+text_value!(Method: http::Method);
 
 impl TextValue for Method {
     const NAME: &'static str = "Method";
@@ -165,5 +123,53 @@ impl TextValue for Method {
                 "as in `GET` or `POST`; leave `methods` out to take all",
             )),
         }
+    }
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::XForwardedFor => "x-forwarded-for",
+            Self::Forwarded => "forwarded",
+            Self::Single(name) => name.as_str(),
+        })
+    }
+}
+
+text_value!(Header);
+
+impl TextValue for Header {
+    const NAME: &'static str = "ClientIpHeader";
+    const EXPECTED: &'static str =
+        "`x-forwarded-for`, `forwarded`, or a field with a single address, as in `x-real-ip`";
+    const PATTERN: &'static str = FieldName::PATTERN;
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        let name = FieldName::parse(text)?;
+        Ok(match name.get().as_str() {
+            "x-forwarded-for" => Self::XForwardedFor,
+            "forwarded" => Self::Forwarded,
+            _ => Self::Single(name.get().clone()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_other_field_has_a_single_address() {
+        for (text, shown) in [
+            ("X-Forwarded-For", "x-forwarded-for"),
+            ("forwarded", "forwarded"),
+            ("CF-Connecting-IP", "cf-connecting-ip"),
+        ] {
+            let header = Header::parse(text).expect("a name");
+            assert_eq!(header.to_string(), shown);
+            let is_single = matches!(header, Header::Single(_));
+            assert_eq!(is_single, text.starts_with("CF"));
+        }
+        assert!(Header::parse("x real ip").is_err());
     }
 }

@@ -5,14 +5,7 @@ use derive_more::{Deref, Display};
 use super::{ParseFailure, TextValue, failure, text_value};
 use crate::rules::HostPattern;
 
-/// A stand-in for an unreadable pattern.
-impl Default for HostPattern {
-    fn default() -> Self {
-        Self::Exact("localhost".to_owned())
-    }
-}
-
-text_value!(HostPattern);
+text_value!(HostPattern = "localhost");
 
 impl TextValue for HostPattern {
     const NAME: &'static str = "HostPattern";

@@ -11,22 +11,7 @@ use crate::http::json_pointer::{JsonPointer, JsonPointerError};
 #[derive(Clone, Debug, PartialEq, Eq, Display)]
 pub struct Pointer(Arc<JsonPointer>);
 
-impl Pointer {
-    /// The pointer.
-    pub fn get(&self) -> &Arc<JsonPointer> {
-        &self.0
-    }
-}
-
-/// A stand-in for an unreadable pointer.
-impl Default for Pointer {
-    fn default() -> Self {
-        let pointer = JsonPointer::parse("/usage").expect("it begins with a slash");
-        Self(Arc::new(pointer))
-    }
-}
-
-text_value!(Pointer);
+text_value!(Pointer: Arc<JsonPointer> = "/usage");
 
 impl TextValue for Pointer {
     const NAME: &'static str = "JsonPointer";

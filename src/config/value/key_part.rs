@@ -161,14 +161,8 @@ pub enum MissingKeyWord {
 /// Words that are no key part.
 const OTHER_WORDS: [&str; 3] = ["skip", "refuse", "shared"];
 
-/// Dropping a header so escapes no limit.
-impl Default for MissingKeyWord {
-    fn default() -> Self {
-        Self::Part(KeyPart::ClientIp)
-    }
-}
-
-text_value!(MissingKeyWord);
+// Dropping a header so escapes no limit.
+text_value!(MissingKeyWord = "client_ip");
 
 impl TextValue for MissingKeyWord {
     const NAME: &'static str = "MissingKeyWord";
@@ -229,6 +223,30 @@ impl TextValue for KeyValue {
 
     fn schema() -> serde_json::Value {
         serde_json::json!({ "type": ["string", "number", "boolean"], "minLength": 1 })
+    }
+}
+
+/// A claim of a verified token.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display, Deref)]
+#[display("jwt:{_0}")]
+pub struct Claim(String);
+
+text_value!(Claim);
+
+impl TextValue for Claim {
+    const NAME: &'static str = "Claim";
+    const EXPECTED: &'static str = "a claim of a verified token, as in `jwt:zoneinfo`";
+    const PATTERN: &'static str = "jwt:.+";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        match KeyPart::parse(text) {
+            Ok(KeyPart::Claim(name)) => Ok(Self(name)),
+            Err(error) if text.starts_with("jwt") => Err(error),
+            _ => Err(failure(
+                format!("`{text}` is no claim"),
+                "name one of a verified token, which clients cannot forge: `jwt:zoneinfo`",
+            )),
+        }
     }
 }
 

@@ -1,56 +1,10 @@
 //! Path patterns of routes, and prefixes to strip.
 
-use std::fmt;
-
 use derive_more::{Deref, Display};
 
 use super::{ParseFailure, TextValue, failure, text_value};
 use crate::http::path;
-
-/// A path pattern: `/a/b` exactly, `/a/{name}` any one segment, `/a/**` everything below and `/a`
-/// itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PathPattern {
-    /// The segments, in order; a trailing slash is an empty last one.
-    pub segments: Vec<Segment>,
-    /// True if the pattern ends with `/**`.
-    pub rest: bool,
-}
-
-/// One segment of a pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Segment {
-    /// A literal segment.
-    Literal(String),
-    /// Any segment; keys refer to it by this name.
-    Capture(String),
-}
-
-impl PathPattern {
-    /// The names of the captured segments.
-    pub fn captures(&self) -> impl Iterator<Item = &str> {
-        self.segments.iter().filter_map(|segment| match segment {
-            Segment::Capture(name) => Some(name.as_str()),
-            Segment::Literal(_) => None,
-        })
-    }
-}
-
-impl fmt::Display for PathPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for segment in &self.segments {
-            match segment {
-                Segment::Literal(text) => write!(f, "/{text}")?,
-                Segment::Capture(name) => write!(f, "/{{{name}}}")?,
-            }
-        }
-        if self.rest {
-            f.write_str("/**")
-        } else {
-            Ok(())
-        }
-    }
-}
+use crate::rules::{PathPattern, Segment};
 
 text_value!(PathPattern);
 
@@ -77,25 +31,26 @@ impl TextValue for PathPattern {
             Some("") => {
                 return Ok(Self {
                     segments: Vec::new(),
-                    rest: true,
+                    is_prefix: true,
                 });
             }
             Some(before) if before.ends_with('/') => (&before[..before.len() - 1], true),
             _ => (path, false),
         };
         let count = path.split('/').count();
-        let mut pattern = Self {
-            segments: Vec::with_capacity(count),
-            rest,
-        };
+        let mut segments = Vec::with_capacity(count);
         for (index, segment) in path.split('/').enumerate() {
             let is_last = index + 1 == count;
             match segment {
                 "" if !is_last || rest => return Err(normalised(text, "an empty segment")),
-                segment => pattern.push(text, segment)?,
+                segment => push(&mut segments, text, segment)?,
             }
         }
-        Ok(pattern)
+        let is_prefix = rest;
+        Ok(Self {
+            segments,
+            is_prefix,
+        })
     }
 }
 
@@ -108,21 +63,19 @@ fn is_regular_expression(text: &str) -> bool {
         || PARTS.iter().any(|part| text.contains(part))
 }
 
-impl PathPattern {
-    fn push(&mut self, text: &str, segment: &str) -> Result<(), ParseFailure> {
-        let segment = parse_segment(text, segment)?;
-        if let Segment::Capture(name) = &segment
-            && self.captures().any(|other| other == name)
-        {
-            let message = format!("`{text}` captures `{name}` twice");
-            return Err(failure(
-                message,
-                "give each captured segment a name of its own",
-            ));
-        }
-        self.segments.push(segment);
-        Ok(())
+fn push(segments: &mut Vec<Segment>, text: &str, segment: &str) -> Result<(), ParseFailure> {
+    let segment = parse_segment(text, segment)?;
+    if let Segment::Capture(name) = &segment
+        && segments.contains(&segment)
+    {
+        let message = format!("`{text}` captures `{name}` twice");
+        return Err(failure(
+            message,
+            "give each captured segment a name of its own",
+        ));
     }
+    segments.push(segment);
+    Ok(())
 }
 
 fn parse_segment(text: &str, segment: &str) -> Result<Segment, ParseFailure> {
@@ -240,7 +193,7 @@ impl TextValue for PathPrefix {
             .segments
             .iter()
             .all(|segment| matches!(segment, Segment::Literal(text) if !text.is_empty()));
-        match literal && !pattern.rest {
+        match literal && !pattern.is_prefix {
             true => Ok(Self(text.to_owned())),
             false => Err(failure(
                 format!("`{text}` is no prefix to strip"),

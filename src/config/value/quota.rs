@@ -1,4 +1,4 @@
-//! Quotas: units per window, as in `100/1m` and `3/1mo`.
+//! Quotas: units per window, as in `100/1m` and `3/1mo`; and refills, as in `1 per 10ms`.
 
 use std::fmt;
 use std::time::Duration;
@@ -93,16 +93,6 @@ impl Quota {
     }
 }
 
-/// One per second: a stand-in for an unreadable quota.
-impl Default for Quota {
-    fn default() -> Self {
-        Self {
-            limit: 1,
-            window: Window::Micros(1_000_000),
-        }
-    }
-}
-
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = CalendarUnit::ALL
@@ -115,7 +105,7 @@ impl fmt::Display for Quota {
     }
 }
 
-text_value!(Quota);
+text_value!(Quota = "1/1s");
 
 impl TextValue for Quota {
     const NAME: &'static str = "Quota";
@@ -201,6 +191,64 @@ fn window_unit(text: &str, window: &str, unit: &str) -> ParseFailure {
     )
 }
 
+/// Tokens that return together, and the interval: 1 to 2^32 - 1 tokens, 1 ms to 366 days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refill {
+    amount: u32,
+    interval_micros: u64,
+}
+
+impl Refill {
+    /// Tokens per interval, at least one.
+    pub const fn amount(self) -> u32 {
+        self.amount
+    }
+
+    /// The interval.
+    pub const fn interval(self) -> Duration {
+        Duration::from_micros(self.interval_micros)
+    }
+}
+
+impl fmt::Display for Refill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} per {}", self.amount, show(self.interval_micros))
+    }
+}
+
+text_value!(Refill = "1 per 1s");
+
+impl TextValue for Refill {
+    const NAME: &'static str = "Refill";
+    const EXPECTED: &'static str =
+        "a refill: tokens per interval, as in `1 per 10ms`, `100 per 1h`";
+    const PATTERN: &'static str =
+        "[0-9]+ +per +([0-9]+(us|ms|s|m|h|d|w))+|[0-9]+ +per +(us|ms|s|m|h|d|w)";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        let words: Vec<_> = text.split_ascii_whitespace().collect();
+        let [amount, "per", interval] = words[..] else {
+            let message = format!("`{text}` is no refill");
+            return Err(failure(
+                message,
+                "say how many tokens come back how often: `1 per 10ms`",
+            ));
+        };
+        let amount = parse_limit(text, amount)?;
+        if amount == 0 {
+            let message = format!("`{text}` gives nothing back");
+            return Err(failure(
+                message,
+                "one token at least; `quota: 0/1s` is what refuses always",
+            ));
+        }
+        Ok(Self {
+            amount,
+            interval_micros: parse_span(text, interval)?,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,6 +305,32 @@ mod tests {
             ("3/53w", "the window of `3/53w` is out of bounds"),
         ] {
             assert_eq!(read(text), Err(message.to_owned()));
+        }
+    }
+
+    #[test]
+    fn reads_tokens_per_interval() {
+        let read = |text| Refill::parse(text).map(|refill| (refill.amount, refill.interval_micros));
+        assert_eq!(read("1 per 10ms"), Ok((1, 10_000)));
+        assert_eq!(read("100  per h"), Ok((100, 3_600_000_000)));
+        assert_eq!(
+            Refill::parse("7 per 90m").map(|refill| refill.to_string()),
+            Ok("7 per 90m".to_owned())
+        );
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong_of_refill() {
+        for (text, message) in [
+            ("1/10ms", "`1/10ms` is no refill"),
+            ("0 per 1s", "`0 per 1s` gives nothing back"),
+            ("x per 1s", "`x per 1s` does not start with a whole number"),
+            ("1 per 10", "`10` has no unit"),
+            ("1 per 1us", "the window of `1 per 1us` is out of bounds"),
+            ("1 per 1mo", "`1mo`: months and years differ in length"),
+        ] {
+            let read = Refill::parse(text).map_err(|(message, _)| message);
+            assert_eq!(read, Err(message.to_owned()));
         }
     }
 }

@@ -86,13 +86,7 @@ const MAX_PREFIX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Display, Deref)]
 pub struct KeyPrefix(String);
 
-impl Default for KeyPrefix {
-    fn default() -> Self {
-        Self(crate::store::redis::client::DEFAULT_PREFIX.to_owned())
-    }
-}
-
-text_value!(KeyPrefix);
+text_value!(KeyPrefix = crate::store::redis::client::DEFAULT_PREFIX);
 
 impl TextValue for KeyPrefix {
     const NAME: &'static str = "KeyPrefix";

@@ -9,8 +9,8 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
 use super::Text;
-use crate::config::decode::SECRET;
 use crate::config::diagnostic::MASK;
+use crate::config::document::SECRET;
 
 /// A value that is never shown: a password, a token, or a text that clients send and that may be one
 /// of theirs. `Debug`, `Display`, reports and pages hide it.

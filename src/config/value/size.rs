@@ -1,9 +1,7 @@
 //! Sizes in bytes: `64KiB`, `10MB`.
 
-use std::borrow::Cow;
-use std::fmt;
-
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::bounded::{Bounded, Unit};
+use super::{ParseFailure, failure};
 
 /// The units with their bytes, largest first.
 const UNITS: [(&str, u64); 7] = [
@@ -16,64 +14,35 @@ const UNITS: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-/// A number of bytes between `MIN` and `MAX`, both included. Unless given it is `DEFAULT`.
+/// A number of bytes.
+pub type Size<const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN> =
+    Bounded<Bytes, MIN, MAX, DEFAULT>;
+
+/// Writes bytes with a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Size<const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN>(u64);
+pub enum Bytes {}
 
-impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Size<MIN, MAX, DEFAULT> {
-    /// Creates a size, whose bytes must be within the bounds.
-    const fn from_bytes(bytes: u64) -> Self {
-        assert!(MIN <= bytes && bytes <= MAX);
-        Self(bytes)
-    }
+impl Unit for Bytes {
+    type Number = u64;
 
-    /// The bytes.
-    pub const fn bytes(self) -> u64 {
-        self.0
-    }
-}
-
-impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Default for Size<MIN, MAX, DEFAULT> {
-    fn default() -> Self {
-        Self::from_bytes(DEFAULT)
-    }
-}
-
-impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> fmt::Display for Size<MIN, MAX, DEFAULT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&show(self.0))
-    }
-}
-
-text_value!(Size<MIN, MAX, DEFAULT>, [const MIN: u64, const MAX: u64, const DEFAULT: u64]);
-
-impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> TextValue for Size<MIN, MAX, DEFAULT> {
     const NAME: &'static str = "Size";
-    const EXPECTED: &'static str = "a size";
+    const KIND: &'static str = "a size";
+    const EXAMPLES: &'static str = ", as in `512B`, `64KiB`, `10MB`";
     const PATTERN: &'static str = "[0-9]+(B|kB|KB|KiB|MB|MiB|GB|GiB)";
 
-    fn name() -> Cow<'static, str> {
-        format!("Size{MIN}To{MAX}").into()
+    fn parse(text: &str, _: &str) -> Result<u64, ParseFailure> {
+        parse_bytes(text)
     }
 
-    fn expected() -> Cow<'static, str> {
-        format!(
-            "a size from `{}` to `{}`, as in `512B`, `64KiB`, `10MB`",
-            show(MIN),
-            show(MAX)
-        )
-        .into()
+    /// Uses the largest unit that divides the size.
+    fn show(bytes: u64) -> String {
+        let divides = |&&(_, size): &&(&str, u64)| bytes >= size && bytes.is_multiple_of(size);
+        let &(unit, size) = UNITS.iter().find(divides).unwrap_or(&("B", 1));
+        format!("{}{unit}", bytes / size)
     }
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        let bytes = parse_bytes(text)?;
-        if (MIN..=MAX).contains(&bytes) {
-            return Ok(Self(bytes));
-        }
-        Err(failure(
-            format!("`{text}` is out of bounds"),
-            format!("it can be from `{}` to `{}`", show(MIN), show(MAX)),
-        ))
+    fn get(bytes: u64) -> u64 {
+        bytes
     }
 }
 
@@ -129,13 +98,6 @@ fn unknown_unit(text: &str, digits: &str, unit: &str) -> ParseFailure {
             "units are `B`, `kB`, `MB`, `GB` (powers of 1000) and `KiB`, `MiB`, `GiB` (powers of 1024)",
         ),
     }
-}
-
-/// Formats a size in the largest unit that divides it.
-fn show(bytes: u64) -> String {
-    let divides = |&&(_, size): &&(&str, u64)| bytes >= size && bytes.is_multiple_of(size);
-    let &(unit, size) = UNITS.iter().find(divides).unwrap_or(&("B", 1));
-    format!("{}{unit}", bytes / size)
 }
 
 #[cfg(test)]

@@ -1,15 +1,27 @@
-//! Statuses of responses: one, or a class of a hundred.
+//! Statuses of responses, and conditions of retries.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use derive_more::Display;
+use http::StatusCode;
+
 use super::{ParseFailure, TextValue, failure, text_value};
 
-/// A status (`404`), or a class of them (`4xx`).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Statuses(RangeInclusive<u16>);
+/// The highest status.
+const MAX: u16 = 599;
 
-impl Statuses {
+/// A status (`404`), a class of them (`4xx`), or a range (`200-399`), from `MIN` to 599.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Statuses<const MIN: u16>(RangeInclusive<u16>);
+
+impl<const MIN: u16> Statuses<MIN> {
+    /// The statuses.
+    pub const fn new(statuses: RangeInclusive<u16>) -> Self {
+        Self(statuses)
+    }
+
     /// The statuses, lowest to highest.
     pub fn range(&self) -> RangeInclusive<u16> {
         self.0.clone()
@@ -21,42 +33,61 @@ impl Statuses {
     }
 }
 
-impl Default for Statuses {
+/// A stand-in for an unreadable range.
+impl<const MIN: u16> Default for Statuses<MIN> {
     fn default() -> Self {
-        Self(100..=100)
+        Self(MIN..=MIN)
     }
 }
 
-impl fmt::Display for Statuses {
+impl<const MIN: u16> fmt::Display for Statuses<MIN> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (low, high) = (self.0.start(), self.0.end());
-        match low == high {
-            true => low.fmt(f),
-            false => write!(f, "{}xx", low / 100),
+        match high - low {
+            0 => low.fmt(f),
+            99 if low.is_multiple_of(100) => write!(f, "{}xx", low / 100),
+            _ => write!(f, "{low}-{high}"),
         }
     }
 }
 
-text_value!(Statuses);
+text_value!(Statuses<MIN>, [const MIN: u16]);
 
-impl TextValue for Statuses {
+impl<const MIN: u16> TextValue for Statuses<MIN> {
     const NAME: &'static str = "Statuses";
-    const EXPECTED: &'static str = "a status from 100 to 599, or a class of them: `4xx`";
-    const PATTERN: &'static str = "[1-5]([0-9][0-9]|[xX][xX])";
+    const EXPECTED: &'static str = "a status";
+    const PATTERN: &'static str = "[1-5]([0-9][0-9](-[1-5][0-9][0-9])?|[xX][xX])";
+
+    fn name() -> Cow<'static, str> {
+        format!("StatusesFrom{MIN}").into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        format!("a status from {MIN} to {MAX}, a class of them, `4xx`, or a range: `200-399`")
+            .into()
+    }
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
-        let first = text
-            .bytes()
-            .next()
-            .filter(|first| (b'1'..=b'5').contains(first));
-        let low = first.map(|first| u16::from(first - b'0') * 100);
-        let is_class = text.len() == 3 && text.as_bytes()[1..].eq_ignore_ascii_case(b"xx");
-        match (low, text.parse::<u16>()) {
-            (Some(low), _) if is_class => Ok(Self(low..=low + 99)),
-            (Some(_), Ok(status)) if text.len() == 3 => Ok(Self(status..=status)),
+        let lower = text.to_ascii_lowercase();
+        let (low, high) = match (lower.strip_suffix("xx"), lower.split_once('-')) {
+            (Some(class), _) => (format!("{class}00"), format!("{class}99")),
+            (None, Some((low, high))) => (low.to_owned(), high.to_owned()),
+            (None, None) => (lower.clone(), lower),
+        };
+        let status = |text: String| {
+            let is_number = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+            let number = text.parse().ok().filter(|_| is_number)?;
+            (MIN..=MAX).contains(&number).then_some(number)
+        };
+        match (status(low), status(high)) {
+            (Some(low), Some(high)) if low <= high => Ok(Self(low..=high)),
+            (Some(low), Some(high)) => Err(failure(
+                format!("`{text}` has no status"),
+                format!("did you mean `{high}-{low}`?"),
+            )),
             _ => Err(failure(
                 format!("`{text}` is no status"),
-                "write a status from 100 to 599, or a class of them: `1xx`, `2xx`, `3xx`, `4xx`, `5xx`",
+                format!("write {}", Self::expected()),
             )),
         }
     }
@@ -69,12 +100,62 @@ impl TextValue for Statuses {
     }
 
     fn schema() -> serde_json::Value {
-        serde_json::json!({
-            "type": ["integer", "string"],
-            "minimum": 100,
-            "maximum": 599,
-            "pattern": super::pattern::<Self>(),
+        super::number_schema::<Self>(MIN.into(), MAX.into())
+    }
+}
+
+/// A failure that is followed by another attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display)]
+#[display(rename_all = "snake_case")]
+pub enum RetryCondition {
+    /// There is no connection.
+    #[default]
+    ConnectFailure,
+    /// The endpoint has not processed the request.
+    Refused,
+    /// The connection breaks, or the response is not valid.
+    Reset,
+    /// The response is late.
+    Timeout,
+    /// The response has this status, 500 to 599.
+    #[display("{}", _0.as_u16())]
+    Status(StatusCode),
+}
+
+text_value!(RetryCondition);
+
+impl TextValue for RetryCondition {
+    const NAME: &'static str = "RetryCondition";
+    const EXPECTED: &'static str =
+        "`connect_failure`, `refused`, `reset`, `timeout`, or a status from 500 to 599";
+    const PATTERN: &'static str = "connect_failure|refused|reset|timeout|5[0-9][0-9]";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        let status = || {
+            let number = text.parse().ok().filter(|_| text.len() == 3)?;
+            StatusCode::from_u16(number)
+                .ok()
+                .filter(StatusCode::is_server_error)
+        };
+        Ok(match text {
+            "connect_failure" => Self::ConnectFailure,
+            "refused" => Self::Refused,
+            "reset" => Self::Reset,
+            "timeout" => Self::Timeout,
+            _ => match status() {
+                Some(status) => Self::Status(status),
+                None => {
+                    return Err(failure(
+                        format!("`{text}` is no reason to retry"),
+                        format!("write {}", Self::EXPECTED),
+                    ));
+                }
+            },
         })
+    }
+
+    fn schema() -> serde_json::Value {
+        super::number_schema::<Self>(500, 599)
     }
 }
 
@@ -83,22 +164,50 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_one_and_a_class_a_hundred() {
+    fn a_status_is_one_a_class_a_hundred_and_a_range_all_between() {
         for (text, range) in [
             ("404", 404..=404),
             ("100", 100..=100),
             ("599", 599..=599),
             ("4xx", 400..=499),
             ("5XX", 500..=599),
+            ("200-399", 200..=399),
         ] {
-            let read = Statuses::parse(text).expect("a status");
+            let read = Statuses::<100>::parse(text).expect("a status");
             assert_eq!(read.range(), range);
             assert_eq!(read.to_string(), text.to_lowercase());
         }
         for wrong in [
             "", "4x", "4xxx", "x4x", "600", "6xx", "0xx", "99", "40 ", "+40", "1000", "4x4", "4é",
+            "399-200", "200-", "-200", "200-600", "200-3-4", "4-5xx",
         ] {
-            assert!(Statuses::parse(wrong).is_err(), "{wrong}");
+            assert!(Statuses::<100>::parse(wrong).is_err(), "{wrong}");
+        }
+        for informational in ["199", "1xx", "100-299"] {
+            assert!(
+                Statuses::<200>::parse(informational).is_err(),
+                "{informational}"
+            );
+        }
+    }
+
+    #[test]
+    fn round_trips_through_text() {
+        for text in ["connect_failure", "refused", "reset", "timeout", "503"] {
+            let value = text
+                .parse::<RetryCondition>()
+                .map(|value| value.to_string());
+            assert_eq!(value, Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn other_words_and_statuses_are_errors() {
+        for text in ["", "5xx", "429", "600", "+500", "0503", "resets"] {
+            let error = text
+                .parse::<RetryCondition>()
+                .map_err(|error| error.message);
+            assert_eq!(error, Err(format!("`{text}` is no reason to retry")));
         }
     }
 }

@@ -1,10 +1,13 @@
-//! Free texts, file paths, and addresses of web pages.
+//! Free texts, names, file paths, addresses of web pages, and codes of warnings.
 
 use std::path::{Path, PathBuf};
 
 use derive_more::{Deref, Display};
 
 use super::{ParseFailure, TextValue, failure, text_value};
+use crate::config::Code;
+use crate::config::located::Located;
+use crate::nearest::nearest;
 use crate::telemetry::access_log::LogTarget;
 
 /// Any text; numbers and booleans keep their spelling.
@@ -21,6 +24,13 @@ impl TextValue for Text {
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         Ok(Self(text.to_owned()))
+    }
+}
+
+/// Lets plain names look up located keys.
+impl std::borrow::Borrow<str> for Located<Name> {
+    fn borrow(&self) -> &str {
+        self.value.as_str()
     }
 }
 
@@ -104,6 +114,89 @@ impl TextValue for WebUrl {
                 "percent-encode it",
             )),
             Some(_) => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+/// The longest name, in bytes.
+const MAX_LENGTH: usize = 64;
+
+/// A name of up to 64 characters `A-Z a-z 0-9 . _ -`: safe in header fields, metric labels and log
+/// lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Display, Deref)]
+pub struct Name(String);
+
+text_value!(Name);
+
+impl TextValue for Name {
+    const NAME: &'static str = "Name";
+    const EXPECTED: &'static str = "a name: up to 64 letters, digits, `.`, `_` and `-`";
+    const PATTERN: &'static str = "[A-Za-z0-9._-]{1,64}";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if !text.is_empty() && text.len() <= MAX_LENGTH && text.chars().all(allowed) {
+            return Ok(Self(text.to_owned()));
+        }
+        let help = match text.len() {
+            0 => "it needs one character at least".to_owned(),
+            length if length > MAX_LENGTH => format!("it has {length} bytes; {MAX_LENGTH} are allowed"),
+            _ => "use letters, digits, `.`, `_` and `-` only: names appear in header fields and metrics".to_owned(),
+        };
+        Err(failure(format!("`{text}` is no name"), help))
+    }
+}
+
+/// The code of a warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[display("{}", _0.as_str())]
+pub struct LintCode(Code);
+
+impl LintCode {
+    /// The code.
+    pub const fn get(self) -> Code {
+        self.0
+    }
+
+    fn all() -> Vec<&'static str> {
+        Code::lints().map(Code::as_str).collect()
+    }
+}
+
+text_value!(LintCode = "unreachable-route");
+
+impl TextValue for LintCode {
+    const NAME: &'static str = "LintCode";
+    const EXPECTED: &'static str = "the code of a warning, as in `small-quota`";
+    const PATTERN: &'static str = "[a-z-]+";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        let code = Code::find(text).filter(|code| code.is_lint());
+        code.map(Self).ok_or_else(|| {
+            let help = match nearest(text, &Self::all()) {
+                Some(code) => format!("did you mean `{code}`?"),
+                None => "`sluicegate check` prints the code of each warning".to_owned(),
+            };
+            (format!("`{text}` isn't the code of a warning"), Some(help))
+        })
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": "string", "enum": Self::all() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepts_characters_that_are_safe_in_fields_and_labels() {
+        for name in ["login", "per-key", "v1.2_x", "404"] {
+            assert!(Name::parse(name).is_ok(), "{name}");
+        }
+        for name in ["", "two words", "a/b", "ü", &"x".repeat(65)] {
+            assert!(Name::parse(name).is_err(), "{name}");
         }
     }
 }

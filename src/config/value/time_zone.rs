@@ -36,16 +36,7 @@ pub fn all() -> Vec<(Arc<str>, tz::TimeZone)> {
     zones.collect()
 }
 
-impl Default for TimeZone {
-    fn default() -> Self {
-        Self {
-            name: "UTC".to_owned(),
-            zone: tz::TimeZone::UTC,
-        }
-    }
-}
-
-text_value!(TimeZone);
+text_value!(TimeZone = "UTC");
 
 impl TextValue for TimeZone {
     const NAME: &'static str = "TimeZone";
@@ -55,7 +46,10 @@ impl TextValue for TimeZone {
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         if text.eq_ignore_ascii_case("utc") {
-            return Ok(Self::default());
+            return Ok(Self {
+                name: "UTC".to_owned(),
+                zone: tz::TimeZone::UTC,
+            });
         }
         let zone = tz::db()
             .get(text)

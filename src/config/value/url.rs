@@ -1,4 +1,5 @@
-//! Origins, as in `http://10.0.0.11:3000` or `unix:/run/app.sock`, and references to upstreams.
+//! URLs and parts of them: origins, as in `http://10.0.0.11:3000` or `unix:/run/app.sock`, references
+//! to upstreams, collectors of spans, targets of requests, and the Host of requests that the proxy makes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use derive_more::Display;
+use http::uri::{Authority, PathAndQuery};
 
 use super::address::parse_socket_path;
 use super::host::is_host_name;
@@ -33,18 +35,6 @@ impl OriginUrl {
     }
 }
 
-/// Port 80 of this machine: a stand-in for an unreadable URL.
-impl Default for OriginUrl {
-    fn default() -> Self {
-        Self {
-            scheme: Scheme::Http,
-            host: "127.0.0.1".to_owned(),
-            port: 80,
-            socket: None,
-        }
-    }
-}
-
 impl fmt::Display for OriginUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.socket {
@@ -66,7 +56,7 @@ impl fmt::Display for OriginUrl {
     }
 }
 
-text_value!(OriginUrl);
+text_value!(OriginUrl = "http://127.0.0.1");
 
 impl TextValue for OriginUrl {
     const NAME: &'static str = "OriginUrl";
@@ -171,6 +161,16 @@ pub enum UpstreamRef {
     Url(OriginUrl),
 }
 
+impl UpstreamRef {
+    /// The name, if it is one of `upstreams`.
+    pub fn name(&self) -> Option<&Name> {
+        match self {
+            Self::Named(name) => Some(name),
+            Self::Echo | Self::Status | Self::Url(_) => None,
+        }
+    }
+}
+
 text_value!(UpstreamRef);
 
 impl TextValue for UpstreamRef {
@@ -187,6 +187,140 @@ impl TextValue for UpstreamRef {
             url if url.contains([':', '/']) => OriginUrl::parse(url).map(Self::Url),
             name => Name::parse(name).map(Self::Named),
         }
+    }
+}
+
+/// The path of OTLP for spans, below that of the collector.
+const SPANS: &str = "/v1/traces";
+
+/// A collector: an origin, and a path that those of OTLP are below of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectorUrl {
+    /// Scheme, host and port.
+    pub origin: OriginUrl,
+    /// The path that takes spans.
+    spans: PathAndQuery,
+}
+
+impl CollectorUrl {
+    /// The path that takes spans, which ends with `/v1/traces`.
+    pub fn spans(&self) -> &PathAndQuery {
+        &self.spans
+    }
+}
+
+impl fmt::Display for CollectorUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let base = self.spans.path().strip_suffix(SPANS);
+        write!(f, "{}{}", self.origin, base.unwrap_or_default())
+    }
+}
+
+text_value!(CollectorUrl = "http://127.0.0.1");
+
+impl TextValue for CollectorUrl {
+    const NAME: &'static str = "CollectorUrl";
+    const EXPECTED: &'static str =
+        "the URL of a collector, as in `http://127.0.0.1:4318` or `https://otlp.example.com/otlp`";
+    const PATTERN: &'static str =
+        "https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?(/[!\"$->@-~]*)?";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        let Some((scheme @ ("http" | "https"), rest)) = text.split_once("://") else {
+            let message = format!("`{text}` is no URL of a collector");
+            return Err(failure(message, "start with `http://` or `https://`"));
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        // The message does not repeat the text, which may hold a password.
+        if authority.contains('@') {
+            return Err(failure(
+                "a URL of a collector has no user name or password",
+                "write the field that has them: `headers: { authorization: \"${OTLP_AUTH}\" }`",
+            ));
+        }
+        Ok(Self {
+            origin: OriginUrl::parse(&format!("{scheme}://{authority}"))?,
+            spans: parse_path(text, path.trim_end_matches('/'))?,
+        })
+    }
+}
+
+fn parse_path(text: &str, base: &str) -> Result<PathAndQuery, ParseFailure> {
+    if base.ends_with(SPANS) {
+        return Err(failure(
+            format!("`{text}` ends with `{SPANS}`, which is appended"),
+            format!("leave it out: the path is that of all signals, before `{SPANS}`"),
+        ));
+    }
+    let is_visible = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
+    let path = base
+        .bytes()
+        .all(is_visible)
+        .then(|| format!("{base}{SPANS}"));
+    let path = path.and_then(|path| PathAndQuery::try_from(path).ok());
+    path.ok_or_else(|| {
+        failure(
+            format!("`{text}` has a query, a fragment, or a character that no path has"),
+            "give scheme, host, port and path only",
+        )
+    })
+}
+
+/// The target of a request in origin form (RFC 9112 section 3.2.1).
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
+pub struct OriginForm(PathAndQuery);
+
+text_value!(OriginForm: PathAndQuery = "/");
+
+impl TextValue for OriginForm {
+    const NAME: &'static str = "OriginForm";
+    const EXPECTED: &'static str = "a path, as in `/healthz` or `/status?deep=1`";
+    const PATTERN: &'static str = "/[!\"$-~]*";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        if !text.starts_with('/') {
+            return Err(failure(
+                format!("`{text}` does not start with a slash"),
+                match text.contains("://") {
+                    true => "write the path only: `/healthz`".to_owned(),
+                    false => format!("did you mean `/{text}`?"),
+                },
+            ));
+        }
+        let is_visible = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+        let parsed = text.bytes().all(is_visible).then(|| text.parse().ok());
+        parsed.flatten().map(Self).ok_or_else(|| {
+            failure(
+                format!("`{text}` has a character that no path has"),
+                "percent-encode it, as in `%20` for a space",
+            )
+        })
+    }
+}
+
+/// A host, with a port if wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
+pub struct HostField(Authority);
+
+text_value!(HostField: Authority = "localhost");
+
+impl TextValue for HostField {
+    const NAME: &'static str = "RequestHost";
+    const EXPECTED: &'static str = "a host, as in `api.internal` or `api.internal:8080`";
+    const PATTERN: &'static str = "[^/@?#\\s]+";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        let host = text.parse().ok().filter(|host: &Authority| {
+            let end = &text[host.host().len().min(text.len())..];
+            let has_valid_end = end.is_empty() || host.port_u16().is_some();
+            !text.contains('@') && !host.host().is_empty() && has_valid_end
+        });
+        host.map(Self).ok_or_else(|| {
+            failure(
+                format!("`{text}` is no host"),
+                "write a host, and a port if wanted: `api.internal`, `[2001:db8::1]:8080`",
+            )
+        })
     }
 }
 
@@ -231,6 +365,98 @@ mod tests {
                 OriginUrl::parse(text).map_err(|(message, _)| message),
                 Err(message.to_owned())
             );
+        }
+    }
+
+    #[test]
+    fn spans_go_below_the_path_of_the_collector() {
+        for (text, shown, spans) in [
+            (
+                "http://127.0.0.1:4318",
+                "http://127.0.0.1:4318",
+                "/v1/traces",
+            ),
+            ("https://A.example/", "https://a.example", "/v1/traces"),
+            (
+                "https://a.example/otlp",
+                "https://a.example/otlp",
+                "/otlp/v1/traces",
+            ),
+            (
+                "http://[::1]:4318/a/b/",
+                "http://[::1]:4318/a/b",
+                "/a/b/v1/traces",
+            ),
+        ] {
+            let url = CollectorUrl::parse(text).expect(text);
+            assert_eq!(
+                (url.to_string(), url.spans().as_str()),
+                (shown.to_owned(), spans)
+            );
+        }
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong_of_collector_url() {
+        for (text, message) in [
+            (
+                "collector:4318",
+                "`collector:4318` is no URL of a collector",
+            ),
+            ("grpc://a:4317", "`grpc://a:4317` is no URL of a collector"),
+            (
+                "http://me:secret@a",
+                "a URL of a collector has no user name or password",
+            ),
+            (
+                "https://a/v1/traces/",
+                "`https://a/v1/traces/` ends with `/v1/traces`, which is appended",
+            ),
+            (
+                "https://a/otlp?key=b",
+                "`https://a/otlp?key=b` has a query, a fragment, or a character that no path has",
+            ),
+            (
+                "https://a?key=b",
+                "`https://a?key=b` has a query or a fragment",
+            ),
+            ("http://a:0/otlp", "`http://a:0` has no valid port"),
+        ] {
+            let failed = CollectorUrl::parse(text).map_err(|(message, _)| message);
+            assert_eq!(failed, Err(message.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_target_is_a_path_with_a_query() {
+        for text in ["/", "/healthz", "/a/b?c=d&e", "/%20"] {
+            let parsed = text.parse::<OriginForm>().map(|target| target.to_string());
+            assert_eq!(parsed, Ok(text.to_owned()));
+        }
+        for wrong in [
+            "",
+            "*",
+            "healthz",
+            "http://a/b",
+            "/a b",
+            "/a#b",
+            "/é",
+            "/\r\n",
+        ] {
+            assert!(wrong.parse::<OriginForm>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_may_have_a_port() {
+        for text in ["api.internal", "10.0.0.1:80", "[::1]", "[::1]:8080"] {
+            let parsed = text.parse::<HostField>().map(|host| host.to_string());
+            assert_eq!(parsed, Ok(text.to_owned()));
+        }
+        for wrong in [
+            "", "a@b", "a b", "a/b", "http://a", ":80", "a:", "a:b", "a:99999", "::1",
+        ] {
+            assert!(wrong.parse::<HostField>().is_err(), "{wrong}");
         }
     }
 }

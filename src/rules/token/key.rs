@@ -4,6 +4,8 @@ use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse,
 };
 use jsonwebtoken::{Algorithm, DecodingKey};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::pem::{self, PemError};
 
@@ -13,9 +15,11 @@ const SHORTEST_SECRET: usize = 32;
 const MOST: usize = 256;
 
 /// How tokens are signed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+#[schemars(rename = "JwtAlgorithm")]
 pub enum TokenAlgorithm {
-    /// HMAC with SHA-256, by a secret that the issuer shares.
+    /// HMAC with SHA-256.
     #[default]
     Hs256,
     /// RSA with PKCS #1 v1.5 and SHA-256.
@@ -23,6 +27,7 @@ pub enum TokenAlgorithm {
     /// ECDSA with P-256 and SHA-256.
     Es256,
     /// Ed25519.
+    #[serde(rename = "EdDSA")]
     EdDsa,
 }
 

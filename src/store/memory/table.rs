@@ -15,6 +15,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::bucket::{Bucket, Eviction, FLOOR, SlotChoice, Slots};
 use super::charge::Charge;
 use super::permits::Permits;
@@ -58,16 +61,17 @@ pub struct Table {
     unrecorded: AtomicU64,
 }
 
-/// The treatment of a new key if all its possible entries are live.
-///
-/// An entry that would refuse is never dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// Full: all possible entries of a new key are live. An entry that would refuse is never dropped.
+/// Handling of new keys when memory for buckets is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum OnFull {
-    /// Drops the least used key. If all refuse, the new key is admitted unrecorded.
+    // If all entries refuse, the new key is admitted unrecorded.
+    /// The least used bucket is forgotten.
     #[default]
     Forget,
-    /// Starts the new key with at least the use of any dropped one. No key ever exceeds its limit;
-    /// new keys pay for that while the table is full.
+    // No key ever exceeds its limit; new keys pay for that while the table is full.
+    /// The newcomer inherits the used share of the bucket it replaces.
     Strict,
 }
 

@@ -1,7 +1,9 @@
 //! The fields of a JSON line, and what a log has of each request.
 
 use http::HeaderName;
-use strum::{EnumIter, IntoEnumIterator, IntoStaticStr};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use strum::{EnumIter, IntoEnumIterator};
 
 use super::{AccessLogSpec, LineFormat};
 
@@ -10,9 +12,12 @@ pub const MAX_HEADER_VALUE: usize = 1024;
 /// The most values of header fields that a line has.
 pub const MAX_HEADER_VALUES: usize = 16;
 
-/// A field of a JSON line, in the order of lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, EnumIter, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
+// In the order of lines.
+/// A field of the access log.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, EnumIter, Deserialize, Serialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum LogField {
     /// When the request's head had arrived.
     #[default]
@@ -84,17 +89,14 @@ impl LogField {
     pub fn all() -> impl Iterator<Item = Self> {
         Self::iter()
     }
-
-    /// The name in lines and in the configuration.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
-/// How a line shows the key of a bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How operators see keys: `access_log.keys`, `admin.keys`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "LoggedKeys")]
 pub enum KeyForm {
-    /// By its hash.
+    /// As `k_` and 16 hexadecimal digits: the hash under which the bucket is found.
     #[default]
     Hashed,
     /// As text.

@@ -14,7 +14,7 @@ pub(in crate::config) fn check(
 ) {
     super::check_algorithm(policy, findings);
     if policy.algorithm.value == AlgorithmName::Concurrency {
-        return super::concurrency::check(policy, node, config, findings);
+        return check_concurrency(policy, node, config, findings);
     }
     check_refill(policy, node, findings);
     check_calendar(policy, findings);
@@ -67,8 +67,7 @@ fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
         return;
     };
     let fixed = policy.algorithm.value == AlgorithmName::FixedWindow;
-    let start = policy.start.as_ref().map(|start| start.value);
-    let by_clock = matches!(start, None | Some(WindowStart::Clock));
+    let by_clock = policy.start.value == WindowStart::Clock;
     let unit = quota.calendar();
     if unit.is_some_and(|unit| !unit.has_length()) && !(fixed && by_clock) {
         let message =
@@ -83,10 +82,10 @@ fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
         findings.add(Finding::error(zone.node, Code::NoEffect, message).help(help));
     }
     let month = followed == Some(CalendarUnit::Month);
-    if let Some(anchor) = policy.anchor.as_ref().filter(|_| !month) {
+    if let Some(anchor) = policy.anchor.node.given().filter(|_| !month) {
         let message = "only the months of a fixed window begin on a day of your choice";
         let help = "remove `anchor`, or use a quota for `1mo`";
-        findings.add(Finding::error(anchor.node, Code::NoEffect, message).help(help));
+        findings.add(Finding::error(anchor, Code::NoEffect, message).help(help));
     }
 }
 
@@ -132,7 +131,7 @@ pub(in crate::config) fn check_cost(
 fn largest_queue(policy: &Policy) -> Option<(u32, NodeId)> {
     let quota = policy.amounts.quota.as_ref()?;
     let algorithm = algorithm(policy).ok()?;
-    let holder = node_of(&policy.queue).unwrap_or(quota.node);
+    let holder = policy.queue.node.or(quota.node);
     (policy.algorithm.value == AlgorithmName::LeakyBucket).then(|| (algorithm.capacity(), holder))
 }
 
@@ -145,7 +144,8 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
         let finding = Finding::error(algorithm.node, Code::Conflict, message);
         findings.add(finding.help("use another `algorithm`, or another `action`"));
     }
-    let (Some(queue), Some((most, _))) = (&policy.queue, largest_queue(policy)) else {
+    let queue = &policy.queue;
+    let Some((most, _)) = largest_queue(policy).filter(|_| queue.node != NodeId::ABSENT) else {
         return;
     };
     let places = most.saturating_sub(1);
@@ -198,13 +198,14 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
 
 /// True if each counter of a sliding window can be as large as the quota.
 pub(in crate::config) fn counts_debt(policy: &Policy) -> bool {
-    let counters = 1 + policy.precision.as_ref().map_or(1, |parts| parts.get());
+    let counters = 1 + policy.precision.get();
     policy.amounts.limit().checked_mul(counters).is_some()
 }
 
 /// All parts of a window are equally long, in whole microseconds.
 fn check_parts(policy: &Policy, findings: &Findings<'_>) {
-    let (Some(quota), Some(precision)) = (&policy.amounts.quota, &policy.precision) else {
+    let precision = &policy.precision;
+    let Some(quota) = &policy.amounts.quota else {
         return;
     };
     let (micros, parts) = (quota.window().as_micros(), precision.get());
@@ -239,22 +240,15 @@ fn check_log(policy: &Policy, findings: &Findings<'_>) {
 
 /// Warns if the rings of `max_keys` keys exceed the memory of the store.
 fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
-    let shape = match (
-        policy.algorithm.value,
-        &policy.amounts.quota,
-        &policy.precision,
-    ) {
-        (AlgorithmName::SlidingLog, Some(quota), _) => {
-            RingShape::new(quota.limit().min(SlidingLog::MOST))
-        }
-        (AlgorithmName::SlidingWindow, Some(quota), Some(parts)) if parts.get() > 1 => {
-            RingShape::of_counters(parts.get() + 1, quota.limit())
-        }
+    let limit = policy.amounts.limit();
+    let shape = match policy.algorithm.value {
+        AlgorithmName::SlidingLog => RingShape::new(limit.min(SlidingLog::MOST)),
+        _ if policy.has_counters() => RingShape::of_counters(policy.precision.get() + 1, limit),
         _ => return,
     };
     let Some(keys) = &policy.max_keys else { return };
     let (most, needed) = (
-        config.store.memory.max_size.bytes(),
+        config.store.memory.max_size.get(),
         u64::from(keys.get()) * ring_bytes(shape),
     );
     if needed > most {
@@ -269,4 +263,40 @@ fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
 
 fn ring_bytes(shape: RingShape) -> u64 {
     u64::from(shape.max_chunks()) * shape.chunk_bytes() as u64
+}
+
+/// A limit of what is in flight has a `max`, perhaps a queue, and no settings of quotas or buckets.
+fn check_concurrency(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
+    match &policy.amounts.max {
+        Some(max) => check_cost(policy, node, (max.get(), max.node), findings),
+        None => {
+            let finding = Finding::error(node, Code::MissingKey, "the key `max` is missing");
+            findings.add(finding.help("say how many at a time: `max: 20`"));
+        }
+    }
+    check_permit_queue(policy, config, findings);
+}
+
+/// Tagged requests never wait; a queue needs a `max_wait` above zero.
+fn check_permit_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    let queue = &policy.queue;
+    if queue.get() == 0 {
+        if let Some(max_wait) = &policy.max_wait {
+            let message = "no request waits without a queue";
+            let finding = Finding::error(max_wait.node, Code::NoEffect, message);
+            findings.add(finding.help("say how many may wait with `queue`, or remove `max_wait`"));
+        }
+        return;
+    }
+    if policy.on_limit.action_over(&config.responses.on_limit) == Action::Tag {
+        let message = "a policy that tags makes no request wait";
+        let finding = Finding::error(queue.node, Code::Conflict, message);
+        findings.add(finding.help("remove `queue`, or use another `action`"));
+    }
+    if let Some(max_wait) = policy.max_wait.as_ref().filter(|wait| wait.get().is_zero()) {
+        let message = "no request waits in a queue with a `max_wait` of 0";
+        let finding = Finding::warning(queue.node, Code::NoEffect, message);
+        let finding = finding.help("raise `max_wait`, or remove `queue`");
+        findings.add(finding.related(max_wait.node, "the longest wait"));
+    }
 }

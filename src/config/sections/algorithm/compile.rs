@@ -1,20 +1,15 @@
 //! Compiles a policy's settings to its algorithm.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
-use crate::config::located::Located;
-use crate::config::schema::{AlgorithmName, Places, Policy, WindowStart};
+use crate::config::schema::{AlgorithmName, OldestWindow, Policy, WindowStart};
 use crate::config::value::{self, CalendarUnit, Claim};
 use crate::limiter::{
     Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart,
     Period, Quota, QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
-
-/// The default `Retry-After` of `concurrency`.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The algorithm of a checked policy.
 pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
@@ -31,9 +26,9 @@ pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaEr
         AlgorithmName::Gcra => Algorithm::Gcra(Gcra::new(quota, burst)?),
         AlgorithmName::TokenBucket => Algorithm::TokenBucket(Gcra::new(quota, burst)?),
         AlgorithmName::FixedWindow => Algorithm::FixedWindow(fixed_window(policy, written, quota)),
-        AlgorithmName::SlidingWindow => match policy.precision.as_ref().map(|parts| parts.get()) {
-            None | Some(1) => Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest(policy))),
-            Some(parts) => {
+        AlgorithmName::SlidingWindow => match policy.precision.get() {
+            1 => Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest(policy))),
+            parts => {
                 Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, oldest(policy))?)
             }
         },
@@ -44,24 +39,21 @@ pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaEr
 }
 
 fn leaky_bucket(policy: &Policy, quota: Quota) -> Result<LeakyBucket, QuotaError> {
-    let places = |given: &Option<Located<Places>>| given.as_ref().map_or(0, |places| places.get());
-    let (queue, delay_after) = (places(&policy.queue), places(&policy.delay_after));
+    let (queue, delay_after) = (policy.queue.get(), policy.delay_after.get());
     LeakyBucket::new(quota, queue, policy.longest_wait(), delay_after)
 }
 
 fn concurrency(policy: &Policy) -> Concurrency {
     let max = policy.amounts.max.as_ref().map_or(0, |max| max.get());
-    let retry_after = policy.retry_after.as_ref();
-    let retry_after = retry_after.map_or(RETRY_AFTER, |retry_after| retry_after.get());
-    let queue = policy.queue.as_ref().map_or(0, |places| places.get());
-    Concurrency::new(max, retry_after).with_queue(queue, policy.longest_wait())
+    Concurrency::new(max, policy.retry_after.get())
+        .with_queue(policy.queue.get(), policy.longest_wait())
 }
 
 fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWindow {
-    let start = match policy.start.as_ref().map(|start| start.value) {
-        Some(WindowStart::FirstRequest) => Start::FirstRequest,
-        Some(WindowStart::Staggered) => Start::Staggered,
-        Some(WindowStart::Clock) | None => match written.calendar() {
+    let start = match policy.start.value {
+        WindowStart::FirstRequest => Start::FirstRequest,
+        WindowStart::Staggered => Start::Staggered,
+        WindowStart::Clock => match written.calendar() {
             None => Start::EPOCH,
             Some(unit) => return calendar_window(policy, unit, quota),
         },
@@ -96,13 +88,16 @@ fn period(policy: &Policy, unit: CalendarUnit) -> Period {
         CalendarUnit::Day => Period::Day,
         CalendarUnit::Week => Period::Week,
         CalendarUnit::Month => Period::Month {
-            anchor: policy.anchor.as_ref().map_or(1, |day| day.get() as i8),
+            anchor: policy.anchor.get() as i8,
         },
         CalendarUnit::Year => Period::Year,
     }
 }
 
 fn oldest(policy: &Policy) -> OldestPart {
-    let oldest = policy.oldest.as_ref().map(|oldest| oldest.value);
-    oldest.unwrap_or_default()
+    match policy.oldest.value {
+        OldestWindow::Weighted => OldestPart::Weighted,
+        OldestWindow::Whole => OldestPart::Whole,
+        OldestWindow::Ignored => OldestPart::Ignored,
+    }
 }

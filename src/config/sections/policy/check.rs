@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
+use crate::config::checks::report_repeated;
 use crate::config::schema::{Config, Mode, Policy};
 use crate::config::sections::{
     algorithm, condition, cost, exception, overflow, penalty, redis, responses,
 };
-use crate::config::validate::report_repeated;
 use crate::config::value::KeyPart;
 use crate::config::{Code, Finding, Findings, NodeId};
 
@@ -69,11 +69,11 @@ fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findi
 }
 
 fn check_percent(policy: &Policy, findings: &Findings<'_>) {
-    if let Some(percent) = &policy.percent
+    if let Some(node) = policy.percent.node.given()
         && policy.mode.value != Mode::Enforce
     {
         let message = "only a policy that is enforced is so for a part of its keys";
-        let finding = Finding::error(percent.node, Code::NoEffect, message);
+        let finding = Finding::error(node, Code::NoEffect, message);
         let finding = finding.help("remove `percent`, or use `mode: enforce`");
         findings.add(finding.related(policy.mode.node, "the mode"));
     }

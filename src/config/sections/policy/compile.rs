@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
@@ -140,7 +139,7 @@ impl<'a> Policies<'a> {
     /// Compiles a policy without its overrides. Returns `None`, and adds a finding, if no algorithm
     /// can have these settings.
     fn spec(&mut self, name: &str, key: String, policy: &Policy) -> Option<PolicySpec> {
-        let (penalty, jitter) = (policy.penalty.as_ref(), policy.retry_after_jitter.as_ref());
+        let penalty = policy.penalty.as_ref();
         match algorithm(policy) {
             Ok(algorithm) => Some(PolicySpec {
                 home: redis::home(policy),
@@ -169,7 +168,7 @@ impl<'a> Policies<'a> {
                 action: responses::action(&policy.on_limit, &self.config.responses.on_limit),
                 is_announced: policy.announce.get(),
                 reject: responses::reject(&policy.on_limit, &self.config.responses),
-                retry_after_jitter: jitter.map_or(Duration::ZERO, |jitter| jitter.get()),
+                retry_after_jitter: policy.retry_after_jitter.get(),
                 overrides: Vec::new(),
             }),
             Err(error) => {
@@ -237,12 +236,10 @@ fn key_parts(policy: &Policy) -> impl Iterator<Item = String> {
 
 /// The mode of a policy.
 fn mode(name: &str, policy: &Policy) -> Mode {
-    match (policy.mode.value, &policy.percent) {
-        (schema::Mode::Enforce, None) => Mode::Enforce,
-        (schema::Mode::Enforce, Some(percent)) => {
-            Mode::Partly(Rollout::new(name, percent.get() as u8))
-        }
-        (schema::Mode::Shadow, _) => Mode::Shadow,
-        (schema::Mode::Disabled, _) => Mode::Disabled,
+    match policy.mode.value {
+        schema::Mode::Enforce if policy.percent.get() == 100 => Mode::Enforce,
+        schema::Mode::Enforce => Mode::Partly(Rollout::new(name, policy.percent.get() as u8)),
+        schema::Mode::Shadow => Mode::Shadow,
+        schema::Mode::Disabled => Mode::Disabled,
     }
 }

@@ -5,14 +5,13 @@ use std::time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::located::written_by_form;
 use crate::config::schema::{
     Amounts, Candidate, Condition, Cost, Delay, OnLimit, OnMissingKey, Overflow, Override, Penalty,
     RetryAfter, Selection, StoreName, SyncInterval, Zone,
 };
 use crate::config::value::{Flag, KeyPart, Name, Statuses, Whole};
-use crate::config::words::words;
 use crate::config::{List, Located, NodeId};
-use crate::limiter::OldestPart;
 use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::rules::OnSeveralValues;
 use crate::store::OnFull;
@@ -55,7 +54,7 @@ pub struct Policy {
     pub overflow: Option<Located<Box<Overflow>>>,
     /// The number of requests of a key that may wait for their turn, 0 to 1000000; 0 unless given.
     /// Further ones are refused. For `leaky_bucket` and `concurrency` only.
-    pub queue: Option<Located<Places>>,
+    pub queue: Located<Places>,
     /// The longest wait for a request's turn, `0s` to `1h`; unless given 30s, plus the time in
     /// which requests within `delay_after` do not wait. A request whose turn is further away is
     /// refused at once; with `concurrency`, which cannot know turns, once it has waited for so
@@ -63,30 +62,30 @@ pub struct Policy {
     pub max_wait: Option<Located<Delay>>,
     /// The number of waiting requests that go on at once, 0 to 1000000; 0 unless given. The others
     /// wait for so many turns less. For `leaky_bucket` only.
-    pub delay_after: Option<Located<Places>>,
+    pub delay_after: Located<Places>,
     /// The `Retry-After` of requests that `concurrency` refuses, `1ms` to `1d`: the end of a
     /// request is not known. `1s` unless given.
-    pub retry_after: Option<Located<RetryAfter>>,
+    pub retry_after: Located<RetryAfter>,
     /// The most that is added to `Retry-After`, `0s` to `1h`, another part of it for each refused
     /// client: so that not all come back at once. Nothing unless given.
-    pub retry_after_jitter: Option<Located<Delay>>,
+    pub retry_after_jitter: Located<Delay>,
     /// The start of a window: with the clock (`clock`, the default), with the clock but at another
     /// time for each key (`staggered`), or with the first request after the last window
     /// (`first_request`). For `fixed_window` only.
-    pub start: Option<Located<WindowStart>>,
+    pub start: Located<WindowStart>,
     /// The zone in which days, weeks, months and years begin: the IANA name of a time zone, or the
     /// claim that has it; `UTC` unless given. For a `fixed_window` of `1d`, `1w`, `1mo` or `1y`
     /// that starts with the clock.
     pub time_zone: Option<Located<Zone>>,
     /// The day on which months begin, 1 to 31 (the last one of shorter months); 1 unless given.
     /// For a `fixed_window` of `1mo` that starts with the clock.
-    pub anchor: Option<Located<DayOfMonth>>,
+    pub anchor: Located<DayOfMonth>,
     /// The number of equal parts of a sliding window, each with a counter: 1 to 3600, 1 unless
     /// given. For `sliding_window` only.
-    pub precision: Option<Located<Precision>>,
+    pub precision: Located<Precision>,
     /// The weight of the oldest part, which a sliding window covers only partly; for
     /// `sliding_window` only.
-    pub oldest: Option<Located<OldestPart>>,
+    pub oldest: Located<OldestWindow>,
     /// The unit of the quota in header fields.
     pub unit: Located<QuotaUnit>,
     /// Units that a request takes, 1 to 4294967295; or where the request or its response says so,
@@ -95,9 +94,10 @@ pub struct Policy {
     /// `true` also charges requests that this policy or another refuses: clients that keep asking
     /// are not admitted again. Not for `leaky_bucket`, nor with an `overflow`.
     pub charge_refused: Located<Flag>,
-    /// Statuses, or classes of them, whose requests are charged: `[401, 5xx]`. A request is charged
-    /// when it is admitted, and given that back with any other status. All of them unless given.
-    pub count: List<Statuses>,
+    /// Statuses, classes or ranges of them, whose requests are charged: `[401, 5xx]`. A request is
+    /// charged when it is admitted, and given that back with any other status. All of them unless
+    /// given.
+    pub count: List<Statuses<100>>,
     /// `true` applies `count` to responses of the proxy itself too: its 502 and 504, for instance.
     pub count_own: Located<Flag>,
     /// The policy refuses (`enforce`), decides and counts without refusing (`shadow`), or applies
@@ -105,7 +105,7 @@ pub struct Policy {
     pub mode: Located<Mode>,
     /// The percentage of its keys for which the policy refuses, 0 to 100; for the others it is in
     /// shadow. A key that is in stays in as the number grows. All of them unless given.
-    pub percent: Option<Located<Percent>>,
+    pub percent: Located<Percent>,
     /// Another quota, which is tried out in shadow beside the policy's own.
     pub candidate: Option<Located<Candidate>>,
     /// Bans for keys that keep asking though they are refused.
@@ -145,7 +145,7 @@ pub type Precision = Whole<1, 3600>;
 pub type Places = Whole<0, 1_000_000>;
 
 /// A percentage.
-pub type Percent = Whole<0, 100>;
+pub type Percent = Whole<0, 100, 100>;
 
 /// A day of the month.
 pub type DayOfMonth = Whole<1, 31>;
@@ -203,16 +203,25 @@ impl Policy {
         parts.chain(stand_in)
     }
 
+    /// True if its buckets are in Redis alone, and in no memory beside it.
+    pub(in crate::config) fn is_only_in_redis(&self) -> bool {
+        self.store.value == StoreName::Redis && self.sync.is_none()
+    }
+
+    /// True for a sliding window that is cut in parts, each with a counter.
+    pub(in crate::config) fn has_counters(&self) -> bool {
+        self.algorithm.value == AlgorithmName::SlidingWindow && self.precision.get() > 1
+    }
+
     /// The longest wait: `max_wait`, or the time in which requests beyond `delay_after` wait at
     /// most 30 s.
     pub fn longest_wait(&self) -> time::Duration {
         if let Some(given) = &self.max_wait {
             return given.get();
         }
-        let skipped = self.delay_after.as_ref().map_or(0, |places| places.get());
         let turns = self.amounts.quota.as_ref();
         let turns = turns.map_or(time::Duration::ZERO, |quota| {
-            quota.window() * skipped / quota.limit().max(1)
+            quota.window() * self.delay_after.get() / quota.limit().max(1)
         });
         time::Duration::from_secs(30) + turns
     }
@@ -241,28 +250,6 @@ pub enum AlgorithmName {
     Concurrency,
 }
 
-words! {
-    /// The handling of requests with different values in a part of the key.
-    "OnSeveralValues" for OnSeveralValues {
-        /// The request is refused.
-        Refuse = "refuse",
-        /// The first value counts: that of the first field, cookie or parameter.
-        First = "first",
-        /// All values together are the key, in any order.
-        All = "all",
-    }
-}
-
-words! {
-    /// The unit of a quota.
-    "Unit" for QuotaUnit {
-        /// Requests.
-        Requests = "requests",
-        /// Tokens of a language model, as costs say how many.
-        Tokens = "tokens",
-    }
-}
-
 /// When a fixed window starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -276,16 +263,17 @@ pub enum WindowStart {
     FirstRequest,
 }
 
-words! {
-    /// How the oldest part of a sliding window counts.
-    "OldestWindow" for OldestPart {
-        /// In proportion to what the window still covers of it.
-        Weighted = "weighted",
-        /// As a whole: never more than the limit in any window.
-        Whole = "whole",
-        /// Not at all.
-        Ignored = "ignored",
-    }
+/// How the oldest part of a sliding window counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OldestWindow {
+    /// In proportion to what the window still covers of it.
+    #[default]
+    Weighted,
+    /// As a whole: never more than the limit in any window.
+    Whole,
+    /// Not at all.
+    Ignored,
 }
 
 /// The mode of a policy.
@@ -301,18 +289,8 @@ pub enum Mode {
     Disabled,
 }
 
-words! {
-    /// Handling of new keys when memory for buckets is full.
-    "OnFull" for OnFull {
-        /// The least used bucket is forgotten.
-        Forget = "forget",
-        /// The newcomer inherits the used share of the bucket it replaces.
-        Strict = "strict",
-    }
-}
-
 /// An item of `limits`.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(
     rename = "$form",
     expecting = "the name of a policy, or an inline limit: `{ key: client_ip, quota: 100/1m }`"
@@ -326,6 +304,8 @@ pub enum Limit {
     #[serde(rename = "mapping")]
     InPlace(Box<Policy>),
 }
+
+written_by_form!(Limit: InPlace, Named);
 
 impl Limit {
     /// The name, if it is one of `policies`.
@@ -342,12 +322,5 @@ impl Limit {
             Self::Named(_) => None,
             Self::InPlace(policy) => Some(policy),
         }
-    }
-}
-
-/// A stand-in for an unreadable limit.
-impl Default for Limit {
-    fn default() -> Self {
-        Self::InPlace(Box::default())
     }
 }

@@ -1,9 +1,8 @@
 //! Checks of `on_limit` and of rate-limit fields.
 
 use super::style_fields;
+use crate::config::checks::{report_reserved, word};
 use crate::config::schema::{Action, BodyFormat, Config, HeaderFields, OnLimit};
-use crate::config::validate::is_framing;
-use crate::config::words::Word as _;
 use crate::config::{Code, Finding, Findings, List, Located};
 use crate::nearest;
 use crate::proxy::answers::limit_headers::StyleFields;
@@ -38,8 +37,7 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
                     .related(first.node, "it stands here first")
                     .help("remove one of them, or give one a `prefix` of its own"),
                 false => {
-                    let [first_style, style] =
-                        [&first.style, &item.style].map(|style| style.word());
+                    let [first_style, style] = [&first.style, &item.style].map(word);
                     let message = format!(
                         "`{first_style}` and `{style}` write the same fields with different meanings"
                     );
@@ -57,11 +55,7 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
 /// Checks an `on_limit`, which inherits missing settings from `general`.
 pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
     for (name, value) in own.headers.iter() {
-        if is_framing(name.get()) || *name.get() == http::header::RETRY_AFTER {
-            let message = format!("`{}` is written by the proxy", name.value);
-            let finding = Finding::error(value.node, Code::Conflict, message);
-            findings.add(finding.help("remove it"));
-        }
+        report_reserved(name, value.node, &[http::header::RETRY_AFTER], findings);
         // Values of fields are made with the ruleset, once.
         if value.to_string().contains("{{") {
             let message = "a header has no placeholders, and would be sent with its braces";
@@ -76,12 +70,8 @@ pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings
         let finding = Finding::error(body.node, Code::InvalidValue, message);
         findings.add(finding.help("link to a page instead, with `docs_url`"));
     }
-    if let Some(name) = &own.tag_header
-        && is_framing(name.get())
-    {
-        let message = format!("`{}` is written by the proxy", name.value);
-        let finding = Finding::error(name.node, Code::Conflict, message);
-        findings.add(finding.help("choose another name, as in `x-over-limit`"));
+    if let Some(name) = &own.tag_header {
+        report_reserved(name, name.node, &[], findings);
     }
     check_template(own, findings);
     check_action(own, own.action_over(general), findings);

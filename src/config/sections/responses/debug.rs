@@ -6,11 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::style_fields;
-use crate::config::compile::Compiler;
+use crate::config::checks::is_framing;
+use crate::config::compiler::{Compiler, KeyFiles};
 use crate::config::schema::{Config, SecretValue};
-use crate::config::sections::jwt::KeyFiles;
-use crate::config::sections::secret_token;
-use crate::config::validate::is_framing;
+use crate::config::sections::secret_value;
 use crate::config::value::FieldName;
 use crate::config::{Code, Finding, Findings, Located};
 use crate::proxy::DebugSpec;
@@ -56,7 +55,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(debug) = &config.responses.debug else {
         return;
     };
-    secret_token::check(&debug.token, findings);
+    secret_value::check_token(&debug.token, findings);
     let name = debug.header.get();
     let styles = config.responses.headers.iter();
     let mut written = styles.flat_map(|item| style_fields(item).names());
@@ -74,19 +73,13 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
 
 impl Compiler<'_> {
     /// The debug header; `None` if it is not configured or, with a finding, has no usable token.
-    pub(in crate::config) fn debug_header(
-        &mut self,
-        config: &Config,
-        files: KeyFiles,
-    ) -> Option<DebugSpec> {
-        let debug = config.responses.debug.as_ref()?;
-        match files {
-            KeyFiles::Needed => Some(DebugSpec {
-                header: debug.header.get().clone(),
-                token: self.token_digest(&debug.token)?,
-            }),
-            // Nothing responds to clients.
-            KeyFiles::Optional => None,
-        }
+    pub(in crate::config) fn debug_header(&mut self, config: &Config) -> Option<DebugSpec> {
+        // Without files, nothing responds to clients.
+        let is_used = self.key_files == KeyFiles::Needed;
+        let debug = config.responses.debug.as_ref().filter(|_| is_used)?;
+        Some(DebugSpec {
+            header: debug.header.get().clone(),
+            token: self.token_digest(&debug.token)?,
+        })
     }
 }

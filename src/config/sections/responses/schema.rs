@@ -6,7 +6,6 @@ use strum::IntoStaticStr;
 
 use crate::config::schema::{DebugHeader, MINUTE};
 use crate::config::value::{Duration, FieldName, FieldValue, Flag, Name, Text, WebUrl, Whole};
-use crate::config::words::words;
 use crate::config::{List, Located, NodeId, Table, node_of};
 use crate::proxy::answers::limit_headers::Style;
 
@@ -105,27 +104,6 @@ pub struct Cors {
     pub expose_headers: Located<Flag>,
     /// `true` applies limits to preflight requests too.
     pub limit_preflight: Located<Flag<true>>,
-}
-
-words! {
-    /// A style of rate-limit fields.
-    "HeaderStyle" for Style {
-        /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11).
-        Ietf = "ietf",
-        /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now (the draft up to -06).
-        Draft6 = "draft-6",
-        /// `RateLimit-Policy: 100;w=60` and `RateLimit: limit=100, remaining=50, reset=30` (the
-        /// draft's -07).
-        Draft7 = "draft-7",
-        /// `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
-        XRateLimit = "x-ratelimit",
-        /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Resource`, and `-Reset` in seconds since
-        /// the epoch.
-        GitHub = "github",
-        /// `x-ratelimit-limit-requests`, `-remaining-requests`, `-reset-requests` as a duration,
-        /// and `retry-after-ms`.
-        OpenAi = "openai",
-    }
 }
 
 /// `on_limit`: what refused clients are told. A policy's own goes before `responses.on_limit`, key

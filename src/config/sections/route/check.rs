@@ -1,9 +1,9 @@
 //! Checks of routes: names, matches, upstreams, changes to requests.
 
+use crate::config::checks::{report_repeated, report_reserved, report_twice};
 use crate::config::schema::{Config, Match, RequestChanges, Route};
-use crate::config::sections::secret_value;
-use crate::config::validate::{is_framing, report_repeated, report_twice};
-use crate::config::value::{FIELD, FieldName, PathPattern, PathPrefix, Segment, UpstreamRef};
+use crate::config::sections::secret_value::{self, FIELD};
+use crate::config::value::{PathPattern, PathPrefix, Segment};
 use crate::config::{Code, Finding, Findings, NodeId};
 use crate::nearest;
 
@@ -62,7 +62,7 @@ fn check_grpc(matches: &Match, findings: &Findings<'_>) {
 }
 
 fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
-    let UpstreamRef::Named(name) = &route.upstream.value else {
+    let Some(name) = route.upstream.name() else {
         return;
     };
     if config.upstreams.contains_key(name.as_str()) {
@@ -90,11 +90,11 @@ fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
         set.map(|(name, value)| (&name.value, value.node))
     };
     for (name, node) in set() {
-        report_framing(name, node, findings);
+        report_reserved(name, node, &[], findings);
     }
     let removed = request.remove_headers.iter();
     for (name, node) in removed.map(|name| (&name.value, name.node)) {
-        report_framing(name, node, findings);
+        report_reserved(name, node, &[], findings);
         if let Some((_, other)) = set().find(|(set, _)| *set == name) {
             let message = format!("`{name}` is set and removed");
             let finding = Finding::error(node, Code::Conflict, message);
@@ -103,20 +103,6 @@ fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
         }
     }
     report_twice(&request.remove_headers, findings);
-}
-
-pub(in crate::config) fn report_framing(name: &FieldName, node: NodeId, findings: &Findings<'_>) {
-    if is_framing(name.get()) {
-        let message = format!("`{name}` is not for configurations to change");
-        let finding = Finding::error(node, Code::Conflict, message);
-        let help = match name.get().as_str() {
-            "host" => {
-                "it is what the client sent, or with `preserve_host: false` the host of the endpoint"
-            }
-            _ => "it belongs to the connection, and the proxy writes it",
-        };
-        findings.add(finding.help(help));
-    }
 }
 
 /// Every path of the route has to start with the stripped prefix.

@@ -3,20 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::config::compile::Compiler;
+use crate::config::compiler::Compiler;
 use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route};
 use crate::config::sections::condition::condition;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
-use crate::config::sections::jwt::KeyFiles;
 use crate::config::sections::policy::Policies;
-use crate::config::value::{self, FIELD, KeyPart, MissingKeyWord, UpstreamRef, hidden_fields};
+use crate::config::sections::secret_value::FIELD;
+use crate::config::value::{KeyPart, MissingKeyWord, hidden_fields};
 use crate::config::{Code, Finding, Located};
-use crate::http::path::comparable;
 use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{
-    self, CaseSensitivity, Descriptor, PathEquivalence, PathPattern, RouteMatch, Router, Segment,
-    Selectors,
+    self, CaseSensitivity, Descriptor, PathEquivalence, RouteMatch, Router, Selectors,
 };
 
 /// Separates the owner of an inline limit from its position. Names cannot contain it, so no policy
@@ -163,8 +161,8 @@ impl<'a> RouteCompiler<'a> {
             balance_key: self.balance_key(route, &name, &matches),
             rewrite: rewrite(&route.request),
             max_body: match &route.request.max_body {
-                Some(size) => size.bytes(),
-                None => self.config.client.max_body.bytes(),
+                Some(size) => size.get(),
+                None => self.config.client.max_body.get(),
             },
             name,
             matches,
@@ -173,15 +171,8 @@ impl<'a> RouteCompiler<'a> {
 
     /// The key by which the route's upstream chooses hosts, if it hashes one.
     fn balance_key(&self, route: &Route, name: &str, taken: &RouteMatch) -> Option<Descriptor> {
-        let UpstreamRef::Named(upstream) = &route.upstream.value else {
-            return None;
-        };
-        let key = self
-            .config
-            .upstreams
-            .get(upstream.as_str())?
-            .balance
-            .key()?;
+        let upstream = route.upstream.name()?.as_str();
+        let key = self.config.upstreams.get(upstream)?.balance.key()?;
         let parts = key.0.iter().map(|part| self.part(part, name, taken));
         let prefix = self.config.client_ip.ipv6_prefix.get() as u8;
         Some(Descriptor::new(
@@ -289,7 +280,7 @@ fn matches(route: &Route) -> RouteMatch {
     let (hosts, methods) = (matches.hosts.iter(), matches.methods.iter());
     RouteMatch {
         hosts: hosts.map(|host| host.value.clone()).collect(),
-        path: path.map(|path| path_pattern(&path)).unwrap_or_default(),
+        path: path.unwrap_or_default().comparable(),
         methods: match is_grpc {
             true => vec![http::Method::POST],
             false => methods.map(|method| method.get().clone()).collect(),
@@ -309,17 +300,6 @@ fn matches(route: &Route) -> RouteMatch {
     }
 }
 
-pub(in crate::config) fn path_pattern(path: &value::PathPattern) -> PathPattern {
-    let segments = path.segments.iter().map(|segment| match segment {
-        value::Segment::Literal(text) => Segment::Literal(comparable(text).into_owned()),
-        value::Segment::Capture(name) => Segment::Capture(name.clone()),
-    });
-    PathPattern {
-        segments: segments.collect(),
-        is_prefix: path.rest,
-    }
-}
-
 /// The changes of requests, except fields to set, which may be in files.
 fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
     let removed = changes.remove_headers.iter();
@@ -336,12 +316,10 @@ impl Compiler<'_> {
     pub(in crate::config) fn set_headers(
         &mut self,
         changes: &schema::RequestChanges,
-        files: KeyFiles,
     ) -> Vec<(http::HeaderName, http::HeaderValue)> {
-        let stand_in = (files == KeyFiles::Optional).then_some("");
         let fields = changes.set_headers.iter();
         let fields = fields.filter_map(|(name, value)| {
-            let value = self.optional_secret(Some(value), &FIELD, stand_in)??;
+            let value = self.secret(value, &FIELD)?;
             Some((name.get().clone(), value))
         });
         fields.collect()

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::config::schema::{Config, Limit, Policy, Route};
+use crate::config::checks::report_repeated;
+use crate::config::schema::{Config, Limit, Route};
 use crate::config::sections::policy::captures;
-use crate::config::validate::report_repeated;
 use crate::config::value::Name;
 use crate::config::{Code, Finding, Findings, List, NodeId};
 
@@ -79,10 +79,7 @@ fn check_captures(
     findings: &Findings<'_>,
 ) {
     for limit in limits.iter() {
-        let policy: Option<&Policy> = match &limit.value {
-            Limit::InPlace(policy) => Some(policy),
-            Limit::Named(name) => config.policies.get(name.as_str()).map(|policy| &**policy),
-        };
+        let policy = config.policy(limit).map(|(policy, _)| policy);
         let used = policy.into_iter().flat_map(captures);
         for (capture, part) in used.filter(|(capture, _)| !known.contains(capture)) {
             let message = format!("the path captures no segment `{capture}`");

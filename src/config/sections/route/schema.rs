@@ -13,7 +13,6 @@ use crate::config::value::{
     FieldName, FieldValue, Flag, GrpcPattern, Hidden, Method, Name, PathPattern, PathPrefix, Text,
     UpstreamRef,
 };
-use crate::config::words::words;
 use crate::rules::{HostPattern, TrailingSlash};
 
 /// An item of `routes`.
@@ -69,16 +68,6 @@ pub struct Match {
     pub query: Table<Text, Hidden<Text>>,
 }
 
-words! {
-    /// The meaning of a slash at the end of a path.
-    "TrailingSlash" for TrailingSlash {
-        /// It does.
-        Strict = "strict",
-        /// It does not.
-        Ignore = "ignore",
-    }
-}
-
 /// `status` of a route with `upstream: status`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -127,10 +116,8 @@ impl Route {
         let mut title = join(methods, "|");
         title.push_str(if title.is_empty() { "" } else { " " });
         title.push_str(&join(hosts, "|"));
-        match self.matches.path_pattern() {
-            Some(path) => title.push_str(&path.to_string()),
-            None => title.push_str("/**"),
-        }
+        let path = self.matches.path_pattern().unwrap_or_default();
+        title.push_str(&path.to_string());
         title.push_str(if grpc.is_some() { " (gRPC)" } else { "" });
         for (name, value) in query.iter() {
             title.push_str(&format!(" ?{}={}", name.value, value.value));

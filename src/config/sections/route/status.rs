@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::compile::RouteCompiler;
+use crate::config::checks::{report_empty, report_repeated};
 use crate::config::schema::{Action, Config, Mode, Policy, Route};
 use crate::config::sections::policy::Policies;
-use crate::config::validate::{report_empty, report_repeated};
 use crate::config::value::{KeyPart, Name, UpstreamRef};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::proxy::ruleset::{LimitSpec, RouteSpec};
@@ -104,19 +104,9 @@ fn check_reported(name: &Located<Name>, policy: &Policy, config: &Config, findin
 }
 
 fn check_number(route: &Route, config: &Config, findings: &Findings<'_>) {
-    let named: HashSet<_> = config
-        .all_limits()
-        .filter_map(|limit| limit.name())
-        .collect();
-    let named = named
-        .into_iter()
-        .filter_map(|name| config.policies.get(name.as_str()));
-    let named = named.map(|policy| &policy.value);
-    let in_place = config.all_limits().filter_map(|limit| limit.in_place());
-    let reported = named
-        .chain(in_place)
-        .filter(|policy| is_reported(policy, config));
-    let count = reported.count();
+    let policies = config.all_limits().filter_map(|limit| config.policy(limit));
+    let reported = policies.filter(|(policy, _)| is_reported(policy, config));
+    let count = reported.map(|(_, node)| node).collect::<HashSet<_>>().len();
     if count > MOST_POLICIES {
         findings.add(too_many(route.upstream.node, count));
     }

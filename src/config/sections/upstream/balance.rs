@@ -1,12 +1,13 @@
 //! `balance` of an upstream: the load-balancing algorithm.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
+use crate::config::checks::report_repeated;
 use crate::config::located::Located;
+use crate::config::located::written_by_form;
 use crate::config::schema::{Config, Key, Upstream};
-use crate::config::validate::report_repeated;
-use crate::config::value::{KeyPart, UpstreamRef};
+use crate::config::value::KeyPart;
 use crate::config::{Code, Finding, Findings};
 use crate::upstream;
 
@@ -25,6 +26,8 @@ pub enum Balance {
     #[serde(rename = "mapping")]
     Hash(HashBalance),
 }
+
+written_by_form!(Balance: Word, Hash);
 
 /// An algorithm that needs no key.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -46,22 +49,6 @@ pub enum BalanceWord {
 pub struct HashBalance {
     /// The parts of a request that choose its address. Requests without one go to a random address.
     pub hash: Located<Key>,
-}
-
-impl Default for Balance {
-    fn default() -> Self {
-        Self::Word(BalanceWord::default())
-    }
-}
-
-/// Serializes the written form, which the schema shows as the default.
-impl Serialize for Balance {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Word(word) => word.serialize(serializer),
-            Self::Hash(hash) => hash.serialize(serializer),
-        }
-    }
 }
 
 impl Balance {
@@ -108,8 +95,6 @@ pub(super) fn check(name: &str, upstream: &Upstream, config: &Config, findings: 
 
 /// A capture that no route to the upstream has would be missing from every request.
 fn check_captures(name: &str, key: &Key, config: &Config, findings: &Findings<'_>) {
-    let leads_here =
-        |upstream: &UpstreamRef| matches!(upstream, UpstreamRef::Named(to) if to.as_str() == name);
     for part in &key.0 {
         let KeyPart::Capture(capture) = &part.value else {
             continue;
@@ -117,7 +102,7 @@ fn check_captures(name: &str, key: &Key, config: &Config, findings: &Findings<'_
         let mut routes = config
             .routes
             .iter()
-            .filter(|route| leads_here(&route.upstream));
+            .filter(|route| route.upstream.name().is_some_and(|to| to.as_str() == name));
         let has_capture = routes.any(|route| {
             let path = route.matches.path.as_ref();
             path.is_some_and(|path| path.captures().any(|one| one == capture))

@@ -37,7 +37,7 @@ pub type PendingWait = Duration<1, HOUR, SECOND>;
 /// The life of a connection to an endpoint.
 pub type ConnectionLifetime = Duration<SECOND, { 7 * DAY }, HOUR>;
 /// Requests over a connection to an endpoint.
-pub type ConnectionRequests = Whole<1, { u32::MAX }, 100_000>;
+pub type ConnectionRequests = Whole<1, { u32::MAX as u64 }, 100_000>;
 
 pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     let connections = &upstream.connections;

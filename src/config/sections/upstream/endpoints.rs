@@ -4,9 +4,9 @@ use http::uri::Authority;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::compile::Compiler;
+use crate::config::checks::{report_empty, report_repeated};
+use crate::config::compiler::Compiler;
 use crate::config::schema::Upstream;
-use crate::config::validate::{report_empty, report_repeated};
 use crate::config::value::{OriginUrl, Whole};
 use crate::config::{Code, Finding, Findings, Located, NodeId};
 use crate::http::connection::Scheme;
@@ -98,22 +98,12 @@ impl Compiler<'_> {
             Scheme::Http => None,
             Scheme::Https => Some(self.client_tls(&url.host, url.node, &upstream.tls)?),
         };
-        match Authority::try_from(authority) {
-            Ok(authority) => Some(EndpointSpec {
-                authority,
-                socket: url.socket.clone(),
-                tls,
-                protocol: upstream.protocol.value,
-                sends_proxy_header: upstream.send_proxy_protocol.get(),
-            }),
-            Err(error) => {
-                self.findings.push(Finding::error(
-                    url.node,
-                    Code::InvalidValue,
-                    error.to_string(),
-                ));
-                None
-            }
-        }
+        Some(EndpointSpec {
+            authority: self.usable(url.node, Authority::try_from(authority))?,
+            socket: url.socket.clone(),
+            tls,
+            protocol: upstream.protocol.value,
+            sends_proxy_header: upstream.send_proxy_protocol.get(),
+        })
     }
 }

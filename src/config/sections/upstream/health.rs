@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::checks::{exactly_one, report_empty, report_twice};
 use crate::config::schema::{HOUR, SECOND, Upstream};
-use crate::config::validate::{report_empty, report_twice};
-use crate::config::value::{Duration, GrpcService, HostField, OriginForm, StatusRange, Whole};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId};
+use crate::config::value::{Duration, GrpcService, HostField, OriginForm, Statuses, Whole};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::http::connection::Scheme;
 use crate::upstream::{HealthRequest, HealthSpec, UpstreamProtocol};
 
@@ -36,14 +36,14 @@ pub struct Health {
     /// The statuses of an address that is well, if it is asked by a GET.
     #[serde(default = "successes")]
     #[schemars(length(min = 1))]
-    pub status: List<StatusRange>,
+    pub status: List<Statuses<200>>,
     /// The `Host` of the request; that of the endpoint's URL by default.
     #[serde(default)]
     pub host: Option<Located<HostField>>,
 }
 
-fn successes() -> List<StatusRange> {
-    vec![Located::from(StatusRange::new(200..=399))].into()
+fn successes() -> List<Statuses<200>> {
+    vec![Located::from(Statuses::new(200..=399))].into()
 }
 
 pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
@@ -53,20 +53,17 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     let help = "name the statuses of an address that is well: `status: [200-399]`";
     report_empty(&health.status, findings, help);
     report_twice(&health.status, findings);
-    match (&health.path, &health.grpc) {
-        (Some(path), Some(grpc)) => {
-            let message = "`path` and `grpc` in one `health`";
-            let finding = Finding::error(path.node, Code::Conflict, message);
-            let finding = finding.related(grpc.node, "asks by a call of gRPC");
-            findings.add(finding.help("remove `path`, or `grpc`"));
-        }
-        (Some(_), None) => {}
-        (None, Some(grpc)) => check_grpc(upstream, health, grpc.node, findings),
-        (None, None) => {
-            let message = "neither `path` nor `grpc`";
-            let finding = Finding::error(health.node, Code::MissingKey, message);
-            findings.add(finding.help("write `path: /healthz`, or `grpc: \"\"` for gRPC"));
-        }
+    let ways = [
+        ("path", node_of(&health.path)),
+        ("grpc", node_of(&health.grpc)),
+    ];
+    let none = (
+        "neither `path` nor `grpc`",
+        "write `path: /healthz`, or `grpc: \"\"` for gRPC",
+    );
+    let way = exactly_one(&ways, health.node, none, "keep one of them", findings);
+    if let (Some("grpc"), Some(grpc)) = (way, &health.grpc) {
+        check_grpc(upstream, health, grpc.node, findings);
     }
 }
 

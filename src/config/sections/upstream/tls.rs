@@ -3,11 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::compile::{Compiler, MAX_CERTIFICATE_FILE};
+use crate::config::compiler::{Compiler, MAX_CERTIFICATE_FILE};
 use crate::config::schema::Upstream;
 use crate::config::value::{FilePath, ServerName};
 use crate::config::{Code, Finding, Findings, Located, NodeId};
-use crate::files::{self, VersionedFile};
 use crate::upstream::{ClientTls, Roots};
 
 /// `tls` of an upstream, of `store.redis` and of `tracing`.
@@ -37,15 +36,8 @@ impl Compiler<'_> {
         let Some(ca) = &tls.ca else {
             return Some(Roots::System);
         };
-        let path = self.loaded.resolve(ca.as_path());
-        self.files.push(VersionedFile::new(path.clone()));
-        match files::read(&path, MAX_CERTIFICATE_FILE) {
-            Ok(content) => Some(Roots::Pem { path, content }),
-            Err(error) => {
-                self.unreadable(&path, ca.node, &error);
-                None
-            }
-        }
+        let (path, content) = self.read(ca, MAX_CERTIFICATE_FILE)?;
+        Some(Roots::Pem { path, content })
     }
 
     /// TLS towards `host`, which a URL at `node` names; `None` with a finding.
@@ -59,11 +51,6 @@ impl Compiler<'_> {
         let name = tls.server_name.as_ref();
         let name = name.map_or(host, |name| name.as_str());
         let node = tls.ca.as_ref().map_or(node, |ca| ca.node);
-        ClientTls::new(name, roots)
-            .map_err(|error| {
-                self.findings
-                    .push(Finding::error(node, Code::InvalidValue, error.to_string()));
-            })
-            .ok()
+        self.usable(node, ClientTls::new(name, roots))
     }
 }

@@ -1,5 +1,8 @@
 //! A policy's name, quota and capacity in the form of header fields, written once.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::field_value;
 use crate::http::headers::FieldValue;
 use crate::limiter::Algorithm;
@@ -8,13 +11,15 @@ use crate::limiter::Algorithm;
 const LARGEST_INTEGER: u64 = 999_999_999_999_999;
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
-/// Unit of a quota.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The unit of a quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Unit")]
 pub enum QuotaUnit {
     /// Requests.
     #[default]
     Requests,
-    /// Tokens of a language model.
+    /// Tokens of a language model, as costs say how many.
     Tokens,
 }
 

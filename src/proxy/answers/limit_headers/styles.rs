@@ -3,28 +3,38 @@
 use std::collections::HashSet;
 
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, HeaderValue, RETRY_AFTER};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS};
 use crate::http::headers::Headers;
 
-/// Style of rate-limit fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A style of rate-limit fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "HeaderStyle")]
 pub enum Style {
-    /// `RateLimit-Policy` and `RateLimit`: draft-ietf-httpapi-ratelimit-headers, -08 to -11.
+    /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11).
     #[default]
     Ietf,
-    /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now: the same draft, up to -06.
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now (the draft up to -06).
+    #[serde(rename = "draft-6")]
     Draft6,
-    /// `RateLimit-Policy` and `RateLimit`, as in draft -07: of the deciding policy alone, without
-    /// its name.
+    // Of the deciding policy alone, without its name.
+    /// `RateLimit-Policy: 100;w=60` and `RateLimit: limit=100, remaining=50, reset=30` (the
+    /// draft's -07).
+    #[serde(rename = "draft-7")]
     Draft7,
     /// `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
+    #[serde(rename = "x-ratelimit")]
     XRateLimit,
-    /// `X-RateLimit-Limit`, `-Remaining`, `-Used` and `-Resource`, and `-Reset` in seconds since
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Resource`, and `-Reset` in seconds since
     /// the epoch.
+    #[serde(rename = "github")]
     GitHub,
-    /// `x-ratelimit-limit-requests`, `-tokens` and their kin, with durations such as `6m0s`, and
-    /// `retry-after-ms`.
+    /// `x-ratelimit-limit-requests`, `-remaining-requests`, `-reset-requests` as a duration,
+    /// and `retry-after-ms`.
+    #[serde(rename = "openai")]
     OpenAi,
 }
 

@@ -1,0 +1,118 @@
+//! Checks that many sections need: lists without items, items that stand twice, alternatives.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use http::HeaderName;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::value::FieldName;
+use super::{Code, Finding, Findings, List, Located, NodeId};
+
+/// Reports every item that equals an earlier one.
+pub(super) fn report_repeated<T: Eq + Hash>(
+    items: impl IntoIterator<Item = (T, NodeId)>,
+    findings: &Findings<'_>,
+    describe: impl Fn(&T) -> (String, &'static str),
+) {
+    let mut seen = HashMap::new();
+    for (item, node) in items {
+        if let Some(&first) = seen.get(&item) {
+            let (message, help) = describe(&item);
+            let finding = Finding::error(node, Code::DuplicateName, message).help(help);
+            findings.add(finding.related(first, "it stands here first"));
+        } else {
+            seen.insert(item, node);
+        }
+    }
+}
+
+/// Reports every value of a list that equals an earlier one.
+pub(super) fn report_twice<T: Eq + Hash + Serialize>(list: &List<T>, findings: &Findings<'_>) {
+    let items = list.iter().map(|item| (&item.value, item.node));
+    report_repeated(items, findings, |item| {
+        (format!("`{}` twice", word(item)), "remove one of them")
+    });
+}
+
+/// A scalar as it is written in the configuration.
+pub(super) fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(text)) => text,
+        other => other.unwrap_or_default().to_string(),
+    }
+}
+
+/// Reports an empty list or mapping.
+pub(super) fn report_empty<T>(all: &Located<T>, findings: &Findings<'_>, help: &str)
+where
+    for<'a> &'a T: IntoIterator,
+{
+    if (&all.value).into_iter().next().is_none() {
+        findings.add(Finding::error(all.node, Code::NoValue, "this is empty").help(help));
+    }
+}
+
+/// Reports options of which none is given, or several. `none` and `several` have advice; `none` also
+/// says what is missing. Returns the given option, if there is one alone.
+pub(super) fn exactly_one<'k>(
+    options: &[(&'k str, Option<NodeId>)],
+    parent: NodeId,
+    none: (&str, &str),
+    several: &str,
+    findings: &Findings<'_>,
+) -> Option<&'k str> {
+    let mut given = options
+        .iter()
+        .filter_map(|(key, node)| Some((*key, (*node)?)));
+    let Some((first, at)) = given.next() else {
+        findings.add(Finding::error(parent, Code::MissingKey, none.0).help(none.1));
+        return None;
+    };
+    let others: Vec<_> = given.collect();
+    for (other, node) in &others {
+        let message = format!("`{other}` beside `{first}`");
+        let finding = Finding::error(*node, Code::Conflict, message).at_key();
+        findings.add(finding.related(at, "the other").help(several));
+    }
+    others.is_empty().then_some(first)
+}
+
+/// Reports a field that the proxy writes itself: one of the connection, or of `own`.
+pub(super) fn report_reserved(
+    name: &FieldName,
+    node: NodeId,
+    own: &[HeaderName],
+    findings: &Findings<'_>,
+) {
+    if !is_framing(name.get()) && !own.contains(name.get()) {
+        return;
+    }
+    let message = format!("`{name}` is not for configurations to change");
+    let finding = Finding::error(node, Code::Conflict, message);
+    findings.add(finding.help(match name.get().as_str() {
+        "host" => {
+            "it is what the client sent, or with `preserve_host: false` the host of the endpoint"
+        }
+        _ => "the proxy writes it; remove it, or choose another name",
+    }));
+}
+
+/// True for fields that belong to one connection or to message framing (RFC 9110, 7.6.1).
+pub(super) fn is_framing(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "content-length"
+            | "host"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+    )
+}

@@ -1,0 +1,244 @@
+//! Credentials that others can read or guess: in the access log, over the network, in tokens. Also the
+//! settings of the log that have no effect.
+
+use std::net::IpAddr;
+
+use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
+
+use crate::config::diagnostic::Code;
+use crate::config::lint::{AppliedPolicy, Finding};
+use crate::config::schema::{AccessLog, AccessLogFormat, Config};
+use crate::config::value::KeyPart;
+use crate::config::{Located, NodeId, node_of};
+use crate::http::connection::Scheme;
+use crate::telemetry::access_log::{KeyForm, LogField};
+
+/// All lints about the access log alone.
+pub(super) fn log_options(config: &Config) -> Vec<Finding> {
+    let Some(log) = &config.access_log else {
+        return Vec::new();
+    };
+    match log.format.value {
+        AccessLogFormat::Disabled => Vec::new(),
+        AccessLogFormat::Combined => without_effect_in_combined(log),
+        AccessLogFormat::Json => {
+            let mut findings = without_effect_in_json(log);
+            findings.extend(logged_fields(config, log));
+            findings
+        }
+    }
+}
+
+fn no_effect(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::warning(node, Code::NoEffect, message)
+}
+
+/// Warns of options of JSON lines.
+fn without_effect_in_combined(log: &AccessLog) -> Vec<Finding> {
+    let options = [
+        ("keys", node_of(&log.keys)),
+        (
+            "headers",
+            (!log.headers.is_empty()).then_some(log.headers.node),
+        ),
+        ("fields", node_of(&log.fields)),
+    ];
+    let given = options
+        .into_iter()
+        .filter_map(|(key, node)| Some((key, node?)));
+    let findings = given.map(|(key, node)| {
+        no_effect(
+            node,
+            format!("lines of the combined format have no `{key}`"),
+        )
+        .related(log.format.node, "the format")
+        .help(format!("use `format: json`, or remove `{key}`"))
+    });
+    findings.collect()
+}
+
+/// Warns of options of fields that lines do not have, and of a field that is always absent.
+fn without_effect_in_json(log: &AccessLog) -> Vec<Finding> {
+    let Some(fields) = &log.fields else {
+        return Vec::new();
+    };
+    let of = |field: LogField| fields.iter().find(|one| one.value == field);
+    let mut findings = Vec::new();
+    if of(LogField::Headers).is_none() && !log.headers.is_empty() {
+        findings.push(option_without_field(
+            log.headers.node,
+            "headers",
+            fields.node,
+        ));
+    }
+    if let (None, Some(keys)) = (of(LogField::Key), &log.keys) {
+        findings.push(option_without_field(keys.node, "key", fields.node));
+    }
+    if let Some(field) = of(LogField::Headers).filter(|_| log.headers.is_empty()) {
+        let finding = no_effect(field.node, "no header field is logged");
+        findings.push(finding.help("name them in `access_log.headers`, or remove `headers` here"));
+    }
+    findings
+}
+
+fn option_without_field(node: NodeId, field: &str, fields: NodeId) -> Finding {
+    no_effect(node, format!("lines do not have the field `{field}`"))
+        .related(fields, "the fields that they have")
+        .help(format!("add `{field}` to `fields`, or remove the option"))
+}
+
+/// Warns of header fields that have credentials.
+fn logged_fields<'a>(
+    config: &'a Config,
+    log: &'a AccessLog,
+) -> impl Iterator<Item = Finding> + use<'a> {
+    let token = config.jwt.as_ref().map(|jwt| jwt.header.get());
+    let is_secret = move |name: &HeaderName| is_credential(name) || token == Some(name);
+    let secret = log.headers.iter().filter(move |name| is_secret(name.get()));
+    secret.map(|name| {
+        credentials(
+            name.node,
+            format!("a reader of the log can use what `{}` has", name.value),
+        )
+        .help("remove it; log what the upstream calls the client, if there is a field for that")
+    })
+}
+
+/// Warns of a key part with credentials that readers of the access log see as text.
+pub(super) fn logged_credentials(
+    part: &Located<KeyPart>,
+    _: &AppliedPolicy<'_>,
+    config: &Config,
+) -> Option<Finding> {
+    let log = config.access_log.as_ref()?;
+    let keys = log
+        .keys
+        .as_ref()
+        .filter(|_| log.format.value == AccessLogFormat::Json)?;
+    let finding = readable_part(part, keys, "a reader of the log")?;
+    Some(finding.related(keys.node, "keys are logged as they are"))
+}
+
+/// Warns of a key part with credentials that callers of the admin API see as text.
+pub(super) fn shown_credentials(
+    part: &Located<KeyPart>,
+    _: &AppliedPolicy<'_>,
+    config: &Config,
+) -> Option<Finding> {
+    let keys = &config.admin.keys;
+    let finding = readable_part(part, keys, "a caller of the admin API")?;
+    Some(finding.related(keys.node, "keys are shown as they are"))
+}
+
+fn readable_part(
+    part: &Located<KeyPart>,
+    keys: &Located<KeyForm>,
+    reader: &str,
+) -> Option<Finding> {
+    let message = format!("{reader} can use what `{}` has", part.value);
+    let is_shown = keys.value == KeyForm::Readable && has_credentials(part);
+    is_shown
+        .then(|| credentials(part.node, message).help("use hashes, as without `keys: readable`"))
+}
+
+fn credentials(node: NodeId, message: String) -> Finding {
+    Finding::warning(node, Code::LoggedCredentials, message)
+}
+
+fn has_credentials(part: &Located<KeyPart>) -> bool {
+    match &part.value {
+        KeyPart::Cookie(_) => true,
+        KeyPart::Header(name) => is_credential(name.get()),
+        _ => false,
+    }
+}
+
+fn is_credential(name: &HeaderName) -> bool {
+    [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(name)
+}
+
+/// The least information of a token, in bits, that isn't called weak. A random token of 16 characters
+/// has about 60, `passwordpassword` has 44.
+const MIN_BITS: f64 = 48.0;
+
+/// Warns of tokens that leave the machine in clear text, and of tokens that are easy to guess.
+pub(super) fn admin_options(config: &Config) -> Vec<Finding> {
+    let mut found = weak_tokens(config);
+    let address = &config.admin.address;
+    if !address.get().ip().is_loopback() && config.admin.tls.is_none() {
+        let message = "tokens and answers of the admin API pass the network in clear text";
+        let finding = Finding::warning(address.node, Code::CleartextCredentials, message);
+        found.push(finding.help(
+            "set `admin.tls`, or listen on `127.0.0.1`; if only a trusted network reaches this address, \
+             list the warning in `check.allow`",
+        ));
+    }
+    found
+}
+
+fn weak_tokens(config: &Config) -> Vec<Finding> {
+    let debug = config.responses.debug.iter().map(|debug| &debug.token);
+    let tokens = config.admin.tokens.all().chain(debug);
+    let weak = tokens.filter(|token| token.text().is_some_and(|text| bits(text) < MIN_BITS));
+    let findings = weak.map(|token| {
+        let message = "this token is easy to guess: it repeats few characters";
+        let finding = Finding::warning(token.node, Code::WeakToken, message);
+        finding.help("`openssl rand -hex 32` prints a good one")
+    });
+    findings.collect()
+}
+
+/// The information of a text whose characters were drawn with the frequencies that they have in it
+/// (C. E. Shannon, "A Mathematical Theory of Communication", 1948).
+fn bits(text: &str) -> f64 {
+    let length = text.len() as f64;
+    let of_one = |byte: u8| {
+        let count = memchr::memchr_iter(byte, text.as_bytes()).count() as f64;
+        (length / count).log2()
+    };
+    text.bytes().map(of_one).sum()
+}
+
+/// Warns of secret fields that leave this machine in clear text.
+pub(super) fn cleartext_credentials(config: &Config) -> Option<Finding> {
+    let tracing = config.tracing.as_ref()?;
+    let (name, _) = tracing.headers.first_key_value()?;
+    let host = &tracing.endpoint.origin.host;
+    if tracing.scheme() == Scheme::Https || is_loopback(host) {
+        return None;
+    }
+    let message = format!("`{name}` goes to `{host}` in clear text");
+    let finding = Finding::warning(name.node, Code::CleartextCredentials, message);
+    let finding = finding.related(tracing.endpoint.node, "the collector");
+    Some(finding.help("write the URL with `https://`, or run a collector on this machine"))
+}
+
+/// True for the addresses and the names of this machine (RFC 6761 section 6.3).
+fn is_loopback(host: &str) -> bool {
+    let address = host.parse::<IpAddr>();
+    let is_local = host == "localhost" || host.ends_with(".localhost");
+    address.map_or(is_local, |address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_characters_are_told_from_random_ones() {
+        for weak in [
+            "aaaaaaaaaaaaaaaa",
+            "passwordpassword",
+            "abababababababababababab",
+        ] {
+            assert!(bits(weak) < MIN_BITS, "{weak}: {}", bits(weak));
+        }
+        for strong in [
+            "kT3vQz9LmW2xRb7c",
+            "0f8b4c1d9e2a7356bd01fe4c88a07b19",
+            "reader-0123456789",
+        ] {
+            assert!(bits(strong) >= MIN_BITS, "{strong}: {}", bits(strong));
+        }
+    }
+}

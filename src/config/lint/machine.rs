@@ -1,0 +1,197 @@
+//! The machine: files to write, certificates that expire, and the memory and lifetime of buckets.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use rustls_pki_types::UnixTime;
+
+use crate::clock::Timestamp;
+use crate::config::compile::{compile_rules, written_files};
+use crate::config::compiler::MAX_CERTIFICATE_FILE;
+use crate::config::lint::{AppliedPolicy, Finding, NodeId};
+use crate::config::schema::Config;
+use crate::config::value::{FilePath, KeyPart};
+use crate::config::{Code, Loaded, Located};
+use crate::files;
+use crate::proxy::ruleset::build::memory_bytes;
+use crate::server::tls::{CertificateEnd, ExpiryWarning};
+use crate::store::OnFull;
+use crate::telemetry::process;
+
+/// Warns of files in missing directories: the process creates files, but no directories.
+pub(super) fn missing_directories(loaded: &Loaded) -> Vec<Finding> {
+    let findings = written_files(&loaded.config).filter_map(|(path, node)| {
+        let path = std::path::absolute(loaded.resolve(path)).ok()?;
+        let directory = path.parent().filter(|directory| !directory.is_dir())?;
+        let message = format!(
+            "there is no directory {} on this machine",
+            directory.display()
+        );
+        let finding = Finding::warning(node, Code::MissingDirectory, message);
+        Some(finding.help(format!(
+            "make it before the start: `mkdir -p {}`",
+            directory.display()
+        )))
+    });
+    findings.collect()
+}
+
+/// How the certificates of a file are judged.
+#[derive(Clone, Copy)]
+struct Role {
+    check: fn(&[u8], UnixTime) -> Option<ExpiryWarning>,
+    end: fn(&[u8]) -> Option<u64>,
+}
+
+/// A server's own chain.
+const CHAIN: Role = Role {
+    check: ExpiryWarning::of_chain,
+    end: CertificateEnd::of_chain,
+};
+
+/// Certificates that servers are verified against.
+const TRUSTED: Role = Role {
+    check: ExpiryWarning::of_trusted,
+    end: CertificateEnd::of_trusted,
+};
+
+/// Warns of each certificate file once. `compile` reports unreadable files as errors.
+pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> Vec<Finding> {
+    let now = UnixTime::since_unix_epoch(Duration::from_micros(now.as_micros()));
+    let files = certificate_files(loaded).into_iter();
+    let findings = files.filter_map(|(path, role)| finding(loaded, path, role, now));
+    findings.collect()
+}
+
+/// The ends of the certificates in each file that the configuration names.
+pub(in crate::config) fn certificate_ends(loaded: &Loaded) -> Vec<CertificateEnd> {
+    let files = certificate_files(loaded).into_iter();
+    let ends = files.filter_map(|(path, role)| {
+        let not_after = (role.end)(&read(loaded, path)?)?;
+        let path = loaded.resolve(path.as_path());
+        Some(CertificateEnd { path, not_after })
+    });
+    ends.collect()
+}
+
+/// The certificate files, each once.
+fn certificate_files(loaded: &Loaded) -> Vec<(&Located<FilePath>, Role)> {
+    let config = &loaded.config;
+    let listeners = config.listeners.iter();
+    let tls = listeners.filter_map(|listener| listener.tls.as_ref());
+    let chains = tls
+        .chain(&config.admin.tls)
+        .flat_map(|tls| tls.certificates.iter());
+    let chains = chains.map(|one| (&one.certificate, CHAIN));
+    let redis = config
+        .store
+        .redis
+        .iter()
+        .filter_map(|redis| redis.tls.as_ref());
+    let upstreams = config.upstreams.values().map(|upstream| &upstream.tls);
+    let tracing = config.tracing.iter().map(|tracing| &tracing.tls);
+    let clients = upstreams.chain(redis).chain(tracing);
+    let trusted = clients.filter_map(|tls| tls.ca.as_ref());
+    let mut seen = HashSet::new();
+    let files = chains.chain(trusted.map(|ca| (ca, TRUSTED)));
+    let new = files.filter(|(path, _)| seen.insert(loaded.resolve(path.as_path())));
+    new.collect()
+}
+
+/// The text of a file. `None` for a pipe: `compile` has read it already, and its bytes come once.
+fn read(loaded: &Loaded, path: &Located<FilePath>) -> Option<Vec<u8>> {
+    let file = loaded.resolve(path.as_path());
+    file.is_file()
+        .then(|| files::read(&file, MAX_CERTIFICATE_FILE))?
+        .ok()
+}
+
+fn finding(
+    loaded: &Loaded,
+    path: &Located<FilePath>,
+    role: Role,
+    now: UnixTime,
+) -> Option<Finding> {
+    let warning = (role.check)(&read(loaded, path)?, now)?;
+    let message = warning.describe(path.as_path());
+    let finding = Finding::warning(path.node, Code::CertificateExpiry, message);
+    Some(finding.help(warning.advice()))
+}
+
+/// Quotas for at least this long deserve a snapshot file.
+const LONG_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
+/// The shortest window in which a flood of keys could fill a table.
+const SHORT_WINDOW: Duration = Duration::from_secs(60);
+/// Quotas below this many requests are small: a flood of keys that evicts the bucket gains as much
+/// as many requests.
+const SMALL_QUOTA: u32 = 20;
+
+/// Warns of a quota for longer than the process is likely to run, in memory without a snapshot.
+pub(super) fn forgotten_at_restart(
+    applied: &AppliedPolicy<'_>,
+    config: &Config,
+) -> Option<Finding> {
+    let is_kept = config.store.memory.snapshot.is_some() || applied.is_shared();
+    if is_kept || applied.window() < LONG_WINDOW {
+        return None;
+    }
+    let message = "a restart forgets what was used of it";
+    let finding = Finding::warning(applied.quota_node(), Code::ForgottenAtRestart, message);
+    Some(
+        finding
+            .help("keep buckets in a file: `store: { memory: { snapshot: { path: buckets } } }`"),
+    )
+}
+
+/// Warns of a quota of a few requests, in buckets that a flood of other keys can evict.
+pub(super) fn small_quota(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+    let is_evicted = applied.policy.on_full.value == OnFull::Forget
+        && has_many_keys(applied)
+        && applied.is_enforced()
+        && applied.is_in_memory();
+    let is_small = (1..SMALL_QUOTA).contains(&applied.capacity());
+    if !is_evicted || !is_small || applied.window() < SHORT_WINDOW {
+        return None;
+    }
+    let message =
+        "when memory is full, a flood of new keys can make it forget a key that is nearly spent";
+    let finding = Finding::warning(applied.quota_node(), Code::SmallQuota, message);
+    Some(finding.help("say `on_full: strict`: then no key ever exceeds its quota"))
+}
+
+fn has_many_keys(applied: &AppliedPolicy<'_>) -> bool {
+    let few = |part: &KeyPart| matches!(part, KeyPart::Constant | KeyPart::Route | KeyPart::Method);
+    applied.policy.key.0.iter().any(|part| !few(part))
+}
+
+/// Warns of tables that together exceed `max_size`, since no table can be smaller.
+pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
+    let max_size = &loaded.config.store.memory.max_size;
+    let machine = process::memory_limit();
+    if let Some(machine) = machine.filter(|machine| max_size.get() > *machine) {
+        let message = format!(
+            "buckets may take more than the {} MiB of memory that this machine gives the process",
+            machine >> 20
+        );
+        let finding = Finding::warning(max_size.node, Code::Memory, message);
+        return vec![
+            finding.help("lower it, so that the process is not ended when buckets fill it"),
+        ];
+    }
+    let Ok(rules) = compile_rules(loaded) else {
+        return Vec::new();
+    };
+    let (most, needed) = (rules.max_size, memory_bytes(&rules));
+    if needed <= most {
+        return Vec::new();
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let message = format!(
+        "buckets may take {} MiB, more than the {} MiB that they are given",
+        mib(needed),
+        mib(most)
+    );
+    let node = max_size.node.or(NodeId::ROOT);
+    let help = "raise `store.memory.max_size`, lower `max_keys`, or share policies between routes by their name";
+    vec![Finding::warning(node, Code::Memory, message).help(help)]
+}

@@ -1,0 +1,308 @@
+//! Numbers between bounds: whole numbers, percentages, durations and sizes. The bounds and the
+//! default are in the type; a [`Unit`] says how a number is written.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::NonZero;
+
+use derive_more::Display;
+
+use super::{ParseFailure, TextValue, failure, text_value};
+
+/// How numbers are written.
+pub trait Unit {
+    /// A number, as code takes it.
+    type Number;
+
+    /// The name in the JSON Schema, before the bounds.
+    const NAME: &'static str;
+    /// The kind of value in words, as in `a duration`.
+    const KIND: &'static str;
+    /// Examples of values, for errors and the JSON Schema.
+    const EXAMPLES: &'static str = "";
+    /// A regular expression for the whole text.
+    const PATTERN: &'static str;
+    /// The sign around a number in messages.
+    const QUOTE: &'static str = "`";
+    /// The numbers that are one unit of the bounds.
+    const SCALE: u64 = 1;
+    /// True if JSON has a number instead of a text.
+    const IS_JSON_NUMBER: bool = false;
+
+    /// Parses a number of any size; errors may name the `bounds`.
+    fn parse(text: &str, bounds: &str) -> Result<u64, ParseFailure>;
+
+    /// The text of a number.
+    fn show(number: u64) -> String;
+
+    /// The number, as code takes it.
+    fn get(number: u64) -> Self::Number;
+}
+
+/// A number from `MIN` to `MAX`. Unless given it is `DEFAULT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bounded<U, const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN>(
+    u64,
+    PhantomData<U>,
+);
+
+/// A decimal whole number.
+pub type Whole<const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN> =
+    Bounded<Decimal, MIN, MAX, DEFAULT>;
+
+/// A whole percentage.
+pub type Percentage<const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN> =
+    Bounded<Percent, MIN, MAX, DEFAULT>;
+
+impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> Bounded<U, MIN, MAX, DEFAULT> {
+    /// The number.
+    pub fn get(self) -> U::Number {
+        U::get(self.0)
+    }
+
+    fn bounds() -> String {
+        let [min, max] = [MIN, MAX].map(|bound| U::show(bound * U::SCALE));
+        let quote = U::QUOTE;
+        format!("from {quote}{min}{quote} to {quote}{max}{quote}")
+    }
+}
+
+impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> Default
+    for Bounded<U, MIN, MAX, DEFAULT>
+{
+    fn default() -> Self {
+        const { assert!(MIN <= DEFAULT && DEFAULT <= MAX) };
+        Self(DEFAULT * U::SCALE, PhantomData)
+    }
+}
+
+impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> fmt::Display
+    for Bounded<U, MIN, MAX, DEFAULT>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&U::show(self.0))
+    }
+}
+
+text_value!(Bounded<U, MIN, MAX, DEFAULT>, [U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64]);
+
+impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> TextValue
+    for Bounded<U, MIN, MAX, DEFAULT>
+{
+    const NAME: &'static str = U::NAME;
+    const EXPECTED: &'static str = U::KIND;
+    const PATTERN: &'static str = U::PATTERN;
+
+    fn name() -> Cow<'static, str> {
+        format!("{}{MIN}To{MAX}", U::NAME).into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        format!("{} {}{}", U::KIND, Self::bounds(), U::EXAMPLES).into()
+    }
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        let number = U::parse(text, &Self::bounds())?;
+        match (MIN * U::SCALE..=MAX * U::SCALE).contains(&number) {
+            true => Ok(Self(number, PhantomData)),
+            false => Err(failure(
+                format!("`{text}` is out of bounds"),
+                format!("it can be {}", Self::bounds()),
+            )),
+        }
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        match U::IS_JSON_NUMBER {
+            true => self.0.into(),
+            false => self.to_string().into(),
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        match U::IS_JSON_NUMBER {
+            true => super::number_schema::<Self>(MIN, MAX),
+            false => serde_json::json!({ "type": "string", "pattern": super::pattern::<Self>() }),
+        }
+    }
+}
+
+/// Writes a number in decimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Decimal {}
+
+impl Unit for Decimal {
+    type Number = u32;
+
+    const NAME: &'static str = "Whole";
+    const KIND: &'static str = "a whole number";
+    const PATTERN: &'static str = "[0-9]+";
+    const QUOTE: &'static str = "";
+    const IS_JSON_NUMBER: bool = true;
+
+    fn parse(text: &str, bounds: &str) -> Result<u64, ParseFailure> {
+        match is_decimal(text) {
+            true => Ok(text.parse().unwrap_or(u64::MAX)),
+            false => Err(failure(
+                format!("`{text}` is no whole number"),
+                format!("write a number {bounds}, in digits"),
+            )),
+        }
+    }
+
+    fn show(number: u64) -> String {
+        number.to_string()
+    }
+
+    fn get(number: u64) -> u32 {
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+}
+
+/// Writes a number with the sign `%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Percent {}
+
+impl Unit for Percent {
+    type Number = u32;
+
+    const NAME: &'static str = "Percentage";
+    const KIND: &'static str = "a whole percentage";
+    const PATTERN: &'static str = "[0-9]+%";
+
+    fn parse(text: &str, _: &str) -> Result<u64, ParseFailure> {
+        let digits = text.strip_suffix('%').unwrap_or(text);
+        match is_decimal(digits) {
+            true if digits == text => Err(failure(
+                format!("`{text}` has no unit"),
+                format!("write `{text}%`"),
+            )),
+            true => Ok(digits.parse().unwrap_or(u64::MAX)),
+            false => Err(failure(
+                format!("`{text}` is no percentage"),
+                "write a whole number with the sign: `20%`",
+            )),
+        }
+    }
+
+    fn show(number: u64) -> String {
+        format!("{number}%")
+    }
+
+    fn get(number: u64) -> u32 {
+        Decimal::get(number)
+    }
+}
+
+fn is_decimal(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// `true` or `false`; no other spelling. Unless given it is `DEFAULT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+pub struct Flag<const DEFAULT: bool = false>(bool);
+
+impl<const DEFAULT: bool> Flag<DEFAULT> {
+    /// True if set.
+    pub const fn get(self) -> bool {
+        self.0
+    }
+}
+
+impl<const DEFAULT: bool> Default for Flag<DEFAULT> {
+    fn default() -> Self {
+        Self(DEFAULT)
+    }
+}
+
+text_value!(Flag<DEFAULT>, [const DEFAULT: bool]);
+
+impl<const DEFAULT: bool> TextValue for Flag<DEFAULT> {
+    const NAME: &'static str = "Flag";
+    const EXPECTED: &'static str = "`true` or `false`";
+    const PATTERN: &'static str = "true|false";
+    const TYPES: &'static [&'static str] = &["boolean", "string"];
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        match text {
+            "true" => Ok(Self(true)),
+            "false" => Ok(Self(false)),
+            _ => Err(failure(
+                format!("`{text}` is neither `true` nor `false`"),
+                "write `true` or `false`",
+            )),
+        }
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        self.0.into()
+    }
+}
+
+/// The number of worker threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Display)]
+pub enum Workers {
+    /// One for each core that the process may use.
+    #[default]
+    #[display("auto")]
+    Auto,
+    /// A fixed number, 1 to 1024.
+    Fixed(NonZero<u16>),
+}
+
+text_value!(Workers);
+
+impl TextValue for Workers {
+    const NAME: &'static str = "Workers";
+    const EXPECTED: &'static str = "`auto`, or a whole number from 1 to 1024";
+    const PATTERN: &'static str = "auto|[1-9][0-9]*";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        match (text, text.parse::<NonZero<u16>>()) {
+            ("auto", _) => Ok(Self::Auto),
+            (_, Ok(number)) if number.get() <= 1024 => Ok(Self::Fixed(number)),
+            _ => Err(failure(
+                format!("`{text}` is no number of threads"),
+                "write `auto`, or a number from 1 to 1024",
+            )),
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        super::number_schema::<Self>(1, 1024)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Share = Percentage<1, 100, 50>;
+
+    #[test]
+    fn round_trips_through_text() {
+        for text in ["1%", "20%", "100%"] {
+            let value = text.parse::<Share>().map(|value| value.to_string());
+            assert_eq!(value, Ok(text.to_owned()));
+        }
+        assert_eq!(Share::default().get(), 50);
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        for (text, message) in [
+            ("20", "`20` has no unit"),
+            ("0%", "`0%` is out of bounds"),
+            ("101%", "`101%` is out of bounds"),
+            ("", "`` is no percentage"),
+            ("%", "`%` is no percentage"),
+            ("+5%", "`+5%` is no percentage"),
+            ("2.5%", "`2.5%` is no percentage"),
+            ("99999999999%", "`99999999999%` is out of bounds"),
+        ] {
+            let error = text.parse::<Share>().map_err(|error| error.message);
+            assert_eq!(error, Err(message.to_owned()));
+        }
+    }
+}
