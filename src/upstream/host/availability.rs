@@ -220,13 +220,13 @@ impl Availability {
         self.record.lock().standing.is_ejected()
     }
 
-    /// Returns true if the host is ejected and may be back, such as after a restart. A stalled one
-    /// would keep a request waiting.
+    /// Returns true if a host that was left out a moment ago may answer: its ejection is over by now,
+    /// or is one that a restart ends. A stalled host would keep a request waiting.
     pub(in crate::upstream) fn may_be_back(&self) -> bool {
         let record = self.record.lock();
         let is_stalled = record.reason == Some(EjectionReason::Stalled);
         let is_left_out = record.is_unhealthy || record.is_draining;
-        record.standing.is_ejected() && !is_stalled && !is_left_out
+        !(is_left_out || is_stalled && record.standing.is_ejected())
     }
 
     /// Leaves the host out while it is unhealthy. It comes back with a slow start.
@@ -363,5 +363,49 @@ impl Record {
     fn count(&mut self, metrics: &EndpointMetrics) {
         let is_available = !self.is_unhealthy && !self.is_draining && self.standing.is_good();
         self.available = is_available.then(|| metrics.available());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::registry::Registry;
+
+    const SPEC: EjectionSpec = EjectionSpec {
+        consecutive_failures: 5,
+        failure_rate: None,
+        base: Duration::from_secs(10),
+        max: Duration::from_secs(300),
+        max_ejected: 50,
+    };
+
+    /// A host that is ejected for this reason since a moment.
+    fn ejected(reason: EjectionReason) -> (Availability, EndpointMetrics, Instant) {
+        let metrics = EndpointMetrics::new(&Registry::default(), &"upstream".into(), "endpoint");
+        let (host, now) = (Availability::new(1, &metrics), Instant::now());
+        assert!(host.eject(&SPEC, reason, false, now).is_some());
+        (host, metrics, now)
+    }
+
+    #[test]
+    fn a_host_may_be_back_also_once_its_ejection_has_ended() {
+        let (host, metrics, now) = ejected(EjectionReason::ConnectFailure);
+        assert!(host.is_left_out() && host.may_be_back());
+        // The ejection may end between the two questions: another request found the other hosts down.
+        host.share_outage(&metrics, now);
+        assert!(host.may_be_back());
+        let (host, metrics, now) = ejected(EjectionReason::ConnectFailure);
+        host.end_ejection(false, &metrics, now + SPEC.base);
+        assert!(host.may_be_back());
+    }
+
+    #[test]
+    fn a_host_that_keeps_requests_waiting_is_no_last_resort() {
+        let (host, metrics, now) = ejected(EjectionReason::Stalled);
+        assert!(!host.may_be_back());
+        host.end_ejection(false, &metrics, now + SPEC.base);
+        assert!(host.may_be_back());
+        host.set_health(false, &metrics, now);
+        assert!(!host.may_be_back(), "health checks fail");
     }
 }
