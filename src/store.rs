@@ -7,6 +7,7 @@
 mod bounded_map;
 mod buckets;
 mod charge_list;
+mod charge_result;
 mod charge_set;
 mod held;
 mod in_use;
@@ -14,9 +15,9 @@ mod memory;
 mod peek;
 mod penalties;
 mod pending_charge;
+mod policy_charge;
 pub mod redis;
 mod redis_binding;
-mod redis_entry;
 mod spec;
 mod steering;
 mod sync_recorder;
@@ -34,7 +35,8 @@ use redis::client::Client;
 use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
 pub use buckets::{Buckets, BucketsSpec};
-pub use charge_set::{ChargeId, ChargeResult, ChargeSet, ChargeSource, Payer, PolicyCharge};
+pub use charge_result::ChargeResult;
+pub use charge_set::ChargeSet;
 pub use held::{MemoryPlace, QueuePlace, Reservation};
 pub use in_use::{Acquired, InUse, PermitPlace};
 pub use memory::{
@@ -44,7 +46,8 @@ pub use memory::{
 };
 pub use peek::{BucketState, peek};
 pub use penalties::Penalties;
-pub use pending_charge::{PendingCharge, TagReply, Undecided};
+pub use pending_charge::{PendingCharge, Undecided};
+pub use policy_charge::{ChargeId, ChargeSource, ChargedLimits, Payer, PolicyCharge};
 pub(crate) use spec::HomeIdentity;
 pub use spec::{HomeSpec, OnStoreError, StoreSpec};
 pub(crate) use steering::SteeringSpec;

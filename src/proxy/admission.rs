@@ -29,7 +29,7 @@ use crate::limiter::{Algorithm, Decision, Fingerprint, Outcome};
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::{RefusalReason, RefusedRequest};
 use crate::rules::Head;
-use crate::store::{ChargeId, ChargeResult, Payer, Undecided};
+use crate::store::{ChargeResult, Payer, PolicyCharge, Undecided};
 use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, admit_in_memory};
@@ -65,7 +65,7 @@ impl Admission {
     pub(super) fn deciding<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
         let number = match self.keyless {
             Some(number) => number,
-            None => self.binding().get(self.result.verdict.deciding)?.limit,
+            None => self.binding().get(self.result.verdict.deciding)?.id.limit,
         };
         Some(route.limit(number))
     }
@@ -133,20 +133,18 @@ impl Admission {
     /// The jitter of a refusal, by the policy that decides.
     fn jitter(&self, inputs: &AdmissionInputs<'_>) -> Duration {
         let result = &self.result;
-        match (
-            result.ids.get(result.verdict.deciding),
-            result.deciding_key(),
-        ) {
-            (Some(id), Some(key)) if !result.verdict.is_admitted() => {
-                let policy = inputs.route.limit(id.limit).chosen(*id);
-                jitter::of(policy.retry_after_jitter, inputs.secret, key, inputs.now)
+        match result.charges.get(result.verdict.deciding) {
+            Some(charge) if !result.verdict.is_admitted() => {
+                let policy = inputs.route.limit(charge.id.limit).chosen(charge.id);
+                let most = policy.retry_after_jitter;
+                jitter::of(most, inputs.secret, charge.key, inputs.now)
             }
             _ => Duration::ZERO,
         }
     }
 
-    fn binding(&self) -> &[ChargeId] {
-        &self.result.ids[..self.result.verdict.enforced()]
+    fn binding(&self) -> &[PolicyCharge] {
+        &self.result.charges[..self.result.verdict.enforced()]
     }
 
     /// The end of the longest delay of an admitted request.
@@ -168,7 +166,7 @@ impl Admission {
         let delays = |(_, decision): &(_, &Decision)| decision.delayed_until().is_some();
         binding
             .filter(move |(_, said)| delays(said))
-            .map(|(id, (limit, decision))| (id.limit, limit, decision))
+            .map(|(charge, (limit, decision))| (charge.id.limit, limit, decision))
     }
 
     /// The limits that admit the request at a lower priority, and their overflow buckets.
@@ -180,7 +178,7 @@ impl Admission {
             true => &[],
             false => self.binding(),
         };
-        binding.iter().filter_map(|id| {
+        binding.iter().filter_map(|PolicyCharge { id, .. }| {
             let limit = route.limit(id.limit);
             Some((limit, limit.overflow(*id)?))
         })
@@ -189,11 +187,12 @@ impl Admission {
     /// The limits whose granted units pay the request.
     pub(super) fn granted<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r Limit> {
         let admitted = !self.is_refused();
-        let paid = move |(id, decision): &(&ChargeId, &Decision)| {
-            admitted && id.payer == Payer::Grant && decision.is_admitted()
+        let paid = move |(charge, decision): &(&PolicyCharge, &Decision)| {
+            admitted && charge.id.payer == Payer::Grant && decision.is_admitted()
         };
-        let ids = self.result.ids.iter().zip(&self.result.verdict.decisions);
-        ids.filter(paid).map(|(id, _)| route.limit(id.limit))
+        let charges = self.result.charges.iter();
+        let charges = charges.zip(&self.result.verdict.decisions).filter(paid);
+        charges.map(|(charge, _)| route.limit(charge.id.limit))
     }
 
     /// The shadowed limits that would have refused or delayed the request.
@@ -217,11 +216,14 @@ impl Admission {
 
     /// The deciding bucket of the limit with this number, its decision, and its effect; `None` if
     /// it has none.
-    pub(super) fn decision_of(&self, number: u16) -> Option<(ChargeId, &Decision, Enforcement)> {
-        let verdict = &self.result.verdict;
-        let mut ids = self.result.ids.iter().zip(&verdict.decisions).enumerate();
-        let (place, (id, decision)) = ids.find(|(_, (id, _))| id.limit == number)?;
-        Some((*id, decision, self.enforcement(place)))
+    pub(super) fn decision_of(
+        &self,
+        number: u16,
+    ) -> Option<(&PolicyCharge, &Decision, Enforcement)> {
+        let mut charges = self.result.charges.iter();
+        let place = charges.position(|charge| charge.id.limit == number)?;
+        let decision = self.result.verdict.decisions.get(place)?;
+        Some((&self.result.charges[place], decision, self.enforcement(place)))
     }
 
     /// The effect of the decision at this place.
@@ -254,7 +256,7 @@ impl Admission {
             .map(|limit| limit.policy.advertised.name())
             .collect();
         let policy = match self.binding().get(self.result.verdict.deciding) {
-            Some(id) => limit.chosen(*id),
+            Some(charge) => limit.chosen(charge.id),
             None => &limit.policy,
         };
         let retry_at = match self.decision().map(|decision| decision.outcome) {
@@ -294,7 +296,7 @@ impl Admission {
         headers: &mut Headers,
     ) {
         let binding = self.binding();
-        let policies = binding.iter().map(|id| route.limit(id.limit).chosen(*id));
+        let policies = binding.iter().map(|one| route.limit(one.id.limit).chosen(one.id));
         let told: SmallVec<[Decision; 4]>;
         let decisions = match self.jitter.is_zero() {
             true => &self.result.verdict.decisions,
@@ -355,7 +357,7 @@ impl Admission {
             limit.policy.record_granted();
         }
         for (place, (limit, decision)) in self.decisions(route).enumerate() {
-            let id = self.result.ids[place];
+            let id = self.result.charges[place].id;
             let overflows = limit.overflow(id).is_some();
             let wait = match decision.outcome {
                 Outcome::Delay { until } => Some(until.since(self.now)),
@@ -393,10 +395,10 @@ impl Admission {
         &'r self,
         route: &'r Route,
     ) -> impl Iterator<Item = (&'r Limit, Fingerprint, &'r Decision, Enforcement)> {
-        let keys = self.result.keys.iter().enumerate();
-        let decided = keys.zip(self.decisions(route));
-        decided.map(|((place, key), (limit, decision))| {
-            (limit, *key, decision, self.enforcement(place))
+        let charges = self.result.charges.iter().enumerate();
+        let decided = charges.zip(self.decisions(route));
+        decided.map(|((place, charge), (limit, decision))| {
+            (limit, charge.key, decision, self.enforcement(place))
         })
     }
 
@@ -406,9 +408,8 @@ impl Admission {
             (Outcome::Refuse { .. }, _) | (_, Some(_)) => ShadowOutcome::Limited,
             _ => ShadowOutcome::Allowed,
         };
-        if let Some(key) = self.result.keys.get(place) {
-            limit.policy.shadow_clients.record(*key, outcome);
-        }
+        let key = self.result.charges[place].key;
+        limit.policy.shadow_clients.record(key, outcome);
     }
 
     /// The deciding limit's decision; `None` if no limit applied, or one refuses a request without
@@ -422,7 +423,8 @@ impl Admission {
         &self,
         route: &'r Route,
     ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
-        let limits = self.result.ids.iter().map(|id| route.limit(id.limit));
+        let charges = self.result.charges.iter();
+        let limits = charges.map(|charge| route.limit(charge.id.limit));
         limits.zip(&self.result.verdict.decisions)
     }
 }

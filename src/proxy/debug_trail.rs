@@ -19,7 +19,7 @@ use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::admission::tag::TagDecisions;
 use crate::proxy::admission::{Admission, AdmissionInputs};
 use crate::proxy::answers::limit_headers;
-use crate::store::ChargeId;
+use crate::store::PolicyCharge;
 use crate::telemetry::metrics::LimitDecision;
 
 /// The longest value, in bytes: many clients and proxies take heads of 8 KiB.
@@ -105,8 +105,8 @@ impl DebugTrail {
         let items = limits.map(|(number, limit)| {
             let mut item = LimitItem::new(limit);
             match admission.decision_of(number) {
-                Some((id, decision, enforcement)) => {
-                    item.decided(inputs, id, decision, enforcement);
+                Some((charge, decision, enforcement)) => {
+                    item.decided(inputs, charge, decision, enforcement);
                 }
                 None => item.undecided(inputs, admission, number, tagged),
             }
@@ -155,10 +155,11 @@ impl LimitItem {
     fn decided(
         &mut self,
         inputs: &AdmissionInputs<'_>,
-        id: ChargeId,
+        charge: &PolicyCharge,
         decision: &Decision,
         enforcement: Enforcement,
     ) {
+        let id = charge.id;
         let limit = inputs.route.limit(id.limit);
         let word = match (decision.outcome, enforcement) {
             (Outcome::Admit, _) if id.tier > 0 => LimitDecision::Overflowed,
@@ -172,9 +173,7 @@ impl LimitItem {
         number(&mut self.0, "remaining", decision.remaining.into());
         self.wait(decision, inputs.now);
         self.mode(enforcement);
-        if let Applicability::Bucket(key, _) = limit.evaluate(inputs.secret, inputs.head) {
-            self.bucket(limit.chosen(id), key);
-        }
+        self.bucket(limit.chosen(id), charge.key);
         if id.place.is_some() {
             self.0.push_str(";override");
         }
@@ -192,8 +191,7 @@ impl LimitItem {
         tagged: Option<&TagDecisions>,
     ) {
         let limit = inputs.route.limit(number);
-        let mode = limit.policy.mode.current();
-        let enforcement = mode.enforcement(&limit.spec.descriptor, inputs.head);
+        let enforcement = limit.enforcement(inputs.head);
         let applicability = limit.evaluate(inputs.secret, inputs.head);
         let is_tag = limit.policy.action.tag().is_some();
         let word = match applicability {

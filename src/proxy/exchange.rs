@@ -198,7 +198,9 @@ impl Exchange {
     /// Waits for the decision of the store.
     pub(super) async fn decide(&mut self, charge: Box<PendingCharge>) -> Result<(), Undecided> {
         let worker = self.context.client.connection.worker;
-        charge.decide(worker, &mut self.admission.result).await
+        let limits = &self.context.ruleset.route(self.place).limits;
+        let result = &mut self.admission.result;
+        charge.decide(worker, limits, result).await
     }
 
     /// Marks the decision as final: the response gets its rate-limit fields. `key_text` is that of

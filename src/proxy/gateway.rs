@@ -151,6 +151,7 @@ fn decide(
     };
     let inputs = AdmissionInputs {
         route,
+        limits: &route.limits,
         secret: &ruleset.secret,
         head: &head,
         store: &ruleset.store,

@@ -259,7 +259,7 @@ impl Limit {
         buckets: &Buckets,
         head: &Head<'_>,
         now: Timestamp,
-    ) -> Option<Steered<'_>> {
+    ) -> Option<Steered> {
         let steering = self.policy.steering.as_ref()?;
         let descriptor = &self.spec.descriptor;
         steering.find(key, buckets, now, |mut parts| {

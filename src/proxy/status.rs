@@ -7,25 +7,18 @@ use serde_json::{Map, Value, json};
 
 use super::discard;
 use super::exchange::Exchange;
-use super::ruleset::{Limit, Policy, Route};
+use super::ruleset::{Policy, Route};
 use super::target::RequestTarget;
 use crate::clock::Timestamp;
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
-use crate::limiter::{KeyParts, Secret};
+use crate::proxy::admission::AdmissionInputs;
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy};
 use crate::proxy::body::ResponseBody;
 use crate::rules::Head;
-use crate::store::{self, BucketState, ChargeId, ChargeSource, Payer, PolicyCharge};
-
-/// The limits that a route reports, for one caller.
-struct ReportInputs<'a> {
-    limits: &'a [Limit],
-    head: &'a Head<'a>,
-    now: Timestamp,
-}
+use crate::store::{self, BucketState, PolicyCharge};
 
 /// A reported policy, or its override, and the state of the caller's bucket.
 struct ReportedPolicy<'a> {
@@ -47,18 +40,21 @@ pub(super) async fn respond(
         token: token.as_ref(),
         ..target.head(request, context.client_ip)
     };
-    let inputs = ReportInputs {
+    let inputs = AdmissionInputs {
+        route,
         limits: &route.reported,
+        secret: &ruleset.secret,
         head: &head,
+        store: &ruleset.store,
         now,
     };
-    let charges = inputs.charges(&ruleset.secret);
+    let charges = charges(&inputs);
     let worker = context.client().connection.worker;
     let states = store::peek(&ruleset.store, worker, &charges, &inputs, now).await;
     context.count_token();
     let states = charges.iter().zip(states);
     let reported = states.map(|(charge, state)| ReportedPolicy {
-        policy: inputs.policy(charge.id),
+        policy: route.reported[usize::from(charge.id.limit)].quota(charge.id.place),
         state,
     });
     let reported: Vec<_> = reported.collect();
@@ -79,54 +75,25 @@ pub(super) async fn respond(
     response
 }
 
-impl<'a> ReportInputs<'a> {
-    /// Charges of no units to the caller's buckets, of the limits that responses may speak of.
-    fn charges(&self, secret: &Secret) -> Vec<PolicyCharge<'a>> {
-        let limits = (0_u16..).zip(self.limits);
-        let enforced = limits.filter(|(_, limit)| {
-            let (policy, descriptor) = (&limit.policy, &limit.spec.descriptor);
-            policy.is_disclosed()
-                && policy.mode.current().enforcement(descriptor, self.head) == Enforcement::Enforced
-        });
-        let charges = enforced.filter_map(|(number, limit)| {
-            let Applicability::Bucket(key, place) = limit.evaluate(secret, self.head) else {
-                return None;
-            };
-            let policy = limit.quota(place);
-            let penalties = limit.policy.penalties.as_ref();
-            Some(PolicyCharge {
-                id: ChargeId {
-                    limit: number,
-                    place,
-                    tier: 0,
-                    payer: Payer::Quota,
-                },
-                buckets: &policy.buckets,
-                key,
-                cost: 0,
-                window_end: policy.window_end(self.head, self.now),
-                settles: false,
-                penalties: penalties.map(|one| (one, limit.ban_key(one, self.head, key))),
-                steered: limit.steered(key, &policy.buckets, self.head, self.now),
-            })
-        });
-        charges.collect()
-    }
-
-    fn policy(&self, id: ChargeId) -> &'a Policy {
-        self.limits[usize::from(id.limit)].chosen(id)
-    }
-}
-
-impl ChargeSource for ReportInputs<'_> {
-    fn write_key(&self, id: ChargeId, mut parts: &mut dyn KeyParts) -> bool {
-        let descriptor = &self.limits[usize::from(id.limit)].spec.descriptor;
-        descriptor.feed(self.head, &mut parts).is_ok()
-    }
-
-    fn period(&self, id: ChargeId, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
-        self.policy(id).period(self.head, now)
-    }
+/// Charges of no units to the caller's buckets, of the limits that responses may speak of.
+fn charges(inputs: &AdmissionInputs<'_>) -> Vec<PolicyCharge> {
+    let limits = (0_u16..).zip(inputs.limits);
+    let charges = limits.filter_map(|(number, limit)| {
+        let effect = limit.enforcement(inputs.head);
+        match limit.evaluate(inputs.secret, inputs.head) {
+            Applicability::Bucket(key, place)
+                if limit.policy.is_disclosed() && effect == Enforcement::Enforced =>
+            {
+                let charge = inputs.charge(number, (key, place), 0, effect);
+                Some(PolicyCharge {
+                    settles: false,
+                    ..charge
+                })
+            }
+            _ => None,
+        }
+    });
+    charges.collect()
 }
 
 impl ReportedPolicy<'_> {

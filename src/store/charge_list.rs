@@ -1,6 +1,5 @@
 //! Charges that memory decides together: overflow tiers, bans, reservations.
 
-use std::ptr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -10,35 +9,24 @@ use super::memory::{
 };
 use super::redis::PendingReport;
 use super::{
-    Buckets, ChargeId, ChargeResult, ChargeSource, InUse, Payer, Penalties, PolicyCharge,
-    QueuePlace,
+    Buckets, ChargeResult, ChargeSource, ChargedLimits, InUse, Payer, PolicyCharge, QueuePlace,
 };
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Fingerprint, Outcome, Verdict};
-
-/// The index of a banned key, and the end of its ban.
-pub(super) type ActiveBan = (usize, Timestamp);
+use crate::limiter::{Decision, Outcome, Verdict};
 
 /// Reservations in memory, with the indices of their charges.
 pub(super) type Reserved = Vec<(usize, memory::Reservation)>;
 
-/// The policy's part of a charge, by its deciding bucket.
+/// A charge with its buckets.
 #[derive(Clone, Copy)]
-pub(super) struct ChargeEntry<'a> {
-    pub(super) id: ChargeId,
+pub(super) struct ListedCharge<'a> {
+    pub(super) charge: PolicyCharge,
+    /// The deciding buckets.
     pub(super) buckets: &'a Arc<Buckets>,
-    /// The response settles the charge.
-    pub(super) settles: bool,
-    pub(super) penalties: Option<(&'a Arc<Penalties>, Fingerprint)>,
+    /// The first buckets of the quota.
+    quota: &'a Arc<Buckets>,
     /// The buckets of units that an operator has granted to the key.
-    pub(super) granted: Option<Granted<'a>>,
-}
-
-/// Granted units of a key, and the quota that they come after.
-#[derive(Clone, Copy)]
-pub(super) struct Granted<'a> {
-    pub(super) buckets: &'a Arc<Buckets>,
-    pub(super) quota: &'a Arc<Buckets>,
+    granted: Option<&'a Arc<Buckets>>,
 }
 
 /// The charges to reserve, so that they can be given back.
@@ -51,92 +39,113 @@ pub(super) enum ReserveScope {
 }
 
 /// Charges to make together. Enforced ones come first, then shadowed ones.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct ChargeList<'a> {
-    pub(super) entries: SmallVec<[ChargeEntry<'a>; 4]>,
-    pub(super) charges: SmallVec<[Charge<'a>; 4]>,
+    limits: &'a dyn ChargedLimits,
+    pub(super) charges: SmallVec<[ListedCharge<'a>; 4]>,
     /// The number of enforced charges.
     pub(super) enforced: usize,
-    /// The enforced limits that ban the request's key, and the ends of the bans.
-    pub(super) banned: Vec<(u16, Timestamp)>,
 }
 
-impl<'a> ChargeEntry<'a> {
-    /// The entry for the next overflow tier, or after the last one for the granted units, if there
-    /// is one.
-    pub(super) fn next_tier(mut self) -> Option<Self> {
+impl<'a> ListedCharge<'a> {
+    /// The charge with the buckets that it names.
+    pub(super) fn new(limits: &'a dyn ChargedLimits, charge: PolicyCharge) -> Self {
+        let quota = limits.buckets(charge.id);
+        let granted = charge.is_granted.then(|| limits.granted(charge.id.limit));
+        let mut listed = Self {
+            charge,
+            buckets: quota,
+            quota,
+            granted: granted.flatten(),
+        };
+        match (charge.id.payer, listed.granted) {
+            (Payer::Grant, Some(granted)) => listed.buckets = granted,
+            _ => {
+                for _ in 0..charge.id.tier {
+                    listed.buckets = listed.buckets.overflow.as_ref().unwrap_or(listed.buckets);
+                }
+            }
+        }
+        listed
+    }
+
+    /// The charge to the next overflow tier, or after the last one to the granted units, if there
+    /// are any.
+    fn next_tier(mut self) -> Option<Self> {
+        let id = &mut self.charge.id;
         if let Some(next) = &self.buckets.overflow {
             self.buckets = next;
-            self.id.tier += 1;
-            return Some(self);
+            id.tier += 1;
+        } else {
+            self.buckets = self.granted.filter(|_| id.payer == Payer::Quota)?;
+            (id.tier, id.payer) = (0, Payer::Grant);
         }
-        let granted = self.granted.filter(|_| self.id.payer == Payer::Quota)?;
-        self.buckets = granted.buckets;
-        self.id = ChargeId {
-            tier: 0,
-            payer: Payer::Grant,
-            ..self.id
-        };
         Some(self)
     }
 
+    /// The charge, and those to further overflow tiers.
+    pub(super) fn tiers(self) -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(self), |tier| tier.next_tier())
+    }
+
+    /// The charge to the bucket in memory.
+    pub(super) fn in_memory(&self) -> Charge<'a> {
+        Charge {
+            table: &self.buckets.table,
+            key: self.charge.key,
+            cost: self.charge.cost,
+            window_end: self.charge.window_end,
+        }
+    }
+
+    /// True if a refused request is charged, too.
+    pub(super) fn is_charged_if_refused(&self) -> bool {
+        self.in_memory().is_charged_if_refused()
+    }
+
     /// The decision of a bucket in memory that another bucket's refusal spares.
-    pub(super) fn peek_spared(
-        &self,
-        charge: &Charge<'_>,
-        until: Timestamp,
-        now: Timestamp,
-    ) -> Decision {
+    pub(super) fn peek_spared(&self, until: Timestamp, now: Timestamp) -> Decision {
+        let charge = self.in_memory();
         let decision = charge.peek(now);
         let mut spared = match decision.is_admitted() {
-            true => Charge { cost: 0, ..*charge }.peek(now),
+            true => Charge { cost: 0, ..charge }.peek(now),
             false => decision,
         };
         if !spared.is_admitted() && charge.is_in_doubt(now) {
             spared.doubt(until);
         }
-        self.with_granted(charge, spared, now)
+        self.with_granted(spared, now)
     }
 
     /// The decision of the first bucket that could pay, or that can pay soonest.
-    pub(super) fn peek_payer(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
-        let decisions = self.tiers().map(|tier| {
-            let table = &*tier.buckets.table;
-            let charge = Charge { table, ..*charge };
-            tier.with_granted(&charge, charge.peek(now), now)
-        });
+    pub(super) fn peek_payer(&self, now: Timestamp) -> Decision {
+        let decisions = self
+            .tiers()
+            .map(|tier| tier.with_granted(tier.in_memory().peek(now), now));
         let soonest = decisions.min_by_key(|decision| decision.outcome.wait());
-        soonest.expect("an entry is the first of its tiers")
+        soonest.expect("a charge is the first of its tiers")
     }
 
     /// The decision with the units that the quota has left and those that are granted, whichever
-    /// paid. `charge` is that of the deciding buckets.
-    pub(super) fn with_granted(
-        &self,
-        charge: &Charge<'_>,
-        decision: Decision,
-        now: Timestamp,
-    ) -> Decision {
+    /// paid.
+    pub(super) fn with_granted(&self, decision: Decision, now: Timestamp) -> Decision {
         let Some(granted) = self.granted else {
             return decision;
         };
         let peek = |buckets: &Buckets| {
-            let table = &*buckets.table;
-            let nothing = Charge {
-                table,
-                cost: 0,
-                ..*charge
-            };
-            nothing.peek(now)
+            let PolicyCharge {
+                key, window_end, ..
+            } = self.charge;
+            buckets.peek(key, 0, window_end, now)
         };
-        let algorithm = granted.quota.algorithm();
-        match self.id.payer {
+        let algorithm = self.quota.algorithm();
+        match self.charge.id.payer {
             Payer::Quota => {
-                let left = peek(granted.buckets).remaining;
+                let left = peek(granted).remaining;
                 decision.with_granted(left, algorithm.more_at(&decision, now))
             }
             Payer::Grant => {
-                let quota = peek(granted.quota);
+                let quota = peek(self.quota);
                 let told = quota.with_granted(decision.remaining, algorithm.more_at(&quota, now));
                 Decision {
                     outcome: decision.outcome,
@@ -146,58 +155,47 @@ impl<'a> ChargeEntry<'a> {
             }
         }
     }
-
-    /// The entry, and those of its further overflow tiers.
-    pub(super) fn tiers(self) -> impl Iterator<Item = Self> {
-        std::iter::successors(Some(self), |tier| tier.next_tier())
-    }
-}
-
-impl<'a> From<&PolicyCharge<'a>> for ChargeEntry<'a> {
-    fn from(charge: &PolicyCharge<'a>) -> Self {
-        Self {
-            id: charge.id,
-            buckets: charge.buckets,
-            settles: charge.settles,
-            penalties: charge.penalties,
-            granted: charge.granted(),
-        }
-    }
 }
 
 impl<'a> ChargeList<'a> {
-    pub(super) fn push(&mut self, entry: ChargeEntry<'a>, charge: Charge<'a>, is_enforced: bool) {
-        if is_enforced && self.enforced < self.entries.len() {
-            self.entries.insert(self.enforced, entry);
-            self.charges.insert(self.enforced, charge);
-        } else {
-            self.entries.push(entry);
-            self.charges.push(charge);
+    /// An empty list of charges to these limits.
+    pub(super) fn new(limits: &'a dyn ChargedLimits) -> Self {
+        Self {
+            limits,
+            charges: SmallVec::new(),
+            enforced: 0,
         }
+    }
+
+    /// The charge with the buckets that it names.
+    pub(super) fn resolve(&self, charge: PolicyCharge) -> ListedCharge<'a> {
+        ListedCharge::new(self.limits, charge)
+    }
+
+    pub(super) fn push(&mut self, charge: ListedCharge<'a>, is_enforced: bool) {
+        let index = match is_enforced {
+            true => self.enforced,
+            false => self.charges.len(),
+        };
+        self.charges.insert(index, charge);
         self.enforced += usize::from(is_enforced);
     }
 
-    /// All entries and charges; true for enforced ones.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&ChargeEntry<'a>, &Charge<'a>, bool)> {
-        let all = self.entries.iter().zip(&self.charges).enumerate();
-        all.map(|(index, (entry, charge))| (entry, charge, index < self.enforced))
+    /// All charges; true for enforced ones.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ListedCharge<'a>, bool)> {
+        let all = self.charges.iter().enumerate();
+        all.map(|(index, charge)| (charge, index < self.enforced))
     }
 
-    /// The bans among these charges.
-    pub(super) fn bans(&self) -> SmallVec<[ActiveBan; 1]> {
-        let enforced = self.entries[..self.enforced].iter().enumerate();
-        let bans = enforced.filter_map(|(index, entry)| {
-            let mut banned = self.banned.iter();
-            let (_, until) = banned.find(|(limit, _)| *limit == entry.id.limit)?;
-            Some((index, *until))
-        });
-        bans.collect()
+    /// The indices of the banned keys among these charges, and the ends of the bans.
+    pub(super) fn bans(&self) -> impl Iterator<Item = (usize, Timestamp)> {
+        let enforced = self.charges[..self.enforced].iter().enumerate();
+        enforced.filter_map(|(index, one)| Some((index, one.charge.banned_until?)))
     }
 
     /// The verdict on a request that is charged nowhere.
     pub(super) fn peek(&self, now: Timestamp) -> Verdict {
-        let all = self.entries.iter().zip(&self.charges);
-        let decisions = all.map(|(entry, charge)| entry.peek_payer(charge, now));
+        let decisions = self.charges.iter().map(|charge| charge.peek_payer(now));
         Verdict::of(decisions, self.enforced)
     }
 
@@ -208,11 +206,11 @@ impl<'a> ChargeList<'a> {
             return false;
         }
         let mut decisions = std::mem::take(&mut verdict.decisions);
-        let mut is_certain = self.charges.iter().any(Charge::is_charged_if_refused);
+        let mut is_certain = self.charges.iter().any(ListedCharge::is_charged_if_refused);
         let all = self.charges.iter().zip(&mut decisions);
         for (charge, decision) in all.take(self.enforced) {
             match decision.outcome {
-                Outcome::Refuse { retry_at: Some(_) } if charge.is_in_doubt(now) => {
+                Outcome::Refuse { retry_at: Some(_) } if charge.in_memory().is_in_doubt(now) => {
                     decision.doubt(until);
                 }
                 Outcome::Refuse { .. } => is_certain = true,
@@ -223,22 +221,32 @@ impl<'a> ChargeList<'a> {
         !is_certain
     }
 
+    /// Completes a result that has the decisions: refuses by bans, counts strikes unless the refusal
+    /// is in doubt, and writes which buckets decided.
+    pub(super) fn conclude(&self, result: &mut ChargeResult, now: Timestamp) {
+        if result.doubted_until.is_none() {
+            self.punish(&mut result.verdict, now);
+        }
+        result.charges.clear();
+        let charges = self.charges.iter().map(|one| one.charge);
+        result.charges.extend(charges);
+    }
+
     /// Refuses by the bans, and counts strikes for the refusals of other limits.
-    pub(super) fn punish(&self, verdict: &mut Verdict, now: Timestamp) {
-        let bans = self.bans();
-        for &(index, until) in &bans {
+    fn punish(&self, verdict: &mut Verdict, now: Timestamp) {
+        for (index, until) in self.bans() {
             verdict.ban(index, until);
         }
         if verdict.is_admitted() {
             return;
         }
         for index in 0..verdict.enforced() {
-            let refuses = !verdict.decisions[index].is_admitted();
-            if !refuses || bans.iter().any(|(banned, _)| *banned == index) {
+            let charge = &self.charges[index].charge;
+            if verdict.decisions[index].is_admitted() || charge.banned_until.is_some() {
                 continue;
             }
-            if let Some((penalties, key)) = self.entries[index].penalties
-                && let Some(until) = penalties.strike(key, now)
+            if let Some(penalties) = self.limits.penalties(charge.id.limit)
+                && let Some(until) = penalties.strike(charge.ban_key, now)
             {
                 verdict.ban(index, until);
             }
@@ -265,28 +273,27 @@ impl<'a> ChargeList<'a> {
         } else {
             let locks = UnsettledLocks::lock(&settled);
             self.charge_first_that_pays(now, last, verdict);
-            let table = |index: usize| self.charges[index].table;
             let is_undecided = reserve == ReserveScope::All;
-            let is_its_table = |one: &SettleableCharge<'_>| ptr::eq(&**one.table, table(one.index));
+            let is_its_table = |one: &SettleableCharge<'_>| {
+                Arc::ptr_eq(one.table, &self.charges[one.index].buckets.table)
+            };
             reserved = locks.reserve(verdict, now, is_undecided, is_its_table);
         }
         if let Some(source) = source {
             self.record(source, (verdict, last), now, &mut reserved);
         }
-        self.tell_granted(verdict, now);
+        self.add_granted(verdict, now);
         reserved
     }
 
     /// Adds granted units to the remaining ones of each decision.
-    fn tell_granted(&self, verdict: &mut Verdict, now: Timestamp) {
-        if self.entries.iter().all(|entry| entry.granted.is_none()) {
+    fn add_granted(&self, verdict: &mut Verdict, now: Timestamp) {
+        if self.charges.iter().all(|one| one.granted.is_none()) {
             return;
         }
-        let mut decisions = std::mem::take(&mut verdict.decisions);
-        let all = self.entries.iter().zip(&self.charges).zip(&mut decisions);
-        for ((entry, charge), decision) in all {
-            *decision = entry.with_granted(charge, *decision, now);
-        }
+        let decisions = std::mem::take(&mut verdict.decisions);
+        let all = self.charges.iter().zip(decisions);
+        let decisions = all.map(|(charge, decision)| charge.with_granted(decision, now));
         *verdict = Verdict::of(decisions, self.enforced);
     }
 
@@ -294,14 +301,14 @@ impl<'a> ChargeList<'a> {
     /// themselves.
     fn settleable(&self, reserve: ReserveScope) -> SmallVec<[SettleableCharge<'a>; 2]> {
         let mut settleable = SmallVec::new();
-        for (index, (entry, charge, _)) in self.iter().enumerate() {
-            let is_wanted = entry.settles || reserve == ReserveScope::All;
-            if is_wanted && !charge.table.algorithm().is_concurrency() {
-                settleable.extend(entry.tiers().map(|tier| SettleableCharge {
+        for (index, one) in self.charges.iter().enumerate() {
+            let is_wanted = one.charge.settles || reserve == ReserveScope::All;
+            if is_wanted && !one.buckets.algorithm().is_concurrency() {
+                settleable.extend(one.tiers().map(|tier| SettleableCharge {
                     index,
                     table: &tier.buckets.table,
-                    key: charge.key,
-                    cost: charge.cost,
+                    key: tier.charge.key,
+                    cost: tier.charge.cost,
                 }));
             }
         }
@@ -317,14 +324,14 @@ impl<'a> ChargeList<'a> {
         now: Timestamp,
         reserved: &mut Reserved,
     ) {
-        for (index, (entry, charge, _)) in self.iter().enumerate() {
-            let Some(recorder) = entry.buckets.sync_recorder() else {
+        for (index, one) in self.charges.iter().enumerate() {
+            let Some(recorder) = one.buckets.sync_recorder() else {
                 continue;
             };
-            let decision = &verdict.decisions[index];
+            let (charge, decision) = (&one.charge, &verdict.decisions[index]);
             let is_charged = (verdict.is_admitted() && decision.is_admitted())
-                || [charge.table.refusals(), last] == [Refusals::Charged; 2];
-            let name = || recorder.name(|parts| _ = source.write_key(entry.id, parts));
+                || [one.buckets.table.refusals(), last] == [Refusals::Charged; 2];
+            let name = || recorder.name(|parts| _ = source.write_key(charge.id.limit, parts));
             let tracker = &recorder.tracker;
             match reserved.iter_mut().find(|(its, _)| *its == index) {
                 Some((_, reservation)) => reservation.tell(PendingReport::new(tracker, name())),
@@ -338,35 +345,39 @@ impl<'a> ChargeList<'a> {
 
     /// Moves the charge at `index` on to the next overflow tier; false if there is none.
     fn move_to_next_tier(&mut self, index: usize) -> bool {
-        let next = self.entries[index].next_tier();
+        let next = self.charges[index].next_tier();
         if let Some(next) = next {
-            self.entries[index] = next;
-            self.charges[index].table = &next.buckets.table;
+            self.charges[index] = next;
         }
         next.is_some()
     }
 
+    /// Decides all charges by their present buckets, and makes them if none refuses.
+    fn attempt(&self, verdict: &mut Verdict, refusals: Refusals, now: Timestamp) {
+        let charges = self.charges.iter().map(ListedCharge::in_memory);
+        let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
+        charge_into(verdict, &charges, self.enforced, refusals, now);
+    }
+
     /// Charges each policy's first bucket that can pay, or none.
     fn charge_first_that_pays(&mut self, now: Timestamp, last: Refusals, verdict: &mut Verdict) {
-        let enforced = self.enforced;
-        let mut entries = self.entries[..enforced].iter();
-        if !entries.any(|entry| entry.buckets.overflow.is_some() || entry.granted.is_some()) {
-            charge_into(verdict, &self.charges, enforced, last, now);
+        let mut enforced = self.charges[..self.enforced].iter();
+        if !enforced.any(|one| one.buckets.overflow.is_some() || one.granted.is_some()) {
+            self.attempt(verdict, last, now);
             return self.overflow_shadowed(verdict, now);
         }
-        let attempt = Refusals::Free;
-        charge_into(verdict, &self.charges, enforced, attempt, now);
+        self.attempt(verdict, Refusals::Free, now);
         let mut overflowed = OverflowedDecisions::default();
         while !verdict.is_admitted() && self.overflow_refused(verdict, &mut overflowed) {
-            charge_into(verdict, &self.charges, enforced, attempt, now);
+            self.attempt(verdict, Refusals::Free, now);
         }
         if !verdict.is_admitted() {
             // The final attempt: policies that charge refusals do so now, once.
             self.return_to_charged_refusals(verdict);
-            charge_into(verdict, &self.charges, enforced, last, now);
+            self.attempt(verdict, last, now);
         }
         if !verdict.is_admitted() {
-            self.tell_shortest_wait(overflowed, verdict);
+            self.choose_shortest_wait(overflowed, verdict);
         }
         self.overflow_shadowed(verdict, now);
     }
@@ -377,45 +388,41 @@ impl<'a> ChargeList<'a> {
         verdict: &Verdict,
         overflowed: &mut OverflowedDecisions<'a>,
     ) -> bool {
-        let mut goes_on = false;
+        let mut has_moved = false;
         for index in 0..self.enforced {
-            let (entry, decision) = (self.entries[index], verdict.decisions[index]);
+            let (charge, decision) = (self.charges[index], verdict.decisions[index]);
             if !decision.is_admitted() && self.move_to_next_tier(index) {
-                overflowed.push((index, entry, decision));
-                goes_on = true;
+                overflowed.push((index, charge, decision));
+                has_moved = true;
             }
         }
-        goes_on
+        has_moved
     }
 
     /// Moves charges from granted units that do not suffice back to quotas that charge refusals.
     fn return_to_charged_refusals(&mut self, verdict: &Verdict) {
-        let all = self.entries.iter_mut().zip(&mut self.charges);
-        for ((entry, charge), decision) in all.zip(&verdict.decisions) {
-            if let Some(granted) = entry.granted
-                && !decision.is_admitted()
-                && entry.id.payer == Payer::Grant
-                && granted.quota.table.refusals() == Refusals::Charged
+        for (one, decision) in self.charges.iter_mut().zip(&verdict.decisions) {
+            if !decision.is_admitted()
+                && one.charge.id.payer == Payer::Grant
+                && one.quota.table.refusals() == Refusals::Charged
             {
-                entry.id.payer = Payer::Quota;
-                entry.buckets = granted.quota;
-                charge.table = &granted.quota.table;
+                one.charge.id.payer = Payer::Quota;
+                one.buckets = one.quota;
             }
         }
     }
 
-    /// Rewrites the verdict: a policy that no bucket can pay tells its shortest wait. The refusal of
-    /// a quota that has been charged since is no longer true.
-    fn tell_shortest_wait(&mut self, overflowed: OverflowedDecisions<'a>, verdict: &mut Verdict) {
+    /// Rewrites the verdict: a policy that no bucket can pay has the decision with its shortest wait.
+    /// The refusal of a quota that has been charged since is no longer true.
+    fn choose_shortest_wait(&mut self, overflowed: OverflowedDecisions<'a>, verdict: &mut Verdict) {
         let mut decisions = std::mem::take(&mut verdict.decisions);
-        for (index, entry, earlier) in overflowed.into_iter().rev() {
+        for (index, charge, earlier) in overflowed.into_iter().rev() {
             let decision = &mut decisions[index];
-            let is_charged = entry.id == self.entries[index].id;
+            let is_charged = charge.charge.id == self.charges[index].charge.id;
             let is_sooner = earlier.outcome.wait() <= decision.outcome.wait();
             if !decision.is_admitted() && is_sooner && !is_charged {
                 *decision = earlier;
-                self.entries[index] = entry;
-                self.charges[index].table = &entry.buckets.table;
+                self.charges[index] = charge;
             }
         }
         *verdict = Verdict::of(decisions, self.enforced);
@@ -426,7 +433,7 @@ impl<'a> ChargeList<'a> {
         let is_admitted = verdict.is_admitted();
         for index in verdict.enforced()..verdict.decisions.len() {
             while !verdict.decisions[index].is_admitted() && self.move_to_next_tier(index) {
-                let charge = self.charges[index];
+                let charge = self.charges[index].in_memory();
                 verdict.decisions[index] = match is_admitted {
                     true => charge_with_shadow(&[charge], 0, now).decisions[0],
                     false => charge.peek(now),
@@ -435,38 +442,29 @@ impl<'a> ChargeList<'a> {
         }
     }
 
-    /// Writes which buckets decided.
-    pub(super) fn describe(&self, result: &mut ChargeResult) {
-        result.ids.clear();
-        result.keys.clear();
-        for (entry, charge) in self.entries.iter().zip(&self.charges) {
-            result.ids.push(entry.id);
-            result.keys.push(charge.key);
-        }
-    }
-
     /// Keeps the units in use and the queue places of an admitted request.
     pub(super) fn hold(&self, result: &mut ChargeResult) {
         if !result.verdict.is_admitted() {
             return;
         }
-        for ((entry, charge, is_enforced), decision) in self.iter().zip(&result.verdict.decisions) {
+        for ((one, is_enforced), decision) in self.iter().zip(&result.verdict.decisions) {
             if !decision.is_admitted() {
                 continue;
             }
-            if let Some(in_use) = InUse::of(entry.buckets, charge) {
+            let charge = one.in_memory();
+            if let Some(in_use) = InUse::of(one.buckets, &charge) {
                 result.in_use.push(in_use);
             }
             if is_enforced && decision.delayed_until().is_some() {
-                let place = QueuePlace::in_memory(entry.buckets, charge, decision);
-                result.queue_places.push((entry.id.limit, place));
+                let place = QueuePlace::in_memory(one.buckets, &charge, decision);
+                result.queue_places.push((one.charge.id.limit, place));
             }
         }
     }
 }
 
 /// The decisions of buckets that overflowed into others.
-type OverflowedDecisions<'a> = SmallVec<[(usize, ChargeEntry<'a>, Decision); 4]>;
+type OverflowedDecisions<'a> = SmallVec<[(usize, ListedCharge<'a>, Decision); 4]>;
 
 #[cfg(test)]
 mod tests;

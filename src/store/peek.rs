@@ -1,11 +1,11 @@
 //! Looks at buckets, wherever they live, and charges nothing.
 
-use super::charge_list::ChargeEntry;
-use super::redis::{self, BucketCharge, ChargedRefusals, Tier};
-use super::redis_entry::RedisEntry;
-use super::{ChargeSource, Payer, PolicyCharge, Store};
+use super::charge_list::ListedCharge;
+use super::pending_charge::PendingEntry;
+use super::redis::{ChargedRefusals, Tier};
+use super::{ChargeSource, PolicyCharge, Store, redis};
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Outcome};
+use crate::limiter::{Algorithm, Decision, Outcome};
 
 /// The state of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,22 +22,17 @@ pub struct BucketState {
 pub async fn peek(
     store: &Store,
     worker: usize,
-    charges: &[PolicyCharge<'_>],
+    charges: &[PolicyCharge],
     source: &dyn ChargeSource,
     now: Timestamp,
 ) -> Vec<BucketState> {
-    let charges: Vec<_> = charges
+    let charges = charges.iter();
+    let charges = charges.map(|charge| ListedCharge::new(source.limits(), *charge));
+    let charges: Vec<_> = charges.collect();
+    let mut decisions: Vec<_> = charges
         .iter()
-        .map(|charge| charge.after_ban(charge.banned_until(now)))
+        .map(|charge| Some(charge.with_granted(charge.in_memory().peek(now), now)))
         .collect();
-    let mut decisions = charges
-        .iter()
-        .map(|charge| {
-            let in_memory = charge.in_memory();
-            let decision = in_memory.peek(now);
-            Some(ChargeEntry::from(charge).with_granted(&in_memory, decision, now))
-        })
-        .collect::<Vec<_>>();
     if let Store::Redis(store) = store {
         peek_redis(store, worker, &charges, source, now, &mut decisions).await;
     }
@@ -51,52 +46,42 @@ pub async fn peek(
 async fn peek_redis(
     store: &redis::Store,
     worker: usize,
-    charges: &[PolicyCharge<'_>],
+    charges: &[ListedCharge<'_>],
     source: &dyn ChargeSource,
     now: Timestamp,
     decisions: &mut [Option<Decision>],
 ) {
-    let entry = |(place, charge)| Some((place, RedisEntry::new(store, charge, source, now)?));
-    let entries: Vec<_> = charges.iter().enumerate().filter_map(entry).collect();
-    // The first bucket of each, and its granted units.
-    let buckets = entries.iter().flat_map(|(place, entry)| {
-        let tiers = ChargeEntry::from(&charges[*place]).tiers();
-        let tiers = tiers.zip(entry.names()).enumerate();
-        let tiers =
-            tiers.filter(|(number, (tier, _))| *number == 0 || tier.id.payer == Payer::Grant);
-        tiers.map(|(number, (tier, name))| BucketCharge {
-            algorithm: tier.buckets.table.algorithm(),
-            name,
-            key: entry.name.key,
-            cost: 0,
-            charged_refusals: ChargedRefusals::None,
-            settles: false,
-            period: entry.period,
-            tier: match number {
-                0 => Tier::First,
-                _ => Tier::Overflow,
-            },
-        })
-    });
-    let buckets: Vec<_> = buckets.collect();
-    let replies = store.peek(worker, &buckets, now).await;
-    for ((place, _), reply) in entries.iter().zip(replies) {
-        let buckets = charges[*place].buckets;
-        if let (Err(error), Some(binding)) = (&reply, buckets.redis()) {
-            binding.log_undecided(&buckets.table, error, now);
+    let in_redis = charges
+        .iter()
+        .zip(decisions)
+        .filter_map(|(charge, decision)| {
+            let entry = PendingEntry::in_redis(store, *charge, source, now)?;
+            Some((charge, entry, decision))
+        });
+    let in_redis: Vec<_> = in_redis.collect();
+    let replies = {
+        let mut buckets = Vec::new();
+        for (charge, entry, _) in &in_redis {
+            entry.push_charges(&mut buckets, **charge, ChargedRefusals::None);
         }
-        decisions[*place] = reply.ok();
+        // The first bucket of each, and its granted units.
+        buckets.retain(|bucket| {
+            bucket.tier == Tier::First || matches!(bucket.algorithm, Algorithm::Grant(_))
+        });
+        store.peek(worker, &buckets, now).await
+    };
+    for ((charge, entry, decision), reply) in in_redis.into_iter().zip(replies) {
+        if let Err(error) = &reply {
+            entry.on_error(*charge, error, now);
+        }
+        *decision = reply.ok();
     }
 }
 
 impl BucketState {
-    fn new(charge: &PolicyCharge<'_>, decision: Option<Decision>, now: Timestamp) -> Self {
-        let banned_until = charge.banned_until(now);
-        let mut state = BucketState {
-            decision,
-            banned_until,
-        };
-        if let (Some(decision), Some(until)) = (&mut state.decision, banned_until) {
+    fn new(charge: &ListedCharge<'_>, mut decision: Option<Decision>, now: Timestamp) -> Self {
+        let banned_until = charge.charge.banned_until;
+        if let (Some(decision), Some(until)) = (&mut decision, banned_until) {
             // The next unit may be there only after the ban.
             if decision.remaining == 0 {
                 let retry_at = charge.buckets.algorithm().more_at(decision, now);
@@ -104,6 +89,9 @@ impl BucketState {
             }
             decision.ban(until);
         }
-        state
+        Self {
+            decision,
+            banned_until,
+        }
     }
 }

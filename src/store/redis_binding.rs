@@ -27,18 +27,14 @@ impl RedisBinding {
         error: &ChargeError,
         now: Timestamp,
     ) -> OnStoreError {
-        self.log_undecided(table, error, now);
-        self.on_error
-    }
-
-    /// Logs errors that do not concern the whole server.
-    pub(super) fn log_undecided(&self, table: &Table, error: &ChargeError, now: Timestamp) {
+        // Faults of the whole server are logged elsewhere.
         if !error.is_server_fault()
             && let Some(omitted) = self.undecided_log.admit(now)
         {
             let policy = table.policy();
             tracing::warn!(policy, %error, omitted, "no decision from the store");
         }
+        self.on_error
     }
 
     /// Remembers a refusal of Redis that lasts, unless Redis has to charge each refusal, or any

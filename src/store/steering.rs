@@ -20,7 +20,8 @@ use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret, Wi
 use crate::telemetry::registry::Registry;
 
 pub use keys::{
-    Attribution, GrantedUnits, OperatorAction, OperatorActionKind, OperatorBan, SteeredKeys,
+    Attribution, GrantedUnits, OperatorAction, OperatorActionKind, OperatorBan, Steered,
+    SteeredKeys,
     TooManyKeys,
 };
 
@@ -42,17 +43,6 @@ pub(crate) struct SteeringSpec<'a> {
     pub(crate) label: &'a str,
     /// The place of its buckets.
     pub(crate) home: HomeSpec,
-}
-
-/// The ban and the granted units of a request's key.
-#[derive(Clone, Copy, Debug)]
-pub struct Steered<'a> {
-    /// The end of the key's ban.
-    pub banned_until: Option<Timestamp>,
-    /// The buckets with the key's granted units, and the end of these.
-    pub granted: Option<(&'a Arc<Buckets>, Timestamp)>,
-    /// The last instant at which its bucket or its grant changed, in the time of the store.
-    pub at: Option<Timestamp>,
 }
 
 /// A key that an operator looks at or steers.
@@ -154,7 +144,7 @@ impl Steering {
     }
 
     /// The buckets of granted units, if there were any.
-    pub(super) fn known_grants(&self) -> Option<&Arc<Buckets>> {
+    pub fn known_grants(&self) -> Option<&Arc<Buckets>> {
         self.grants.get()
     }
 
@@ -185,7 +175,7 @@ impl Steering {
         buckets: &Buckets,
         now: Timestamp,
         write: impl FnOnce(&mut dyn KeyParts) -> bool,
-    ) -> Option<Steered<'_>> {
+    ) -> Option<Steered> {
         if !self.keys.is_any() {
             return None;
         }
@@ -201,16 +191,15 @@ impl Steering {
         key: Fingerprint,
         (bucket, buckets): (Fingerprint, &Buckets),
         now: Timestamp,
-    ) -> Option<Steered<'_>> {
+    ) -> Option<Steered> {
         let found = self.keys.find(key, now)?;
         if !found.is_applied {
             self.apply_to_buckets(key, (bucket, buckets), now);
         }
-        Some(Steered {
-            banned_until: found.banned_until,
-            granted: found.granted_until.map(|until| (self.grants(), until)),
-            at: found.at,
-        })
+        if found.granted_until.is_some() {
+            self.grants();
+        }
+        Some(found)
     }
 
     /// Makes the changes of which this machine has heard to the buckets in memory, which only a

@@ -1,7 +1,7 @@
 //! Applicability of a limit to a request: whether it applies, to which bucket, and at which quota.
 
 use crate::limiter::{Fingerprint, Secret};
-use crate::proxy::admission::mode::Mode;
+use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::ruleset::{Limit, Overflow, Policy};
 use crate::rules::{Exception, Head, Key};
 use crate::store::{ChargeId, Penalties};
@@ -45,6 +45,12 @@ impl Limit {
             Key::Skip => Applicability::Skipped,
             Key::Refuse => Applicability::Keyless,
         }
+    }
+
+    /// The effect of the limit's decision on a request.
+    pub(crate) fn enforcement(&self, head: &Head<'_>) -> Enforcement {
+        let mode = self.policy.mode.current();
+        mode.enforcement(&self.spec.descriptor, head)
     }
 
     /// The policy, or the override at this place.

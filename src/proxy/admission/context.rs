@@ -1,5 +1,7 @@
 //! The inputs of one admission, and the charges that they make.
 
+use std::sync::Arc;
+
 use super::Admission;
 use super::acquired_permits::AcquiredPermits;
 use super::applicability::Applicability;
@@ -9,13 +11,17 @@ use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::{Head, InvalidCost};
-use crate::store::{ChargeId, ChargeSet, ChargeSource, Payer, PolicyCharge, Store};
+use crate::store::{
+    Buckets, ChargeId, ChargeSet, ChargeSource, ChargedLimits, Penalties, PolicyCharge, Store,
+};
 use crate::telemetry::metrics::LimitDecision;
 
 /// The inputs of an admission at one instant.
 #[derive(Clone, Copy)]
 pub(in crate::proxy) struct AdmissionInputs<'a> {
     pub(in crate::proxy) route: &'a Route,
+    /// The limits whose numbers charges have: those of the route, or those that it reports.
+    pub(in crate::proxy) limits: &'a Vec<Limit>,
     pub(in crate::proxy) secret: &'a Secret,
     pub(in crate::proxy) head: &'a Head<'a>,
     /// The store of the buckets; memory decides for all in a dry run.
@@ -98,7 +104,8 @@ impl<'a> AdmissionInputs<'a> {
                 && let Applicability::Bucket(key, place) = limit.evaluate(self.secret, self.head)
                 && let Ok(cost) = limit.spec.cost.of(self.head)
             {
-                set.push_tag(&self.charge((number, limit), (key, place), cost));
+                // Bans refuse, and a limit that tags does not.
+                set.push_tag(self.charge(number, (key, place), cost, Enforcement::Shadowed));
             }
         }
     }
@@ -120,22 +127,15 @@ impl<'a> AdmissionInputs<'a> {
             if !wanted(limit) {
                 continue;
             }
-            let enforcement = || {
-                let descriptor = &limit.spec.descriptor;
-                limit
-                    .policy
-                    .mode
-                    .current()
-                    .enforcement(descriptor, self.head)
-            };
             match limit.evaluate(self.secret, self.head) {
                 Applicability::Bucket(key, place) => {
-                    let charge = |cost| self.charge((number, limit), (key, place), cost);
-                    match (enforcement(), limit.spec.cost.of(self.head)) {
-                        (Enforcement::Enforced, cost) => set.push(&charge(cost?), true),
-                        (Enforcement::Shadowed, Ok(cost)) => set.push(&charge(cost), false),
+                    match (limit.enforcement(self.head), limit.spec.cost.of(self.head)) {
                         (Enforcement::Shadowed, Err(InvalidCost)) => {
                             admission.uncharged.push((number, LimitDecision::Shadowed));
+                        }
+                        (effect, cost) => {
+                            let charge = self.charge(number, (key, place), cost?, effect);
+                            set.push(charge, effect == Enforcement::Enforced);
                         }
                     }
                 }
@@ -143,7 +143,7 @@ impl<'a> AdmissionInputs<'a> {
                 Applicability::Exempt | Applicability::Skipped => {
                     admission.uncharged.push((number, LimitDecision::Exempt));
                 }
-                Applicability::Keyless => match enforcement() {
+                Applicability::Keyless => match limit.enforcement(self.head) {
                     Enforcement::Enforced => {
                         admission.keyless = admission.keyless.or(Some(number));
                     }
@@ -159,41 +159,62 @@ impl<'a> AdmissionInputs<'a> {
         Ok(())
     }
 
-    /// The charge of a limit to the bucket of `key`, under the quota at `place`.
-    pub(super) fn charge(
+    /// The charge of a limit to the bucket of `key`, under the quota at `place`. Only an enforced
+    /// limit bans.
+    pub(in crate::proxy) fn charge(
         &self,
-        (number, limit): (u16, &'a Limit),
+        number: u16,
         (key, place): (Fingerprint, Option<u32>),
         cost: u32,
-    ) -> PolicyCharge<'a> {
+        effect: Enforcement,
+    ) -> PolicyCharge {
+        let (limit, head, now) = (&self.limits[usize::from(number)], self.head, self.now);
         let policy = limit.quota(place);
-        let penalties = limit.policy.penalties.as_ref();
-        PolicyCharge {
-            id: ChargeId {
-                limit: number,
-                place,
-                tier: 0,
-                payer: Payer::Quota,
-            },
-            buckets: &policy.buckets,
-            key,
-            cost,
-            window_end: policy.window_end(self.head, self.now),
+        let charge = PolicyCharge {
+            window_end: policy.window_end(head, now),
             settles: limit.spec.settlement.is_some(),
-            penalties: penalties.map(|one| (one, limit.ban_key(one, self.head, key))),
-            steered: limit.steered(key, &policy.buckets, self.head, self.now),
-        }
+            ..PolicyCharge::new(ChargeId::new(number, place), key, cost)
+        };
+        let penalties = limit.policy.penalties.as_deref();
+        let ban_key = penalties.map_or(key, |penalties| limit.ban_key(penalties, head, key));
+        let steered = limit.steered(key, &policy.buckets, head, now);
+        let banned_until = match effect {
+            Enforcement::Enforced => penalties
+                .and_then(|penalties| penalties.banned_until(ban_key, now))
+                .max(steered.and_then(|steered| steered.banned_until)),
+            Enforcement::Shadowed => None,
+        };
+        PolicyCharge { ban_key, ..charge }.steered(banned_until, steered)
     }
 }
 
 impl ChargeSource for AdmissionInputs<'_> {
-    fn write_key(&self, id: ChargeId, mut parts: &mut dyn KeyParts) -> bool {
-        let descriptor = &self.route.limit(id.limit).spec.descriptor;
+    fn limits(&self) -> &dyn ChargedLimits {
+        self.limits
+    }
+
+    fn write_key(&self, limit: u16, mut parts: &mut dyn KeyParts) -> bool {
+        let descriptor = &self.limits[usize::from(limit)].spec.descriptor;
         descriptor.feed(self.head, &mut parts).is_ok()
     }
 
     fn period(&self, id: ChargeId, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
-        let limit = self.route.limit(id.limit);
+        let limit = &self.limits[usize::from(id.limit)];
         limit.chosen(id).period(self.head, now)
+    }
+}
+
+impl ChargedLimits for Vec<Limit> {
+    fn buckets(&self, id: ChargeId) -> &Arc<Buckets> {
+        &self[usize::from(id.limit)].quota(id.place).buckets
+    }
+
+    fn granted(&self, limit: u16) -> Option<&Arc<Buckets>> {
+        let steering = self[usize::from(limit)].policy.steering.as_ref()?;
+        steering.known_grants()
+    }
+
+    fn penalties(&self, limit: u16) -> Option<&Penalties> {
+        self[usize::from(limit)].policy.penalties.as_deref()
     }
 }

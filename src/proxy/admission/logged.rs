@@ -3,7 +3,7 @@
 use super::Admission;
 use crate::limiter::{Decision, Fingerprint, Outcome};
 use crate::proxy::ruleset::{Limit, Route};
-use crate::store::ChargeId;
+use crate::store::PolicyCharge;
 use crate::telemetry::metrics::LimitDecision;
 
 /// The limit that the access log names.
@@ -28,8 +28,8 @@ impl Admission {
         } else if let Some(place) = verdict.delaying() {
             (Some(place), LimitDecision::Delayed)
         } else if let Some(number) = self.acquired.longest_wait() {
-            let mut ids = self.result.ids.iter();
-            let place = ids.position(|id| id.limit == number);
+            let mut charges = self.result.charges.iter();
+            let place = charges.position(|charge| charge.id.limit == number);
             (place, LimitDecision::Delayed)
         } else if let Some(place) = self.lowered_place(route) {
             (Some(place), LimitDecision::Overflowed)
@@ -41,20 +41,22 @@ impl Admission {
             (decided, LimitDecision::Allowed)
         };
         let number = match place {
-            Some(place) => self.result.ids.get(place).map(|id| id.limit),
+            Some(place) => self.result.charges.get(place).map(|one| one.id.limit),
             None => self.keyless,
         };
         LoggedLimit {
             limit: number.map(|number| route.limit(number)),
             word,
             decision: place.and_then(|place| verdict.decisions.get(place)),
-            key: place.and_then(|place| self.result.keys.get(place).copied()),
+            key: place.and_then(|place| Some(self.result.charges.get(place)?.key)),
         }
     }
 
     /// The place of the first decision that admits the request at a lower priority.
     fn lowered_place(&self, route: &Route) -> Option<usize> {
-        let is_lowered = |id: &ChargeId| route.limit(id.limit).overflow(*id).is_some();
+        let is_lowered = |PolicyCharge { id, .. }: &PolicyCharge| {
+            route.limit(id.limit).overflow(*id).is_some()
+        };
         self.binding().iter().position(is_lowered)
     }
 

@@ -13,7 +13,7 @@ use super::settle::UnsettledCharge;
 use crate::limiter::Decision;
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::Head;
-use crate::store::{ChargeResult, ChargeSet, OnStoreError, Reservation, Store, TagReply};
+use crate::store::{ChargeResult, ChargeSet, OnStoreError, Store};
 use crate::telemetry::metrics::LimitDecision;
 
 /// The decisions of the limits that tag.
@@ -45,11 +45,13 @@ pub(crate) fn decide_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admissio
     let mut tagged = TagDecisions::default();
     let replies = std::mem::take(&mut admission.result.tags);
     // Without Redis, memory decides if the policy says so.
-    let is_decided = |reply: &TagReply| !matches!(reply.decision, Err(OnStoreError::Local));
+    let is_decided = |(_, reply): &(u16, Result<_, _>)| *reply != Err(OnStoreError::Local);
     let mut replies = replies.into_iter().filter(is_decided).peekable();
     for (number, limit) in inputs.route.tags_for(inputs.head) {
-        let decision = match replies.next_if(|reply| reply.limit == number) {
-            Some(reply) => Some(admission.keep(reply, limit, inputs.head)),
+        let decision = match replies.next_if(|(tag, _)| *tag == number) {
+            Some((_, Ok(decision))) => Some(said(&decision, limit, inputs.head)),
+            Some((_, Err(OnStoreError::Refuse))) => Some(beyond(limit, inputs.head)),
+            Some((_, Err(_))) => Some(LimitDecision::Error),
             None => decide((number, limit), inputs, admission),
         };
         if let Some(decision) = decision {
@@ -63,25 +65,6 @@ pub(crate) fn decide_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admissio
         }
     }
     tagged
-}
-
-impl Admission {
-    /// Applies a reply of Redis.
-    fn keep(&mut self, reply: TagReply, limit: &Limit, head: &Head<'_>) -> LimitDecision {
-        self.result.in_use.extend(reply.in_use);
-        let reservation = reply.reservation.into_iter();
-        self.reserve(reservation.map(|one| (reply.limit, one)));
-        match reply.decision {
-            Ok(decision) => said(&decision, limit, head),
-            Err(OnStoreError::Refuse) => beyond(limit, head),
-            Err(OnStoreError::Admit | OnStoreError::Local) => LimitDecision::Error,
-        }
-    }
-
-    fn reserve(&mut self, reservations: impl Iterator<Item = (u16, Reservation)>) {
-        let reserved = reservations.map(|(limit, one)| UnsettledCharge::new(limit, one));
-        self.reserved_charges.extend(reserved);
-    }
 }
 
 /// Charges one limit in memory; `None` if it does not apply to the request.
@@ -101,11 +84,16 @@ fn decide(
         return Some(beyond(limit, head));
     };
     let mut set = ChargeSet::new(&Store::Memory, inputs, inputs.now);
-    set.push(&inputs.charge((number, limit), bucket, cost), true);
+    set.push(
+        inputs.charge(number, bucket, cost, Enforcement::Enforced),
+        true,
+    );
     let mut result = ChargeResult::default();
     set.charge(&mut result);
     admission.result.in_use.append(&mut result.in_use);
-    admission.reserve(result.reservations.into_iter());
+    let reservations = result.reservations.into_iter();
+    let reserved = reservations.map(|(limit, one)| UnsettledCharge::new(limit, one));
+    admission.reserved_charges.extend(reserved);
     let decision = result.verdict.decision();
     decision.map(|decision| said(decision, limit, head))
 }
@@ -121,8 +109,7 @@ fn said(decision: &Decision, limit: &Limit, head: &Head<'_>) -> LimitDecision {
 
 /// The decision on a request beyond the quota.
 fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
-    let mode = limit.policy.mode.current();
-    match mode.enforcement(&limit.spec.descriptor, head) {
+    match limit.enforcement(head) {
         Enforcement::Enforced => LimitDecision::Tagged,
         Enforcement::Shadowed => LimitDecision::Shadowed,
     }

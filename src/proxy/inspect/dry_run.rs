@@ -86,6 +86,7 @@ pub fn dry_run<T>(
     let (route, head) = (matched.route, matched.head());
     let inputs = AdmissionInputs {
         route,
+        limits: &route.limits,
         secret: &ruleset.secret,
         head: &head,
         store: &Store::Memory,

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::limiter::{Algorithm, Gcra, Quota};
-use crate::store::{BucketsSpec, HomeSpec, OnFull, Store, Table};
+use crate::limiter::{Algorithm, Fingerprint, Gcra, Quota};
+use crate::store::{BucketsSpec, ChargeId, HomeSpec, OnFull, Penalties, Store, Table};
 use crate::telemetry::registry::Registry;
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
@@ -27,29 +27,21 @@ fn buckets(burst: u32, overflow: Option<Arc<Buckets>>) -> Arc<Buckets> {
     ))
 }
 
-fn list(buckets: &Arc<Buckets>) -> ChargeList<'_> {
-    let mut list = ChargeList::default();
-    let id = ChargeId {
-        limit: 0,
-        place: None,
-        tier: 0,
-        payer: Payer::Quota,
-    };
-    let entry = ChargeEntry {
-        id,
-        buckets,
-        settles: false,
-        penalties: None,
-        granted: None,
-    };
-    let charge = Charge {
-        table: &buckets.table,
-        key: Fingerprint::from_bits(1),
-        cost: 1,
-        window_end: None,
-    };
-    list.push(entry, charge, true);
-    list
+/// One limit with these buckets.
+struct OneLimit(Arc<Buckets>);
+
+impl ChargedLimits for OneLimit {
+    fn buckets(&self, _id: ChargeId) -> &Arc<Buckets> {
+        &self.0
+    }
+
+    fn granted(&self, _limit: u16) -> Option<&Arc<Buckets>> {
+        None
+    }
+
+    fn penalties(&self, _limit: u16) -> Option<&Penalties> {
+        None
+    }
 }
 
 /// A reservation once gave back to the first bucket what an overflow bucket had paid.
@@ -57,9 +49,12 @@ fn list(buckets: &Arc<Buckets>) -> ChargeList<'_> {
 fn a_charge_is_given_back_to_the_overflow_bucket_that_paid_it() {
     let last = buckets(3, None);
     let first = buckets(1, Some(Arc::clone(&last)));
+    let limits = OneLimit(Arc::clone(&first));
     let remaining = |of: &Arc<Buckets>| of.table.peek(Fingerprint::from_bits(1), 0, NOW).remaining;
     let charge = || {
-        let (mut list, mut verdict) = (list(&first), Verdict::default());
+        let (mut list, mut verdict) = (ChargeList::new(&limits), Verdict::default());
+        let charge = PolicyCharge::new(ChargeId::new(0, None), Fingerprint::from_bits(1), 1);
+        list.push(ListedCharge::new(&limits, charge), true);
         let reserved = list.charge(
             ReserveScope::All,
             Refusals::Charged,
@@ -67,7 +62,7 @@ fn a_charge_is_given_back_to_the_overflow_bucket_that_paid_it() {
             &mut verdict,
             None,
         );
-        (list.entries[0].id.tier, reserved)
+        (list.charges[0].charge.id.tier, reserved)
     };
     let (tier, _paid) = charge();
     assert_eq!((tier, remaining(&first), remaining(&last)), (0, 0, 3));

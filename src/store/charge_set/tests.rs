@@ -9,7 +9,7 @@ use crate::limiter::{
     Algorithm, FixedWindow, Gcra, Penalty, Quota, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::steering::{Attribution, OperatorBan, Steering, SteeringSpec};
-use crate::store::{BucketsSpec, HomeSpec, OnFull, Table};
+use crate::store::{BucketsSpec, ChargedLimits, HomeSpec, OnFull, Penalties, Table};
 use crate::telemetry::registry::Registry;
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
@@ -17,10 +17,29 @@ fn key() -> Fingerprint {
     Fingerprint::from_bits(1)
 }
 
-struct NoSource;
+/// A request to these policies.
+struct Policies<'a>(&'a [&'a Policy]);
 
-impl ChargeSource for NoSource {
-    fn write_key(&self, _id: ChargeId, _parts: &mut dyn KeyParts) -> bool {
+impl ChargedLimits for Policies<'_> {
+    fn buckets(&self, id: ChargeId) -> &Arc<Buckets> {
+        &self.0[usize::from(id.limit)].buckets
+    }
+
+    fn granted(&self, limit: u16) -> Option<&Arc<Buckets>> {
+        self.0[usize::from(limit)].steering.known_grants()
+    }
+
+    fn penalties(&self, limit: u16) -> Option<&Penalties> {
+        self.0[usize::from(limit)].penalties.as_deref()
+    }
+}
+
+impl ChargeSource for Policies<'_> {
+    fn limits(&self) -> &dyn ChargedLimits {
+        self
+    }
+
+    fn write_key(&self, _limit: u16, _parts: &mut dyn KeyParts) -> bool {
         false
     }
 
@@ -104,27 +123,16 @@ impl Policy {
 }
 
 fn ask(policies: &[&Policy], cost: u32, now: Timestamp) -> Verdict {
-    let mut set = ChargeSet::new(&Store::Memory, &NoSource, now);
+    let source = Policies(policies);
+    let mut set = ChargeSet::new(&Store::Memory, &source, now);
     for (limit, policy) in (0..).zip(policies) {
-        let charge = PolicyCharge {
-            id: ChargeId {
-                limit,
-                place: None,
-                tier: 0,
-                payer: Payer::Quota,
-            },
-            buckets: &policy.buckets,
-            key: key(),
-            cost,
-            window_end: None,
-            settles: false,
-            penalties: policy
-                .penalties
-                .as_ref()
-                .map(|penalties| (penalties, key())),
-            steered: policy.steering.find(key(), &policy.buckets, now, |_| true),
-        };
-        set.push(&charge, true);
+        let charge = PolicyCharge::new(ChargeId::new(limit, None), key(), cost);
+        let steered = policy.steering.find(key(), &policy.buckets, now, |_| true);
+        let penalties = policy.penalties.as_ref();
+        let banned_until = penalties
+            .and_then(|penalties| penalties.banned_until(key(), now))
+            .max(steered.and_then(|steered| steered.banned_until));
+        set.push(charge.steered(banned_until, steered), true);
     }
     let mut result = ChargeResult::default();
     assert!(set.charge(&mut result).is_none(), "memory decides at once");

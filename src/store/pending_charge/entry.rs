@@ -2,149 +2,136 @@
 
 use std::sync::Arc;
 
-use super::TagReply;
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Fingerprint, WindowEnd};
-use crate::store::charge_list::{ChargeEntry, Granted};
-use crate::store::memory::{Charge, Refusals};
+use crate::limiter::Decision;
+use crate::store::charge_list::ListedCharge;
+use crate::store::memory::Refusals;
 use crate::store::redis::{
-    self, BucketReply, ChargeError, ChargedBucket, ChargedRefusals, Store, Tier,
+    self, BucketName, BucketReply, ChargeError, ChargedBucket, ChargedRefusals, LeaseGuard, Store,
+    Tier,
 };
-use crate::store::redis_entry::RedisEntry;
-use crate::store::{Buckets, ChargeId, InUse, OnStoreError, Penalties, QueuePlace, Reservation};
+use crate::store::{
+    ChargeResult, ChargeSource, InUse, OnStoreError, PolicyCharge, QueuePlace, Reservation,
+};
 
 /// A charge, kept until Redis answers.
 #[derive(Debug)]
 pub(in crate::store) struct PendingEntry {
-    pub(super) id: ChargeId,
-    /// The deciding bucket.
-    pub(super) buckets: Arc<Buckets>,
-    key: Fingerprint,
-    pub(super) cost: u32,
-    window_end: Option<WindowEnd>,
-    pub(super) settles: bool,
-    penalties: Option<(Arc<Penalties>, Fingerprint)>,
-    /// The buckets of granted units, and the quota that they come after.
-    granted: Option<[Arc<Buckets>; 2]>,
-    /// The place of the deciding bucket among the tiers.
-    tier: usize,
-    pub(super) home: EntryHome,
+    pub(in crate::store) charge: PolicyCharge,
+    /// The decision of memory or of Redis; `None` if neither decides, and the policy admits.
+    pub(super) decision: Option<Decision>,
+    pub(super) redis: Option<Box<RedisEntry>>,
 }
 
-/// The place of a pending charge.
+/// The part of a charge that only Redis needs.
 #[derive(Debug)]
-pub(in crate::store) enum EntryHome {
-    /// A bucket in memory, with its decision.
-    Memory(Decision),
-    Redis(Box<RedisEntry>),
-}
-
-impl From<RedisEntry> for EntryHome {
-    fn from(redis: RedisEntry) -> Self {
-        Self::Redis(Box::new(redis))
-    }
+pub(in crate::store) struct RedisEntry {
+    pub(super) name: BucketName,
+    /// The names of the overflow buckets.
+    further: Vec<Vec<u8>>,
+    /// The calendar period of the window that this charge may open.
+    period: Option<(Timestamp, Timestamp)>,
+    /// The reply of Redis.
+    pub(super) reply: Option<BucketReply>,
+    /// The lease for the units in use.
+    pub(super) lease: Option<LeaseGuard>,
 }
 
 impl PendingEntry {
-    pub(in crate::store) fn new(
-        entry: ChargeEntry<'_>,
-        charge: &Charge<'_>,
-        home: EntryHome,
-    ) -> Self {
-        let penalties = entry.penalties;
+    /// A charge to a bucket in memory, with its decision.
+    pub(in crate::store) fn in_memory(charge: PolicyCharge, decision: Decision) -> Self {
         Self {
-            id: entry.id,
-            buckets: Arc::clone(entry.buckets),
-            key: charge.key,
-            cost: charge.cost,
-            window_end: charge.window_end,
-            settles: entry.settles,
-            penalties: penalties.map(|(penalties, key)| (Arc::clone(penalties), key)),
-            granted: entry
-                .granted
-                .map(|granted| [granted.buckets, granted.quota].map(Arc::clone)),
-            tier: 0,
-            home,
+            charge,
+            decision: Some(decision),
+            redis: None,
         }
     }
 
-    pub(super) fn entry(&self) -> ChargeEntry<'_> {
-        ChargeEntry {
-            id: self.id,
-            buckets: &self.buckets,
-            settles: self.settles,
-            penalties: self
-                .penalties
-                .as_ref()
-                .map(|(penalties, key)| (penalties, *key)),
-            granted: self
-                .granted
-                .as_ref()
-                .map(|[buckets, quota]| Granted { buckets, quota }),
+    /// A charge in Redis; `None` if its buckets are in memory.
+    pub(in crate::store) fn in_redis(
+        store: &Store,
+        listed: ListedCharge<'_>,
+        source: &dyn ChargeSource,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let (binding, charge) = (listed.buckets.redis()?, listed.charge);
+        let mut builder = store.naming().name_builder();
+        if !source.write_key(charge.id.limit, &mut builder) {
+            return None;
         }
+        let further = listed.tiers().skip(1);
+        let further = further.filter_map(|tier| tier.buckets.redis());
+        let redis = RedisEntry {
+            further: further
+                .map(|binding| builder.name(&binding.label).bytes)
+                .collect(),
+            name: builder.name(&binding.label),
+            period: source.period(charge.id, store.server_time_at(now)),
+            reply: None,
+            lease: None,
+        };
+        Some(Self {
+            charge,
+            decision: None,
+            redis: Some(Box::new(redis)),
+        })
     }
 
-    /// The charge in memory.
-    pub(super) fn charge(&self) -> Charge<'_> {
-        Charge {
-            table: &self.buckets.table,
-            key: self.key,
-            cost: self.cost,
-            window_end: self.window_end,
-        }
+    /// The cached refusal of one of its buckets in Redis.
+    pub(in crate::store) fn cached_refusal<'a>(
+        &self,
+        listed: ListedCharge<'a>,
+        now: Timestamp,
+    ) -> Option<(ListedCharge<'a>, Decision)> {
+        let key = self.redis.as_ref()?.name.key;
+        let (cost, known) = (listed.charge.cost, listed.charge.known());
+        listed.tiers().find_map(|tier| {
+            let refusals = &tier.buckets.redis()?.refusals;
+            Some((tier, refusals.get(key, cost, known, now)?))
+        })
     }
 
-    pub(super) fn redis(&self) -> Option<&RedisEntry> {
-        match &self.home {
-            EntryHome::Redis(redis) => Some(redis),
-            EntryHome::Memory(_) => None,
-        }
-    }
-
-    fn redis_mut(&mut self) -> Option<&mut RedisEntry> {
-        match &mut self.home {
-            EntryHome::Redis(redis) => Some(redis),
-            EntryHome::Memory(_) => None,
-        }
-    }
-
-    /// The bucket in Redis, if it is there.
-    pub(super) fn place(&self, store: &Arc<Store>, worker: usize) -> Option<ChargedBucket> {
-        let redis = self.redis()?;
+    /// The bucket in Redis of this overflow tier, if it is there.
+    pub(super) fn bucket(
+        &self,
+        listed: ListedCharge<'_>,
+        tier: usize,
+        (store, worker): (&Arc<Store>, usize),
+    ) -> Option<ChargedBucket> {
+        let redis = self.redis.as_ref()?;
         Some(ChargedBucket {
             store: Arc::clone(store),
             worker,
-            table: Arc::clone(&self.buckets.table),
-            name: redis.names().nth(self.tier)?.into(),
+            table: Arc::clone(&listed.buckets.table),
+            name: redis.names().nth(tier)?.into(),
             key: redis.name.key,
-            cost: self.cost,
+            cost: self.charge.cost,
             period: redis.period,
         })
     }
 
-    /// Adds the charge in Redis: its bucket, then its overflow buckets. Refusals are charged if the
+    /// Adds the charge in Redis: its bucket, then its overflow buckets. `refusals` are charged if the
     /// policy says so.
-    pub(super) fn push_charges<'a>(
+    pub(in crate::store) fn push_charges<'a>(
         &'a self,
         buckets: &mut Vec<redis::BucketCharge<'a>>,
-        redis: &'a RedisEntry,
-        settles: bool,
+        listed: ListedCharge<'a>,
         refusals: ChargedRefusals,
     ) {
-        for (tier, name) in self.entry().tiers().zip(redis.names()) {
-            let table = &tier.buckets.table;
+        let Some(redis) = &self.redis else { return };
+        for (tier, name) in listed.tiers().zip(redis.names()) {
             buckets.push(redis::BucketCharge {
-                algorithm: table.algorithm(),
+                algorithm: tier.buckets.algorithm(),
                 name,
                 key: redis.name.key,
-                cost: self.cost,
-                charged_refusals: match table.refusals() {
+                cost: self.charge.cost,
+                charged_refusals: match tier.buckets.table.refusals() {
                     Refusals::Free => ChargedRefusals::None,
                     Refusals::Charged => refusals,
                 },
-                settles,
+                settles: self.charge.settles,
                 period: redis.period,
-                tier: match tier.id == self.id {
+                tier: match tier.charge.id == self.charge.id {
                     true => Tier::First,
                     false => Tier::Overflow,
                 },
@@ -152,124 +139,93 @@ impl PendingEntry {
         }
     }
 
-    /// Moves on to the overflow bucket that replied.
-    pub(super) fn move_on(&mut self, tier: usize) {
-        let next = self.entry().tiers().nth(tier);
-        if let Some((id, buckets)) = next.map(|next| (next.id, Arc::clone(next.buckets))) {
-            (self.id, self.buckets, self.tier) = (id, buckets, tier);
-        }
-    }
-
     /// Remembers a decision of Redis that is not in doubt, if it is a refusal or the key is banned.
-    pub(super) fn remember(&self, decision: &Decision, now: Timestamp) {
-        if let (Some(binding), Some(redis)) = (self.buckets.redis(), self.redis()) {
-            let charged = (redis.name.key, self.cost);
-            binding.remember(&self.buckets.table, charged, decision, redis.known, now);
+    pub(super) fn remember(&self, listed: ListedCharge<'_>, decision: &Decision, now: Timestamp) {
+        if let (Some(binding), Some(redis)) = (listed.buckets.redis(), &self.redis) {
+            let charged = (redis.name.key, self.charge.cost);
+            let known = self.charge.known();
+            binding.remember(&listed.buckets.table, charged, decision, known, now);
         }
     }
 
     /// The treatment of a request that Redis did not decide; `None` for a bucket in memory.
-    pub(super) fn on_error(&self, error: &ChargeError, now: Timestamp) -> Option<OnStoreError> {
-        let binding = self.redis().and(self.buckets.redis())?;
-        Some(binding.on_error(&self.buckets.table, error, now))
+    pub(in crate::store) fn on_error(
+        &self,
+        listed: ListedCharge<'_>,
+        error: &ChargeError,
+        now: Timestamp,
+    ) -> Option<OnStoreError> {
+        let binding = self.redis.as_ref().and(listed.buckets.redis())?;
+        Some(binding.on_error(&listed.buckets.table, error, now))
     }
 
+    /// True if Redis, or memory in its place, refuses this charge.
     pub(super) fn is_refused_by_redis(&self) -> bool {
-        let decision = self.redis().and_then(|redis| redis.decision);
+        let decision = self.redis.as_ref().and(self.decision);
         decision.is_some_and(|decision| !decision.is_admitted())
     }
 
     /// True if Redis refuses this charge and that is certain.
     pub(super) fn is_certain_refusal(&self) -> bool {
-        let reply = self.redis().and_then(|redis| redis.reply.as_ref());
+        let reply = self.redis.as_ref().and_then(|redis| redis.reply.as_ref());
         self.is_refused_by_redis() && reply.is_none_or(|reply| !reply.is_doubted)
     }
 
-    /// The final decision. A charge in memory that was given back, since it is not `is_kept`, tells
-    /// what is left without it; if that is in doubt, until `decided_by`.
-    pub(super) fn decision(
-        &self,
-        is_kept: bool,
-        decided_by: Timestamp,
-        now: Timestamp,
-    ) -> Option<Decision> {
-        match &self.home {
-            EntryHome::Redis(redis) => redis.decision,
-            EntryHome::Memory(decision) => {
-                let charge = self.charge();
-                let stays = is_kept || !decision.is_admitted() || charge.is_charged_if_refused();
-                Some(match stays {
-                    true => *decision,
-                    false => self.entry().peek_spared(&charge, decided_by, now),
-                })
-            }
+    /// Keeps what an admitted request holds in Redis until it ends.
+    pub(super) fn hold(
+        &mut self,
+        listed: ListedCharge<'_>,
+        to: (&Arc<Store>, usize),
+        result: &mut ChargeResult,
+    ) {
+        let PolicyCharge {
+            id, cost, settles, ..
+        } = self.charge;
+        result.in_use.extend(self.in_use(listed));
+        let reply = self.redis.as_ref().and_then(|redis| redis.reply);
+        let charged = reply.filter(|reply| reply.decision.is_admitted() && cost > 0);
+        let Some(reply) = charged else { return };
+        let bucket = || self.bucket(listed, reply.tier, to);
+        if settles && let Some(bucket) = bucket() {
+            let reservation = Reservation::Redis(bucket.reservation(&reply));
+            result.reservations.push((id.limit, reservation));
         }
-    }
-
-    pub(super) fn end_lease(&mut self) {
-        if let Some(redis) = self.redis_mut() {
-            redis.end_lease();
+        if reply.decision.delayed_until().is_some()
+            && let Some(place) = bucket().and_then(|bucket| bucket.queue_place(&reply))
+        {
+            let place = QueuePlace::Redis(place);
+            result.queue_places.push((id.limit, place));
         }
-    }
-
-    /// The reply of a bucket that Redis charged.
-    fn charged(&self) -> Option<&BucketReply> {
-        let reply = self.redis()?.reply.as_ref()?;
-        (reply.decision.is_admitted() && self.cost > 0).then_some(reply)
     }
 
     /// The leased units of an admitted request. If Redis has not answered, it is still told of
     /// them.
-    pub(super) fn in_use(&mut self) -> Option<InUse> {
+    fn in_use(&mut self, listed: ListedCharge<'_>) -> Option<InUse> {
         let is_refused = self.is_refused_by_redis();
-        let cost = self.cost;
-        let redis = self.redis_mut()?;
+        let redis = self.redis.as_mut()?;
         // If memory decided, it counts the units.
-        let is_counted = redis.reply.is_none() && redis.decision.is_some();
+        let is_counted = redis.reply.is_none() && self.decision.is_some();
         let mut lease = redis.lease.take_if(|_| !is_refused)?;
         lease.renew();
-        let in_use = self.buckets.in_use.as_ref().filter(|_| !is_counted);
-        Some(InUse::of_lease(lease, in_use, cost))
+        let in_use = listed.buckets.in_use.as_ref().filter(|_| !is_counted);
+        Some(InUse::of_lease(lease, in_use, self.charge.cost))
     }
 
-    /// The reservation in Redis that the response settles.
-    pub(super) fn reservation(&self, store: &Arc<Store>, worker: usize) -> Option<Reservation> {
-        let reply = self.charged().filter(|_| self.settles)?;
-        let place = self.place(store, worker)?;
-        Some(Reservation::Redis(place.reservation(reply)))
-    }
-
-    /// The place in a queue in Redis.
-    pub(super) fn queue_place(&self, store: &Arc<Store>, worker: usize) -> Option<QueuePlace> {
-        let reply = self.charged()?;
-        reply.decision.delayed_until()?;
-        let place = self.place(store, worker)?.queue_place(reply)?;
-        Some(QueuePlace::Redis(place))
-    }
-
-    /// The decision on a charge that tags an admitted request.
-    pub(super) fn tag_reply(
-        mut self,
-        store: &Arc<Store>,
-        worker: usize,
-        error: Option<&ChargeError>,
-        now: Timestamp,
-    ) -> TagReply {
-        let decision = match error.and_then(|error| self.on_error(error, now)) {
-            Some(on_error) => Err(on_error),
-            None => self.decision(true, now, now).ok_or(OnStoreError::Admit),
-        };
-        let in_use = match decision {
-            Ok(_) => self.in_use(),
-            // The lease may exist, and is given back.
-            Err(_) => None,
-        };
-        self.end_lease();
-        TagReply {
-            limit: self.id.limit,
-            decision,
-            in_use,
-            reservation: self.reservation(store, worker),
+    /// Ends the lease of a refused request: a refused lease holds nothing; any other may hold units,
+    /// and is given back.
+    pub(super) fn end_lease(&mut self) {
+        if let Some(redis) = &mut self.redis
+            && let Some(lease) = redis.lease.take().filter(|_| redis.reply.is_some())
+        {
+            lease.forget();
         }
+    }
+}
+
+impl RedisEntry {
+    /// The names of its bucket and of its overflow buckets.
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let further = self.further.iter().map(Vec::as_slice);
+        std::iter::once(self.name.bytes.as_slice()).chain(further)
     }
 }

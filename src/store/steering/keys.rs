@@ -77,11 +77,13 @@ pub(super) struct KeyReset {
 
 /// The effect of the actions on a key at one instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FoundKey {
-    pub(super) banned_until: Option<Timestamp>,
-    pub(super) granted_until: Option<Timestamp>,
+pub struct Steered {
+    /// The end of the key's ban.
+    pub banned_until: Option<Timestamp>,
+    /// The end of the key's granted units.
+    pub granted_until: Option<Timestamp>,
     /// The last instant at which its bucket or its grant changed, in the time of the store.
-    pub(super) at: Option<Timestamp>,
+    pub at: Option<Timestamp>,
     /// False if the buckets of this machine still have to be changed.
     pub(super) is_applied: bool,
 }
@@ -264,12 +266,12 @@ impl SteeredKeys {
     }
 
     /// The effect of the actions on `key` at `now`; `None` without any.
-    pub(super) fn find(&self, key: Fingerprint, now: Timestamp) -> Option<FoundKey> {
+    pub(super) fn find(&self, key: Fingerprint, now: Timestamp) -> Option<Steered> {
         self.read(key, |steered| {
             let ban = steered.ban.as_ref().map(|ban| ban.until);
             let (grant, reset) = (steered.grant.as_ref(), steered.reset);
             let instants = [grant.map(|grant| grant.at), reset.map(|reset| reset.at)];
-            FoundKey {
+            Steered {
                 banned_until: ban.filter(|until| now < *until),
                 granted_until: grant
                     .filter(|grant| now < grant.until && grant.units > 0)

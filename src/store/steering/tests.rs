@@ -11,17 +11,36 @@ use crate::limiter::{
 use crate::store::OnFull;
 use crate::store::redis::{AnnouncedAction, Announcement};
 use crate::store::{
-    ChargeId, ChargeResult, ChargeSet, ChargeSource, Payer, PolicyCharge, Refusals, Table,
+    ChargeId, ChargeResult, ChargeSet, ChargeSource, ChargedLimits, Payer, PolicyCharge, Refusals,
+    Table,
 };
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A request, whose keys no store in memory reads.
-struct NoSource;
+/// A request to these policies, whose keys no store in memory reads.
+struct Policies<'a>(&'a [&'a Policy]);
 
-impl ChargeSource for NoSource {
-    fn write_key(&self, _id: ChargeId, _parts: &mut dyn KeyParts) -> bool {
+impl ChargedLimits for Policies<'_> {
+    fn buckets(&self, id: ChargeId) -> &Arc<Buckets> {
+        &self.0[usize::from(id.limit)].buckets
+    }
+
+    fn granted(&self, limit: u16) -> Option<&Arc<Buckets>> {
+        self.0[usize::from(limit)].steering.known_grants()
+    }
+
+    fn penalties(&self, _limit: u16) -> Option<&Penalties> {
+        None
+    }
+}
+
+impl ChargeSource for Policies<'_> {
+    fn limits(&self) -> &dyn ChargedLimits {
+        self
+    }
+
+    fn write_key(&self, _limit: u16, _parts: &mut dyn KeyParts) -> bool {
         false
     }
 
@@ -104,29 +123,21 @@ impl Policy {
         self.buckets.peek(key(1), 0, None, now).remaining
     }
 
-    fn charge(&self, limit: u16, cost: u32, settles: bool, now: Timestamp) -> PolicyCharge<'_> {
-        PolicyCharge {
-            id: ChargeId {
-                limit,
-                place: None,
-                tier: 0,
-                payer: Payer::Quota,
-            },
-            buckets: &self.buckets,
-            key: key(1),
-            cost,
-            window_end: None,
+    fn charge(&self, limit: u16, cost: u32, settles: bool, now: Timestamp) -> PolicyCharge {
+        let steered = self.steering.find(key(1), &self.buckets, now, |_| true);
+        let charge = PolicyCharge {
             settles,
-            penalties: None,
-            steered: self.steering.find(key(1), &self.buckets, now, |_| true),
-        }
+            ..PolicyCharge::new(ChargeId::new(limit, None), key(1), cost)
+        };
+        charge.steered(steered.and_then(|steered| steered.banned_until), steered)
     }
 }
 
 fn ask_all(policies: &[&Policy], cost: u32, now: Timestamp) -> ChargeResult {
-    let mut set = ChargeSet::new(&Store::Memory, &NoSource, now);
+    let source = Policies(policies);
+    let mut set = ChargeSet::new(&Store::Memory, &source, now);
     for (limit, policy) in (0..).zip(policies) {
-        set.push(&policy.charge(limit, cost, false, now), true);
+        set.push(policy.charge(limit, cost, false, now), true);
     }
     let mut result = ChargeResult::default();
     assert!(set.charge(&mut result).is_none(), "memory decides at once");
@@ -138,7 +149,7 @@ fn ask(policy: &Policy, cost: u32, now: Timestamp) -> (bool, Payer, Decision) {
     let verdict = &result.verdict;
     (
         verdict.is_admitted(),
-        result.ids[0].payer,
+        result.charges[0].id.payer,
         verdict.decisions[0],
     )
 }
@@ -241,7 +252,10 @@ fn several_policies_are_paid_all_or_none() {
     let (granted, tight) = (Policy::new(gcra(1)), Policy::new(gcra(2)));
     granted.grant(5, 60);
     let both = [&granted, &tight];
-    let paid = |result: &ChargeResult| result.ids.iter().map(|id| id.payer).collect::<Vec<_>>();
+    let paid = |result: &ChargeResult| {
+        let charges = result.charges.iter();
+        charges.map(|charge| charge.id.payer).collect::<Vec<_>>()
+    };
     let first = ask_all(&both, 1, NOW);
     assert_eq!(paid(&first), [Payer::Quota; 2]);
     let second = ask_all(&both, 1, NOW);
@@ -264,8 +278,8 @@ fn an_overflow_bucket_pays_before_the_grant() {
             let result = ask_all(&[&policy], 1, NOW);
             (
                 result.verdict.is_admitted(),
-                result.ids[0].tier,
-                result.ids[0].payer,
+                result.charges[0].id.tier,
+                result.charges[0].id.payer,
             )
         })
         .collect();
@@ -303,12 +317,14 @@ fn units_that_a_grant_paid_go_back_to_it() {
     policy.grant(10, 60);
     ask(&policy, 1, NOW);
     let reserve = |cost| {
-        let mut set = ChargeSet::new(&Store::Memory, &NoSource, NOW);
-        set.push(&policy.charge(0, cost, true, NOW), true);
+        let policies = [&policy];
+        let source = Policies(&policies);
+        let mut set = ChargeSet::new(&Store::Memory, &source, NOW);
+        set.push(policy.charge(0, cost, true, NOW), true);
         let mut result = ChargeResult::default();
         set.charge(&mut result);
         assert!(result.verdict.is_admitted());
-        assert_eq!(result.ids[0].payer, Payer::Grant);
+        assert_eq!(result.charges[0].id.payer, Payer::Grant);
         result.reservations.pop().expect("a charge to settle").1
     };
     let reserved = reserve(6);
@@ -367,8 +383,10 @@ fn a_reset_bucket_is_whole_and_gets_nothing_back() {
         Algorithm::SlidingLog(SlidingLog::new(quota(3)).expect("a log")),
     ] {
         let policy = Policy::new(algorithm);
-        let mut set = ChargeSet::new(&Store::Memory, &NoSource, NOW);
-        set.push(&policy.charge(0, 2, true, NOW), true);
+        let policies = [&policy];
+        let source = Policies(&policies);
+        let mut set = ChargeSet::new(&Store::Memory, &source, NOW);
+        set.push(policy.charge(0, 2, true, NOW), true);
         let mut result = ChargeResult::default();
         set.charge(&mut result);
         assert_eq!(policy.buckets.units_in_flight(key(1)), 2);

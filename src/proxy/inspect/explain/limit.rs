@@ -94,11 +94,7 @@ impl LimitTrace {
         now: Timestamp,
     ) -> Result<Self, Error> {
         let cost = limit.spec.cost.of(head);
-        let enforcement = limit
-            .policy
-            .mode
-            .current()
-            .enforcement(&limit.spec.descriptor, head);
+        let enforcement = limit.enforcement(head);
         let policy = match applicability {
             Applicability::Bucket(_, place) => limit.quota(place),
             _ => &limit.policy,

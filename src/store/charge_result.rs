@@ -1,0 +1,38 @@
+//! The result of charging a request: the decisions, and all that the request holds until it ends.
+
+use smallvec::SmallVec;
+
+use super::{InUse, OnStoreError, PolicyCharge, QueuePlace, Reservation};
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Verdict};
+
+/// The decision on a request, and all that the request holds until it ends.
+#[derive(Debug, Default)]
+pub struct ChargeResult {
+    /// A decision for each charge that has one: enforced ones first, then shadowed ones.
+    pub verdict: Verdict,
+    /// The charges, by their deciding buckets, in the order of the decisions.
+    pub charges: SmallVec<[PolicyCharge; 4]>,
+    /// Units in use, returned on drop.
+    pub in_use: Vec<InUse>,
+    /// The charges that the response settles, by the numbers of their limits.
+    pub reservations: Vec<(u16, Reservation)>,
+    /// The places of a delayed request in queues, by the numbers of their limits.
+    pub queue_places: Vec<(u16, QueuePlace)>,
+    /// The decisions of Redis on charges that tag an admitted request, by the numbers of their
+    /// limits; or the treatment of the request without one.
+    pub tags: Vec<(u16, Result<Decision, OnStoreError>)>,
+    /// The numbers of the limits without a decision, since their store does not answer.
+    pub without_store: Vec<u16>,
+    /// The request is refused only because of charges that may be given back, since another store
+    /// may refuse their requests: those are decided by this instant. No strike is counted.
+    pub doubted_until: Option<Timestamp>,
+}
+
+impl ChargeResult {
+    /// Returns what a refused request would hold.
+    pub(super) fn release(&mut self) {
+        self.in_use.clear();
+        self.queue_places.clear();
+    }
+}
