@@ -48,8 +48,9 @@ pub use peek::{BucketState, peek};
 pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, Undecided};
 pub use policy_charge::{ChargeId, ChargeSource, ChargedLimits, Payer, PolicyCharge};
-pub(crate) use spec::HomeIdentity;
-pub use spec::{HomeSpec, OnStoreError, StoreSpec};
+pub use probe::Probe;
+pub(crate) use spec::StoreNames;
+pub use spec::{Home, OnStoreError, StoreSpec};
 pub(crate) use steering::SteeringSpec;
 pub use steering::{
     Attribution, GrantedUnits, OperatorAction, OperatorActionKind, OperatorBan, Probe, Steered,
@@ -114,6 +115,14 @@ impl Store {
         }
     }
 
+    /// The names of buckets in the store's Redis, if it has one.
+    pub(crate) fn names(&self) -> Option<StoreNames<'_>> {
+        self.redis().map(|store| StoreNames {
+            naming: store.naming(),
+            database: store.database(),
+        })
+    }
+
     /// A reference that does not keep the store; `None` for memory.
     pub fn downgrade(&self) -> Option<WeakStore> {
         self.redis().map(|store| WeakStore(Arc::downgrade(store)))
@@ -165,7 +174,7 @@ impl Store {
 
     /// Directs the charges of other machines to these buckets, if they are synchronised.
     fn follow_buckets(&self, buckets: &Buckets) {
-        if let (Self::Redis(store), Some(recorder)) = (self, buckets.sync_recorder()) {
+        if let (Self::Redis(store), Some(recorder)) = (self, &buckets.sync_recorder) {
             recorder.tracker.set_table(Arc::clone(&buckets.table));
             let rounds = store.synchroniser(recorder.interval, &recorder.rounds);
             rounds.follow(&recorder.tracker);

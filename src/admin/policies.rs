@@ -294,11 +294,8 @@ impl<'a> Uses<'a> {
             window_s: algorithm.window().map(seconds),
             capacity_units: algorithm.capacity(),
             key: policy.key_parts.clone(),
-            store: match buckets.is_in_redis() {
-                true => "redis",
-                false => "memory",
-            },
-            sync_s: buckets.sync_interval().map(seconds),
+            store: buckets.home.store_name(),
+            sync_s: buckets.home.sync_interval().map(seconds),
             mode: ModeStatus::of(policy),
             routes: uses.iter().map(|(route, _)| Arc::clone(route)).collect(),
             overrides: policy.overrides.len(),

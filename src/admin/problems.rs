@@ -11,7 +11,7 @@ use super::{AdminState, upstreams};
 use crate::net::file_budget;
 use crate::proxy::Ruleset;
 use crate::store::redis::client::State as RedisState;
-use crate::store::{HomeSpec, OnStoreError};
+use crate::store::{Home, OnStoreError};
 use crate::telemetry::metrics::{RecentCount, RecentEvent};
 
 /// The most policies that a problem names.
@@ -331,18 +331,18 @@ fn first_line(error: &str) -> String {
 
 /// The policies that go on without Redis, by the way in which they do.
 fn without_redis(ruleset: &Ruleset) -> String {
-    let named = |wanted: fn(HomeSpec) -> bool| {
+    let named = |wanted: fn(Home) -> bool| {
         let policies = ruleset.policies.iter();
-        let names = policies.filter(|policy| wanted(policy.buckets.home()));
+        let names = policies.filter(|policy| wanted(policy.buckets.home));
         listed(names.map(|policy| &*policy.name).collect())
     };
     let alone = named(|home| {
         matches!(
             home,
-            HomeSpec::Redis(OnStoreError::Local) | HomeSpec::Synchronised(_)
+            Home::Redis(OnStoreError::Local) | Home::Synchronised(_)
         )
     });
-    let unlimited = named(|home| home == HomeSpec::Redis(OnStoreError::Admit));
+    let unlimited = named(|home| home == Home::Redis(OnStoreError::Admit));
     let alone = alone.map(|names| format!("; each machine counts alone for {names}"));
     let unlimited = unlimited.map(|names| format!("; nothing is limited by {names}"));
     alone.into_iter().chain(unlimited).collect()

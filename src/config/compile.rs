@@ -22,7 +22,7 @@ use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{PolicySpec, RulesetSpec};
 use crate::server::ServerSpec;
 use crate::server::tls::CertificateEnd;
-use crate::store::HomeSpec;
+use crate::store::Home;
 use crate::telemetry::access_log::{AccessLogSpec, LogTarget};
 
 /// A configuration, in the terms of the layers that run it.
@@ -185,7 +185,7 @@ impl Compiler<'_> {
         route_compiler.report_status(&policies, &mut routes, &unmatched);
         self.findings.append(&mut policies.findings);
         let policies = policies.into_specs();
-        let is_used = |policy: &PolicySpec| policy.home != HomeSpec::Memory;
+        let is_used = |policy: &PolicySpec| policy.home != Home::Memory;
         let is_shared = policies.iter().any(is_used);
         RulesetSpec {
             policies,

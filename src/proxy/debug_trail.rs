@@ -239,7 +239,7 @@ impl LimitItem {
 
     fn bucket(&mut self, policy: &Policy, key: Fingerprint) {
         text(&mut self.0, "key", &key.to_string());
-        token(&mut self.0, "store", policy.buckets.home_name());
+        token(&mut self.0, "store", policy.buckets.home.name());
     }
 }
 

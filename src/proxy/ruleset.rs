@@ -28,7 +28,7 @@ use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::debug_trail::DebugSpec;
 use crate::proxy::shadow_clients::ShadowClients;
 use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
-use crate::store::{Buckets, Penalties, Steered, Steering, Store};
+use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
     KeyGauges, LimitMetrics, PolicyMetrics, RouteMetrics, TrackerMetrics,
@@ -270,7 +270,7 @@ impl Limit {
     fn refuses_without_store(&self) -> bool {
         let mut policies = self.policy.all().into_iter();
         self.policy.mode.current().can_refuse()
-            && policies.any(|policy| policy.buckets.refuses_without_store())
+            && policies.any(|one| one.buckets.home == Home::Redis(OnStoreError::Refuse))
     }
 }
 

@@ -136,7 +136,7 @@ impl<'a> ListedCharge<'a> {
             let PolicyCharge {
                 key, window_end, ..
             } = self.charge;
-            buckets.peek(key, 0, window_end, now)
+            buckets.charge(key, 0, window_end).peek(now)
         };
         let algorithm = self.quota.algorithm();
         match self.charge.id.payer {
@@ -325,7 +325,7 @@ impl<'a> ChargeList<'a> {
         reserved: &mut Reserved,
     ) {
         for (index, one) in self.charges.iter().enumerate() {
-            let Some(recorder) = one.buckets.sync_recorder() else {
+            let Some(recorder) = &one.buckets.sync_recorder else {
                 continue;
             };
             let (charge, decision) = (&one.charge, &verdict.decisions[index]);

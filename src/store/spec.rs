@@ -26,7 +26,7 @@ pub struct StoreSpec {
 
 /// The home of a policy's buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HomeSpec {
+pub enum Home {
     /// In this process.
     #[default]
     Memory,
@@ -49,50 +49,76 @@ pub enum OnStoreError {
     Refuse,
 }
 
-/// The identity of a home: equal if buckets are found again.
+/// The names of buckets in Redis, or of those that are synchronised through it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HomeIdentity<'a> {
-    Memory,
-    /// In Redis, with these names, in this database.
-    Redis(&'a Naming, u32),
-    /// In memory, and synchronised under these names.
-    Synchronised(&'a Naming),
+pub(crate) struct StoreNames<'a> {
+    pub(super) naming: &'a Naming,
+    pub(super) database: u32,
 }
 
-impl HomeSpec {
-    /// The home under this store.
-    pub(crate) fn identity(self, store: Option<&StoreSpec>) -> HomeIdentity<'_> {
-        match (self, store) {
-            (Self::Synchronised(_), Some(store)) => HomeIdentity::Synchronised(&store.naming),
-            (Self::Redis(_), Some(store)) => {
-                HomeIdentity::Redis(&store.naming, store.client.database)
-            }
-            _ => HomeIdentity::Memory,
+impl StoreSpec {
+    /// The names of its buckets.
+    pub(crate) fn names(&self) -> StoreNames<'_> {
+        StoreNames {
+            naming: &self.naming,
+            database: self.client.database,
         }
     }
 }
 
-impl HomeIdentity<'_> {
-    /// The old and the new home, if buckets do not move along; `None` if they do.
-    pub(crate) fn move_to(self, next: Self, algorithm: &Algorithm) -> Option<[&'static str; 2]> {
-        let is_staggered = matches!(algorithm, Algorithm::FixedWindow(window)
-            if matches!(window.start(), Start::Staggered));
-        match (self, next) {
-            _ if self == next => None,
-            (Self::Redis(..), Self::Redis(..)) => Some(["redis", "redis with other names"]),
-            (Self::Synchronised(_), Self::Synchronised(_)) if is_staggered => {
-                Some(["synchronised memory", "the same with other names"])
-            }
-            (Self::Redis(..), _) | (_, Self::Redis(..)) => Some([self.name(), next.name()]),
-            _ => is_staggered.then(|| [self.name(), next.name()]),
-        }
-    }
-
-    const fn name(self) -> &'static str {
+impl Home {
+    /// Its name: `memory`, `synchronised` or `redis`.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
-            Self::Redis(..) => "redis",
+            Self::Synchronised(_) => "synchronised",
+            Self::Redis(_) => "redis",
+        }
+    }
+
+    /// The store of the buckets: `memory` or `redis`.
+    pub const fn store_name(self) -> &'static str {
+        match self {
+            Self::Memory | Self::Synchronised(_) => Self::Memory.name(),
+            Self::Redis(_) => self.name(),
+        }
+    }
+
+    /// The interval of synchronising with other machines, if buckets in memory are synchronised.
+    pub const fn sync_interval(self) -> Option<Duration> {
+        match self {
+            Self::Synchronised(interval) => Some(interval),
+            Self::Memory | Self::Redis(_) => None,
+        }
+    }
+
+    /// The old and the new home in words, if buckets do not move along; `None` if they do.
+    pub(crate) fn move_of(
+        homes: [(Self, Option<StoreNames<'_>>); 2],
+        algorithm: &Algorithm,
+    ) -> Option<[&'static str; 2]> {
+        let is_staggered = matches!(algorithm, Algorithm::FixedWindow(window)
+            if matches!(window.start(), Start::Staggered));
+        let [old_names, new_names] = homes.map(|(_, names)| names);
+        let has_same_naming = old_names.map(|one| one.naming) == new_names.map(|one| one.naming);
+        let homes = homes.map(|(home, _)| home);
+        match homes {
+            [Self::Redis(_), Self::Redis(_)] => {
+                (old_names != new_names).then_some(["redis", "redis with other names"])
+            }
+            [Self::Synchronised(_), Self::Synchronised(_)] => (is_staggered && !has_same_naming)
+                .then_some(["synchronised memory", "the same with other names"]),
+            [Self::Memory, Self::Memory] => None,
+            [Self::Redis(_), _] | [_, Self::Redis(_)] => Some(homes.map(Self::place)),
+            // All machines need the same fingerprints of keys, or none does.
+            _ => is_staggered.then(|| homes.map(Self::place)),
+        }
+    }
+
+    const fn place(self) -> &'static str {
+        match self {
             Self::Synchronised(_) => "synchronised memory",
+            Self::Memory | Self::Redis(_) => self.name(),
         }
     }
 }

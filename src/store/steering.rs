@@ -10,11 +10,10 @@ mod shared;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use self::keys::KeysHome;
 use self::shared::SharedSteering;
 use super::redis::NameBuilder;
 use super::snapshot::PolicySteering;
-use super::{Buckets, BucketsSpec, HomeSpec, OnStoreError, Penalties, Store};
+use super::{Buckets, BucketsSpec, Home, OnStoreError, Penalties, Store};
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret, WindowEnd};
 use crate::telemetry::registry::Registry;
@@ -42,7 +41,7 @@ pub(crate) struct SteeringSpec<'a> {
     /// The policy's name on all machines.
     pub(crate) label: &'a str,
     /// The place of its buckets.
-    pub(crate) home: HomeSpec,
+    pub(crate) home: Home,
 }
 
 /// A key that an operator looks at or steers.
@@ -109,16 +108,12 @@ impl Steering {
         registry: &Registry,
     ) -> Self {
         let shared = SharedSteering::new(spec, store);
-        let home = match (&shared, spec.home) {
-            (None, _) | (_, HomeSpec::Memory) => KeysHome::Memory,
-            (_, HomeSpec::Redis(_)) => KeysHome::Redis,
-            (_, HomeSpec::Synchronised(_)) => KeysHome::Synchronised,
-        };
-        let goes_on = |before: &&Self| {
+        let home = shared.as_ref().map_or(Home::Memory, SharedSteering::home);
+        let stays = |before: &&Self| {
             let naming = |of: &Option<SharedSteering>| of.as_ref().map(|one| one.naming().clone());
-            before.keys.home() == home && naming(&before.shared) == naming(&shared)
+            before.keys.home().name() == home.name() && naming(&before.shared) == naming(&shared)
         };
-        let before = before.filter(goes_on);
+        let before = before.filter(stays);
         let new = || Arc::new(SteeredKeys::new(spec.policy, home, registry));
         let steering = Self {
             keys: before.map_or_else(new, |before| Arc::clone(&before.keys)),
@@ -234,12 +229,12 @@ impl Steering {
         let table = self.keys.grants();
         let label = self.shared.as_ref().map(|shared| shared.grant_label());
         let (store, home) = match &self.shared {
-            None => (Store::Memory, HomeSpec::Memory),
+            None => (Store::Memory, Home::Memory),
             Some(shared) => (Store::Redis(Arc::clone(shared.store())), shared.home()),
         };
         let home = match home {
             // The quota's treatment of errors decides.
-            HomeSpec::Redis(_) => HomeSpec::Redis(OnStoreError::Local),
+            Home::Redis(_) => Home::Redis(OnStoreError::Local),
             other => other,
         };
         let spec = BucketsSpec {
@@ -314,7 +309,10 @@ impl Steering {
         let tiers = key.buckets.tiers();
         Ok(SteeredFacts {
             buckets: tiers
-                .map(|tier| tier.facts(key.bucket, probe, now))
+                .map(|tier| {
+                    let charge = tier.charge(key.bucket, probe.cost, probe.window_end);
+                    charge.facts(now)
+                })
                 .collect(),
             has_bucket: key.buckets.contains(key.bucket, now),
             granted: self.keys.grant_of(key.key, key.bucket, now),

@@ -70,7 +70,7 @@ pub fn tracker_metrics<'a>(
     buckets: impl Iterator<Item = &'a Buckets>,
     registry: &Registry,
 ) -> Option<TrackerMetrics> {
-    let recorders = buckets.filter_map(Buckets::sync_recorder);
+    let recorders = buckets.filter_map(|one| one.sync_recorder.as_ref());
     let trackers: Vec<_> = recorders.map(|one| Arc::downgrade(&one.tracker)).collect();
     if trackers.is_empty() {
         return None;

@@ -17,7 +17,7 @@ use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::limiter::Secret;
 use crate::store::redis::client::{Address, Login, Password, Spec, Target};
 use crate::store::redis::{KeyFormat, Naming};
-use crate::store::{HomeSpec, OnStoreError, StoreSpec};
+use crate::store::{Home, OnStoreError, StoreSpec};
 use crate::upstream::client_config;
 
 /// `store.redis`: where Redis, or Valkey, is, and what things are called there.
@@ -332,13 +332,13 @@ impl Compiler<'_> {
 }
 
 /// The home of a policy's buckets.
-pub(in crate::config) fn home(policy: &Policy) -> HomeSpec {
+pub(in crate::config) fn home(policy: &Policy) -> Home {
     match (policy.store.value, &policy.sync) {
-        (StoreName::Memory, _) => HomeSpec::Memory,
-        (StoreName::Redis, Some(interval)) => HomeSpec::Synchronised(interval.get()),
+        (StoreName::Memory, _) => Home::Memory,
+        (StoreName::Redis, Some(interval)) => Home::Synchronised(interval.get()),
         (StoreName::Redis, None) => {
             let on_error = policy.on_store_error.as_ref();
-            HomeSpec::Redis(on_error.map_or_else(OnStoreError::default, |on_error| on_error.value))
+            Home::Redis(on_error.map_or_else(OnStoreError::default, |on_error| on_error.value))
         }
     }
 }

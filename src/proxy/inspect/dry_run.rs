@@ -247,7 +247,7 @@ impl DryRun<'_> {
             };
             let policy = limit.quota(place);
             let window_end = policy.window_end(&self.head, now);
-            Some(policy.buckets.view(key, window_end, now))
+            Some(policy.buckets.charge(key, 0, window_end).view(now))
         })
     }
 

@@ -9,7 +9,7 @@ use super::cell::CellView;
 use super::key::{KeyChange, PolicyKey};
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Outcome};
-use crate::store::{Attribution, GrantedUnits, HomeSpec, OperatorBan};
+use crate::store::{Attribution, GrantedUnits, OperatorBan};
 
 /// The state of one key of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,8 +47,8 @@ pub struct KeyState {
     pub override_for: Option<String>,
     /// True if the policy does not limit the key.
     pub exempt: bool,
-    /// The place of the bucket.
-    pub store: StoreKind,
+    /// The place of the bucket: `memory` or `redis`.
+    pub store: &'static str,
     /// The interval of synchronising with other machines, if a bucket in memory is synchronised.
     pub sync_s: Option<f64>,
     /// Units that an operator has granted.
@@ -61,16 +61,6 @@ pub struct KeyState {
     pub ban: Option<BanState>,
     /// The bucket as its algorithm sees it.
     pub cell: CellView,
-}
-
-/// The place of a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StoreKind {
-    /// This process.
-    Memory,
-    /// Redis.
-    Redis,
 }
 
 /// Units that an operator has granted.
@@ -141,16 +131,6 @@ impl KeyBan {
     }
 }
 
-impl StoreKind {
-    /// The place of these buckets.
-    pub(super) const fn of(home: HomeSpec) -> Self {
-        match home {
-            HomeSpec::Memory | HomeSpec::Synchronised(_) => Self::Memory,
-            HomeSpec::Redis(_) => Self::Redis,
-        }
-    }
-}
-
 impl KeyFacts {
     /// The instant at which a request of one unit is allowed; the outcome is the earliest of all
     /// buckets, and not before the end of a ban.
@@ -200,11 +180,12 @@ impl KeyFacts {
             stored: self.has_bucket || self.granted.is_some() || self.ban.is_some(),
             override_for: key.override_for(),
             exempt: is_exempt,
-            store: StoreKind::of(quota.buckets.home()),
-            sync_s: match quota.buckets.home() {
-                HomeSpec::Synchronised(interval) => Some(interval.as_secs_f64()),
-                HomeSpec::Memory | HomeSpec::Redis(_) => None,
-            },
+            store: quota.buckets.home.store_name(),
+            sync_s: quota
+                .buckets
+                .home
+                .sync_interval()
+                .map(|interval| interval.as_secs_f64()),
             granted: self.granted.as_ref().map(|granted| GrantState {
                 units: granted.left,
                 of_units: granted.units,

@@ -12,7 +12,7 @@ use strum::IntoStaticStr;
 use super::build::shares;
 use super::{PolicySpec, Ruleset, RulesetSpec};
 use crate::limiter::{Algorithm, Compatibility};
-use crate::store::HomeIdentity;
+use crate::store::{Home, StoreNames, StoreSpec};
 
 /// The outcome for the buckets of a policy, or of an override.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ struct PolicyTable<'a> {
     quota: &'a str,
     algorithm: &'a Algorithm,
     keys: usize,
-    home: HomeIdentity<'a>,
+    home: (Home, Option<StoreNames<'a>>),
 }
 
 /// Compares all buckets of `old` and `new`: first those of `new` in order, then the removed ones.
@@ -113,6 +113,7 @@ pub struct ShrunkTable {
 
 impl<'a> From<&'a RulesetSpec> for PolicyTables<'a> {
     fn from(spec: &'a RulesetSpec) -> Self {
+        let store = spec.store.as_ref();
         let all = spec.policies.iter().flat_map(PolicySpec::all);
         let shares = shares(&spec.policies, spec.max_size).into_iter();
         let tables = all.zip(shares).map(|(policy, share)| PolicyTable {
@@ -121,7 +122,7 @@ impl<'a> From<&'a RulesetSpec> for PolicyTables<'a> {
             quota: &policy.quota,
             algorithm: &policy.algorithm,
             keys: share.keys,
-            home: policy.home.identity(spec.store.as_ref()),
+            home: (policy.home, store.map(StoreSpec::names)),
         });
         let keys = spec.policies.iter();
         PolicyTables {
@@ -140,7 +141,7 @@ impl<'a> From<&'a Ruleset> for PolicyTables<'a> {
             quota: &policy.quota,
             algorithm: policy.buckets.algorithm(),
             keys: policy.buckets.table.keys(),
-            home: policy.buckets.identity(&ruleset.store),
+            home: (policy.buckets.home, ruleset.store.names()),
         });
         let keys = ruleset.policies.iter();
         PolicyTables {
@@ -165,7 +166,7 @@ impl<'a> PolicyTable<'a> {
     }
 
     fn outcome_under(&self, next: &PolicyTable<'_>) -> BucketOutcome {
-        if let Some(stores) = self.home.move_to(next.home, next.algorithm) {
+        if let Some(stores) = Home::move_of([self.home, next.home], next.algorithm) {
             return BucketOutcome::StoreChanged { stores };
         }
         let (old, new) = (self.algorithm, next.algorithm);

@@ -17,7 +17,7 @@ use crate::rules::{
     Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch, SettlementRule,
     Verifier,
 };
-use crate::store::{HomeSpec, OnFull, Refusals, StoreSpec};
+use crate::store::{Home, OnFull, Refusals, StoreSpec};
 use crate::upstream::{Dscp, UpstreamSpec};
 
 /// Spec of a ruleset. Indices point into the lists of the same spec.
@@ -69,7 +69,7 @@ pub struct PolicySpec {
     /// Ends of windows by the time zone in a claim.
     pub local_periods: Option<LocalPeriods>,
     /// The home of its buckets.
-    pub home: HomeSpec,
+    pub home: Home,
     /// Number of keys that it must hold; `None` for its share of the memory.
     pub max_keys: Option<usize>,
     /// Treatment of new keys in a full table.

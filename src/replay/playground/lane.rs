@@ -22,7 +22,7 @@ use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{LimitSpec, PolicySpec, Preflight, RulesetSpec};
 use crate::proxy::{ActionSpec, Mode, Ruleset};
 use crate::rules::{Cost, Descriptor, KeyPart, OnMissingKey};
-use crate::store::{HomeSpec, InUse};
+use crate::store::{Home, InUse};
 use crate::telemetry::registry::Registry;
 
 /// The field of a request that has the client.
@@ -162,7 +162,7 @@ fn request(arrival: &Arrival) -> Request<()> {
 /// Rules with this policy for every request. It enforces, in memory, and without exceptions.
 fn rules(policy: PolicySpec) -> RulesetSpec {
     let mut policy = PolicySpec {
-        home: HomeSpec::Memory,
+        home: Home::Memory,
         settles: false,
         mode: Mode::Enforce,
         action: ActionSpec::Reject,

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::limiter::{Algorithm, Fingerprint, Gcra, Quota};
-use crate::store::{BucketsSpec, ChargeId, HomeSpec, OnFull, Penalties, Store, Table};
+use crate::store::{BucketsSpec, ChargeId, Home, OnFull, Penalties, Store, Table};
 use crate::telemetry::registry::Registry;
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
@@ -12,7 +12,7 @@ fn buckets(burst: u32, overflow: Option<Arc<Buckets>>) -> Arc<Buckets> {
     let algorithm = Algorithm::Gcra(Gcra::new(quota, burst).expect("a burst"));
     let table = Arc::new(Table::new("p", algorithm, 1_024, OnFull::Forget));
     let spec = BucketsSpec {
-        home: HomeSpec::Memory,
+        home: Home::Memory,
         label: "p",
         before: None,
         overflow,

@@ -9,7 +9,7 @@ use crate::limiter::{
     Algorithm, FixedWindow, Gcra, Penalty, Quota, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::steering::{Attribution, OperatorBan, Steering, SteeringSpec};
-use crate::store::{BucketsSpec, ChargedLimits, HomeSpec, OnFull, Penalties, Table};
+use crate::store::{BucketsSpec, ChargedLimits, Home, OnFull, Penalties, Table};
 use crate::telemetry::registry::Registry;
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
@@ -76,7 +76,7 @@ impl Policy {
     fn new(rules: &Rules) -> Self {
         let registry = Registry::default();
         let spec = BucketsSpec {
-            home: HomeSpec::Memory,
+            home: Home::Memory,
             label: "p",
             before: None,
             overflow: None,
@@ -88,7 +88,7 @@ impl Policy {
         let steering = SteeringSpec {
             policy: "p",
             label: "p",
-            home: HomeSpec::Memory,
+            home: Home::Memory,
         };
         let penalties = rules.penalty.clone().map(|rule| {
             let penalties = Penalties::new(rule, ("p", "p"), None, &Store::Memory, &registry);

@@ -54,13 +54,13 @@ impl PendingEntry {
         source: &dyn ChargeSource,
         now: Timestamp,
     ) -> Option<Self> {
-        let (binding, charge) = (listed.buckets.redis()?, listed.charge);
+        let (binding, charge) = (listed.buckets.redis.as_ref()?, listed.charge);
         let mut builder = store.naming().name_builder();
         if !source.write_key(charge.id.limit, &mut builder) {
             return None;
         }
         let further = listed.tiers().skip(1);
-        let further = further.filter_map(|tier| tier.buckets.redis());
+        let further = further.filter_map(|tier| tier.buckets.redis.as_ref());
         let redis = RedisEntry {
             further: further
                 .map(|binding| builder.name(&binding.label).bytes)
@@ -86,7 +86,7 @@ impl PendingEntry {
         let key = self.redis.as_ref()?.name.key;
         let (cost, known) = (listed.charge.cost, listed.charge.known());
         listed.tiers().find_map(|tier| {
-            let refusals = &tier.buckets.redis()?.refusals;
+            let refusals = &tier.buckets.redis.as_ref()?.refusals;
             Some((tier, refusals.get(key, cost, known, now)?))
         })
     }
@@ -141,7 +141,7 @@ impl PendingEntry {
 
     /// Remembers a decision of Redis that is not in doubt, if it is a refusal or the key is banned.
     pub(super) fn remember(&self, listed: ListedCharge<'_>, decision: &Decision, now: Timestamp) {
-        if let (Some(binding), Some(redis)) = (listed.buckets.redis(), &self.redis) {
+        if let (Some(binding), Some(redis)) = (&listed.buckets.redis, &self.redis) {
             let charged = (redis.name.key, self.charge.cost);
             let known = self.charge.known();
             binding.remember(&listed.buckets.table, charged, decision, known, now);
@@ -155,7 +155,7 @@ impl PendingEntry {
         error: &ChargeError,
         now: Timestamp,
     ) -> Option<OnStoreError> {
-        let binding = self.redis.as_ref().and(listed.buckets.redis())?;
+        let binding = self.redis.as_ref().and(listed.buckets.redis.as_ref())?;
         Some(binding.on_error(&listed.buckets.table, error, now))
     }
 

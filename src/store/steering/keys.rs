@@ -12,7 +12,7 @@ use strum::{EnumString, IntoStaticStr};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Fingerprint, Grant};
 use crate::store::redis::{AnnouncedAction, Announcement};
-use crate::store::{OnFull, Table};
+use crate::store::{Home, OnFull, Table};
 use crate::telemetry::metrics::SteeringMetrics;
 use crate::telemetry::registry::Registry;
 
@@ -27,7 +27,9 @@ const GRANTED_KEYS: usize = 4_096;
 #[derive(Debug)]
 pub struct SteeredKeys {
     policy: Box<str>,
-    home: KeysHome,
+    /// In memory, keys are the fingerprints of their buckets. Otherwise all machines share them, and
+    /// requests bring the fingerprints of synchronised buckets.
+    home: Home,
     registry: Registry,
     metrics: SteeringMetrics,
     /// The number of entries. Requests read nothing else while it is 0.
@@ -86,18 +88,6 @@ pub struct Steered {
     pub at: Option<Timestamp>,
     /// False if the buckets of this machine still have to be changed.
     pub(super) is_applied: bool,
-}
-
-/// The place of the buckets of steered keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeysHome {
-    /// This process. Keys are the fingerprints of their buckets.
-    Memory,
-    /// Redis. Keys are fingerprints that all machines share.
-    Redis,
-    /// This process, synchronised with other machines. Keys are as for Redis, and requests bring the
-    /// fingerprints of their buckets.
-    Synchronised,
 }
 
 /// The operator who banned a key or granted it units, and why.
@@ -231,7 +221,7 @@ impl SteeredKey {
 
 impl SteeredKeys {
     /// No key of the policy is steered yet.
-    pub(super) fn new(policy: &str, home: KeysHome, registry: &Registry) -> Self {
+    pub(super) fn new(policy: &str, home: Home, registry: &Registry) -> Self {
         Self {
             policy: policy.into(),
             home,
@@ -246,8 +236,12 @@ impl SteeredKeys {
     }
 
     /// The place of the keys' buckets.
-    pub(super) fn home(&self) -> KeysHome {
+    pub(super) fn home(&self) -> Home {
         self.home
+    }
+
+    fn is_in_redis(&self) -> bool {
+        matches!(self.home, Home::Redis(_))
     }
 
     /// The registry of its metrics.
@@ -306,7 +300,7 @@ impl SteeredKeys {
         now: Timestamp,
     ) -> Option<GrantedUnits> {
         let grant = self.read(key, |steered| steered.grant.clone()).flatten()?;
-        let is_in_table = grant.is_applied && self.home != KeysHome::Redis;
+        let is_in_table = grant.is_applied && !self.is_in_redis();
         let table = self.grants.get().filter(|_| is_in_table);
         let left = table.map(|grants| grants.peek(bucket, 0, now).remaining);
         (now < grant.until && grant.units > 0).then(|| GrantedUnits {
@@ -462,7 +456,7 @@ impl SteeredKeys {
         let (at, keep) = (one.at, one.keep);
         let until = match one.action {
             // Whatever the clocks say, it is the same number on all machines.
-            AnnouncedAction::Grant { ends, .. } if self.home == KeysHome::Synchronised => {
+            AnnouncedAction::Grant { ends, .. } if self.home.sync_interval().is_some() => {
                 ends.unwrap_or(keep)
             }
             _ => keep.saturating_add_signed(clock_offset.saturating_neg()),
@@ -494,7 +488,7 @@ impl SteeredKeys {
                         until,
                         at,
                         by: by.clone(),
-                        is_applied: self.home == KeysHome::Redis,
+                        is_applied: self.is_in_redis(),
                     });
                 }
             }),
@@ -503,7 +497,7 @@ impl SteeredKeys {
                     steered.reset = Some(KeyReset {
                         at,
                         until,
-                        is_applied: self.home == KeysHome::Redis,
+                        is_applied: self.is_in_redis(),
                     });
                 }
             }),
@@ -536,7 +530,7 @@ impl SteeredKeys {
 
     /// True if other machines share the keys, and Redis has their grants.
     pub fn is_shared(&self) -> bool {
-        self.home != KeysHome::Memory
+        self.home != Home::Memory
     }
 
     /// Restores a ban from a snapshot. False if it is over, or there is no room.

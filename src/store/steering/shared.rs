@@ -18,7 +18,7 @@ use crate::store::redis::{
     AnnouncedAction, Announcement, BucketCharge, ChargedRefusals, NameBuilder, Naming, Replacement,
     Tier, bucket_label, client::Fault, read_bucket, read_grant,
 };
-use crate::store::{Buckets, HomeSpec, Penalties, Store, redis};
+use crate::store::{Buckets, Home, Penalties, Store, redis};
 
 /// The time for which machines with buckets in Redis have to know of a reset or a revoked grant:
 /// more than the longest `refusal_cache`.
@@ -29,7 +29,7 @@ const REFUSALS_KEPT: Duration = Duration::from_secs(65);
 pub(super) struct SharedSteering {
     store: Arc<redis::Store>,
     label: Box<str>,
-    home: HomeSpec,
+    home: Home,
 }
 
 impl From<Fault> for SteeringError {
@@ -41,7 +41,7 @@ impl From<Fault> for SteeringError {
 impl SharedSteering {
     /// `None` if the policy's buckets are in this process alone.
     pub(super) fn new(spec: SteeringSpec<'_>, store: &Store) -> Option<Self> {
-        let store = store.redis().filter(|_| spec.home != HomeSpec::Memory)?;
+        let store = store.redis().filter(|_| spec.home != Home::Memory)?;
         Some(Self {
             store: Arc::clone(store),
             label: spec.label.into(),
@@ -61,7 +61,7 @@ impl SharedSteering {
         &self.label
     }
 
-    pub(super) fn home(&self) -> HomeSpec {
+    pub(super) fn home(&self) -> Home {
         self.home
     }
 
@@ -280,7 +280,7 @@ impl SharedSteering {
 
 /// The names of a key's buckets in Redis.
 fn bucket_names(buckets: &Buckets, name: &NameBuilder<'_>) -> Vec<Vec<u8>> {
-    let bindings = buckets.tiers().filter_map(Buckets::redis);
+    let bindings = buckets.tiers().filter_map(|one| one.redis.as_ref());
     bindings
         .map(|binding| name.name(&binding.label).bytes)
         .collect()

@@ -74,7 +74,7 @@ fn steering(registry: &Registry) -> Steering {
     let spec = SteeringSpec {
         policy: "p",
         label: "p",
-        home: HomeSpec::Memory,
+        home: Home::Memory,
     };
     Steering::new(spec, &Store::Memory, None, registry)
 }
@@ -88,7 +88,7 @@ impl Policy {
         let registry = Registry::default();
         let table = Table::new("p", algorithm, 64, OnFull::Forget).with_refusals(refusals);
         let spec = BucketsSpec {
-            home: HomeSpec::Memory,
+            home: Home::Memory,
             label: "p",
             before: None,
             overflow,
@@ -120,7 +120,7 @@ impl Policy {
     }
 
     fn remaining(&self, now: Timestamp) -> u32 {
-        self.buckets.peek(key(1), 0, None, now).remaining
+        self.buckets.charge(key(1), 0, None).peek(now).remaining
     }
 
     fn charge(&self, limit: u16, cost: u32, settles: bool, now: Timestamp) -> PolicyCharge {
@@ -499,10 +499,10 @@ fn a_grant_never_takes_the_place_of_another() {
 #[test]
 fn a_shared_grant_lasts_as_long_as_it_was_granted_for() {
     for clock_offset in [-5_000_000_i64, 0, 5_000_000] {
-        for home in [KeysHome::Redis, KeysHome::Synchronised] {
+        for home in [Home::Redis(OnStoreError::Local), Home::Synchronised(HOUR)] {
             let keys = SteeredKeys::new("p", home, &Registry::default());
             let at = NOW.saturating_add_signed(clock_offset);
-            let ends = (home == KeysHome::Synchronised).then(|| after(3));
+            let ends = (home == Home::Synchronised(HOUR)).then(|| after(3));
             let announcement = Announcement {
                 policy: "p".into(),
                 key: key(1),
@@ -543,7 +543,8 @@ fn what_an_action_replaced_does_not_return_when_that_is_over() {
         (grant(5), grant(3)),
     ] {
         for (now, is_felt) in [(after(10), true), (after(70), false)] {
-            let keys = SteeredKeys::new("p", KeysHome::Redis, &Registry::default());
+            let keys =
+                SteeredKeys::new("p", Home::Redis(OnStoreError::Local), &Registry::default());
             let announce = |action: &AnnouncedAction, at: Timestamp, length| Announcement {
                 policy: "p".into(),
                 key: key(1),

@@ -127,14 +127,10 @@ fn overrides_and_candidates_share_the_store_of_their_policy() {
     let policy = "{ key: header:x, quota: 100/1m, store: redis, on_store_error: refuse, \
                   overrides: [{ value: a, quota: 200/1m }], candidate: { quota: 300/1m } }";
     let rules = rules("{ url: redis://a }", policy);
-    let refuse = HomeSpec::Redis(OnStoreError::Refuse);
-    let all: Vec<_> = rules
-        .policies
-        .iter()
-        .flat_map(|policy| policy.all())
-        .collect();
-    assert_eq!(all.len(), 3);
-    assert!(all.iter().all(|policy| policy.home == refuse), "{all:?}");
+    let refuse = Home::Redis(OnStoreError::Refuse);
+    let policies = rules.policies.iter();
+    let homes = policies.map(|policy| (policy.home, policy.quotas().count()));
+    assert_eq!(homes.collect::<Vec<_>>(), [(refuse, 2), (refuse, 1)]);
 }
 
 #[test]
@@ -161,7 +157,7 @@ fn redis_that_no_policy_uses_is_not_connected() {
         rules
             .policies
             .iter()
-            .all(|policy| policy.home == HomeSpec::Memory)
+            .all(|policy| policy.home == Home::Memory)
     );
 }
 

@@ -15,7 +15,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::proxy::ruleset::{Limit, Policy};
 use crate::rules::{Head, InvalidCost, KeyFault, LocalPeriods, PartDescription};
-use crate::store::{HomeSpec, OnStoreError};
+use crate::store::{Home, OnStoreError};
 use crate::telemetry::metrics::LimitDecision;
 
 /// A limit on one request.
@@ -55,7 +55,7 @@ pub(super) struct BucketTrace {
     /// Places in the queue for such units, and the longest wait.
     pub(super) queue: Option<(u32, Duration)>,
     /// The home of its buckets.
-    pub(super) home: HomeSpec,
+    pub(super) home: Home,
 }
 
 #[derive(Debug)]
@@ -161,7 +161,7 @@ impl BucketTrace {
             is_tag: policy.action.tag().is_some(),
             returns_units: algorithm.is_concurrency(),
             queue: queue.map(|bound| (bound.queue(), bound.max_wait())),
-            home: policy.buckets.home(),
+            home: policy.buckets.home,
         }
     }
 }
@@ -273,7 +273,7 @@ pub(super) fn deciding(decisions: &[Decision]) -> usize {
 /// The decision of a bucket of this policy, which is not charged.
 fn peek(policy: &Policy, key: Fingerprint, cost: u32, head: &Head<'_>, now: Timestamp) -> Decision {
     let window_end = policy.window_end(head, now);
-    policy.buckets.peek(key, cost, window_end, now)
+    policy.buckets.charge(key, cost, window_end).peek(now)
 }
 
 fn zone(periods: &LocalPeriods, head: &Head<'_>) -> String {

@@ -15,7 +15,7 @@ use crate::proxy::inspect::key::PolicyKey;
 use crate::proxy::inspect::key_state::KeyFacts;
 use crate::proxy::ruleset::{Limit, Ruleset};
 use crate::rules::{Head, Lookup};
-use crate::store::{HomeSpec, OnStoreError, Probe, SteeringError};
+use crate::store::{Home, OnStoreError, Probe, SteeringError};
 
 /// The place of a value that stays secret.
 const MASK: &str = "***";
@@ -147,7 +147,7 @@ impl LimitTrace {
     /// already.
     fn decide_without_store(&mut self, error: &SteeringError) {
         self.store_error = Some(error.to_string());
-        if let HomeSpec::Redis(on_error @ (OnStoreError::Admit | OnStoreError::Refuse)) =
+        if let Home::Redis(on_error @ (OnStoreError::Admit | OnStoreError::Refuse)) =
             self.bucket.home
         {
             self.outcome = LimitOutcome::Undecided(on_error);

@@ -11,7 +11,6 @@ use crate::clock::text::{Millis, rfc_3339};
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::rules::{Lookup, PartDescription};
-use crate::store::HomeSpec;
 
 /// An explanation. Fields that do not apply are absent.
 #[derive(Debug, Serialize)]
@@ -251,18 +250,13 @@ impl LimitTrace {
             _ => None,
         };
         let queue = self.queue_bounds();
-        let (store, sync) = match self.bucket.home {
-            HomeSpec::Memory => ("memory", None),
-            HomeSpec::Redis(_) => ("redis", None),
-            HomeSpec::Synchronised(interval) => ("synchronised", Some(interval)),
-        };
         LimitReport {
             policy: Arc::clone(&self.policy),
             algorithm: self.bucket.algorithm,
             quota: self.bucket.quota.clone(),
             key: self.key.iter().map(KeyPartReport::new).collect(),
-            store,
-            sync_ms: sync.map(Millis::from),
+            store: self.bucket.home.name(),
+            sync_ms: self.bucket.home.sync_interval().map(Millis::from),
             time_zone: self.zone.clone(),
             mode: match self.enforcement {
                 Enforcement::Enforced => "enforce",

@@ -8,7 +8,7 @@ use crate::clock::text::{Span, Wait};
 use crate::limiter::Outcome;
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::inspect::key_state::KeyState;
-use crate::store::{HomeSpec, OnStoreError};
+use crate::store::{Home, OnStoreError};
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,9 +88,9 @@ impl LimitTrace {
             writeln!(f, "  key     {part}")?;
         }
         match self.bucket.home {
-            HomeSpec::Memory => {}
-            HomeSpec::Redis(_) => writeln!(f, "  store   redis")?,
-            HomeSpec::Synchronised(interval) => {
+            Home::Memory => {}
+            Home::Redis(_) => writeln!(f, "  store   redis")?,
+            Home::Synchronised(interval) => {
                 let interval = Span(interval);
                 writeln!(
                     f,

@@ -1,7 +1,7 @@
 //! The memory of a ruleset, divided among its policies.
 
 use crate::proxy::ruleset::{PolicySpec, RulesetSpec};
-use crate::store::{self, HomeSpec, MemoryRequest, Table, TableBudget, TrackingBudget};
+use crate::store::{self, Home, MemoryRequest, Table, TableBudget, TrackingBudget};
 
 /// Memory of all buckets once every part of their tables has been touched, in bytes.
 pub fn memory_bytes(spec: &RulesetSpec) -> u64 {
@@ -23,7 +23,7 @@ pub(crate) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<TableBudget>
 pub(crate) fn tracking_room(policies: &[PolicySpec], max_size: u64) -> TrackingBudget {
     let all = policies.iter().flat_map(PolicySpec::all);
     let maps = all.filter(|spec| spec.max_keys != Some(1)).map(|spec| {
-        let kinds = [spec.penalty.is_some(), spec.home != HomeSpec::Memory];
+        let kinds = [spec.penalty.is_some(), spec.home != Home::Memory];
         kinds.into_iter().filter(|kind| *kind).count()
     });
     TrackingBudget::new(max_size, maps.sum())

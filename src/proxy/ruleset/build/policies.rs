@@ -15,7 +15,7 @@ use crate::proxy::ruleset::settlements::Settlements;
 use crate::proxy::ruleset::{Overflow, Policy, PolicySpec};
 use crate::proxy::shadow_clients::ShadowClients;
 use crate::store::{
-    self, Buckets, BucketsSpec, HomeSpec, Penalties, Steering, SteeringSpec, Store, Table,
+    self, Buckets, BucketsSpec, Home, Penalties, Steering, SteeringSpec, Store, Table,
     TableBudget,
 };
 use crate::telemetry::metrics::PolicyMetrics;
@@ -214,7 +214,7 @@ impl Builder<'_> {
         let before = before.and_then(|policy| policy.penalties.as_deref());
         let registry = &self.context.registry;
         let store = match spec.home {
-            HomeSpec::Memory => &Store::Memory,
+            Home::Memory => &Store::Memory,
             _ => &self.store,
         };
         let name = (spec.name.as_str(), label);

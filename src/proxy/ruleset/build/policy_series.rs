@@ -64,11 +64,7 @@ impl Builder<'_> {
             algorithm: buckets.algorithm().kind(),
             quota: &policy.quota,
             key: &policy.key_parts.join(", "),
-            store: match (buckets.is_in_redis(), buckets.is_synchronised()) {
-                (true, _) => "redis",
-                (false, true) => "synchronised",
-                (false, false) => "memory",
-            },
+            store: buckets.home.name(),
         };
         info.show(&self.context.registry)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::limiter::{KeyParts, Secret};
 use crate::proxy::ruleset::{Policy, PolicySpec, Ruleset};
-use crate::store::TrackingBudget;
+use crate::store::{Home, TrackingBudget};
 
 impl Ruleset {
     /// Directs the charges of other machines to the tables of this ruleset, and shares the bans of
@@ -15,9 +15,7 @@ impl Ruleset {
         let buckets = policies().flat_map(|policy| policy.all());
         let penalties = policies().filter_map(|policy| policy.penalties.as_deref());
         // Overflow buckets and overrides have the algorithm of their policy.
-        let known = |policy: &&Arc<Policy>| {
-            policy.buckets.is_in_redis() || policy.buckets.is_synchronised()
-        };
+        let known = |policy: &&Arc<Policy>| policy.buckets.home != Home::Memory;
         let steering = policies().filter_map(|policy| policy.steering.as_ref());
         let algorithms = policies().filter(known);
         self.store.follow(

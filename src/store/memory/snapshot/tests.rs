@@ -12,7 +12,7 @@ use crate::limiter::{
     SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{
-    Attribution, Bans, Charge, HomeSpec, OnFull, OperatorBan, SteeredKeys, Steering, SteeringSpec,
+    Attribution, Bans, Charge, Home, OnFull, OperatorBan, SteeredKeys, Steering, SteeringSpec,
     Store, Table, charge_all,
 };
 use crate::telemetry::registry::Registry;
@@ -106,7 +106,7 @@ fn no_steering() -> Steering {
     let spec = SteeringSpec {
         policy: "p",
         label: "p",
-        home: HomeSpec::Memory,
+        home: Home::Memory,
     };
     Steering::new(spec, &Store::Memory, None, &Registry::default())
 }
