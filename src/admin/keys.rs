@@ -119,7 +119,7 @@ pub(super) async fn lookup(
     if !found.stored && request.key.has_id() {
         return Err(id_problem());
     }
-    let (mark, id) = (key.policy_mark(), key.fingerprint());
+    let (mark, id) = (key.policy().mark, key.fingerprint());
     // The sum goes over all keys that are counted: it does not hold up streams.
     let counting = spawn_blocking(move || state.gateway.activity().refusals_of(mark, id, now));
     Ok(Json(FoundKey {

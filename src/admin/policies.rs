@@ -280,22 +280,21 @@ impl<'a> Uses<'a> {
             .map_or(&[][..], Vec::as_slice);
         let mut decisions = Decisions::default();
         uses.iter().for_each(|(_, limit)| decisions.add(limit));
-        let buckets = &policy.buckets;
-        let algorithm = buckets.algorithm();
-        let tables = policy.all();
-        let tables = tables.iter().map(|policy| &policy.buckets.table);
+        let (quota, home) = (&policy.quota, policy.quota.buckets.home);
+        let algorithm = quota.algorithm();
+        let tables = policy.quotas().map(|quota| &quota.buckets.table);
         let seconds = |duration: std::time::Duration| duration.as_secs_f64();
         PolicyStatus {
             name: Arc::clone(&policy.name),
             algorithm: algorithm.kind(),
-            quota: policy.quota.clone(),
-            unit: policy.advertised.unit().name(),
+            quota: quota.text.clone(),
+            unit: quota.advertised.unit().name(),
             limit_units: algorithm.limit(),
             window_s: algorithm.window().map(seconds),
             capacity_units: algorithm.capacity(),
             key: policy.key_parts.clone(),
-            store: buckets.home.store_name(),
-            sync_s: buckets.home.sync_interval().map(seconds),
+            store: home.store_name(),
+            sync_s: home.sync_interval().map(seconds),
             mode: ModeStatus::of(policy),
             routes: uses.iter().map(|(route, _)| Arc::clone(route)).collect(),
             overrides: policy.overrides.len(),
@@ -315,15 +314,12 @@ impl<'a> Uses<'a> {
 /// The keys that the penalties of a policy and its overrides, or an operator, ban now. A key that
 /// both ban counts twice.
 fn banned_keys(policy: &Policy, now: Timestamp) -> usize {
-    let all = policy.all().into_iter();
-    let by_penalty = all.filter_map(|one| Some(one.penalties.as_ref()?.banned_keys(now)));
-    let steering = policy.steering.as_ref();
-    let by_operator = steering.map_or(0, |steering| steering.keys().banned_keys(now));
-    by_penalty.sum::<usize>() + by_operator
+    let penalties = policy.penalties.as_ref();
+    let by_penalty = penalties.map_or(0, |penalties| penalties.banned_keys(now));
+    by_penalty + policy.steering.keys().banned_keys(now)
 }
 
 /// The keys of a policy that have a grant now.
 pub(super) fn granted_keys(policy: &Policy, now: Timestamp) -> usize {
-    let steering = policy.steering.as_ref();
-    steering.map_or(0, |steering| steering.keys().granted_keys(now))
+    policy.steering.keys().granted_keys(now)
 }

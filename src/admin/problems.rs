@@ -333,7 +333,7 @@ fn first_line(error: &str) -> String {
 fn without_redis(ruleset: &Ruleset) -> String {
     let named = |wanted: fn(Home) -> bool| {
         let policies = ruleset.policies.iter();
-        let names = policies.filter(|policy| wanted(policy.buckets.home));
+        let names = policies.filter(|policy| wanted(policy.quota.buckets.home));
         listed(names.map(|policy| &*policy.name).collect())
     };
     let alone = named(|home| {

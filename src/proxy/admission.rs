@@ -135,8 +135,7 @@ impl Admission {
         let result = &self.result;
         match result.charges.get(result.verdict.deciding) {
             Some(charge) if !result.verdict.is_admitted() => {
-                let policy = inputs.route.limit(charge.id.limit).chosen(charge.id);
-                let most = policy.retry_after_jitter;
+                let most = inputs.route.limit(charge.id.limit).policy.retry_after_jitter;
                 jitter::of(most, inputs.secret, charge.key, inputs.now)
             }
             _ => Duration::ZERO,
@@ -253,11 +252,11 @@ impl Admission {
             .map(|(limit, _)| limit)
             .chain(keyless)
             .filter(|limit| limit.policy.is_disclosed())
-            .map(|limit| limit.policy.advertised.name())
+            .map(|limit| limit.policy.quota.advertised.name())
             .collect();
-        let policy = match self.binding().get(self.result.verdict.deciding) {
+        let quota = match self.binding().get(self.result.verdict.deciding) {
             Some(charge) => limit.chosen(charge.id),
-            None => &limit.policy,
+            None => &limit.policy.quota,
         };
         let retry_at = match self.decision().map(|decision| decision.outcome) {
             Some(Outcome::Refuse { retry_at }) => {
@@ -276,11 +275,11 @@ impl Admission {
             },
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
         };
-        if policy.action.is_decoy() {
+        if limit.policy.action.is_decoy() {
             let answers = route.learned_responses.as_deref();
-            return policy.rejection.write_decoy(&refused, answers, response);
+            return quota.rejection.write_decoy(&refused, answers, response);
         }
-        policy.rejection.write(&refused, response);
+        quota.rejection.write(&refused, response);
         if let Some(at) = retry_at {
             limit_headers::write_retry_after(styles, at, self.now, response.headers_mut());
         }
@@ -296,27 +295,32 @@ impl Admission {
         headers: &mut Headers,
     ) {
         let binding = self.binding();
-        let policies = binding.iter().map(|one| route.limit(one.id.limit).chosen(one.id));
         let told: SmallVec<[Decision; 4]>;
         let decisions = match self.jitter.is_zero() {
             true => &self.result.verdict.decisions,
             false => {
-                let all = policies.clone().zip(&self.result.verdict.decisions);
-                told = all
-                    .map(|(policy, decision)| self.told(policy.buckets.algorithm(), decision))
-                    .collect();
+                let all = binding.iter().zip(&self.result.verdict.decisions);
+                let told_by = |(charge, decision): (&PolicyCharge, &Decision)| {
+                    let quota = route.limit(charge.id.limit).chosen(charge.id);
+                    self.told(quota.algorithm(), decision)
+                };
+                told = all.map(told_by).collect();
                 &told
             }
         };
-        let policies = policies.zip(decisions);
-        let applied: SmallVec<[AppliedPolicy<'_>; 4]> = policies
-            .filter(|(policy, _)| policy.is_disclosed())
-            .map(|(policy, decision)| AppliedPolicy {
-                advertised: &policy.advertised,
-                algorithm: policy.buckets.algorithm(),
-                decision,
-            })
-            .collect();
+        let applied = binding
+            .iter()
+            .zip(decisions)
+            .filter_map(|(charge, decision)| {
+                let limit = route.limit(charge.id.limit);
+                let quota = limit.chosen(charge.id);
+                limit.policy.is_disclosed().then(|| AppliedPolicy {
+                    advertised: &quota.advertised,
+                    algorithm: quota.algorithm(),
+                    decision,
+                })
+            });
+        let applied: SmallVec<[AppliedPolicy<'_>; 4]> = applied.collect();
         let deciding = match applied.len() == binding.len() {
             true => self.result.verdict.deciding,
             false => limit_headers::index_of_deciding(applied.iter()).unwrap_or_default(),
@@ -354,7 +358,7 @@ impl Admission {
         let admitted = self.result.verdict.is_admitted();
         let binding = self.result.verdict.enforced();
         for limit in self.granted(route) {
-            limit.policy.record_granted();
+            limit.policy.steering.keys().metrics().granted();
         }
         for (place, (limit, decision)) in self.decisions(route).enumerate() {
             let id = self.result.charges[place].id;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::HeaderName;
 use http::header::{CACHE_CONTROL, HeaderValue};
 
-use super::ruleset::{Limit, Policy, Route};
+use super::ruleset::{Limit, Quota, Route};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::token_digest::TokenDigest;
@@ -237,9 +237,9 @@ impl LimitItem {
         token(&mut self.0, "mode", mode);
     }
 
-    fn bucket(&mut self, policy: &Policy, key: Fingerprint) {
+    fn bucket(&mut self, quota: &Quota, key: Fingerprint) {
         text(&mut self.0, "key", &key.to_string());
-        token(&mut self.0, "store", policy.buckets.home.name());
+        token(&mut self.0, "store", quota.buckets.home.name());
     }
 }
 

@@ -19,7 +19,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
-use crate::limiter::{Fingerprint, Secret, WindowEnd};
+use crate::limiter::{Algorithm, Fingerprint, KeyParts, Secret, WindowEnd};
 use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
@@ -39,7 +39,9 @@ use crate::upstream::{Dscp, RunningTarget, Upstream};
 use settlements::Settlements;
 use tokens::TokenVerifier;
 
-pub use spec::{LimitSpec, OverflowSpec, PolicySpec, Rewrite, RouteSpec, RulesetSpec};
+pub use spec::{
+    LimitSpec, OverflowSpec, PolicySpec, QuotaSpec, Rewrite, RouteSpec, RulesetSpec,
+};
 
 /// The running ruleset.
 #[derive(Debug)]
@@ -97,8 +99,9 @@ impl Ruleset {
 
     /// Drops bans and grants by operators that are over.
     pub fn sweep(&self, now: Timestamp) {
-        let steering = self.policies.iter().filter_map(|one| one.steering.as_ref());
-        steering.for_each(|steering| steering.keys().sweep(now));
+        for policy in &self.policies {
+            policy.steering.keys().sweep(now);
+        }
     }
 
     /// Keeps the modes that operators have set for the policies of an earlier ruleset.
@@ -117,7 +120,7 @@ impl Ruleset {
         self.policies.iter().any(|policy| {
             let penalties = policy.penalties.as_ref();
             penalties.is_some_and(|penalties| penalties.is_shared())
-                || policy.all().iter().any(|one| one.buckets.is_synchronised())
+                || policy.quotas().any(|one| one.buckets.is_synchronised())
         })
     }
 
@@ -260,17 +263,15 @@ impl Limit {
         head: &Head<'_>,
         now: Timestamp,
     ) -> Option<Steered> {
-        let steering = self.policy.steering.as_ref()?;
         let descriptor = &self.spec.descriptor;
-        steering.find(key, buckets, now, |mut parts| {
-            descriptor.feed(head, &mut parts).is_ok()
-        })
+        let write = |mut parts: &mut dyn KeyParts| descriptor.feed(head, &mut parts).is_ok();
+        self.policy.steering.find(key, buckets, now, write)
     }
 
     fn refuses_without_store(&self) -> bool {
-        let mut policies = self.policy.all().into_iter();
+        let mut quotas = self.policy.quotas();
         self.policy.mode.current().can_refuse()
-            && policies.any(|one| one.buckets.home == Home::Redis(OnStoreError::Refuse))
+            && quotas.any(|one| one.buckets.home == Home::Redis(OnStoreError::Refuse))
     }
 }
 
@@ -281,55 +282,59 @@ pub struct Policy {
     pub name: Arc<str>,
     /// A keyed hash of the name: tells its keys from equal ones of other policies.
     pub mark: u64,
-    /// The key as configured. Name and key identify a policy.
-    pub key: String,
-    /// The parts of the key as configured; empty for overrides and overflow buckets.
+    /// The parts of the key as configured.
     pub key_parts: Vec<String>,
-    /// The quota as configured.
-    pub quota: String,
-    /// Enforced or in shadow. Overrides and overflow buckets follow the policy.
+    /// Enforced or in shadow.
     pub mode: ModeSwitch,
-    /// Its buckets, one for each key.
-    pub buckets: Arc<Buckets>,
-    /// Ends of windows by the time zone in a claim.
-    pub local_periods: Option<LocalPeriods>,
-    /// Bans of keys that it refused too often, also of its overrides' keys.
+    /// Bans of keys that it refused too often.
     pub penalties: Option<Arc<Penalties>>,
-    /// The clients that met it in shadow, also those of its overrides.
+    /// The clients that met it in shadow.
     pub shadow_clients: Arc<ShadowClients>,
-    /// Keys that operators steer, also of its overrides; `None` for overrides and overflow buckets.
-    pub steering: Option<Steering>,
-    /// Keys that are tracked for other machines, of all policies with this name.
-    pub(super) tracker_metrics: Option<TrackerMetrics>,
-    /// Banned keys, and keys with granted units; `None` for overrides and overflow buckets.
-    pub(super) key_gauges: Option<KeyGauges>,
-    /// Its settings in the metrics; `None` for overrides and overflow buckets.
-    pub(super) info: Option<Gauge>,
+    /// Keys that operators steer.
+    pub steering: Steering,
+    /// Series that live as long as the policy: keys that are tracked for other machines, keys that
+    /// are banned or granted units, and its settings.
+    pub(super) _series: (Option<TrackerMetrics>, KeyGauges, Gauge),
     /// Counters of settlements, if responses settle costs.
     pub settlements: Option<Settlements>,
-    /// Name and quota in header fields.
-    pub advertised: AdvertisedPolicy,
     /// The configuration lets clients learn of the policy.
     pub is_announced: bool,
     /// Action on requests beyond the quota.
     pub action: Action,
-    /// Rejections of this policy.
-    pub rejection: Arc<Rejection>,
     /// Upper bound of the random delay added to Retry-After.
     pub retry_after_jitter: Duration,
-    /// Policies of the same name for some keys.
-    pub overrides: Vec<Policy>,
-    /// The bucket of the same name for requests that this one cannot pay.
-    pub overflow: Option<Box<Overflow>>,
+    /// The quota of keys without an override. Name and key identify a policy.
+    pub quota: Quota,
+    /// The quotas of some keys.
+    pub overrides: Vec<Quota>,
     /// Counters over all routes, overrides included.
     pub metrics: Arc<PolicyMetrics>,
 }
 
-/// A further bucket of a policy, which admits at a lower priority.
+/// A quota that runs: that of a policy, of an override, or of an overflow bucket.
+#[derive(Debug)]
+pub struct Quota {
+    /// The key as configured, with the keys that an override is for.
+    pub key: String,
+    /// The quota as configured.
+    pub text: String,
+    /// Its buckets, one for each key.
+    pub buckets: Arc<Buckets>,
+    /// Ends of windows by the time zone in a claim.
+    pub local_periods: Option<LocalPeriods>,
+    /// Name and quota in header fields.
+    pub advertised: AdvertisedPolicy,
+    /// Rejections that name the quota.
+    pub rejection: Arc<Rejection>,
+    /// The bucket for requests that this one cannot pay.
+    pub overflow: Option<Box<Overflow>>,
+}
+
+/// A further bucket of a quota, which admits at a lower priority.
 #[derive(Debug)]
 pub struct Overflow {
-    /// The bucket.
-    pub policy: Policy,
+    /// The bucket's quota.
+    pub quota: Quota,
     /// Fields that tell the upstream of the priority.
     pub fields: Vec<(HeaderName, HeaderValue)>,
     /// DSCP of the forwarded requests.
@@ -342,6 +347,24 @@ impl Policy {
         self.is_announced && !self.action.is_decoy()
     }
 
+    /// A quota counts by the time zone of the token.
+    pub fn reads_token(&self) -> bool {
+        self.quotas().any(|quota| quota.local_periods.is_some())
+    }
+
+    /// The quota, its overflow buckets, and those of the overrides: all with a table.
+    pub fn quotas(&self) -> impl Iterator<Item = &Quota> {
+        let quotas = std::iter::once(&self.quota).chain(&self.overrides);
+        quotas.flat_map(Quota::tiers)
+    }
+}
+
+impl Quota {
+    /// The algorithm of its buckets.
+    pub fn algorithm(&self) -> &Algorithm {
+        self.buckets.algorithm()
+    }
+
     /// The start and end of a window that this request opens, by the time zone of its token.
     pub fn period(&self, head: &Head<'_>, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
         self.local_periods.as_ref()?.period(head, now)
@@ -352,27 +375,8 @@ impl Policy {
         self.period(head, now).map(WindowEnd::of)
     }
 
-    /// Counts a request that granted units paid.
-    pub(super) fn record_granted(&self) {
-        if let Some(steering) = &self.steering {
-            steering.keys().metrics().granted();
-        }
-    }
-
-    /// The policy or an override counts by the time zone of the token.
-    pub fn reads_token(&self) -> bool {
-        self.all()
-            .iter()
-            .any(|policy| policy.local_periods.is_some())
-    }
-
-    /// The policy, its overflow buckets, and those of its overrides: all with a table.
-    pub fn all(&self) -> Vec<&Self> {
-        let mut all = vec![self];
-        if let Some(overflow) = &self.overflow {
-            all.extend(overflow.policy.all());
-        }
-        all.extend(self.overrides.iter().flat_map(Self::all));
-        all
+    /// The quota, and its further overflow buckets.
+    pub fn tiers(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |quota| Some(&quota.overflow.as_ref()?.quota))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::discard;
 use super::exchange::Exchange;
-use super::ruleset::{Policy, Route};
+use super::ruleset::{Quota, Route};
 use super::target::RequestTarget;
 use crate::clock::Timestamp;
 use crate::http::body::RequestBody;
@@ -20,9 +20,10 @@ use crate::proxy::body::ResponseBody;
 use crate::rules::Head;
 use crate::store::{self, BucketState, PolicyCharge};
 
-/// A reported policy, or its override, and the state of the caller's bucket.
+/// A reported policy, the caller's quota, and the state of the caller's bucket.
 struct ReportedPolicy<'a> {
-    policy: &'a Policy,
+    name: &'a str,
+    quota: &'a Quota,
     state: BucketState,
 }
 
@@ -53,9 +54,13 @@ pub(super) async fn respond(
     let states = store::peek(&ruleset.store, worker, &charges, &inputs, now).await;
     context.count_token();
     let states = charges.iter().zip(states);
-    let reported = states.map(|(charge, state)| ReportedPolicy {
-        policy: route.reported[usize::from(charge.id.limit)].quota(charge.id.place),
-        state,
+    let reported = states.map(|(charge, state)| {
+        let limit = &route.reported[usize::from(charge.id.limit)];
+        ReportedPolicy {
+            name: &limit.policy.name,
+            quota: limit.quota(charge.id.place),
+            state,
+        }
     });
     let reported: Vec<_> = reported.collect();
     let mut response = Response::new(ResponseBody::own(report(&reported, now)));
@@ -101,7 +106,7 @@ impl ReportedPolicy<'_> {
     /// writes them.
     fn beside(&self, route: &Route) -> Option<AppliedPolicy<'_>> {
         let mut own = route.limits.iter();
-        match own.any(|limit| limit.policy.name == self.policy.name) {
+        match own.any(|limit| *limit.policy.name == *self.name) {
             true => None,
             false => self.applied(),
         }
@@ -110,14 +115,14 @@ impl ReportedPolicy<'_> {
     /// `None` if its bucket is not known.
     fn applied(&self) -> Option<AppliedPolicy<'_>> {
         Some(AppliedPolicy {
-            advertised: &self.policy.advertised,
-            algorithm: self.policy.buckets.algorithm(),
+            advertised: &self.quota.advertised,
+            algorithm: self.quota.algorithm(),
             decision: self.state.decision.as_ref()?,
         })
     }
 
     fn to_json(&self, now: Timestamp) -> Value {
-        let algorithm = self.policy.buckets.algorithm();
+        let algorithm = self.quota.algorithm();
         let mut json = Map::new();
         json.insert("limit".to_owned(), algorithm.capacity().into());
         match self.applied() {
@@ -139,7 +144,7 @@ impl ReportedPolicy<'_> {
         if let Some(until) = self.state.banned_until {
             json.insert("banned_until".to_owned(), whole_seconds(until).into());
         }
-        json.insert("quota".to_owned(), self.policy.quota.as_str().into());
+        json.insert("quota".to_owned(), self.quota.text.as_str().into());
         Value::Object(json)
     }
 }
@@ -152,7 +157,7 @@ fn whole_seconds(instant: Timestamp) -> u64 {
 /// The body: `{ "resources": { POLICY: { "limit": 100, .. } } }`.
 fn report(reported: &[ReportedPolicy<'_>], now: Timestamp) -> Bytes {
     let resources = reported.iter();
-    let resources = resources.map(|one| (one.policy.name.to_string(), one.to_json(now)));
+    let resources = resources.map(|one| (one.name.to_owned(), one.to_json(now)));
     let report = json!({ "resources": resources.collect::<Map<_, _>>() });
     Bytes::from(format!("{report}\n"))
 }

@@ -299,12 +299,11 @@ impl PolicyReport {
         let busiest: Vec<_> = busiest.collect();
         (!busiest.is_empty()).then(|| PolicyReport {
             policy: Arc::clone(&policy.name),
-            algorithm: policy.buckets.algorithm().kind(),
-            quota: policy.quota.clone(),
+            algorithm: policy.quota.algorithm().kind(),
+            quota: policy.quota.text.clone(),
             evictions: policy
-                .all()
-                .into_iter()
-                .map(|policy| policy.buckets.table.evictions())
+                .quotas()
+                .map(|quota| quota.buckets.table.evictions())
                 .sum(),
             clients,
             limited_clients,

@@ -202,7 +202,7 @@ fn name(limit: &Limit) -> Arc<str> {
 /// the names of their policies.
 fn leave_out_permits(rules: &mut RulesetSpec) -> Vec<Arc<str>> {
     let policies = &rules.policies;
-    let is_replayed = |limit: &LimitSpec| !policies[limit.policy].algorithm.is_concurrency();
+    let is_replayed = |limit: &LimitSpec| !policies[limit.policy].quota.algorithm.is_concurrency();
     let mut left_out: Vec<Arc<str>> = Vec::new();
     let routes = rules.routes.iter_mut().map(|route| &mut route.limits);
     for limits in routes.chain([&mut rules.unmatched]) {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Start};
 use crate::proxy::Ruleset;
-use crate::proxy::ruleset::{Limit, Policy};
+use crate::proxy::ruleset::{Limit, Policy, Quota};
 use crate::rules::{Cost, Descriptor, Head, KeyPart, OnMissingKey, RouteMatch};
 
 const SECOND: u64 = 1_000_000;
@@ -241,8 +241,8 @@ impl LimitInputs {
             }
             Cost::Constant(_) => None,
         };
-        let all = limit.policy.all();
-        let zone = all.iter().find_map(|policy| policy.local_periods.as_ref());
+        let mut quotas = limit.policy.quotas();
+        let zone = quotas.find_map(|quota| quota.local_periods.as_ref());
         let zone = zone.map(|local| KeyPart::Claim(local.claim.clone()));
         LimitInputs {
             when: when.map(|part| input(part, Purpose::When)).collect(),
@@ -374,11 +374,11 @@ fn unstated_costs(policy: &Policy) -> Option<Warning> {
 
 /// The warning about a policy whose windows start where only the proxy knows.
 fn staggered(policy: &Policy) -> Option<Warning> {
-    let is_staggered = |policy: &&Policy| match policy.buckets.algorithm() {
+    let is_staggered = |quota: &&Quota| match quota.algorithm() {
         Algorithm::FixedWindow(window) => *window.start() == Start::Staggered,
         _ => false,
     };
-    policy.all().into_iter().find(is_staggered)?;
+    policy.quotas().find(is_staggered)?;
     Some(Warning {
         policy: Some(Arc::clone(&policy.name)),
         message:
@@ -391,8 +391,7 @@ fn staggered(policy: &Policy) -> Option<Warning> {
 
 /// The warning about a policy that tells apart what came within a second.
 fn whole_seconds(policy: &Policy) -> Option<Warning> {
-    let all = policy.all();
-    let mut algorithms = all.iter().map(|policy| policy.buckets.algorithm());
+    let mut algorithms = policy.quotas().map(Quota::algorithm);
     let finer = algorithms.find(|algorithm| is_finer_than_a_second(algorithm))?;
     let kind = finer.kind();
     Some(Warning {

@@ -132,7 +132,7 @@ impl KeyCall<'_> {
         let change = Change {
             action: self.action,
             target: Target::Key {
-                policy: key.policy(),
+                policy: &key.policy().name,
                 key: key.fingerprint(),
             },
             extent: self.extent,
@@ -158,7 +158,7 @@ impl KeyCall<'_> {
         let others = ruleset.policies.iter();
         let others = others.filter(|policy| *policy.name != *self.request.policy);
         let mut made = Vec::new();
-        for policy in others.filter(|policy| policy.key_parts == first.parts()) {
+        for policy in others.filter(|policy| policy.key_parts == first.policy().key_parts) {
             // One that no route uses has no keys.
             let Ok(key) = ruleset.policy_key(&policy.name, &texts) else {
                 continue;

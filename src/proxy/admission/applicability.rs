@@ -2,7 +2,7 @@
 
 use crate::limiter::{Fingerprint, Secret};
 use crate::proxy::admission::mode::{Enforcement, Mode};
-use crate::proxy::ruleset::{Limit, Overflow, Policy};
+use crate::proxy::ruleset::{Limit, Overflow, Quota};
 use crate::rules::{Exception, Head, Key};
 use crate::store::{ChargeId, Penalties};
 
@@ -53,26 +53,26 @@ impl Limit {
         mode.enforcement(&self.spec.descriptor, head)
     }
 
-    /// The policy, or the override at this place.
-    pub(crate) fn quota(&self, place: Option<u32>) -> &Policy {
+    /// The policy's quota, or that of the override at this place.
+    pub(crate) fn quota(&self, place: Option<u32>) -> &Quota {
         match place {
-            None => &self.policy,
+            None => &self.policy.quota,
             Some(place) => &self.policy.overrides[place as usize],
         }
     }
 
-    /// The policy, the override, or the overflow tier that decides.
-    pub(crate) fn chosen(&self, id: ChargeId) -> &Policy {
+    /// The quota of the policy, of the override, or of the overflow tier that decides.
+    pub(crate) fn chosen(&self, id: ChargeId) -> &Quota {
         match self.overflow(id) {
             None => self.quota(id.place),
-            Some(overflow) => &overflow.policy,
+            Some(overflow) => &overflow.quota,
         }
     }
 
     /// The overflow tier; `None` for the first bucket.
     pub(crate) fn overflow(&self, id: ChargeId) -> Option<&Overflow> {
         let first = self.quota(id.place).overflow.as_deref();
-        let tiers = std::iter::successors(first, |tier| tier.policy.overflow.as_deref());
+        let tiers = std::iter::successors(first, |tier| tier.quota.overflow.as_deref());
         tiers.take(id.tier.into()).last()
     }
 

@@ -100,7 +100,7 @@ impl<'a> AdmissionInputs<'a> {
             return;
         }
         for (number, limit) in self.route.tags_for(self.head) {
-            if set.decides_later(&limit.policy.buckets)
+            if set.decides_later(&limit.policy.quota.buckets)
                 && let Applicability::Bucket(key, place) = limit.evaluate(self.secret, self.head)
                 && let Ok(cost) = limit.spec.cost.of(self.head)
             {
@@ -169,15 +169,15 @@ impl<'a> AdmissionInputs<'a> {
         effect: Enforcement,
     ) -> PolicyCharge {
         let (limit, head, now) = (&self.limits[usize::from(number)], self.head, self.now);
-        let policy = limit.quota(place);
+        let quota = limit.quota(place);
         let charge = PolicyCharge {
-            window_end: policy.window_end(head, now),
+            window_end: quota.window_end(head, now),
             settles: limit.spec.settlement.is_some(),
             ..PolicyCharge::new(ChargeId::new(number, place), key, cost)
         };
         let penalties = limit.policy.penalties.as_deref();
         let ban_key = penalties.map_or(key, |penalties| limit.ban_key(penalties, head, key));
-        let steered = limit.steered(key, &policy.buckets, head, now);
+        let steered = limit.steered(key, &quota.buckets, head, now);
         let banned_until = match effect {
             Enforcement::Enforced => penalties
                 .and_then(|penalties| penalties.banned_until(ban_key, now))
@@ -210,8 +210,7 @@ impl ChargedLimits for Vec<Limit> {
     }
 
     fn granted(&self, limit: u16) -> Option<&Arc<Buckets>> {
-        let steering = self[usize::from(limit)].policy.steering.as_ref()?;
-        steering.known_grants()
+        self[usize::from(limit)].policy.steering.known_grants()
     }
 
     fn penalties(&self, limit: u16) -> Option<&Penalties> {

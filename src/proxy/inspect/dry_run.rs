@@ -151,11 +151,10 @@ impl<'a> SteeredRequest<'a> {
         for limit in inputs.route.limits_for(inputs.head) {
             let policy = &*limit.policy;
             let evaluated = limit.evaluate(inputs.secret, inputs.head);
-            let (Applicability::Bucket(key, _), Some(steering)) = (evaluated, &policy.steering)
-            else {
+            let Applicability::Bucket(key, _) = evaluated else {
                 continue;
             };
-            let keys = &**steering.keys();
+            let keys = &**policy.steering.keys();
             let is_granted = recorded.granted.iter().any(|name| **name == *policy.name);
             if is_granted && let Ok(cost) = limit.spec.cost.of(inputs.head) {
                 let until = now.saturating_add(Duration::from_secs(1));
@@ -245,9 +244,9 @@ impl DryRun<'_> {
             let Applicability::Bucket(key, place) = limit.evaluate(secret, &self.head) else {
                 return None;
             };
-            let policy = limit.quota(place);
-            let window_end = policy.window_end(&self.head, now);
-            Some(policy.buckets.charge(key, 0, window_end).view(now))
+            let quota = limit.quota(place);
+            let window_end = quota.window_end(&self.head, now);
+            Some(quota.buckets.charge(key, 0, window_end).view(now))
         })
     }
 

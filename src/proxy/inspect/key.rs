@@ -13,9 +13,9 @@ use crate::limiter::{
 };
 use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::ruleset::reload_diff::shown_exception;
-use crate::proxy::ruleset::{Limit, Policy, Ruleset};
+use crate::proxy::ruleset::{Limit, Policy, Quota, Ruleset};
 use crate::rules::{Exception, Head, KeyTextError, PartText};
-use crate::store::{Attribution, GrantedUnits, Probe, Steering, SteeringError, SteeringKey};
+use crate::store::{Attribution, GrantedUnits, Probe, SteeringError, SteeringKey};
 use crate::telemetry::metrics::KeyAction;
 
 /// The longest time for which an operator bans a key or grants it units.
@@ -26,7 +26,6 @@ pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 pub struct PolicyKey<'r> {
     /// A limit of the policy: all read a key alike.
     limit: &'r Limit,
-    steering: &'r Steering,
     parts: HashedParts,
     /// The override of the key.
     place: Option<u32>,
@@ -126,9 +125,8 @@ impl Ruleset {
     ) -> Result<PolicyKey<'_>, KeyError> {
         let routes = self.routes.iter().chain([&self.unmatched]);
         let limits = routes.flat_map(|route| &route.limits);
-        let mut of_name = limits.filter(|limit| *limit.policy.name == *policy);
-        let found = of_name.find_map(|limit| Some((limit, limit.policy.steering.as_ref()?)));
-        let Some((limit, steering)) = found else {
+        let mut limits = limits.filter(|limit| *limit.policy.name == *policy);
+        let Some(limit) = limits.next() else {
             let is_known = self.policies.iter().any(|one| *one.name == *policy);
             let name = policy.to_owned();
             return Err(match is_known {
@@ -144,7 +142,6 @@ impl Ruleset {
         let secret = limit.secret.as_ref().unwrap_or(&self.secret);
         Ok(PolicyKey {
             limit,
-            steering,
             key: parts.fingerprint(secret),
             parts,
             place: match exception {
@@ -171,7 +168,6 @@ impl<'r> PolicyKey<'r> {
         let secret = limit.secret.as_ref().unwrap_or(secret);
         Some(PolicyKey {
             limit,
-            steering: limit.policy.steering.as_ref()?,
             key: parts.fingerprint(secret),
             parts,
             place,
@@ -180,15 +176,15 @@ impl<'r> PolicyKey<'r> {
         })
     }
 
-    /// The policy, or its override for the key.
-    pub(super) fn quota(&self) -> &'r Policy {
+    /// The policy's quota for the key.
+    pub(super) fn quota(&self) -> &'r Quota {
         self.limit.quota(self.place)
     }
 
     /// The exception that gives the key another quota, as the configuration has it.
     pub(super) fn override_for(&self) -> Option<String> {
         self.place?;
-        let (own, key) = (&self.limit.policy.key, &self.quota().key);
+        let (own, key) = (&self.policy().quota.key, &self.quota().key);
         let exception = key.strip_prefix(own.as_str())?;
         Some(shown_exception(exception.trim_start_matches(" where ")))
     }
@@ -201,7 +197,7 @@ impl<'r> PolicyKey<'r> {
     /// The effect of the policy's decisions on requests with this key: `enforce`, `shadow` or
     /// `disabled`.
     pub(super) fn mode(&self) -> &'static str {
-        let mode = self.limit.policy.mode.current();
+        let mode = self.policy().mode.current();
         let hash = |secret: &Secret| self.is_whole.then(|| self.parts.fingerprint(secret));
         match (mode, mode.enforcement_of(hash)) {
             (Mode::Disabled, _) => Mode::Disabled.as_str(),
@@ -215,11 +211,6 @@ impl<'r> PolicyKey<'r> {
         self.key
     }
 
-    /// The [mark](crate::proxy::ruleset::Policy::mark) of the policy.
-    pub fn policy_mark(&self) -> u64 {
-        self.limit.policy.mark
-    }
-
     /// The state of the key at `now`.
     ///
     /// # Errors
@@ -228,14 +219,9 @@ impl<'r> PolicyKey<'r> {
         Ok(self.facts(Probe::UNIT, now).await?.state(self))
     }
 
-    /// The policy's name.
-    pub fn policy(&self) -> &'r str {
-        &self.limit.policy.name
-    }
-
-    /// The parts of the policy's key, as configured.
-    pub fn parts(&self) -> &'r [String] {
-        &self.limit.policy.key_parts
+    /// The policy.
+    pub fn policy(&self) -> &'r Policy {
+        &self.limit.policy
     }
 
     /// Changes the key, and returns its state before and after.
@@ -266,7 +252,7 @@ impl<'r> PolicyKey<'r> {
     }
 
     async fn apply(&self, change: KeyChange<'_>, now: Timestamp) -> Result<(), SteeringError> {
-        let (steering, key) = (self.steering, self.steering_key());
+        let (steering, key) = (&self.policy().steering, self.steering_key());
         let action = match change {
             KeyChange::Reset => {
                 steering.reset(&key).await?;
@@ -281,7 +267,7 @@ impl<'r> PolicyKey<'r> {
                 KeyAction::Ban
             }
             KeyChange::Unban => {
-                let penalties = self.limit.policy.penalties.as_deref();
+                let penalties = self.policy().penalties.as_deref();
                 let banned = penalties.map(|penalties| (penalties, self.ban_key()));
                 steering.unban(&key, banned).await?;
                 KeyAction::Unban
@@ -298,7 +284,7 @@ impl<'r> PolicyKey<'r> {
         if self.is_exempt && change != KeyChange::Unban {
             return impossible("the key is exempt from the policy");
         }
-        let algorithm = self.quota().buckets.algorithm();
+        let algorithm = self.quota().algorithm();
         match (change, algorithm) {
             (KeyChange::Reset, Algorithm::Concurrency(_)) => impossible(
                 "requests in flight return their units when they end: there is nothing to reset",
@@ -358,7 +344,7 @@ impl<'r> PolicyKey<'r> {
     }
 
     fn whole_bucket(&self, now: Timestamp) -> BucketFacts {
-        let algorithm = self.quota().buckets.algorithm();
+        let algorithm = self.quota().algorithm();
         let cell = algorithm.open(Cell::EMPTY, self.key, now);
         algorithm.facts(cell, Probe::UNIT.cost, now)
     }
@@ -373,7 +359,7 @@ impl<'r> PolicyKey<'r> {
         now: Timestamp,
     ) -> Result<KeyFacts, SteeringError> {
         let key = self.steering_key();
-        let steered = self.steering.facts(&key, probe, now).await?;
+        let steered = self.policy().steering.facts(&key, probe, now).await?;
         let operator = steered.ban.as_ref();
         let operator = operator.map(|ban| KeyBan::by_operator(ban.until, &ban.by));
         let bans = operator.into_iter().chain(self.penalty_ban(now));
@@ -396,7 +382,7 @@ impl<'r> PolicyKey<'r> {
 
     /// The ban by the policy's penalty.
     fn penalty_ban(&self, now: Timestamp) -> Option<KeyBan> {
-        let penalties = self.limit.policy.penalties.as_ref()?;
+        let penalties = self.policy().penalties.as_ref()?;
         let ban = penalties.ban_of(self.ban_key(), now)?;
         let (strikes, within) = penalties.strikes();
         Some(KeyBan {
@@ -409,20 +395,21 @@ impl<'r> PolicyKey<'r> {
 
     /// The end of the ban that a refusal at `now` would cause.
     pub(super) fn next_ban(&self, now: Timestamp) -> Option<Timestamp> {
-        let penalties = self.limit.policy.penalties.as_ref()?;
+        let penalties = self.policy().penalties.as_ref()?;
         penalties.next_ban(self.ban_key(), now)
     }
 
     /// The key under which penalties ban.
     fn ban_key(&self) -> Fingerprint {
-        let penalties = self.limit.policy.penalties.as_ref();
+        let penalties = self.policy().penalties.as_ref();
         let secret = penalties.and_then(|penalties| penalties.secret());
         secret.map_or(self.key, |secret| self.parts.fingerprint(&secret))
     }
 
     fn steering_key(&self) -> SteeringKey<'_> {
         let write = |parts: &mut dyn KeyParts| self.parts.feed(parts);
-        self.steering.key(self.key, &self.quota().buckets, write)
+        let steering = &self.policy().steering;
+        steering.key(self.key, &self.quota().buckets, write)
     }
 }
 

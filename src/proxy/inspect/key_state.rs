@@ -165,11 +165,11 @@ impl KeyFacts {
         };
         let remaining = decision.remaining.min(decision.capacity);
         KeyState {
-            policy: quota.name.to_string(),
+            policy: key.policy().name.to_string(),
             key_id: format!("k_{:016x}", key.fingerprint().bits()),
-            algorithm: quota.buckets.algorithm().kind(),
+            algorithm: quota.algorithm().kind(),
             unit: quota.advertised.unit().name(),
-            quota: quota.quota.clone(),
+            quota: quota.text.clone(),
             limit: decision.capacity,
             used: decision.capacity - remaining,
             remaining,

@@ -92,10 +92,7 @@ pub fn operator_actions<'a>(
 ) -> ActionPage {
     let (mut total, mut listed) = (0, BTreeMap::new());
     for policy in policies {
-        let Some(steering) = &policy.steering else {
-            continue;
-        };
-        for (key, action) in steering.keys().actions(now) {
+        for (key, action) in policy.steering.keys().actions(now) {
             total += 1;
             let (kind, since) = match &action {
                 OperatorAction::Ban(ban) => (OperatorActionKind::Ban, ban.since),
@@ -125,10 +122,7 @@ pub fn operator_actions<'a>(
 }
 
 fn listed_action(policy: &Policy, key: Fingerprint, action: OperatorAction) -> ListedAction {
-    let is_shared = policy
-        .steering
-        .as_ref()
-        .is_some_and(|one| one.keys().is_shared());
+    let is_shared = policy.steering.keys().is_shared();
     let (what, since, until, by, units) = match action {
         OperatorAction::Ban(ban) => (OperatorActionKind::Ban, ban.since, ban.until, ban.by, None),
         OperatorAction::Grant(grant) => {
@@ -165,9 +159,7 @@ pub async fn revoke(
     execution: Execution,
     now: Timestamp,
 ) -> Result<Option<ListedAction>, SteeringError> {
-    let Some(steering) = &policy.steering else {
-        return Ok(None);
-    };
+    let steering = &policy.steering;
     let Some(action) = steering.keys().action(key, kind, now) else {
         return Ok(None);
     };

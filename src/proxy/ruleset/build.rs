@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::tokens::TokenVerifier;
-use super::{Policy, Preflight, Ruleset, RulesetSpec};
+use super::{Policy, Preflight, Quota, Ruleset, RulesetSpec};
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
 use crate::proxy::answers::decoy::LearnedResponses;
@@ -55,7 +55,8 @@ impl PreparedRuleset {
     pub fn new(spec: RulesetSpec, context: &BuildContext, previous: Option<&Ruleset>) -> Self {
         let mut builder = Builder::new(&spec, context, previous);
         let policies = builder.policies(spec.policies, spec.max_size);
-        let has_redis_policies = policies.iter().any(|policy| policy.buckets.is_in_redis());
+        let mut buckets = policies.iter().map(|policy| &policy.quota.buckets);
+        let has_redis_policies = buckets.any(|buckets| buckets.is_in_redis());
         let upstreams = builder.upstreams(spec.upstreams);
         let router = Router::new(
             spec.routes
@@ -133,8 +134,11 @@ impl PreparedRuleset {
 
 struct Builder<'a> {
     preflight: Preflight,
-    /// The running policies, with overrides and overflow buckets, by name and key.
-    previous_policies: HashMap<(&'a str, &'a str), &'a Policy>,
+    /// The running policies by name.
+    previous_policies: HashMap<&'a str, &'a Policy>,
+    /// The quotas of the running policies, with those of overrides and overflow buckets, by the
+    /// names of the policies and their own keys.
+    previous_quotas: HashMap<(&'a str, &'a str), &'a Quota>,
     context: &'a BuildContext,
     previous: Option<&'a Ruleset>,
     migrations: Vec<(Arc<Table>, Arc<Table>)>,
@@ -149,10 +153,15 @@ struct Builder<'a> {
 impl<'a> Builder<'a> {
     fn new(spec: &RulesetSpec, context: &'a BuildContext, previous: Option<&'a Ruleset>) -> Self {
         let store = spec.store.as_ref();
+        let policies = || {
+            let policies = previous.into_iter().flat_map(|ruleset| &ruleset.policies);
+            policies.map(|policy| &**policy)
+        };
         Self {
             context,
             previous,
-            previous_policies: policies_by_id(previous),
+            previous_policies: policies().map(|one| (&*one.name, one)).collect(),
+            previous_quotas: policies().flat_map(quotas_by_id).collect(),
             preflight: spec.preflight,
             migrations: Vec::new(),
             refusal_cache: store.map_or(Duration::ZERO, |store| store.refusal_cache),
@@ -186,12 +195,10 @@ impl Builder<'_> {
     }
 }
 
-/// The policies of a ruleset, by name and key.
-fn policies_by_id(ruleset: Option<&Ruleset>) -> HashMap<(&str, &str), &Policy> {
-    let policies = ruleset.iter().flat_map(|ruleset| &ruleset.policies);
-    let all = policies.flat_map(|policy| policy.all());
-    all.map(|policy| ((&*policy.name, policy.key.as_str()), policy))
-        .collect()
+/// The quotas of a policy, by its name and their keys.
+fn quotas_by_id(policy: &Policy) -> impl Iterator<Item = ((&str, &str), &Quota)> {
+    let quotas = policy.quotas();
+    quotas.map(|quota| ((&*policy.name, quota.key.as_str()), quota))
 }
 
 /// The learned responses of a ruleset, by route name.

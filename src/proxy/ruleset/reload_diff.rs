@@ -10,7 +10,7 @@ use serde::Serialize;
 use strum::IntoStaticStr;
 
 use super::build::shares;
-use super::{PolicySpec, Ruleset, RulesetSpec};
+use super::{Ruleset, RulesetSpec};
 use crate::limiter::{Algorithm, Compatibility};
 use crate::store::{Home, StoreNames, StoreSpec};
 
@@ -114,39 +114,41 @@ pub struct ShrunkTable {
 impl<'a> From<&'a RulesetSpec> for PolicyTables<'a> {
     fn from(spec: &'a RulesetSpec) -> Self {
         let store = spec.store.as_ref();
-        let all = spec.policies.iter().flat_map(PolicySpec::all);
+        let policies = spec.policies.iter();
+        let all = policies.flat_map(|policy| policy.quotas().map(move |quota| (policy, quota)));
         let shares = shares(&spec.policies, spec.max_size).into_iter();
-        let tables = all.zip(shares).map(|(policy, share)| PolicyTable {
+        let tables = all.zip(shares).map(|((policy, quota), share)| PolicyTable {
             name: &policy.name,
-            key: &policy.key,
-            quota: &policy.quota,
-            algorithm: &policy.algorithm,
+            key: &quota.key,
+            quota: &quota.text,
+            algorithm: &quota.algorithm,
             keys: share.keys,
             home: (policy.home, store.map(StoreSpec::names)),
         });
         let keys = spec.policies.iter();
         PolicyTables {
             tables: tables.collect(),
-            keys: keys.map(|one| (&*one.name, &*one.key)).collect(),
+            keys: keys.map(|one| (&*one.name, &*one.quota.key)).collect(),
         }
     }
 }
 
 impl<'a> From<&'a Ruleset> for PolicyTables<'a> {
     fn from(ruleset: &'a Ruleset) -> Self {
-        let all = ruleset.policies.iter().flat_map(|policy| policy.all());
-        let tables = all.map(|policy| PolicyTable {
+        let policies = ruleset.policies.iter();
+        let all = policies.flat_map(|policy| policy.quotas().map(move |quota| (policy, quota)));
+        let tables = all.map(|(policy, quota)| PolicyTable {
             name: &policy.name,
-            key: &policy.key,
-            quota: &policy.quota,
-            algorithm: policy.buckets.algorithm(),
-            keys: policy.buckets.table.keys(),
-            home: (policy.buckets.home, ruleset.store.names()),
+            key: &quota.key,
+            quota: &quota.text,
+            algorithm: quota.algorithm(),
+            keys: quota.buckets.table.keys(),
+            home: (quota.buckets.home, ruleset.store.names()),
         });
         let keys = ruleset.policies.iter();
         PolicyTables {
             tables: tables.collect(),
-            keys: keys.map(|one| (&*one.name, &*one.key)).collect(),
+            keys: keys.map(|one| (&*one.name, &*one.quota.key)).collect(),
         }
     }
 }

@@ -9,9 +9,10 @@ impl Ruleset {
     ///
     /// Synchronised tables are missing: their charges come back from Redis, and would count twice.
     pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
-        let all = self.policies.iter().flat_map(|policy| policy.all());
-        all.filter(|policy| !policy.buckets.is_synchronised())
-            .map(|policy| (policy.key.as_str(), &*policy.buckets.table))
+        let quotas = self.policies.iter().flat_map(|policy| policy.quotas());
+        quotas
+            .filter(|quota| !quota.buckets.is_synchronised())
+            .map(|quota| (quota.key.as_str(), &*quota.buckets.table))
     }
 
     /// Strikes and bans of all policies for the snapshot file. Shared ones are included, since
@@ -19,15 +20,15 @@ impl Ruleset {
     pub fn bans(&self) -> impl Iterator<Item = PolicyBans<'_>> {
         self.policies.iter().filter_map(|policy| {
             let penalties = policy.penalties.as_ref()?;
-            Some(penalties.to_keep(&policy.name, &policy.key, self.secret))
+            Some(penalties.to_keep(&policy.name, &policy.quota.key, self.secret))
         })
     }
 
     /// The keys that operators steer, for the snapshot file.
     pub fn steered(&self) -> impl Iterator<Item = PolicySteering<'_>> {
-        self.policies.iter().filter_map(|policy| {
-            let steering = policy.steering.as_ref()?;
-            Some(steering.to_keep(&policy.name, &policy.key, self.secret))
+        self.policies.iter().map(|policy| {
+            let key = &policy.quota.key;
+            policy.steering.to_keep(&policy.name, key, self.secret)
         })
     }
 }

@@ -52,26 +52,16 @@ pub struct RulesetSpec {
 /// Spec of a policy.
 #[derive(Debug)]
 pub struct PolicySpec {
-    /// The policy's name. Name and key identify a policy across reloads.
+    /// The policy's name. With the key of its quota it identifies a policy across reloads.
     pub name: String,
     /// The name that clients read.
     pub advertised_name: String,
-    /// The key as configured.
-    pub key: String,
-    /// The parts of the key as configured; empty for overrides and overflow buckets.
+    /// The parts of the key as configured.
     pub key_parts: Vec<String>,
-    /// The quota as configured.
-    pub quota: String,
     /// Unit of the quota.
     pub unit: QuotaUnit,
-    /// Algorithm with its quota.
-    pub algorithm: Algorithm,
-    /// Ends of windows by the time zone in a claim.
-    pub local_periods: Option<LocalPeriods>,
     /// The home of its buckets.
     pub home: Home,
-    /// Number of keys that it must hold; `None` for its share of the memory.
-    pub max_keys: Option<usize>,
     /// Treatment of new keys in a full table.
     pub on_full: OnFull,
     /// Charging of refused requests.
@@ -90,17 +80,35 @@ pub struct PolicySpec {
     pub reject: RejectSpec,
     /// Upper bound of the random delay added to Retry-After.
     pub retry_after_jitter: Duration,
-    /// Policies of the same name for some keys, which their own key names.
-    pub overrides: Vec<PolicySpec>,
-    /// The bucket for requests that this one cannot pay; it has no overrides.
+    /// The quota of keys without an override.
+    pub quota: QuotaSpec,
+    /// The quotas of some keys.
+    pub overrides: Vec<QuotaSpec>,
+}
+
+/// Spec of a quota: that of a policy, of an override, or of an overflow bucket.
+#[derive(Debug)]
+pub struct QuotaSpec {
+    /// The key as configured, with the keys that an override is for. Identifies the quota among
+    /// those of its policy.
+    pub key: String,
+    /// The quota as configured.
+    pub text: String,
+    /// Algorithm with its quota.
+    pub algorithm: Algorithm,
+    /// Ends of windows by the time zone in a claim.
+    pub local_periods: Option<LocalPeriods>,
+    /// Number of keys that it must hold; `None` for its share of the memory.
+    pub max_keys: Option<usize>,
+    /// The bucket for requests that this one cannot pay.
     pub overflow: Option<Box<OverflowSpec>>,
 }
 
-/// A further bucket of a policy.
+/// Spec of a further bucket of a quota.
 #[derive(Debug)]
 pub struct OverflowSpec {
-    /// The bucket, under the policy's name.
-    pub policy: PolicySpec,
+    /// The bucket's quota.
+    pub quota: QuotaSpec,
     /// Fields that tell the upstream of the priority.
     pub fields: Vec<(HeaderName, HeaderValue)>,
     /// DSCP of the forwarded requests.
@@ -108,22 +116,25 @@ pub struct OverflowSpec {
 }
 
 impl PolicySpec {
-    /// Sets `max_keys` of the policy and its overflow buckets, not of overrides.
+    /// The quota, its overflow buckets, and those of the overrides: all with a table.
+    pub fn quotas(&self) -> impl Iterator<Item = &QuotaSpec> {
+        let quotas = std::iter::once(&self.quota).chain(&self.overrides);
+        quotas.flat_map(QuotaSpec::tiers)
+    }
+}
+
+impl QuotaSpec {
+    /// Sets `max_keys` of the quota and its overflow buckets.
     pub fn set_max_keys(&mut self, keys: usize) {
         self.max_keys = Some(keys);
         if let Some(overflow) = &mut self.overflow {
-            overflow.policy.set_max_keys(keys);
+            overflow.quota.set_max_keys(keys);
         }
     }
 
-    /// The policy, its overflow buckets, and those of its overrides: all with a table.
-    pub fn all(&self) -> Vec<&Self> {
-        let mut all = vec![self];
-        if let Some(overflow) = &self.overflow {
-            all.extend(overflow.policy.all());
-        }
-        all.extend(self.overrides.iter().flat_map(Self::all));
-        all
+    /// The quota, and its further overflow buckets.
+    fn tiers(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |quota| Some(&quota.overflow.as_ref()?.quota))
     }
 }
 

@@ -81,11 +81,11 @@ impl Lane {
             decisions.extend(row.filter(|_| number >= from));
         }
         let policy = &self.ruleset.policies[0];
-        let algorithm = policy.buckets.algorithm();
+        let algorithm = policy.quota.algorithm();
         PolicyAnswer {
             name: policy.name.to_string(),
             algorithm: algorithm.kind(),
-            quota: policy.quota.clone(),
+            quota: policy.quota.text.clone(),
             capacity_units: algorithm.capacity(),
             new_cell: algorithm.view(Cell::EMPTY, Timestamp::EPOCH).into(),
             decisions,
@@ -169,8 +169,8 @@ fn rules(policy: PolicySpec) -> RulesetSpec {
         overrides: Vec::new(),
         ..policy
     };
-    if !policy.algorithm.is_concurrency() {
-        policy.set_max_keys(KEYS);
+    if !policy.quota.algorithm.is_concurrency() {
+        policy.quota.set_max_keys(KEYS);
     }
     let limit = LimitSpec {
         policy: 0,

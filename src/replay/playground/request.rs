@@ -143,7 +143,7 @@ impl PlayRequest {
         }
         let mut queueing = specs
             .iter()
-            .filter(|spec| spec.algorithm.queueing().is_some());
+            .filter(|spec| spec.quota.algorithm.queueing().is_some());
         match queueing.next() {
             None => Ok((specs, is_given.then_some(settings))),
             Some(spec) => Err(impossible(format!(

@@ -12,7 +12,7 @@ use crate::config::sections::{cost, penalty, redis, responses};
 use crate::config::value::{KeyPart, all_time_zones, fields};
 use crate::config::{Code, Finding, NodeId, node_of};
 use crate::limiter::{Calendars, Period};
-use crate::proxy::ruleset::{OverflowSpec, PolicySpec};
+use crate::proxy::ruleset::{OverflowSpec, PolicySpec, QuotaSpec};
 use crate::proxy::{Mode, Rollout};
 use crate::rules::LocalPeriods;
 use crate::store;
@@ -84,44 +84,35 @@ impl<'a> Policies<'a> {
     }
 
     fn push(&mut self, name: &str, policy: Cow<'a, Policy>) -> usize {
-        let key = key_text(&policy);
-        if let Some(mut spec) = self.spec(name, key.clone(), &policy) {
-            spec.key_parts = key_parts(&policy).collect();
-            if !policy.overrides.is_empty() {
-                spec.overrides = self.overrides(name, &key, &policy);
-            }
-            self.specs.push(spec);
-        }
+        let spec = self.spec(name, &policy);
+        self.specs.extend(spec);
         self.written.push(policy);
         self.written.len() - 1
     }
 
-    fn overrides(&mut self, name: &str, key: &str, policy: &Policy) -> Vec<PolicySpec> {
+    fn overrides(&mut self, key: &str, policy: &Policy) -> Vec<QuotaSpec> {
+        if policy.overrides.is_empty() {
+            return Vec::new();
+        }
         let base = policy.without_exceptions();
-        let specs = policy.overrides.iter().filter_map(|one| {
+        let quotas = policy.overrides.iter().filter_map(|one| {
             let key = format!("{key} where {}", one.selection.identity());
-            let mut spec = self.spec(name, key, &one.applied_to(&base))?;
+            let mut quota = self.quota(key, &one.applied_to(&base))?;
             if has_one_bucket(&one.selection, policy) {
-                spec.set_max_keys(ONE_KEY);
+                quota.set_max_keys(ONE_KEY);
             }
-            // The policy itself bans.
-            spec.penalty = None;
-            Some(spec)
+            Some(quota)
         });
-        specs.collect()
+        quotas.collect()
     }
 
     /// The overflow bucket, if any.
-    fn overflow(&mut self, name: &str, key: &str, policy: &Policy) -> Option<Box<OverflowSpec>> {
+    fn overflow(&mut self, key: &str, policy: &Policy) -> Option<Box<OverflowSpec>> {
         let overflow = policy.overflow.as_ref()?;
-        let next = self.spec(
-            name,
-            format!("{key} overflow"),
-            &overflow.applied_to(policy),
-        )?;
+        let quota = self.quota(format!("{key} overflow"), &overflow.applied_to(policy))?;
         let dscp = overflow.dscp.as_ref();
         Some(Box::new(OverflowSpec {
-            policy: next,
+            quota,
             fields: fields(&overflow.priority_header).collect(),
             dscp: dscp.map(|dscp| Dscp::new(dscp.get() as u8)),
         }))
@@ -136,40 +127,48 @@ impl<'a> Policies<'a> {
         })
     }
 
-    /// Compiles a policy without its overrides. Returns `None`, and adds a finding, if no algorithm
-    /// can have these settings.
-    fn spec(&mut self, name: &str, key: String, policy: &Policy) -> Option<PolicySpec> {
+    /// Compiles a policy. Returns `None`, and adds a finding, if no algorithm can have its quota.
+    fn spec(&mut self, name: &str, policy: &Policy) -> Option<PolicySpec> {
         let penalty = policy.penalty.as_ref();
+        let key = key_text(policy);
+        Some(PolicySpec {
+            name: name.to_owned(),
+            advertised_name: self.config.responses.advertised_name(name),
+            key_parts: key_parts(policy).collect(),
+            unit: policy.unit.value,
+            home: redis::home(policy),
+            on_full: policy.on_full.value,
+            refusals: match policy.charge_refused.get() {
+                false => store::Refusals::Free,
+                true => store::Refusals::Charged,
+            },
+            settles: cost::settlement(policy).is_some(),
+            penalty: penalty.map(|penalty| penalty::compile(penalty)),
+            mode: mode(name, policy),
+            action: responses::action(&policy.on_limit, &self.config.responses.on_limit),
+            is_announced: policy.announce.get(),
+            reject: responses::reject(&policy.on_limit, &self.config.responses),
+            retry_after_jitter: policy.retry_after_jitter.get(),
+            quota: self.quota(key.clone(), policy)?,
+            overrides: self.overrides(&key, policy),
+        })
+    }
+
+    /// Compiles the quota of a policy. Returns `None`, and adds a finding, if no algorithm can have
+    /// it.
+    fn quota(&mut self, key: String, policy: &Policy) -> Option<QuotaSpec> {
         match algorithm(policy) {
-            Ok(algorithm) => Some(PolicySpec {
-                home: redis::home(policy),
-                name: name.to_owned(),
-                advertised_name: self.config.responses.advertised_name(name),
-                overflow: self.overflow(name, &key, policy),
+            Ok(algorithm) => Some(QuotaSpec {
+                overflow: self.overflow(&key, policy),
                 key,
-                key_parts: Vec::new(),
-                quota: policy.amounts.to_string(),
-                unit: policy.unit.value,
+                text: policy.amounts.to_string(),
+                local_periods: self.local(policy),
                 max_keys: match algorithm.is_concurrency() {
                     // Permits have no cells.
                     true => Some(ONE_KEY),
                     false => policy.max_keys.as_ref().map(|keys| keys.get() as usize),
                 },
                 algorithm,
-                local_periods: self.local(policy),
-                on_full: policy.on_full.value,
-                refusals: match policy.charge_refused.get() {
-                    false => store::Refusals::Free,
-                    true => store::Refusals::Charged,
-                },
-                penalty: penalty.map(|penalty| penalty::compile(penalty)),
-                settles: cost::settlement(policy).is_some(),
-                mode: mode(name, policy),
-                action: responses::action(&policy.on_limit, &self.config.responses.on_limit),
-                is_announced: policy.announce.get(),
-                reject: responses::reject(&policy.on_limit, &self.config.responses),
-                retry_after_jitter: policy.retry_after_jitter.get(),
-                overrides: Vec::new(),
             }),
             Err(error) => {
                 let Amounts {

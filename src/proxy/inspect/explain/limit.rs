@@ -1,6 +1,5 @@
 //! One limit in an explanation: the bucket that decides, and its decision.
 
-use std::iter::successors;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::error::Error;
 use crate::proxy::inspect::key_state::KeyState;
-use crate::proxy::ruleset::{Limit, Policy};
+use crate::proxy::ruleset::{Limit, Policy, Quota};
 use crate::rules::{Head, InvalidCost, KeyFault, LocalPeriods, PartDescription};
 use crate::store::{Home, OnStoreError};
 use crate::telemetry::metrics::LimitDecision;
@@ -95,19 +94,20 @@ impl LimitTrace {
     ) -> Result<Self, Error> {
         let cost = limit.spec.cost.of(head);
         let enforcement = limit.enforcement(head);
-        let policy = match applicability {
+        let policy = &limit.policy;
+        let quota = match applicability {
             Applicability::Bucket(_, place) => limit.quota(place),
-            _ => &limit.policy,
+            _ => &policy.quota,
         };
-        let mut bucket = BucketTrace::new(policy, 0);
+        let mut bucket = BucketTrace::new(policy, quota, 0);
         let can_refuse = enforcement == Enforcement::Enforced && !bucket.is_tag;
         let outcome = match (applicability, &cost) {
             (Applicability::Bucket(key, _), Ok(cost)) => {
-                let tiers: Vec<_> = tiers(policy).collect();
-                let peek = |policy: &&Policy| peek(policy, key, *cost, head, now);
+                let tiers: Vec<_> = quota.tiers().collect();
+                let peek = |quota: &&Quota| peek(quota, key, *cost, head, now);
                 let mut decisions: Vec<_> = tiers.iter().map(peek).collect();
                 let place = deciding(&decisions);
-                bucket = BucketTrace::new(tiers[place], place);
+                bucket = BucketTrace::new(policy, tiers[place], place);
                 LimitOutcome::Decided(decisions.swap_remove(place))
             }
             (Applicability::Bucket(..), Err(InvalidCost)) if can_refuse => {
@@ -121,7 +121,7 @@ impl LimitTrace {
             (Applicability::Exempt, _) => LimitOutcome::Exempt,
             (Applicability::Skipped, _) => LimitOutcome::Skipped,
             (Applicability::Keyless, _) => {
-                let status = policy.rejection.keyless_status();
+                let status = quota.rejection.keyless_status();
                 bucket.status = bucket.status.map(|_| status);
                 match limit.spec.descriptor.fault(head) {
                     Some(KeyFault::Several(_)) => LimitOutcome::SeveralKeys,
@@ -133,7 +133,7 @@ impl LimitTrace {
             policy: Arc::clone(&policy.name),
             bucket,
             key: limit.spec.descriptor.describe(head),
-            zone: policy.local_periods.as_ref().map(|local| zone(local, head)),
+            zone: quota.local_periods.as_ref().map(|local| zone(local, head)),
             cost: cost.unwrap_or(1),
             settles: limit.spec.settlement.is_some(),
             enforcement,
@@ -145,23 +145,23 @@ impl LimitTrace {
 }
 
 impl BucketTrace {
-    /// The bucket of a policy, or of its overflow tier with this number.
-    pub(super) fn new(policy: &Policy, overflows: usize) -> Self {
-        let algorithm = policy.buckets.algorithm();
+    /// The bucket of a policy's quota, which is the overflow tier with this number.
+    pub(super) fn new(policy: &Policy, quota: &Quota, overflows: usize) -> Self {
+        let algorithm = quota.algorithm();
         let queue = algorithm.queueing();
         Self {
             overflows,
             algorithm: algorithm.kind(),
-            quota: policy.quota.clone(),
+            quota: quota.text.clone(),
             action: [policy.action.name(), policy.action.word()],
             status: match policy.action {
                 Action::Drop => None,
-                _ => Some(policy.rejection.status()),
+                _ => Some(quota.rejection.status()),
             },
             is_tag: policy.action.tag().is_some(),
             returns_units: algorithm.is_concurrency(),
             queue: queue.map(|bound| (bound.queue(), bound.max_wait())),
-            home: policy.buckets.home,
+            home: quota.buckets.home,
         }
     }
 }
@@ -251,13 +251,6 @@ impl LimitTrace {
     }
 }
 
-/// The policy, and its further overflow tiers.
-pub(super) fn tiers(policy: &Policy) -> impl Iterator<Item = &Policy> {
-    successors(Some(policy), |policy| {
-        policy.overflow.as_ref().map(|next| &next.policy)
-    })
-}
-
 /// The place of the decision that counts: the first bucket that pays, else that with the shortest
 /// wait.
 pub(super) fn deciding(decisions: &[Decision]) -> usize {
@@ -270,10 +263,10 @@ pub(super) fn deciding(decisions: &[Decision]) -> usize {
         .unwrap_or_default()
 }
 
-/// The decision of a bucket of this policy, which is not charged.
-fn peek(policy: &Policy, key: Fingerprint, cost: u32, head: &Head<'_>, now: Timestamp) -> Decision {
-    let window_end = policy.window_end(head, now);
-    policy.buckets.charge(key, cost, window_end).peek(now)
+/// The decision of a bucket of this quota, which is not charged.
+fn peek(quota: &Quota, key: Fingerprint, cost: u32, head: &Head<'_>, now: Timestamp) -> Decision {
+    let window_end = quota.window_end(head, now);
+    quota.buckets.charge(key, cost, window_end).peek(now)
 }
 
 fn zone(periods: &LocalPeriods, head: &Head<'_>) -> String {

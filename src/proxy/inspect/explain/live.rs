@@ -4,7 +4,7 @@
 use std::iter::once;
 use std::net::IpAddr;
 
-use super::limit::{BucketTrace, LimitOutcome, LimitTrace, deciding, tiers};
+use super::limit::{BucketTrace, LimitOutcome, LimitTrace, deciding};
 use super::{Explanation, explain_in_memory};
 use crate::clock::Timestamp;
 use crate::http::message::Request;
@@ -121,8 +121,8 @@ impl LimitTrace {
         {
             decision.ban(until);
         }
-        if let Some(policy) = tiers(key.quota()).nth(place) {
-            self.bucket = BucketTrace::new(policy, place);
+        if let Some(quota) = key.quota().tiers().nth(place) {
+            self.bucket = BucketTrace::new(key.policy(), quota, place);
         }
         let is_queued = ban.is_none() && self.has_place_in_queue(&decision, &facts.bucket.view);
         self.outcome = match is_queued {

@@ -4,8 +4,8 @@ use std::sync::{Arc, Weak};
 
 use super::Builder;
 use crate::clock::Timestamp;
-use crate::proxy::ruleset::Policy;
-use crate::store::Table;
+use crate::proxy::ruleset::Quota;
+use crate::store::{Penalties, Steering, Table};
 use crate::telemetry::metrics::{
     KeyCounts, KeyGauges, PolicyInfo, PolicyMetrics, ReadCount, TableFigures, WaitMetrics,
 };
@@ -34,18 +34,17 @@ impl Builder<'_> {
     }
 
     /// The numbers of keys that are banned, and that have granted units.
-    pub(super) fn key_gauges(&self, policy: &Policy) -> Option<KeyGauges> {
-        let keys = policy.steering.as_ref()?.keys();
-        let (banned, granted) = (Arc::clone(keys), Arc::clone(keys));
+    pub(super) fn key_gauges(
+        &self,
+        policy: &str,
+        penalties: Option<&Arc<Penalties>>,
+        steering: &Steering,
+    ) -> KeyGauges {
         let clock = || Arc::clone(&self.context.clock);
-        let all = policy.all().into_iter();
-        let penalties: Vec<_> = all.filter_map(|one| one.penalties.clone()).collect();
-        let by_penalty = (!penalties.is_empty()).then(|| {
-            let clock = clock();
-            Box::new(move || {
-                let now = clock.now();
-                penalties.iter().map(|one| one.banned_keys(now)).sum()
-            }) as _
+        let (banned, granted) = (Arc::clone(steering.keys()), Arc::clone(steering.keys()));
+        let by_penalty = penalties.map(|penalties| {
+            let (penalties, clock) = (Arc::clone(penalties), clock());
+            Box::new(move || penalties.banned_keys(clock.now())) as _
         });
         let (banned_clock, granted_clock) = (clock(), clock());
         let counts = KeyCounts {
@@ -53,18 +52,16 @@ impl Builder<'_> {
             banned_by_operator: Box::new(move || banned.banned_keys(banned_clock.now())),
             granted: Box::new(move || granted.granted_keys(granted_clock.now())),
         };
-        let registry = &self.context.registry;
-        Some(KeyGauges::new(registry, &policy.name, counts))
+        KeyGauges::new(&self.context.registry, policy, counts)
     }
 
-    pub(super) fn policy_info(&self, policy: &Policy) -> Gauge {
-        let buckets = &policy.buckets;
+    pub(super) fn policy_info(&self, policy: &str, key_parts: &[String], quota: &Quota) -> Gauge {
         let info = PolicyInfo {
-            policy: &policy.name,
-            algorithm: buckets.algorithm().kind(),
-            quota: &policy.quota,
-            key: &policy.key_parts.join(", "),
-            store: buckets.home.name(),
+            policy,
+            algorithm: quota.algorithm().kind(),
+            quota: &quota.text,
+            key: &key_parts.join(", "),
+            store: quota.buckets.home.name(),
         };
         info.show(&self.context.registry)
     }

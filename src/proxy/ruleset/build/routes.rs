@@ -77,8 +77,7 @@ impl Builder<'_> {
         limits: &[Limit],
         origin: LearnedOrigin,
     ) -> Option<Arc<LearnedResponses>> {
-        let mut policies = limits.iter().flat_map(|limit| limit.policy.all());
-        if !policies.any(|policy| policy.action.is_decoy()) {
+        if !limits.iter().any(|limit| limit.policy.action.is_decoy()) {
             return None;
         }
         let known = self.learned_responses.get(route);
@@ -121,7 +120,7 @@ fn limit(spec: &LimitSpec, policy: Arc<Policy>, metrics: LimitMetrics) -> Limit 
     Limit {
         metrics,
         reads_token: spec.reads_token() || policy.reads_token(),
-        secret: policy.buckets.secret(),
+        secret: policy.quota.buckets.secret(),
         spec: spec.clone(),
         policy,
     }
@@ -135,8 +134,8 @@ fn reads_token(limits: &[LimitSpec], policies: &[Arc<Policy>]) -> bool {
 
 /// The fields by which these limits tell the upstream of a lower priority.
 fn priority_fields(limits: &[Limit]) -> Vec<HeaderName> {
-    let policies = limits.iter().flat_map(|limit| limit.policy.all());
-    let overflows = policies.filter_map(|policy| policy.overflow.as_ref());
+    let quotas = limits.iter().flat_map(|limit| limit.policy.quotas());
+    let overflows = quotas.filter_map(|quota| quota.overflow.as_ref());
     let fields = overflows.flat_map(|overflow| &overflow.fields);
     let names: HashSet<_> = fields.map(|(name, _)| name.clone()).collect();
     names.into_iter().collect()

@@ -20,6 +20,6 @@ impl Ruleset {
 /// The buckets of a limit, with overrides and overflow buckets; true if their charges are settled.
 fn buckets_of(limit: &Limit) -> impl Iterator<Item = (&Buckets, bool)> {
     let settles = limit.spec.settlement.is_some();
-    let policies = limit.policy.all().into_iter();
-    policies.map(move |policy| (&*policy.buckets, settles))
+    let quotas = limit.policy.quotas();
+    quotas.map(move |quota| (&*quota.buckets, settles))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::limiter::{KeyParts, Secret};
-use crate::proxy::ruleset::{Policy, PolicySpec, Ruleset};
+use crate::proxy::ruleset::{Policy, Ruleset};
 use crate::store::{Home, TrackingBudget};
 
 impl Ruleset {
@@ -12,36 +12,38 @@ impl Ruleset {
     /// its policies only.
     pub(super) fn follow(&self, now: Timestamp) {
         let policies = || self.policies.iter();
-        let buckets = policies().flat_map(|policy| policy.all());
+        let quotas = policies().flat_map(|policy| policy.quotas());
         let penalties = policies().filter_map(|policy| policy.penalties.as_deref());
         // Overflow buckets and overrides have the algorithm of their policy.
-        let known = |policy: &&Arc<Policy>| policy.buckets.home != Home::Memory;
-        let steering = policies().filter_map(|policy| policy.steering.as_ref());
+        let known = |policy: &&Arc<Policy>| policy.quota.buckets.home != Home::Memory;
+        let steering = policies().map(|policy| &policy.steering);
         let algorithms = policies().filter(known);
         self.store.follow(
-            buckets.map(|policy| &*policy.buckets),
+            quotas.map(|quota| &*quota.buckets),
             penalties,
             steering,
-            algorithms.map(|policy| (&*policy.name, policy.buckets.algorithm().kind())),
+            algorithms.map(|policy| (&*policy.name, policy.quota.algorithm().kind())),
             now,
         );
     }
 
     /// Sets the memory for what each policy keeps of keys beside their buckets.
     pub(super) fn set_tracking_room(&self, room: TrackingBudget) {
-        for policy in self.policies.iter().flat_map(|policy| policy.all()) {
-            let bytes = room.bytes(policy.buckets.table.keys());
-            policy.buckets.set_tracking_room(bytes);
+        for policy in &self.policies {
+            for quota in policy.quotas() {
+                let bytes = room.bytes(quota.buckets.table.keys());
+                quota.buckets.set_tracking_room(bytes);
+            }
             if let Some(penalties) = &policy.penalties {
-                penalties.set_room(bytes);
+                penalties.set_room(room.bytes(policy.quota.buckets.table.keys()));
             }
         }
     }
 }
 
 /// The name of an override in Redis. It differs from all names of policies, which have no slash.
-pub(super) fn label_of_override(spec: &PolicySpec) -> Box<str> {
+pub(super) fn label_of_override(policy: &str, key: &str) -> Box<str> {
     let mut hasher = Secret::from_key([0, 0]).wide_hasher();
-    hasher.part(0, spec.key.as_bytes());
-    format!("{}/{:08x}", spec.name, hasher.finish() as u32).into()
+    hasher.part(0, key.as_bytes());
+    format!("{policy}/{:08x}", hasher.finish() as u32).into()
 }
