@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::admission::mode::Enforcement;
 use super::admission::{Admission, AdmissionInputs};
 use super::ruleset::Limit;
 use crate::clock::Timestamp;
 use crate::limiter::Fingerprint;
 use crate::rules::{Head, PartValue};
 use crate::telemetry::access_log::KeyForm;
+use crate::telemetry::metrics::LimitDecision;
 pub use sample::{RefusalSample, RefusalSamples};
 pub use windows::{KeyRefusals, Measure, Top, TopRow, Window};
 use windows::{Sketches, Windows};
@@ -129,10 +129,11 @@ impl Activity {
         if is_sampled {
             cell.samples.note(inputs, admission);
         }
-        for (limit, key, decision, enforcement) in admission.charged(inputs.route) {
+        for (limited, charge, decision) in admission.decided() {
+            let (limit, key) = (inputs.route.limit(limited.limit), charge.key);
             let id = sketch_id(limit.policy.mark, key);
             let record = || KeyRecord::new(limit, key, head);
-            if enforcement == Enforcement::Enforced && !decision.is_admitted() {
+            if limited.word == LimitDecision::Limited {
                 cell.sketches.limited.hit(id, 1, record);
             }
             if !is_watched {

@@ -11,8 +11,10 @@ mod logged;
 pub(super) mod mode;
 pub(super) mod permit_queue;
 pub(super) mod priority;
+mod record;
 pub(super) mod settle;
 pub(super) mod tag;
+mod unsettled_charge;
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -21,32 +23,30 @@ use smallvec::SmallVec;
 
 use super::body::ResponseBody;
 use super::ruleset::{Limit, Overflow, Route};
-use super::shadow_clients::ShadowOutcome;
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Response;
-use crate::limiter::{Algorithm, Decision, Fingerprint, Outcome};
+use crate::limiter::{Algorithm, Decision, Outcome};
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::{RefusalReason, RefusedRequest};
 use crate::rules::Head;
-use crate::store::{ChargeResult, Payer, PolicyCharge, Undecided};
+use crate::store::{ChargeResult, Payer, PolicyCharge};
 use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, admit_in_memory};
-pub(super) use logged::LoggedLimit;
-use mode::Enforcement;
-use permit_queue::Pending;
-use settle::UnsettledCharge;
+pub(super) use record::LimitRecord;
+use unsettled_charge::UnsettledCharge;
 
 /// The decisions of a route's limits on one request; empty before they decide.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     /// The decisions, and what the request holds until it ends.
     pub(super) result: ChargeResult,
+    /// What the limits did that applied, or exempted the request: first those without a bucket, and
+    /// last those that tag.
+    records: SmallVec<[LimitRecord; 4]>,
     /// The limit that refuses because the request lacks its key.
     keyless: Option<u16>,
-    /// Decisions without a charge, for the metrics.
-    uncharged: SmallVec<[(u16, LimitDecision); 1]>,
     /// The random addition to `Retry-After` of a refused request.
     jitter: Duration,
     /// Permits that the request waited for, returned when it ends.
@@ -56,23 +56,51 @@ pub(super) struct Admission {
     now: Timestamp,
     /// The end of the first doubt in the request's refusal, and the next pause until then.
     pause: Option<(Timestamp, Duration)>,
-    /// True if a shadowed limit lacked its key or cost; only a dry run reads this.
-    pub(super) is_shadowed: bool,
 }
 
 impl Admission {
-    /// The limit whose decision became the verdict, if any limit applied.
-    pub(super) fn deciding<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
-        let number = match self.keyless {
-            Some(number) => number,
-            None => self.binding().get(self.result.verdict.deciding)?.id.limit,
-        };
-        Some(route.limit(number))
+    /// What the limits did that applied, or exempted the request.
+    pub(super) fn records(&self) -> &[LimitRecord] {
+        &self.records
+    }
+
+    /// The limits that have a decision of a bucket, enforced ones first.
+    pub(super) fn decided(&self) -> impl Iterator<Item = (&LimitRecord, &PolicyCharge, &Decision)> {
+        let records = self.records.iter();
+        records.filter_map(|record| {
+            let (charge, decision) = self.decision_of(record)?;
+            Some((record, charge, decision))
+        })
+    }
+
+    /// The charge to the deciding bucket of a limit, and the decision, if it has one.
+    pub(super) fn decision_of(&self, record: &LimitRecord) -> Option<(&PolicyCharge, &Decision)> {
+        let place = record.place?;
+        let decisions = &self.result.verdict.decisions;
+        Some((self.result.charges.get(place)?, decisions.get(place)?))
+    }
+
+    /// The limit whose decision became the verdict, if any enforced limit applied.
+    pub(super) fn deciding(&self) -> Option<&LimitRecord> {
+        let verdict = &self.result.verdict;
+        let has_decision = self.keyless.is_some() || verdict.enforced() > 0;
+        let mut records = self.records.iter().filter(|_| has_decision);
+        records.find(|record| match self.keyless {
+            Some(number) => record.limit == number,
+            None => record.place == Some(verdict.deciding),
+        })
     }
 
     /// The limit that refuses the request, if any.
     pub(super) fn refusing<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
-        self.deciding(route).filter(|_| self.is_refused())
+        match self.is_refused() {
+            true => Some(route.limit(self.deciding()?.limit)),
+            false => None,
+        }
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.keyless.is_some() || !self.result.verdict.is_admitted()
     }
 
     /// True if the request is refused because its key is banned.
@@ -85,87 +113,23 @@ impl Admission {
         self.now = now;
     }
 
-    /// Counts and keeps the decision of the store.
-    pub(super) fn conclude(&mut self, inputs: &AdmissionInputs<'_>) {
-        let route = inputs.route;
-        let is_refused = self.is_refused();
-        for (number, decision) in self.uncharged.drain(..) {
-            // A request that is refused stays so if a policy in shadow is enforced.
-            if !is_refused || decision != LimitDecision::Shadowed {
-                route.limit(number).metrics.record(decision);
-            }
-        }
-        self.now = inputs.now;
-        self.jitter = self.jitter(inputs);
-        let reservations = self.result.reservations.drain(..);
-        let reserved = reservations.map(|(number, one)| UnsettledCharge::new(number, one));
-        self.reserved_charges.extend(reserved);
-        if is_refused {
-            self.acquired.give_back();
-        }
-        self.count(route);
-    }
-
-    /// Keeps the decision of a charge that was pending, unless it is in doubt.
-    ///
-    /// # Errors
-    /// A limit refuses because its store does not answer.
-    pub(super) fn conclude_pending(
-        &mut self,
-        decided: Result<(), Undecided>,
-        inputs: &AdmissionInputs<'_>,
-    ) -> Result<Option<Pending>, Undecided> {
-        if let Some(doubt) = self.doubt(inputs.now) {
-            return Ok(Some(doubt));
-        }
-        for number in self.result.without_store.drain(..) {
-            let metrics = &inputs.route.limit(number).metrics;
-            metrics.record(LimitDecision::Error);
-        }
-        if decided.is_ok() {
-            self.conclude(inputs);
-        } else {
-            self.acquired.give_back();
-        }
-        decided.map(|()| None)
-    }
-
-    /// The jitter of a refusal, by the policy that decides.
-    fn jitter(&self, inputs: &AdmissionInputs<'_>) -> Duration {
-        let result = &self.result;
-        match result.charges.get(result.verdict.deciding) {
-            Some(charge) if !result.verdict.is_admitted() => {
-                let most = inputs.route.limit(charge.id.limit).policy.retry_after_jitter;
-                jitter::of(most, inputs.secret, charge.key, inputs.now)
-            }
-            _ => Duration::ZERO,
-        }
-    }
-
+    /// The charges to enforced limits.
     fn binding(&self) -> &[PolicyCharge] {
         &self.result.charges[..self.result.verdict.enforced()]
     }
 
+    /// The limit with the longest delay of an admitted request, and its decision.
+    pub(super) fn delaying(&self) -> Option<(&LimitRecord, &Decision)> {
+        let place = self.result.verdict.delaying()?;
+        let mut decided = self.decided();
+        let (record, _, decision) = decided.find(|(record, ..)| record.place == Some(place))?;
+        Some((record, decision))
+    }
+
     /// The end of the longest delay of an admitted request.
     pub(super) fn delayed_until(&self) -> Option<Timestamp> {
-        self.result.verdict.decisions[self.result.verdict.delaying()?].delayed_until()
-    }
-
-    /// The limit with the longest delay of an admitted request, and its decision.
-    pub(super) fn delaying<'r>(&self, route: &'r Route) -> Option<(&'r Limit, &Decision)> {
-        self.decisions(route).nth(self.result.verdict.delaying()?)
-    }
-
-    /// All limits that delay the request, and their decisions.
-    pub(super) fn delays<'r>(
-        &self,
-        route: &'r Route,
-    ) -> impl Iterator<Item = (u16, &'r Limit, &Decision)> {
-        let binding = self.binding().iter().zip(self.decisions(route));
-        let delays = |(_, decision): &(_, &Decision)| decision.delayed_until().is_some();
-        binding
-            .filter(move |(_, said)| delays(said))
-            .map(|(charge, (limit, decision))| (charge.id.limit, limit, decision))
+        let place = self.result.verdict.delaying()?;
+        self.result.verdict.decisions[place].delayed_until()
     }
 
     /// The limits that admit the request at a lower priority, and their overflow buckets.
@@ -185,52 +149,16 @@ impl Admission {
 
     /// The limits whose granted units pay the request.
     pub(super) fn granted<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r Limit> {
-        let admitted = !self.is_refused();
-        let paid = move |(charge, decision): &(&PolicyCharge, &Decision)| {
-            admitted && charge.id.payer == Payer::Grant && decision.is_admitted()
-        };
-        let charges = self.result.charges.iter();
-        let charges = charges.zip(&self.result.verdict.decisions).filter(paid);
-        charges.map(|(charge, _)| route.limit(charge.id.limit))
+        let paid = self.decided().filter(|(_, charge, decision)| {
+            !self.is_refused() && charge.id.payer == Payer::Grant && decision.is_admitted()
+        });
+        paid.map(|(record, ..)| route.limit(record.limit))
     }
 
-    /// The shadowed limits that would have refused or delayed the request.
-    pub(super) fn shadowing<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r Limit> {
-        self.watching(route)
-            .filter(|(_, decision)| decision.outcome != Outcome::Admit)
-            .map(|(limit, _)| limit)
-    }
-
-    /// The shadowed limits that apply, and their decisions.
-    pub(super) fn watching<'r>(
-        &self,
-        route: &'r Route,
-    ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
-        self.decisions(route).skip(self.result.verdict.enforced())
-    }
-
-    pub(super) fn is_refused(&self) -> bool {
-        self.keyless.is_some() || !self.result.verdict.is_admitted()
-    }
-
-    /// The deciding bucket of the limit with this number, its decision, and its effect; `None` if
-    /// it has none.
-    pub(super) fn decision_of(
-        &self,
-        number: u16,
-    ) -> Option<(&PolicyCharge, &Decision, Enforcement)> {
-        let mut charges = self.result.charges.iter();
-        let place = charges.position(|charge| charge.id.limit == number)?;
-        let decision = self.result.verdict.decisions.get(place)?;
-        Some((&self.result.charges[place], decision, self.enforcement(place)))
-    }
-
-    /// The effect of the decision at this place.
-    fn enforcement(&self, place: usize) -> Enforcement {
-        match place < self.result.verdict.enforced() {
-            true => Enforcement::Enforced,
-            false => Enforcement::Shadowed,
-        }
+    /// The deciding limit's decision; `None` if no limit applied, or one refuses a request without
+    /// its key.
+    pub(super) fn decision(&self) -> Option<&Decision> {
+        self.result.verdict.decision()
     }
 
     /// Turns `response` into the answer of the limit that refuses, if any.
@@ -244,13 +172,10 @@ impl Admission {
         let Some(limit) = self.refusing(route) else {
             return;
         };
-        let enforced = self.result.verdict.enforced();
-        let refusing = self.decisions(route).take(enforced);
-        let refusing = refusing.filter(|(_, decision)| !decision.is_admitted());
-        let keyless = self.keyless.map(|number| route.limit(number));
+        let records = self.records.iter();
+        let refusing = records.filter(|record| record.word == LimitDecision::Limited);
         let violated: SmallVec<[&str; 4]> = refusing
-            .map(|(limit, _)| limit)
-            .chain(keyless)
+            .map(|record| route.limit(record.limit))
             .filter(|limit| limit.policy.is_disclosed())
             .map(|limit| limit.policy.quota.advertised.name())
             .collect();
@@ -348,93 +273,10 @@ impl Admission {
             ..*decision
         }
     }
-
-    /// A refused request is counted only by the limits that refuse it: the others charged nothing,
-    /// and enforcing those in shadow would change nothing for it.
-    fn count(&self, route: &Route) {
-        if let Some(place) = self.keyless {
-            route.limit(place).metrics.record(LimitDecision::Limited);
-        }
-        let admitted = self.result.verdict.is_admitted();
-        let binding = self.result.verdict.enforced();
-        for limit in self.granted(route) {
-            limit.policy.steering.keys().metrics().granted();
-        }
-        for (place, (limit, decision)) in self.decisions(route).enumerate() {
-            let id = self.result.charges[place].id;
-            let overflows = limit.overflow(id).is_some();
-            let wait = match decision.outcome {
-                Outcome::Delay { until } => Some(until.since(self.now)),
-                Outcome::Admit | Outcome::Refuse { .. } => self.acquired.waited(id.limit),
-            };
-            if place >= binding && admitted {
-                self.record_shadow(place, limit, wait);
-            }
-            match (decision.outcome, wait) {
-                (Outcome::Refuse { .. }, _) if place < binding => {
-                    limit.metrics.record(LimitDecision::Limited);
-                }
-                _ if !admitted => {}
-                (Outcome::Refuse { .. }, _) | (_, Some(_)) if place >= binding => {
-                    limit.metrics.record(LimitDecision::Shadowed);
-                }
-                (_, Some(wait)) => {
-                    limit.metrics.record(LimitDecision::Delayed);
-                    if let Some(waits) = limit.policy.metrics.waits() {
-                        waits.record(wait);
-                    }
-                    note_near(limit, decision);
-                }
-                _ if overflows => limit.metrics.record(LimitDecision::Overflowed),
-                _ => {
-                    limit.metrics.record(LimitDecision::Allowed);
-                    note_near(limit, decision);
-                }
-            }
-        }
-    }
-
-    /// The limits that apply with the keys of their buckets, their decisions, and their effect.
-    pub(super) fn charged<'r>(
-        &'r self,
-        route: &'r Route,
-    ) -> impl Iterator<Item = (&'r Limit, Fingerprint, &'r Decision, Enforcement)> {
-        let charges = self.result.charges.iter().enumerate();
-        let decided = charges.zip(self.decisions(route));
-        decided.map(|((place, charge), (limit, decision))| {
-            (limit, charge.key, decision, self.enforcement(place))
-        })
-    }
-
-    /// Counts the client of a shadowed decision on a request that passes.
-    fn record_shadow(&self, place: usize, limit: &Limit, wait: Option<Duration>) {
-        let outcome = match (self.result.verdict.decisions[place].outcome, wait) {
-            (Outcome::Refuse { .. }, _) | (_, Some(_)) => ShadowOutcome::Limited,
-            _ => ShadowOutcome::Allowed,
-        };
-        let key = self.result.charges[place].key;
-        limit.policy.shadow_clients.record(key, outcome);
-    }
-
-    /// The deciding limit's decision; `None` if no limit applied, or one refuses a request without
-    /// its key.
-    pub(super) fn decision(&self) -> Option<&Decision> {
-        self.result.verdict.decision()
-    }
-
-    /// All limits that apply, and their decisions.
-    pub(super) fn decisions<'r>(
-        &self,
-        route: &'r Route,
-    ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
-        let charges = self.result.charges.iter();
-        let limits = charges.map(|charge| route.limit(charge.id.limit));
-        limits.zip(&self.result.verdict.decisions)
-    }
 }
 
 /// Counts an admission that leaves at most 20 % of the quota.
-pub(super) fn note_near(limit: &Limit, decision: &Decision) {
+fn note_near(limit: &Limit, decision: &Decision) {
     if decision.is_near() {
         limit.policy.metrics.near();
     }

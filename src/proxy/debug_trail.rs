@@ -16,8 +16,7 @@ use crate::http::token_digest::TokenDigest;
 use crate::limiter::{Decision, Fingerprint, Outcome};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::Enforcement;
-use crate::proxy::admission::tag::TagDecisions;
-use crate::proxy::admission::{Admission, AdmissionInputs};
+use crate::proxy::admission::{Admission, AdmissionInputs, LimitRecord};
 use crate::proxy::answers::limit_headers;
 use crate::store::PolicyCharge;
 use crate::telemetry::metrics::LimitDecision;
@@ -95,20 +94,18 @@ impl DebugSpec {
 
 impl DebugTrail {
     /// Records the final decisions of all limits of the route.
-    pub(super) fn record(
-        &mut self,
-        inputs: &AdmissionInputs<'_>,
-        admission: &Admission,
-        tagged: Option<&TagDecisions>,
-    ) {
+    pub(super) fn record(&mut self, inputs: &AdmissionInputs<'_>, admission: &Admission) {
         let limits = (0_u16..).zip(&inputs.route.limits);
         let items = limits.map(|(number, limit)| {
+            let mut records = admission.records().iter();
+            let record = records.find(|record| record.limit == number);
+            let decided = record.and_then(|record| admission.decision_of(record));
             let mut item = LimitItem::new(limit);
-            match admission.decision_of(number) {
-                Some((charge, decision, enforcement)) => {
-                    item.decided(inputs, charge, decision, enforcement);
+            match (record, decided) {
+                (Some(record), Some((charge, decision))) => {
+                    item.decided((limit, record), charge, decision, inputs);
                 }
-                None => item.undecided(inputs, admission, number, tagged),
+                _ => item.undecided(limit, record, inputs),
             }
             item.0
         });
@@ -154,25 +151,17 @@ impl LimitItem {
 
     fn decided(
         &mut self,
-        inputs: &AdmissionInputs<'_>,
+        (limit, record): (&Limit, &LimitRecord),
         charge: &PolicyCharge,
         decision: &Decision,
-        enforcement: Enforcement,
+        inputs: &AdmissionInputs<'_>,
     ) {
         let id = charge.id;
-        let limit = inputs.route.limit(id.limit);
-        let word = match (decision.outcome, enforcement) {
-            (Outcome::Admit, _) if id.tier > 0 => LimitDecision::Overflowed,
-            (Outcome::Admit, _) => LimitDecision::Allowed,
-            (_, Enforcement::Shadowed) => LimitDecision::Shadowed,
-            (Outcome::Delay { .. }, Enforcement::Enforced) => LimitDecision::Delayed,
-            (Outcome::Refuse { .. }, Enforcement::Enforced) => LimitDecision::Limited,
-        };
-        token(&mut self.0, "decision", word.as_str());
+        token(&mut self.0, "decision", record.word.as_str());
         number(&mut self.0, "limit", decision.capacity.into());
         number(&mut self.0, "remaining", decision.remaining.into());
         self.wait(decision, inputs.now);
-        self.mode(enforcement);
+        self.mode(limit.enforcement(inputs.head));
         self.bucket(limit.chosen(id), charge.key);
         if id.place.is_some() {
             self.0.push_str(";override");
@@ -185,35 +174,21 @@ impl LimitItem {
     /// A limit without a decision of its bucket: it did not apply, only tags, or was not asked.
     fn undecided(
         &mut self,
+        limit: &Limit,
+        record: Option<&LimitRecord>,
         inputs: &AdmissionInputs<'_>,
-        admission: &Admission,
-        number: u16,
-        tagged: Option<&TagDecisions>,
     ) {
-        let limit = inputs.route.limit(number);
-        let enforcement = limit.enforcement(inputs.head);
         let applicability = limit.evaluate(inputs.secret, inputs.head);
-        let is_tag = limit.policy.action.tag().is_some();
-        let word = match applicability {
-            Applicability::Elsewhere => "not_applicable",
-            Applicability::Exempt | Applicability::Skipped => LimitDecision::Exempt.as_str(),
-            _ if is_tag => match tagged {
-                Some(tagged) if tagged.exceeds(number) => LimitDecision::Tagged.as_str(),
-                Some(tagged) if tagged.shadowed().contains(&number) => {
-                    LimitDecision::Shadowed.as_str()
-                }
-                Some(_) => LimitDecision::Allowed.as_str(),
-                None => "not_asked",
-            },
-            Applicability::Keyless => match enforcement {
-                Enforcement::Enforced => LimitDecision::Limited.as_str(),
-                Enforcement::Shadowed => LimitDecision::Shadowed.as_str(),
-            },
-            Applicability::Bucket(..) if admission.is_refused() => "not_asked",
-            Applicability::Bucket(..) => LimitDecision::Error.as_str(),
+        let word = match (record, applicability) {
+            (Some(record), _) => record.word.as_str(),
+            (None, Applicability::Elsewhere) => "not_applicable",
+            (None, Applicability::Exempt | Applicability::Skipped) => {
+                LimitDecision::Exempt.as_str()
+            }
+            (None, Applicability::Keyless | Applicability::Bucket(..)) => "not_asked",
         };
         token(&mut self.0, "decision", word);
-        self.mode(enforcement);
+        self.mode(limit.enforcement(inputs.head));
         if let Applicability::Bucket(key, place) = applicability {
             self.bucket(limit.quota(place), key);
         }

@@ -17,7 +17,7 @@ use http::header::{self, HeaderValue};
 use http::{Method, StatusCode, Version};
 use http_body::{Body, Frame};
 
-use super::admission::{Admission, LoggedLimit};
+use super::admission::Admission;
 use super::body::{BodyObserver, ResponseBody, ResponseBodyError};
 use super::client::Client;
 use super::debug_trail::{DebugTrail, RequestOutcome};
@@ -29,12 +29,11 @@ use crate::http::forwarded::Peer;
 use crate::http::headers::Headers;
 use crate::http::message::{Request, Response};
 use crate::proxy::admission::settle::{RequestedFields, ResponseEnd, ResponseHead, Settling};
-use crate::proxy::admission::tag::TagDecisions;
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::respond;
 use crate::rules::{BodyEnd, Head, RequestToken, ResponseOrigin, TokenCheck};
 use crate::store::{PendingCharge, Undecided};
-use crate::telemetry::metrics::{LimitDecision, RequestMetrics};
+use crate::telemetry::metrics::RequestMetrics;
 use crate::upstream::Upstream;
 pub(in crate::proxy) use logged::KeyText;
 use logged::LoggedRequest;
@@ -77,7 +76,6 @@ pub(super) struct Exchange {
     is_decided: bool,
     /// The text of the deciding bucket's key, if the access log has it.
     key_text: Option<KeyText>,
-    tagged: TagDecisions,
     /// The trail for the debug header, if the request has its token.
     trail: Option<Box<DebugTrail>>,
     status: Option<StatusCode>,
@@ -165,7 +163,6 @@ impl Exchange {
             admission: Admission::default(),
             is_decided: false,
             key_text: None,
-            tagged: TagDecisions::default(),
             trail,
             status: None,
             author: ResponseOrigin::Upstream,
@@ -311,16 +308,6 @@ impl Exchange {
         self.place = self.context.ruleset.whole().router.find(head);
     }
 
-    /// Keeps the decisions of the limits that tag.
-    pub(super) fn set_tags(&mut self, tagged: TagDecisions) {
-        self.tagged = tagged;
-    }
-
-    /// The decisions of the limits that tag.
-    pub(super) fn tagged(&self) -> &TagDecisions {
-        &self.tagged
-    }
-
     /// Turns `response` into the refusal, with the times of this instant.
     pub(super) fn refuse_now(&mut self, head: &Head<'_>, response: &mut Response<ResponseBody>) {
         self.admission.answered_at(self.context.now());
@@ -381,31 +368,13 @@ impl Exchange {
         response.body_mut().observe(self);
     }
 
-    /// The limit that the access log names; one in shadow that tags if no other has an effect.
-    fn logged_limit<'r, 'a>(
-        &self,
-        admission: &'a Admission,
-        route: &'r Route,
-    ) -> LoggedLimit<'r, 'a> {
-        let logged = admission.logged(route);
-        match self.tagged.shadowed() {
-            [first, ..] if logged.word == LimitDecision::Allowed => LoggedLimit {
-                limit: Some(route.limit(*first)),
-                word: LimitDecision::Shadowed,
-                decision: None,
-                key: None,
-            },
-            _ => logged,
-        }
-    }
-
     /// Writes the debug header.
     fn write_trail(&self, trail: &DebugTrail, headers: &mut Headers) {
         let route = self.route();
         let request = RequestOutcome {
             route,
             decision: self.admission().map(|admission| {
-                let logged = self.logged_limit(admission, route);
+                let logged = admission.logged(route);
                 let policy = logged.limit.map_or("", |limit| &*limit.policy.name);
                 (policy, logged.word)
             }),

@@ -243,7 +243,7 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
         trace.write(headers);
     }
     if !route.tags().is_empty() {
-        tag::write(route, exchange.tagged(), headers);
+        tag::write(route, exchange.admission(), headers);
     }
     if !route.priority_fields.is_empty() {
         priority::write(route, exchange.admission(), headers);

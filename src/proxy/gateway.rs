@@ -174,18 +174,15 @@ fn decide(
     let key_text = context.key_text(admission, route, &head);
     if let Some(refused) = refuse(admission, route, context, &head, response) {
         if let Some(trail) = trail {
-            trail.record(&inputs, admission, None);
+            trail.record(&inputs, admission);
         }
         exchange.set_decided(key_text);
         return Ok(refused);
     }
     let delay = Delay::enter(admission, route, context.clock());
-    let tags = (!route.tags().is_empty()).then(|| tag::decide_tags(&inputs, admission));
+    tag::decide_tags(&inputs, admission);
     if let Some(trail) = trail {
-        trail.record(&inputs, admission, tags.as_ref());
-    }
-    if let Some(tags) = tags {
-        exchange.set_tags(tags);
+        trail.record(&inputs, admission);
     }
     exchange.set_decided(key_text);
     Ok(Disposition::Forward(delay))

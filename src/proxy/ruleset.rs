@@ -231,6 +231,11 @@ impl Route {
         &self.limits[self.refusing..]
     }
 
+    /// True if the limit with this number tags.
+    pub fn is_tag(&self, number: u16) -> bool {
+        usize::from(number) >= self.refusing
+    }
+
     /// The limit with this number.
     pub fn limit(&self, number: u16) -> &Limit {
         &self.limits[usize::from(number)]

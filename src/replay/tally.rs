@@ -13,7 +13,7 @@ use crate::proxy::Ruleset;
 use crate::proxy::activity::top_keys::TopKeys;
 use crate::proxy::inspect::dry_run::DryRun;
 use crate::proxy::ruleset::{Limit, Policy};
-use crate::rules::{Head, Key};
+use crate::rules::Head;
 
 /// How many lines of a kind are named; the others are counted.
 const MAX_NAMED: usize = 5;
@@ -140,11 +140,8 @@ impl Tally {
         let place = run.place.unwrap_or(ruleset.routes.len());
         self.all.count(decision);
         self.routes[place].count(decision);
-        for (limit, decision) in run.decisions() {
-            let descriptor = &limit.spec.descriptor;
-            let key = descriptor.fingerprint(&ruleset.secret, &run.head);
-            if let (Key::Bucket(key), Some(keys)) = (key, self.policies.get_mut(&limit.policy.name))
-            {
+        for (limit, key, decision) in run.decisions() {
+            if let Some(keys) = self.policies.get_mut(&limit.policy.name) {
                 keys.count(key, || name(limit, &run.head), decision, now);
             }
         }

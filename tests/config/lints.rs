@@ -281,7 +281,7 @@ fn refuses_alone(text: &str, place: usize, gaps: &[u64]) -> bool {
             |rehearsal| {
                 let decisions = rehearsal.decisions();
                 decisions
-                    .map(|(_, decision)| decision.is_admitted())
+                    .map(|(_, _, decision)| decision.is_admitted())
                     .collect::<Vec<_>>()
             },
         );

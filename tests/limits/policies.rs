@@ -115,7 +115,7 @@ fn outcome(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Outcome {
         now,
         Recorded::default(),
         |rehearsal| {
-            let decisions = rehearsal.decisions().map(|(limit, decision)| {
+            let decisions = rehearsal.decisions().map(|(limit, _, decision)| {
                 (
                     limit.policy.name.to_string(),
                     decision.is_admitted(),

@@ -1,18 +1,21 @@
 //! The inputs of one admission, and the charges that they make.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::Admission;
 use super::acquired_permits::AcquiredPermits;
 use super::applicability::Applicability;
 use super::mode::Enforcement;
 use super::permit_queue::{Pending, PermitsResult};
+use super::unsettled_charge::UnsettledCharge;
+use super::{Admission, LimitRecord, jitter};
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::{Head, InvalidCost};
 use crate::store::{
     Buckets, ChargeId, ChargeSet, ChargeSource, ChargedLimits, Penalties, PolicyCharge, Store,
+    Undecided,
 };
 use crate::telemetry::metrics::LimitDecision;
 
@@ -42,8 +45,6 @@ pub(in crate::proxy) fn admit_in_memory(
     }
     let mut set = inputs.empty_set();
     inputs.add_limits(&mut set, admission, |_| true)?;
-    let is_shadowed = |(_, decision): &(u16, LimitDecision)| *decision == LimitDecision::Shadowed;
-    admission.is_shadowed = admission.uncharged.iter().any(is_shadowed);
     set.charge(&mut admission.result);
     admission.conclude(inputs);
     Ok(())
@@ -121,7 +122,7 @@ impl<'a> AdmissionInputs<'a> {
         admission: &mut Admission,
         wanted: impl Fn(&Limit) -> bool,
     ) -> Result<(), InvalidCost> {
-        admission.uncharged.clear();
+        admission.records.clear();
         admission.keyless = None;
         for (number, limit) in (0_u16..).zip(self.route.limits_for(self.head)) {
             if !wanted(limit) {
@@ -131,7 +132,7 @@ impl<'a> AdmissionInputs<'a> {
                 Applicability::Bucket(key, place) => {
                     match (limit.enforcement(self.head), limit.spec.cost.of(self.head)) {
                         (Enforcement::Shadowed, Err(InvalidCost)) => {
-                            admission.uncharged.push((number, LimitDecision::Shadowed));
+                            admission.note(number, LimitDecision::Shadowed);
                         }
                         (effect, cost) => {
                             let charge = self.charge(number, (key, place), cost?, effect);
@@ -141,15 +142,15 @@ impl<'a> AdmissionInputs<'a> {
                 }
                 Applicability::Elsewhere => {}
                 Applicability::Exempt | Applicability::Skipped => {
-                    admission.uncharged.push((number, LimitDecision::Exempt));
+                    admission.note(number, LimitDecision::Exempt);
                 }
                 Applicability::Keyless => match limit.enforcement(self.head) {
+                    Enforcement::Enforced if admission.keyless.is_some() => {}
                     Enforcement::Enforced => {
-                        admission.keyless = admission.keyless.or(Some(number));
+                        admission.keyless = Some(number);
+                        admission.note(number, LimitDecision::Limited);
                     }
-                    Enforcement::Shadowed => {
-                        admission.uncharged.push((number, LimitDecision::Shadowed));
-                    }
+                    Enforcement::Shadowed => admission.note(number, LimitDecision::Shadowed),
                 },
             }
         }
@@ -185,6 +186,68 @@ impl<'a> AdmissionInputs<'a> {
             Enforcement::Shadowed => None,
         };
         PolicyCharge { ban_key, ..charge }.steered(banned_until, steered)
+    }
+}
+
+impl Admission {
+    /// Notes what a limit did without a bucket.
+    pub(super) fn note(&mut self, limit: u16, word: LimitDecision) {
+        let place = None;
+        self.records.push(LimitRecord { limit, word, place });
+    }
+
+    /// Counts and keeps the decision of the store.
+    pub(super) fn conclude(&mut self, inputs: &AdmissionInputs<'_>) {
+        self.now = inputs.now;
+        self.jitter = self.jitter(inputs);
+        let reservations = self.result.reservations.drain(..);
+        let reserved = reservations.map(UnsettledCharge::new);
+        self.reserved_charges.extend(reserved);
+        if self.is_refused() {
+            self.acquired.give_back();
+        }
+        self.record_decisions(inputs.route);
+    }
+
+    /// Keeps the decision of a charge that was pending, unless it is in doubt.
+    ///
+    /// # Errors
+    /// A limit refuses because its store does not answer.
+    pub(in crate::proxy) fn conclude_pending(
+        &mut self,
+        decided: Result<(), Undecided>,
+        inputs: &AdmissionInputs<'_>,
+    ) -> Result<Option<Pending>, Undecided> {
+        if let Some(doubt) = self.doubt(inputs.now) {
+            return Ok(Some(doubt));
+        }
+        let without_store = std::mem::take(&mut self.result.without_store);
+        match decided {
+            Ok(()) => self.conclude(inputs),
+            Err(Undecided) => self.acquired.give_back(),
+        }
+        for number in without_store {
+            let metrics = &inputs.route.limit(number).metrics;
+            metrics.record(LimitDecision::Error);
+            self.note(number, LimitDecision::Error);
+        }
+        decided.map(|()| None)
+    }
+
+    /// The jitter of a refusal, by the policy that decides.
+    fn jitter(&self, inputs: &AdmissionInputs<'_>) -> Duration {
+        let result = &self.result;
+        match result.charges.get(result.verdict.deciding) {
+            Some(charge) if !result.verdict.is_admitted() => {
+                let most = inputs
+                    .route
+                    .limit(charge.id.limit)
+                    .policy
+                    .retry_after_jitter;
+                jitter::of(most, inputs.secret, charge.key, inputs.now)
+            }
+            _ => Duration::ZERO,
+        }
     }
 }
 

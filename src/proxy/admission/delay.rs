@@ -36,19 +36,17 @@ impl Delay {
     ) -> Option<Box<Self>> {
         let until = admission.delayed_until()?;
         let mut queue_places = std::mem::take(&mut admission.result.queue_places);
-        let places = admission
-            .delays(route)
-            .filter_map(|(number, limit, decision)| {
-                let index = queue_places
-                    .iter()
-                    .position(|(other, _)| *other == number)?;
-                Some(Place {
-                    place: Some(queue_places.swap_remove(index).1),
-                    until: decision.delayed_until()?,
-                    clock: Arc::clone(clock),
-                    _metrics: limit.policy.metrics.waits()?.enter(),
-                })
-            });
+        let places = admission.decided().filter_map(|(record, _, decision)| {
+            let mut known = queue_places.iter();
+            let index = known.position(|(number, _)| *number == record.limit)?;
+            let policy = &route.limit(record.limit).policy;
+            Some(Place {
+                until: decision.delayed_until()?,
+                place: Some(queue_places.swap_remove(index).1),
+                clock: Arc::clone(clock),
+                _metrics: policy.metrics.waits()?.enter(),
+            })
+        });
         Some(Box::new(Delay {
             until,
             _places: places.collect(),

@@ -7,22 +7,12 @@ use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue, TE};
 
 use super::Admission;
+use super::unsettled_charge::UnsettledCharge;
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::proxy::ruleset::{Limit, Route};
-use crate::rules::{BodyEnd, CostSource, ReportedCost, ResponseOrigin, SettlementRule, UsageScan};
-use crate::store::Reservation;
+use crate::rules::{BodyEnd, CostSource, ReportedCost, ResponseOrigin, SettlementRule};
 use crate::telemetry::metrics::SettlementResult;
-
-/// A charge to settle. Dropped, the reserved charge stays.
-#[derive(Debug)]
-pub(crate) struct UnsettledCharge {
-    /// The number of the limit.
-    limit: u16,
-    reservation: Reservation,
-    /// The body scan, if the body states the cost.
-    usage: Option<Box<UsageScan>>,
-}
 
 /// The head of the response.
 #[derive(Clone, Copy, Debug)]
@@ -59,17 +49,6 @@ pub(crate) struct RequestedFields {
     pub plain_body: bool,
     /// Trailers.
     pub trailers: bool,
-}
-
-impl UnsettledCharge {
-    /// A charge of this limit.
-    pub(crate) fn new(limit: u16, reservation: Reservation) -> Self {
-        UnsettledCharge {
-            limit,
-            reservation,
-            usage: None,
-        }
-    }
 }
 
 impl RequestedFields {

@@ -4,67 +4,39 @@
 
 use crate::http::headers::Headers;
 
-use super::Admission;
 use super::applicability::Applicability;
 use super::context::AdmissionInputs;
 use super::mode::Enforcement;
-use super::note_near;
-use super::settle::UnsettledCharge;
+use super::unsettled_charge::UnsettledCharge;
+use super::{Admission, note_near};
 use crate::limiter::Decision;
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::Head;
 use crate::store::{ChargeResult, ChargeSet, OnStoreError, Store};
 use crate::telemetry::metrics::LimitDecision;
 
-/// The decisions of the limits that tag.
-#[derive(Debug, Default)]
-pub(crate) struct TagDecisions {
-    /// True if one of them applied.
-    pub applied: bool,
-    /// The numbers of the limits that the request exceeds.
-    exceeded: Vec<u16>,
-    /// The numbers of the limits in shadow that the request exceeds.
-    shadowed: Vec<u16>,
-}
-
-impl TagDecisions {
-    /// True if the request exceeds the limit with this number.
-    pub(crate) fn exceeds(&self, number: u16) -> bool {
-        self.exceeded.contains(&number)
-    }
-
-    /// The numbers of the limits in shadow that the request exceeds.
-    pub(crate) fn shadowed(&self) -> &[u16] {
-        &self.shadowed
-    }
-}
-
 /// Charges the limits that tag, except those that Redis has decided on. `admission` keeps what they
-/// hold until the request ends.
-pub(crate) fn decide_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admission) -> TagDecisions {
-    let mut tagged = TagDecisions::default();
+/// did, and what they hold until the request ends.
+pub(crate) fn decide_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admission) {
+    if inputs.route.tags().is_empty() {
+        return;
+    }
     let replies = std::mem::take(&mut admission.result.tags);
     // Without Redis, memory decides if the policy says so.
     let is_decided = |(_, reply): &(u16, Result<_, _>)| *reply != Err(OnStoreError::Local);
     let mut replies = replies.into_iter().filter(is_decided).peekable();
     for (number, limit) in inputs.route.tags_for(inputs.head) {
-        let decision = match replies.next_if(|(tag, _)| *tag == number) {
-            Some((_, Ok(decision))) => Some(said(&decision, limit, inputs.head)),
+        let word = match replies.next_if(|(tag, _)| *tag == number) {
+            Some((_, Ok(decision))) => Some(word_of(&decision, limit, inputs.head)),
             Some((_, Err(OnStoreError::Refuse))) => Some(beyond(limit, inputs.head)),
             Some((_, Err(_))) => Some(LimitDecision::Error),
             None => decide((number, limit), inputs, admission),
         };
-        if let Some(decision) = decision {
-            limit.metrics.record(decision);
-            tagged.applied |= decision != LimitDecision::Exempt;
-        }
-        match decision {
-            Some(LimitDecision::Tagged) => tagged.exceeded.push(number),
-            Some(LimitDecision::Shadowed) => tagged.shadowed.push(number),
-            _ => {}
+        if let Some(word) = word {
+            limit.metrics.record(word);
+            admission.note(number, word);
         }
     }
-    tagged
 }
 
 /// Charges one limit in memory; `None` if it does not apply to the request.
@@ -91,15 +63,14 @@ fn decide(
     let mut result = ChargeResult::default();
     set.charge(&mut result);
     admission.result.in_use.append(&mut result.in_use);
-    let reservations = result.reservations.into_iter();
-    let reserved = reservations.map(|(limit, one)| UnsettledCharge::new(limit, one));
+    let reserved = result.reservations.into_iter().map(UnsettledCharge::new);
     admission.reserved_charges.extend(reserved);
     let decision = result.verdict.decision();
-    decision.map(|decision| said(decision, limit, head))
+    decision.map(|decision| word_of(decision, limit, head))
 }
 
-/// Counts a decision.
-fn said(decision: &Decision, limit: &Limit, head: &Head<'_>) -> LimitDecision {
+/// A decision in a word, counted if it leaves little of the quota.
+fn word_of(decision: &Decision, limit: &Limit, head: &Head<'_>) -> LimitDecision {
     if !decision.is_admitted() {
         return beyond(limit, head);
     }
@@ -116,13 +87,17 @@ fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
 }
 
 /// Writes the tags for the upstream. Fields of the client are removed: an upstream believes them.
-pub(crate) fn write(route: &Route, tagged: &TagDecisions, headers: &mut Headers) {
-    let tags = route.tags().iter();
-    for tag in tags.filter_map(|limit| limit.policy.action.tag()) {
+pub(crate) fn write(route: &Route, admission: Option<&Admission>, headers: &mut Headers) {
+    let tags = route.tags();
+    if tags.is_empty() {
+        return;
+    }
+    for tag in tags.iter().filter_map(|limit| limit.policy.action.tag()) {
         headers.remove(&tag.name);
     }
-    let exceeded = tagged.exceeded.iter().map(|&number| route.limit(number));
-    for tag in exceeded.filter_map(|limit| limit.policy.action.tag()) {
+    let records = admission.into_iter().flat_map(Admission::records);
+    let exceeded = records.filter(|record| record.word == LimitDecision::Tagged);
+    for tag in exceeded.filter_map(|one| route.limit(one.limit).policy.action.tag()) {
         headers.append(&tag.name, tag.value.clone());
     }
 }

@@ -147,7 +147,7 @@ impl Exchange {
                 None => none,
             };
         };
-        let logged = self.logged_limit(admission, route);
+        let logged = admission.logged(route);
         let retry_at = logged.decision.and_then(Decision::retry_at);
         LoggedDecision {
             policy: logged.limit.map_or("", |limit| &*limit.policy.name),

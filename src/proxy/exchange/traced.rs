@@ -107,7 +107,7 @@ impl Exchange {
     }
 
     fn traced_decision(&self, route: &Route) -> Option<(Arc<str>, &'static str)> {
-        let logged = self.logged_limit(self.admission()?, route);
+        let logged = self.admission()?.logged(route);
         let policy = Arc::clone(&logged.limit?.policy.name);
         Some((policy, logged.word.as_str()))
     }

@@ -15,8 +15,7 @@ use crate::http::message::Request;
 use crate::limiter::{BucketView, Decision, Fingerprint, Secret};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::settle::{ResponseEnd, ResponseHead, Settling};
-use crate::proxy::admission::tag::{self, TagDecisions};
-use crate::proxy::admission::{self, Admission, AdmissionInputs};
+use crate::proxy::admission::{self, Admission, AdmissionInputs, tag};
 use crate::proxy::answers::error::Error;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset};
@@ -36,7 +35,6 @@ pub struct DryRun<'a> {
     pub recorded_bans: SmallVec<[Arc<str>; 1]>,
     route: &'a Route,
     admission: Admission,
-    tagged: TagDecisions,
 }
 
 /// Recorded effects on a request, which the ruleset cannot know.
@@ -95,10 +93,9 @@ pub fn dry_run<T>(
     let steered = SteeredRequest::steer(&inputs, recorded);
     let mut admission = Admission::default();
     admission::admit_in_memory(&inputs, &mut admission)?;
-    let tagged = match admission.is_refused() {
-        true => TagDecisions::default(),
-        false => tag::decide_tags(&inputs, &mut admission),
-    };
+    if !admission.is_refused() {
+        tag::decide_tags(&inputs, &mut admission);
+    }
     let mut settling = Settling {
         route,
         now,
@@ -128,7 +125,6 @@ pub fn dry_run<T>(
         recorded_bans: steered.release(),
         route,
         admission,
-        tagged,
     }))
 }
 
@@ -197,13 +193,14 @@ impl DryRun<'_> {
 
     /// No limit applies, not even one in shadow or one that tags.
     pub fn is_unlimited(&self) -> bool {
-        let applied = self.deciding().is_some() || self.decisions().next().is_some();
-        !applied && !self.tagged.applied && !self.admission.is_shadowed
+        let mut records = self.admission.records().iter();
+        records.all(|record| record.word == LimitDecision::Exempt)
     }
 
     /// The limit that decides, if any applies.
     pub fn deciding(&self) -> Option<&Limit> {
-        self.admission.deciding(self.route)
+        let deciding = self.admission.deciding()?;
+        Some(self.route.limit(deciding.limit))
     }
 
     /// The decision; `None` if a limit refuses because the key is missing.
@@ -213,7 +210,8 @@ impl DryRun<'_> {
 
     /// The limit with the longest delay, and its decision, if a limit delays the request.
     pub fn delaying(&self) -> Option<(&Limit, &Decision)> {
-        self.admission.delaying(self.route)
+        let (delaying, decision) = self.admission.delaying()?;
+        Some((self.route.limit(delaying.limit), decision))
     }
 
     /// The limits that admit the request at a lower priority.
@@ -223,12 +221,18 @@ impl DryRun<'_> {
 
     /// The limits in shadow that would have refused or delayed the request.
     pub fn shadowing(&self) -> impl Iterator<Item = &Limit> {
-        self.admission.shadowing(self.route)
+        let decided = self.admission.decided();
+        let shadowing = decided.filter(|(record, ..)| record.word == LimitDecision::Shadowed);
+        shadowing.map(|(record, ..)| self.route.limit(record.limit))
     }
 
-    /// The limits that apply, and their decisions; none if one refuses because the key is missing.
-    pub fn decisions(&self) -> impl Iterator<Item = (&Limit, &Decision)> {
-        self.admission.decisions(self.route)
+    /// The limits that apply, with the keys of their buckets and their decisions; none if one
+    /// refuses because the key is missing.
+    pub fn decisions(&self) -> impl Iterator<Item = (&Limit, Fingerprint, &Decision)> {
+        let decided = self.admission.decided();
+        decided.map(|(record, charge, decision)| {
+            (self.route.limit(record.limit), charge.key, decision)
+        })
     }
 
     /// The decision for the access log.

@@ -1,0 +1,93 @@
+//! What each limit did to a request: recorded once, for metrics, logs and everything else that
+//! describes a decision.
+
+use super::{Admission, note_near};
+use crate::limiter::{Decision, Outcome};
+use crate::proxy::ruleset::Route;
+use crate::proxy::shadow_clients::ShadowOutcome;
+use crate::store::Payer;
+use crate::telemetry::metrics::LimitDecision;
+
+/// What a limit did to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::proxy) struct LimitRecord {
+    /// The number of the limit.
+    pub(in crate::proxy) limit: u16,
+    /// Its decision in a word.
+    pub(in crate::proxy) word: LimitDecision,
+    /// The place of its bucket's decision; `None` if no bucket decided, or the limit tags.
+    pub(in crate::proxy) place: Option<usize>,
+}
+
+/// A bucket's decision in a word; `waited` for permits, or not.
+fn word_of(decision: &Decision, tier: u8, is_enforced: bool, waited: bool) -> LimitDecision {
+    match (decision.outcome, is_enforced) {
+        (Outcome::Refuse { .. }, true) => LimitDecision::Limited,
+        (Outcome::Refuse { .. } | Outcome::Delay { .. }, false) => LimitDecision::Shadowed,
+        (Outcome::Delay { .. }, true) => LimitDecision::Delayed,
+        (Outcome::Admit, _) if waited => LimitDecision::Delayed,
+        (Outcome::Admit, _) if tier > 0 => LimitDecision::Overflowed,
+        (Outcome::Admit, _) => LimitDecision::Allowed,
+    }
+}
+
+impl Admission {
+    /// Records the decisions of the store, and counts what all limits did.
+    pub(super) fn record_decisions(&mut self, route: &Route) {
+        let enforced = self.result.verdict.enforced();
+        let decided = self
+            .result
+            .charges
+            .iter()
+            .zip(&self.result.verdict.decisions);
+        for (place, (charge, decision)) in decided.enumerate() {
+            let id = charge.id;
+            let waited = self.acquired.waited(id.limit).is_some();
+            self.records.push(LimitRecord {
+                limit: id.limit,
+                word: word_of(decision, id.tier, place < enforced, waited),
+                place: Some(place),
+            });
+        }
+        let is_refused = self.is_refused();
+        for record in &self.records {
+            self.count(record, route, is_refused);
+        }
+    }
+
+    /// A refused request is counted only by the limits that refuse it, or exempt it: the others
+    /// charged nothing, and enforcing those in shadow would change nothing for it.
+    fn count(&self, record: &LimitRecord, route: &Route, is_refused: bool) {
+        let (limit, word) = (route.limit(record.limit), record.word);
+        if is_refused && !matches!(word, LimitDecision::Limited | LimitDecision::Exempt) {
+            return;
+        }
+        limit.metrics.record(word);
+        let Some((charge, decision)) = self.decision_of(record).filter(|_| !is_refused) else {
+            return;
+        };
+        if charge.id.payer == Payer::Grant && decision.is_admitted() {
+            limit.policy.steering.keys().metrics().granted();
+        }
+        if record.place >= Some(self.result.verdict.enforced()) {
+            let outcome = match word {
+                LimitDecision::Shadowed => ShadowOutcome::Limited,
+                _ => ShadowOutcome::Allowed,
+            };
+            limit.policy.shadow_clients.record(charge.key, outcome);
+        }
+        match word {
+            LimitDecision::Allowed => note_near(limit, decision),
+            LimitDecision::Delayed => {
+                let until = decision.delayed_until();
+                let delay = until.map(|until| until.since(self.now));
+                let wait = delay.or_else(|| self.acquired.waited(record.limit));
+                if let (Some(waits), Some(wait)) = (limit.policy.metrics.waits(), wait) {
+                    waits.record(wait);
+                }
+                note_near(limit, decision);
+            }
+            _ => {}
+        }
+    }
+}
