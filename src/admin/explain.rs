@@ -42,8 +42,7 @@ pub(super) async fn explain(
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let from = request.peer()?;
     let pending = explain_live(&ruleset, request.head()?, from, now);
-    let explanation = pending.conclude().await;
-    Ok(Json(explanation.report()))
+    Ok(Json(pending.conclude().await))
 }
 
 impl ExplainRequest {

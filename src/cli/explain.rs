@@ -14,7 +14,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 use super::admin_options::TokenArgs;
 use super::{USAGE, WRONG, run};
 use crate::http::message::Request;
-use crate::proxy::inspect::explain::{self, AnswerKind, Explanation};
+use crate::proxy::inspect::explain::{self, ExplanationReport};
 use crate::visible::trim_spaces;
 
 const EXAMPLES: &str = "\
@@ -92,13 +92,8 @@ pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
         }
     };
     let explanation = explain::explain(compiled.rules, request, options.from);
-    let decision = match explanation.answer() {
-        AnswerKind::Allowed => "allowed",
-        AnswerKind::Delayed => "delayed",
-        AnswerKind::Limited => "limited",
-        AnswerKind::Answered => "answered",
-    };
-    let code = options.judge(decision, &explanation.answer_text());
+    let decision = explanation.answer.decision.into();
+    let code = options.judge(decision, explanation.answer_text());
     super::finish(options.print(&explanation), code)
 }
 
@@ -170,16 +165,16 @@ impl ExplainArgs {
         super::finish(io::stdout().write_all(text.as_bytes()), code)
     }
 
-    fn print(&self, explanation: &Explanation) -> io::Result<()> {
+    fn print(&self, explanation: &ExplanationReport) -> io::Result<()> {
         let mut out = io::stdout().lock();
         match self.json {
             true => {
-                serde_json::to_writer_pretty(&mut out, &explanation.report())?;
+                serde_json::to_writer_pretty(&mut out, explanation)?;
                 out.write_all(b"\n")
             }
             false => {
                 writeln!(out, "buckets   new: --admin asks a running proxy")?;
-                write!(out, "{explanation}")
+                out.write_all(explanation.text.as_bytes())
             }
         }
     }

@@ -11,7 +11,7 @@ mod logged;
 pub(super) mod mode;
 pub(super) mod permit_queue;
 pub(super) mod priority;
-mod record;
+pub(super) mod record;
 pub(super) mod settle;
 pub(super) mod tag;
 mod unsettled_charge;

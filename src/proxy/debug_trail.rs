@@ -185,7 +185,8 @@ impl LimitItem {
             (None, Applicability::Exempt | Applicability::Skipped) => {
                 LimitDecision::Exempt.as_str()
             }
-            (None, Applicability::Keyless | Applicability::Bucket(..)) => "not_asked",
+            (None, Applicability::Keyless) => LimitDecision::Limited.as_str(),
+            (None, Applicability::Bucket(..)) => "not_asked",
         };
         token(&mut self.0, "decision", word);
         self.mode(limit.enforcement(inputs.head));

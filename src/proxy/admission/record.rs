@@ -19,14 +19,20 @@ pub(in crate::proxy) struct LimitRecord {
     pub(in crate::proxy) place: Option<usize>,
 }
 
-/// A bucket's decision in a word; `waited` for permits, or not.
-fn word_of(decision: &Decision, tier: u8, is_enforced: bool, waited: bool) -> LimitDecision {
+/// A bucket's decision in a word, of a first bucket or of one that others overflowed into, and for
+/// a request that waited for permits, or not.
+pub(in crate::proxy) fn word_of(
+    decision: &Decision,
+    is_overflow: bool,
+    is_enforced: bool,
+    waited: bool,
+) -> LimitDecision {
     match (decision.outcome, is_enforced) {
         (Outcome::Refuse { .. }, true) => LimitDecision::Limited,
         (Outcome::Refuse { .. } | Outcome::Delay { .. }, false) => LimitDecision::Shadowed,
         (Outcome::Delay { .. }, true) => LimitDecision::Delayed,
         (Outcome::Admit, _) if waited => LimitDecision::Delayed,
-        (Outcome::Admit, _) if tier > 0 => LimitDecision::Overflowed,
+        (Outcome::Admit, _) if is_overflow => LimitDecision::Overflowed,
         (Outcome::Admit, _) => LimitDecision::Allowed,
     }
 }
@@ -45,7 +51,7 @@ impl Admission {
             let waited = self.acquired.waited(id.limit).is_some();
             self.records.push(LimitRecord {
                 limit: id.limit,
-                word: word_of(decision, id.tier, place < enforced, waited),
+                word: word_of(decision, id.tier > 0, place < enforced, waited),
                 place: Some(place),
             });
         }

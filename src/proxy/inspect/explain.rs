@@ -33,35 +33,36 @@ use crate::proxy::target::RequestTarget;
 use crate::rules::{Head, Mismatch, Token};
 use crate::telemetry::registry::Registry;
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 /// The most routes of an explanation that do not match.
 const MAX_MISMATCHES: usize = 100;
 
-/// Explanation of one request; `Display` prints it, and [`Explanation::report`] is for machines.
+/// Explanation of one request: `Display` prints it for people.
 #[derive(Debug)]
-pub struct Explanation {
+struct Explanation<'r> {
     method: String,
     url: String,
     client_ip: IpAddr,
     now: Timestamp,
     /// The trace, or the error that ends the request before its limits.
-    trace: Result<Trace, Error>,
+    trace: Result<Trace<'r>, Error>,
 }
 
 #[derive(Debug)]
-struct Trace {
+struct Trace<'r> {
     /// A note on the token, if a limit reads it and it is not valid.
     token: Option<String>,
     host: String,
     path: String,
     /// Routes that take precedence but do not match (all routes, if none matches), with the first
     /// mismatch.
-    mismatches: Vec<(Arc<str>, Mismatch)>,
+    mismatches: Vec<(&'r Arc<str>, Mismatch)>,
     /// The number of such routes beside these.
     mismatches_omitted: usize,
-    route: Option<Arc<str>>,
-    upstream: Option<Arc<str>>,
-    limits: Vec<LimitTrace>,
+    route: Option<&'r Arc<str>>,
+    upstream: Option<&'r Arc<str>>,
+    limits: Vec<LimitTrace<'r>>,
 }
 
 /// The answer of a request, as the last line of the explanation says.
@@ -73,7 +74,7 @@ enum Answer<'a> {
         departure: Departure,
     },
     /// A limit refuses it.
-    Refused(&'a LimitTrace),
+    Refused(&'a LimitTrace<'a>),
     /// The proxy answers it itself.
     Own { status: StatusCode, detail: &'a str },
 }
@@ -88,8 +89,9 @@ enum Departure {
 }
 
 /// The outcome for a request, in a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum AnswerKind {
     /// It is forwarded at once.
     Allowed,
@@ -102,7 +104,7 @@ pub enum AnswerKind {
 }
 
 /// Explains the decision of `spec` on `request` from the peer at `from`, with new buckets.
-pub fn explain(spec: RulesetSpec, request: Request<()>, from: IpAddr) -> Explanation {
+pub fn explain(spec: RulesetSpec, request: Request<()>, from: IpAddr) -> ExplanationReport {
     let clock = Arc::new(Clock::system());
     let now = clock.now();
     let context = BuildContext {
@@ -112,7 +114,7 @@ pub fn explain(spec: RulesetSpec, request: Request<()>, from: IpAddr) -> Explana
         secret: Secret::random(),
     };
     let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(now);
-    explain_in_memory(&ruleset, request, from, now, |_, _, _| {})
+    explain_in_memory(&ruleset, request, from, now, |_, _, _| {}).report()
 }
 
 /// Explains the decision of a ruleset on `request` from the peer at `from`, with its buckets in
@@ -123,7 +125,7 @@ fn explain_in_memory<'r>(
     from: IpAddr,
     now: Timestamp,
     look: impl FnMut(&'r Limit, Applicability, &Head<'_>),
-) -> Explanation {
+) -> Explanation<'r> {
     add_host(&mut request);
     let client_ip = ruleset.client_ip.resolve(from.into(), request.headers());
     Explanation {
@@ -136,9 +138,9 @@ fn explain_in_memory<'r>(
     }
 }
 
-impl Explanation {
+impl Explanation<'_> {
     /// The outcome, in a word.
-    pub fn answer(&self) -> AnswerKind {
+    fn answer(&self) -> AnswerKind {
         match self.find_answer() {
             Answer::Forwarded {
                 departure: Departure::AtOnce,
@@ -161,7 +163,7 @@ impl Explanation {
     }
 }
 
-impl Trace {
+impl Trace<'_> {
     fn answer(&self) -> Answer<'_> {
         if let Some(limit) = self.refusing() {
             return Answer::Refused(limit);
@@ -195,12 +197,12 @@ impl Trace {
 
     /// The limit that answers: one without its key or cost, else the one with the longest wait, the
     /// first of equals.
-    fn refusing(&self) -> Option<&LimitTrace> {
+    fn refusing(&self) -> Option<&LimitTrace<'_>> {
         let refusing = || {
             let limits = self.limits.iter();
-            limits.filter(|limit| limit.refuses() && !limit.bucket.is_tag)
+            limits.filter(|limit| limit.refuses() && !limit.is_tag())
         };
-        let wait = |limit: &&LimitTrace| match &limit.outcome {
+        let wait = |limit: &&LimitTrace<'_>| match &limit.outcome {
             LimitOutcome::Decided(decision) => decision.retry_at().unwrap_or(Timestamp::MAX),
             _ => Timestamp::MAX,
         };
@@ -223,7 +225,7 @@ fn trace<'r>(
     head: Head<'_>,
     now: Timestamp,
     mut look: impl FnMut(&'r Limit, Applicability, &Head<'_>),
-) -> Result<Trace, Error> {
+) -> Result<Trace<'r>, Error> {
     let checked = OnceCell::new();
     let matched = MatchedRequest::new(ruleset, head, now, &checked);
     // The route of the ruleset, which outlives the request.
@@ -247,14 +249,11 @@ fn trace<'r>(
         path: head.path.to_owned(),
         mismatches: mismatches
             .into_iter()
-            .map(|(place, mismatch)| (Arc::clone(&ruleset.routes[place].name), mismatch))
+            .map(|(place, mismatch)| (&ruleset.routes[place].name, mismatch))
             .collect(),
         mismatches_omitted,
-        route: matched.route_index.map(|_| Arc::clone(&route.name)),
-        upstream: route
-            .upstream
-            .as_ref()
-            .map(|upstream| Arc::clone(upstream.name())),
+        route: matched.route_index.map(|_| &route.name),
+        upstream: route.upstream.as_ref().map(|upstream| upstream.name()),
         limits,
     })
 }

@@ -1,60 +1,40 @@
 //! One limit in an explanation: the bucket that decides, and its decision.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Fingerprint, Outcome};
+use crate::limiter::Decision;
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::{Enforcement, Mode};
+use crate::proxy::admission::record::word_of;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::error::Error;
 use crate::proxy::inspect::key_state::KeyState;
-use crate::proxy::ruleset::{Limit, Policy, Quota};
+use crate::proxy::ruleset::{Limit, Quota};
 use crate::rules::{Head, InvalidCost, KeyFault, LocalPeriods, PartDescription};
-use crate::store::{Home, OnStoreError};
+use crate::store::OnStoreError;
 use crate::telemetry::metrics::LimitDecision;
 
 /// A limit on one request.
 #[derive(Debug)]
-pub(super) struct LimitTrace {
-    pub(super) policy: Arc<str>,
-    pub(super) bucket: BucketTrace,
+pub(super) struct LimitTrace<'r> {
+    pub(super) limit: &'r Limit,
+    /// The quota of the bucket that decides.
+    pub(super) quota: &'r Quota,
+    /// Number of buckets that cannot pay before this one.
+    pub(super) tier: usize,
     pub(super) key: Vec<PartDescription>,
     /// The time zone of its windows, and its source, if a claim can name it.
     pub(super) zone: Option<String>,
     pub(super) cost: u32,
-    /// The response settles the cost.
-    pub(super) settles: bool,
     pub(super) enforcement: Enforcement,
     pub(super) outcome: LimitOutcome,
     /// The state of the key in a running ruleset.
     pub(super) state: Option<KeyState>,
     /// The error of the store that should have decided.
     pub(super) store_error: Option<String>,
-}
-
-/// The bucket that decides, and its rules.
-#[derive(Debug)]
-pub(super) struct BucketTrace {
-    /// Number of buckets that cannot pay before this one.
-    pub(super) overflows: usize,
-    pub(super) algorithm: &'static str,
-    pub(super) quota: String,
-    /// The policy's action, as a verb and as the configuration writes it.
-    pub(super) action: [&'static str; 2],
-    /// The status of its rejections, if the action answers.
-    pub(super) status: Option<StatusCode>,
-    /// The action only tags.
-    pub(super) is_tag: bool,
-    /// The algorithm returns units at the end of a request, not with time.
-    pub(super) returns_units: bool,
-    /// Places in the queue for such units, and the longest wait.
-    pub(super) queue: Option<(u32, Duration)>,
-    /// The home of its buckets.
-    pub(super) home: Home,
 }
 
 #[derive(Debug)]
@@ -81,36 +61,46 @@ pub(super) enum LimitOutcome {
     InvalidCost,
 }
 
-impl LimitTrace {
+impl<'r> LimitTrace<'r> {
     /// The trace of a limit of this applicability, with its buckets in memory.
     ///
     /// # Errors
     /// The request states no number where an enforced limit reads its cost.
     pub(super) fn of(
-        limit: &Limit,
+        limit: &'r Limit,
         applicability: Applicability,
         head: &Head<'_>,
         now: Timestamp,
     ) -> Result<Self, Error> {
         let cost = limit.spec.cost.of(head);
-        let enforcement = limit.enforcement(head);
-        let policy = &limit.policy;
         let quota = match applicability {
             Applicability::Bucket(_, place) => limit.quota(place),
-            _ => &policy.quota,
+            _ => &limit.policy.quota,
         };
-        let mut bucket = BucketTrace::new(policy, quota, 0);
-        let can_refuse = enforcement == Enforcement::Enforced && !bucket.is_tag;
-        let outcome = match (applicability, &cost) {
+        let mut trace = Self {
+            limit,
+            quota,
+            tier: 0,
+            key: limit.spec.descriptor.describe(head),
+            zone: quota.local_periods.as_ref().map(|local| zone(local, head)),
+            cost: *cost.as_ref().unwrap_or(&1),
+            enforcement: limit.enforcement(head),
+            outcome: LimitOutcome::NotApplicable,
+            state: None,
+            store_error: None,
+        };
+        trace.outcome = match (applicability, cost) {
             (Applicability::Bucket(key, _), Ok(cost)) => {
-                let tiers: Vec<_> = quota.tiers().collect();
-                let peek = |quota: &&Quota| peek(quota, key, *cost, head, now);
-                let mut decisions: Vec<_> = tiers.iter().map(peek).collect();
+                let peek = |quota: &Quota| {
+                    let charge = quota.buckets.charge(key, cost, quota.window_end(head, now));
+                    charge.peek(now)
+                };
+                let mut decisions: Vec<_> = quota.tiers().map(peek).collect();
                 let place = deciding(&decisions);
-                bucket = BucketTrace::new(policy, tiers[place], place);
+                trace.decide_by(quota, place);
                 LimitOutcome::Decided(decisions.swap_remove(place))
             }
-            (Applicability::Bucket(..), Err(InvalidCost)) if can_refuse => {
+            (Applicability::Bucket(..), Err(InvalidCost)) if trace.can_refuse() => {
                 return Err(InvalidCost.into());
             }
             (Applicability::Bucket(..), Err(InvalidCost)) => LimitOutcome::InvalidCost,
@@ -120,78 +110,58 @@ impl LimitTrace {
             (Applicability::Elsewhere, _) => LimitOutcome::NotApplicable,
             (Applicability::Exempt, _) => LimitOutcome::Exempt,
             (Applicability::Skipped, _) => LimitOutcome::Skipped,
-            (Applicability::Keyless, _) => {
-                let status = quota.rejection.keyless_status();
-                bucket.status = bucket.status.map(|_| status);
-                match limit.spec.descriptor.fault(head) {
-                    Some(KeyFault::Several(_)) => LimitOutcome::SeveralKeys,
-                    _ => LimitOutcome::MissingKey,
-                }
-            }
-        };
-        Ok(Self {
-            policy: Arc::clone(&policy.name),
-            bucket,
-            key: limit.spec.descriptor.describe(head),
-            zone: quota.local_periods.as_ref().map(|local| zone(local, head)),
-            cost: cost.unwrap_or(1),
-            settles: limit.spec.settlement.is_some(),
-            enforcement,
-            outcome,
-            state: None,
-            store_error: None,
-        })
-    }
-}
-
-impl BucketTrace {
-    /// The bucket of a policy's quota, which is the overflow tier with this number.
-    pub(super) fn new(policy: &Policy, quota: &Quota, overflows: usize) -> Self {
-        let algorithm = quota.algorithm();
-        let queue = algorithm.queueing();
-        Self {
-            overflows,
-            algorithm: algorithm.kind(),
-            quota: quota.text.clone(),
-            action: [policy.action.name(), policy.action.word()],
-            status: match policy.action {
-                Action::Drop => None,
-                _ => Some(quota.rejection.status()),
+            (Applicability::Keyless, _) => match limit.spec.descriptor.fault(head) {
+                Some(KeyFault::Several(_)) => LimitOutcome::SeveralKeys,
+                _ => LimitOutcome::MissingKey,
             },
-            is_tag: policy.action.tag().is_some(),
-            returns_units: algorithm.is_concurrency(),
-            queue: queue.map(|bound| (bound.queue(), bound.max_wait())),
-            home: quota.buckets.home,
-        }
+        };
+        Ok(trace)
+    }
+
+    /// Lets the overflow tier of `quota` with this number decide.
+    pub(super) fn decide_by(&mut self, quota: &'r Quota, tier: usize) {
+        self.quota = quota.tiers().nth(tier).unwrap_or(quota);
+        self.tier = tier;
     }
 }
 
-impl LimitTrace {
+impl LimitTrace<'_> {
+    /// The action only tags.
+    pub(super) fn is_tag(&self) -> bool {
+        self.limit.policy.action.tag().is_some()
+    }
+
+    /// An enforced limit that does not only tag.
+    pub(super) fn can_refuse(&self) -> bool {
+        self.enforcement == Enforcement::Enforced && !self.is_tag()
+    }
+
+    /// The status of its rejections, if the action answers.
+    pub(super) fn status(&self) -> Option<StatusCode> {
+        match (&self.limit.policy.action, &self.outcome) {
+            (Action::Drop, _) => None,
+            (_, LimitOutcome::MissingKey | LimitOutcome::SeveralKeys) => {
+                Some(self.quota.rejection.keyless_status())
+            }
+            _ => Some(self.quota.rejection.status()),
+        }
+    }
+
+    /// The algorithm returns units at the end of a request, not with time.
+    pub(super) fn returns_units(&self) -> bool {
+        self.quota.algorithm().is_concurrency()
+    }
+
     pub(super) fn refuses(&self) -> bool {
-        if self.enforcement == Enforcement::Shadowed {
-            return false;
-        }
-        match &self.outcome {
-            LimitOutcome::Decided(decision) => !decision.is_admitted(),
-            LimitOutcome::MissingKey | LimitOutcome::SeveralKeys | LimitOutcome::InvalidCost => {
-                true
-            }
-            LimitOutcome::Undecided(on_error) => {
-                *on_error == OnStoreError::Refuse && self.bucket.is_tag
-            }
-            LimitOutcome::Queued(_)
-            | LimitOutcome::NotApplicable
-            | LimitOutcome::Disabled
-            | LimitOutcome::Exempt
-            | LimitOutcome::Skipped => false,
-        }
+        matches!(
+            self.decision(),
+            LimitDecision::Limited | LimitDecision::Tagged
+        )
     }
 
     /// The request is answered as if the proxy failed.
     pub(super) fn refuses_without_store(&self) -> bool {
-        matches!(self.outcome, LimitOutcome::Undecided(OnStoreError::Refuse))
-            && self.enforcement == Enforcement::Enforced
-            && !self.bucket.is_tag
+        matches!(self.outcome, LimitOutcome::Undecided(OnStoreError::Refuse)) && self.can_refuse()
     }
 
     pub(super) fn is_queued(&self) -> bool {
@@ -208,9 +178,10 @@ impl LimitTrace {
 
     /// The places in the queue and the longest wait, if the request may have to queue.
     pub(super) fn queue_bounds(&self) -> Option<(u32, Duration)> {
-        let is_enforced = self.enforcement == Enforcement::Enforced && !self.bucket.is_tag;
         let waits = self.is_queued() || (self.is_decided() && !self.refuses());
-        self.bucket.queue.filter(|_| waits && is_enforced)
+        let queue = self.quota.algorithm().queueing();
+        let queue = queue.filter(|_| waits && self.can_refuse())?;
+        Some((queue.queue(), queue.max_wait()))
     }
 
     pub(super) fn is_decided(&self) -> bool {
@@ -219,34 +190,29 @@ impl LimitTrace {
 
     /// The decision that metrics would count for this limit if the request were served.
     pub(super) fn decision(&self) -> LimitDecision {
-        let outcome = match &self.outcome {
+        let is_enforced = self.enforcement == Enforcement::Enforced;
+        let beyond = match (is_enforced, self.is_tag()) {
+            (false, _) => LimitDecision::Shadowed,
+            (true, true) => LimitDecision::Tagged,
+            (true, false) => LimitDecision::Limited,
+        };
+        match &self.outcome {
             LimitOutcome::NotApplicable | LimitOutcome::Disabled | LimitOutcome::Skipped => {
                 LimitDecision::Allowed
             }
             LimitOutcome::Exempt => LimitDecision::Exempt,
             LimitOutcome::Queued(_) => LimitDecision::Delayed,
-            LimitOutcome::Undecided(OnStoreError::Refuse) if self.bucket.is_tag => {
-                LimitDecision::Limited
-            }
+            LimitOutcome::Undecided(OnStoreError::Refuse) if self.is_tag() => beyond,
             LimitOutcome::Undecided(_) => LimitDecision::Error,
             LimitOutcome::MissingKey | LimitOutcome::SeveralKeys | LimitOutcome::InvalidCost => {
-                LimitDecision::Limited
+                beyond
             }
-            LimitOutcome::Decided(decision) => match decision.outcome {
-                Outcome::Admit if self.bucket.overflows > 0 => LimitDecision::Overflowed,
-                Outcome::Admit => LimitDecision::Allowed,
-                Outcome::Delay { .. } => LimitDecision::Delayed,
-                Outcome::Refuse { .. } => LimitDecision::Limited,
-            },
-        };
-        match (outcome, self.enforcement) {
-            (LimitDecision::Limited | LimitDecision::Delayed, Enforcement::Shadowed) => {
-                LimitDecision::Shadowed
+            LimitOutcome::Decided(decision) => {
+                match word_of(decision, self.tier > 0, is_enforced, false) {
+                    LimitDecision::Limited => beyond,
+                    word => word,
+                }
             }
-            (LimitDecision::Limited, Enforcement::Enforced) if self.bucket.is_tag => {
-                LimitDecision::Tagged
-            }
-            (outcome, _) => outcome,
         }
     }
 }
@@ -261,12 +227,6 @@ pub(super) fn deciding(decisions: &[Decision]) -> usize {
     paying
         .or(soonest.map(|(place, _)| place))
         .unwrap_or_default()
-}
-
-/// The decision of a bucket of this quota, which is not charged.
-fn peek(quota: &Quota, key: Fingerprint, cost: u32, head: &Head<'_>, now: Timestamp) -> Decision {
-    let window_end = quota.window_end(head, now);
-    quota.buckets.charge(key, cost, window_end).peek(now)
 }
 
 fn zone(periods: &LocalPeriods, head: &Head<'_>) -> String {

@@ -4,8 +4,8 @@
 use std::iter::once;
 use std::net::IpAddr;
 
-use super::limit::{BucketTrace, LimitOutcome, LimitTrace, deciding};
-use super::{Explanation, explain_in_memory};
+use super::limit::{LimitOutcome, LimitTrace, deciding};
+use super::{Explanation, ExplanationReport, explain_in_memory};
 use crate::clock::Timestamp;
 use crate::http::message::Request;
 use crate::limiter::{BucketView, Decision, Outcome, Secret};
@@ -23,7 +23,7 @@ const MASK: &str = "***";
 /// An explanation that still lacks the live state of the request's keys.
 #[derive(Debug)]
 pub struct PendingExplanation<'r> {
-    explanation: Explanation,
+    explanation: Explanation<'r>,
     /// The keys that the request charges, by the limits of its route.
     keys: Vec<Option<LiveKey<'r>>>,
 }
@@ -53,7 +53,7 @@ impl PendingExplanation<'_> {
     /// Reads the state of the keys, one after the other, each call of Redis within the client's
     /// deadline. Secrets of the request are masked: values of fields, cookies, parameters and
     /// claims.
-    pub async fn conclude(mut self) -> Explanation {
+    pub async fn conclude(mut self) -> ExplanationReport {
         let now = self.explanation.now;
         if let Ok(trace) = &mut self.explanation.trace {
             for (limit, key) in trace.limits.iter_mut().zip(&self.keys) {
@@ -67,7 +67,7 @@ impl PendingExplanation<'_> {
             }
         }
         self.explanation.mask_secrets();
-        self.explanation
+        self.explanation.report()
     }
 }
 
@@ -93,12 +93,12 @@ impl<'r> LiveKey<'r> {
     }
 }
 
-impl LimitTrace {
+impl<'r> LimitTrace<'r> {
     /// Decides as the store would on a charge of `cost` units.
-    fn decide_live(&mut self, key: &PolicyKey<'_>, facts: &KeyFacts, cost: u32) {
+    fn decide_live(&mut self, key: &PolicyKey<'r>, facts: &KeyFacts, cost: u32) {
         let buckets = once(&facts.bucket).chain(&facts.overflow);
         let mut decisions: Vec<_> = buckets.map(|facts| facts.for_cost).collect();
-        let is_bound = self.enforcement == Enforcement::Enforced || self.bucket.is_tag;
+        let is_bound = self.enforcement == Enforcement::Enforced || self.is_tag();
         let ban = facts.ban.as_ref().filter(|_| is_bound);
         let place = match ban {
             // A banned request tries no further bucket.
@@ -115,15 +115,12 @@ impl LimitTrace {
             decision.outcome = outcome;
             decision.ban(ban.until);
         } else if !decision.is_admitted()
-            && self.enforcement == Enforcement::Enforced
-            && !self.bucket.is_tag
+            && self.can_refuse()
             && let Some(until) = key.next_ban(facts.now)
         {
             decision.ban(until);
         }
-        if let Some(quota) = key.quota().tiers().nth(place) {
-            self.bucket = BucketTrace::new(key.policy(), quota, place);
-        }
+        self.decide_by(key.quota(), place);
         let is_queued = ban.is_none() && self.has_place_in_queue(&decision, &facts.bucket.view);
         self.outcome = match is_queued {
             true => LimitOutcome::Queued(decision),
@@ -139,8 +136,7 @@ impl LimitTrace {
             BucketView::Concurrency { waiting, queue, .. } => waiting < queue,
             _ => false,
         };
-        let is_enforced = self.enforcement == Enforcement::Enforced && !self.bucket.is_tag;
-        waits && has_place && is_enforced
+        waits && has_place && self.can_refuse()
     }
 
     /// Decides as the policy says for a store that does not answer. Local buckets have decided
@@ -148,14 +144,14 @@ impl LimitTrace {
     fn decide_without_store(&mut self, error: &SteeringError) {
         self.store_error = Some(error.to_string());
         if let Home::Redis(on_error @ (OnStoreError::Admit | OnStoreError::Refuse)) =
-            self.bucket.home
+            self.quota.buckets.home
         {
             self.outcome = LimitOutcome::Undecided(on_error);
         }
     }
 }
 
-impl Explanation {
+impl Explanation<'_> {
     /// Masks the query of the URL, and the values of key parts that only the client has to know.
     fn mask_secrets(&mut self) {
         if let Some((target, _)) = self.url.split_once('?') {

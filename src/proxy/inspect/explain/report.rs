@@ -172,9 +172,17 @@ pub struct AnswerReport {
     pub retry_after_ms: Option<Millis>,
 }
 
-impl Explanation {
+impl ExplanationReport {
+    /// The answer to the request: the last line of the text without its first word.
+    pub fn answer_text(&self) -> &str {
+        let last = self.text.lines().last().unwrap_or_default();
+        last.strip_prefix("answer").unwrap_or(last).trim_start()
+    }
+}
+
+impl Explanation<'_> {
     /// The explanation for machines.
-    pub fn report(&self) -> ExplanationReport {
+    pub(super) fn report(&self) -> ExplanationReport {
         let trace = self.trace.as_ref().ok();
         let mismatches = trace.into_iter().flat_map(|trace| &trace.mismatches);
         let limits = trace.into_iter().flat_map(|trace| &trace.limits);
@@ -188,7 +196,7 @@ impl Explanation {
             host: trace.map(|trace| trace.host.clone()),
             path: trace.map(|trace| trace.path.clone()),
             token: trace.and_then(|trace| trace.token.clone()),
-            route: trace.and_then(|trace| trace.route.clone()),
+            route: trace.and_then(|trace| trace.route.cloned()),
             not_matched: mismatches
                 .map(|(route, mismatch)| MismatchReport {
                     route: Arc::clone(route),
@@ -227,9 +235,9 @@ impl Explanation {
                 ..empty
             },
             Answer::Refused(limit) => AnswerReport {
-                policy: Some(Arc::clone(&limit.policy)),
-                action: Some(limit.bucket.action[1]),
-                status: limit.bucket.status.map(|status| status.as_u16()),
+                policy: Some(Arc::clone(&limit.limit.policy.name)),
+                action: Some(limit.limit.policy.action.word()),
+                status: limit.status().map(|status| status.as_u16()),
                 retry_after_ms: limit.retry_at().map(wait),
                 ..empty
             },
@@ -242,7 +250,7 @@ impl Explanation {
     }
 }
 
-impl LimitTrace {
+impl LimitTrace<'_> {
     fn report(&self, now: Timestamp) -> LimitReport {
         let wait = |until: Timestamp| Millis::from(until.since(now));
         let decision = match &self.outcome {
@@ -250,22 +258,23 @@ impl LimitTrace {
             _ => None,
         };
         let queue = self.queue_bounds();
+        let (policy, home) = (&self.limit.policy, self.quota.buckets.home);
         LimitReport {
-            policy: Arc::clone(&self.policy),
-            algorithm: self.bucket.algorithm,
-            quota: self.bucket.quota.clone(),
+            policy: Arc::clone(&policy.name),
+            algorithm: self.quota.algorithm().kind(),
+            quota: self.quota.text.clone(),
             key: self.key.iter().map(KeyPartReport::new).collect(),
-            store: self.bucket.home.name(),
-            sync_ms: self.bucket.home.sync_interval().map(Millis::from),
+            store: home.name(),
+            sync_ms: home.sync_interval().map(Millis::from),
             time_zone: self.zone.clone(),
             mode: match self.enforcement {
                 Enforcement::Enforced => "enforce",
                 Enforcement::Shadowed => "shadow",
             },
-            action: self.bucket.action[1],
-            bucket: self.bucket.overflows + 1,
+            action: policy.action.word(),
+            bucket: self.tier + 1,
             cost: self.cost,
-            cost_is_settled: self.settles,
+            cost_is_settled: self.limit.spec.settlement.is_some(),
             queue: queue.map(|(places, longest)| QueueReport {
                 places,
                 max_wait_ms: longest.into(),
@@ -276,7 +285,7 @@ impl LimitTrace {
             retry_after_ms: self.retry_at().map(wait),
             delay_ms: decision.and_then(|decision| decision.delayed_until().map(wait)),
             reset_ms: decision
-                .filter(|_| !self.bucket.returns_units)
+                .filter(|_| !self.returns_units())
                 .map(|decision| wait(decision.reset)),
             store_error: self.store_error.clone(),
             state: self.state.clone(),

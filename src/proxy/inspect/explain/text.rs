@@ -10,7 +10,7 @@ use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::store::{Home, OnStoreError};
 
-impl fmt::Display for Explanation {
+impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "request   {} {}", self.method, self.url)?;
         writeln!(f, "client    {}", self.client_ip)?;
@@ -21,13 +21,14 @@ impl fmt::Display for Explanation {
     }
 }
 
-impl Explanation {
-    /// The answer to the request: the last line of the text without its first word.
-    pub fn answer_text(&self) -> String {
+impl Explanation<'_> {
+    /// The answer to the request.
+    fn answer_text(&self) -> String {
         match self.find_answer() {
             Answer::Refused(limit) => {
-                let ([verb, _], policy) = (limit.bucket.action, &limit.policy);
-                match limit.bucket.status {
+                let policy = &limit.limit.policy;
+                let (verb, policy) = (policy.action.name(), &policy.name);
+                match limit.status() {
                     Some(status) => format!("{verb} by {policy}: {status}"),
                     None => format!("{verb} by {policy}"),
                 }
@@ -52,7 +53,7 @@ impl Explanation {
     }
 }
 
-impl Trace {
+impl Trace<'_> {
     fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "host      {}", self.host)?;
         writeln!(f, "path      {}", self.path)?;
@@ -72,22 +73,23 @@ impl Trace {
         for step in &self.limits {
             step.write(now, f)?;
         }
-        let tags = |step: &&LimitTrace| step.refuses() && step.bucket.is_tag;
+        let tags = |step: &&LimitTrace<'_>| step.refuses() && step.is_tag();
         for step in self.limits.iter().filter(tags) {
-            writeln!(f, "tag       {}", step.policy)?;
+            writeln!(f, "tag       {}", step.limit.policy.name)?;
         }
         Ok(())
     }
 }
 
-impl LimitTrace {
+impl LimitTrace<'_> {
     fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (algorithm, quota) = (self.bucket.algorithm, &self.bucket.quota);
-        writeln!(f, "limit     {} ({algorithm}, {quota})", self.policy)?;
+        let (algorithm, quota) = (self.quota.algorithm().kind(), &self.quota.text);
+        let policy = &self.limit.policy.name;
+        writeln!(f, "limit     {policy} ({algorithm}, {quota})")?;
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
         }
-        match self.bucket.home {
+        match self.quota.buckets.home {
             Home::Memory => {}
             Home::Redis(_) => writeln!(f, "  store   redis")?,
             Home::Synchronised(interval) => {
@@ -107,14 +109,10 @@ impl LimitTrace {
         if self.enforcement == Enforcement::Shadowed {
             writeln!(f, "  mode    shadow: it refuses nothing")?;
         }
-        if self.bucket.overflows > 0 {
-            writeln!(
-                f,
-                "  bucket  {}, at a lower priority",
-                self.bucket.overflows + 1
-            )?;
+        if self.tier > 0 {
+            writeln!(f, "  bucket  {}, at a lower priority", self.tier + 1)?;
         }
-        match (self.cost, self.settles) {
+        match (self.cost, self.limit.spec.settlement.is_some()) {
             (1, false) => {}
             (cost, false) => writeln!(f, "  cost    {cost}")?,
             (cost, true) => writeln!(f, "  cost    {cost}, until the response settles it")?,
@@ -165,7 +163,7 @@ impl LimitTrace {
                 writeln!(f, "  says    {word}: the cost is no whole number")
             }
             LimitOutcome::Decided(decision) => match decision.outcome {
-                Outcome::Admit if self.bucket.returns_units => {
+                Outcome::Admit if self.returns_units() => {
                     let left = decision.remaining;
                     writeln!(f, "  says    {word}: {left} left while it is served")
                 }
