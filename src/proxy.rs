@@ -31,7 +31,6 @@ pub use answers::rejection::RejectSpec;
 pub use answers::template::{Template, TemplateError};
 pub use body::{ResponseBody, ResponseBodyError};
 pub use catch_panic::CaughtPanic;
-pub use debug_trail::DebugSpec;
 pub use gateway::Gateway;
-pub use ruleset::Ruleset;
+pub use ruleset::{DebugSpec, Ruleset};
 pub use upstream_shares::UpstreamShares;

@@ -12,10 +12,12 @@ mod charge_set;
 mod held;
 mod in_use;
 mod memory;
+mod operator_action;
 mod peek;
 mod penalties;
 mod pending_charge;
 mod policy_charge;
+mod probe;
 pub mod redis;
 mod redis_binding;
 mod spec;
@@ -44,6 +46,10 @@ pub use memory::{
     TableBudget, TableCensus, charge_all, charge_and_reserve, charge_into, charge_with_shadow,
     divide_memory, leave_queue, snapshot,
 };
+pub use operator_action::{
+    AnnouncedAction, Announcement, Attribution, GrantedUnits, OperatorAction, OperatorActionKind,
+    OperatorBan,
+};
 pub use peek::{BucketState, peek};
 pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, Undecided};
@@ -53,8 +59,7 @@ pub(crate) use spec::StoreNames;
 pub use spec::{Home, OnStoreError, StoreSpec};
 pub(crate) use steering::SteeringSpec;
 pub use steering::{
-    Attribution, GrantedUnits, OperatorAction, OperatorActionKind, OperatorBan, Probe, Steered,
-    SteeredFacts, SteeredKeys, Steering, SteeringError, SteeringKey, TooManyKeys,
+    Steered, SteeredFacts, SteeredKeys, Steering, SteeringError, SteeringKey, TooManyKeys,
 };
 pub use sync_recorder::tracker_metrics;
 pub use tracking_budget::TrackingBudget;

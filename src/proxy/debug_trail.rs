@@ -6,10 +6,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use http::HeaderName;
 use http::header::{CACHE_CONTROL, HeaderValue};
 
-use super::ruleset::{Limit, Quota, Route};
+use super::ruleset::{DebugSpec, Limit, Quota, Route};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::token_digest::TokenDigest;
@@ -25,15 +24,6 @@ use crate::telemetry::metrics::LimitDecision;
 const MAX_BYTES: usize = 4096;
 /// Room for the number of limits that are left out, in bytes.
 const REST_BYTES: usize = ", more;limits=".len() + 5;
-
-/// The field and the token.
-#[derive(Clone, Debug)]
-pub struct DebugSpec {
-    /// The field that has the token in requests, and the decisions in responses.
-    pub header: HeaderName,
-    /// The token.
-    pub token: TokenDigest,
-}
 
 /// The decisions of limits on one request, an item of the field each.
 #[derive(Debug, Default)]

@@ -25,7 +25,6 @@ use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
-use crate::proxy::debug_trail::DebugSpec;
 use crate::proxy::shadow_clients::ShadowClients;
 use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
 use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store};
@@ -40,7 +39,7 @@ use settlements::Settlements;
 use tokens::TokenVerifier;
 
 pub use spec::{
-    LimitSpec, OverflowSpec, PolicySpec, QuotaSpec, Rewrite, RouteSpec, RulesetSpec,
+    DebugSpec, LimitSpec, OverflowSpec, PolicySpec, QuotaSpec, Rewrite, RouteSpec, RulesetSpec,
 };
 
 /// The running ruleset.

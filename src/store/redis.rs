@@ -40,7 +40,7 @@ pub use script::{AlgorithmKind, AlgorithmKinds, Procedure, SYNC};
 pub use script_call::{
     Arguments, BucketCharge, ChargeRequest, ChargedRefusals, Lease, OtherSlots, ScriptCall, Tier,
 };
-pub use steering::{AnnouncedAction, Announcement, Replacement};
+pub use steering::Replacement;
 pub use store::{ChargeError, Store};
 pub use sync::{PendingReport, Synchroniser, Tracker};
 pub(super) use value::{cell_text as cell_value, read_bucket, read_grant};

@@ -11,18 +11,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use self::shared::SharedSteering;
+use super::operator_action::{Attribution, GrantedUnits, OperatorAction, OperatorBan};
+use super::probe::Probe;
 use super::redis::NameBuilder;
 use super::snapshot::PolicySteering;
 use super::{Buckets, BucketsSpec, Home, OnStoreError, Penalties, Store};
 use crate::clock::Timestamp;
-use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret, WindowEnd};
+use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret};
 use crate::telemetry::registry::Registry;
 
-pub use keys::{
-    Attribution, GrantedUnits, OperatorAction, OperatorActionKind, OperatorBan, Steered,
-    SteeredKeys,
-    TooManyKeys,
-};
+pub use keys::{Steered, SteeredKeys, TooManyKeys};
 
 /// A policy's steered keys, and the buckets of their granted units.
 #[derive(Debug)]
@@ -55,23 +53,6 @@ pub struct SteeringKey<'a> {
     buckets: &'a Arc<Buckets>,
     /// The names of its buckets on all machines, if these are shared.
     name: Option<NameBuilder<'a>>,
-}
-
-/// The request of a key's facts, which is not charged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
-    /// Units that it costs.
-    pub cost: u32,
-    /// The end of a window that it opens, if requests decide it, in the time of this machine.
-    pub window_end: Option<WindowEnd>,
-}
-
-impl Probe {
-    /// A request of one unit.
-    pub const UNIT: Self = Self {
-        cost: 1,
-        window_end: None,
-    };
 }
 
 /// The state of a key.

@@ -7,12 +7,12 @@ use http::header::{HeaderName, HeaderValue};
 
 use super::Preflight;
 use crate::http::client_ip::ClientIp;
+use crate::http::token_digest::TokenDigest;
 use crate::limiter::{Algorithm, Penalty};
 use crate::proxy::admission::mode::Mode;
 use crate::proxy::answers::action::ActionSpec;
 use crate::proxy::answers::limit_headers::{HeaderStyles, QuotaUnit};
 use crate::proxy::answers::rejection::RejectSpec;
-use crate::proxy::debug_trail::DebugSpec;
 use crate::rules::{
     Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch, SettlementRule,
     Verifier,
@@ -47,6 +47,15 @@ pub struct RulesetSpec {
     pub tokens: Option<Verifier>,
     /// The Redis of shared and synchronised buckets, if there are any.
     pub store: Option<StoreSpec>,
+}
+
+/// The field that adds decisions to responses, and its token.
+#[derive(Clone, Debug)]
+pub struct DebugSpec {
+    /// The field that has the token in requests, and the decisions in responses.
+    pub header: HeaderName,
+    /// The token.
+    pub token: TokenDigest,
 }
 
 /// Spec of a policy.

@@ -6,9 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, FixedWindow, Gcra, Penalty, Quota, SlidingLog, SlidingWindow, Start,
+    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, Penalty, Quota, SlidingLog, SlidingWindow,
+    Start,
 };
-use crate::store::steering::{Attribution, OperatorBan, Steering, SteeringSpec};
+use crate::store::steering::{Steering, SteeringSpec};
+use crate::store::{Attribution, OperatorBan};
 use crate::store::{BucketsSpec, ChargedLimits, Home, OnFull, Penalties, Table};
 use crate::telemetry::registry::Registry;
 

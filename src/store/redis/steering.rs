@@ -21,7 +21,8 @@ use super::store::Store;
 use super::sync::RoundTimer;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Fingerprint;
-use crate::store::steering::{Attribution, OperatorBan, SteeredKeys};
+use crate::store::operator_action::{AnnouncedAction, Announcement, Attribution, OperatorBan};
+use crate::store::steering::SteeredKeys;
 
 /// The interval of rounds.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -51,42 +52,6 @@ struct Reader {
     has_warned: bool,
 }
 
-/// An operator's action on a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Announcement {
-    /// The label of the policy.
-    pub policy: Box<str>,
-    /// The key, by the fingerprint that all machines share.
-    pub key: Fingerprint,
-    /// The action.
-    pub action: AnnouncedAction,
-    /// The instant of the action, in the server's time.
-    pub at: Timestamp,
-    /// The last instant at which it matters: the end of a ban or a grant.
-    pub keep: Timestamp,
-}
-
-/// An action of an operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AnnouncedAction {
-    /// The bucket was made whole.
-    Reset,
-    /// Units were granted; 0 take the grant back.
-    Grant {
-        /// The units.
-        units: u32,
-        /// The end of a synchronised grant, by each machine's own clock: totals are kept under this
-        /// number. `None` if an older release announced it.
-        ends: Option<Timestamp>,
-        /// The operator.
-        by: Attribution,
-    },
-    /// The key was banned by this operator.
-    Ban(Attribution),
-    /// The ban was lifted.
-    Unban,
-}
-
 /// A replacement of values.
 #[derive(Clone, Copy, Debug)]
 pub enum Replacement<'a> {
@@ -104,17 +69,6 @@ struct Page {
     clock_offset: i64,
     /// Each entry's id; `None` for entries of another release.
     entries: Vec<(Vec<u8>, Option<Announcement>)>,
-}
-
-impl AnnouncedAction {
-    const fn word(&self) -> &'static str {
-        match self {
-            Self::Reset => "reset",
-            Self::Grant { .. } => "grant",
-            Self::Ban(_) => "ban",
-            Self::Unban => "unban",
-        }
-    }
 }
 
 impl Announcement {

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
-use serde::{Deserialize, Serialize};
-use strum::{EnumString, IntoStaticStr};
 
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Fingerprint, Grant};
-use crate::store::redis::{AnnouncedAction, Announcement};
+use crate::store::operator_action::{
+    AnnouncedAction, Announcement, Attribution, GrantedUnits, OperatorAction, OperatorActionKind,
+    OperatorBan,
+};
 use crate::store::{Home, OnFull, Table};
 use crate::telemetry::metrics::SteeringMetrics;
 use crate::telemetry::registry::Registry;
@@ -88,73 +89,6 @@ pub struct Steered {
     pub at: Option<Timestamp>,
     /// False if the buckets of this machine still have to be changed.
     pub(super) is_applied: bool,
-}
-
-/// The operator who banned a key or granted it units, and why.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attribution {
-    /// The operator, by role and place of the token; empty if an earlier release stored it.
-    pub actor: Box<str>,
-    /// The operator's reason; empty without one.
-    pub reason: Box<str>,
-}
-
-/// A ban by an operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OperatorBan {
-    /// The instant at which the operator banned the key.
-    pub since: Timestamp,
-    /// The end of the ban.
-    pub until: Timestamp,
-    /// The operator.
-    pub by: Attribution,
-}
-
-/// The granted units of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GrantedUnits {
-    /// The units that are left.
-    pub left: u32,
-    /// The units of the grant.
-    pub units: u32,
-    /// The instant of the grant.
-    pub since: Timestamp,
-    /// The end of the grant.
-    pub until: Timestamp,
-    /// The operator.
-    pub by: Attribution,
-}
-
-/// A ban or a grant in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OperatorAction {
-    /// A ban.
-    Ban(OperatorBan),
-    /// A grant. Of a shared key, the units that are left are those of the grant.
-    Grant(GrantedUnits),
-}
-
-/// The kind of a ban or a grant.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    EnumString,
-    IntoStaticStr,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum OperatorActionKind {
-    /// A ban.
-    Ban,
-    /// A grant.
-    Grant,
 }
 
 /// The error of an operator that steers more keys of a policy than there is room for.

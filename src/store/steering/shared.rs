@@ -6,17 +6,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{
-    Attribution, GrantedUnits, OperatorAction, Probe, SteeredFacts, SteeringError, SteeringKey,
-    SteeringSpec,
-};
+use super::{SteeredFacts, SteeringError, SteeringKey, SteeringSpec};
 use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, BucketFacts, BucketView, Cell, Decision, Fingerprint, Grant, Outcome, WindowEnd,
 };
+use crate::store::operator_action::{
+    AnnouncedAction, Announcement, Attribution, GrantedUnits, OperatorAction,
+};
+use crate::store::probe::Probe;
 use crate::store::redis::{
-    AnnouncedAction, Announcement, BucketCharge, ChargedRefusals, NameBuilder, Naming, Replacement,
-    Tier, bucket_label, client::Fault, read_bucket, read_grant,
+    BucketCharge, ChargedRefusals, NameBuilder, Naming, Replacement, Tier, bucket_label,
+    client::Fault, read_bucket, read_grant,
 };
 use crate::store::{Buckets, Home, Penalties, Store, redis};
 
