@@ -7,6 +7,7 @@
 //! `playground` decides about arrivals of a user's choice.
 
 mod comparison;
+mod error;
 mod log;
 pub mod playground;
 mod reorder_buffer;
@@ -18,44 +19,15 @@ mod warnings;
 use std::io::{self, Read};
 
 pub use comparison::Comparison;
-pub use log::LogFormat;
+pub use error::ReplayError;
+pub use log::{DEFAULT_HOST, LogFormat, Options};
 pub use report::ReplayReport;
 pub use simulation::DecisionLine;
 
 use crate::proxy::ruleset::RulesetSpec;
-use http::HeaderValue;
 use log::{LineError, LogEntry, LogLines, RawLine};
 use reorder_buffer::ReorderBuffer;
 use simulation::Simulation;
-
-/// The host of requests whose line names none, unless the user says another.
-pub const DEFAULT_HOST: &str = "localhost";
-
-/// How a log is read.
-#[derive(Debug)]
-pub struct Options {
-    /// The format of the lines; `None` detects it from the first line.
-    pub format: Option<LogFormat>,
-    /// The host of requests whose line names none; [`DEFAULT_HOST`] where `None`.
-    pub host: Option<HeaderValue>,
-}
-
-/// Why a replay ended before the log did.
-#[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
-    /// The log is compressed.
-    #[error("the log is compressed; pipe it: {tool} LOG | sluicegate replay -")]
-    Compressed {
-        /// The command that decompresses the file to stdout.
-        tool: &'static str,
-    },
-    /// The log cannot be read any further.
-    #[error("cannot read the log: {0}")]
-    Read(io::Error),
-    /// The output could not be written.
-    #[error("cannot write: {0}")]
-    Write(io::Error),
-}
 
 /// Decides about every request of `log` by `rules`, and calls `tell` with each of them. Their order
 /// is that of their times, as far as a bounded buffer restores it: memory does not grow with the log.

@@ -12,12 +12,23 @@ use std::time::Duration;
 use clap::ValueEnum;
 use http::{HeaderValue, StatusCode};
 
-use super::{DEFAULT_HOST, Options};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 pub(super) use lines::{LogLines, RawLine};
 pub(super) use request::MalformedRequest;
+
+/// The host of requests whose line names none, unless the user says another.
+pub const DEFAULT_HOST: &str = "localhost";
+
+/// How a log is read.
+#[derive(Debug)]
+pub struct Options {
+    /// The format of the lines; `None` detects it from the first line.
+    pub format: Option<LogFormat>,
+    /// The host of requests whose line names none; [`DEFAULT_HOST`] where `None`.
+    pub host: Option<HeaderValue>,
+}
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

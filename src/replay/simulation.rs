@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::log::{LineError, LogEntry, MalformedRequest};
 use super::report::{CountRange, ReplayReport};
-use super::tally::Tally;
+use super::tally::{RequestDecision, Tally};
 use super::warnings::Warnings;
 use crate::clock::text::Millis;
 use crate::clock::{Clock, Timestamp};
@@ -53,20 +53,6 @@ pub struct DecisionLine {
     /// The proxy's answer before any limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
-}
-
-/// The decision on a request, in the words of the metrics and the access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RequestDecision {
-    /// All enforced limits allow the request.
-    Allowed,
-    /// All enforced limits allow the request, and one delays it.
-    Delayed,
-    /// A limit refuses the request.
-    Limited,
-    /// No limit applies.
-    Unlimited,
 }
 
 impl Simulation {

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::log::LineError;
-use super::simulation::RequestDecision;
 use crate::clock::Timestamp;
 use crate::clock::text::Span;
 use crate::limiter::{Decision, Fingerprint, Outcome};
@@ -35,6 +36,20 @@ pub(super) struct Tally {
     pub unparsable: LineSample,
     /// The policies that are not replayed.
     pub left_out: Vec<Arc<str>>,
+}
+
+/// The decision on a request, in the words of the metrics and the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestDecision {
+    /// All enforced limits allow the request.
+    Allowed,
+    /// All enforced limits allow the request, and one delays it.
+    Delayed,
+    /// A limit refuses the request.
+    Limited,
+    /// No limit applies.
+    Unlimited,
 }
 
 /// The outcomes of requests.
