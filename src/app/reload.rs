@@ -307,7 +307,7 @@ fn build(
         let changes = compare(&*running, ruleset.ruleset());
         let rest = Rest {
             loaded,
-            buckets: changes.into_iter().map(Into::into).collect(),
+            buckets: changes,
             server: compiled.server,
             admin: compiled.admin,
             snapshot: compiled.snapshot,

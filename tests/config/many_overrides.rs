@@ -12,7 +12,7 @@ use sluicegate::limiter::Secret;
 use sluicegate::proxy::Ruleset;
 use sluicegate::proxy::inspect::dry_run::{Recorded, dry_run};
 use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset, memory_bytes};
-use sluicegate::proxy::ruleset::reload_diff::{BucketOutcome, compare};
+use sluicegate::proxy::ruleset::reload_diff::{OutcomeKind, compare};
 use sluicegate::telemetry::registry::Registry;
 
 const MANY: usize = 70_000;
@@ -91,8 +91,8 @@ fn every_override_of_very_many_has_its_own_bucket() {
         memory_bytes(&old)
     );
     let fates = compare(&old, &new);
-    let rescaled = |fate: &BucketOutcome| matches!(fate, BucketOutcome::Rescaled { .. });
-    let rescaled = fates.iter().filter(|one| rescaled(&one.outcome));
+    let rescaled = fates.iter();
+    let rescaled = rescaled.filter(|one| one.outcome == OutcomeKind::Rescaled);
     assert_eq!(rescaled.count(), MANY);
 
     let surroundings = BuildContext {

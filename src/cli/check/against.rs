@@ -11,5 +11,5 @@ use crate::proxy::ruleset::reload_diff::{BucketChange, compare};
 /// configuration in `old`.
 pub(super) fn compared(old: &Path, new: &RulesetSpec) -> Result<Vec<BucketChange>, Report> {
     let before = compile_rules(&load(old)?)?;
-    Ok(compare(&before, new).into_iter().map(Into::into).collect())
+    Ok(compare(&before, new))
 }

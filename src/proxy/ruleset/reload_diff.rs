@@ -14,52 +14,6 @@ use super::{Ruleset, RulesetSpec};
 use crate::limiter::{Algorithm, Compatibility};
 use crate::store::{Home, StoreNames, StoreSpec};
 
-/// The outcome for the buckets of a policy, or of an override.
-#[derive(Debug)]
-pub struct TableChange {
-    /// The policy's name.
-    pub name: String,
-    /// The policy's key; of an override, followed by the override's.
-    pub key: String,
-    /// The outcome.
-    pub outcome: BucketOutcome,
-    /// The loss of room, if there is one.
-    pub shrunk: Option<ShrunkTable>,
-}
-
-/// Outcome for the buckets of one policy under another configuration.
-#[derive(Debug, PartialEq, Eq)]
-pub enum BucketOutcome {
-    /// Unchanged.
-    Kept,
-    /// Used units stay used, under another quota or other settings.
-    Rescaled {
-        /// The old and the new quota.
-        quotas: [String; 2],
-    },
-    /// They start anew: the policy has another key.
-    KeyChanged {
-        /// The new key.
-        key: String,
-    },
-    /// They start anew: the algorithm differs.
-    AlgorithmChanged {
-        /// The old and the new algorithm.
-        algorithms: [&'static str; 2],
-    },
-    /// They start anew in another store.
-    StoreChanged {
-        /// The old and the new store.
-        stores: [&'static str; 2],
-    },
-    /// They start anew: the new quota is 0.
-    ZeroQuota,
-    /// The policy is removed.
-    Removed,
-    /// The policy is new.
-    Added,
-}
-
 /// The tables of a ruleset that runs, or of one that may run.
 pub struct PolicyTables<'a> {
     tables: Vec<PolicyTable<'a>>,
@@ -81,34 +35,17 @@ struct PolicyTable<'a> {
 pub fn compare<'a>(
     old: impl Into<PolicyTables<'a>>,
     new: impl Into<PolicyTables<'a>>,
-) -> Vec<TableChange> {
+) -> Vec<BucketChange> {
     let (old, new) = (old.into(), new.into());
     let known: HashMap<_, _> = old.tables.iter().map(|table| (table.id(), table)).collect();
     let now: HashSet<_> = new.tables.iter().map(PolicyTable::id).collect();
-    let stays = new.tables.iter().map(|table| {
-        let before = known.get(&table.id());
-        let shrunk = before.filter(|before| before.keys > table.keys);
-        let outcome = before.map_or(BucketOutcome::Added, |before| before.outcome_under(table));
-        TableChange {
-            shrunk: shrunk.map(|before| ShrunkTable {
-                keys: [before.keys, table.keys],
-            }),
-            ..table.with(outcome)
-        }
+    let stays = new.tables.iter().map(|table| match known.get(&table.id()) {
+        Some(before) => before.change_to(table),
+        None => table.change(OutcomeKind::New, []),
     });
     let gone = old.tables.iter().filter(|table| !now.contains(&table.id()));
-    let gone = gone.map(|table| {
-        let key = new.keys.get(table.name);
-        table.with(table.outcome_without_policy(key.copied()))
-    });
+    let gone = gone.map(|table| table.change_without_policy(new.keys.get(table.name).copied()));
     stays.chain(gone).collect()
-}
-
-/// A table with room for fewer keys: if it holds more, those that used least are forgotten.
-#[derive(Debug, PartialEq, Eq)]
-pub struct ShrunkTable {
-    /// The old and the new number of keys.
-    pub keys: [usize; 2],
 }
 
 impl<'a> From<&'a RulesetSpec> for PolicyTables<'a> {
@@ -158,47 +95,67 @@ impl<'a> PolicyTable<'a> {
         (self.name, self.key)
     }
 
-    fn with(&self, outcome: BucketOutcome) -> TableChange {
-        TableChange {
-            name: self.name.to_owned(),
-            key: self.key.to_owned(),
+    fn change(
+        &self,
+        outcome: OutcomeKind,
+        reasons: impl IntoIterator<Item = String>,
+    ) -> BucketChange {
+        let reasons: Vec<_> = reasons.into_iter().collect();
+        BucketChange {
+            policy: self.name.to_owned(),
+            key: shown_key(self.key),
             outcome,
-            shrunk: None,
+            reason: (!reasons.is_empty()).then(|| reasons.join(", ")),
         }
     }
 
-    fn outcome_under(&self, next: &PolicyTable<'_>) -> BucketOutcome {
+    /// The change of a table that goes on as `next`. With room for fewer keys, those that used least
+    /// are forgotten if it holds more.
+    fn change_to(&self, next: &PolicyTable<'_>) -> BucketChange {
+        let (outcome, reason) = self.outcome_under(next);
+        let (old, new) = (self.keys, next.keys);
+        let room = (old > new).then(|| format!("room for {new} keys instead of {old}"));
+        next.change(outcome, reason.into_iter().chain(room))
+    }
+
+    /// The outcome under another policy, and the reason.
+    fn outcome_under(&self, next: &PolicyTable<'_>) -> (OutcomeKind, Option<String>) {
+        let becomes = |[old, new]: [&str; 2]| Some(format!("{old} becomes {new}"));
         if let Some(stores) = Home::move_of([self.home, next.home], next.algorithm) {
-            return BucketOutcome::StoreChanged { stores };
+            return (OutcomeKind::Reset, becomes(stores));
         }
         let (old, new) = (self.algorithm, next.algorithm);
+        let (old_quota, new_quota) = (self.quota, next.quota);
         match new.compatibility(old) {
-            Compatibility::Identical => BucketOutcome::Kept,
-            Compatibility::Convertible => BucketOutcome::Rescaled {
-                quotas: [self.quota, next.quota].map(str::to_owned),
-            },
-            Compatibility::Incompatible if old.kind() != new.kind() => {
-                BucketOutcome::AlgorithmChanged {
-                    algorithms: [old.kind(), new.kind()],
-                }
+            Compatibility::Identical => (OutcomeKind::Survives, None),
+            Compatibility::Convertible if old_quota == new_quota => {
+                let reason = format!("{new_quota}, with other settings");
+                (OutcomeKind::Rescaled, Some(reason))
             }
-            Compatibility::Incompatible => BucketOutcome::ZeroQuota,
+            Compatibility::Convertible => (OutcomeKind::Rescaled, becomes([old_quota, new_quota])),
+            Compatibility::Incompatible if old.kind() != new.kind() => {
+                (OutcomeKind::Reset, becomes([old.kind(), new.kind()]))
+            }
+            Compatibility::Incompatible => {
+                let reason = "a quota of 0 has nothing to use";
+                (OutcomeKind::Reset, Some(reason.to_owned()))
+            }
         }
     }
 
-    /// The outcome for buckets that no policy has any more; `key` is that of a policy of the same
-    /// name.
-    fn outcome_without_policy(&self, key: Option<&str>) -> BucketOutcome {
+    /// The end of buckets that no policy has any more; `key` is that of a policy of the same name.
+    fn change_without_policy(&self, key: Option<&str>) -> BucketChange {
         // A removed override or overflow bucket leaves the policy's own key.
         let key = key.filter(|key| {
             let rest = self.key.strip_prefix(*key);
             rest.is_none_or(|rest| !rest.starts_with(' '))
         });
         match key {
-            None => BucketOutcome::Removed,
-            Some(key) => BucketOutcome::KeyChanged {
-                key: key.to_owned(),
-            },
+            None => self.change(OutcomeKind::Ends, []),
+            Some(key) => {
+                let reason = format!("the key becomes {}", shown_key(key));
+                self.change(OutcomeKind::Reset, [reason])
+            }
         }
     }
 }
@@ -255,21 +212,6 @@ impl fmt::Display for BucketChange {
     }
 }
 
-impl From<TableChange> for BucketChange {
-    fn from(change: TableChange) -> Self {
-        let room = change.shrunk.map(|ShrunkTable { keys: [old, new] }| {
-            format!("room for {new} keys instead of {old}")
-        });
-        let reasons: Vec<_> = change.outcome.reason().into_iter().chain(room).collect();
-        BucketChange {
-            outcome: change.outcome.kind(),
-            reason: (!reasons.is_empty()).then(|| reasons.join(", ")),
-            policy: change.name,
-            key: shown_key(&change.key),
-        }
-    }
-}
-
 /// The key as people read it. The value or prefix that an override is for may be a client's secret,
 /// and is hidden.
 fn shown_key(key: &str) -> String {
@@ -299,35 +241,4 @@ fn readable_key(key: &str) -> String {
         (more.is_empty() || more.starts_with(' ')).then(|| format!("{part}{more}"))
     });
     repeated.unwrap_or_else(|| key.to_owned())
-}
-
-impl BucketOutcome {
-    fn kind(&self) -> OutcomeKind {
-        match self {
-            Self::Kept => OutcomeKind::Survives,
-            Self::Rescaled { .. } => OutcomeKind::Rescaled,
-            Self::KeyChanged { .. }
-            | Self::AlgorithmChanged { .. }
-            | Self::StoreChanged { .. }
-            | Self::ZeroQuota => OutcomeKind::Reset,
-            Self::Removed => OutcomeKind::Ends,
-            Self::Added => OutcomeKind::New,
-        }
-    }
-
-    fn reason(&self) -> Option<String> {
-        Some(match self {
-            Self::Kept | Self::Removed | Self::Added => return None,
-            Self::Rescaled { quotas: [old, new] } if old == new => {
-                format!("{new}, with other settings")
-            }
-            Self::Rescaled { quotas: [old, new] } => format!("{old} becomes {new}"),
-            Self::KeyChanged { key } => format!("the key becomes {}", shown_key(key)),
-            Self::AlgorithmChanged {
-                algorithms: [old, new],
-            }
-            | Self::StoreChanged { stores: [old, new] } => format!("{old} becomes {new}"),
-            Self::ZeroQuota => "a quota of 0 has nothing to use".to_owned(),
-        })
-    }
 }
