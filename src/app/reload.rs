@@ -304,10 +304,9 @@ fn build(
         let ruleset = PreparedRuleset::new(compiled.rules, &surroundings, Some(&running))
             .with_access_log(access_log)
             .with_spans(export.as_ref().map(SpanExport::queue));
-        let changes = compare(&*running, ruleset.ruleset());
         let rest = Rest {
             loaded,
-            buckets: changes,
+            buckets: compare(&*running, ruleset.ruleset()),
             server: compiled.server,
             admin: compiled.admin,
             snapshot: compiled.snapshot,

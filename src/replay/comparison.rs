@@ -143,7 +143,7 @@ impl Display for Comparison {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.after.write_span(f)?;
         writeln!(f, "\n      before       after  requests that are limited")?;
-        let (before, after) = (self.before.limited, self.after.limited);
+        let (before, after) = (self.before.counts.limited, self.after.counts.limited);
         writeln!(f, "{before:>12}{after:>12}  in all")?;
         let count = |count: Option<PolicyCount>| {
             count.map_or("-".to_owned(), |one| {

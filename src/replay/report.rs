@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::tally::{Counts, FOLLOWED, LineSample, PolicyKeys, Tally};
+use super::tally::{Counts, FOLLOWED, LinesReport, PolicyKeys, Tally, is_zero};
 use super::warnings::{Warning, Warnings};
 use crate::clock::Timestamp;
 use crate::clock::text::{Millis, rfc_3339};
@@ -29,14 +29,9 @@ pub struct ReplayReport {
     from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
-    /// At once.
-    allowed: u64,
-    /// Admitted after a wait; left out where there is none.
-    #[serde(skip_serializing_if = "is_zero")]
-    delayed: u64,
-    pub(super) limited: u64,
-    /// Requests that met no limit.
-    unlimited: u64,
+    /// The outcomes of those that met the limits.
+    #[serde(flatten)]
+    pub(super) counts: Counts,
     /// Requests that the proxy answers before any limit, by reason.
     answered: BTreeMap<&'static str, u64>,
     /// Data that limits depend on and the log lacks; left out if it has everything.
@@ -63,24 +58,6 @@ pub struct ReplayReport {
 struct BanReport {
     policy: Arc<str>,
     requests: u64,
-}
-
-/// Lines that deserve attention.
-#[derive(Debug, Serialize)]
-pub struct LinesReport {
-    /// How many.
-    pub count: u64,
-    /// The first of them.
-    pub first: Vec<LineReport>,
-}
-
-/// A line, and what is the matter with it.
-#[derive(Debug, Serialize)]
-pub struct LineReport {
-    /// Its number, from 1.
-    pub line: u64,
-    /// Why it is told.
-    pub reason: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -171,10 +148,7 @@ impl ReplayReport {
             requests: tally.all.requests() + answered,
             from: tally.times.map(|(first, _)| rfc_3339(first)),
             until: latest.map(rfc_3339),
-            allowed: tally.all.allowed,
-            delayed: tally.all.delayed,
-            limited: tally.all.limited,
-            unlimited: tally.all.unlimited,
+            counts: tally.all,
             answered: tally.answered.clone(),
             warnings: warnings.all(ruleset, |policy| tally.has_met(policy)),
             routes: places
@@ -187,8 +161,8 @@ impl ReplayReport {
                 .iter()
                 .filter_map(|policy| PolicyReport::new(policy, tally, latest?))
                 .collect(),
-            out_of_order: LinesReport::new(&tally.out_of_order),
-            unparsable: LinesReport::new(&tally.unparsable),
+            out_of_order: tally.out_of_order.clone(),
+            unparsable: tally.unparsable.clone(),
             not_replayed: tally.left_out.clone(),
             recorded_bans: warnings
                 .banned()
@@ -235,19 +209,6 @@ impl ReplayReport {
         self.warnings.retain(|warning| is_about(&warning.policy));
         self.not_replayed.retain(|policy| **policy == *name);
         self.recorded_bans.retain(|ban| *ban.policy == *name);
-    }
-}
-
-impl LinesReport {
-    fn new(noted: &LineSample) -> Self {
-        let first = noted.first.iter().map(|(line, reason)| LineReport {
-            line: *line,
-            reason: reason.clone(),
-        });
-        LinesReport {
-            count: noted.count,
-            first: first.collect(),
-        }
     }
 }
 
@@ -343,8 +304,4 @@ pub(super) fn client_count(clients: usize) -> String {
         FOLLOWED => format!("{clients} or more"),
         clients => clients.to_string(),
     }
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }

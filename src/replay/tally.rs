@@ -32,8 +32,8 @@ pub(super) struct Tally {
     pub policies: HashMap<Arc<str>, PolicyKeys>,
     /// Responses of the proxy before any limit, and their number.
     pub answered: BTreeMap<&'static str, u64>,
-    pub out_of_order: LineSample,
-    pub unparsable: LineSample,
+    pub out_of_order: LinesReport,
+    pub unparsable: LinesReport,
     /// The policies that are not replayed.
     pub left_out: Vec<Arc<str>>,
 }
@@ -53,20 +53,38 @@ pub enum RequestDecision {
 }
 
 /// The outcomes of requests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Counts {
+    /// At once.
     pub allowed: u64,
+    /// Admitted after a wait; left out where there is none.
+    #[serde(skip_serializing_if = "is_zero")]
     pub delayed: u64,
     pub limited: u64,
     /// Met by no limit.
     pub unlimited: u64,
 }
 
-/// Lines that deserve attention: how many, and the first of them with what is the matter.
-#[derive(Debug, Default)]
-pub(super) struct LineSample {
+pub(super) fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Lines that deserve attention.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LinesReport {
+    /// How many.
     pub count: u64,
-    pub first: Vec<(u64, String)>,
+    /// The first of them.
+    pub first: Vec<LineReport>,
+}
+
+/// A line, and what is the matter with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LineReport {
+    /// Its number, from 1.
+    pub line: u64,
+    /// Why it is told.
+    pub reason: String,
 }
 
 /// How many keys of a policy are followed: every key with more than 1 / 2048 of the hits is among
@@ -111,8 +129,8 @@ impl Tally {
                 .map(|name| (Arc::clone(name), PolicyKeys::default()))
                 .collect(),
             answered: BTreeMap::new(),
-            out_of_order: LineSample::default(),
-            unparsable: LineSample::default(),
+            out_of_order: LinesReport::default(),
+            unparsable: LinesReport::default(),
             left_out,
         }
     }
@@ -178,11 +196,12 @@ impl Counts {
     }
 }
 
-impl LineSample {
+impl LinesReport {
     fn note(&mut self, line: u64, why: impl FnOnce() -> String) {
         self.count += 1;
         if self.first.len() < MAX_NAMED {
-            self.first.push((line, why()));
+            let reason = why();
+            self.first.push(LineReport { line, reason });
         }
     }
 }
@@ -296,15 +315,18 @@ mod tests {
             routes: Vec::new(),
             policies: HashMap::new(),
             answered: BTreeMap::new(),
-            out_of_order: LineSample::default(),
-            unparsable: LineSample::default(),
+            out_of_order: LinesReport::default(),
+            unparsable: LinesReport::default(),
             left_out: Vec::new(),
         };
         assert_eq!(tally.arrive(1, at(7_000)), at(7_000));
         assert_eq!(tally.arrive(2, at(5_500)), at(7_000));
         assert_eq!(tally.arrive(3, at(7_000)), at(7_000));
         assert_eq!(tally.times, Some((at(7_000), at(7_000))));
-        let first = (2, "1.5ms earlier than a line before it".to_owned());
+        let first = LineReport {
+            line: 2,
+            reason: "1.5ms earlier than a line before it".to_owned(),
+        };
         assert_eq!(tally.out_of_order.first, [first]);
         for line in 4..10 {
             tally.arrive(line, at(6_000));

@@ -12,11 +12,12 @@ use crate::replay::warnings::Warning;
 impl Display for ReplayReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.write_span(f)?;
+        let counts = &self.counts;
         for (count, what) in [
-            (Some(self.allowed), "allowed"),
-            ((self.delayed > 0).then_some(self.delayed), "delayed"),
-            (Some(self.limited), "limited"),
-            (Some(self.unlimited), "met no limit"),
+            (Some(counts.allowed), "allowed"),
+            ((counts.delayed > 0).then_some(counts.delayed), "delayed"),
+            (Some(counts.limited), "limited"),
+            (Some(counts.unlimited), "met no limit"),
         ] {
             if let Some(count) = count {
                 writeln!(f, "{count:>12}  {what}")?;
