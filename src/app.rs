@@ -13,8 +13,10 @@ mod signals;
 mod snapshot_owner;
 mod snapshot_thread;
 mod span_exporter;
+mod startup_error;
 mod sync_thread;
 mod watch;
 
 pub use playground::playground;
-pub use run::{StartupError, run};
+pub use run::run;
+pub use startup_error::StartupError;

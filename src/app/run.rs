@@ -1,59 +1,19 @@
 //! The entry of `sluicegate run`: starts the process, and serves until it is told to end.
 
-use std::io;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
+use super::StartupError;
 use super::process::Process;
 use super::signals::Signals;
 use super::watch::FileWatcher;
-use crate::config::{Report, Source};
-use crate::net::listener::BindError;
-use crate::server::StartError;
+use crate::config::Source;
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::panics;
 
 /// How long tasks that nobody waits for may go on at the end.
 const LAST_TASKS: Duration = Duration::from_secs(1);
-
-/// Why the process does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartupError {
-    /// The configuration is not sound.
-    #[error("{0}")]
-    Config(Box<Report>),
-    /// An address or a thread cannot be had.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// A file or another thing of the system's cannot be had.
-    #[error("{what}: {source}")]
-    System {
-        /// The action that failed.
-        what: String,
-        /// The error of the system.
-        source: io::Error,
-    },
-}
-
-impl From<BindError> for StartupError {
-    fn from(error: BindError) -> Self {
-        StartupError::Start(error.into())
-    }
-}
-
-impl From<Report> for StartupError {
-    fn from(report: Report) -> Self {
-        StartupError::Config(Box::new(report))
-    }
-}
-
-impl StartupError {
-    pub(super) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        let what = what.into();
-        |source| StartupError::System { what, source }
-    }
-}
 
 /// Serves what `source` says until the process is told to end, and shows how many lines `log` has lost.
 ///
