@@ -147,7 +147,7 @@ fn is_without_peer(error: &io::Error) -> bool {
 fn without_reader(path: &Path) -> io::Error {
     let is_pipe = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
     other(match is_pipe {
-        true => "it is a pipe that nobody reads; start its reader first, or name a file",
+        true => "it is a pipe without a reader; start the reader first, or name a file",
         false => "it is a socket or a device that is not there; name a file",
     })
 }
@@ -162,7 +162,7 @@ fn read_pipe(pipe: &File, most: u64, silent: Duration) -> io::Result<Vec<u8>> {
             Ok(_) if !bytes.is_empty() => return Ok(bytes),
             // Nobody has it open, or not yet.
             Ok(_) if has_waited => {
-                return Err(other("it is a pipe that nobody writes to; name a file"));
+                return Err(other("it is a pipe without a writer; name a file"));
             }
             Ok(_) => {
                 has_waited = true;

@@ -216,7 +216,7 @@ impl FileResult {
         let word = match verdict {
             CheckVerdict::Invalid => return Ok(()),
             CheckVerdict::Usable if options.deny_warnings => {
-                super::tell("warnings are denied: mend them, or leave out --deny-warnings");
+                super::tell("warnings are denied: fix them, or drop --deny-warnings");
                 return Ok(());
             }
             CheckVerdict::Usable => "usable",

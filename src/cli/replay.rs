@@ -135,7 +135,7 @@ impl ReplayArgs {
     fn reading(&self) -> Result<replay::Options, String> {
         let host = self.host.as_ref().map(|host| {
             HeaderValue::from_str(host)
-                .map_err(|_| format!("{host:?} is no host; write it as in api.example.com"))
+                .map_err(|_| format!("{host:?} isn't a host; write it as in api.example.com"))
         });
         let host = host.transpose()?;
         Ok(replay::Options {

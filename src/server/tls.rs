@@ -331,7 +331,7 @@ impl TlsError {
             Self::NoCertificate(..) | Self::NoKey(..) => {
                 "are `certificate` and `key` exchanged? Of DER, `openssl x509 -inform der` and `openssl pkey -inform der` make PEM"
             }
-            Self::BadCertificate(..) => "`openssl x509 -text -in FILE` shows what is in it",
+            Self::BadCertificate(..) => "`openssl x509 -text -in FILE` prints it",
             Self::EncryptedKey(..) => {
                 "remove the passphrase: `openssl pkey -in ENCRYPTED -out KEY`"
             }

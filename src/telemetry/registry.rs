@@ -10,22 +10,21 @@ mod handles;
 mod render;
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     fmt,
     ops::Bound,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, Weak},
 };
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
+use self::handles::ObservedFn;
 pub use self::handles::{
-    BOUNDS, Counter, CounterSet, DurationCounts, Gauge, GaugeGuard, Histogram, Observer,
+    BOUNDS, Counter, Counters, DurationCounts, Gauge, GaugeGuard, Histogram, LabelValue, Observer,
 };
-use self::handles::{HistogramBuckets, ObservedFn};
-use self::render::Zeros;
+use self::render::{Line, Number, Zeros};
 
 /// The content type of [`Registry::render`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -62,9 +61,6 @@ pub enum Scale {
     Large,
 }
 
-/// Names a value of a family's last label by its index.
-pub type LabelValue = fn(usize) -> &'static str;
-
 /// How a family's numbers behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -86,61 +82,23 @@ impl Kind {
     }
 }
 
-enum Series {
-    Counter(Weak<AtomicU64>),
-    CounterSet(Weak<[AtomicU64]>, LabelValue),
-    Gauge(Weak<AtomicI64>),
-    Histogram(Weak<HistogramBuckets>),
-    /// The last one alive is read: a snapshot that is compiled and then discarded hides no other.
-    Observed(Vec<Weak<ObservedFn>>),
-}
+/// The handles of a series. The last one alive is read: a ruleset that is compiled and then discarded
+/// hides no other.
+#[derive(Default)]
+struct Series(SmallVec<[Weak<dyn Number>; 1]>);
 
 impl Series {
     fn is_alive(&self) -> bool {
-        match self {
-            Self::Counter(weak) => weak.strong_count() > 0,
-            Self::CounterSet(weak, _) => weak.strong_count() > 0,
-            Self::Gauge(weak) => weak.strong_count() > 0,
-            Self::Histogram(weak) => weak.strong_count() > 0,
-            Self::Observed(all) => all.iter().any(|weak| weak.strong_count() > 0),
-        }
+        self.0.iter().any(|weak| weak.strong_count() > 0)
     }
-}
 
-/// The number of a series that is alive.
-enum LiveSeries {
-    Counter(Arc<AtomicU64>),
-    CounterSet(Arc<[AtomicU64]>, LabelValue),
-    Gauge(Arc<AtomicI64>),
-    Histogram(Arc<HistogramBuckets>),
-    Observed(Arc<ObservedFn>),
-}
-
-impl LiveSeries {
-    /// Returns true for counters and histograms that have not counted yet.
-    fn is_zero(&self) -> bool {
-        match self {
-            Self::Counter(count) => count.load(Relaxed) == 0,
-            Self::CounterSet(counts, _) => counts.iter().all(|count| count.load(Relaxed) == 0),
-            Self::Histogram(buckets) => buckets.counts.iter().all(|count| count.load(Relaxed) == 0),
-            Self::Gauge(_) | Self::Observed(_) => false,
-        }
+    fn live(&self) -> Option<Arc<dyn Number>> {
+        self.0.iter().rev().find_map(Weak::upgrade)
     }
-}
 
-impl Series {
-    fn upgrade(&self) -> Option<LiveSeries> {
-        match self {
-            Self::Counter(weak) => weak.upgrade().map(LiveSeries::Counter),
-            Self::CounterSet(weak, value) => Some(LiveSeries::CounterSet(weak.upgrade()?, *value)),
-            Self::Gauge(weak) => weak.upgrade().map(LiveSeries::Gauge),
-            Self::Histogram(weak) => weak.upgrade().map(LiveSeries::Histogram),
-            Self::Observed(all) => all
-                .iter()
-                .rev()
-                .find_map(Weak::upgrade)
-                .map(LiveSeries::Observed),
-        }
+    fn push(&mut self, number: Weak<dyn Number>) {
+        self.0.retain(|weak| weak.strong_count() > 0);
+        self.0.push(number);
     }
 }
 
@@ -178,12 +136,12 @@ impl Table {
 
     /// The live ones of the next [`BATCH`] series after `last`, which is then the last of them;
     /// dead ones are removed. `None` behind the last series.
-    fn batch(&mut self, last: &mut Option<Labels>) -> Option<Vec<(Labels, LiveSeries)>> {
+    fn batch(&mut self, last: &mut Option<Labels>) -> Option<Vec<(Labels, Arc<dyn Number>)>> {
         let start = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.series.range::<Labels, _>((start, Bound::Unbounded));
         let (mut live, mut dead, mut end) = (Vec::new(), Vec::new(), None);
         for (labels, series) in next.take(BATCH) {
-            match series.upgrade() {
+            match series.live() {
                 Some(number) => live.push((Arc::clone(labels), number)),
                 None => dead.push(Arc::clone(labels)),
             }
@@ -196,6 +154,34 @@ impl Table {
         Some(live)
     }
 }
+
+/// Declares an enum of the values of a label: its variants in snake case.
+macro_rules! label_values {
+    ($(#[$doc:meta])* $name:ident { $($(#[$meta:meta])* $variant:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+        #[strum(serialize_all = "snake_case")]
+        pub enum $name {
+            $($(#[$meta])* $variant,)*
+        }
+
+        impl $name {
+            /// Returns the label's value.
+            pub fn as_str(self) -> &'static str {
+                self.into()
+            }
+        }
+
+        impl $crate::telemetry::registry::LabelValue for $name {
+            type Counts = [std::sync::atomic::AtomicU64; <Self as strum::VariantArray>::VARIANTS.len()];
+
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+pub(crate) use label_values;
 
 /// All families and their live series. Cheap to clone; clones are one registry.
 #[derive(Clone, Default)]
@@ -213,72 +199,27 @@ impl Registry {
     /// Returns the counter with these label values: the live one, or a new one at 0.
     pub fn counter(&self, family: &'static Family, labels: &[&str]) -> Counter {
         debug_assert_eq!(family.kind, Kind::Counter);
-        debug_assert_eq!(family.labels.len(), labels.len());
-        self.with_series(family, labels, |slot| {
-            if let Some(Series::Counter(weak)) = slot
-                && let Some(live) = weak.upgrade()
-            {
-                return Counter(live);
-            }
-            let new = Arc::default();
-            *slot = Some(Series::Counter(Arc::downgrade(&new)));
-            Counter(new)
-        })
+        Counter(self.number(family, labels))
     }
 
     /// Returns the counters with these values of all labels but the last: the live ones, or new
-    /// ones at 0. `value` names the last label of each of the `count` counters.
-    pub fn counter_set(
-        &self,
-        family: &'static Family,
-        labels: &[&str],
-        count: usize,
-        value: LabelValue,
-    ) -> CounterSet {
+    /// ones at 0.
+    pub fn counters<L: LabelValue>(&self, family: &'static Family, labels: &[&str]) -> Counters<L> {
         debug_assert_eq!(family.kind, Kind::Counter);
         debug_assert_eq!(family.labels.len(), labels.len() + 1);
-        self.with_series(family, labels, |slot| {
-            if let Some(Series::CounterSet(weak, _)) = slot
-                && let Some(live) = weak.upgrade()
-            {
-                return CounterSet(live);
-            }
-            let new = CounterSet::unregistered(count);
-            *slot = Some(Series::CounterSet(Arc::downgrade(&new.0), value));
-            new
-        })
+        Counters(self.number(family, labels))
     }
 
     /// Returns the gauge with these label values: the live one, or a new one at 0.
     pub fn gauge(&self, family: &'static Family, labels: &[&str]) -> Gauge {
         debug_assert_eq!(family.kind, Kind::Gauge);
-        debug_assert_eq!(family.labels.len(), labels.len());
-        self.with_series(family, labels, |slot| {
-            if let Some(Series::Gauge(weak)) = slot
-                && let Some(live) = weak.upgrade()
-            {
-                return Gauge(live);
-            }
-            let new = Arc::default();
-            *slot = Some(Series::Gauge(Arc::downgrade(&new)));
-            Gauge(new)
-        })
+        Gauge(self.number(family, labels))
     }
 
     /// Returns the histogram with these label values: the live one, or a new empty one.
     pub fn histogram(&self, family: &'static Family, labels: &[&str]) -> Histogram {
         debug_assert_eq!(family.kind, Kind::Histogram);
-        debug_assert_eq!(family.labels.len(), labels.len());
-        self.with_series(family, labels, |slot| {
-            if let Some(Series::Histogram(weak)) = slot
-                && let Some(live) = weak.upgrade()
-            {
-                return Histogram(live);
-            }
-            let new = Arc::default();
-            *slot = Some(Series::Histogram(Arc::downgrade(&new)));
-            Histogram(new)
-        })
+        Histogram(self.number(family, labels))
     }
 
     /// Adds a series whose number is computed at each scrape, for as long as the observer is kept.
@@ -289,28 +230,32 @@ impl Registry {
         function: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Observer {
         debug_assert_ne!(family.kind, Kind::Histogram);
-        debug_assert_eq!(family.labels.len(), labels.len());
-        let function: Arc<ObservedFn> = Arc::new(function);
-        self.with_series(family, labels, |slot| {
-            let weak = Arc::downgrade(&function);
-            match slot {
-                Some(Series::Observed(all)) => {
-                    all.retain(|weak| weak.strong_count() > 0);
-                    all.push(weak);
-                }
-                _ => *slot = Some(Series::Observed(vec![weak])),
-            }
-        });
+        let function = Arc::new(ObservedFn(Box::new(function)));
+        let weak = Arc::downgrade(&function);
+        self.with_series(family, labels, |series| series.push(weak));
         Observer {
             _function: function,
         }
+    }
+
+    fn number<T: Number + Default>(&self, family: &'static Family, labels: &[&str]) -> Arc<T> {
+        self.with_series(family, labels, |series| {
+            let live: Option<Arc<dyn Any + Send + Sync>> = series.live().map(|live| live as _);
+            if let Some(Ok(live)) = live.map(Arc::downcast) {
+                return live;
+            }
+            let new = Arc::<T>::default();
+            let weak = Arc::downgrade(&new);
+            series.push(weak);
+            new
+        })
     }
 
     fn with_series<T>(
         &self,
         family: &'static Family,
         labels: &[&str],
-        get: impl FnOnce(&mut Option<Series>) -> T,
+        get: impl FnOnce(&mut Series) -> T,
     ) -> T {
         let key: Labels = labels.iter().map(|&value| value.into()).collect();
         let mut tables = self.tables.lock();
@@ -320,10 +265,7 @@ impl Registry {
         if table.series.len() >= table.sweep_at {
             table.sweep();
         }
-        let mut slot = table.series.remove(&key);
-        let handle = get(&mut slot);
-        table.series.extend(slot.map(|series| (key, series)));
-        handle
+        get(table.series.entry(key).or_default())
     }
 
     /// Renders every live series, families by name and series by labels. Workers that need the lock
@@ -362,7 +304,7 @@ impl Registry {
                 render::head(out, family);
                 is_begun = true;
             }
-            render::series(out, family, labels, number, zeros);
+            number.write(&mut Line::new(family, labels, out), zeros);
         });
     }
 
@@ -374,23 +316,17 @@ impl Registry {
     ) {
         self.for_each(family, |labels, number| {
             let mut labels: Vec<&str> = labels.iter().map(|label| &**label).collect();
-            match number {
-                LiveSeries::Counter(count) => read(&labels, count.load(Relaxed)),
-                LiveSeries::CounterSet(counts, value_of) => {
-                    for (index, count) in counts.iter().enumerate() {
-                        labels.push(value_of(index));
-                        read(&labels, count.load(Relaxed));
-                        labels.pop();
-                    }
-                }
-                LiveSeries::Observed(count) => read(&labels, count() as u64),
-                LiveSeries::Gauge(_) | LiveSeries::Histogram(_) => {}
-            }
+            let own = labels.len();
+            number.counts(&mut |last, count| {
+                labels.extend(last);
+                read(&labels, count);
+                labels.truncate(own);
+            });
         });
     }
 
     /// Calls `read` with each live series of a family, without holding the lock.
-    fn for_each(&self, family: &Family, mut read: impl FnMut(&[Box<str>], &LiveSeries)) {
+    fn for_each(&self, family: &Family, mut read: impl FnMut(&[Box<str>], &dyn Number)) {
         let mut last = None;
         let batch = |last: &mut Option<Labels>| {
             let mut tables = self.tables.lock();
@@ -398,7 +334,7 @@ impl Registry {
         };
         while let Some(batch) = batch(&mut last) {
             for (labels, number) in batch {
-                read(&labels, &number);
+                read(&labels, &*number);
             }
         }
     }

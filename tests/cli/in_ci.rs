@@ -326,7 +326,7 @@ fn warnings_fail_only_where_they_are_denied() {
     let said = stderr(&denied);
     assert!(said.contains("warning[forgeable-key]"), "{said}");
     assert!(
-        said.ends_with("warnings are denied: mend them, or leave out --deny-warnings\n"),
+        said.ends_with("warnings are denied: fix them, or drop --deny-warnings\n"),
         "{said}"
     );
     assert_eq!(denied.stdout, b"", "it is not called usable");
@@ -490,7 +490,7 @@ fn explain_tells_machines_all_that_it_tells_people() {
         text.starts_with("request   GET http://a/open\nclient    192.0.2.7\n"),
         "{text}"
     );
-    assert!(text.contains("whole again in 40s\n"), "{text}");
+    assert!(text.contains("full again in 40s\n"), "{text}");
     let at = open["at"].take();
     assert!(at.as_str().is_some_and(|at| at.ends_with('Z')), "{at}");
     let reset = open["limits"][0]["reset_ms"].take();
@@ -541,7 +541,7 @@ fn explain_says_when_a_bucket_is_whole_as_people_say_it() {
     let output = run(dir.path(), &["explain", "GET", "http://a/"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let said = text
-        .split_once("4 left, whole again in ")
+        .split_once("4 left, full again in ")
         .expect("a decision")
         .1;
     let said = said.lines().next().expect("a line");

@@ -19,7 +19,7 @@ const MAX_CHUNK_LINE: usize = 4 * 1024;
 pub(crate) fn content_length(value: &[u8]) -> Result<u64, InvalidMessage> {
     let digits = value.iter().all(u8::is_ascii_digit).then_some(value);
     let length = digits.and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
-    length.ok_or(InvalidMessage::Meaning("its Content-Length is no number"))
+    length.ok_or(InvalidMessage::Meaning("its Content-Length isn't a number"))
 }
 
 /// The position in the body of a message.

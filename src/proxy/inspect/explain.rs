@@ -241,7 +241,7 @@ fn trace<'r>(
     let limits = limits.collect::<Result<_, _>>()?;
     Ok(Trace {
         token: checked.get().and_then(|checked| match &checked.token {
-            Ok(Some(Token::Several)) => Some("several different ones: it is nobody's".to_owned()),
+            Ok(Some(Token::Several)) => Some("several different ones, so none counts".to_owned()),
             Ok(_) => None,
             Err(why) => Some(format!("rejected, and as none: {why}")),
         }),

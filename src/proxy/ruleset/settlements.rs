@@ -23,8 +23,7 @@ impl Settlements {
 
     /// The number of estimated costs, and of all costs.
     pub fn estimated(&self) -> (u64, u64) {
-        let all = SettlementResult::ALL.map(|result| self.metrics.count(result));
-        let all = all.into_iter().sum();
+        let all = self.metrics.total();
         (all - self.metrics.count(SettlementResult::Settled), all)
     }
 

@@ -153,7 +153,11 @@ impl Display for PolicyReport {
         );
         writeln!(f, "  limited clients: {limited} of {clients}")?;
         if self.evictions > 0 {
-            writeln!(f, "  forgot {} buckets for want of room", self.evictions)?;
+            writeln!(
+                f,
+                "  forgot {} buckets because the table was full",
+                self.evictions
+            )?;
         }
         if let Some(longest) = &self.longest {
             let limited = Span(Duration::from_micros(longest.limited_ms.0));

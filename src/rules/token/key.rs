@@ -43,7 +43,7 @@ pub struct TokenKey {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The key is one that signs.
-    #[error("it has a private key, which is nobody's but the signer's: name the public one")]
+    #[error("it has a private key, which only the signer should have: name the public one")]
     Private,
     /// The file is damaged.
     #[error(transparent)]

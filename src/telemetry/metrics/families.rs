@@ -55,7 +55,7 @@ families! {
     ENDPOINT_DRAINING: Gauge "sluicegate_upstream_endpoint_draining" ["upstream", "endpoint"],
         "1 while an endpoint gets no new requests because an operator drains it, else 0.";
     ENDPOINT_EJECTIONS: Counter large "sluicegate_upstream_ejections_total" ["upstream", "endpoint", "reason"],
-        "Times that an address of an endpoint was left out for its failures.";
+        "Times that an address of an endpoint was ejected for its failures.";
     ENDPOINT_HEALTH_CHECKS: Counter large "sluicegate_upstream_health_checks_total" ["upstream", "endpoint", "result"],
         "Health checks of the addresses of an endpoint: `healthy` or `unhealthy`.";
     ENDPOINT_RETRIES: Counter large "sluicegate_upstream_retries_total" ["upstream", "endpoint", "reason"],

@@ -3,125 +3,69 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use strum::{IntoStaticStr, VariantArray};
-
 use super::families::{
     LIMIT_BANNED_KEYS, LIMIT_BANS, LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_GRANTED,
     LIMIT_GRANTED_KEYS, LIMIT_HELD, LIMIT_IN_USE, LIMIT_NEAR, LIMIT_OPERATIONS, LIMIT_SETTLEMENTS,
     LIMIT_TRACKING_EVICTIONS, LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING, POLICY_INFO,
 };
 use crate::telemetry::registry::{
-    Counter, CounterSet, Gauge, GaugeGuard, Histogram, Observer, Registry,
+    Counter, Counters, Gauge, GaugeGuard, Histogram, Observer, Registry, label_values,
 };
 
-/// The decision of a policy on a request, as the `decision` label has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum LimitDecision {
-    /// Charged and admitted.
-    Allowed,
-    /// Refused.
-    Limited,
-    /// Charged to a further bucket, and admitted at a lower priority.
-    Overflowed,
-    /// Admitted after a wait.
-    Delayed,
-    /// Passes, and would have been refused or delayed if the policy did not only watch.
-    Shadowed,
-    /// Admitted beyond the quota, and told to the upstream.
-    Tagged,
-    /// Not charged: the key is exempt.
-    Exempt,
-    /// The store could not decide.
-    Error,
-}
-
-impl LimitDecision {
-    /// The label value.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+label_values! {
+    /// The decision of a policy on a request, as the `decision` label has it.
+    LimitDecision {
+        /// Charged and admitted.
+        Allowed,
+        /// Refused.
+        Limited,
+        /// Charged to a further bucket, and admitted at a lower priority.
+        Overflowed,
+        /// Admitted after a wait.
+        Delayed,
+        /// Passes, and would have been refused or delayed if the policy did not only watch.
+        Shadowed,
+        /// Admitted beyond the quota, and told to the upstream.
+        Tagged,
+        /// Not charged: the key is exempt.
+        Exempt,
+        /// The store could not decide.
+        Error,
     }
 }
 
 /// One policy's decisions on one route. Handles of the same names count together.
-#[derive(Debug)]
-pub struct LimitMetrics(CounterSet);
+pub type LimitMetrics = Counters<LimitDecision>;
 
 impl LimitMetrics {
     /// Makes the handles of this policy on this route.
     pub fn new(registry: &Registry, policy: &str, route: &str) -> Self {
-        let decision = |index: usize| LimitDecision::VARIANTS[index].as_str();
-        let count = LimitDecision::VARIANTS.len();
-        Self(registry.counter_set(&LIMIT_DECISIONS, &[policy, route], count, decision))
-    }
-
-    /// Handles of a limit that a route reports and never applies: they have no series.
-    pub fn unregistered() -> Self {
-        Self(CounterSet::unregistered(LimitDecision::VARIANTS.len()))
-    }
-
-    /// Counts one decision.
-    pub fn record(&self, decision: LimitDecision) {
-        self.0.increment(decision as usize);
-    }
-
-    /// How often this was decided.
-    pub fn count(&self, decision: LimitDecision) -> u64 {
-        self.0.get(decision as usize)
+        registry.counters(&LIMIT_DECISIONS, &[policy, route])
     }
 }
 
-/// How the cost of a request was settled, as the `result` label says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
-pub enum SettlementResult {
-    /// The response stated the cost.
-    Settled,
-    /// The response states no cost; the estimate stands.
-    Missing,
-    /// The response states something else than a whole number; the estimate stands.
-    Malformed,
-    /// No response came from the upstream, or it broke off before it stated the cost; the estimate
-    /// stands.
-    NoResponse,
-}
-
-impl SettlementResult {
-    /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::Settled,
-        Self::Missing,
-        Self::Malformed,
-        Self::NoResponse,
-    ];
-
-    /// The label value.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+label_values! {
+    /// How the cost of a request was settled, as the `result` label says it.
+    SettlementResult {
+        /// The response stated the cost.
+        Settled,
+        /// The response states no cost; the estimate stands.
+        Missing,
+        /// The response states something else than a whole number; the estimate stands.
+        Malformed,
+        /// No response came from the upstream, or it broke off before it stated the cost; the estimate
+        /// stands.
+        NoResponse,
     }
 }
 
 /// Settlements of one policy. Handles of the same name count together.
-#[derive(Debug)]
-pub struct SettlementMetrics([Counter; SettlementResult::ALL.len()]);
+pub type SettlementMetrics = Counters<SettlementResult>;
 
 impl SettlementMetrics {
     /// Makes the handles of the policy with this name: its series are there from the start.
     pub fn new(registry: &Registry, policy: &str) -> Self {
-        Self(
-            SettlementResult::ALL
-                .map(|result| registry.counter(&LIMIT_SETTLEMENTS, &[policy, result.as_str()])),
-        )
-    }
-
-    /// How many there were.
-    pub fn count(&self, result: SettlementResult) -> u64 {
-        self.0[result as usize].get()
-    }
-
-    /// Counts one settlement.
-    pub fn record(&self, result: SettlementResult) {
-        self.0[result as usize].increment();
+        registry.counters(&LIMIT_SETTLEMENTS, &[policy])
     }
 }
 
@@ -203,18 +147,18 @@ impl InUseMetrics {
     }
 }
 
-/// Records of keys beside their buckets, as the `what` label has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
-pub enum TrackedKeys {
-    /// Refusals that count towards a ban.
-    Strikes,
-    /// Bans.
-    Bans,
-    /// Refusals by Redis that are remembered.
-    Refusals,
-    /// Totals that other machines are told.
-    Sync,
+label_values! {
+    /// Records of keys beside their buckets, as the `what` label has them.
+    TrackedKeys {
+        /// Refusals that count towards a ban.
+        Strikes,
+        /// Bans.
+        Bans,
+        /// Refusals by Redis that are remembered.
+        Refusals,
+        /// Totals that other machines are told.
+        Sync,
+    }
 }
 
 /// Keys of a policy that were forgotten for want of room. Handles of the same name count together.
@@ -261,48 +205,39 @@ impl BanMetrics {
     }
 }
 
-/// An action of an operator on a key, as the `action` label has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum KeyAction {
-    /// Makes the bucket whole.
-    Reset,
-    /// Grants units beyond the quota.
-    Grant,
-    /// Bans the key.
-    Ban,
-    /// Lifts bans.
-    Unban,
-}
-
-impl KeyAction {
-    /// The label value.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+label_values! {
+    /// An action of an operator on a key, as the `action` label has it.
+    KeyAction {
+        /// Makes the bucket whole.
+        Reset,
+        /// Grants units beyond the quota.
+        Grant,
+        /// Bans the key.
+        Ban,
+        /// Lifts bans.
+        Unban,
     }
 }
 
 /// The keys of one policy that operators steer.
 #[derive(Debug)]
 pub struct SteeringMetrics {
-    actions: CounterSet,
+    actions: Counters<KeyAction>,
     granted: Counter,
 }
 
 impl SteeringMetrics {
     /// Makes the handles of the policy with this name.
     pub fn new(registry: &Registry, policy: &str) -> Self {
-        let action = |index: usize| KeyAction::VARIANTS[index].as_str();
-        let count = KeyAction::VARIANTS.len();
         Self {
-            actions: registry.counter_set(&LIMIT_OPERATIONS, &[policy], count, action),
+            actions: registry.counters(&LIMIT_OPERATIONS, &[policy]),
             granted: registry.counter(&LIMIT_GRANTED, &[policy]),
         }
     }
 
     /// Counts one action.
     pub fn record(&self, action: KeyAction) {
-        self.actions.increment(action as usize);
+        self.actions.record(action);
     }
 
     /// Counts a request that granted units paid.

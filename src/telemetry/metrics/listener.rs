@@ -1,14 +1,11 @@
 //! Listeners: the connections of clients, and what is wrong with them.
 
-use std::array;
 use std::sync::Arc;
-
-use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use super::families::{
     ACCEPT_ERRORS, BAD_REQUESTS, CONNECTIONS, EVICTED_CONNECTIONS, REFUSED_CONNECTIONS,
 };
-use crate::telemetry::registry::{Counter, Gauge, Registry};
+use crate::telemetry::registry::{Counter, Counters, Gauge, Registry, label_values};
 
 /// One listener's connections.
 #[derive(Debug)]
@@ -16,8 +13,8 @@ pub struct ListenerMetrics {
     open: Gauge,
     accept_errors: Counter,
     evicted: Counter,
-    refused: [Counter; ConnectionRefusal::COUNT],
-    bad_requests: [Counter; BadRequest::COUNT],
+    refused: Counters<ConnectionRefusal>,
+    bad_requests: Counters<BadRequest>,
 }
 
 impl ListenerMetrics {
@@ -27,16 +24,8 @@ impl ListenerMetrics {
             open: registry.gauge(&CONNECTIONS, &[listener]),
             accept_errors: registry.counter(&ACCEPT_ERRORS, &[listener]),
             evicted: registry.counter(&EVICTED_CONNECTIONS, &[listener]),
-            refused: array::from_fn(|index| {
-                let reason = ConnectionRefusal::VARIANTS[index].into();
-                registry.counter(&REFUSED_CONNECTIONS, &[listener, reason])
-            }),
-            bad_requests: array::from_fn(|index| {
-                registry.counter(
-                    &BAD_REQUESTS,
-                    &[listener, BadRequest::VARIANTS[index].into()],
-                )
-            }),
+            refused: registry.counters(&REFUSED_CONNECTIONS, &[listener]),
+            bad_requests: registry.counters(&BAD_REQUESTS, &[listener]),
         }
     }
 
@@ -53,7 +42,7 @@ impl ListenerMetrics {
 
     /// Counts a connection that was closed before its first request.
     pub fn refuse(&self, reason: ConnectionRefusal) {
-        self.refused[reason as usize].increment();
+        self.refused.record(reason);
     }
 
     /// Counts an idle connection that gave way to a new one.
@@ -63,32 +52,32 @@ impl ListenerMetrics {
 
     /// Counts a request that was answered before anybody could see it.
     pub fn bad_request(&self, reason: BadRequest) {
-        self.bad_requests[reason as usize].increment();
+        self.bad_requests.record(reason);
     }
 }
 
-/// Why a connection was refused, as the `reason` label says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum ConnectionRefusal {
-    /// Its client has as many as it may.
-    MaxPerClient,
-    /// It does not begin with the header of the PROXY protocol that it needs.
-    BadPreamble,
+label_values! {
+    /// Why a connection was refused, as the `reason` label says it.
+    ConnectionRefusal {
+        /// Its client has as many as it may.
+        MaxPerClient,
+        /// It does not begin with the header of the PROXY protocol that it needs.
+        BadPreamble,
+    }
 }
 
-/// Why a request reached no route, as the `reason` label says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum BadRequest {
-    /// Its head is not HTTP/1.
-    Malformed,
-    /// Its head is larger than allowed.
-    HeadTooLarge,
-    /// Its head did not arrive in time.
-    Timeout,
-    /// Its connection is flooded with frames of HTTP/2.
-    Flood,
+label_values! {
+    /// Why a request reached no route, as the `reason` label says it.
+    BadRequest {
+        /// Its head is not HTTP/1.
+        Malformed,
+        /// Its head is larger than allowed.
+        HeadTooLarge,
+        /// Its head did not arrive in time.
+        Timeout,
+        /// Its connection is flooded with frames of HTTP/2.
+        Flood,
+    }
 }
 
 /// One connection in `sluicegate_connections`, until dropped.

@@ -2,14 +2,14 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use http::{Method, StatusCode};
-use strum::{IntoStaticStr, VariantArray};
-
 use super::families::{
     HTTP_DURATION, HTTP_PANICS, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION, UPSTREAM_REFUSED,
     UPSTREAM_RESPONSES,
 };
-use crate::telemetry::registry::{Counter, CounterSet, DurationCounts, Histogram, Registry};
+use crate::telemetry::registry::{
+    Counter, Counters, DurationCounts, Histogram, Registry, label_values,
+};
+use http::{Method, StatusCode};
 
 /// Requests by status code and method.
 #[derive(Debug)]
@@ -79,38 +79,67 @@ fn method_index(method: &Method) -> usize {
 /// together.
 #[derive(Debug)]
 pub struct RouteMetrics {
-    classes: CounterSet,
+    classes: Counters<StatusClass>,
     duration: Histogram,
 }
 
-const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+label_values! {
+    /// The class of a response's status: the `class` label.
+    StatusClass {
+        /// 100 to 199.
+        #[strum(serialize = "1xx")]
+        Informational,
+        /// 200 to 299.
+        #[strum(serialize = "2xx")]
+        Success,
+        /// 300 to 399.
+        #[strum(serialize = "3xx")]
+        Redirection,
+        /// 400 to 499.
+        #[strum(serialize = "4xx")]
+        ClientError,
+        /// 500 and above.
+        #[strum(serialize = "5xx")]
+        ServerError,
+    }
+}
+
+impl StatusClass {
+    /// Returns the class of a status. Codes above 599 count as `5xx`.
+    fn of(status: StatusCode) -> Self {
+        match status.as_u16() {
+            ..200 => Self::Informational,
+            200..300 => Self::Success,
+            300..400 => Self::Redirection,
+            400..500 => Self::ClientError,
+            500.. => Self::ServerError,
+        }
+    }
+}
 
 impl RouteMetrics {
     /// Makes the handles of the route with this name.
     pub fn new(registry: &Registry, route: &str) -> Self {
-        let class = |index| CLASSES[index];
         Self {
-            classes: registry.counter_set(&ROUTE_REQUESTS, &[route], CLASSES.len(), class),
+            classes: registry.counters(&ROUTE_REQUESTS, &[route]),
             duration: registry.histogram(&HTTP_DURATION, &[route]),
         }
     }
 
     /// Counts one answered request. Codes above 599 count as `5xx`.
     pub fn record(&self, status: StatusCode, elapsed: Duration) {
-        self.classes.increment(class_index(status));
+        self.classes.record(StatusClass::of(status));
         self.duration.record(elapsed);
     }
 
     /// How many there were.
     pub fn requests(&self) -> u64 {
-        (0..CLASSES.len())
-            .map(|class| self.classes.get(class))
-            .sum()
+        self.classes.total()
     }
 
     /// How many had a status of 500 and above.
     pub fn errors(&self) -> u64 {
-        self.classes.get(CLASSES.len() - 1)
+        self.classes.count(StatusClass::ServerError)
     }
 
     /// How long they took.
@@ -122,67 +151,52 @@ impl RouteMetrics {
 /// One upstream's responses, how long they took, and the requests that were not sent to it.
 #[derive(Debug)]
 pub struct UpstreamMetrics {
-    /// The last counts the requests without a response.
-    responses: CounterSet,
+    responses: Counters<StatusClass>,
+    /// Requests without a response.
+    unanswered: Counter,
     duration: Histogram,
-    refused: CounterSet,
+    refused: Counters<UpstreamRefusal>,
 }
 
-/// The reason why the proxy sends a request to no endpoint, for lack of its own resources: the
-/// `reason` label, and the `error` of the access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum UpstreamRefusal {
-    /// The client has its share of the requests in flight.
-    ClientShare,
-    /// The upstream has its share of them.
-    UpstreamShare,
-    /// As many are in flight as may be.
-    Total,
-    /// The machine has no file, memory or port left for a connection.
-    Shortage,
-}
-
-impl UpstreamRefusal {
-    /// The label's value.
-    pub fn as_str(self) -> &'static str {
-        self.into()
+label_values! {
+    /// The reason why the proxy sends a request to no endpoint, for lack of its own resources: the
+    /// `reason` label, and the `error` of the access log.
+    UpstreamRefusal {
+        /// The client has its share of the requests in flight.
+        ClientShare,
+        /// The upstream has its share of them.
+        UpstreamShare,
+        /// As many are in flight as may be.
+        Total,
+        /// The machine has no file, memory or port left for a connection.
+        Shortage,
     }
-}
-
-const RESPONSES: [&str; CLASSES.len() + 1] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
-
-/// The place of a status in [`CLASSES`]. Codes above 599 count as `5xx`.
-fn class_index(status: StatusCode) -> usize {
-    (usize::from(status.as_u16() / 100) - 1).min(CLASSES.len() - 1)
 }
 
 impl UpstreamMetrics {
     /// Makes the handles of the upstream with this name.
     pub fn new(registry: &Registry, upstream: &str) -> Self {
-        let (count, class) = (RESPONSES.len(), |index: usize| RESPONSES[index]);
-        let reasons = UpstreamRefusal::VARIANTS.len();
-        let reason = |index: usize| UpstreamRefusal::VARIANTS[index].as_str();
         Self {
-            responses: registry.counter_set(&UPSTREAM_RESPONSES, &[upstream], count, class),
+            responses: registry.counters(&UPSTREAM_RESPONSES, &[upstream]),
+            unanswered: registry.counter(&UPSTREAM_RESPONSES, &[upstream, "none"]),
             duration: registry.histogram(&UPSTREAM_DURATION, &[upstream]),
-            refused: registry.counter_set(&UPSTREAM_REFUSED, &[upstream], reasons, reason),
+            refused: registry.counters(&UPSTREAM_REFUSED, &[upstream]),
         }
     }
 
     /// Counts a request that is not sent.
     pub fn refuse(&self, reason: UpstreamRefusal) {
-        self.refused.increment(reason as usize);
+        self.refused.record(reason);
     }
 
     /// Counts one response.
     pub fn record(&self, status: StatusCode, elapsed: Duration) {
-        self.responses.increment(class_index(status));
+        self.responses.record(StatusClass::of(status));
         self.duration.record(elapsed);
     }
 
     /// Counts a request without a response.
     pub fn record_none(&self) {
-        self.responses.increment(RESPONSES.len() - 1);
+        self.unanswered.increment();
     }
 }

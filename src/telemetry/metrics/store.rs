@@ -6,7 +6,9 @@ use super::families::{
     STORE_DURATION, STORE_LOST, STORE_REQUESTS, STORE_UP, SYNC_DURATION, SYNC_KEYS, SYNC_ROUNDS,
     SYNC_UNTRACKED,
 };
-use crate::telemetry::registry::{Counter, Gauge, Histogram, Observer, Registry};
+use crate::telemetry::registry::{
+    Counter, Counters, Gauge, Histogram, Observer, Registry, label_values,
+};
 
 /// The figures of one store. Its series are there as long as it is.
 #[derive(Debug)]
@@ -49,22 +51,23 @@ impl StoreMetrics {
     }
 }
 
-/// The outcome of a round, as the `result` label has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoundResult {
-    /// All was told and heard that was due.
-    Ok,
-    /// There was too much of it: the next round goes on.
-    Cut,
-    /// The store does not answer.
-    Failed,
+label_values! {
+    /// The outcome of a round, as the `result` label has it.
+    RoundResult {
+        /// Everything that was due was sent and received.
+        Ok,
+        /// There was too much of it: the next round continues.
+        Cut,
+        /// The store does not answer.
+        Failed,
+    }
 }
 
 /// The rounds by which buckets are synchronised. Clones, and handles of the same registry, count
 /// together.
 #[derive(Clone, Debug)]
 pub struct SyncMetrics {
-    rounds: [Counter; 3],
+    rounds: Counters<RoundResult>,
     duration: Histogram,
 }
 
@@ -72,14 +75,14 @@ impl SyncMetrics {
     /// Makes the handles.
     pub fn new(registry: &Registry) -> Self {
         Self {
-            rounds: ["ok", "cut", "failed"].map(|result| registry.counter(&SYNC_ROUNDS, &[result])),
+            rounds: registry.counters(&SYNC_ROUNDS, &[]),
             duration: registry.histogram(&SYNC_DURATION, &[]),
         }
     }
 
     /// Counts a round, and how long it took.
     pub fn record(&self, result: RoundResult, took: Duration) {
-        self.rounds[result as usize].increment();
+        self.rounds.record(result);
         self.duration.record(took);
     }
 }

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use strum::VariantArray;
+
 /// A count that only grows. Cheap to clone; clones count together.
 #[derive(Clone, Debug)]
 pub struct Counter(pub(super) Arc<AtomicU64>);
@@ -30,33 +32,68 @@ impl Counter {
     }
 }
 
-/// Counters that differ in their last label, each with an index. Cheap to clone; clones count
-/// together.
-#[derive(Clone, Debug)]
-pub struct CounterSet(pub(super) Arc<[AtomicU64]>);
+/// A closed set of values of a label. [`label_values!`](super::label_values) declares one.
+pub trait LabelValue: Copy + Into<&'static str> + VariantArray + Send + Sync + 'static {
+    /// A counter for each value.
+    type Counts: AsRef<[AtomicU64]> + Default + Send + Sync;
 
-impl CounterSet {
+    /// Returns the place of the value in [`VARIANTS`](VariantArray::VARIANTS).
+    fn index(self) -> usize;
+}
+
+/// Counters that differ in their last label. Cheap to clone; clones count together.
+pub struct Counters<L: LabelValue>(pub(super) Arc<CounterSet<L>>);
+
+/// A counter for each value of a label.
+pub(super) struct CounterSet<L: LabelValue>(pub(super) L::Counts);
+
+impl<L: LabelValue> Default for CounterSet<L> {
+    fn default() -> Self {
+        Self(L::Counts::default())
+    }
+}
+
+impl<L: LabelValue> Clone for Counters<L> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<L: LabelValue> fmt::Debug for Counters<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Counters").field(&self.0.0.as_ref()).finish()
+    }
+}
+
+impl<L: LabelValue> Counters<L> {
     /// Counters that no scrape shows.
-    pub fn unregistered(count: usize) -> Self {
-        Self((0..count).map(|_| AtomicU64::default()).collect())
+    pub fn unregistered() -> Self {
+        Self(Arc::default())
     }
 
-    /// Adds one to the counter with this index; an index out of range counts nowhere.
-    pub fn increment(&self, index: usize) {
-        self.add(index, 1);
+    fn counter(&self, label: L) -> &AtomicU64 {
+        &self.0.0.as_ref()[label.index()]
     }
 
-    /// Adds `n` to the counter with this index; an index out of range counts nowhere.
-    pub fn add(&self, index: usize, n: u64) {
-        if let Some(counter) = self.0.get(index) {
-            counter.fetch_add(n, Relaxed);
-        }
+    /// Adds one to the counter of this label.
+    pub fn record(&self, label: L) {
+        self.add(label, 1);
     }
 
-    /// Returns the count so far.
-    pub fn get(&self, index: usize) -> u64 {
-        let counter = self.0.get(index);
-        counter.map_or(0, |counter| counter.load(Relaxed))
+    /// Adds `n` to the counter of this label.
+    pub fn add(&self, label: L, n: u64) {
+        self.counter(label).fetch_add(n, Relaxed);
+    }
+
+    /// Returns the count of all labels so far.
+    pub fn total(&self) -> u64 {
+        let counters = self.0.0.as_ref().iter();
+        counters.map(|counter| counter.load(Relaxed)).sum()
+    }
+
+    /// Returns the count of this label so far.
+    pub fn count(&self, label: L) -> u64 {
+        self.counter(label).load(Relaxed)
     }
 }
 
@@ -203,10 +240,11 @@ pub struct Observer {
     pub(super) _function: Arc<ObservedFn>,
 }
 
+/// Computes the number of a series.
+pub(super) struct ObservedFn(pub(super) Box<dyn Fn() -> f64 + Send + Sync>);
+
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Observer").finish_non_exhaustive()
     }
 }
-
-pub(super) type ObservedFn = dyn Fn() -> f64 + Send + Sync;

@@ -1,11 +1,16 @@
 //! Prometheus's text format, version 0.0.4, as `metrics-exporter-prometheus` writes it.
 
-use std::{fmt, sync::atomic::Ordering::Relaxed};
+use std::{
+    any::Any,
+    fmt,
+    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+};
 
 use metrics::{Key, Label};
 use metrics_exporter_prometheus::{LabelSet, formatting};
 
-use super::{BOUNDS, Family, LiveSeries, handles::HistogramBuckets};
+use super::handles::{CounterSet, HistogramBuckets, LabelValue, ObservedFn};
+use super::{BOUNDS, Family};
 
 /// Writes what a family is.
 pub(super) fn head(out: &mut String, family: &Family) {
@@ -21,57 +26,123 @@ pub(super) enum Zeros {
     Hidden,
 }
 
-/// Writes one series of a family, or each of a set.
-pub(super) fn series(
-    out: &mut String,
-    family: &Family,
-    values: &[Box<str>],
-    number: &LiveSeries,
-    zeros: Zeros,
-) {
-    let mut line = Line {
-        name: family.name,
-        labels: label_set(family, values, None),
-        out,
-    };
-    match number {
-        LiveSeries::Counter(value) => line.write(None, None, value.load(Relaxed)),
-        LiveSeries::CounterSet(counts, value_of) => {
-            for (index, count) in counts.iter().enumerate() {
-                let count = count.load(Relaxed);
-                if count > 0 || zeros == Zeros::Shown {
-                    line.labels = label_set(family, values, Some(value_of(index)));
-                    line.write(None, None, count);
-                }
-            }
-        }
-        LiveSeries::Gauge(value) => line.write(None, None, value.load(Relaxed)),
-        LiveSeries::Histogram(buckets) => histogram(&mut line, buckets),
-        LiveSeries::Observed(function) => line.write(None, None, function()),
+/// The number of a series, or the numbers of several that differ in their last label.
+pub(super) trait Number: Any + Send + Sync {
+    /// Calls `read` with each number that only grows, and its last label if the set has one for each.
+    fn counts(&self, read: &mut dyn FnMut(Option<&'static str>, u64));
+
+    /// Writes the samples.
+    fn write(&self, line: &mut Line<'_>, zeros: Zeros);
+
+    /// Returns true if it has counted nothing so far.
+    fn is_zero(&self) -> bool {
+        let mut is_zero = true;
+        self.counts(&mut |_, count| is_zero &= count == 0);
+        is_zero
     }
 }
 
-fn histogram(line: &mut Line<'_>, buckets: &HistogramBuckets) {
-    let bounds = BOUNDS.iter().map(|&(_, seconds)| seconds).chain(["+Inf"]);
-    let mut total = 0;
-    for (bound, count) in bounds.zip(&buckets.counts) {
-        total += count.load(Relaxed);
-        line.write(Some("bucket"), Some(bound), total);
+impl Number for AtomicU64 {
+    fn counts(&self, read: &mut dyn FnMut(Option<&'static str>, u64)) {
+        read(None, self.load(Relaxed));
     }
-    let nanos = buckets.nanos.load(Relaxed);
-    let (whole, part) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
-    line.write(Some("sum"), None, format_args!("{whole}.{part:09}"));
-    line.write(Some("count"), None, total);
+
+    fn write(&self, line: &mut Line<'_>, _zeros: Zeros) {
+        line.write(None, None, self.load(Relaxed));
+    }
+}
+
+impl<L: LabelValue> Number for CounterSet<L> {
+    fn counts(&self, read: &mut dyn FnMut(Option<&'static str>, u64)) {
+        for (&label, count) in L::VARIANTS.iter().zip(self.0.as_ref()) {
+            read(Some(label.into()), count.load(Relaxed));
+        }
+    }
+
+    fn write(&self, line: &mut Line<'_>, zeros: Zeros) {
+        self.counts(&mut |label, count| {
+            if count > 0 || zeros == Zeros::Shown {
+                line.set_last_label(label);
+                line.write(None, None, count);
+            }
+        });
+    }
+}
+
+impl Number for AtomicI64 {
+    fn counts(&self, _read: &mut dyn FnMut(Option<&'static str>, u64)) {}
+
+    fn write(&self, line: &mut Line<'_>, _zeros: Zeros) {
+        line.write(None, None, self.load(Relaxed));
+    }
+
+    fn is_zero(&self) -> bool {
+        false
+    }
+}
+
+impl Number for HistogramBuckets {
+    fn counts(&self, read: &mut dyn FnMut(Option<&'static str>, u64)) {
+        for count in &self.counts {
+            read(None, count.load(Relaxed));
+        }
+    }
+
+    fn write(&self, line: &mut Line<'_>, _zeros: Zeros) {
+        let bounds = BOUNDS.iter().map(|&(_, seconds)| seconds).chain(["+Inf"]);
+        let mut total = 0;
+        for (bound, count) in bounds.zip(&self.counts) {
+            total += count.load(Relaxed);
+            line.write(Some("bucket"), Some(bound), total);
+        }
+        let nanos = self.nanos.load(Relaxed);
+        let (whole, part) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+        line.write(Some("sum"), None, format_args!("{whole}.{part:09}"));
+        line.write(Some("count"), None, total);
+    }
+}
+
+impl Number for ObservedFn {
+    fn counts(&self, read: &mut dyn FnMut(Option<&'static str>, u64)) {
+        read(None, (self.0)() as u64);
+    }
+
+    fn write(&self, line: &mut Line<'_>, _zeros: Zeros) {
+        line.write(None, None, (self.0)());
+    }
+
+    fn is_zero(&self) -> bool {
+        false
+    }
 }
 
 /// Where the samples of one series are written.
-struct Line<'a> {
-    name: &'static str,
+pub(super) struct Line<'a> {
+    family: &'static Family,
+    values: &'a [Box<str>],
     labels: LabelSet,
     out: &'a mut String,
 }
 
-impl Line<'_> {
+impl<'a> Line<'a> {
+    /// A series of a family with these label values, to be written to `out`.
+    pub(super) fn new(
+        family: &'static Family,
+        values: &'a [Box<str>],
+        out: &'a mut String,
+    ) -> Self {
+        Self {
+            family,
+            values,
+            labels: label_set(family, values, None),
+            out,
+        }
+    }
+
+    fn set_last_label(&mut self, value: Option<&'static str>) {
+        self.labels = label_set(self.family, self.values, value);
+    }
+
     /// One sample; `bound` is that of a histogram's bucket.
     fn write(
         &mut self,
@@ -82,7 +153,7 @@ impl Line<'_> {
         let bound = bound.map(|bound| ("le", bound));
         formatting::write_metric_line(
             self.out,
-            self.name,
+            self.family.name,
             suffix,
             &self.labels,
             bound,

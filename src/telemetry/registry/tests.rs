@@ -39,6 +39,16 @@ static WAITED: Family = Family {
     scale: Scale::Large,
 };
 
+label_values! {
+    /// Whether an answer was good.
+    Class {
+        /// It was.
+        Ok,
+        /// It was not.
+        Failed,
+    }
+}
+
 #[test]
 fn one_name_is_one_number_while_a_handle_lives() {
     let registry = Registry::default();
@@ -151,9 +161,7 @@ fn many_series_are_rendered_once_each_and_dead_ones_removed() {
 #[test]
 fn series_exist_from_the_start_with_0() {
     let registry = Registry::default();
-    let class = |index| ["ok", "failed"][index];
-    let [first, second] =
-        ["a", "a"].map(|route| registry.counter_set(&ANSWERS, &[route], 2, class));
+    let [first, second] = ["a", "a"].map(|route| registry.counters(&ANSWERS, &[route]));
     let waited = registry.histogram(&WAITED, &[]);
     let head = "# HELP answers_total Answers.\n# TYPE answers_total counter\n";
     let counts = |ok: u64, failed: u64| {
@@ -165,11 +173,10 @@ fn series_exist_from_the_start_with_0() {
     let text = registry.render();
     assert!(text.starts_with(&counts(0, 0)), "{text}");
     assert!(text.ends_with("\nwaited_seconds_count 0\n"), "{text}");
-    first.increment(1);
-    first.increment(2);
+    first.record(Class::Failed);
     drop(first);
-    second.increment(1);
-    assert_eq!((second.get(0), second.get(1), second.get(2)), (0, 2, 0));
+    second.record(Class::Failed);
+    assert_eq!((second.count(Class::Ok), second.total()), (0, 2));
     waited.record(Duration::ZERO);
     let text = registry.render();
     assert!(text.starts_with(&counts(0, 2)), "{text}");
@@ -180,14 +187,13 @@ fn series_exist_from_the_start_with_0() {
 #[test]
 fn a_large_family_hides_zeros_beyond_its_bound() {
     let registry = Registry::default();
-    let class = |index| ["ok", "failed"][index];
-    let entry = |i: usize| registry.counter_set(&ANSWERS, &[&i.to_string()], 2, class);
+    let entry = |i: usize| registry.counters::<Class>(&ANSWERS, &[&i.to_string()]);
     let mut all: Vec<_> = (0..MOST_ZEROS).map(entry).collect();
     let lines = || registry.render().lines().count() - 2;
     assert_eq!(lines(), 2 * MOST_ZEROS);
     all.push(entry(MOST_ZEROS));
     assert_eq!(registry.render(), "");
-    all[7].increment(1);
+    all[7].record(Class::Failed);
     assert_eq!(lines(), 1);
     // Entries of the ruleset before do not count.
     all.pop();

@@ -170,7 +170,7 @@ impl LimitTrace<'_> {
                 Outcome::Admit => {
                     let until = decision.reset;
                     let (reset, left) = (Wait { now, until }, decision.remaining);
-                    writeln!(f, "  says    {word}: {left} left, whole again in {reset}")
+                    writeln!(f, "  says    {word}: {left} left, full again in {reset}")
                 }
                 Outcome::Delay { until } => {
                     let (wait, left) = (Span(until.since(now)), decision.remaining);

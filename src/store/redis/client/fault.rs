@@ -95,7 +95,7 @@ kinds! {
     /// A snapshot failed, and writes are refused.
     Misconfigured "misconfigured" "refuses writes because it cannot save" "look at its log, or turn `stop-writes-on-bgsave-error` off";
     /// Its master is gone, or too few replicas are there.
-    Replication "replication" "refuses writes for want of its master or its replicas" "look at its replication";
+    Replication "replication" "refuses writes because its master or its replicas are missing" "look at its replication";
     /// The cluster lacks slots.
     ClusterDown "cluster_down" "belongs to a cluster that is down" "look at CLUSTER INFO there";
     /// No sentinel knows a master of this name.
@@ -105,7 +105,7 @@ kinds! {
     /// The connection ended.
     Lost "lost" "ended the connection" "look at its log";
     /// The answer is no valid RESP.
-    Protocol "protocol" "answers what is no Redis protocol" "look at what is between";
+    Protocol "protocol" "doesn't answer in the Redis protocol" "look for a proxy or another server in between";
     /// The script failed, as on a key of another type.
     Script "script" "could not run the script" "look whether other programs use keys with the store's prefix";
     /// The slot is being moved, or has no owner.

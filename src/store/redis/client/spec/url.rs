@@ -10,7 +10,7 @@ use super::{Address, Login, PORT, Password, SENTINEL_PORT, Spec, Target};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// There is no `://`.
-    #[error("this is no URL: redis://host:6379 is one")]
+    #[error("this isn't a URL; write it as in redis://host:6379")]
     NotAUrl,
     /// Another scheme.
     #[error(
@@ -22,11 +22,11 @@ pub enum UrlError {
     NoHost,
     /// An invalid host.
     #[error(
-        "the host is no name or address; a `/`, `?`, `#` or `@` in a password is written %2F, %3F, %23, %40, and an address of IPv6 stands in brackets"
+        "the host is neither a name nor an address; a `/`, `?`, `#` or `@` in a password is written %2F, %3F, %23, %40, and an address of IPv6 stands in brackets"
     )]
     Host,
     /// An invalid port.
-    #[error("the port is no number from 1 to 65535; a `/` in a password is written %2F")]
+    #[error("the port isn't a number from 1 to 65535; a `/` in a password is written %2F")]
     Port,
     /// Several hosts for a single server.
     #[error(
@@ -34,7 +34,7 @@ pub enum UrlError {
     )]
     SeveralHosts,
     /// An invalid number of a database.
-    #[error("the database after the last `/` is no number; a `/` in a password is written %2F")]
+    #[error("the database after the last `/` isn't a number; a `/` in a password is written %2F")]
     Database,
     /// A database other than 0 in a cluster.
     #[error("a cluster has database 0 alone")]
