@@ -1,7 +1,9 @@
 //! The repository itself: layers of the source, the container file, and files that docs name.
 
 mod assets;
+mod circles;
 mod layering;
 mod links;
 mod packaging;
+mod source;
 mod where_to_add;
