@@ -75,17 +75,23 @@ def main():
     unknown = set(names) - set(WORKLOADS)
     if unknown:
         sys.exit(f"no such workload: {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
+    print("| workload | instructions a request |\n| --- | --- |")
+    for name, counted in count(binary, names or WORKLOADS):
+        print(f"| {name} | {counted:,.0f} |", flush=True)
+
+
+def count(binary, names):
+    """Each of these workloads with its instructions a request."""
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve_origin, args=[listener], daemon=True).start()
         origin = "127.0.0.1:%d" % listener.getsockname()[1]
-        print("| workload | instructions a request |\n| --- | --- |")
-        for name in names or WORKLOADS:
+        for name in names:
             template, values, status = WORKLOADS[name]
             few, many = (
-                instructions(pathlib.Path(folder), binary, template, {**values, "origin": origin}, status, count)
-                for count in (FEW, MANY)
+                instructions(pathlib.Path(folder), binary, template, {**values, "origin": origin}, status, requests)
+                for requests in (FEW, MANY)
             )
-            print(f"| {name} | {(many - few) / (MANY - FEW):,.0f} |", flush=True)
+            yield name, (many - few) / (MANY - FEW)
 
 
 def instructions(folder, binary, template, values, status, count):
