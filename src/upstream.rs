@@ -34,17 +34,15 @@ use http::StatusCode;
 
 pub use crate::net::dial::Dscp;
 pub use attempt::{BodyReplay, OutboundRequest};
-pub use balance::{BALANCE_SECRET, Balance};
+pub use balance::BALANCE_SECRET;
 pub use cluster::Cluster;
-pub use ejection::EjectionSpec;
 pub use endpoint::Endpoint;
 pub use error::{UpstreamError, UpstreamErrorKind};
-pub use health::{HealthRequest, HealthSpec, MAX_GRPC_SERVICE};
-pub use retry::{RetryConditions, RetrySpec};
 pub use session::{InvalidMessage, UpstreamBody, UpstreamBodyError};
 pub use spec::{
-    ClusterSpec, ClusterTimeouts, ConnectionBound, ConnectionLimits, EndpointSpec, HostHeader,
-    TargetSpec, UpstreamProtocol, UpstreamSpec,
+    Balance, ClusterSpec, ClusterTimeouts, ConnectionBound, ConnectionLimits, EjectionSpec,
+    EndpointSpec, HealthRequest, HealthSpec, HostHeader, MAX_GRPC_SERVICE, RetryConditions,
+    RetrySpec, TargetSpec, UpstreamProtocol, UpstreamSpec,
 };
 pub use status::{EndpointStatus, HostCondition, HostStatus};
 pub use tls::{ClientTls, ClientTlsError, Roots, client_config};

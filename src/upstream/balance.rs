@@ -7,23 +7,10 @@ use smallvec::SmallVec;
 
 use super::host_set::WeightedHost;
 use super::pending::UNBOUNDED;
+use super::spec::Balance;
 pub use rendezvous::BALANCE_SECRET;
 use rendezvous::Rendezvous;
 use rotation::{Order, Rotation};
-
-/// The load-balancing algorithm of an upstream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Balance {
-    /// Each in turn, as often as its weight.
-    #[default]
-    RoundRobin,
-    /// The less loaded of two random hosts (Mitzenmacher, "The Power of Two Choices", 2001).
-    LeastRequests,
-    /// A random host, by weight.
-    Random,
-    /// One host for each key, within a bound of its load (consistent hashing).
-    Hash,
-}
 
 /// The running load balancer of a set of hosts.
 #[derive(Debug)]

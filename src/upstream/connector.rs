@@ -54,7 +54,10 @@ impl Connector {
     pub(super) fn new(address: DialAddress, spec: &EndpointSpec) -> Self {
         Connector {
             address,
-            tls: spec.tls.as_ref().map(|tls| tls.connector(spec.protocol)),
+            tls: spec
+                .tls
+                .as_ref()
+                .map(|tls| tls.connector(spec.protocol.alpn())),
             protocol: spec.protocol,
             sends_proxy_header: spec.sends_proxy_header,
         }

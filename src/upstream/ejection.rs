@@ -1,5 +1,5 @@
-//! Ejection: a host that fails is left out for a while, longer each time in a row. Here are the
-//! rules, and the standing of one host, at instants that the caller gives.
+//! Ejection: a host that fails is left out for a while, longer each time in a row. Here is
+//! the standing of one host, at instants that the caller gives.
 //!
 //! Not here: what counts as a failure (`attempt`), and the floor below which nobody is ejected
 //! (`availability`), which looks at all hosts of an upstream.
@@ -7,6 +7,8 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use super::spec::EjectionSpec;
 
 /// The whole share of a host: all the requests that its weight gives it.
 pub(super) const FULL: u32 = 256;
@@ -16,34 +18,6 @@ const LEAST: u32 = FULL / 10;
 
 /// The length of an ejection soon after an outage of all hosts, which come back one after the other.
 const AFTER_OUTAGE: Duration = Duration::from_secs(1);
-
-/// The rules of ejection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EjectionSpec {
-    /// Failures in a row that eject a host.
-    pub consecutive_failures: u32,
-    /// The percentage of failed requests that ejects a host, if any does.
-    pub failure_rate: Option<u32>,
-    /// The length of the first ejection; each further one in a row is longer by this.
-    pub base: Duration,
-    /// The length of the longest ejection.
-    pub max: Duration,
-    /// The percentage of hosts that may be ejected at once.
-    pub max_ejected: u32,
-}
-
-impl EjectionSpec {
-    /// How many of `hosts` may be ejected at once: at least one of two, and never all.
-    pub(super) fn most_ejected(&self, hosts: usize) -> usize {
-        let share = hosts * self.max_ejected as usize / 100;
-        share.max(1).min(hosts.saturating_sub(1))
-    }
-
-    /// The length of the ejection with this number in a row, from 1.
-    fn length(&self, number: u32) -> Duration {
-        self.base.saturating_mul(number).min(self.max)
-    }
-}
 
 /// The standing of a host.
 #[derive(Debug)]

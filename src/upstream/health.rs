@@ -1,5 +1,5 @@
-//! Active health checks: a request of the proxy's own to each host, now and then. Here are the
-//! rules, and the record of one host, at instants that the caller gives.
+//! Active health checks: a request of the proxy's own to each host, now and then. Here is the
+//! record of one host, at instants that the caller gives.
 //!
 //! Not here: the exchange (`check`, `grpc`), and the effect on a host (`host/health.rs`).
 
@@ -7,51 +7,16 @@ mod check;
 mod grpc;
 
 use std::hash::{BuildHasher, RandomState};
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use http::uri::{Authority, PathAndQuery};
 use tokio::time::Instant;
 
 pub(super) use check::{CheckFailure, check};
-pub use grpc::MAX_GRPC_SERVICE;
+
+use super::spec::HealthSpec;
 
 /// The longest time before the first check of a host.
 const MAX_FIRST_PAUSE: Duration = Duration::from_secs(5);
-
-/// The rules of health checks.
-#[derive(Clone, Debug)]
-pub struct HealthSpec {
-    /// The request of each check.
-    pub request: HealthRequest,
-    /// Its Host; the endpoint's own unless given.
-    pub host: Option<Authority>,
-    /// The time between two checks of a host, give or take 10 %.
-    pub every: Duration,
-    /// For the whole check, from the connection to the answer.
-    pub timeout: Duration,
-    /// Failures in a row after which a host is unhealthy.
-    pub unhealthy_after: u32,
-    /// Successes in a row after which it is healthy again.
-    pub healthy_after: u32,
-}
-
-/// The request of a check, and the answer of a host that is well.
-#[derive(Clone, Debug)]
-pub enum HealthRequest {
-    /// A GET.
-    Get {
-        /// Its target.
-        path: PathAndQuery,
-        /// The statuses of a host that is well.
-        statuses: Vec<RangeInclusive<u16>>,
-    },
-    /// A call of `grpc.health.v1.Health/Check`, which must be answered with `SERVING`.
-    Grpc {
-        /// The name of the service, of at most [`MAX_GRPC_SERVICE`] bytes; empty for the server.
-        service: String,
-    },
-}
 
 /// The record of a host: the instant of its next check, and its state. One check runs at a time.
 #[derive(Debug)]
@@ -139,7 +104,10 @@ fn part(time: Duration, low: u32, high: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use http::uri::PathAndQuery;
+
     use super::*;
+    use crate::upstream::HealthRequest;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::balance::{Balance, Balancer, Pick};
+use super::balance::{Balancer, Pick};
 use super::host::{Host, Readiness};
+use super::spec::Balance;
 
 /// The hosts of a cluster, with the balancer that shares requests among them.
 #[derive(Debug)]

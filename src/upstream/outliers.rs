@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::attempt::HostEvidence;
-use super::ejection::EjectionSpec;
 use super::host::Host;
 use super::host_set::WeightedHost;
+use super::spec::EjectionSpec;
 use super::stall::{Load, Progress};
 use super::{Balance, ClusterSpec};
 use crate::telemetry::metrics::EjectionReason;

@@ -3,47 +3,14 @@
 
 mod budget;
 
-use http::StatusCode;
-
 pub(super) use budget::RetryBudget;
 
-use super::UpstreamErrorKind;
 use super::attempt::{Attempt, AttemptOutcome};
+use super::error::UpstreamErrorKind;
+use super::spec::RetrySpec;
 use crate::http::body::RequestBody;
 use crate::http::message::Request;
 use crate::telemetry::metrics::RetryReason;
-
-/// The retries of an upstream.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RetrySpec {
-    /// The most attempts at a request after the first.
-    pub attempts: u32,
-    /// The failures that are followed by another attempt.
-    pub retry_on: RetryConditions,
-    /// Retries as a percentage of the requests of the last ten seconds.
-    pub budget: u32,
-    /// Retries a second beside that share.
-    pub min_per_second: u32,
-    /// The most bytes of a body that are kept for another attempt.
-    pub max_body: usize,
-    /// An endpoint may speak HTTP/2.
-    pub is_http2: bool,
-}
-
-/// The failures that are followed by another attempt.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RetryConditions {
-    /// There is no connection.
-    pub connect_failure: bool,
-    /// The host has not processed the request.
-    pub refused: bool,
-    /// There is no valid response to an idempotent request.
-    pub reset: bool,
-    /// The response to an idempotent request is late.
-    pub timeout: bool,
-    /// An idempotent request was answered with one of these statuses.
-    pub statuses: Vec<StatusCode>,
-}
 
 impl RetrySpec {
     /// The reason to send a request to another host after `attempt`; `None` if it must not be.
@@ -97,7 +64,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::upstream::UpstreamError;
+    use crate::upstream::{RetryConditions, UpstreamError};
 
     fn spec() -> RetrySpec {
         RetrySpec {

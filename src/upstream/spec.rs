@@ -1,14 +1,16 @@
 //! The settings of upstreams, as the configuration is compiled to them.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::uri::Authority;
+use http::StatusCode;
+use http::uri::{Authority, PathAndQuery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Balance, ClientTls, EjectionSpec, HealthSpec, RetrySpec};
+use super::tls::ClientTls;
 use crate::net::dial::DialAddress;
 
 /// The settings of an upstream.
@@ -58,6 +60,20 @@ pub struct ClusterSpec {
     pub retries: RetrySpec,
 }
 
+/// The load-balancing algorithm of an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balance {
+    /// Each in turn, as often as its weight.
+    #[default]
+    RoundRobin,
+    /// The less loaded of two random hosts (Mitzenmacher, "The Power of Two Choices", 2001).
+    LeastRequests,
+    /// A random host, by weight.
+    Random,
+    /// One host for each key, within a bound of its load (consistent hashing).
+    Hash,
+}
+
 /// The identity of an endpoint. Equal endpoints of an upstream share their connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointSpec {
@@ -89,7 +105,7 @@ pub enum UpstreamProtocol {
 
 impl UpstreamProtocol {
     /// The protocols to offer (RFC 7301), the preferred first.
-    pub(super) fn alpn(self) -> Vec<Vec<u8>> {
+    pub(crate) fn alpn(self) -> Vec<Vec<u8>> {
         let (http2, http1) = (ALPN_HTTP2.to_vec(), b"http/1.1".to_vec());
         match self {
             Self::Http1 => vec![http1],
@@ -165,4 +181,101 @@ pub struct ClusterTimeouts {
     pub idle: Duration,
     /// Without a byte in either direction of a tunnel.
     pub tunnel: Duration,
+}
+
+/// The rules of ejection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EjectionSpec {
+    /// Failures in a row that eject a host.
+    pub consecutive_failures: u32,
+    /// The percentage of failed requests that ejects a host, if any does.
+    pub failure_rate: Option<u32>,
+    /// The length of the first ejection; each further one in a row is longer by this.
+    pub base: Duration,
+    /// The length of the longest ejection.
+    pub max: Duration,
+    /// The percentage of hosts that may be ejected at once.
+    pub max_ejected: u32,
+}
+
+impl EjectionSpec {
+    /// How many of `hosts` may be ejected at once: at least one of two, and never all.
+    pub(super) fn most_ejected(&self, hosts: usize) -> usize {
+        let share = hosts * self.max_ejected as usize / 100;
+        share.max(1).min(hosts.saturating_sub(1))
+    }
+
+    /// The length of the ejection with this number in a row, from 1.
+    pub(super) fn length(&self, number: u32) -> Duration {
+        self.base.saturating_mul(number).min(self.max)
+    }
+}
+
+/// The rules of health checks.
+#[derive(Clone, Debug)]
+pub struct HealthSpec {
+    /// The request of each check.
+    pub request: HealthRequest,
+    /// Its Host; the endpoint's own unless given.
+    pub host: Option<Authority>,
+    /// The time between two checks of a host, give or take 10 %.
+    pub every: Duration,
+    /// For the whole check, from the connection to the answer.
+    pub timeout: Duration,
+    /// Failures in a row after which a host is unhealthy.
+    pub unhealthy_after: u32,
+    /// Successes in a row after which it is healthy again.
+    pub healthy_after: u32,
+}
+
+/// The request of a check, and the answer of a host that is well.
+#[derive(Clone, Debug)]
+pub enum HealthRequest {
+    /// A GET.
+    Get {
+        /// Its target.
+        path: PathAndQuery,
+        /// The statuses of a host that is well.
+        statuses: Vec<RangeInclusive<u16>>,
+    },
+    /// A call of `grpc.health.v1.Health/Check`, which must be answered with `SERVING`.
+    Grpc {
+        /// The name of the service, of at most [`MAX_GRPC_SERVICE`] bytes; empty for the server.
+        service: String,
+    },
+}
+
+/// The longest name of a service, so that its length is one byte of the message.
+pub const MAX_GRPC_SERVICE: usize = 127;
+
+/// The retries of an upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetrySpec {
+    /// The most attempts at a request after the first.
+    pub attempts: u32,
+    /// The failures that are followed by another attempt.
+    pub retry_on: RetryConditions,
+    /// Retries as a percentage of the requests of the last ten seconds.
+    pub budget: u32,
+    /// Retries a second beside that share.
+    pub min_per_second: u32,
+    /// The most bytes of a body that are kept for another attempt.
+    pub max_body: usize,
+    /// An endpoint may speak HTTP/2.
+    pub is_http2: bool,
+}
+
+/// The failures that are followed by another attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetryConditions {
+    /// There is no connection.
+    pub connect_failure: bool,
+    /// The host has not processed the request.
+    pub refused: bool,
+    /// There is no valid response to an idempotent request.
+    pub reset: bool,
+    /// The response to an idempotent request is late.
+    pub timeout: bool,
+    /// An idempotent request was answered with one of these statuses.
+    pub statuses: Vec<StatusCode>,
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName};
 
-use super::UpstreamProtocol;
 use crate::net::dial::name_in_certificates;
 use crate::pem::{self, PemError};
 
@@ -77,13 +76,10 @@ impl ClientTls {
         })
     }
 
-    /// The settings with the versions of HTTP to offer, and the name to verify.
-    pub(crate) fn connector(
-        &self,
-        protocol: UpstreamProtocol,
-    ) -> (Arc<ClientConfig>, ServerName<'static>) {
+    /// The settings with the protocols to offer (ALPN), and the name to verify.
+    pub(crate) fn connector(&self, alpn: Vec<Vec<u8>>) -> (Arc<ClientConfig>, ServerName<'static>) {
         let mut config = (*self.config).clone();
-        config.alpn_protocols = protocol.alpn();
+        config.alpn_protocols = alpn;
         (Arc::new(config), self.name.clone())
     }
 }

@@ -150,7 +150,7 @@ async fn secure(
     let Some(tls) = &spec.tls else {
         return Ok(Either::Left(stream));
     };
-    let (config, name) = tls.connector(UpstreamProtocol::Http1);
+    let (config, name) = tls.connector(UpstreamProtocol::Http1.alpn());
     let secured = TlsConnector::from(config).connect(name, stream).await;
     Ok(Either::Right(Box::new(secured.map_err(ExportError::tls)?)))
 }

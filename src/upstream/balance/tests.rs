@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::telemetry::metrics::EjectionReason;
-use crate::upstream::ejection::EjectionSpec;
 use crate::upstream::host::InFlight;
 use crate::upstream::host_set::tests::hosts;
+use crate::upstream::spec::EjectionSpec;
 
 const EJECTION: EjectionSpec = EjectionSpec {
     consecutive_failures: 1,

@@ -16,7 +16,7 @@ use crate::net::resolve::Resolver;
 use crate::telemetry::registry::Registry;
 use crate::upstream::endpoint::EndpointContext;
 use crate::upstream::host::Host;
-use crate::upstream::{UpstreamErrorKind, UpstreamProtocol, balance::Balance};
+use crate::upstream::{Balance, UpstreamErrorKind, UpstreamProtocol};
 
 const SECOND: Duration = Duration::from_secs(1);
 

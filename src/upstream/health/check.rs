@@ -9,10 +9,10 @@ use http::{HeaderValue, Request, StatusCode, header};
 use tokio::time::{Instant, timeout_at};
 
 use super::grpc::{self, GrpcFailure};
-use super::{HealthRequest, HealthSpec};
 use crate::upstream::UpstreamErrorKind;
 use crate::upstream::connector::{Connector, Stream};
 use crate::upstream::session::{http1_status, http2_call, http2_status};
+use crate::upstream::spec::{HealthRequest, HealthSpec};
 
 /// The name of the proxy in checks.
 const USER_AGENT: &str = "sluicegate";

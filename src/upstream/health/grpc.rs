@@ -9,9 +9,6 @@ use super::check;
 use crate::http::grpc::{CONTENT, is_content_type};
 use crate::upstream::session::WholeResponse;
 
-/// The longest name of a service, so that its length is one byte of the message.
-pub const MAX_GRPC_SERVICE: usize = 127;
-
 const METHOD: &str = "/grpc.health.v1.Health/Check";
 
 /// `ServingStatus.SERVING`.
@@ -48,7 +45,7 @@ pub(super) fn head(scheme: Scheme, authority: Authority) -> Request<()> {
     head
 }
 
-/// The `HealthCheckRequest` about `service`, of at most [`MAX_GRPC_SERVICE`] bytes, with its framing.
+/// The `HealthCheckRequest` about `service`, of at most [`MAX_GRPC_SERVICE`](crate::upstream::MAX_GRPC_SERVICE) bytes, with its framing.
 pub(super) fn message(service: &str) -> Bytes {
     // Field 1, a string. A protobuf omits empty fields.
     let message = match service.len() as u8 {

@@ -13,7 +13,8 @@ use super::counts::HostCounts;
 use crate::telemetry::metrics::{EjectionReason, EndpointMetrics};
 use crate::telemetry::registry::GaugeGuard;
 use crate::upstream::HostCondition;
-use crate::upstream::ejection::{EjectionSpec, FULL, Standing};
+use crate::upstream::ejection::{FULL, Standing};
+use crate::upstream::spec::EjectionSpec;
 use crate::upstream::stall::{Load, Progress, Silence};
 
 /// The seconds of which requests count for the failure rate.

@@ -6,7 +6,8 @@ use http::uri::Authority;
 use tokio::time::Instant;
 
 use super::Host;
-use crate::upstream::health::{CheckFailure, HealthChange, HealthSpec, check};
+use crate::upstream::health::{CheckFailure, HealthChange, check};
+use crate::upstream::spec::HealthSpec;
 
 impl Host {
     /// Begins a check, as a task of the current runtime, if one is due.

@@ -5,8 +5,8 @@ use tokio::time::Instant;
 use super::{Host, Readiness};
 use crate::telemetry::metrics::{EjectionReason, EndpointFailure};
 use crate::upstream::attempt::{Attempt, HostEvidence};
-use crate::upstream::ejection::EjectionSpec;
 use crate::upstream::outliers::Ejection;
+use crate::upstream::spec::EjectionSpec;
 use crate::upstream::stall::Load;
 use crate::upstream::{HostStatus, UpstreamError};
 

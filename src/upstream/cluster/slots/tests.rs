@@ -21,9 +21,9 @@ use crate::net::resolve;
 use crate::telemetry::metrics::EjectionReason;
 use crate::telemetry::registry::Registry;
 use crate::upstream::cluster::tests::cluster_spec;
-use crate::upstream::ejection::EjectionSpec;
 use crate::upstream::endpoint::{Endpoint, EndpointContext};
 use crate::upstream::pending::PendingRequest;
+use crate::upstream::spec::EjectionSpec;
 use crate::upstream::{Balance, BodyReplay};
 
 const SECOND: Duration = Duration::from_secs(1);
