@@ -66,8 +66,8 @@ use crate::proxy::Gateway;
 use crate::rules::HostPattern;
 use crate::server::tls::Tls;
 use crate::server::{
-    BoundListeners, ClientRules, ClientSpec, ConnectionLife, ConnectionTable, HalfClose,
-    ListenerSpec, Protocols, Server, ServerSpec, StartError, Timeouts,
+    BoundListeners, ClientRules, ClientSpec, ConnectionLife, HalfClose, ListenerSpec, Protocols,
+    Server, ServerSpec, StartError, Timeouts,
 };
 use crate::telemetry::access_log::KeyForm;
 use crate::telemetry::log_throttle::LogThrottle;
@@ -167,7 +167,6 @@ impl AdminState {
 #[derive(Debug)]
 pub struct BoundAdmin {
     spec: ServerSpec,
-    table: ConnectionTable,
     listeners: BoundListeners,
 }
 
@@ -182,14 +181,9 @@ pub fn bind(
     max_connections: usize,
     registry: &Registry,
 ) -> Result<BoundAdmin, StartError> {
-    let table = ConnectionTable::default();
-    let spec = spec(listener(address, tls), max_connections, table.clone());
+    let spec = spec(listener(address, tls), max_connections);
     let listeners = BoundListeners::bind(&spec, registry)?;
-    Ok(BoundAdmin {
-        spec,
-        table,
-        listeners,
-    })
+    Ok(BoundAdmin { spec, listeners })
 }
 
 impl BoundAdmin {
@@ -216,14 +210,9 @@ impl BoundAdmin {
         F: Fn(usize) -> B + Clone + Send + 'static,
         B: Future<Output = ()> + 'static,
     {
-        let Self {
-            spec,
-            table,
-            listeners,
-        } = self;
+        let Self { spec, listeners } = self;
         let factory = move |connection: &ClientConnection| {
-            let (router, table, hosts) = (router.clone(), table.clone(), hosts.clone());
-            AdminService::new(router, table, hosts, connection.id, connection.peer)
+            AdminService::new(router.clone(), hosts.clone(), connection.peer)
         };
         let nothing = |_| std::future::ready(());
         Server::start_with(spec, listeners, factory, begin, nothing)
@@ -244,7 +233,7 @@ pub fn listener(address: SocketAddr, tls: Option<Tls>) -> ListenerSpec {
 }
 
 /// One worker, with bounds that suit operators and their monitoring.
-fn spec(listener: ListenerSpec, max_connections: usize, table: ConnectionTable) -> ServerSpec {
+fn spec(listener: ListenerSpec, max_connections: usize) -> ServerSpec {
     ServerSpec {
         name: "admin",
         workers: NonZeroUsize::MIN,
@@ -258,7 +247,7 @@ fn spec(listener: ListenerSpec, max_connections: usize, table: ConnectionTable) 
             max_head: 16 * 1024,
             max_fields: 100,
             max_connections,
-            // The table evicts instead.
+            // Older connections give way instead.
             max_connections_per_client: Some(usize::MAX),
             life: ConnectionLife {
                 max_requests: u32::MAX,
@@ -267,7 +256,7 @@ fn spec(listener: ListenerSpec, max_connections: usize, table: ConnectionTable) 
             half_close: HalfClose::default(),
         },
         client_rules: ClientRules::default(),
-        table: Some(table),
+        max_exchange: Some(Duration::from_secs(10)),
     }
 }
 

@@ -7,21 +7,19 @@
 mod acceptor;
 mod change;
 mod client_rules;
-mod client_spec;
 mod connection;
 mod connection_bounds;
 mod connection_guard;
-mod connection_table;
 pub mod drain;
 mod idle_list;
+mod listener;
 mod preamble;
-mod service;
+mod spec;
 pub mod tls;
 mod worker;
 
 use std::{
     io::Error as IoError,
-    num::NonZeroUsize,
     sync::{Arc, mpsc},
     thread::{Builder as ThreadBuilder, JoinHandle},
 };
@@ -30,78 +28,25 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub use self::change::ServerChange;
 pub use self::client_rules::ClientRules;
-pub use self::client_spec::{ClientSpec, ConnectionLife, HalfClose, Timeouts};
 pub use self::connection_bounds::ConnectionPressure;
-pub use self::connection_table::{BusyGuard, ConnectionTable, GuardedBody};
-pub use self::service::HttpService;
+pub use self::spec::{
+    ClientSpec, ConnectionLife, HalfClose, ListenerSpec, Protocols, ServerSpec, Timeouts,
+};
 use self::{
     change::RunningListener,
     connection_bounds::ConnectionBounds,
     drain::ShutdownHandle,
-    tls::Tls,
     worker::{Worker, WorkerListener, WorkerUpdate},
 };
 use crate::{
     http::connection::ClientConnection,
-    net::listener::{self, BindError, ListenAddress},
+    http::service::HttpService,
+    net::listener::{BindError, ListenAddress, bind},
     telemetry::registry::Registry,
 };
 
-/// The settings of a server.
-#[derive(Clone, Debug)]
-pub struct ServerSpec {
-    /// The name of its threads, to which a number is added; Linux shows at most 12 bytes of it.
-    pub name: &'static str,
-    /// The number of worker threads.
-    pub workers: NonZeroUsize,
-    /// The addresses that clients connect to.
-    pub listeners: Vec<ListenerSpec>,
-    /// Bounds for clients, the same on all listeners.
-    pub client: ClientSpec,
-    /// The rules that tell clients apart.
-    pub client_rules: ClientRules,
-    /// The table whose oldest connection is closed for a new client when there are
-    /// `max_connections`. Requires one worker with one listener of HTTP/1, whose service
-    /// [notes](ConnectionTable::begin_exchange) its requests.
-    pub table: Option<ConnectionTable>,
-}
-
-/// An address that clients connect to.
-#[derive(Clone, Debug)]
-pub struct ListenerSpec {
-    /// The address to bind.
-    pub address: ListenAddress,
-    /// Trusted proxies, and peers over a Unix socket, begin with a header of the PROXY protocol.
-    pub proxy_protocol: bool,
-    /// The versions of HTTP that it speaks.
-    pub protocols: Protocols,
-    /// TLS, loaded with the same `protocols`; `None` for clear text.
-    pub tls: Option<Tls>,
-}
-
-/// The versions of HTTP that a listener speaks. ALPN selects one over TLS; in clear text a client
-/// needs prior knowledge for HTTP/2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocols {
-    /// HTTP/1.1 (and 1.0) only.
-    Http1,
-    /// HTTP/2 only.
-    Http2,
-    /// Both, HTTP/2 preferred.
-    Both,
-}
-
-impl Protocols {
-    fn alpn(self) -> &'static [&'static [u8]] {
-        match self {
-            Self::Http1 => &[b"http/1.1"],
-            Self::Http2 => &[b"h2"],
-            Self::Both => &[b"h2", b"http/1.1"],
-        }
-    }
-}
-
 /// A running server. Dropping it closes all connections at once.
+#[derive(Debug)]
 pub struct Server {
     /// Their socket files are removed when the workers have ended.
     listeners: Vec<RunningListener>,
@@ -115,10 +60,6 @@ pub struct Server {
 
 impl Server {
     /// Binds every listener and starts the workers.
-    ///
-    /// `factory` makes the service of each connection, on the thread of its worker. The service may
-    /// fail a request to have the connection closed (in HTTP/2, the stream reset) without an
-    /// answer.
     ///
     /// # Errors
     ///
@@ -137,7 +78,9 @@ impl Server {
         Self::start_with(spec, bound, factory, nothing, nothing)
     }
 
-    /// As [`Server::start`] for sockets of this `spec`, with two hooks. Each worker awaits
+    /// Starts the workers for sockets of this `spec`. `factory` makes the service of each connection,
+    /// on the thread of its worker. The service may fail a request to have the connection closed
+    /// (in HTTP/2, the stream reset) without an answer. Each worker awaits
     /// `before_serving(index)` before it accepts connections, and `after_serving(index)` when they
     /// have ended. Earlier clients wait in the kernel's queue.
     ///
@@ -159,7 +102,8 @@ impl Server {
         E: Fn(usize) -> W + Clone + Send + 'static,
         W: Future<Output = ()> + 'static,
     {
-        let bounds = ConnectionBounds::new(&spec.client, spec.workers.get());
+        let workers = spec.workers.get();
+        let bounds = ConnectionBounds::new(&spec.client, workers, spec.max_exchange);
         let bounds = Arc::new(bounds);
         let mut server = Self {
             listeners: bound.listeners,
@@ -182,9 +126,8 @@ impl Server {
                 updates,
                 client: spec.client,
                 client_rules: spec.client_rules.clone(),
-                table: spec.table.clone(),
                 bounds: bounds.clone(),
-                lifetime: server.shutdown.watch(),
+                lifetime: server.shutdown.watcher.clone(),
             };
             let thread = ThreadBuilder::new().name(format!("{}-{index}", spec.name));
             let thread =
@@ -194,7 +137,7 @@ impl Server {
         drop(started);
         starts
             .into_iter()
-            .take(spec.workers.get())
+            .take(workers)
             .collect::<Result<(), _>>()
             .map_err(StartError::Thread)?;
         Ok(server)
@@ -229,15 +172,6 @@ impl Server {
     }
 }
 
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut server = f.debug_struct("Server");
-        server
-            .field("addresses", &self.addresses())
-            .finish_non_exhaustive()
-    }
-}
-
 impl Drop for Server {
     fn drop(&mut self) {
         self.shutdown.abort();
@@ -246,6 +180,7 @@ impl Drop for Server {
 }
 
 /// The listening sockets of a server, before it starts. Clients wait in the kernel's queue.
+#[derive(Debug)]
 pub struct BoundListeners {
     listeners: Vec<RunningListener>,
     by_worker: Vec<Vec<WorkerListener>>,
@@ -267,18 +202,12 @@ impl BoundListeners {
         let workers = spec.workers.get();
         all.by_worker.resize_with(workers, Vec::new);
         for listener in &spec.listeners {
-            let bound = listener::bind(&listener.address, workers, &[])?;
+            let bound = bind(&listener.address, workers, &[])?;
             let running =
                 RunningListener::new(listener.clone(), bound, registry, &mut all.by_worker);
             all.listeners.push(running);
         }
         Ok(all)
-    }
-}
-
-impl std::fmt::Debug for BoundListeners {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BoundListeners").finish_non_exhaustive()
     }
 }
 

@@ -22,7 +22,6 @@ mod proxy_header;
 mod retry;
 mod session;
 mod spec;
-mod status;
 mod stall;
 mod tls;
 
@@ -31,21 +30,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use tokio::time::Instant;
 
 pub use crate::net::dial::Dscp;
 pub use attempt::{BodyReplay, OutboundRequest};
 pub use balance::BALANCE_SECRET;
 pub use cluster::Cluster;
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, EndpointStatus};
 pub use error::{UpstreamError, UpstreamErrorKind};
+pub use host::{HostCondition, HostStatus};
 pub use session::{InvalidMessage, UpstreamBody, UpstreamBodyError};
 pub use spec::{
     Balance, ClusterSpec, ClusterTimeouts, ConnectionBound, ConnectionLimits, EjectionSpec,
     EndpointSpec, HealthRequest, HealthSpec, HostHeader, MAX_GRPC_SERVICE, RetryConditions,
     RetrySpec, TargetSpec, UpstreamProtocol, UpstreamSpec,
 };
-pub use status::{EndpointStatus, HostCondition, HostStatus};
-pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
+pub use tls::{ClientTls, ClientTlsError, Roots, client_config, pinned_config};
 
 use crate::clock::Timestamp;
 use crate::net::resolve;
@@ -91,7 +91,7 @@ impl Upstream {
         let name = Arc::from(spec.name);
         let known = previous.map_or(&[][..], Self::endpoints).iter();
         let known: HashMap<_, _> = known.map(|one| (one.spec().origin(), one)).collect();
-        let previous = previous.and_then(Self::cluster);
+        let previous = previous.and_then(Self::cluster).map(Arc::as_ref);
         let context = EndpointContext {
             upstream: &name,
             workers,
@@ -134,21 +134,44 @@ impl Upstream {
         &self.target
     }
 
-    fn cluster(&self) -> Option<&Cluster> {
+    fn cluster(&self) -> Option<&Arc<Cluster>> {
         match &self.target {
             RunningTarget::Echo | RunningTarget::Status => None,
             RunningTarget::Cluster(cluster) => Some(cluster),
         }
     }
 
+    /// The load-balancing algorithm; `None` for a built-in one.
+    pub fn balance(&self) -> Option<Balance> {
+        self.cluster().map(|cluster| cluster.balance)
+    }
+
+    /// The state of its endpoints; none for a built-in one.
+    pub fn status(&self) -> Vec<EndpointStatus> {
+        let status = |cluster: &Arc<Cluster>| cluster.status(Instant::now());
+        self.cluster().map_or_else(Vec::new, status)
+    }
+
+    /// Begins or ends the draining of an endpoint. Returns true if that changes anything, and `None`
+    /// if no endpoint has this label. New requests go elsewhere; requests in flight end.
+    pub fn set_draining(&self, label: &str, is_draining: bool) -> Option<bool> {
+        self.cluster()?.set_draining(label, is_draining)
+    }
+
+    /// Ends the ejections of an endpoint's addresses, which take their whole share at once. Returns
+    /// these addresses, and `None` if no endpoint has this label.
+    pub fn readmit(&self, label: &str) -> Option<Vec<String>> {
+        self.cluster()?.readmit(label)
+    }
+
     /// Its endpoints; none for the built-in origin.
     pub fn endpoints(&self) -> &[Arc<Endpoint>] {
-        self.cluster().map_or(&[], Cluster::endpoints)
+        self.cluster().map_or(&[], |cluster| &cluster.endpoints)
     }
 
     /// The requests in flight at its servers; `None` if it has none.
     pub fn in_flight(&self) -> Option<usize> {
-        self.cluster().map(Cluster::in_flight)
+        self.cluster().map(|cluster| cluster.in_flight())
     }
 
     /// Counts a request that is not sent.
@@ -187,25 +210,19 @@ impl Upstream {
 
     /// Takes over from the ruleset before: from now on its bound decides which requests wait.
     pub fn take_over(&self) {
-        if let RunningTarget::Cluster(cluster) = &self.target {
-            cluster.take_over();
-        }
+        self.cluster().inspect(|cluster| cluster.take_over());
     }
 
     /// Looks names up, and closes connections that were unused for too long. Must be called once a
     /// second, on a runtime.
     pub fn sweep(&self) {
-        if let RunningTarget::Cluster(cluster) = &self.target {
-            cluster.sweep();
-        }
+        self.cluster().inspect(|cluster| cluster.sweep());
     }
 
     /// Finds hosts that fail, lets others return, and begins health checks. Must be called every
     /// [`TICK`], on a runtime.
     pub fn tick(&self) {
-        if let RunningTarget::Cluster(cluster) = &self.target {
-            cluster.tick();
-        }
+        self.cluster().inspect(|cluster| cluster.tick());
     }
 }
 

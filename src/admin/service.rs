@@ -9,17 +9,16 @@ use axum::body::Body;
 use axum::response::IntoResponse;
 use http::header::{HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http_body_util::Limited;
-use hyper::service::Service;
+use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 
 use super::hosts::HostCheck;
 use super::problem_details::ProblemDetails;
-use super::streams::EndlessBody;
 use crate::http::body::RequestBody;
 use crate::http::framing;
 use crate::http::message::{Request, Response};
+use crate::http::service::HttpService;
 use crate::net::peer_address::PeerAddress;
-use crate::server::{ConnectionTable, GuardedBody};
 
 /// The largest body of a request, in bytes. An endpoint that reads a larger one answers 413.
 const MAX_BODY: usize = 64 * 1024;
@@ -33,31 +32,20 @@ pub(super) const CHECK: &str = "/v1/check";
 /// The longest pause within a request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The service of one connection: calls the router with bounded requests for hosts of the listener,
-/// and notes in the table when the connection is busy. The connection discards a body that no
-/// endpoint reads.
+/// The service of one connection: calls the router with bounded requests for hosts of the listener.
+/// The connection discards a body that no endpoint reads.
 #[derive(Debug)]
 pub(super) struct AdminService {
     router: TowerToHyperService<Router>,
-    table: ConnectionTable,
     hosts: HostCheck,
-    connection: u64,
     peer: PeerAddress,
 }
 
 impl AdminService {
-    pub(super) fn new(
-        router: Router,
-        table: ConnectionTable,
-        hosts: HostCheck,
-        connection: u64,
-        peer: PeerAddress,
-    ) -> Self {
+    pub(super) fn new(router: Router, hosts: HostCheck, peer: PeerAddress) -> Self {
         Self {
             router: TowerToHyperService::new(router),
-            table,
             hosts,
-            connection,
             peer,
         }
     }
@@ -73,13 +61,12 @@ impl AdminService {
     }
 }
 
-impl Service<Request<RequestBody>> for AdminService {
-    type Response = Response<GuardedBody<Body>>;
+impl HttpService for AdminService {
+    type Body = Body;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<RequestBody>) -> Self::Future {
-        let busy = self.table.begin_exchange(self.connection);
         request.body_mut().bound(u64::MAX, BODY_TIMEOUT);
         let answered = self.admit(&request).map(|()| {
             let most = max_body(request.uri().path());
@@ -94,12 +81,7 @@ impl Service<Request<RequestBody>> for AdminService {
                 Err(refusal) => refusal.into_response(),
             };
             forbid_sniffing(&mut response);
-            let is_endless = response.extensions().get::<EndlessBody>().is_some();
-            let response = response.into();
-            Ok(match is_endless {
-                true => busy.guard_each_frame(response),
-                false => busy.guard(response),
-            })
+            Ok(response.into())
         })
     }
 }
@@ -143,8 +125,7 @@ mod tests {
         *request.uri_mut() = Uri::from_static(path);
         let hosts = AllowedHosts::without_names();
         let hosts = HostCheck::new(hosts, AdminMetrics::new(&Registry::default()));
-        let table = ConnectionTable::default();
-        let service = AdminService::new(router, table, hosts, 0, PeerAddress::Unix);
+        let service = AdminService::new(router, hosts, PeerAddress::Unix);
         let response = service.call(request);
         let frame = Frame::data(Bytes::from(vec![b'x'; length]));
         sender.send(Some(Ok(frame)), &Context::from_waker(Waker::noop()));

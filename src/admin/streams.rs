@@ -31,6 +31,7 @@ use super::problem_details::ProblemDetails;
 use super::query::{number, parameters};
 use super::{AdminState, NO_STORE};
 use crate::clock::Timestamp;
+use crate::http::body::PolledFrame;
 use crate::telemetry::metrics::{AdminMetrics, AdminStream};
 use crate::telemetry::registry::GaugeGuard;
 
@@ -54,10 +55,6 @@ const MAX_PAST: usize = 3_600;
 const MAX_PAST_BYTES: usize = 256 << 10;
 /// The start of each stream: the time until clients connect again, in milliseconds.
 const START: &[u8] = b"retry: 2000\n\n";
-
-/// Marks a response whose body goes on for as long as its client takes it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EndlessBody;
 
 /// The readers of all streams. Clones share them.
 #[derive(Clone, Debug)]
@@ -163,9 +160,7 @@ fn open(
         }
     };
     let headers = [NO_STORE, (CONTENT_TYPE, "text/event-stream")];
-    let mut response = (headers, Body::new(body)).into_response();
-    response.extensions_mut().insert(EndlessBody);
-    response
+    (headers, Body::new(body)).into_response()
 }
 
 /// The callers of all streams. Clones share them.
@@ -374,10 +369,7 @@ impl http_body::Body for EventBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame<Infallible> {
         if let Some(end) = &mut self.end
             && end.as_mut().poll(cx).is_ready()
         {

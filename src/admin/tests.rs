@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use http_body_util::BodyExt;
-use hyper::service::Service;
 
 use super::health::Phase;
 use super::playground::JsonAnswer;
@@ -15,6 +14,7 @@ use crate::clock::Clock;
 use crate::http::body::RequestBody;
 use crate::http::client_ip::ClientIp;
 use crate::http::message::Request;
+use crate::http::service::HttpService;
 use crate::http::token_digest::TokenDigest;
 use crate::limiter::Secret;
 use crate::net::peer_address::PeerAddress;
@@ -101,9 +101,7 @@ fn respond(
     let hosts = AllowedHosts::without_names();
     let service = AdminService::new(
         router(state.clone()),
-        ConnectionTable::default(),
         HostCheck::new(hosts, state.admin_metrics.clone()),
-        0,
         PeerAddress::Unix,
     );
     let runtime = tokio::runtime::Builder::new_current_thread().build();

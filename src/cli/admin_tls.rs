@@ -5,16 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::uri::Authority;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{
-    WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
-};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
 
 use crate::files;
 use crate::pem;
-use crate::upstream::{Roots, client_config};
+use crate::upstream::{Roots, client_config, pinned_config};
 
 /// The largest file with certificates, in bytes.
 const MAX_FILE: u64 = 16 << 20;
@@ -85,15 +81,8 @@ pub(super) fn trusting_own(files: &[PathBuf]) -> Result<ClientConfig, String> {
             first.ok_or_else(|| format!("{}: no certificate", path.display()))?;
         Ok(certificate)
     };
-    let provider = aws_lc_rs::default_provider();
-    let verifier = OwnCertificates {
-        own: files.iter().map(own).collect::<Result<_, String>>()?,
-        algorithms: provider.signature_verification_algorithms,
-    };
-    let builder = ClientConfig::builder()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
-    Ok(builder.with_no_client_auth())
+    let certificates: Result<_, String> = files.iter().map(own).collect();
+    certificates.map(pinned_config)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -104,51 +93,4 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
             path.display()
         )
     })
-}
-
-/// Accepts these certificates, and no others.
-#[derive(Debug)]
-struct OwnCertificates {
-    own: Vec<CertificateDer<'static>>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for OwnCertificates {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _host: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        match self.own.iter().any(|own| own == end_entity) {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(Error::General(
-                "its certificate isn't in the files of admin.tls".to_owned(),
-            )),
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
 }

@@ -5,7 +5,7 @@ mod channel;
 mod replay;
 mod stream;
 
-use std::fmt;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -22,6 +22,9 @@ use crate::http::http1::InvalidMessage;
 use crate::http::trailers;
 use crate::net::idle_timer::IdleTimer;
 use replay::AttemptBody;
+
+/// The next frame of a body, once it is there; `None` at the end.
+pub type PolledFrame<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
 
 /// A request body that ends with an error once the client has sent too many bytes, or nothing for
 /// too long.
@@ -55,17 +58,23 @@ enum Tunnel {
 }
 
 /// Reasons why a request body broke off. All are the client's fault.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RequestBodyError {
     /// More bytes than the route's `max_body`.
+    #[error("the request body is larger than max_body")]
     TooLarge,
     /// No byte for as long as `client.timeouts.body`.
+    #[error("the client sent nothing for {0:?}")]
     Quiet(Duration),
-    /// The client went away, reset the stream, or framed its body wrongly.
-    Client(ClientBodyError),
+    /// The client went away, reset the stream, or framed its body wrongly. Not as `h2::Error`, whose
+    /// code the client would get.
+    #[error("the client broke off its request body")]
+    Client(#[source] io::Error),
     /// Fewer bytes than were announced.
+    #[error("the request body is shorter than was announced")]
     Incomplete,
     /// Trailers of more than 16 KiB, or more than 256.
+    #[error("the request's trailers are larger than 16 KiB")]
     LargeTrailers,
 }
 
@@ -171,22 +180,21 @@ impl From<BodyReceiver> for RequestBody {
 }
 
 impl Inner {
-    fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        let client = RequestBodyError::Client;
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<RequestBodyError> {
         match self {
             Self::Http1(body) => Pin::new(body).poll_frame(cx).map_err(|error| match error {
                 ReceiveError::Invalid(
                     InvalidMessage::TooLarge(_)
                     | InvalidMessage::Syntax(httparse::Error::TooManyHeaders),
                 ) => RequestBodyError::LargeTrailers,
-                error => client(ClientBodyError::Http1(error)),
+                ReceiveError::Invalid(invalid) => {
+                    RequestBodyError::Client(io::Error::other(invalid))
+                }
+                ReceiveError::Closed(error) => RequestBodyError::Client(error),
             }),
             Self::Http2(body) => body
                 .poll_frame(cx)
-                .map_err(|error| client(ClientBodyError::Http2(error))),
+                .map_err(|error| RequestBodyError::Client(io::Error::other(error))),
             Self::Attempt(body) => body.poll_frame(cx),
         }
     }
@@ -196,10 +204,7 @@ impl Body for RequestBody {
     type Data = Bytes;
     type Error = RequestBodyError;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame<RequestBodyError> {
         let this = self.get_mut();
         let inner = this.inner.as_mut();
         let Some(inner) = inner.filter(|_| this.tunnel != Tunnel::Closed) else {
@@ -260,38 +265,6 @@ impl Body for RequestBody {
 
 fn is_trailers<E>(frame: &Result<Frame<Bytes>, E>) -> bool {
     frame.as_ref().is_ok_and(Frame::is_trailers)
-}
-
-/// The client's connection or stream broke off.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientBodyError {
-    /// In HTTP/1.
-    #[error(transparent)]
-    Http1(ReceiveError),
-    /// In HTTP/2.
-    #[error(transparent)]
-    Http2(h2::Error),
-}
-
-impl fmt::Display for RequestBodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge => f.write_str("the request body is larger than max_body"),
-            Self::Quiet(limit) => write!(f, "the client sent nothing for {limit:?}"),
-            Self::Client(_) => f.write_str("the client broke off its request body"),
-            Self::Incomplete => f.write_str("the request body is shorter than was announced"),
-            Self::LargeTrailers => f.write_str("the request's trailers are larger than 16 KiB"),
-        }
-    }
-}
-
-impl std::error::Error for RequestBodyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Client(source) => Some(source),
-            Self::TooLarge | Self::Quiet(_) | Self::Incomplete | Self::LargeTrailers => None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@
 //! httparse parses fields and chunk sizes, as in hyper. Nothing here is laxer than hyper: tests
 //! compare both on the same bytes.
 
-#[cfg(test)]
-pub(crate) mod test_mutations;
 mod decoder;
 mod head;
 mod message_writer;
@@ -37,3 +35,6 @@ impl From<httparse::Error> for InvalidMessage {
         Self::Syntax(error)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -3,12 +3,12 @@
 //! floods of frames.
 
 mod body_upload;
-mod connection_frames;
 mod flood;
+mod frame_io;
 mod frame_tracker;
 
 pub(crate) use body_upload::{BodyUpload, UploadError};
-pub(crate) use connection_frames::ConnectionFrames;
+pub(crate) use frame_io::{ConnectionFrames, FrameIo, FrameObserver};
 pub(crate) use frame_tracker::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHead, FrameTracker, HEADERS,
 };

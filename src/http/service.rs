@@ -1,9 +1,16 @@
-//! Futures of services that may be ready at once, and services from functions.
+//! Services that answer the requests of connections.
 
 use std::future::Ready;
 use std::pin::Pin;
 
-use hyper::service::Service;
+use bytes::Bytes;
+use http_body::Body;
+
+use super::body::RequestBody;
+use super::message::{Request, Response};
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A future that may be ready without polling.
 pub trait ServiceFuture: Future + Unpin {
@@ -26,26 +33,31 @@ impl<T> ServiceFuture for Ready<T> {
     }
 }
 
-/// The service that [`service_fn`] returns.
-#[derive(Clone, Copy, Debug)]
-pub struct ServiceFn<F>(F);
+/// A service that runs on one thread, over HTTP/1 and HTTP/2. Functions of requests are services.
+pub trait HttpService: 'static {
+    /// The body of its responses.
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + 'static;
+    /// The reason for no response: the connection is closed, or the stream reset.
+    type Error: Into<BoxError>;
+    /// A response on its way.
+    type Future: ServiceFuture<Output = Result<Response<Self::Body>, Self::Error>> + 'static;
 
-/// The service that calls `answer` for each request: hyper's function of that name, for requests of
-/// any type.
-pub fn service_fn<F>(answer: F) -> ServiceFn<F> {
-    ServiceFn(answer)
+    /// Answers a request.
+    fn call(&self, request: Request<RequestBody>) -> Self::Future;
 }
 
-impl<F, Q, R, S, E> Service<Q> for ServiceFn<F>
+impl<F, R, B, E> HttpService for F
 where
-    F: Fn(Q) -> R,
-    R: Future<Output = Result<S, E>>,
+    F: Fn(Request<RequestBody>) -> R + 'static,
+    R: ServiceFuture<Output = Result<Response<B>, E>> + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + 'static,
+    E: Into<BoxError>,
 {
-    type Response = S;
+    type Body = B;
     type Error = E;
     type Future = R;
 
-    fn call(&self, request: Q) -> R {
-        (self.0)(request)
+    fn call(&self, request: Request<RequestBody>) -> R {
+        self(request)
     }
 }

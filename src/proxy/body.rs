@@ -9,7 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::catch_panic::{self, CaughtPanic};
-use crate::http::body::{RequestBody, RequestBodyError};
+use crate::http::body::{PolledFrame, RequestBody, RequestBodyError};
 use crate::telemetry::metrics::{EndpointFailure, RequestMetrics};
 use crate::upstream::{UpstreamBody, UpstreamBodyError};
 
@@ -127,10 +127,8 @@ impl ResponseBody {
     }
 }
 
-type Polled = Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>>;
-
 impl Content {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Polled {
+    fn poll(&mut self, cx: &mut Context<'_>) -> PolledFrame<ResponseBodyError> {
         match self {
             Self::Own(bytes) | Self::Streamed(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Own(bytes) | Self::Streamed(bytes) | Self::Echo { head: bytes, .. }
@@ -161,7 +159,7 @@ impl Body for ResponseBody {
     type Data = Bytes;
     type Error = ResponseBodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame<ResponseBodyError> {
         let this = self.get_mut();
         let Some(observer) = &mut this.observer else {
             return this.content.poll(cx);

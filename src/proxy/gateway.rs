@@ -15,7 +15,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::StatusCode;
-use hyper::service::Service;
 
 use super::admission::acquired_permits::AcquiredPermits;
 use super::admission::delay::Delay;
@@ -33,7 +32,7 @@ use super::{catch_panic, discard, forward, status};
 use crate::http::body::RequestBody;
 use crate::http::connection::ClientConnection;
 use crate::http::message::{Request, Response};
-use crate::http::service::{ServiceFuture, service_fn};
+use crate::http::service::{HttpService, ServiceFuture};
 use crate::net::drain::DrainStage;
 use crate::rules::Head;
 use crate::store::Undecided;
@@ -43,14 +42,9 @@ pub use state::Gateway;
 pub fn service(
     gateway: &Arc<Gateway>,
     connection: &ClientConnection,
-) -> impl Service<
-    Request<RequestBody>,
-    Response = Response<ResponseBody>,
-    Error = Dropped,
-    Future: ServiceFuture + 'static,
-> + use<> {
+) -> impl HttpService<Body = ResponseBody, Error = Dropped> + use<> {
     let client = Rc::new(Client::new(Arc::clone(gateway), connection));
-    service_fn(move |request: Request<RequestBody>| handle(Rc::clone(&client), request))
+    move |request: Request<RequestBody>| handle(Rc::clone(&client), request)
 }
 
 /// Handles one request. Its exchange counts and logs it, whether it ends or the client leaves.

@@ -17,28 +17,24 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    ConnectionTable, HttpService,
     connection::ConnectionHandler,
-    connection_bounds::{ConnectionBounds, ConnectionPermit, TooManyConnections},
+    connection_bounds::{ConnectionBounds, TooManyConnections},
     connection_guard::ConnectionGuard,
+    listener::ListenerSettings,
 };
 use crate::{
     http::connection::ClientConnection,
+    http::service::HttpService,
     net::drain::{DrainStage, DrainWatcher},
     net::file_budget,
-    net::listener::{Accepted, ListenAddress, Listener},
+    net::listener::{Accepted, Listener},
     net::peer_address::PeerAddress,
-    telemetry::{
-        log_throttle::LogThrottle,
-        metrics::{ConnectionRefusal, ListenerMetrics},
-    },
+    telemetry::metrics::ConnectionRefusal,
 };
 
 /// The pause after a failed accept for want of resources. The kernel does not report when they are
 /// free again; retrying so often costs nothing.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
-
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Accepts connections and starts serving them.
 pub(super) struct Acceptor<F> {
@@ -49,12 +45,8 @@ pub(super) struct Acceptor<F> {
     pub(super) accepted: Rc<Cell<u64>>,
     /// The bounds of connections, shared by all workers and listeners.
     pub(super) bounds: Arc<ConnectionBounds>,
-    /// The table that evicts a connection when there is no permit.
-    pub(super) table: Option<ConnectionTable>,
-    pub(super) metrics: Arc<ListenerMetrics>,
     /// Its own drain, not that of its connections.
     pub(super) closing: DrainWatcher,
-    pub(super) warnings: Arc<AcceptWarnings>,
 }
 
 /// The handling of accepted connections.
@@ -62,32 +54,6 @@ pub(super) struct Handling {
     pub(super) handler: Rc<ConnectionHandler>,
     /// The drain of the connections.
     pub(super) drain: DrainWatcher,
-}
-
-/// Bounds the log lines about clients that wait to be accepted by one listener, over all its
-/// workers.
-#[derive(Debug)]
-pub(super) struct AcceptWarnings {
-    accept_error: LogThrottle,
-    max_connections: LogThrottle,
-    max_per_client: LogThrottle,
-}
-
-impl AcceptWarnings {
-    pub(super) fn new() -> Self {
-        Self {
-            accept_error: LogThrottle::new(WARNING_INTERVAL),
-            max_connections: LogThrottle::new(WARNING_INTERVAL),
-            max_per_client: LogThrottle::new(WARNING_INTERVAL),
-        }
-    }
-
-    /// Says that a client has as many connections as it may.
-    pub(super) fn log_refused(&self, listener: &ListenAddress, client: PeerAddress) {
-        if let Some(omitted) = self.max_per_client.admit_now() {
-            warn!(%listener, %client, omitted, "max_connections_per_client reached: new connections of the client are closed");
-        }
-    }
 }
 
 impl<F, S> Acceptor<F>
@@ -121,32 +87,19 @@ where
         let Ok(client) = self.count_client(accepted.peer) else {
             return;
         };
-        let permit = self.permit().await;
+        let permit = self.bounds.permit(|consequence| self.log_full(consequence));
+        let permit = permit.await;
         let id = self.accepted.get();
         self.accepted.set(id + 1);
-        let serve = |permit| {
-            let Handling { handler, drain } = &*self.handling.borrow();
-            let place = self.bounds.enter(handler.worker, permit, client);
-            let guard = ConnectionGuard::new(&self.metrics, place, drain.clone());
+        let Handling { handler, drain } = &*self.handling.borrow();
+        let (worker, metrics) = (handler.worker, &handler.settings.metrics);
+        let guard =
+            ConnectionGuard::new(&self.bounds, worker, permit, client, metrics, drain.clone());
+        spawn_local(
             handler
                 .clone()
-                .serve(id, accepted, self.factory.clone(), guard)
-        };
-        let Some(table) = &self.table else {
-            spawn_local(serve(Some(permit)));
-            return;
-        };
-        // Before it is served: the next client may need its permit at once.
-        let mut membership = table.enter(id, Some(permit));
-        let served = serve(None);
-        spawn_local(async move {
-            tokio::select! {
-                // A request that has arrived is answered first.
-                biased;
-                () = served => {}
-                () = membership.ended() => {}
-            }
-        });
+                .serve(id, accepted, self.factory.clone(), guard),
+        );
     }
 }
 
@@ -164,48 +117,31 @@ impl<F> Acceptor<F> {
         let rules = handler.client_rules.load();
         let counted = self.bounds.count_client(peer, &rules);
         counted.inspect_err(|_| {
-            self.metrics.refuse(ConnectionRefusal::MaxPerClient);
-            self.warnings.log_refused(&handler.local, peer);
+            let settings = &handler.settings;
+            settings.metrics.refuse(ConnectionRefusal::MaxPerClient);
+            settings.log_refused(peer);
         })
     }
 
-    /// Waits for a permit, for which an idle connection gives way near the bound. A server with a
-    /// table evicts a connection at the bound.
-    async fn permit(&self) -> ConnectionPermit {
-        if self.table.is_none() && self.bounds.is_near_max() {
-            self.bounds.evict();
-        }
-        if let Some(permit) = self.bounds.try_permit() {
-            return permit;
-        }
-        match &self.table {
-            Some(table) => {
-                table.evict();
-                self.log_full("an older one gives way");
-                self.bounds.permit().await
-            }
-            None => {
-                let log = |consequence: &str| self.log_full(consequence);
-                self.bounds.permit_of_idle(log).await
-            }
-        }
-    }
-
     fn log_full(&self, consequence: &str) {
-        if let Some(omitted) = self.warnings.max_connections.admit_now() {
-            warn!(listener = %self.handler().local, omitted, "max_connections reached: {consequence}");
+        let ListenerSettings {
+            warnings, local, ..
+        } = &*self.handler().settings;
+        if let Some(omitted) = warnings.max_connections.admit_now() {
+            warn!(listener = %local, omitted, "max_connections reached: {consequence}");
         }
     }
 
     /// Counts a failed accept, and pauses unless the failure was one connection's own.
     async fn failed(&self, error: &io::Error) {
-        self.metrics.accept_error();
+        let settings = self.handler().settings.clone();
+        settings.metrics.accept_error();
         if is_of_one_connection(error) {
             return yield_now().await;
         }
         file_budget::UPSTREAMS.note_shortage();
-        if let Some(omitted) = self.warnings.accept_error.admit_now() {
-            warn!(listener = %self.handler().local, omitted, "cannot accept connections, new clients wait: {error}");
+        if let Some(omitted) = settings.warnings.accept_error.admit_now() {
+            warn!(listener = %settings.local, omitted, "cannot accept connections, new clients wait: {error}");
         }
         sleep(ACCEPT_RETRY_PAUSE).await;
     }

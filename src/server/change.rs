@@ -9,9 +9,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::acceptor::AcceptWarnings;
-use super::worker::{ListenerSettings, WorkerListener, WorkerUpdate};
-use super::{ClientSpec, ListenerSpec, Server};
+use super::Server;
+use super::listener::{AcceptWarnings, ListenerSettings};
+use super::spec::{ClientSpec, ListenerSpec};
+use super::worker::{WorkerListener, WorkerUpdate};
 use crate::net::listener::{self, BindError, Bound, SocketFile};
 use crate::telemetry::metrics::ListenerMetrics;
 use crate::telemetry::registry::Registry;
@@ -21,8 +22,8 @@ use crate::telemetry::registry::Registry;
 const LAST_ACCEPTS: Duration = Duration::from_secs(1);
 
 /// A listener that clients reach.
+#[derive(Debug)]
 pub(super) struct RunningListener {
-    spec: ListenerSpec,
     pub(super) settings: Arc<ListenerSettings>,
     _file: Option<SocketFile>,
 }
@@ -56,7 +57,7 @@ impl Server {
         let listeners = listeners.iter().map(|wanted| {
             let kept = running
                 .iter()
-                .position(|one| one.spec.address == wanted.address);
+                .position(|one| one.settings.spec.address == wanted.address);
             let bound = match kept {
                 Some(kept) => {
                     running.swap_remove(kept);
@@ -84,7 +85,7 @@ impl Server {
         for (spec, bound) in listeners {
             let kept = before
                 .iter()
-                .position(|one| one.spec.address == spec.address);
+                .position(|one| one.settings.spec.address == spec.address);
             let running = match (bound, kept) {
                 (Some(bound), _) => {
                     tracing::info!(address = %bound.address, "listening");
@@ -122,9 +123,7 @@ impl RunningListener {
         by_worker: &mut [Vec<WorkerListener>],
     ) -> Self {
         let settings = Arc::new(ListenerSettings {
-            protocols: spec.protocols,
-            proxy_protocol: spec.proxy_protocol,
-            tls: spec.tls.clone(),
+            spec,
             metrics: Arc::new(ListenerMetrics::new(registry, &bound.address.to_string())),
             warnings: Arc::new(AcceptWarnings::new()),
             local: bound.address,
@@ -136,7 +135,6 @@ impl RunningListener {
             });
         }
         Self {
-            spec,
             settings,
             _file: bound.file,
         }
@@ -144,18 +142,14 @@ impl RunningListener {
 
     /// A listener that stays, with another spec for its address.
     fn change(mut self, spec: ListenerSpec, by_worker: &mut [Vec<WorkerListener>]) -> Self {
-        if self.spec.adopts(&spec) {
-            if let (Some(running), Some(wanted)) = (&self.settings.tls, &spec.tls) {
-                running.adopt(wanted);
-            }
-        } else {
+        let running = &self.settings.spec;
+        if !running.adopts(&spec) {
             self.settings = Arc::new(ListenerSettings {
-                protocols: spec.protocols,
-                proxy_protocol: spec.proxy_protocol,
-                tls: spec.tls.clone(),
+                spec,
                 ..ListenerSettings::clone(&self.settings)
             });
-            self.spec = spec;
+        } else if let (Some(running), Some(wanted)) = (&running.tls, &spec.tls) {
+            running.adopt(wanted);
         }
         for listeners in by_worker {
             listeners.push(WorkerListener {
@@ -164,15 +158,5 @@ impl RunningListener {
             });
         }
         self
-    }
-}
-
-impl ListenerSpec {
-    /// Returns true if another spec for this address differs in certificates at most.
-    fn adopts(&self, other: &Self) -> bool {
-        let versions = |spec: &Self| spec.tls.as_ref().map(|tls| tls.min_version);
-        self.protocols == other.protocols
-            && self.proxy_protocol == other.proxy_protocol
-            && versions(self) == versions(other)
     }
 }

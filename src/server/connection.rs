@@ -10,6 +10,7 @@ use std::{
     net::SocketAddr,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
 };
 
 use bytes::BytesMut;
@@ -20,16 +21,17 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    ClientRules, ClientSpec, HalfClose, HttpService, Protocols,
+    client_rules::ClientRules,
     connection_guard::{ConnectionGuard, Evicted},
     drain::past_grace,
+    listener::ListenerSettings,
     preamble,
-    service::BoxError,
-    tls::Tls,
+    spec::{ClientSpec, HttpVersion, ListenerSpec, Protocols},
 };
 use crate::http::connection::{ClientConnection, Scheme};
 use crate::http::informational::InformationalQueue;
-use crate::net::listener::{Accepted, ListenAddress};
+use crate::http::service::{BoxError, HttpService};
+use crate::net::listener::Accepted;
 use crate::net::peer_address::PeerAddress;
 use crate::net::socket::Socket;
 
@@ -47,19 +49,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin + 'static> Io for T {}
 /// Serves the connections of one listener on one worker.
 pub(super) struct ConnectionHandler {
     pub(super) worker: usize,
-    pub(super) local: ListenAddress,
+    pub(super) settings: Arc<ListenerSettings>,
     pub(super) http2: h2::server::Builder,
-    pub(super) protocols: Protocols,
-    pub(super) proxy_protocol: bool,
     pub(super) client: ClientSpec,
     pub(super) client_rules: ClientRules,
-    pub(super) tls: Option<Tls>,
 }
 
 impl ConnectionHandler {
     /// Returns true if connections of this peer begin with a header of the PROXY protocol.
     pub(super) fn expects_header(&self, peer: PeerAddress) -> bool {
-        self.proxy_protocol && (peer == PeerAddress::Unix || self.client_rules.load().trusts(peer))
+        self.settings.spec.proxy_protocol
+            && (peer == PeerAddress::Unix || self.client_rules.load().trusts(peer))
     }
 
     /// Serves one connection to its end. Its errors are the client's, and logged at debug.
@@ -125,11 +125,12 @@ impl ConnectionHandler {
             informational: InformationalQueue::default(),
             drain: guard.closing().clone(),
         };
-        let Some(tls) = &self.tls else {
+        let ListenerSpec { tls, protocols, .. } = &self.settings.spec;
+        let Some(tls) = tls else {
             let detection = async {
                 // Without a buffer, so that a quiet connection holds none.
                 socket.first_byte().await?;
-                detect_version(socket, self.protocols, deadline).await
+                detect_version(socket, *protocols, deadline).await
             };
             let negotiated = within_deadline(deadline, &guard, detection).await?;
             return Ok(self.serve_requests(negotiated, connection, factory, guard));
@@ -141,11 +142,11 @@ impl ConnectionHandler {
         connection.scheme = Scheme::Https;
         connection.tls_version = session.tls_version;
         connection.server_name = session.server_name;
-        let negotiated = match (session.version, self.protocols) {
+        let negotiated = match (session.version, protocols) {
             (Some(version), _) => NegotiatedConnection::new(version, session.stream, deadline),
             // Without ALPN, HTTP/2 needs prior knowledge, as in clear text.
             (None, Protocols::Http2) => {
-                let detection = detect_version(session.stream, self.protocols, deadline);
+                let detection = detect_version(session.stream, *protocols, deadline);
                 within_deadline(deadline, &guard, detection).await?
             }
             (None, _) => NegotiatedConnection::new(HttpVersion::Http1, session.stream, deadline),
@@ -156,7 +157,7 @@ impl ConnectionHandler {
     /// The address at which a connection was accepted: the listener's, or the system's answer if
     /// that listens on all addresses.
     fn local_address(&self, socket: &Socket) -> Option<SocketAddr> {
-        let listener = self.local.tcp()?;
+        let listener = self.settings.local.tcp()?;
         match (listener.ip().is_unspecified(), socket) {
             (true, Socket::Tcp(stream)) => stream.local_addr().ok().or(Some(listener)),
             _ => Some(listener),
@@ -216,15 +217,6 @@ impl<T> NegotiatedConnection<T> {
 
 /// The future that serves the requests of a connection.
 type Serving = Pin<Box<dyn Future<Output = Result<(), BoxError>>>>;
-
-/// The version of HTTP that a connection speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HttpVersion {
-    Http1,
-    Http2,
-    /// Not HTTP/2, on a listener that speaks HTTP/2 alone.
-    Unsupported,
-}
 
 /// A service, and the informational responses that it sends.
 struct ConnectionService<S> {

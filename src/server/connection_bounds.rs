@@ -3,18 +3,15 @@
 //! Near the bound the connection that has been idle longest ends for each that comes, whichever
 //! worker has it. At the bound a new client waits until a connection ends or becomes idle.
 
-use std::cell::Cell;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::task::{Context, Poll};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
-use super::ClientSpec;
 use super::idle_list::IdleList;
+use super::spec::ClientSpec;
 use crate::http::client_counts::ClientCounts;
 use crate::http::client_ip::ClientIp;
 use crate::net::peer_address::PeerAddress;
@@ -24,15 +21,18 @@ use crate::net::permits::{Permit, Permits};
 pub(super) type ConnectionPermit = Permit<Arc<Permits>>;
 
 /// The bounds of a server, shared by its workers and listeners.
+#[derive(Debug)]
 pub(super) struct ConnectionBounds {
-    permits: Arc<Permits>,
-    clients: ClientCounts,
+    pub(super) permits: Arc<Permits>,
+    pub(super) clients: ClientCounts,
     /// The most connections of a client.
     most: AtomicUsize,
     /// By worker. Only eviction locks the list of another.
-    idle: Box<[Mutex<IdleList>]>,
+    pub(super) idle: Box<[Mutex<IdleList>]>,
     /// Clients that wait for a permit.
     waiting: AtomicUsize,
+    /// The longest exchange of a server whose busy connections give way, too.
+    pub(super) max_exchange: Option<Duration>,
 }
 
 /// A client that has as many connections as it may.
@@ -40,7 +40,7 @@ pub(super) struct ConnectionBounds {
 pub(super) struct TooManyConnections;
 
 impl ConnectionBounds {
-    pub(super) fn new(client: &ClientSpec, workers: usize) -> Self {
+    pub(super) fn new(client: &ClientSpec, workers: usize, max_exchange: Option<Duration>) -> Self {
         let lists = std::iter::repeat_with(|| Mutex::new(IdleList::new()));
         let bounds = Self {
             permits: Arc::new(Permits::new(0)),
@@ -48,6 +48,7 @@ impl ConnectionBounds {
             most: AtomicUsize::new(0),
             idle: lists.take(workers).collect(),
             waiting: AtomicUsize::new(0),
+            max_exchange,
         };
         bounds.adopt(client);
         bounds
@@ -64,11 +65,6 @@ impl ConnectionBounds {
         while excess > 0 && self.evict() {
             excess -= 1;
         }
-    }
-
-    /// The connections that are open.
-    pub(super) fn open(&self) -> usize {
-        self.permits.held()
     }
 
     /// The most connections at once.
@@ -112,24 +108,33 @@ impl ConnectionBounds {
         Permits::try_acquire(self.permits.clone())
     }
 
-    /// Waits for a permit.
-    pub(super) async fn permit(&self) -> ConnectionPermit {
+    /// Waits for a permit, for which an idle connection gives way near the bound. A server whose busy
+    /// connections give way evicts one at the bound. Tells `log` what the client waits for.
+    pub(super) async fn permit(&self, log: impl Fn(&str)) -> ConnectionPermit {
+        if self.max_exchange.is_none() && self.is_near_max() {
+            self.evict();
+        }
+        if let Some(permit) = self.try_permit() {
+            return permit;
+        }
+        // Before the lists are looked at: a connection that becomes idle later sees it.
+        let _waiting = Waiting::new(&self.waiting);
+        log(match (self.evict(), self.max_exchange) {
+            (_, Some(_)) => "an older one gives way",
+            (true, None) => "the connection that has been idle longest gives way",
+            (false, None) => "no connection is idle, and new clients wait until one is",
+        });
         Permits::acquire(self.permits.clone()).await
     }
 
-    /// Waits for a permit for which idle connections give way. Tells `log` what the client waits for.
-    pub(super) async fn permit_of_idle(&self, log: impl Fn(&str)) -> ConnectionPermit {
-        // Before the lists are looked at: a connection that becomes idle later sees it.
-        let _waiting = Waiting::new(&self.waiting);
-        log(match self.evict() {
-            true => "the connection that has been idle longest gives way",
-            false => "no connection is idle, and new clients wait until one is",
-        });
-        self.permit().await
-    }
-
-    /// Evicts the connection that has been idle longest. Returns false if none is idle.
-    pub(super) fn evict(&self) -> bool {
+    /// Evicts the connection that has been idle longest, or an older one if busy ones give way.
+    /// Returns false if none is idle.
+    fn evict(&self) -> bool {
+        if self.max_exchange.is_some() {
+            let tasks = self.idle.iter().map(|list| list.lock().evict_of_all());
+            tasks.flatten().for_each(std::task::Waker::wake);
+            return true;
+        }
         let oldest = |list: &Mutex<IdleList>| list.lock().oldest();
         let lists = self.idle.iter();
         let lists = lists.filter_map(|list| Some((oldest(list)?, list)));
@@ -139,23 +144,6 @@ impl ConnectionBounds {
             task.into_iter().for_each(std::task::Waker::wake);
         }
         oldest.is_some()
-    }
-
-    /// Adds a connection that a worker serves.
-    pub(super) fn enter(
-        self: &Arc<Self>,
-        worker: usize,
-        permit: Option<ConnectionPermit>,
-        client: Option<IpAddr>,
-    ) -> ConnectionPlace {
-        ConnectionPlace {
-            index: self.idle[worker].lock().insert(Instant::now()),
-            worker: worker as u32,
-            is_idle: Cell::new(true),
-            client: Cell::new(client),
-            has_permit: permit.map(ConnectionPermit::forget).is_some(),
-            bounds: self.clone(),
-        }
     }
 }
 
@@ -175,92 +163,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The place of a connection within the bounds, until dropped.
-pub(super) struct ConnectionPlace {
-    bounds: Arc<ConnectionBounds>,
-    worker: u32,
-    index: u32,
-    /// As the list has it, unless the connection is evicted.
-    is_idle: Cell<bool>,
-    /// The client that is counted.
-    client: Cell<Option<IpAddr>>,
-    /// False if the table of connections holds the permit. An owned permit would be larger.
-    has_permit: bool,
-}
-
-impl ConnectionPlace {
-    pub(super) fn bounds(&self) -> &ConnectionBounds {
-        &self.bounds
-    }
-
-    /// Counts the client, which is known only now.
-    ///
-    /// # Errors
-    /// When the client has as many connections as it may.
-    pub(super) fn count_client(
-        &self,
-        client: PeerAddress,
-        rules: &ClientIp,
-    ) -> Result<(), TooManyConnections> {
-        self.client.set(self.bounds.count_client(client, rules)?);
-        Ok(())
-    }
-
-    /// Notes a request in flight.
-    pub(super) fn begin(&self) {
-        if self.is_idle.replace(false) {
-            self.list().lock().begin(self.index);
-        }
-    }
-
-    /// Notes that no request is in flight since then. Becomes ready when the connection has to give
-    /// way.
-    pub(super) fn poll_evicted(
-        &self,
-        cx: &mut Context<'_>,
-        since: impl FnOnce() -> Instant,
-    ) -> Poll<()> {
-        let was_idle = self.is_idle.replace(true);
-        let mut list = self.list().lock();
-        let is_evicted = list.is_evicted(self.index, since, cx.waker());
-        drop(list);
-        match is_evicted || !was_idle && self.bounds.is_at_max() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    }
-
-    fn list(&self) -> &Mutex<IdleList> {
-        &self.bounds.idle[self.worker as usize]
-    }
-}
-
-impl Drop for ConnectionPlace {
-    fn drop(&mut self) {
-        self.list().lock().remove(self.index);
-        if let Some(client) = self.client.get() {
-            self.bounds.clients.leave(client);
-        }
-        if self.has_permit {
-            self.bounds.permits.release();
-        }
-    }
-}
-
-impl fmt::Debug for ConnectionPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionPlace").finish_non_exhaustive()
-    }
-}
-
 /// The use of a server's connections, for operators. Clones share it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ConnectionPressure(pub(super) Arc<ConnectionBounds>);
 
 impl ConnectionPressure {
     /// Returns the number of open connections.
     pub fn open(&self) -> usize {
-        self.0.open()
+        self.0.permits.held()
     }
 
     /// Returns the most connections at once.
@@ -284,25 +194,38 @@ impl ConnectionPressure {
     }
 }
 
-impl fmt::Debug for ConnectionPressure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} connections", self.open(), self.max())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::task::Waker;
-    use std::time::Duration;
+    use std::task::{Context, Waker};
+
+    use tokio::time::Instant;
 
     use super::*;
+    use crate::net::drain::DrainWatcher;
+    use crate::server::connection_guard::ConnectionGuard;
     use crate::server::{ConnectionLife, HalfClose, Timeouts};
+    use crate::telemetry::metrics::ListenerMetrics;
+    use crate::telemetry::registry::Registry;
 
     fn bounds(max_connections: usize, per_client: Option<usize>) -> Arc<ConnectionBounds> {
         Arc::new(ConnectionBounds::new(
             &client(max_connections, per_client),
             2,
+            None,
         ))
+    }
+
+    fn enter(bounds: &Arc<ConnectionBounds>, worker: usize) -> ConnectionGuard {
+        let permit = bounds.try_permit().expect("there is room");
+        let metrics = Arc::new(ListenerMetrics::new(&Registry::default(), "test"));
+        ConnectionGuard::new(
+            bounds,
+            worker,
+            permit,
+            None,
+            &metrics,
+            DrainWatcher::default(),
+        )
     }
 
     fn client(max_connections: usize, per_client: Option<usize>) -> ClientSpec {
@@ -328,27 +251,26 @@ mod tests {
     #[tokio::test]
     async fn connections_beyond_a_lowered_bound_end_once_they_are_idle() {
         let bounds = bounds(4, None);
-        let enter = || bounds.enter(0, Some(bounds.try_permit().expect("there is room")), None);
-        let mut places: Vec<_> = (0..4).map(|_| enter()).collect();
+        let mut places: Vec<_> = (0..4).map(|_| enter(&bounds, 0)).collect();
         places[0].begin();
         places[1].begin();
         bounds.adopt(&client(1, None));
         let evicted: Vec<_> = places[2..].iter().map(is_evicted).collect();
         assert_eq!(evicted, [true, true]);
         places.truncate(2);
-        assert_eq!((bounds.open(), bounds.max()), (2, 1));
+        assert_eq!((bounds.permits.held(), bounds.max()), (2, 1));
         assert!(bounds.is_at_max() && is_evicted(&places[1]));
         places.pop();
         assert!(!bounds.is_at_max() && !is_evicted(&places[0]));
         assert!(bounds.try_permit().is_none());
         bounds.adopt(&client(3, None));
-        let more = [enter(), enter()];
+        let more = [enter(&bounds, 0), enter(&bounds, 0)];
         assert!(bounds.try_permit().is_none());
         drop((places, more));
-        assert_eq!(bounds.open(), 0);
+        assert_eq!(bounds.permits.held(), 0);
     }
 
-    fn is_evicted(place: &ConnectionPlace) -> bool {
+    fn is_evicted(place: &ConnectionGuard) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         place.poll_evicted(&mut cx, Instant::now).is_ready()
     }
@@ -358,7 +280,7 @@ mod tests {
         let bounds = bounds(10, None);
         let mut places = Vec::new();
         for worker in [1, 0, 1, 0] {
-            places.push(bounds.enter(worker, bounds.try_permit(), None));
+            places.push(enter(&bounds, worker));
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         // The first is used again, the second is busy.
@@ -371,19 +293,18 @@ mod tests {
                 assert_eq!(is_evicted(&places[one]), evicted.contains(&one));
             }
         }
-        assert_eq!(bounds.open(), 4);
+        assert_eq!(bounds.permits.held(), 4);
         drop(places);
-        assert_eq!(bounds.open(), 0);
+        assert_eq!(bounds.permits.held(), 0);
     }
 
     #[tokio::test]
     async fn a_connection_that_becomes_idle_gives_way_to_one_that_waits() {
         let bounds = bounds(1, None);
-        let place = bounds.enter(0, bounds.try_permit(), None);
+        let place = enter(&bounds, 0);
         place.begin();
-        let mut waiting = Box::pin(
-            bounds.permit_of_idle(|said| assert!(said.starts_with("no connection is idle"))),
-        );
+        let mut waiting =
+            Box::pin(bounds.permit(|said| assert!(said.starts_with("no connection is idle"))));
         let mut cx = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut cx).is_pending());
         assert!(bounds.is_at_max() && is_evicted(&place));

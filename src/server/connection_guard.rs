@@ -1,14 +1,18 @@
 //! The resources of a connection.
 
-use std::fmt;
+use std::cell::Cell;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::StatusCode;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::connection_bounds::ConnectionPlace;
+use super::connection_bounds::{ConnectionBounds, ConnectionPermit};
+use super::idle_list::IdleList;
 use crate::http::client_ip::ClientIp;
 use crate::net::drain::DrainWatcher;
 use crate::net::peer_address::PeerAddress;
@@ -17,36 +21,46 @@ use crate::telemetry::metrics::{BadRequest, ConnectionRefusal, ListenerMetrics, 
 /// Counts a connection and holds its place until its socket is closed. Boxed: each future that it
 /// passes through keeps room for it.
 #[derive(Debug)]
-pub(super) struct ConnectionGuard(Box<Resources>);
+pub(super) struct ConnectionGuard(Box<Place>);
 
+/// The place of a connection within the bounds of its server.
 #[derive(Debug)]
-struct Resources {
+struct Place {
+    bounds: Arc<ConnectionBounds>,
+    worker: u32,
+    index: u32,
+    /// As the list has it, unless the connection is evicted.
+    is_idle: Cell<bool>,
+    /// The client that is counted.
+    client: Cell<Option<IpAddr>>,
     metrics: OpenGuard,
-    place: ConnectionPlace,
     closing: DrainWatcher,
 }
 
 /// A connection that gave way to a new one.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the idle connection gave way to a new one")]
 pub(super) struct Evicted;
 
-impl fmt::Display for Evicted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the idle connection gave way to a new one")
-    }
-}
-
-impl std::error::Error for Evicted {}
-
 impl ConnectionGuard {
+    /// Adds a connection of this client, if it is known, to those that a worker serves.
     pub(super) fn new(
+        bounds: &Arc<ConnectionBounds>,
+        worker: usize,
+        permit: ConnectionPermit,
+        client: Option<IpAddr>,
         metrics: &Arc<ListenerMetrics>,
-        place: ConnectionPlace,
         closing: DrainWatcher,
     ) -> Self {
-        Self(Box::new(Resources {
+        // An owned permit would be larger.
+        permit.forget();
+        Self(Box::new(Place {
+            index: bounds.idle[worker].lock().insert(Instant::now()),
+            worker: worker as u32,
+            is_idle: Cell::new(true),
+            client: Cell::new(client),
+            bounds: bounds.clone(),
             metrics: metrics.open(),
-            place,
             closing,
         }))
     }
@@ -56,23 +70,26 @@ impl ConnectionGuard {
         &self.0.closing
     }
 
+    fn metrics(&self) -> &ListenerMetrics {
+        self.0.metrics.listener()
+    }
+
     /// Counts a handshake that failed, unless the connection gave way to another.
     pub(super) fn handshake_failed(&self, error: &io::Error) {
         if !error.get_ref().is_some_and(|error| error.is::<Evicted>()) {
-            self.0.metrics.listener().accept_error();
+            self.metrics().accept_error();
         }
     }
 
     /// Counts a preamble that is no header, unless the client has sent nothing.
     pub(super) fn preamble_failed(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::InvalidData {
-            let reason = ConnectionRefusal::BadPreamble;
-            self.0.metrics.listener().refuse(reason);
+            self.metrics().refuse(ConnectionRefusal::BadPreamble);
         }
     }
 
     pub(super) fn bad_request(&self, reason: BadRequest) {
-        self.0.metrics.listener().bad_request(reason);
+        self.metrics().bad_request(reason);
     }
 
     /// Counts a connection of the client that a preamble names.
@@ -80,19 +97,19 @@ impl ConnectionGuard {
     /// # Errors
     /// When the client has too many.
     pub(super) fn count_client(&self, client: PeerAddress, rules: &ClientIp) -> io::Result<()> {
-        let counted = self.0.place.count_client(client, rules);
-        counted.map_err(|_| {
-            self.0
-                .metrics
-                .listener()
-                .refuse(ConnectionRefusal::MaxPerClient);
+        let counted = self.0.bounds.count_client(client, rules);
+        self.0.client.set(counted.map_err(|_| {
+            self.metrics().refuse(ConnectionRefusal::MaxPerClient);
             io::Error::other("the client has too many connections")
-        })
+        })?);
+        Ok(())
     }
 
     /// Notes a request in flight.
     pub(super) fn begin(&self) {
-        self.0.place.begin();
+        if self.0.is_idle.replace(false) {
+            self.0.list().lock().begin(self.0.index);
+        }
     }
 
     /// Notes that no request is in flight since then. Becomes ready, once, when the connection has
@@ -102,18 +119,52 @@ impl ConnectionGuard {
         cx: &mut Context<'_>,
         since: impl FnOnce() -> Instant,
     ) -> Poll<()> {
-        let evicted = self.0.place.poll_evicted(cx, since);
-        if evicted.is_ready() {
-            self.0.metrics.listener().evicted();
+        let was_idle = self.0.is_idle.replace(true);
+        let mut list = self.0.list().lock();
+        let is_evicted = list.is_evicted(self.0.index, since, cx.waker());
+        drop(list);
+        if is_evicted || !was_idle && self.0.bounds.is_at_max() {
+            self.metrics().evicted();
+            return Poll::Ready(());
         }
-        evicted
+        Poll::Pending
+    }
+
+    /// Becomes ready when the connection has to give way although a request may be in flight.
+    pub(super) fn poll_cut(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let gives_way = self.max_exchange().is_some();
+        match gives_way && self.0.list().lock().is_cut(self.0.index, cx.waker()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    /// The longest exchange, if there is a bound.
+    pub(super) fn max_exchange(&self) -> Option<Duration> {
+        self.0.bounds.max_exchange
     }
 
     /// Returns true if the connection may stay open after a response. At the bound none may; near
     /// it, none whose client has only been refused.
     pub(super) fn may_stay(&self, status: StatusCode, was_served: bool) -> bool {
-        let bounds = self.0.place.bounds();
+        let bounds = &self.0.bounds;
         let is_refused = status == StatusCode::TOO_MANY_REQUESTS && !was_served;
         !(bounds.is_at_max() || is_refused && bounds.is_near_max())
+    }
+}
+
+impl Place {
+    fn list(&self) -> &Mutex<IdleList> {
+        &self.bounds.idle[self.worker as usize]
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.list().lock().remove(self.index);
+        if let Some(client) = self.client.get() {
+            self.bounds.clients.leave(client);
+        }
+        self.bounds.permits.release();
     }
 }

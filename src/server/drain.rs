@@ -4,43 +4,41 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep};
 
-use crate::net::drain::{DrainStage, DrainWatcher};
+use crate::net::drain::{DrainController, DrainStage, DrainWatcher};
 
 /// How long a draining server keeps a quiet connection for a request that is already on its way.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Serving,
-    Draining { until: Instant, ports: Ports },
-    Ended,
-}
-
-/// The listening sockets of a server that drains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ports {
-    /// Open, so that no other process gets the ports. New clients wait in the kernel's queue.
-    Held,
-    Free,
-}
-
 /// Shuts a server down; clones share it.
 #[derive(Clone, Debug)]
 pub struct ShutdownHandle {
-    stage: watch::Sender<Stage>,
+    stage: DrainController,
+    /// A worker's view of it.
+    pub(super) watcher: ShutdownWatcher,
+}
+
+/// A worker's view of the end of its server.
+#[derive(Clone, Debug)]
+pub(super) struct ShutdownWatcher {
+    pub(super) stage: DrainWatcher,
+    /// The deadline for its connections, once it drains.
+    until: Arc<OnceLock<Instant>>,
 }
 
 impl ShutdownHandle {
     pub(super) fn new() -> Self {
+        let (controller, stage) = DrainController::new();
+        let until = Arc::default();
         Self {
-            stage: watch::Sender::new(Stage::Serving),
+            stage: controller,
+            watcher: ShutdownWatcher { stage, until },
         }
     }
 
@@ -48,82 +46,38 @@ impl ShutdownHandle {
     /// served, responses say `Connection: close`, and HTTP/2 connections get GOAWAY. Returns at
     /// once. Does nothing if draining has begun.
     pub fn drain(&self, deadline: Duration) {
-        self.begin(deadline, Ports::Free);
+        self.drain_holding_ports(deadline);
+        self.free_ports();
     }
 
-    /// As [`drain`](Self::drain), but keeps the listening sockets open, and new clients in the
-    /// kernel's queue, until [`free_ports`](Self::free_ports) or the deadline.
+    /// As [`drain`](Self::drain), but keeps the listening sockets open, so that no other process gets
+    /// the ports, and new clients in the kernel's queue, until [`free_ports`](Self::free_ports) or
+    /// the deadline.
     pub fn drain_holding_ports(&self, deadline: Duration) {
-        self.begin(deadline, Ports::Held);
+        let until = &self.watcher.until;
+        until.get_or_init(|| Instant::now() + deadline);
+        self.stage.begin(DrainStage::Finish);
     }
 
     /// Serves the clients in the kernel's queue, and closes the listening sockets of a server that
     /// drains. Returns at once.
     pub fn free_ports(&self) {
-        self.stage.send_if_modified(|stage| match stage {
-            Stage::Draining { ports, .. } => std::mem::replace(ports, Ports::Free) == Ports::Held,
-            Stage::Serving | Stage::Ended => false,
-        });
-    }
-
-    fn begin(&self, deadline: Duration, ports: Ports) {
-        let until = Instant::now() + deadline;
-        self.stage.send_if_modified(|stage| {
-            let serving = *stage == Stage::Serving;
-            if serving {
-                *stage = Stage::Draining { until, ports };
-            }
-            serving
-        });
+        if self.watcher.until.get().is_some() {
+            self.stage.begin(DrainStage::Close);
+        }
     }
 
     /// Drops all connections as they are. Returns at once.
     pub fn abort(&self) {
-        self.stage.send_replace(Stage::Ended);
+        self.stage.begin(DrainStage::Cut);
     }
-
-    pub(super) fn watch(&self) -> ShutdownWatcher {
-        ShutdownWatcher {
-            stage: self.stage.subscribe(),
-        }
-    }
-}
-
-/// A worker's view of its server's [`Stage`].
-#[derive(Clone, Debug)]
-pub(super) struct ShutdownWatcher {
-    stage: watch::Receiver<Stage>,
 }
 
 impl ShutdownWatcher {
     /// Waits until the server drains. Returns the deadline for its connections.
     pub(super) async fn draining(&mut self) -> Instant {
-        match self
-            .stage
-            .wait_for(|stage| *stage != Stage::Serving)
-            .await
-            .as_deref()
-        {
-            Ok(Stage::Draining { until, .. }) => *until,
-            _ => Instant::now(),
-        }
-    }
-
-    /// Waits until the server's ports are to be free.
-    pub(super) async fn ports_freed(&mut self) {
-        let is_free = |stage: &Stage| match stage {
-            Stage::Draining { ports, .. } => *ports == Ports::Free,
-            Stage::Serving => false,
-            Stage::Ended => true,
-        };
-        // An error means that the server is gone.
-        let _ = self.stage.wait_for(is_free).await;
-    }
-
-    /// Waits until the server no longer waits for connections.
-    pub(super) async fn ended(&mut self) {
-        // An error means that the server is gone, which ends it, too.
-        let _ = self.stage.wait_for(|stage| *stage == Stage::Ended).await;
+        self.stage.reached(DrainStage::Finish).await;
+        self.until.get().copied().unwrap_or_else(Instant::now)
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) struct IdleList {
     free: u32,
     oldest: u32,
     newest: u32,
+    /// Requests so far.
+    begun: u64,
 }
 
 #[derive(Debug)]
@@ -24,6 +26,8 @@ struct Entry {
     before: u32,
     next: u32,
     idle_since: Instant,
+    /// The number of its last request in flight among those of all connections.
+    begun: u64,
     waker: Option<Waker>,
 }
 
@@ -36,6 +40,8 @@ enum State {
     Busy,
     /// It has to end.
     Evicted,
+    /// The entry is of no connection.
+    Free,
 }
 
 impl IdleList {
@@ -45,6 +51,7 @@ impl IdleList {
             free: NONE,
             oldest: NONE,
             newest: NONE,
+            begun: 0,
         }
     }
 
@@ -55,6 +62,7 @@ impl IdleList {
             before: NONE,
             next: NONE,
             idle_since: now,
+            begun: 0,
             waker: None,
         };
         let index = match self.free {
@@ -76,7 +84,9 @@ impl IdleList {
     pub(super) fn begin(&mut self, index: u32) {
         if self.entries[index as usize].state == State::Idle {
             self.unlink(index);
-            self.entries[index as usize].state = State::Busy;
+            self.begun += 1;
+            let entry = &mut self.entries[index as usize];
+            (entry.state, entry.begun) = (State::Busy, self.begun);
         }
     }
 
@@ -88,15 +98,22 @@ impl IdleList {
         task: &Waker,
     ) -> bool {
         let entry = &mut self.entries[index as usize];
-        match &mut entry.waker {
-            Some(waker) => waker.clone_from(task),
-            None => entry.waker = Some(task.clone()),
-        }
         if entry.state == State::Busy {
             (entry.state, entry.idle_since) = (State::Idle, since());
             self.link(index);
         }
-        self.entries[index as usize].state == State::Evicted
+        self.is_cut(index, task)
+    }
+
+    /// Notes the task to wake. Returns true if the connection has been evicted, with a request in
+    /// flight or not.
+    pub(super) fn is_cut(&mut self, index: u32, task: &Waker) -> bool {
+        let entry = &mut self.entries[index as usize];
+        match &mut entry.waker {
+            Some(waker) => waker.clone_from(task),
+            None => entry.waker = Some(task.clone()),
+        }
+        entry.state == State::Evicted
     }
 
     /// The time since which the oldest idle connection is idle.
@@ -115,11 +132,25 @@ impl IdleList {
         entry.waker.take()
     }
 
+    /// Evicts the oldest of the idle or of the busy connections, whichever are more. Returns the task
+    /// to wake, if there is one.
+    pub(super) fn evict_of_all(&mut self) -> Option<Waker> {
+        let in_state = |state| self.entries.iter().filter(move |one| one.state == state);
+        if in_state(State::Busy).count() <= in_state(State::Idle).count() {
+            return self.evict();
+        }
+        let busy = self.entries.iter_mut();
+        let busy = busy.filter(|one| one.state == State::Busy);
+        let oldest = busy.min_by_key(|one| one.begun)?;
+        oldest.state = State::Evicted;
+        oldest.waker.take()
+    }
+
     /// Removes a connection that has ended.
     pub(super) fn remove(&mut self, index: u32) {
         self.begin(index);
         let entry = &mut self.entries[index as usize];
-        (entry.next, entry.waker) = (self.free, None);
+        (entry.state, entry.next, entry.waker) = (State::Free, self.free, None);
         self.free = index;
     }
 
@@ -185,6 +216,53 @@ mod tests {
         list.remove(index);
         let again = list.insert(now);
         assert!(again == index && !is_evicted(&mut list, again, now));
+    }
+
+    /// Evicts one, and returns those of `all` that are evicted now.
+    fn evicted(list: &mut IdleList, all: &[u32]) -> Vec<u32> {
+        list.evict_of_all();
+        let is_cut = |index: &&u32| list.is_cut(**index, Waker::noop());
+        all.iter().filter(is_cut).copied().collect()
+    }
+
+    #[test]
+    fn the_oldest_of_the_larger_group_is_evicted() {
+        let (mut list, now) = (IdleList::new(), Instant::now());
+        let all: Vec<u32> = (0..4).map(|_| list.insert(now)).collect();
+        all[..3].iter().rev().for_each(|&index| list.begin(index));
+        assert_eq!(evicted(&mut list, &all), [2]);
+        assert_eq!(evicted(&mut list, &all), [1, 2]);
+        assert_eq!(evicted(&mut list, &all), [1, 2, 3]);
+        assert!(!is_evicted(&mut list, 0, now), "it waits for its next head");
+        assert_eq!(evicted(&mut list, &all), [0, 1, 2, 3]);
+        assert_eq!(evicted(&mut list, &all), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_busy_connection_survives_any_number_of_idle_ones() {
+        let (mut list, now) = (IdleList::new(), Instant::now());
+        let slow = list.insert(now);
+        let mut idle: Vec<u32> = (0..8).map(|_| list.insert(now)).collect();
+        list.begin(slow);
+        for _ in 0..1_000 {
+            list.evict_of_all();
+            list.remove(idle.remove(0));
+            idle.push(list.insert(now));
+            assert!(!list.is_cut(slow, Waker::noop()));
+        }
+    }
+
+    #[test]
+    fn a_new_connection_survives_as_many_as_are_busy() {
+        let (mut list, now) = (IdleList::new(), Instant::now());
+        let busy: Vec<u32> = (0..8).map(|_| list.insert(now)).collect();
+        busy.iter().for_each(|&index| list.begin(index));
+        for &oldest in &busy[..4] {
+            list.evict_of_all();
+            list.insert(now);
+            assert!(list.is_cut(oldest, Waker::noop()));
+        }
+        assert_eq!(evicted(&mut list, &busy).len(), 4, "an idle one");
     }
 
     proptest! {

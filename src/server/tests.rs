@@ -13,7 +13,6 @@ use http_body_util::{BodyExt, Full};
 use super::*;
 use crate::http::body::{RequestBody, RequestBodyError};
 use crate::http::message::{Request, Response};
-use crate::http::service::service_fn;
 
 const TIMEOUTS: Timeouts = Timeouts {
     head: Duration::from_secs(10),
@@ -45,7 +44,7 @@ fn spec(protocols: Protocols) -> ServerSpec {
             half_close: HalfClose::Grace(Duration::from_secs(1)),
         },
         client_rules: ClientRules::default(),
-        table: None,
+        max_exchange: None,
     }
 }
 
@@ -72,7 +71,7 @@ async fn answer(
 fn start_in(registry: &Registry, spec: ServerSpec) -> Server {
     let factory = |connection: &ClientConnection| {
         let connection = connection.clone();
-        service_fn(move |request| Box::pin(answer(connection.clone(), request)))
+        move |request| Box::pin(answer(connection.clone(), request))
     };
     Server::start(spec, registry, factory).expect("starts")
 }
@@ -130,7 +129,7 @@ fn serves_http1_on_every_worker() {
     let factory = move |connection: &ClientConnection| {
         sender.send(connection.worker).expect("the test listens");
         let connection = connection.clone();
-        service_fn(move |request| Box::pin(answer(connection.clone(), request)))
+        move |request| Box::pin(answer(connection.clone(), request))
     };
     let server = Server::start(spec(Protocols::Both), &Registry::default(), factory);
     let server = server.expect("starts");
@@ -190,7 +189,7 @@ fn a_mapped_address_becomes_ipv4() {
             .send(connection.peer.ip().expect("TCP"))
             .expect("the test listens");
         let connection = connection.clone();
-        service_fn(move |request| Box::pin(answer(connection.clone(), request)))
+        move |request| Box::pin(answer(connection.clone(), request))
     };
     let mut spec = spec(Protocols::Both);
     spec.listeners[0].address = ListenAddress::Tcp("[::]:0".parse().expect("an address"));
@@ -253,7 +252,7 @@ fn work_on_another_thread_keeps_no_worker_from_ending() {
     let released = Arc::new(std::sync::Mutex::new(released));
     let factory = move |_: &ClientConnection| {
         let (begun, released) = (begun.clone(), released.clone());
-        service_fn(move |_: Request<RequestBody>| {
+        move |_: Request<RequestBody>| {
             let (begun, released) = (begun.clone(), released.clone());
             let work = tokio::task::spawn_blocking(move || {
                 begun.send(()).expect("the test waits");
@@ -263,7 +262,7 @@ fn work_on_another_thread_keeps_no_worker_from_ending() {
                 let _ = work.await;
                 Ok::<_, RequestBodyError>(Response::new(Full::<Bytes>::default()))
             })
-        })
+        }
     };
     let spec = spec(Protocols::Both);
     let server = Server::start(spec, &Registry::default(), factory).expect("starts");
@@ -338,7 +337,7 @@ fn an_address_in_use_starts_nothing() {
     second.listeners[1].address = server.addresses()[0].clone();
     let factory = |connection: &ClientConnection| {
         let connection = connection.clone();
-        service_fn(move |request| Box::pin(answer(connection.clone(), request)))
+        move |request| Box::pin(answer(connection.clone(), request))
     };
     let error = Server::start(second, &Registry::default(), factory).expect_err("in use");
     assert!(error.to_string().starts_with("address in use: "), "{error}");

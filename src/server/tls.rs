@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{Protocols, connection::HttpVersion};
+use super::spec::{HttpVersion, Protocols};
 use crate::files;
 use crate::http::connection::TlsVersion;
 use crate::net::socket::Socket;

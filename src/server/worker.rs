@@ -17,35 +17,26 @@ use tokio::{
 use tracing::{error, warn};
 
 use super::{
-    ClientRules, ClientSpec, ConnectionTable, HttpService, Protocols,
-    acceptor::{AcceptWarnings, Acceptor, Handling},
+    acceptor::{Acceptor, Handling},
+    client_rules::ClientRules,
     connection::{ConnectionHandler, http2},
     connection_bounds::ConnectionBounds,
     drain::ShutdownWatcher,
-    tls::Tls,
+    listener::ListenerSettings,
+    spec::ClientSpec,
 };
 use crate::{
     http::connection::ClientConnection,
+    http::service::HttpService,
     net::drain::{DrainController, DrainStage},
-    net::listener::{BoundSocket, ListenAddress, Listener},
-    telemetry::metrics::ListenerMetrics,
+    net::listener::{BoundSocket, Listener},
 };
 
 /// How long work on other threads, which services wait for, may go on after the last connection.
 const LAST_BLOCKING_TASKS: Duration = Duration::from_secs(1);
 
-/// A listener's settings, for all workers.
-#[derive(Clone)]
-pub(super) struct ListenerSettings {
-    pub(super) local: ListenAddress,
-    pub(super) protocols: Protocols,
-    pub(super) proxy_protocol: bool,
-    pub(super) tls: Option<Tls>,
-    pub(super) metrics: Arc<ListenerMetrics>,
-    pub(super) warnings: Arc<AcceptWarnings>,
-}
-
 /// One of a worker's listeners: a new one with its socket, or one that the worker has.
+#[derive(Debug)]
 pub(super) struct WorkerListener {
     pub(super) settings: Arc<ListenerSettings>,
     pub(super) socket: Option<BoundSocket>,
@@ -70,7 +61,6 @@ pub(super) struct Worker {
     pub(super) updates: UnboundedReceiver<WorkerUpdate>,
     pub(super) client: ClientSpec,
     pub(super) client_rules: ClientRules,
-    pub(super) table: Option<ConnectionTable>,
     pub(super) bounds: Arc<ConnectionBounds>,
     pub(super) lifetime: ShutdownWatcher,
 }
@@ -175,7 +165,7 @@ impl Worker {
         }
         let mut lifetime = self.lifetime.clone();
         let finished = async {
-            lifetime.ports_freed().await;
+            lifetime.stage.reached(DrainStage::Close).await;
             all.iter().for_each(|one| one.begin(DrainStage::Close));
             for one in &all {
                 one.closed().await;
@@ -185,7 +175,7 @@ impl Worker {
             biased;
             () = sleep_until(until) => warn!(worker = self.index, "drain deadline: connections are dropped"),
             () = finished => {}
-            () = self.lifetime.ended() => {}
+            () = self.lifetime.stage.reached(DrainStage::Cut) => {}
         }
     }
 
@@ -271,10 +261,7 @@ impl Worker {
             factory: factory.clone(),
             accepted: listeners.accepted.clone(),
             bounds: self.bounds.clone(),
-            table: self.table.clone(),
-            metrics: settings.metrics.clone(),
             closing,
-            warnings: settings.warnings.clone(),
         };
         listeners.active.push(ActiveListener {
             settings,
@@ -285,16 +272,13 @@ impl Worker {
         Ok(acceptor.run(socket))
     }
 
-    fn handler(&self, settings: &ListenerSettings) -> Rc<ConnectionHandler> {
+    fn handler(&self, settings: &Arc<ListenerSettings>) -> Rc<ConnectionHandler> {
         Rc::new(ConnectionHandler {
             worker: self.index,
-            local: settings.local.clone(),
+            settings: settings.clone(),
             http2: http2::builder(&self.client),
-            protocols: settings.protocols,
-            proxy_protocol: settings.proxy_protocol,
             client: self.client,
             client_rules: self.client_rules.clone(),
-            tls: settings.tls.clone(),
         })
     }
 }

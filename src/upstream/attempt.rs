@@ -8,14 +8,15 @@ use h2::Reason;
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::host::InFlight;
-use super::{
-    ClusterTimeouts, Dscp, RetrySpec, UpstreamBody, UpstreamError, UpstreamErrorKind, retry,
-};
+use super::error::{UpstreamError, UpstreamErrorKind};
+use super::host::{HostEvidence, InFlight};
+use super::session::UpstreamBody;
+use super::spec::{ClusterTimeouts, RetrySpec};
 use crate::http::body::{ReplayedBody, RequestBody};
 use crate::http::connection::ClientConnection;
 use crate::http::informational::InformationalQueue;
 use crate::http::message::{Request, Response};
+use crate::net::dial::Dscp;
 
 /// A request to be sent, with the context that an upstream needs.
 ///
@@ -84,7 +85,7 @@ impl OutboundRequest<'_> {
     /// Returns true if the request may be given up while it is processed, and sent elsewhere.
     pub(super) fn may_be_moved(&self, retries: &RetrySpec) -> bool {
         let is_replayed = !matches!(self.replay, BodyReplay::Once);
-        retries.attempts > 0 && is_replayed && retry::is_repeatable(self.request)
+        retries.attempts > 0 && is_replayed && is_repeatable(self.request)
     }
 
     /// The end of the time for an attempt that begins now, and the error then.
@@ -121,6 +122,11 @@ impl OutboundRequest<'_> {
     }
 }
 
+/// Returns true if a host may process `request` twice: it is idempotent (RFC 9110 section 9.2.2).
+pub(super) fn is_repeatable(request: &Request<RequestBody>) -> bool {
+    request.method().is_idempotent()
+}
+
 /// An attempt that has ended.
 #[derive(Debug)]
 pub(super) struct Attempt {
@@ -139,43 +145,47 @@ pub(super) struct Attempt {
 pub(super) enum AttemptOutcome {
     /// The head of a response.
     Response(Response<UpstreamBody>),
-    /// There is no connection.
-    Refused(UpstreamError),
-    /// The exchange failed before anything of the request was sent.
-    Unsent(UpstreamError),
-    /// The exchange failed, and the endpoint states that it has not processed the request, of which
-    /// a part was sent (RFC 9113 sections 6.8 and 8.7).
-    Unprocessed(UpstreamError),
-    /// The exchange failed, and the endpoint may have processed the request.
-    Broken(UpstreamError),
-    /// The response did not begin in time.
-    TimedOut(UpstreamError),
-    /// The host was found stalled while the request waited.
-    Stalled(UpstreamError),
+    Failed(AttemptFailure, UpstreamError),
 }
 
-/// The evidence of an attempt about its host.
+/// The way in which an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HostEvidence {
-    /// It works.
-    Good,
-    /// It failed.
-    Failed,
-    /// It took no connection.
-    NoConnection,
-    /// Nothing: the client, this machine or the time for the whole request ended the attempt.
-    Excused,
+pub(super) enum AttemptFailure {
+    /// There is no connection.
+    Refused,
+    /// The exchange failed before anything of the request was sent.
+    Unsent,
+    /// The exchange failed, and the endpoint states that it has not processed the request, of which
+    /// a part was sent (RFC 9113 sections 6.8 and 8.7).
+    Unprocessed,
+    /// The exchange failed, and the endpoint may have processed the request.
+    Broken,
+    /// The response did not begin in time.
+    TimedOut,
+    /// The host was found stalled while the request waited.
+    Stalled,
 }
 
 impl Attempt {
-    /// An attempt at a request that the client has sent.
-    pub(super) fn new(
-        outcome: AttemptOutcome,
+    /// An attempt that the host has answered.
+    pub(super) fn answered(response: Response<UpstreamBody>, may_retry: bool) -> Self {
+        Attempt {
+            outcome: AttemptOutcome::Response(response),
+            may_retry,
+            in_flight: None,
+            is_owed: false,
+        }
+    }
+
+    /// An attempt at a request that the client has sent, without a response.
+    pub(super) fn failed(
+        failure: AttemptFailure,
+        error: UpstreamError,
         may_retry: bool,
         in_flight: Option<InFlight>,
     ) -> Self {
         Attempt {
-            outcome,
+            outcome: AttemptOutcome::Failed(failure, error),
             may_retry,
             in_flight,
             is_owed: false,
@@ -186,24 +196,14 @@ impl Attempt {
     pub(super) fn error(&self) -> Option<&UpstreamError> {
         match &self.outcome {
             AttemptOutcome::Response(_) => None,
-            AttemptOutcome::Refused(error)
-            | AttemptOutcome::Unsent(error)
-            | AttemptOutcome::Unprocessed(error)
-            | AttemptOutcome::Broken(error)
-            | AttemptOutcome::TimedOut(error)
-            | AttemptOutcome::Stalled(error) => Some(error),
+            AttemptOutcome::Failed(_, error) => Some(error),
         }
     }
 
     pub(super) fn into_result(self) -> Result<Response<UpstreamBody>, UpstreamError> {
         match self.outcome {
             AttemptOutcome::Response(response) => Ok(response),
-            AttemptOutcome::Refused(error)
-            | AttemptOutcome::Unsent(error)
-            | AttemptOutcome::Unprocessed(error)
-            | AttemptOutcome::Broken(error)
-            | AttemptOutcome::TimedOut(error)
-            | AttemptOutcome::Stalled(error) => Err(error),
+            AttemptOutcome::Failed(_, error) => Err(error),
         }
     }
 
@@ -214,7 +214,7 @@ impl Attempt {
                 HostEvidence::Failed
             }
             AttemptOutcome::Response(_) => HostEvidence::Good,
-            AttemptOutcome::Refused(error) => match &error.kind {
+            AttemptOutcome::Failed(AttemptFailure::Refused, error) => match &error.kind {
                 UpstreamErrorKind::Resolve(_)
                 | UpstreamErrorKind::NoStream(_)
                 | UpstreamErrorKind::Shortage(_) => HostEvidence::Excused,
@@ -227,11 +227,8 @@ impl Attempt {
                 }
                 _ => HostEvidence::NoConnection,
             },
-            AttemptOutcome::Stalled(_) => HostEvidence::Excused,
-            AttemptOutcome::Unsent(error)
-            | AttemptOutcome::Unprocessed(error)
-            | AttemptOutcome::Broken(error)
-            | AttemptOutcome::TimedOut(error) => match &error.kind {
+            AttemptOutcome::Failed(AttemptFailure::Stalled, _) => HostEvidence::Excused,
+            AttemptOutcome::Failed(_, error) => match &error.kind {
                 _ if self.is_owed => HostEvidence::Excused,
                 UpstreamErrorKind::RequestBody(_)
                 | UpstreamErrorKind::Bystander(_)
@@ -282,10 +279,11 @@ mod tests {
 
     #[test]
     fn some_failures_are_not_the_hosts() {
-        let evidence = |outcome: fn(UpstreamError) -> AttemptOutcome, kind| {
-            let outcome = outcome(UpstreamError::new(&"host".into(), kind));
-            Attempt::new(outcome, false, None).evidence()
+        let attempt = |failure, kind| {
+            let error = UpstreamError::new(&"host".into(), kind);
+            Attempt::failed(failure, error, false, None)
         };
+        let evidence = |failure, kind| attempt(failure, kind).evidence();
         let second = Duration::from_secs(1);
         let connect = |errno: Errno| UpstreamErrorKind::of_dial(errno.into());
         for (kind, expected) in [
@@ -299,26 +297,25 @@ mod tests {
             (connect(Errno::MFILE), HostEvidence::Excused),
             (connect(Errno::ADDRNOTAVAIL), HostEvidence::Excused),
         ] {
-            assert_eq!(evidence(AttemptOutcome::Refused, kind), expected);
+            assert_eq!(evidence(AttemptFailure::Refused, kind), expected);
         }
         let late = UpstreamErrorKind::ResponseTimeout(second);
         assert_eq!(
-            evidence(AttemptOutcome::TimedOut, late),
+            evidence(AttemptFailure::TimedOut, late),
             HostEvidence::Failed
         );
         for kind in [
             UpstreamErrorKind::ResponseTimeout(second),
             UpstreamErrorKind::Closed(io::ErrorKind::ConnectionReset.into()),
         ] {
-            let error = UpstreamError::new(&"host".into(), kind);
-            let mut attempt = Attempt::new(AttemptOutcome::Broken(error), false, None);
+            let mut attempt = attempt(AttemptFailure::Broken, kind);
             assert_eq!(attempt.evidence(), HostEvidence::Failed);
             attempt.is_owed = true;
             assert_eq!(attempt.evidence(), HostEvidence::Excused);
         }
         let over = UpstreamErrorKind::Deadline(second);
         assert_eq!(
-            evidence(AttemptOutcome::TimedOut, over),
+            evidence(AttemptFailure::TimedOut, over),
             HostEvidence::Excused
         );
     }

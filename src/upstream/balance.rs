@@ -91,7 +91,7 @@ impl Pick<'_> {
 
     /// Returns true if the host has not failed this request, and is not left out.
     fn is_in_use(&self, index: usize) -> bool {
-        self.is_untried(index) && !self.hosts[index].host.is_left_out()
+        self.is_untried(index) && !self.hosts[index].host.health.is_left_out()
     }
 
     /// Returns true if the host is not full.
@@ -102,7 +102,8 @@ impl Pick<'_> {
     /// Returns true if the host has not failed this request, is not full, and takes one of its
     /// turns.
     fn is_candidate(&self, index: usize) -> bool {
-        self.is_untried(index) && self.has_slot(index) && self.hosts[index].host.is_available()
+        let health = &self.hosts[index].host.health;
+        self.is_untried(index) && self.has_slot(index) && health.takes_turn()
     }
 
     /// The first candidate from `start` on; without one, the first host that was not tried and is

@@ -9,38 +9,34 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::header::HOST;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::attempt::Attempt;
-use super::endpoint::EndpointContext;
-use super::host_set::{HostSet, WeightedHost};
+use super::attempt::{Attempt, OutboundRequest};
+use super::endpoint::{Endpoint, EndpointContext, EndpointStatus};
+use super::error::{UpstreamError, UpstreamErrorKind};
+use super::host_set::{HostSet, Tried, WeightedHost};
 use super::outliers::OutlierDetection;
-use super::pending::{PendingQueue, UNBOUNDED};
+use super::pending::{PendingQueue, Slot, UNBOUNDED};
 use super::retry::RetryBudget;
-use super::{
-    Balance, ClusterSpec, ClusterTimeouts, ConnectionLimits, Endpoint, EndpointSpec,
-    EndpointStatus, HealthSpec, HostHeader, OutboundRequest, RetrySpec, UpstreamBody,
-    UpstreamError, UpstreamErrorKind,
+use super::session::UpstreamBody;
+use super::spec::{
+    Balance, ClusterSpec, ClusterTimeouts, ConnectionLimits, EndpointSpec, HealthSpec, HostHeader,
+    RetrySpec,
 };
 use crate::http::message::Response;
 use crate::net::file_budget;
 use crate::telemetry::metrics::{PendingMetrics, RetryReason};
-pub(super) use slots::{Assignment, SlotClaim};
-use slots::{Bound, Slot};
-
-/// The numbers of the hosts that a request was tried at.
-type Tried = SmallVec<[usize; 2]>;
+use slots::Bound;
 
 /// The running servers of an upstream.
 #[derive(Debug)]
 pub struct Cluster {
-    endpoints: Vec<Arc<Endpoint>>,
+    pub(super) endpoints: Vec<Arc<Endpoint>>,
     weights: Vec<u16>,
-    balance: Balance,
+    pub(super) balance: Balance,
     /// The hosts of all endpoints whose names have resolved.
-    hosts: ArcSwap<HostSet>,
+    hosts: Arc<ArcSwap<HostSet>>,
     /// Held while the hosts are compared and replaced.
     update: Mutex<()>,
     /// Notified at the end of each lookup.
@@ -55,7 +51,7 @@ pub struct Cluster {
     outliers: OutlierDetection,
     health: Option<Arc<HealthSpec>>,
     retries: RetrySpec,
-    budget: RetryBudget,
+    budget: Arc<RetryBudget>,
 }
 
 impl Cluster {
@@ -67,13 +63,9 @@ impl Cluster {
         endpoint: impl Fn(EndpointSpec) -> Arc<Endpoint>,
         previous: Option<&Self>,
     ) -> Self {
-        let counts = previous.map(|previous| Arc::clone(previous.budget.counts()));
-        let retries = &spec.retries;
-        let budget = RetryBudget::new(
-            retries.budget,
-            retries.min_per_second,
-            counts.unwrap_or_default(),
-        );
+        let budget = previous.map(|previous| Arc::clone(&previous.budget));
+        let budget = budget.unwrap_or_default();
+        budget.refill(&spec.retries);
         let known = previous.map(|previous| &previous.outliers);
         let outliers = OutlierDetection::new(&spec, known);
         let bound = spec.bound.map(|spec| Bound {
@@ -86,7 +78,10 @@ impl Cluster {
             endpoints: endpoints.into_iter().map(endpoint).collect(),
             weights,
             balance: spec.balance,
-            hosts: ArcSwap::from_pointee(HostSet::new(spec.balance, Vec::new())),
+            hosts: Arc::new(ArcSwap::from_pointee(HostSet::new(
+                spec.balance,
+                Vec::new(),
+            ))),
             update: Mutex::default(),
             lookups: watch::Sender::default(),
             resolve_every: spec.resolve_every,
@@ -119,32 +114,17 @@ impl Cluster {
         self.offer_slots();
     }
 
-    pub(super) fn endpoints(&self) -> &[Arc<Endpoint>] {
-        &self.endpoints
-    }
-
     /// The requests in flight at its hosts.
     pub(super) fn in_flight(&self) -> usize {
         let set = self.hosts.load();
         let hosts = set.hosts().iter();
-        hosts.map(|one| one.host.state().in_flight()).sum()
-    }
-
-    pub(super) fn balance(&self) -> Balance {
-        self.balance
+        hosts.map(|one| one.host.in_flight()).sum()
     }
 
     /// The state of the endpoints at `now`.
     pub(super) fn status(&self, now: Instant) -> Vec<EndpointStatus> {
         let endpoints = self.endpoints.iter().zip(&self.weights);
-        let status = endpoints.map(|(endpoint, &weight)| EndpointStatus {
-            label: Arc::clone(endpoint.label()),
-            weight,
-            protocol: endpoint.spec().protocol,
-            is_draining: endpoint.is_draining(),
-            unresolved: endpoint.unresolved(),
-            hosts: endpoint.hosts().iter().map(|one| one.status(now)).collect(),
-        });
+        let status = endpoints.map(|(endpoint, &weight)| endpoint.status(weight, now));
         status.collect()
     }
 
@@ -160,8 +140,9 @@ impl Cluster {
     /// has this label.
     pub(super) fn readmit(&self, label: &str) -> Option<Vec<String>> {
         let (hosts, now) = (self.endpoint(label)?.hosts(), Instant::now());
-        let readmitted = hosts.iter().filter(|host| host.readmit(now));
-        let readmitted = readmitted.map(|host| host.address().to_string()).collect();
+        let readmitted = hosts.iter().filter(|host| host.health.readmit(now));
+        let readmitted = readmitted.map(|host| host.connector.address.to_string());
+        let readmitted = readmitted.collect();
         // Their slots are free.
         self.offer_slots();
         Some(readmitted)
@@ -210,12 +191,12 @@ impl Cluster {
             let WeightedHost { host, endpoint, .. } = &set.hosts()[number];
             outbound.endpoint.set(Some(*endpoint));
             if own_host {
-                let host = self.endpoints[*endpoint].host_header();
+                let host = self.endpoints[*endpoint].host_header.clone();
                 outbound.request.headers_mut().insert(HOST, host);
             }
             // Awaited where it is made: a named future takes its room twice.
             let (timeouts, retries) = (&self.timeouts, &self.retries);
-            let was_left_out = host.is_left_out();
+            let was_left_out = host.health.is_left_out();
             let mut attempt = host.send(in_flight, outbound, timeouts, retries).await;
             let (hosts, evidence) = (set.hosts(), attempt.evidence());
             let ejection = self.outliers.judge(hosts, host, was_left_out, evidence);
@@ -242,7 +223,7 @@ impl Cluster {
 
     /// The host to try after `attempt`, with a slot there; `None` if there is to be no other attempt.
     async fn slot_for_retry(
-        self: &Arc<Self>,
+        &self,
         reason: RetryReason,
         attempt: &Attempt,
         outbound: &mut OutboundRequest<'_>,
@@ -257,7 +238,7 @@ impl Cluster {
             Err(_) if attempt.error().is_none() => return None,
             Err(bound) => self.wait_for_slot(bound, set, tried, outbound).await.ok()?,
         };
-        failed.metrics().retry(reason);
+        failed.metrics.retry(reason);
         Some(slot)
     }
 
@@ -277,13 +258,14 @@ impl Cluster {
         let next = set.pick(tried, outbound.key, max);
         let failed = &set.hosts()[*tried.last()?].host;
         let other = &set.hosts()[next].host;
+        let health = &other.health;
         // A response is better than another host's failure, and than a wait.
         let has_response = attempt.error().is_none();
         let is_full = !other.has_slot(max);
         // The last resort is a host that may be back.
-        let is_last_resort = || !has_response && !is_full && other.availability().may_be_back();
-        let is_left_out = other.is_left_out() && !set.is_in_panic() && !is_last_resort();
-        let is_no_better = has_response && (is_full || other.is_failing());
+        let is_last_resort = || !has_response && !is_full && health.may_be_back();
+        let is_left_out = health.is_left_out() && !set.is_in_panic() && !is_last_resort();
+        let is_no_better = has_response && (is_full || health.is_failing());
         // The set may be older than the draining.
         let is_draining = self.endpoints[set.hosts()[next].endpoint].is_draining();
         if is_left_out || is_draining || is_no_better || !outbound.restore() {
@@ -291,7 +273,7 @@ impl Cluster {
         }
         // The requests that leave a stalled host are bounded by being there at one instant.
         if reason != RetryReason::Stalled && !self.budget.withdraw() {
-            failed.metrics().retry_denied();
+            failed.metrics.retry_denied();
             return None;
         }
         Some(next)
@@ -350,7 +332,7 @@ impl Cluster {
         }
         let set = self.hosts.load();
         self.outliers.sweep(set.hosts(), Instant::now());
-        self.budget.begin_second();
+        self.budget.begin_second(&self.retries);
     }
 
     /// Finds hosts that fail, lets others return, begins health checks, and closes idle connections
@@ -363,15 +345,16 @@ impl Cluster {
         for endpoint in &self.endpoints {
             for host in &*endpoint.hosts() {
                 if is_scarce {
-                    host.give_way();
+                    // They give way to new ones.
+                    host.pool.trim(host.pool.idle() / 2);
                 }
                 match &self.health {
                     Some(spec) => host.begin_check(spec, &endpoint.spec().authority, now),
-                    None => host.forget_health(now),
+                    None => host.health.forget_checks(now),
                 }
             }
         }
-        self.budget.refill();
+        self.budget.refill(&self.retries);
         // Hosts that return have free slots.
         self.offer_slots();
     }
@@ -417,7 +400,7 @@ impl Cluster {
         });
         let hosts: Vec<_> = hosts.collect();
         for one in &hosts {
-            one.host.pool().limit(self.connections);
+            *one.host.pool.limits.lock() = self.connections;
         }
         let before = self.hosts.load();
         if !before.consists_of(&hosts) {

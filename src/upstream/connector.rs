@@ -43,11 +43,13 @@ impl OpenConnection {
 /// Connects to one host.
 #[derive(Debug)]
 pub(super) struct Connector {
-    address: DialAddress,
+    pub address: DialAddress,
     /// The TLS settings, and the name to verify; `None` for clear text.
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    protocol: UpstreamProtocol,
-    sends_proxy_header: bool,
+    /// The configured version of HTTP.
+    pub protocol: UpstreamProtocol,
+    /// A connection names one client, so that it must not carry requests of others.
+    pub sends_proxy_header: bool,
 }
 
 impl Connector {
@@ -61,15 +63,6 @@ impl Connector {
             protocol: spec.protocol,
             sends_proxy_header: spec.sends_proxy_header,
         }
-    }
-
-    pub(super) fn address(&self) -> &DialAddress {
-        &self.address
-    }
-
-    /// Returns true if a connection names one client, so that it must not carry requests of others.
-    pub(super) fn is_for_one_client(&self) -> bool {
-        self.sends_proxy_header
     }
 
     /// Opens a connection, with this code point if any, and returns it with its file. A header of
@@ -118,11 +111,6 @@ impl Connector {
             return Err(UpstreamErrorKind::Handshake(io::Error::other(what)));
         }
         Ok(Either::Right(Box::new(stream)))
-    }
-
-    /// The configured version of HTTP.
-    pub(super) fn protocol(&self) -> UpstreamProtocol {
-        self.protocol
     }
 
     /// Returns true if HTTP/2 is spoken over `stream`.

@@ -2,7 +2,7 @@
 //! the standing of one host, at instants that the caller gives.
 //!
 //! Not here: what counts as a failure (`attempt`), and the floor below which nobody is ejected
-//! (`availability`), which looks at all hosts of an upstream.
+//! (`outliers`), which looks at all hosts of an upstream.
 
 use std::time::Duration;
 
@@ -124,52 +124,35 @@ impl Standing {
 
     /// Puts the host on probation once its ejection is over. Returns true if it is over now.
     pub(super) fn end_ejection(&mut self, now: Instant) -> bool {
-        match self.phase {
-            Phase::Ejected {
-                until,
-                is_after_outage,
-            } if until <= now => {
-                if is_after_outage {
-                    self.forget_ejection();
-                }
-                self.phase = Phase::Probation((!is_after_outage).then_some(now));
-                true
+        let is_over = self.ejected_until().is_some_and(|until| until <= now);
+        if is_over {
+            self.pardon(now);
+        }
+        is_over
+    }
+
+    /// Puts an ejected host on probation. The ejection counts as one in a row only if it has lasted
+    /// its time.
+    pub(super) fn pardon(&mut self, now: Instant) {
+        if let Phase::Ejected {
+            until,
+            is_after_outage,
+        } = self.phase
+        {
+            if is_after_outage || now < until {
+                self.forget_ejection();
             }
-            _ => false,
+            self.phase = Phase::Probation((!is_after_outage).then_some(now));
         }
     }
 
-    /// Puts an ejected host on probation before its time. The ejection does not count as one in a
-    /// row. Returns true if it was ejected.
-    pub(super) fn pardon(&mut self, now: Instant) -> bool {
-        let Phase::Ejected {
-            is_after_outage, ..
-        } = self.phase
-        else {
-            return false;
+    /// Notes a good answer, which ends a probation and a failing.
+    pub(super) fn pass(&mut self) {
+        self.phase = match self.phase {
+            Phase::Probation(since) => Phase::Good(since),
+            Phase::Failing => Phase::Good(None),
+            other => other,
         };
-        self.forget_ejection();
-        self.phase = Phase::Probation((!is_after_outage).then_some(now));
-        true
-    }
-
-    /// Notes a good answer, which ends a probation and a failing. Returns true if there was one.
-    pub(super) fn pass(&mut self) -> bool {
-        let since = match self.phase {
-            Phase::Probation(since) => since,
-            Phase::Failing => None,
-            Phase::Good(_) | Phase::Ejected { .. } => return false,
-        };
-        self.phase = Phase::Good(since);
-        true
-    }
-
-    /// Forgets the failures, also those before: the host takes its whole share. Returns true if it
-    /// was ejected.
-    pub(super) fn readmit(&mut self) -> bool {
-        let was_ejected = self.is_ejected();
-        *self = Standing::new();
-        was_ejected
     }
 
     /// The share of its requests that the host gets, from 0 to [`FULL`]: linear in time since its
@@ -232,11 +215,12 @@ mod tests {
     fn good_standing_makes_the_next_ejection_shorter() {
         let (mut standing, mut now) = (Standing::new(), Instant::now());
         eject_in_a_row(&mut standing, &mut now, 3);
-        assert!(standing.pass());
+        standing.pass();
         now += 21 * SECOND;
         assert_eq!(standing.eject(&SPEC, false, now), Some(20 * SECOND));
         now += 20 * SECOND;
-        assert!(standing.end_ejection(now) && standing.pass());
+        assert!(standing.end_ejection(now));
+        standing.pass();
         assert_eq!(
             standing.eject(&SPEC, false, now + 3_600 * SECOND),
             Some(10 * SECOND)
@@ -322,12 +306,8 @@ mod tests {
                         }
                     }
                     Event::Fail => standing.fail(),
-                    Event::Answer => {
-                        standing.pass();
-                    }
-                    Event::Pardon => {
-                        standing.pardon(now);
-                    }
+                    Event::Answer => standing.pass(),
+                    Event::Pardon => standing.pardon(now),
                     Event::Wait(seconds) => {
                         now += Duration::from_secs(seconds);
                         lasted += u32::from(standing.end_ejection(now) && !is_short);

@@ -14,9 +14,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::connector::Connector;
-use super::host::Host;
+use super::error::UpstreamError;
+use super::host::{Host, HostStatus};
 use super::pending::PendingQueue;
-use super::{EndpointSpec, UpstreamError};
+use super::spec::{EndpointSpec, UpstreamProtocol};
 use crate::net::dial::DialAddress;
 use crate::net::resolve::Resolver;
 use crate::telemetry::metrics::EndpointMetrics;
@@ -28,7 +29,8 @@ use lookups::Lookups;
 #[derive(Debug)]
 pub struct Endpoint {
     spec: EndpointSpec,
-    host_header: HeaderValue,
+    /// The Host of the endpoint itself.
+    pub(super) host_header: HeaderValue,
     workers: usize,
     metrics: Arc<EndpointMetrics>,
     pending: Arc<PendingQueue>,
@@ -37,6 +39,23 @@ pub struct Endpoint {
     lookups: Option<Lookups>,
     /// It gets no new requests.
     is_draining: AtomicBool,
+}
+
+/// The state of an endpoint.
+#[derive(Clone, Debug)]
+pub struct EndpointStatus {
+    /// Its host and port or its socket, as the configuration writes it.
+    pub label: Arc<str>,
+    /// Its share of the requests, 1 to 256.
+    pub weight: u16,
+    /// The version of HTTP, as configured.
+    pub protocol: UpstreamProtocol,
+    /// It gets no new requests.
+    pub is_draining: bool,
+    /// The reason why its name does not resolve now.
+    pub unresolved: Option<String>,
+    /// Its hosts; none before its name has resolved.
+    pub hosts: Vec<HostStatus>,
 }
 
 /// The surroundings of a new endpoint.
@@ -100,11 +119,6 @@ impl Endpoint {
         endpoint
     }
 
-    /// The Host of the endpoint itself.
-    pub(super) fn host_header(&self) -> HeaderValue {
-        self.host_header.clone()
-    }
-
     /// Its host and port or its socket, as the configuration writes it.
     pub fn label(&self) -> &Arc<str> {
         self.metrics.endpoint()
@@ -127,7 +141,7 @@ impl Endpoint {
         self.metrics.set_draining(is_draining);
         // Requests that are tried again have an earlier set of hosts.
         for host in &*self.hosts() {
-            host.set_draining(is_draining, Instant::now());
+            host.health.set_draining(is_draining, Instant::now());
         }
         was_draining != is_draining
     }
@@ -143,9 +157,21 @@ impl Endpoint {
     }
 
     /// The reason why its name does not resolve now.
-    pub(super) fn unresolved(&self) -> Option<String> {
+    fn unresolved(&self) -> Option<String> {
         let failure = self.lookups.as_ref()?.last_failure()?;
         Some(failure.to_string())
+    }
+
+    /// Its state at `now`.
+    pub(super) fn status(&self, weight: u16, now: Instant) -> EndpointStatus {
+        EndpointStatus {
+            label: Arc::clone(self.label()),
+            weight,
+            protocol: self.spec.protocol,
+            is_draining: self.is_draining(),
+            unresolved: self.unresolved(),
+            hosts: self.hosts().iter().map(|one| one.status(now)).collect(),
+        }
     }
 
     /// Looks its name up, and replaces the hosts whose addresses have changed. Keeps the last known
@@ -203,13 +229,13 @@ impl Endpoint {
         let known = Arc::clone(&current.hosts);
         let host = |&address: &SocketAddr| {
             let address = DialAddress::Tcp(address);
-            let known = known.iter().find(|host| *host.address() == address);
+            let known = known.iter().find(|host| host.connector.address == address);
             known.map_or_else(|| Arc::new(self.host(address)), Arc::clone)
         };
         let hosts: Arc<[_]> = answer.usable.iter().map(host).collect();
         let is_kept = |host: &&Arc<Host>| hosts.iter().any(|one| Arc::ptr_eq(one, host));
         for gone in known.iter().filter(|host| !is_kept(host)) {
-            gone.retire();
+            gone.pool.close();
         }
         current._counted = self.metrics.hosts(hosts.len());
         current.hosts = hosts;

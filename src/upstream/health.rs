@@ -20,7 +20,7 @@ const MAX_FIRST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The record of a host: the instant of its next check, and its state. One check runs at a time.
 #[derive(Debug)]
-pub(super) struct HealthRecord {
+pub(super) struct CheckRecord {
     /// `None` while no check is planned.
     due: Option<Instant>,
     is_running: bool,
@@ -29,17 +29,10 @@ pub(super) struct HealthRecord {
     contrary: u32,
 }
 
-/// A change of a host's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HealthChange {
-    Healthy,
-    Unhealthy,
-}
-
-impl HealthRecord {
+impl CheckRecord {
     /// A healthy host, without a planned check.
     pub(super) fn new() -> Self {
-        HealthRecord {
+        CheckRecord {
             due: None,
             is_running: false,
             is_healthy: true,
@@ -64,33 +57,38 @@ impl HealthRecord {
         begins
     }
 
-    /// Ends a check: it has passed or failed, or tells nothing (`None`).
-    pub(super) fn end(&mut self, result: Option<bool>, spec: &HealthSpec) -> Option<HealthChange> {
+    pub(super) fn is_healthy(&self) -> bool {
+        self.is_healthy
+    }
+
+    /// Ends a check: it has passed or failed, or tells nothing (`None`). Returns true if that changes
+    /// the state.
+    pub(super) fn end(&mut self, result: Option<bool>, spec: &HealthSpec) -> bool {
         self.is_running = false;
-        let is_passed = result.filter(|_| self.due.is_some())?;
-        if is_passed == self.is_healthy {
-            self.contrary = 0;
-            return None;
-        }
-        self.contrary += 1;
-        let (enough, change) = match is_passed {
-            true => (spec.healthy_after, HealthChange::Healthy),
-            false => (spec.unhealthy_after, HealthChange::Unhealthy),
+        let Some(is_passed) = result.filter(|_| self.due.is_some()) else {
+            return false;
         };
-        if self.contrary < enough {
-            return None;
+        self.contrary = match is_passed == self.is_healthy {
+            true => 0,
+            false => self.contrary + 1,
+        };
+        let enough = match is_passed {
+            true => spec.healthy_after,
+            false => spec.unhealthy_after,
+        };
+        let is_changed = self.contrary >= enough.max(1);
+        if is_changed {
+            (self.is_healthy, self.contrary) = (is_passed, 0);
         }
-        self.is_healthy = is_passed;
-        self.contrary = 0;
-        Some(change)
+        is_changed
     }
 
     /// Forgets all results, since hosts are checked no longer. Returns true if it was unhealthy.
     pub(super) fn forget(&mut self) -> bool {
         let was_unhealthy = !self.is_healthy;
-        *self = HealthRecord {
+        *self = CheckRecord {
             is_running: self.is_running,
-            ..HealthRecord::new()
+            ..CheckRecord::new()
         };
         was_unhealthy
     }
@@ -126,7 +124,7 @@ mod tests {
     }
 
     /// The changes after each of these results, `+` or `-`, or `?` for none.
-    fn changes(record: &mut HealthRecord, results: &str) -> String {
+    fn changes(record: &mut CheckRecord, results: &str) -> String {
         let spec = spec(3, 2);
         let mut now = Instant::now();
         let change = |result: char| {
@@ -134,10 +132,10 @@ mod tests {
                 now += SECOND / 10;
             }
             let result = (result != '?').then_some(result == '+');
-            match record.end(result, &spec) {
-                None => '.',
-                Some(HealthChange::Healthy) => 'H',
-                Some(HealthChange::Unhealthy) => 'U',
+            match (record.end(result, &spec), record.is_healthy()) {
+                (false, _) => '.',
+                (true, true) => 'H',
+                (true, false) => 'U',
             }
         };
         results.chars().map(change).collect()
@@ -145,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_state_changes_after_enough_results_in_a_row() {
-        let mut record = HealthRecord::new();
+        let mut record = CheckRecord::new();
         assert_eq!(changes(&mut record, "+--+--+---"), ".........U");
         assert_eq!(changes(&mut record, "--+-+-++"), ".......H");
         assert_eq!(changes(&mut record, "-?-?-"), "....U");
@@ -156,7 +154,7 @@ mod tests {
 
     #[test]
     fn one_check_runs_at_a_time_and_the_next_follows_after_the_interval() {
-        let (mut record, start, spec) = (HealthRecord::new(), Instant::now(), spec(1, 1));
+        let (mut record, start, spec) = (CheckRecord::new(), Instant::now(), spec(1, 1));
         record.begin(SECOND, start);
         let mut now = start + SECOND;
         assert!(record.is_running || record.begin(SECOND, now), "the first");
@@ -171,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_shorter_interval_holds_at_once() {
-        let (mut record, start) = (HealthRecord::new(), Instant::now());
+        let (mut record, start) = (CheckRecord::new(), Instant::now());
         let hour = 3_600 * SECOND;
         record.begin(hour, start);
         assert!(record.is_running || record.begin(hour, start + MAX_FIRST_PAUSE));
@@ -183,10 +181,10 @@ mod tests {
 
     #[test]
     fn the_result_of_a_check_that_outlived_its_option_is_dropped() {
-        let (mut record, start, spec) = (HealthRecord::new(), Instant::now(), spec(1, 1));
+        let (mut record, start, spec) = (CheckRecord::new(), Instant::now(), spec(1, 1));
         record.begin(SECOND, start);
         record.begin(SECOND, start + SECOND);
         assert!(!record.forget());
-        assert_eq!(record.end(Some(false), &spec), None);
+        assert!(!record.end(Some(false), &spec));
     }
 }

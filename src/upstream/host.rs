@@ -1,57 +1,59 @@
 //! One address of an endpoint, or its Unix socket, with its connections and its state: the unit
 //! that is balanced. It lives as long as its endpoint has the address.
 
-mod availability;
+mod checks;
 mod counts;
+mod exchange;
+mod fault_log;
 mod health;
-mod in_flight;
 mod report;
 mod sessions;
-mod state;
 
-use std::pin::Pin;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use availability::Availability;
-pub(super) use availability::Readiness;
-use counts::HostCounts;
-use http::uri::Scheme;
-pub(super) use in_flight::InFlight;
-use parking_lot::Mutex;
-use state::HostState;
-use tokio::time::{Sleep, sleep_until};
+use tokio::time::Instant;
 
-use super::attempt::{Attempt, AttemptOutcome};
 use super::connector::Connector;
-use super::health::HealthRecord;
-use super::pending::PendingQueue;
+use super::pending::{PendingQueue, UNBOUNDED};
 use super::pool::Pool;
-use super::{
-    ClusterTimeouts, OutboundRequest, RetrySpec, UpstreamError, UpstreamErrorKind,
-    UpstreamProtocol, retry,
-};
-use crate::net::dial::DialAddress;
-use crate::telemetry::metrics::EndpointMetrics;
-
-/// The most new connections on which a request is refused, while the host answers others.
-const MAX_REFUSALS: u32 = 8;
+use super::spec::UpstreamProtocol;
+use crate::telemetry::metrics::{EndpointFailure, EndpointMetrics};
+pub(super) use counts::HostEvidence;
+use fault_log::FaultLog;
+pub use health::HostCondition;
+pub(super) use health::{Ejection, HostHealth, Readiness};
 
 /// One address of an endpoint, and its pool.
 #[derive(Debug)]
 pub(super) struct Host {
-    connector: Connector,
-    pool: Pool,
+    pub connector: Connector,
+    pub pool: Pool,
+    pub health: HostHealth,
+    /// The metrics of its endpoint.
+    pub metrics: Arc<EndpointMetrics>,
+    log: FaultLog,
     /// The host speaks HTTP/2: as configured, or as it has chosen last (ALPN).
     is_http2: AtomicBool,
-    metrics: Arc<EndpointMetrics>,
-    state: HostState,
-    counts: HostCounts,
-    availability: Availability,
-    health: Mutex<HealthRecord>,
+    /// Requests in flight. Sequentially consistent, as the [queue](PendingQueue) needs it.
+    pub in_flight: AtomicUsize,
     /// The requests of the upstream that wait for a slot.
     pending: Arc<PendingQueue>,
+}
+
+/// The state of a host, for operators.
+#[derive(Clone, Debug)]
+pub struct HostStatus {
+    /// Its address or socket.
+    pub address: String,
+    /// Its condition.
+    pub condition: HostCondition,
+    /// Requests in flight.
+    pub in_flight: usize,
+    /// Failures in a row.
+    pub failures: u32,
 }
 
 impl Host {
@@ -64,42 +66,41 @@ impl Host {
         pending: Arc<PendingQueue>,
     ) -> Self {
         Host {
-            is_http2: AtomicBool::new(connector.protocol() != UpstreamProtocol::Http1),
+            is_http2: AtomicBool::new(connector.protocol != UpstreamProtocol::Http1),
             connector,
             pool: Pool::new(workers),
-            state: HostState::new(),
-            counts: HostCounts::default(),
-            availability: Availability::new(workers, &metrics),
-            health: Mutex::new(HealthRecord::new()),
+            health: HostHealth::new(workers, Arc::clone(&metrics)),
             metrics,
+            log: FaultLog::new(),
+            in_flight: AtomicUsize::new(0),
             pending,
         }
     }
 
-    pub(super) fn address(&self) -> &DialAddress {
-        self.connector.address()
+    /// The state of the host at `now`.
+    pub(super) fn status(&self, now: Instant) -> HostStatus {
+        HostStatus {
+            address: self.connector.address.to_string(),
+            condition: self.health.condition(now),
+            in_flight: self.in_flight(),
+            failures: self.health.counts.failures_in_a_row(),
+        }
     }
 
-    pub(super) fn state(&self) -> &HostState {
-        &self.state
+    /// The requests in flight.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(SeqCst)
     }
 
-    pub(super) fn availability(&self) -> &Availability {
-        &self.availability
+    /// Returns true if fewer than `max` requests are in flight.
+    pub(super) fn has_slot(&self, max: u32) -> bool {
+        self.in_flight() < max as usize
     }
 
-    pub(super) fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    /// The scheme of requests.
-    pub(super) fn scheme(&self) -> Scheme {
-        self.connector.scheme()
-    }
-
-    /// The metrics of its endpoint.
-    pub(super) fn metrics(&self) -> &EndpointMetrics {
-        &self.metrics
+    /// Counts a response that the host did not finish.
+    pub(super) fn record_broken_body(&self, reason: EndpointFailure) {
+        self.metrics.failure(reason);
+        self.health.counts.record_broken_body();
     }
 
     /// Closes connections that were unused for `idle`, and those beyond the bound. Must be called
@@ -109,144 +110,49 @@ impl Host {
         self.make_room();
     }
 
-    /// Closes half of the idle connections, which give way to new ones.
-    pub(super) fn give_way(&self) {
-        self.pool.trim(self.pool.idle() / 2);
-    }
-
-    /// Closes idle connections, and the others after their requests: the endpoint no longer has the
-    /// address.
-    pub(super) fn retire(&self) {
-        self.pool.close();
-    }
-
-    /// Sends a request, and waits for the head of the response, or until the time for the attempt is
-    /// over or the host stalls. Counts it.
-    pub(super) async fn send(
-        self: &Arc<Self>,
-        in_flight: InFlight,
-        outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
-        retries: &RetrySpec,
-    ) -> Attempt {
-        self.metrics.request();
-        let waiting = self.counts.begin();
-        let (worker, may_move) = (outbound.worker, outbound.may_be_moved(retries));
-        let limit = outbound.limit(timeouts);
-        let mut limit = limit.map(|(at, kind)| (Box::pin(sleep_until(at)), kind));
-        outbound.is_owed = false;
-        let mut attempt = tokio::select! {
-            biased;
-            attempt = self.attempt(in_flight, outbound, timeouts) => attempt,
-            () = self.availability.stalled(worker), if may_move => {
-                let outcome = AttemptOutcome::Stalled(self.error(UpstreamErrorKind::Stalled));
-                Attempt::new(outcome, true, None)
-            }
-            () = elapsed(&mut limit) => {
-                let late = limit.expect("a time has elapsed").1;
-                let is_last = matches!(late, UpstreamErrorKind::Deadline(_));
-                let may_retry = !is_last && retry::is_repeatable(outbound.request);
-                Attempt::new(AttemptOutcome::TimedOut(self.error(late)), may_retry, None)
-            }
-        };
-        attempt.is_owed = outbound.is_owed;
-        waiting.end(attempt.evidence(), attempt.error().is_none());
-        attempt
-    }
-
-    fn error(&self, kind: UpstreamErrorKind) -> UpstreamError {
-        UpstreamError::new(self.metrics.endpoint(), kind)
-    }
-
-    /// Sends a request over a kept session, or else over a new one.
-    async fn attempt(
-        self: &Arc<Self>,
-        mut in_flight: InFlight,
-        outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
-    ) -> Attempt {
-        let OutboundRequest { worker, dscp, .. } = *outbound;
-        if let Some(opened) = self.checkout(worker, dscp, timeouts.connect) {
-            let session = opened.session(in_flight, worker);
-            let mut attempt = session.send(outbound, timeouts).await;
-            if !retry::is_retried_on_new_connection(&attempt) || !outbound.restore() {
-                return attempt;
-            }
-            match attempt.in_flight.take() {
-                Some(still) => in_flight = still,
-                None => return attempt,
-            }
-        }
-        // Boxed: most requests go over a kept session.
-        Box::pin(self.attempt_on_new_sessions(in_flight, outbound, timeouts)).await
-    }
-
-    /// Sends a request over a new session; again over others if they end before the host takes it.
-    async fn attempt_on_new_sessions(
-        self: &Arc<Self>,
-        in_flight: InFlight,
-        outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
-    ) -> Attempt {
-        let mut heads = self.counts.heads();
-        let mut attempt = self.attempt_anew(in_flight, outbound, timeouts).await;
-        // A connection that others share may end before the host takes the request, and so may the
-        // next one, of a host that takes few requests on each.
-        for round in 0..MAX_REFUSALS {
-            let is_answering = self.counts.heads() != heads;
-            if !self.has_refused(&attempt) || !(round == 0 || is_answering) || !outbound.restore() {
-                break;
-            }
-            let Some(in_flight) = attempt.in_flight.take() else {
-                break;
-            };
-            heads = self.counts.heads();
-            attempt = self.attempt_anew(in_flight, outbound, timeouts).await;
-        }
-        attempt
-    }
-
-    /// Returns true if a connection of HTTP/2 ended, and the request was not processed.
-    fn has_refused(&self, attempt: &Attempt) -> bool {
-        let is_unprocessed = matches!(
-            attempt.outcome,
-            AttemptOutcome::Unsent(_) | AttemptOutcome::Unprocessed(_)
-        );
-        is_unprocessed && self.speaks_http2() && retry::is_retried_on_new_connection(attempt)
-    }
-
-    /// Sends a request over a new session.
-    async fn attempt_anew(
-        self: &Arc<Self>,
-        in_flight: InFlight,
-        outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
-    ) -> Attempt {
-        let OutboundRequest {
-            worker,
-            dscp,
-            client,
-            ..
-        } = *outbound;
-        // Boxed: every request's future would have room for a handshake.
-        match Box::pin(self.open(worker, dscp, client, timeouts.connect)).await {
-            Ok(opened) => {
-                let session = opened.session(in_flight, worker);
-                session.send(outbound, timeouts).await
-            }
-            Err(kind) => Attempt::new(
-                AttemptOutcome::Refused(self.error(kind)),
-                true,
-                Some(in_flight),
-            ),
+    /// Closes idle connections, so that with one for each request in flight there are no more than
+    /// the bound allows.
+    fn make_room(&self) {
+        let max = self.pending.max();
+        if max != UNBOUNDED {
+            self.pool
+                .trim((max as usize).saturating_sub(self.in_flight()));
         }
     }
 }
 
-/// Waits for the end of `limit`, if there is one.
-async fn elapsed(limit: &mut Option<(Pin<Box<Sleep>>, UpstreamErrorKind)>) {
-    match limit {
-        Some((sleep, _)) => sleep.as_mut().await,
-        None => std::future::pending().await,
+/// A request in flight: its host counts it from its pick to the end of the response, when this is
+/// dropped. If the host has a bound, this is one of its slots.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<Host>);
+
+impl InFlight {
+    /// Counts a request to `host`.
+    pub(super) fn begin(host: &Arc<Host>) -> Self {
+        host.in_flight.fetch_add(1, SeqCst);
+        InFlight(Arc::clone(host))
+    }
+
+    /// Counts a request to `host`, if fewer than `max` are in flight.
+    pub(super) fn begin_below(host: &Arc<Host>, max: u32) -> Option<Self> {
+        let more = |requests| (requests < max as usize).then_some(requests + 1);
+        let begun = host.in_flight.fetch_update(SeqCst, SeqCst, more);
+        begun.is_ok().then(|| InFlight(Arc::clone(host)))
+    }
+}
+
+impl Deref for InFlight {
+    type Target = Host;
+
+    fn deref(&self) -> &Host {
+        &self.0
+    }
+}
+
+/// Gives the slot to a request that waits for one.
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, SeqCst);
+        self.0.pending.offer(&self.0);
     }
 }

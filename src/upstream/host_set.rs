@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::balance::{Balancer, Pick};
 use super::host::{Host, Readiness};
 use super::spec::Balance;
+
+/// The numbers of the hosts that a request was tried at.
+pub(super) type Tried = SmallVec<[usize; 2]>;
 
 /// The hosts of a cluster, with the balancer that shares requests among them.
 #[derive(Debug)]
@@ -26,7 +31,7 @@ pub(super) struct WeightedHost {
 impl WeightedHost {
     /// The requests in flight.
     pub(super) fn in_flight(&self) -> u64 {
-        self.host.state().in_flight() as u64
+        self.host.in_flight() as u64
     }
 }
 
@@ -50,7 +55,7 @@ impl HostSet {
 
     /// Returns true if every host is left out: then all are used.
     pub(super) fn is_in_panic(&self) -> bool {
-        self.hosts.iter().all(|one| one.host.is_left_out())
+        self.hosts.iter().all(|one| one.host.health.is_left_out())
     }
 
     /// The number of the host to try next, after those in `tried`, for a request with this key. Hosts
@@ -68,10 +73,10 @@ impl HostSet {
     /// better one for it, full or not.
     pub(super) fn may_take(&self, number: usize, tried: &[usize]) -> bool {
         let is_ready = |(other, one): (usize, &WeightedHost)| {
-            !tried.contains(&other) && one.host.readiness() == Readiness::Ready
+            !tried.contains(&other) && one.host.health.readiness() == Readiness::Ready
         };
         !tried.contains(&number)
-            && match self.hosts[number].host.readiness() {
+            && match self.hosts[number].host.health.readiness() {
                 Readiness::Ready => true,
                 Readiness::OnTrial => !self.hosts.iter().enumerate().any(is_ready),
                 Readiness::LeftOut => self.is_in_panic(),
@@ -86,42 +91,4 @@ impl HostSet {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use http::uri::Authority;
-
-    use super::*;
-    use crate::net::dial::DialAddress;
-    use crate::telemetry::metrics::EndpointMetrics;
-    use crate::telemetry::registry::Registry;
-    use crate::upstream::connector::Connector;
-    use crate::upstream::pending::PendingQueue;
-    use crate::upstream::{EndpointSpec, UpstreamProtocol};
-
-    /// Hosts with these weights.
-    pub(in crate::upstream) fn hosts(weights: &[u16]) -> Vec<WeightedHost> {
-        let (upstream, registry) = ("upstream".into(), Registry::default());
-        let metrics = Arc::new(EndpointMetrics::new(&registry, &upstream, "endpoint"));
-        let spec = EndpointSpec {
-            authority: Authority::from_static("endpoint"),
-            socket: None,
-            tls: None,
-            protocol: UpstreamProtocol::Http1,
-            sends_proxy_header: false,
-        };
-        let host = |(endpoint, &weight): (usize, &u16)| {
-            let address = DialAddress::Tcp(([10, 0, 0, 1], endpoint as u16).into());
-            let connector = Connector::new(address, &spec);
-            WeightedHost {
-                host: Arc::new(Host::new(
-                    connector,
-                    1,
-                    Arc::clone(&metrics),
-                    Arc::new(PendingQueue::new()),
-                )),
-                weight,
-                endpoint,
-            }
-        };
-        weights.iter().enumerate().map(host).collect()
-    }
-}
+pub(super) mod tests;

@@ -6,12 +6,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::attempt::HostEvidence;
-use super::host::Host;
+use super::host::{Ejection, Host, HostEvidence};
 use super::host_set::WeightedHost;
-use super::spec::EjectionSpec;
-use super::stall::{Load, Progress};
-use super::{Balance, ClusterSpec};
+use super::spec::{Balance, ClusterSpec, EjectionSpec};
+use super::stall::Progress;
 use crate::telemetry::metrics::EjectionReason;
 
 /// The failures in a row after which a host fails, where none is ejected.
@@ -29,14 +27,6 @@ pub(super) struct OutlierDetection {
     finds_stalls: bool,
     /// The last instant at which no host worked. Locked while hosts are counted and one is ejected.
     outage: Mutex<Option<Instant>>,
-}
-
-/// An ejection that has begun.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ejection {
-    pub reason: EjectionReason,
-    /// Its length.
-    pub time: Duration,
 }
 
 impl OutlierDetection {
@@ -63,10 +53,10 @@ impl OutlierDetection {
         evidence: HostEvidence,
     ) -> Option<Ejection> {
         if evidence == HostEvidence::Good {
-            host.record_answer(was_left_out);
+            host.health.record_answer(was_left_out);
             return None;
         }
-        let reason = host.reason_to_eject(self.most, evidence)?;
+        let reason = host.health.reason_to_eject(self.most, evidence)?;
         self.eject(hosts, host, reason, Instant::now())
     }
 
@@ -80,47 +70,47 @@ impl OutlierDetection {
         now: Instant,
     ) -> Option<Ejection> {
         let mut outage = self.outage.lock();
-        if host.is_left_out() {
+        if host.health.is_left_out() {
             return None;
         }
         let mut others = hosts.iter().filter(|one| !std::ptr::eq(&*one.host, host));
-        if !others.any(|one| one.host.works()) {
+        if !others.any(|one| one.host.health.works()) {
             *outage = Some(now);
-            if host.fail(reason, now) {
+            if host.health.fail(reason, now) {
                 host.report_outage(reason);
             }
-            hosts.iter().for_each(|one| one.host.share_outage(now));
+            hosts
+                .iter()
+                .for_each(|one| one.host.health.share_outage(now));
             return None;
         }
         // A host that takes no connection can serve nobody, and no client can bring that about.
         let is_bounded = reason != EjectionReason::ConnectFailure;
-        let left_out = || hosts.iter().filter(|one| one.host.is_left_out()).count();
+        let is_left_out = |one: &&WeightedHost| one.host.health.is_left_out();
+        let left_out = || hosts.iter().filter(is_left_out).count();
         let is_ejected =
             |spec: &&EjectionSpec| !is_bounded || left_out() < spec.most_ejected(hosts.len());
         let Some(spec) = self.ejection.as_ref().filter(is_ejected) else {
-            host.fail(reason, now);
+            host.health.fail(reason, now);
             return None;
         };
         let is_after_outage =
             outage.is_some_and(|last| now.saturating_duration_since(last) < spec.base);
-        host.eject(spec, reason, is_after_outage, now)
+        host.health.eject(spec, reason, is_after_outage, now)
     }
 
-    /// Begins the slow start of hosts that are new beside others.
+    /// Begins the slow start of a host that is new beside others.
     pub(super) fn start_slowly(&self, host: &Host, now: Instant) {
-        host.availability().start_slowly(self.slow_start, now);
+        host.health.start_slowly(self.slow_start, now);
     }
 
     /// Lets hosts return, and finds those that are stalled. Must be called several times a second.
     pub(super) fn tick(&self, hosts: &[WeightedHost], now: Instant) {
+        let ejects = self.ejection.is_some();
         for WeightedHost { host, .. } in hosts {
-            match self.ejection {
-                Some(_) => host.end_ejection(now),
-                None => host.forget_ejection(now),
-            }
-            host.availability().update_share(self.slow_start, now);
+            host.health.tick(ejects, self.slow_start, now);
         }
-        if self.ejection.is_some() && self.finds_stalls && hosts.len() > 1 {
+        if ejects && self.finds_stalls && hosts.len() > 1 {
             self.find_stalls(hosts, now);
         }
     }
@@ -129,7 +119,7 @@ impl OutlierDetection {
     pub(super) fn sweep(&self, hosts: &[WeightedHost], now: Instant) {
         let percent = self.ejection.and_then(|spec| spec.failure_rate);
         for WeightedHost { host, .. } in hosts {
-            if let Some(reason) = host.reason_of_late(self.most, percent)
+            if let Some(reason) = host.health.reason_of_late(self.most, percent)
                 && let Some(ejection) = self.eject(hosts, host, reason, now)
             {
                 host.report_ejection(ejection);
@@ -138,19 +128,19 @@ impl OutlierDetection {
     }
 
     fn find_stalls(&self, hosts: &[WeightedHost], now: Instant) {
-        let loads = hosts.iter().map(|one| {
-            let load = one.host.load();
-            (load, one.host.availability().progress(&load))
+        let looks = hosts.iter().map(|one| {
+            let counts = one.host.health.counts.progress();
+            (counts, one.host.health.progress(counts))
         });
-        let loads: Vec<(Load, Progress)> = loads.collect();
-        let parts = loads.iter().map(|(_, progress)| *progress);
+        let looks: Vec<_> = looks.collect();
+        let parts = looks.iter().map(|(_, progress)| *progress);
         let all = parts.fold(Progress::default(), Progress::and);
-        for (one, (load, progress)) in hosts.iter().zip(&loads) {
-            let others = all.without(*progress);
-            if one.host.availability().is_stalled(load, others, now)
-                && let Some(ejection) = self.eject(hosts, &one.host, EjectionReason::Stalled, now)
+        for (WeightedHost { host, .. }, (counts, progress)) in hosts.iter().zip(looks) {
+            let others = all.without(progress);
+            if host.health.is_stalled(counts, others, now)
+                && let Some(ejection) = self.eject(hosts, host, EjectionReason::Stalled, now)
             {
-                one.host.report_ejection(ejection);
+                host.report_ejection(ejection);
             }
         }
     }

@@ -9,11 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::cluster::{Assignment, SlotClaim};
-use super::host::Host;
+use super::host::{Host, InFlight};
+use super::host_set::{HostSet, Tried};
 
 /// The bound of a host that has none.
 pub(super) const UNBOUNDED: u32 = u32::MAX;
@@ -50,6 +52,25 @@ pub(super) struct PendingRequest<'a> {
     queue: &'a PendingQueue,
     ticket: u64,
     assigned: oneshot::Receiver<Assignment>,
+}
+
+/// The number of a host, and the slot of a request there.
+pub(super) type Slot = (usize, InFlight);
+
+/// The slot that a request has waited for.
+#[derive(Debug)]
+pub(super) struct Assignment {
+    /// The hosts of the cluster at that moment.
+    pub set: Arc<HostSet>,
+    pub slot: Slot,
+}
+
+/// The slots that a waiting request may use: those of the hosts of its cluster, but for the hosts
+/// that it was tried at.
+#[derive(Debug)]
+pub(super) struct SlotClaim {
+    pub hosts: Arc<ArcSwap<HostSet>>,
+    pub tried: SmallVec<[Arc<Host>; 2]>,
 }
 
 impl PendingQueue {
@@ -127,8 +148,26 @@ impl PendingQueue {
         let left = waiters.by_ticket.remove(&ticket);
         self.length.store(waiters.by_ticket.len(), SeqCst);
         drop(waiters);
-        // Dropped without the lock: it may be the last owner of its cluster.
+        // Dropped without the lock: it may be the last owner of a host.
         drop(left);
+    }
+}
+
+impl SlotClaim {
+    /// Takes a slot of `host`, if the request may go there.
+    fn assign(&self, host: &Arc<Host>, max: u32) -> Option<Assignment> {
+        let set = self.hosts.load();
+        let number = set.number_of(host)?;
+        let tried = self.tried.iter().filter_map(|host| set.number_of(host));
+        let tried: Tried = tried.collect();
+        if !set.may_take(number, &tried) {
+            return None;
+        }
+        let slot = (number, InFlight::begin_below(host, max)?);
+        Some(Assignment {
+            set: Arc::clone(&set),
+            slot,
+        })
     }
 }
 

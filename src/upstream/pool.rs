@@ -13,9 +13,9 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::session::{PooledConnection, SharedConnection};
-use super::{ConnectionLimits, Dscp};
+use super::spec::ConnectionLimits;
+use crate::net::dial::Dscp;
 pub(super) use lease::ConnectionLease;
-use lease::Leases;
 pub(super) use shared::{Group, SharedConnections};
 
 /// The most idle connections of a host that one worker keeps.
@@ -27,7 +27,8 @@ pub(super) struct Pool {
     workers: Box<[Connections]>,
     /// Counts the sweeps, which come once a second: a clock that costs nothing to read.
     sweeps: AtomicU32,
-    leases: Leases,
+    /// The bounds of connections that are opened from now on.
+    pub limits: Mutex<ConnectionLimits>,
     /// No idle connection is kept any more.
     is_closed: AtomicBool,
 }
@@ -52,19 +53,17 @@ impl Pool {
         Pool {
             workers: (0..workers).map(|_| Connections::default()).collect(),
             sweeps: AtomicU32::new(0),
-            leases: Leases::default(),
+            limits: Mutex::new(ConnectionLimits {
+                max_lifetime: Duration::MAX,
+                max_requests: u32::MAX,
+            }),
             is_closed: AtomicBool::new(false),
         }
     }
 
-    /// Bounds connections that are opened from now on.
-    pub(super) fn limit(&self, limits: ConnectionLimits) {
-        self.leases.limit(limits);
-    }
-
     /// The lease of a new connection.
     pub(super) fn lease(&self) -> ConnectionLease {
-        self.leases.begin(self.sweeps.load(Ordering::Relaxed))
+        ConnectionLease::new(*self.limits.lock(), self.sweeps.load(Ordering::Relaxed))
     }
 
     /// The shared connections of a worker.
@@ -75,7 +74,7 @@ impl Pool {
     /// Adds a shared connection to those of its code point.
     pub(super) fn share(&self, group: &mut Group, connection: Arc<SharedConnection>) {
         let now = self.sweeps.load(Ordering::Relaxed);
-        group.add(connection, self.leases.begin(now), now);
+        group.add(connection, self.lease(), now);
     }
 
     /// The connection of this code point that went idle last, if one is open.
@@ -90,7 +89,7 @@ impl Pool {
                 let last = idle.iter().rposition(|idle| idle.connection.dscp == dscp)?;
                 idle.remove(last).connection
             };
-            if connection.is_open() {
+            if connection.http.is_open() {
                 return Some(connection);
             }
         }
@@ -154,7 +153,7 @@ impl Pool {
         for worker in &self.workers {
             worker.idle.lock().retain_mut(|idle| {
                 let is_fresh = now.wrapping_sub(idle.since) <= limit;
-                is_fresh && !idle.connection.lease.is_over(now) && idle.connection.is_open()
+                is_fresh && !idle.connection.lease.is_over(now) && idle.connection.http.is_open()
             });
             worker.shared.lock().sweep(now, limit);
         }

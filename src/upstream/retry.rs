@@ -5,7 +5,7 @@ mod budget;
 
 pub(super) use budget::RetryBudget;
 
-use super::attempt::{Attempt, AttemptOutcome};
+use super::attempt::{Attempt, AttemptFailure, AttemptOutcome, is_repeatable};
 use super::error::UpstreamErrorKind;
 use super::spec::RetrySpec;
 use crate::http::body::RequestBody;
@@ -16,21 +16,25 @@ impl RetrySpec {
     /// The reason to send a request to another host after `attempt`; `None` if it must not be.
     pub(super) fn reason(&self, attempt: &Attempt) -> Option<RetryReason> {
         let on = &self.retry_on;
+        if !attempt.may_retry || self.attempts == 0 {
+            return None;
+        }
         let (reason, is_wanted) = match &attempt.outcome {
-            _ if !attempt.may_retry || self.attempts == 0 => return None,
-            AttemptOutcome::Refused(_) => (RetryReason::ConnectFailure, on.connect_failure),
-            AttemptOutcome::Unsent(_) | AttemptOutcome::Unprocessed(_) => {
-                (RetryReason::Refused, on.refused)
-            }
-            AttemptOutcome::Broken(error) => {
-                (RetryReason::Reset, on.reset && error.reason().is_some())
-            }
-            AttemptOutcome::TimedOut(_) => (RetryReason::Timeout, on.timeout),
-            AttemptOutcome::Stalled(_) => (RetryReason::Stalled, true),
             AttemptOutcome::Response(response) => {
                 let is_wanted = on.statuses.contains(&response.status());
                 (RetryReason::Status, is_wanted)
             }
+            AttemptOutcome::Failed(failure, error) => match failure {
+                AttemptFailure::Refused => (RetryReason::ConnectFailure, on.connect_failure),
+                AttemptFailure::Unsent | AttemptFailure::Unprocessed => {
+                    (RetryReason::Refused, on.refused)
+                }
+                AttemptFailure::Broken => {
+                    (RetryReason::Reset, on.reset && error.reason().is_some())
+                }
+                AttemptFailure::TimedOut => (RetryReason::Timeout, on.timeout),
+                AttemptFailure::Stalled => (RetryReason::Stalled, true),
+            },
         };
         is_wanted.then_some(reason)
     }
@@ -41,11 +45,6 @@ impl RetrySpec {
         let may_be_sent_again = is_repeatable(request) || (self.is_http2 && self.retry_on.refused);
         self.attempts > 0 && may_be_sent_again && !request.body().is_empty()
     }
-}
-
-/// Returns true if a host may process `request` twice: it is idempotent (RFC 9110 section 9.2.2).
-pub(super) fn is_repeatable(request: &Request<RequestBody>) -> bool {
-    request.method().is_idempotent()
 }
 
 /// Returns true if a request is sent again to the same host over a new connection, after `attempt`
@@ -83,22 +82,18 @@ mod tests {
         }
     }
 
-    fn attempt(
-        outcome: fn(UpstreamError) -> AttemptOutcome,
-        kind: UpstreamErrorKind,
-        may_retry: bool,
-    ) -> Attempt {
+    fn attempt(failure: AttemptFailure, kind: UpstreamErrorKind, may_retry: bool) -> Attempt {
         let error = UpstreamError::new(&"endpoint".into(), kind);
-        Attempt::new(outcome(error), may_retry, None)
+        Attempt::failed(failure, error, may_retry, None)
     }
 
     /// The decisions after an attempt: on a new connection, at another host.
     fn decisions(
-        outcome: fn(UpstreamError) -> AttemptOutcome,
+        failure: AttemptFailure,
         kind: UpstreamErrorKind,
         may_retry: bool,
     ) -> (bool, Option<RetryReason>) {
-        let attempt = attempt(outcome, kind, may_retry);
+        let attempt = attempt(failure, kind, may_retry);
         (
             is_retried_on_new_connection(&attempt),
             spec().reason(&attempt),
@@ -114,34 +109,34 @@ mod tests {
         let late = || UpstreamErrorKind::ResponseTimeout(Duration::from_secs(1));
         let refused = UpstreamErrorKind::Connect(io::ErrorKind::ConnectionRefused.into());
         assert_eq!(
-            decisions(AttemptOutcome::Refused, refused, true),
+            decisions(AttemptFailure::Refused, refused, true),
             (false, Some(RetryReason::ConnectFailure))
         );
         assert_eq!(
-            decisions(AttemptOutcome::Unsent, closed(), true),
+            decisions(AttemptFailure::Unsent, closed(), true),
             (true, Some(RetryReason::Refused))
         );
         assert_eq!(
-            decisions(AttemptOutcome::Broken, closed(), true),
+            decisions(AttemptFailure::Broken, closed(), true),
             (true, Some(RetryReason::Reset))
         );
         assert_eq!(
-            decisions(AttemptOutcome::TimedOut, late(), true),
+            decisions(AttemptFailure::TimedOut, late(), true),
             (false, Some(RetryReason::Timeout))
         );
         assert_eq!(
-            decisions(AttemptOutcome::Broken, closed(), false),
+            decisions(AttemptFailure::Broken, closed(), false),
             (false, None)
         );
         assert_eq!(
-            decisions(AttemptOutcome::TimedOut, late(), false),
+            decisions(AttemptFailure::TimedOut, late(), false),
             (false, None)
         );
     }
 
     #[test]
     fn only_failures_of_the_list_are_retried() {
-        let reset = attempt(AttemptOutcome::Broken, closed(), true);
+        let reset = attempt(AttemptFailure::Broken, closed(), true);
         let mut few = spec();
         few.retry_on = RetryConditions {
             connect_failure: true,
@@ -159,6 +154,6 @@ mod tests {
     fn a_client_that_fails_is_not_retried() {
         let client = crate::http::body::RequestBodyError::Incomplete;
         let kind = UpstreamErrorKind::RequestBody(client);
-        assert_eq!(decisions(AttemptOutcome::Broken, kind, true), (false, None));
+        assert_eq!(decisions(AttemptFailure::Broken, kind, true), (false, None));
     }
 }

@@ -26,20 +26,10 @@ const PROBATION: u64 = 10;
 /// The most requests of the silent host that are looked at: more would only be less likely.
 const SAMPLE: u64 = 100;
 
-/// Counts of a host's requests, or sums of several hosts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Load {
-    /// Requests since the start, without those that it failed.
-    pub requests: u64,
-    /// Heads of responses since the start.
-    pub heads: u64,
-    /// Requests that wait for a head.
-    pub waiting: u64,
-}
-
-/// Requests in a time, and heads of responses.
+/// Requests and heads of responses: of a host since the start, or in a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
+    /// Without those that failed.
     pub requests: u64,
     pub heads: u64,
 }
@@ -56,8 +46,8 @@ impl Progress {
     /// This sum without one of its parts.
     pub(super) fn without(self, part: Progress) -> Progress {
         Progress {
-            requests: self.requests - part.requests,
-            heads: self.heads - part.heads,
+            requests: self.requests.saturating_sub(part.requests),
+            heads: self.heads.saturating_sub(part.heads),
         }
     }
 }
@@ -68,7 +58,7 @@ pub(super) struct Silence {
     /// The last instant at which it answered, or had been sent no request since.
     since: Instant,
     /// Its counts at the last observation.
-    last: Load,
+    last: Progress,
     /// Its requests since, none of which has a response.
     unanswered: u64,
     /// The requests of the others since.
@@ -78,10 +68,11 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    pub(super) fn new(now: Instant) -> Self {
+    /// A silence that begins now, of a host with these counts.
+    pub(super) fn new(counts: Progress, now: Instant) -> Self {
         Silence {
             since: now,
-            last: Load::default(),
+            last: counts,
             unanswered: 0,
             others: Progress::default(),
             telling: None,
@@ -89,24 +80,23 @@ impl Silence {
     }
 
     /// The progress since the last observation.
-    pub(super) fn progress(&self, load: &Load) -> Progress {
-        Progress {
-            requests: load.requests.saturating_sub(self.last.requests),
-            heads: load.heads.saturating_sub(self.last.heads),
-        }
+    pub(super) fn progress(&self, counts: Progress) -> Progress {
+        counts.without(self.last)
     }
 
-    /// Notes the host's load, and the progress of all others since the last observation.
-    pub(super) fn observe(&mut self, load: &Load, others: Progress, now: Instant) {
-        let own = self.progress(load);
+    /// Notes the host's counts, and the progress of all others since the last observation.
+    pub(super) fn observe(&mut self, counts: Progress, others: Progress, now: Instant) {
+        let own = self.progress(counts);
         let unanswered = self.unanswered + own.requests;
         if own.heads > 0 || unanswered == 0 {
-            self.restart(load, now);
-            // Those that have come since, at most.
-            self.unanswered = own.requests.saturating_sub(own.heads);
+            *self = Silence {
+                // Those that have come since, at most.
+                unanswered: own.requests.saturating_sub(own.heads),
+                ..Silence::new(counts, now)
+            };
             return;
         }
-        self.last = *load;
+        self.last = counts;
         self.unanswered = unanswered;
         self.others = self.others.and(others);
         if self.telling.is_none() && chance(self.unanswered, self.others) <= CHANCE {
@@ -114,31 +104,20 @@ impl Silence {
         }
     }
 
-    /// Forgets what was before: the host was left out.
-    pub(super) fn restart(&mut self, load: &Load, now: Instant) {
-        *self = Silence {
-            last: *load,
-            ..Silence::new(now)
-        };
-    }
-
-    /// Returns true if the host is stalled.
+    /// Returns true if the host, at which requests wait, is stalled.
     ///
     /// A host that is only somewhat slower than the others answers soon after them: so the silence
     /// must last twice as long as it took to tell.
-    pub(super) fn is_stall(&self, load: &Load, now: Instant) -> bool {
+    pub(super) fn is_stall(&self, now: Instant) -> bool {
         let lasted = now.saturating_duration_since(self.since);
-        load.waiting > 0
-            && self.unanswered >= UNANSWERED
+        self.unanswered >= UNANSWERED
             && lasted >= SILENCE
             && self.telling.is_some_and(|telling| lasted >= 2 * telling)
     }
 
-    /// Returns true if a host on probation is stalled, which gets one request at a time.
-    pub(super) fn is_stall_on_probation(&self, load: &Load, now: Instant) -> bool {
-        load.waiting > 0
-            && now.saturating_duration_since(self.since) >= SILENCE
-            && self.others.heads >= PROBATION
+    /// Returns true if a host on probation is stalled, whose one request waits.
+    pub(super) fn is_stall_on_probation(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= SILENCE && self.others.heads >= PROBATION
     }
 }
 
@@ -166,17 +145,12 @@ mod tests {
         others: impl Fn(u64) -> Progress,
     ) -> Option<u64> {
         let mut now = Instant::now();
-        let mut silence = Silence::new(now);
+        let mut silence = Silence::new(Progress::default(), now);
         (1..300).find(|&tick| {
             now += TICK;
             let (requests, heads) = (requests(tick), heads(tick));
-            let load = Load {
-                requests,
-                heads,
-                waiting: requests - heads,
-            };
-            silence.observe(&load, others(tick), now);
-            silence.is_stall(&load, now)
+            silence.observe(Progress { requests, heads }, others(tick), now);
+            requests > heads && silence.is_stall(now)
         })
     }
 
@@ -299,16 +273,15 @@ mod tests {
     #[test]
     fn a_host_on_probation_is_found_by_its_only_request() {
         let mut now = Instant::now();
-        let mut silence = Silence::new(now);
-        let one = Load {
+        let mut silence = Silence::new(Progress::default(), now);
+        let one = Progress {
             requests: 1,
             heads: 0,
-            waiting: 1,
         };
         let found = (1..10).find(|_| {
             now += TICK;
-            silence.observe(&one, answered(5), now);
-            silence.is_stall_on_probation(&one, now)
+            silence.observe(one, answered(5), now);
+            silence.is_stall_on_probation(now)
         });
         assert_eq!(found, Some(5));
     }

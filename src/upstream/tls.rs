@@ -1,6 +1,5 @@
 //! TLS towards servers, verified against the system's roots or the roots of a file.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ mod verifier;
 use verifier::ServerVerifier;
 
 /// TLS settings for an upstream.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
@@ -91,11 +90,22 @@ impl ClientTls {
 /// When no certificate can be verified with them.
 pub fn client_config(roots: &Roots, name: Option<&str>) -> Result<ClientConfig, ClientTlsError> {
     let name = name.map(server_name).transpose()?;
-    let verifier = ServerVerifier::new(roots.load()?, name, roots.own())?;
+    let verifier = ServerVerifier::new(roots.load()?, name, roots.own())
+        .map_err(|error| ClientTlsError::Unusable(error.to_string()))?;
+    Ok(verified_by(verifier))
+}
+
+/// Settings that accept these certificates of servers and no others, whatever names they have and
+/// even if they have expired.
+pub fn pinned_config(certificates: Vec<CertificateDer<'static>>) -> ClientConfig {
+    verified_by(ServerVerifier::only(certificates))
+}
+
+fn verified_by(verifier: ServerVerifier) -> ClientConfig {
     let builder = ClientConfig::builder()
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
-    Ok(builder.with_no_client_auth())
+    builder.with_no_client_auth()
 }
 
 fn server_name(text: &str) -> Result<ServerName<'static>, ClientTlsError> {
@@ -151,11 +161,3 @@ impl PartialEq for ClientTls {
 }
 
 impl Eq for ClientTls {}
-
-impl fmt::Debug for ClientTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientTls")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}

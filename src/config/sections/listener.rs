@@ -230,7 +230,7 @@ impl Compiler<'_> {
                 half_close: client.half_close.value,
             },
             client_rules: ClientRules::new(client_ip),
-            table: None,
+            max_exchange: None,
         }
     }
 

@@ -12,6 +12,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::PolledFrame;
+
 /// Reasons why a body broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
@@ -130,10 +132,7 @@ impl Body for BodyReceiver {
     type Data = Bytes;
     type Error = ReceiveError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ReceiveError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame<ReceiveError> {
         if self.has_ended {
             return Poll::Ready(None);
         }

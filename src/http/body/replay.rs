@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
-use super::{RequestBody, RequestBodyError};
+use super::{PolledFrame, RequestBody, RequestBodyError};
 
 /// The owner of a body that attempts send one after the other. The body is with an attempt, or
 /// comes back here when the attempt drops it.
@@ -94,10 +94,7 @@ impl Received {
 }
 
 impl AttemptBody {
-    pub(super) fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<RequestBodyError> {
         let Some(received) = &mut self.received else {
             return Poll::Ready(None);
         };

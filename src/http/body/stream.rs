@@ -1,14 +1,15 @@
-//! The body of a request over HTTP/2.
+//! The body of a message over HTTP/2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use h2::RecvStream;
 use http_body::{Frame, SizeHint};
 
-/// The receiving side of a request's stream. A client may send more as its bytes are read.
+use super::PolledFrame;
+
+/// The receiving side of a stream. The peer may send more as its bytes are read.
 #[derive(Debug)]
 pub struct StreamBody {
     stream: RecvStream,
@@ -30,15 +31,18 @@ impl StreamBody {
         }
     }
 
+    /// The number of its stream.
+    pub(crate) fn stream_id(&self) -> u32 {
+        self.stream.stream_id().as_u32()
+    }
+
     /// A flag that is set once the body is wanted, for a client that waits for `100 Continue`.
     pub(crate) fn wanted(&mut self) -> Arc<AtomicBool> {
         Arc::clone(self.is_wanted.get_or_insert_default())
     }
 
-    pub(super) fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+    /// Receives the next frame, and lets the peer send as much more; `None` at the end.
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<h2::Error> {
         while !self.has_data_ended {
             let polled = self.stream.poll_data(cx);
             if let Some(is_wanted) = self.is_wanted.take() {
@@ -60,11 +64,11 @@ impl StreamBody {
         Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
     }
 
-    pub(super) fn is_end_stream(&self) -> bool {
+    pub(crate) fn is_end_stream(&self) -> bool {
         self.stream.is_end_stream()
     }
 
-    pub(super) fn size_hint(&self) -> SizeHint {
+    pub(crate) fn size_hint(&self) -> SizeHint {
         match self.remaining {
             _ if self.is_end_stream() => SizeHint::with_exact(0),
             Some(remaining) => SizeHint::with_exact(remaining),

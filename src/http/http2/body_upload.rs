@@ -11,12 +11,12 @@ use http_body::Body;
 /// A body, and the stream that it is sent on.
 #[derive(Debug)]
 pub(crate) struct BodyUpload<B> {
-    stream: SendStream<Bytes>,
-    body: B,
+    pub(crate) stream: SendStream<Bytes>,
+    pub(crate) body: B,
     /// The next frame, which waits for the peer's window.
     next: Option<Bytes>,
-    /// The frames that the body has yielded.
-    taken: u32,
+    /// The frames that the body has yielded. Wraps around.
+    pub(crate) taken: u32,
 }
 
 /// Reasons why a body broke off.
@@ -38,24 +38,9 @@ impl<B: Body<Data = Bytes> + Unpin> BodyUpload<B> {
         }
     }
 
-    /// The frames that the body has yielded. Wraps around.
-    pub(crate) fn taken(&self) -> u32 {
-        self.taken
-    }
-
     /// Returns true if the body's source, and not the peer, has to do something.
     pub(crate) fn waits_for_body(&self) -> bool {
         self.next.is_none()
-    }
-
-    /// The stream.
-    pub(crate) fn stream_mut(&mut self) -> &mut SendStream<Bytes> {
-        &mut self.stream
-    }
-
-    /// The body.
-    pub(crate) fn body_mut(&mut self) -> &mut B {
-        &mut self.body
     }
 
     /// The body, if nothing was taken from it.

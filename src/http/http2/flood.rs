@@ -44,7 +44,7 @@ const CONTROL: u64 = 1000;
 const CONTROL_WINDOW: Duration = Duration::from_secs(10);
 
 /// The counts of one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct FloodCounter {
     last_stream: u32,
     streams: u64,
@@ -56,27 +56,13 @@ pub(super) struct FloodCounter {
     window_updates: u64,
     empty_data: u32,
     control: u64,
-    /// The beginning of the window of `control`, and the DATA frames sent before it.
-    since: (Instant, u64),
+    /// The beginning of the window of `control`: its first frame.
+    since: Option<Instant>,
+    /// The DATA frames sent before it.
+    data_before: u64,
 }
 
 impl FloodCounter {
-    pub(super) fn new() -> Self {
-        Self {
-            last_stream: 0,
-            streams: 0,
-            data_sent: 0,
-            headers: 0,
-            priorities: 0,
-            resets: 0,
-            own_resets: 0,
-            window_updates: 0,
-            empty_data: 0,
-            control: 0,
-            since: (Instant::now(), 0),
-        }
-    }
-
     /// Counts a frame to the peer.
     pub(super) fn sent(&mut self, head: FrameHead) {
         match head.kind {
@@ -134,16 +120,16 @@ impl FloodCounter {
 
     fn is_control_flood(&mut self) -> bool {
         self.control += 1;
-        let (begin, data_before) = self.since;
-        if self.control <= CONTROL + (self.data_sent - data_before) {
+        // The clock is read for the first, and for those beyond the bound.
+        let begin = *self.since.get_or_insert_with(Instant::now);
+        if self.control <= CONTROL + (self.data_sent - self.data_before) {
             return false;
         }
-        // The clock is read only here.
         let now = Instant::now();
         if now - begin < CONTROL_WINDOW {
             return true;
         }
-        (self.control, self.since) = (1, (now, self.data_sent));
+        (self.control, self.since, self.data_before) = (1, Some(now), self.data_sent);
         false
     }
 
@@ -191,7 +177,7 @@ mod tests {
     #[test]
     fn priorities_are_bounded_by_streams() {
         for (streams, most) in [(0, 100), (1, 200), (9, 1000)] {
-            let mut counter = FloodCounter::new();
+            let mut counter = FloodCounter::default();
             begin_streams(&mut counter, streams);
             assert_eq!(taken(&mut counter, head(PRIORITY, 5, 3), 5000), most);
         }
@@ -199,10 +185,10 @@ mod tests {
 
     #[test]
     fn resets_are_bounded_by_streams_of_either_side() {
-        let mut counter = FloodCounter::new();
+        let mut counter = FloodCounter::default();
         begin_streams(&mut counter, 3);
         assert_eq!(taken(&mut counter, head(RST_STREAM, 4, 1), 5000), 103);
-        let mut counter = FloodCounter::new();
+        let mut counter = FloodCounter::default();
         (0..3).for_each(|number| counter.sent(head(HEADERS, 10, 2 * number + 1)));
         assert_eq!(taken(&mut counter, head(RST_STREAM, 4, 1), 5000), 103);
     }
@@ -210,7 +196,7 @@ mod tests {
     #[test]
     fn own_resets_wear_a_connection_out_by_number_and_share() {
         for (streams, most) in [(100, 100), (500, 100), (1000, 200)] {
-            let mut counter = FloodCounter::new();
+            let mut counter = FloodCounter::default();
             (0..streams).for_each(|number| counter.sent(head(HEADERS, 10, 2 * number + 1)));
             let resets = (1..).find(|_| {
                 counter.sent(head(RST_STREAM, 4, 1));
@@ -222,7 +208,7 @@ mod tests {
 
     #[test]
     fn informational_responses_are_bounded() {
-        let mut counter = FloodCounter::new();
+        let mut counter = FloodCounter::default();
         let early = head(HEADERS, 10, 1);
         counter.sent(early);
         assert_eq!(taken(&mut counter, early, 5000), 1010);
@@ -230,7 +216,7 @@ mod tests {
 
     #[test]
     fn trailers_open_no_stream() {
-        let mut counter = FloodCounter::new();
+        let mut counter = FloodCounter::default();
         begin_streams(&mut counter, 1);
         assert!(!counter.is_one_too_many(head(HEADERS, 10, 1)));
         assert_eq!(taken(&mut counter, head(PRIORITY, 5, 1), 5000), 200);
@@ -238,9 +224,9 @@ mod tests {
 
     #[test]
     fn window_updates_are_bounded_by_streams_and_data() {
-        let mut counter = FloodCounter::new();
+        let mut counter = FloodCounter::default();
         assert_eq!(taken(&mut counter, head(WINDOW_UPDATE, 4, 0), 5000), 5);
-        let mut counter = FloodCounter::new();
+        let mut counter = FloodCounter::default();
         begin_streams(&mut counter, 3);
         (0..20).for_each(|_| counter.sent(head(DATA, 1, 1)));
         let update = head(WINDOW_UPDATE, 4, 1);
@@ -249,7 +235,7 @@ mod tests {
 
     #[test]
     fn data_without_a_byte_is_bounded_in_a_row() {
-        let mut counter = FloodCounter::new();
+        let mut counter = FloodCounter::default();
         let empty = head(DATA, 0, 1);
         for _ in 0..100 {
             assert_eq!(taken(&mut counter, empty, 10), 10);
@@ -260,13 +246,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pings_are_bounded_by_time_and_data() {
-        let mut counter = FloodCounter::new();
+        let mut counter = FloodCounter::default();
         let ping = head(PING, 8, 0);
         for _ in 0..10 {
             assert_eq!(taken(&mut counter, ping, 900), 900);
             tokio::time::advance(CONTROL_WINDOW).await;
         }
-        let mut counter = FloodCounter::new();
+        let mut counter = FloodCounter::default();
         for _ in 0..100_000 {
             counter.sent(head(DATA, 1, 1));
             assert!(!counter.is_one_too_many(ping));
@@ -276,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_last_frame_names_the_last_stream() {
-        let mut counter = FloodCounter::new();
+        let mut counter = FloodCounter::default();
         begin_streams(&mut counter, 3);
         let goaway = counter.goaway();
         assert_eq!(goaway, [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 11]);

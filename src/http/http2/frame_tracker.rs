@@ -32,7 +32,7 @@ impl FrameHead {
 }
 
 /// The progress of the frames of one direction. Malformed frames are left to the library.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FrameTracker {
     /// Missing bytes of the preface.
     preface: usize,
@@ -54,20 +54,7 @@ impl FrameTracker {
     pub(super) fn of_client() -> Self {
         FrameTracker {
             preface: PREFACE,
-            ..Self::of_server()
-        }
-    }
-
-    /// A tracker of what a server sends.
-    pub(super) fn of_server() -> Self {
-        FrameTracker {
-            preface: 0,
-            head: [0; 9],
-            filled: 0,
-            payload: 0,
-            ends_block: false,
-            is_open: false,
-            begun: 0,
+            ..Self::default()
         }
     }
 

@@ -20,20 +20,18 @@ use http::header::CONNECTION;
 use http::{StatusCode, Version};
 use tokio::time::Instant;
 
-use super::{
-    ClientSpec, ConnectionHandler, ConnectionService, HalfClose, Io, NegotiatedConnection,
-};
+use super::{ConnectionHandler, ConnectionService, Io, NegotiatedConnection};
 use crate::http::body::{BodySender, RequestBody, body_channel};
 use crate::http::framing::FramingFields;
 use crate::http::headers::Headers;
 use crate::http::http1::{Decoder, Framing, MessageWriter, ReadBuffer};
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
-use crate::http::service::ServiceFuture;
+use crate::http::service::{BoxError, HttpService, ServiceFuture};
 use crate::net::idle_timer::IdleTimer;
 use crate::server::connection_guard::ConnectionGuard;
 use crate::server::drain::{DRAIN_GRACE, until_drained};
-use crate::server::service::{BoxError, HttpService};
+use crate::server::spec::{ClientSpec, HalfClose};
 use crate::telemetry::metrics::BadRequest;
 use lingering_close::CloseReason;
 use request::{ParsedHead, RequestHead};
@@ -107,6 +105,8 @@ struct Http1Connection<'a, T, B> {
     written_at_eof: Option<u64>,
     wait: Wait,
     idle_timer: IdleTimer,
+    /// The rest of the time for an exchange that has a bound.
+    exchange_timer: Option<Box<IdleTimer>>,
 }
 
 /// The future of a response, with the traits of its request. Boxed, so that a connection between
@@ -204,6 +204,7 @@ where
             written_at_eof: None,
             wait: Wait::FirstByte,
             idle_timer: IdleTimer::new(client.timeouts.head),
+            exchange_timer: None,
         }
     }
 
@@ -216,10 +217,18 @@ where
             // Not handed to an async function, whose future would have room for the head.
             let pending = self.start_request(service, head.of(text)?)?;
             if let Some((traits, mut future)) = pending {
-                let response = poll_fn(|cx| self.poll_answer(future.as_mut(), cx)).await?;
+                let response = poll_fn(|cx| {
+                    let answered = self.poll_answer(future.as_mut(), cx);
+                    self.unless_cut(answered, cx)
+                });
+                let response = response.await?;
                 self.start_response(traits, response);
             }
-            poll_fn(|cx| self.poll_send(cx)).await?;
+            poll_fn(|cx| {
+                let sent = self.poll_send(cx);
+                self.unless_cut(sent, cx)
+            })
+            .await?;
             if !self.keep_alive {
                 break;
             }
@@ -294,6 +303,8 @@ where
         self.guard.begin();
         self.requests_left = self.requests_left.saturating_sub(1);
         self.wait_for(Wait::Service);
+        let timer = |limit| Box::new(IdleTimer::new(limit));
+        self.exchange_timer = self.guard.max_exchange().map(timer);
         // Each response has the grace of a half-closing client.
         if let Some(written) = &mut self.written_at_eof {
             *written = self.writer.written();
@@ -371,6 +382,10 @@ where
             self.decoder = Decoder::UntilClose;
         }
         let framing = traits.framing(head.status(), &body);
+        if matches!(framing, Framing::Chunked | Framing::UntilClose) {
+            // It may have no end.
+            self.exchange_timer = None;
+        }
         let may_discard = !self.decoder.has_ended() && self.may_discard();
         self.expects_continue = false;
         let may_stay = self.guard.may_stay(head.status(), self.was_served);
@@ -418,6 +433,27 @@ where
             ready!(self.idle_timer.poll_expired(cx));
             return Poll::Ready(Err(CloseReason::broken("the client stopped reading")));
         }
+    }
+
+    /// What was `polled` of an exchange, or the end of the connection if that gives way to a new one,
+    /// or the client has not taken the response in time.
+    fn unless_cut<N>(
+        &mut self,
+        polled: Poll<Result<N, CloseReason>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<N, CloseReason>> {
+        if polled.is_ready() {
+            return polled;
+        }
+        if self.guard.poll_cut(cx).is_ready() {
+            return Poll::Ready(Err(CloseReason::Evicted));
+        }
+        let Some(timer) = &mut self.exchange_timer else {
+            return Poll::Pending;
+        };
+        ready!(timer.poll_expired(cx));
+        let late = "the client has not taken its response in time";
+        Poll::Ready(Err(CloseReason::broken(late)))
     }
 
     /// Becomes ready when the client no longer waits for the response.

@@ -2,9 +2,9 @@
 //! isn't answered at once.
 
 mod activity;
+mod observer;
 mod ping;
 mod stream;
-mod tracked_io;
 mod trailers;
 mod tunnel;
 
@@ -21,18 +21,18 @@ use tokio::time::{Instant, timeout};
 
 use self::{
     activity::{Activity, Overdue, Wait, Watchdog},
+    observer::ClientObserver,
     ping::PingTimer,
     stream::StreamStarter,
-    tracked_io::TrackedIo,
 };
 use super::{ConnectionHandler, ConnectionService, Io, NegotiatedConnection};
-use crate::http::http2::STREAM_WINDOW;
+use crate::http::http2::{FrameIo, STREAM_WINDOW};
+use crate::http::service::{BoxError, HttpService};
 use crate::http::trailers::LEAST_LIST_BOUND;
 use crate::net::drain::DrainStage;
+use crate::server::connection_guard::ConnectionGuard;
 use crate::server::drain::DRAIN_GRACE;
-use crate::server::{
-    ClientSpec, HttpService, connection_guard::ConnectionGuard, service::BoxError,
-};
+use crate::server::spec::ClientSpec;
 use crate::telemetry::metrics::BadRequest;
 
 /// The most bytes of a response's body that wait for the client, for each stream.
@@ -72,7 +72,8 @@ impl ConnectionHandler {
     {
         let activity = Rc::new(Activity::default());
         let (max_requests, expires) = self.client.life.of(service.id, Instant::now());
-        let io = TrackedIo::new(negotiated.io, negotiated.first, activity.clone());
+        let observer = ClientObserver::new(activity.clone());
+        let io = FrameIo::with_client(negotiated.io, negotiated.first, observer);
         let streams = StreamStarter::new(service, &self.client, activity.clone());
         let mut connection = Http2Connection::new(self.http2.handshake(io), streams);
         let mut watchdog = Watchdog::new(
@@ -86,7 +87,7 @@ impl ConnectionHandler {
             tokio::select! {
                 biased;
                 result = poll_fn(|cx| connection.poll_serve(cx)) => {
-                    if activity.is_flooded() || result.as_ref().is_err_and(is_cut_off) {
+                    if activity.flooded.get() || result.as_ref().is_err_and(is_cut_off) {
                         guard.bad_request(BadRequest::Flood);
                     }
                     return result.map_err(Into::into);
@@ -119,11 +120,14 @@ impl ConnectionHandler {
                 },
             }
             draining = true;
-            activity.close();
+            activity.closing.set(true);
             connection.drain();
         }
     }
 }
+
+/// The I/O of a connection.
+type ClientIo<T> = FrameIo<T, ClientObserver>;
 
 /// A connection, from its handshake to its end.
 struct Http2Connection<T, S> {
@@ -134,15 +138,15 @@ struct Http2Connection<T, S> {
 
 /// The progress of a connection.
 enum State<T> {
-    Handshake(Handshake<TrackedIo<T>, Bytes>),
+    Handshake(Handshake<ClientIo<T>, Bytes>),
     Open {
-        connection: Connection<TrackedIo<T>, Bytes>,
+        connection: Connection<ClientIo<T>, Bytes>,
         ping: Option<PingTimer>,
     },
 }
 
 impl<T: Io, S: HttpService> Http2Connection<T, S> {
-    fn new(handshake: Handshake<TrackedIo<T>, Bytes>, streams: StreamStarter<S>) -> Self {
+    fn new(handshake: Handshake<ClientIo<T>, Bytes>, streams: StreamStarter<S>) -> Self {
         Http2Connection {
             state: State::Handshake(handshake),
             streams,
@@ -163,7 +167,7 @@ impl<T: Io, S: HttpService> Http2Connection<T, S> {
                     self.state = State::Open { connection, ping };
                 }
                 State::Open { connection, ping } => {
-                    let reads = self.streams.activity().reads();
+                    let reads = self.streams.activity.reads.get();
                     if ping
                         .as_mut()
                         .is_some_and(|ping| ping.poll_gone(reads, cx).is_ready())
@@ -210,16 +214,15 @@ fn poll_spent(
     max_requests: u32,
     cx: &mut Context<'_>,
 ) -> Poll<()> {
-    if activity.begun() >= max_requests {
+    if activity.begun.get() >= max_requests {
         return Poll::Ready(());
     }
-    if let Some(status) = activity.take_status() {
-        let was_served = activity.was_served();
-        if !guard.may_stay(status, was_served) {
-            return Poll::Ready(());
-        }
+    if let Some(status) = activity.status.take()
+        && !guard.may_stay(status, activity.was_served.get())
+    {
+        return Poll::Ready(());
     }
-    match activity.in_flight() {
+    match activity.in_flight.get() {
         0 => guard.poll_evicted(cx, Instant::now),
         _ => {
             guard.begin();

@@ -23,9 +23,11 @@ use super::*;
 use crate::{
     http::body::RequestBody,
     http::message::{Request, Response},
-    http::service::service_fn,
     net::drain::{DrainController, DrainStage, DrainWatcher},
-    server::{ConnectionLife, Timeouts, connection_bounds::ConnectionBounds},
+    server::{
+        ConnectionLife, HalfClose, Timeouts, connection_bounds::ConnectionBounds,
+        listener::AcceptWarnings,
+    },
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
 
@@ -66,13 +68,15 @@ struct Client {
 }
 
 pub(super) fn held(closing: &DrainWatcher) -> ConnectionGuard {
-    let bounds = Arc::new(ConnectionBounds::new(&CLIENT, 1));
-    let permit = bounds.try_permit();
-    ConnectionGuard::new(
-        &Arc::new(ListenerMetrics::new(&Registry::default(), "test")),
-        bounds.enter(0, permit, None),
-        closing.clone(),
-    )
+    held_for(closing, None)
+}
+
+/// A connection of a server whose exchanges have this bound.
+pub(super) fn held_for(closing: &DrainWatcher, max_exchange: Option<Duration>) -> ConnectionGuard {
+    let bounds = Arc::new(ConnectionBounds::new(&CLIENT, 1, max_exchange));
+    let permit = bounds.try_permit().expect("there is room");
+    let metrics = Arc::new(ListenerMetrics::new(&Registry::default(), "test"));
+    ConnectionGuard::new(&bounds, 0, permit, None, &metrics, closing.clone())
 }
 
 fn connect(version: HttpVersion) -> Client {
@@ -87,7 +91,7 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
     let works = working.clone();
     let factory = move |_: &ClientConnection| {
         let works = works.clone();
-        service_fn(move |request| Box::pin(answer(works.clone(), request)))
+        move |request| Box::pin(answer(works.clone(), request))
     };
     let served = spawn_local(async move {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
@@ -104,13 +108,20 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
         };
         let handler = Rc::new(ConnectionHandler {
             worker: 0,
-            local: address.into(),
+            settings: Arc::new(ListenerSettings {
+                spec: ListenerSpec {
+                    address: address.into(),
+                    proxy_protocol: false,
+                    protocols: Protocols::Both,
+                    tls: None,
+                },
+                local: address.into(),
+                metrics: Arc::new(ListenerMetrics::new(&Registry::default(), "test")),
+                warnings: Arc::new(AcceptWarnings::new()),
+            }),
             http2: super::http2::builder(&client),
-            protocols: Protocols::Both,
-            proxy_protocol: false,
             client,
             client_rules: ClientRules::default(),
-            tls: None,
         });
         let held = held(&closing);
         let negotiated = NegotiatedConnection::new(version, theirs, handler.first_head());

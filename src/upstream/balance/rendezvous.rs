@@ -24,7 +24,7 @@ impl Rendezvous {
     pub(super) fn new(hosts: &[WeightedHost]) -> Self {
         let hash = |one: &WeightedHost| {
             let mut hasher = BALANCE_SECRET.hasher();
-            hasher.part(0, one.host.address().to_string().as_bytes());
+            hasher.part(0, one.host.connector.address.to_string().as_bytes());
             hasher.finish().bits()
         };
         Rendezvous(hosts.iter().map(hash).collect())
@@ -35,7 +35,7 @@ impl Rendezvous {
     pub(super) fn pick(&self, pick: &Pick<'_>, key: u64) -> usize {
         let available = || {
             let all = pick.hosts.iter();
-            all.filter(|one| !one.host.is_left_out())
+            all.filter(|one| !one.host.health.is_left_out())
         };
         let weights: u64 = available().map(|one| u64::from(one.weight)).sum();
         let requests = 1 + available().map(WeightedHost::in_flight).sum::<u64>();

@@ -178,7 +178,7 @@ proptest! {
         for balance in ALL {
             let balanced = Balanced::new(balance, &weights);
             for (one, _) in balanced.hosts.iter().zip(&states).filter(|(_, state)| state.1) {
-                one.host.eject(&EJECTION, EjectionReason::ConnectFailure, false, Instant::now());
+                one.host.health.eject(&EJECTION, EjectionReason::ConnectFailure, false, Instant::now());
             }
             let mut tried = Vec::new();
             for _ in &weights {

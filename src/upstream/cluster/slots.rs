@@ -5,15 +5,16 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Cluster, Tried};
+use super::Cluster;
 use crate::telemetry::metrics::{PendingMetrics, PendingRefusal};
-use crate::upstream::host::{Host, InFlight};
-use crate::upstream::host_set::HostSet;
-use crate::upstream::pending::UNBOUNDED;
-use crate::upstream::{ConnectionBound, OutboundRequest, UpstreamError, UpstreamErrorKind};
+use crate::upstream::attempt::OutboundRequest;
+use crate::upstream::error::{UpstreamError, UpstreamErrorKind};
+use crate::upstream::host::InFlight;
+use crate::upstream::host_set::{HostSet, Tried};
+use crate::upstream::pending::{Slot, SlotClaim, UNBOUNDED};
+use crate::upstream::spec::ConnectionBound;
 
 /// The bound of the requests in flight at each host, of a cluster that has one.
 #[derive(Debug)]
@@ -22,25 +23,6 @@ pub(in crate::upstream) struct Bound {
     pub metrics: PendingMetrics,
     /// The upstream's name.
     pub upstream: Arc<str>,
-}
-
-/// The number of a host, and the slot of a request there.
-pub(super) type Slot = (usize, InFlight);
-
-/// The slot that a request has waited for.
-#[derive(Debug)]
-pub(in crate::upstream) struct Assignment {
-    /// The hosts of the cluster at that moment.
-    set: Arc<HostSet>,
-    slot: Slot,
-}
-
-/// The slots that a waiting request may use: those of the hosts of its cluster, but for the hosts
-/// that it was tried at.
-#[derive(Debug)]
-pub(in crate::upstream) struct SlotClaim {
-    cluster: Arc<Cluster>,
-    tried: SmallVec<[Arc<Host>; 2]>,
 }
 
 impl Cluster {
@@ -69,7 +51,7 @@ impl Cluster {
         };
         let max = self.pending.max();
         // The balancer picks a host that is left out only if there is no other.
-        let is_pick = |number: usize| number == picked && hosts[number].host.is_left_out();
+        let is_pick = |number: usize| number == picked && hosts[number].host.health.is_left_out();
         let from_picked = (picked..hosts.len()).chain(0..picked);
         let mut numbers =
             from_picked.filter(|&number| is_pick(number) || set.may_take(number, tried));
@@ -87,7 +69,7 @@ impl Cluster {
     /// # Errors
     /// When too many wait, or there is none in time.
     pub(super) async fn wait_for_slot(
-        self: &Arc<Self>,
+        &self,
         bound: &Bound,
         set: &mut Arc<HostSet>,
         tried: &mut Tried,
@@ -100,7 +82,7 @@ impl Cluster {
         } = bound.spec;
         let hosts = tried.iter().map(|&number| &set.hosts()[number].host);
         let claim = SlotClaim {
-            cluster: Arc::clone(self),
+            hosts: Arc::clone(&self.hosts),
             tried: hosts.map(Arc::clone).collect(),
         };
         let wait = Wait::begin(outbound.pending);
@@ -148,24 +130,6 @@ impl Bound {
     fn refuse(&self, reason: PendingRefusal, error: UpstreamErrorKind) -> UpstreamError {
         self.metrics.refuse(reason);
         UpstreamError::new(&self.upstream, error)
-    }
-}
-
-impl SlotClaim {
-    /// Takes a slot of `host`, if the request may go there.
-    pub(in crate::upstream) fn assign(&self, host: &Arc<Host>, max: u32) -> Option<Assignment> {
-        let set = self.cluster.hosts.load();
-        let number = set.number_of(host)?;
-        let tried = self.tried.iter().filter_map(|host| set.number_of(host));
-        let tried: Tried = tried.collect();
-        if !set.may_take(number, &tried) {
-            return None;
-        }
-        let slot = (number, InFlight::begin_below(host, max)?);
-        Some(Assignment {
-            set: Arc::clone(&set),
-            slot,
-        })
     }
 }
 

@@ -85,7 +85,7 @@ impl Names {
             resolver: self.resolver,
             pending: Cluster::pending_queue(previous),
         };
-        let known = previous.map_or(&[][..], Cluster::endpoints);
+        let known = previous.map_or(&[][..], |cluster| &cluster.endpoints);
         let endpoint = |spec| {
             let known = known.iter().find(|known| *known.spec() == spec);
             known.map_or_else(|| Arc::new(Endpoint::new(spec, &context)), Arc::clone)
@@ -174,7 +174,7 @@ fn addresses(cluster: &Cluster) -> Vec<String> {
     let hosts = hosts(cluster);
     hosts
         .iter()
-        .map(|host| host.address().to_string())
+        .map(|host| host.connector.address.to_string())
         .collect()
 }
 
@@ -211,7 +211,7 @@ async fn a_name_is_looked_up_again_and_its_new_addresses_are_used() {
         "10.0.0.2 keeps its connections"
     );
     assert!(Arc::ptr_eq(&before[2], &after[2]));
-    let is_closed = |host: &Arc<Host>| host.pool().is_closed();
+    let is_closed = |host: &Arc<Host>| host.pool.is_closed();
     assert_eq!(
         before.iter().map(is_closed).collect::<Vec<_>>(),
         [true, false, false]
@@ -244,7 +244,7 @@ async fn the_last_known_addresses_are_used_while_the_name_does_not_resolve() {
     sweep(&cluster).await;
     assert_eq!(names.calls(), 4);
     assert!(Arc::ptr_eq(&known[0], &hosts(&cluster)[0]));
-    assert!(!known[0].pool().is_closed());
+    assert!(!known[0].pool.is_closed());
     assert_eq!(
         names.metric("sluicegate_upstream_lookup_failures_total{"),
         "3"
@@ -294,7 +294,10 @@ async fn requests_before_the_first_answer_wait_for_it() {
     yield_now().await;
     names.set("api", &["10.0.0.1"]);
     let set = ended(waiting).await.expect("a name resolves");
-    assert_eq!(set.hosts()[0].host.address().to_string(), "10.0.0.1:80");
+    assert_eq!(
+        set.hosts()[0].host.connector.address.to_string(),
+        "10.0.0.1:80"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,12 +3,24 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::upstream::attempt::HostEvidence;
-use crate::upstream::stall::Load;
+use crate::upstream::stall::Progress;
+
+/// The evidence of an attempt about its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::upstream) enum HostEvidence {
+    /// It works.
+    Good,
+    /// It failed.
+    Failed,
+    /// It took no connection.
+    NoConnection,
+    /// Nothing: the client, this machine or the time for the whole request ended the attempt.
+    Excused,
+}
 
 /// Counts of a host's requests since the start.
 #[derive(Debug, Default)]
-pub(super) struct HostCounts {
+pub(in crate::upstream) struct HostCounts {
     started: AtomicU64,
     /// Requests that got the head of a response.
     heads: AtomicU64,
@@ -26,23 +38,21 @@ pub(super) struct HostCounts {
 
 /// A request that waits for the head of a response. Dropped early, its client has left.
 #[derive(Debug)]
-pub(super) struct Waiting<'a>(Option<&'a HostCounts>);
+pub(in crate::upstream) struct Waiting<'a>(Option<&'a HostCounts>);
 
 impl HostCounts {
     /// Counts a request that waits from now on.
-    pub(super) fn begin(&self) -> Waiting<'_> {
+    pub(in crate::upstream) fn begin(&self) -> Waiting<'_> {
         self.started.fetch_add(1, Relaxed);
         Waiting(Some(self))
     }
 
     /// The counts that tell if the host is stalled.
-    pub(super) fn load(&self) -> Load {
-        let waiting = self.waiting();
-        let heads = self.heads();
-        Load {
+    pub(in crate::upstream) fn progress(&self) -> Progress {
+        let (waiting, heads) = (self.waiting(), self.heads());
+        Progress {
             requests: heads + waiting + self.excused.load(Relaxed),
             heads,
-            waiting,
         }
     }
 
@@ -80,13 +90,13 @@ impl HostCounts {
     }
 
     /// Counts a response that broke off.
-    pub(super) fn record_broken_body(&self) {
+    pub(in crate::upstream) fn record_broken_body(&self) {
         self.failures.fetch_add(1, Relaxed);
         self.broken_bodies.fetch_add(1, Relaxed);
     }
 
     /// Counts a response that ended well.
-    pub(super) fn record_whole_body(&self) {
+    pub(in crate::upstream) fn record_whole_body(&self) {
         if self.broken_bodies.load(Relaxed) != 0 {
             self.broken_bodies.store(0, Relaxed);
         }
@@ -115,7 +125,7 @@ impl HostCounts {
 
 impl Waiting<'_> {
     /// Counts the end of the wait.
-    pub(super) fn end(mut self, evidence: HostEvidence, has_head: bool) {
+    pub(in crate::upstream) fn end(mut self, evidence: HostEvidence, has_head: bool) {
         if let Some(counts) = self.0.take() {
             counts.record(evidence, has_head);
         }

@@ -1,70 +1,493 @@
-//! The health of a host, as checks find it.
+//! The health of a host: if, and how often, the balancer may pick it. Read by every pick, and changed
+//! by attempts, health checks, operators, and a few times a second.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 
-use http::uri::Authority;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Host;
-use crate::upstream::health::{CheckFailure, HealthChange, check};
-use crate::upstream::spec::HealthSpec;
+use super::counts::{HostCounts, HostEvidence};
+use crate::telemetry::metrics::{EjectionReason, EndpointMetrics};
+use crate::telemetry::registry::GaugeGuard;
+use crate::upstream::ejection::{FULL, Standing};
+use crate::upstream::health::CheckRecord;
+use crate::upstream::spec::{EjectionSpec, HealthSpec};
+use crate::upstream::stall::{Progress, Silence};
 
-impl Host {
-    /// Begins a check, as a task of the current runtime, if one is due.
-    pub(in crate::upstream) fn begin_check(
-        self: &Arc<Self>,
-        spec: &Arc<HealthSpec>,
-        authority: &Authority,
+/// The seconds of which requests count for the failure rate.
+const WINDOW: usize = 10;
+
+/// The fewest requests of which a failure rate is computed.
+const MIN_REQUESTS: u64 = 100;
+
+/// How a host compares with the others of an upstream, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::upstream) enum Readiness {
+    /// It gets no requests while there are others.
+    LeftOut,
+    /// It is on probation, and has its one request.
+    OnTrial,
+    /// It takes requests.
+    Ready,
+}
+
+/// The condition of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostCondition {
+    /// In use.
+    Available,
+    /// Left out for its failures.
+    Ejected {
+        /// The reason.
+        reason: EjectionReason,
+        /// The rest of the ejection.
+        left: Duration,
+    },
+    /// Left out while its health checks fail.
+    Unhealthy,
+    /// In use although it fails, for this reason: the others are no better, or too many are ejected.
+    Failing(EjectionReason),
+    /// Back from an ejection, without a good answer so far.
+    Probation,
+    /// Left out because its endpoint drains.
+    Draining,
+}
+
+impl HostCondition {
+    /// True if the host takes requests, and does not fail them.
+    pub fn works(self) -> bool {
+        matches!(self, Self::Available | Self::Probation)
+    }
+}
+
+/// An ejection that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::upstream) struct Ejection {
+    pub reason: EjectionReason,
+    /// Its length.
+    pub time: Duration,
+}
+
+/// The health of a host.
+#[derive(Debug)]
+pub(in crate::upstream) struct HostHealth {
+    pub counts: HostCounts,
+    /// The share of its requests that the host gets, 0 to [`FULL`].
+    share: AtomicU32,
+    is_on_probation: AtomicBool,
+    /// It fails or is on probation, which a good answer ends.
+    awaits_answer: AtomicBool,
+    /// Counts the picks of a host whose share is not full.
+    offers: AtomicU32,
+    record: Mutex<Record>,
+    /// Notified when the requests that wait must be tried elsewhere: one for each worker, so that
+    /// none waits for the lock of another.
+    leave: Box<[Notify]>,
+    metrics: Arc<EndpointMetrics>,
+}
+
+#[derive(Debug)]
+struct Record {
+    standing: Standing,
+    silence: Silence,
+    checks: CheckRecord,
+    /// The endpoint drains.
+    is_draining: bool,
+    /// Judged and failed requests at the start of each of the last seconds, the oldest first.
+    seconds: VecDeque<(u64, u64)>,
+    /// The reason for the last ejection, or why the host fails.
+    reason: Option<EjectionReason>,
+    /// The time in which its share grows, once known.
+    slow_start: Duration,
+    /// Counts the host as available.
+    available: Option<GaugeGuard>,
+}
+
+impl HostHealth {
+    pub(super) fn new(workers: usize, metrics: Arc<EndpointMetrics>) -> Self {
+        HostHealth {
+            counts: HostCounts::default(),
+            share: AtomicU32::new(FULL),
+            is_on_probation: AtomicBool::new(false),
+            awaits_answer: AtomicBool::new(false),
+            offers: AtomicU32::new(0),
+            record: Mutex::new(Record {
+                standing: Standing::new(),
+                silence: Silence::new(Progress::default(), Instant::now()),
+                checks: CheckRecord::new(),
+                is_draining: false,
+                seconds: VecDeque::new(),
+                reason: None,
+                slow_start: Duration::MAX,
+                available: Some(metrics.available()),
+            }),
+            leave: (0..workers).map(|_| Notify::new()).collect(),
+            metrics,
+        }
+    }
+
+    /// Returns true if the host gets no requests while there are others.
+    pub(in crate::upstream) fn is_left_out(&self) -> bool {
+        self.share.load(Relaxed) == 0
+    }
+
+    /// Returns true if the host is in use, and has answered well since it failed.
+    pub(in crate::upstream) fn works(&self) -> bool {
+        !self.is_left_out() && !self.awaits_answer.load(Relaxed)
+    }
+
+    /// Returns true if the host is in use, and fails.
+    pub(in crate::upstream) fn is_failing(&self) -> bool {
+        self.awaits_answer.load(Relaxed) && !self.is_on_probation.load(Relaxed)
+    }
+
+    /// Returns true if the host is on probation, and has its one request.
+    fn is_on_trial(&self) -> bool {
+        self.is_on_probation.load(Relaxed) && self.counts.waiting() > 0
+    }
+
+    /// How the host compares with the others of the upstream.
+    pub(in crate::upstream) fn readiness(&self) -> Readiness {
+        if self.is_left_out() {
+            Readiness::LeftOut
+        } else if self.is_on_trial() {
+            Readiness::OnTrial
+        } else {
+            Readiness::Ready
+        }
+    }
+
+    /// Returns true if the balancer may pick the host, which is offered one of its turns. A host on
+    /// probation gets one request at a time.
+    pub(in crate::upstream) fn takes_turn(&self) -> bool {
+        let share = self.share.load(Relaxed);
+        if self.is_on_trial() {
+            return false;
+        }
+        // Multiples of the golden ratio are spread evenly over the shares.
+        share == FULL || {
+            let offer = self.offers.fetch_add(1, Relaxed).wrapping_mul(0x9E37_79B9);
+            (offer >> 24) < share
+        }
+    }
+
+    /// Waits until the host stalls.
+    pub(super) async fn stalled(&self, worker: usize) {
+        self.leave[worker].notified().await;
+    }
+
+    /// Returns true if a host that was left out a moment ago may answer: its ejection is over by now,
+    /// or is one that a restart ends. A stalled host would keep a request waiting.
+    pub(in crate::upstream) fn may_be_back(&self) -> bool {
+        let record = self.record.lock();
+        let is_stalled = record.reason == Some(EjectionReason::Stalled);
+        !(record.is_left_out() || is_stalled && record.standing.is_ejected())
+    }
+
+    /// The condition of the host at `now`, for operators.
+    pub(in crate::upstream) fn condition(&self, now: Instant) -> HostCondition {
+        let record = self.record.lock();
+        match (record.standing.ejected_until(), record.reason) {
+            _ if record.is_draining => HostCondition::Draining,
+            (Some(until), Some(reason)) => HostCondition::Ejected {
+                reason,
+                left: until.saturating_duration_since(now),
+            },
+            _ if record.is_left_out() => HostCondition::Unhealthy,
+            _ if record.standing.is_on_probation() => HostCondition::Probation,
+            (_, Some(reason)) if record.standing.is_failing() => HostCondition::Failing(reason),
+            _ => HostCondition::Available,
+        }
+    }
+
+    /// Changes the record, and shows it to the balancer and in metrics.
+    fn change<T>(&self, now: Instant, change: impl FnOnce(&mut Record) -> T) -> T {
+        let mut record = self.record.lock();
+        let result = change(&mut record);
+        let (standing, is_left_out) = (&record.standing, record.is_left_out());
+        let is_on_probation = standing.is_on_probation();
+        let awaits_answer = is_on_probation || standing.is_failing();
+        let is_available = !is_left_out && standing.is_good();
+        let share = match is_left_out {
+            true => 0,
+            false => standing.share(record.slow_start, now),
+        };
+        self.is_on_probation.store(is_on_probation, Relaxed);
+        self.awaits_answer.store(awaits_answer, Relaxed);
+        self.share.store(share, Relaxed);
+        if is_available != record.available.is_some() {
+            record.available = is_available.then(|| self.metrics.available());
+        }
+        result
+    }
+
+    /// Begins the slow start of a host that is new beside others.
+    pub(in crate::upstream) fn start_slowly(&self, slow_start: Duration, now: Instant) {
+        self.change(now, |record| {
+            record.slow_start = slow_start;
+            record.standing.start_slowly(now);
+        });
+    }
+
+    /// Ends an ejection that has lasted as long as it should, or any if the upstream `ejects` no
+    /// hosts any more, and brings the share up to date.
+    pub(in crate::upstream) fn tick(&self, ejects: bool, slow_start: Duration, now: Instant) {
+        self.change(now, |record| {
+            record.slow_start = slow_start;
+            if ejects {
+                record.standing.end_ejection(now);
+            } else if record.standing.is_ejected() {
+                self.counts.forgive();
+                record.standing = Standing::new();
+            }
+        });
+    }
+
+    /// The reason to eject the host for the failed attempt that was counted last, if there is one:
+    /// `most` failures in a row, or less.
+    pub(in crate::upstream) fn reason_to_eject(
+        &self,
+        most: u32,
+        evidence: HostEvidence,
+    ) -> Option<EjectionReason> {
+        let row = self.counts.failures_in_a_row();
+        match evidence {
+            HostEvidence::Good | HostEvidence::Excused => None,
+            HostEvidence::NoConnection => Some(EjectionReason::ConnectFailure),
+            HostEvidence::Failed if self.is_on_probation.load(Relaxed) => {
+                Some(EjectionReason::Probation)
+            }
+            HostEvidence::Failed => (row >= most).then_some(EjectionReason::ConsecutiveFailures),
+        }
+    }
+
+    /// The reason to eject the host for its last seconds, if there is one: `most` broken responses
+    /// in a row, or this percentage of failures. Must be called once a second.
+    pub(in crate::upstream) fn reason_of_late(
+        &self,
+        most: u32,
+        percent: Option<u32>,
+    ) -> Option<EjectionReason> {
+        if self.counts.broken_bodies_in_a_row() >= most {
+            return Some(EjectionReason::ConsecutiveFailures);
+        }
+        let percent = u64::from(percent?);
+        let (judged, failed) = self.counts.judged();
+        let seconds = &mut self.record.lock().seconds;
+        let &(old_judged, old_failed) = seconds.front().unwrap_or(&(judged, failed));
+        seconds.push_back((judged, failed));
+        if seconds.len() > WINDOW {
+            seconds.pop_front();
+        }
+        let (judged, failed) = (judged - old_judged, failed - old_failed);
+        if judged < MIN_REQUESTS || failed * 100 < judged * percent {
+            return None;
+        }
+        seconds.clear();
+        Some(EjectionReason::FailureRate)
+    }
+
+    /// Ejects the host; shortly after an outage of all hosts. Returns `None` if it is ejected
+    /// already. The caller has made sure that enough others are left.
+    pub(in crate::upstream) fn eject(
+        &self,
+        spec: &EjectionSpec,
+        reason: EjectionReason,
+        is_after_outage: bool,
         now: Instant,
-    ) {
-        if self.health.lock().begin(spec.every, now) {
-            let (host, spec) = (Arc::clone(self), Arc::clone(spec));
-            let authority = authority.clone();
-            tokio::spawn(async move {
-                let result = check(&host.connector, &spec, &authority).await;
-                host.end_check(&result, &spec, Instant::now());
+    ) -> Option<Ejection> {
+        let time = self.change(now, |record| {
+            let time = record.standing.eject(spec, is_after_outage, now)?;
+            record.reason = Some(reason);
+            Some(time)
+        })?;
+        if reason == EjectionReason::Stalled {
+            self.leave.iter().for_each(Notify::notify_waiters);
+        }
+        self.counts.forgive();
+        self.metrics.ejection(reason);
+        Some(Ejection { reason, time })
+    }
+
+    /// Keeps the host in use although it fails. Returns true if it worked before.
+    pub(in crate::upstream) fn fail(&self, reason: EjectionReason, now: Instant) -> bool {
+        self.change(now, |record| {
+            record.reason = Some(reason);
+            let did_work = record.standing.is_good();
+            record.standing.fail();
+            did_work
+        })
+    }
+
+    /// Uses an ejected host, and one on probation, as the others, which are no better.
+    pub(in crate::upstream) fn share_outage(&self, now: Instant) {
+        if self.is_left_out() || self.is_on_probation.load(Relaxed) {
+            self.change(now, |record| {
+                let standing = &mut record.standing;
+                if standing.is_ejected() || standing.is_on_probation() {
+                    standing.fail();
+                }
             });
         }
     }
 
-    fn end_check(&self, result: &Result<(), CheckFailure>, spec: &HealthSpec, now: Instant) {
-        let is_known = !matches!(result, Err(failure) if failure.is_local());
-        let is_passed = result.is_ok();
-        if is_known {
+    /// Notes a good answer, which ends a probation and a failing. That to a request that was sent
+    /// although the host was ejected ends that, too.
+    pub(in crate::upstream) fn record_answer(&self, was_left_out: bool) {
+        if was_left_out || self.awaits_answer.load(Relaxed) {
+            let now = Instant::now();
+            self.change(now, |record| {
+                if was_left_out {
+                    record.standing.pardon(now);
+                }
+                record.standing.pass();
+            });
+        }
+    }
+
+    /// Notes a new connection, which ends an ejection for the lack of one.
+    pub(super) fn record_connection(&self) {
+        if self.is_left_out() {
+            let now = Instant::now();
+            self.change(now, |record| record.end_connect_failure(now));
+        }
+    }
+
+    /// Forgets all failures. Returns true if the host was ejected.
+    pub(in crate::upstream) fn readmit(&self, now: Instant) -> bool {
+        self.counts.forgive();
+        let readmit =
+            |record: &mut Record| std::mem::replace(&mut record.standing, Standing::new());
+        self.change(now, readmit).is_ejected()
+    }
+
+    /// Leaves the host out while its endpoint drains.
+    pub(in crate::upstream) fn set_draining(&self, is_draining: bool, now: Instant) {
+        self.change(now, |record| {
+            record.is_draining = is_draining;
+            record.silence = Silence::new(self.counts.progress(), now);
+        });
+    }
+
+    /// Returns true if a check is due, which begins: the caller must run it, and
+    /// [`end`](Self::end_check) it.
+    pub(super) fn begin_check(&self, every: Duration, now: Instant) -> bool {
+        self.record.lock().checks.begin(every, now)
+    }
+
+    /// Notes that a check has passed or failed, or tells nothing (`None`). The host is left out while
+    /// it is unhealthy, and comes back with a slow start. Returns true if that has changed.
+    pub(super) fn end_check(&self, result: Option<bool>, spec: &HealthSpec, now: Instant) -> bool {
+        if let Some(is_passed) = result {
             self.metrics.health_check(is_passed);
         }
-        let mut record = self.health.lock();
-        let change = record.end(is_known.then_some(is_passed), spec);
-        if is_passed {
-            self.availability.end_connect_failure(&self.metrics, now);
-        }
-        if let Some(change) = change {
-            let is_healthy = change == HealthChange::Healthy;
-            self.availability.set_health(is_healthy, &self.metrics, now);
-            drop(record);
-            self.report_health(result);
-        }
+        self.change(now, |record| {
+            let is_changed = record.checks.end(result, spec);
+            if result == Some(true) {
+                record.end_connect_failure(now);
+            }
+            if is_changed && record.checks.is_healthy() {
+                record.standing.start_slowly(now);
+            }
+            is_changed
+        })
     }
 
     /// Counts the host as healthy, since it is checked no longer.
-    pub(in crate::upstream) fn forget_health(&self, now: Instant) {
-        let mut record = self.health.lock();
-        if record.forget() {
-            self.availability.set_health(true, &self.metrics, now);
+    pub(in crate::upstream) fn forget_checks(&self, now: Instant) {
+        if self.record.lock().checks.forget() {
+            self.change(now, |record| record.standing.start_slowly(now));
         }
     }
 
-    fn report_health(&self, result: &Result<(), CheckFailure>) {
-        let (upstream, endpoint) = (self.metrics.upstream(), &**self.metrics.endpoint());
-        let address = self.connector.address();
-        match result {
-            Ok(()) => {
-                tracing::info!(upstream, endpoint, %address, "the endpoint is healthy again");
-            }
-            Err(failure) => {
-                let error = failure as &dyn std::error::Error;
-                tracing::warn!(upstream, endpoint, %address, error, "the endpoint is unhealthy");
-            }
+    /// Its progress since the last look at its silence, from the counts so far.
+    pub(in crate::upstream) fn progress(&self, counts: Progress) -> Progress {
+        self.record.lock().silence.progress(counts)
+    }
+
+    /// Returns true if the host is stalled, by its counts so far. `others` is the progress of the
+    /// others since the last look.
+    pub(in crate::upstream) fn is_stalled(
+        &self,
+        counts: Progress,
+        others: Progress,
+        now: Instant,
+    ) -> bool {
+        let is_waiting = self.counts.waiting() > 0;
+        let Record {
+            standing, silence, ..
+        } = &mut *self.record.lock();
+        if self.is_left_out() || (standing.is_on_probation() && !is_waiting) {
+            *silence = Silence::new(counts, now);
+            return false;
         }
+        silence.observe(counts, others, now);
+        is_waiting
+            && match standing.is_on_probation() {
+                true => silence.is_stall_on_probation(now),
+                false => silence.is_stall(now),
+            }
+    }
+}
+
+impl Record {
+    /// Returns true if the host is left out for another reason than its failures.
+    fn is_left_out(&self) -> bool {
+        self.is_draining || !self.checks.is_healthy()
+    }
+
+    /// Ends an ejection for the lack of a connection, since there was one.
+    fn end_connect_failure(&mut self, now: Instant) {
+        if self.reason == Some(EjectionReason::ConnectFailure) {
+            self.standing.pardon(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::registry::Registry;
+
+    const SPEC: EjectionSpec = EjectionSpec {
+        consecutive_failures: 5,
+        failure_rate: None,
+        base: Duration::from_secs(10),
+        max: Duration::from_secs(300),
+        max_ejected: 50,
+    };
+
+    /// A host that is ejected for this reason since a moment.
+    fn ejected(reason: EjectionReason) -> (HostHealth, Instant) {
+        let metrics = EndpointMetrics::new(&Registry::default(), &"upstream".into(), "endpoint");
+        let (host, now) = (HostHealth::new(1, Arc::new(metrics)), Instant::now());
+        assert!(host.eject(&SPEC, reason, false, now).is_some());
+        (host, now)
+    }
+
+    #[test]
+    fn a_host_may_be_back_also_once_its_ejection_has_ended() {
+        let (host, now) = ejected(EjectionReason::ConnectFailure);
+        assert!(host.is_left_out() && host.may_be_back());
+        // The ejection may end between the two questions: another request found the other hosts down.
+        host.share_outage(now);
+        assert!(host.may_be_back());
+        let (host, now) = ejected(EjectionReason::ConnectFailure);
+        host.tick(true, Duration::ZERO, now + SPEC.base);
+        assert!(host.may_be_back());
+    }
+
+    #[test]
+    fn a_host_that_keeps_requests_waiting_is_no_last_resort() {
+        let (host, now) = ejected(EjectionReason::Stalled);
+        assert!(!host.may_be_back());
+        host.tick(true, Duration::ZERO, now + SPEC.base);
+        assert!(host.may_be_back());
+        host.set_draining(true, now);
+        assert!(!host.may_be_back(), "its endpoint drains");
     }
 }

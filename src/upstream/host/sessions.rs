@@ -12,7 +12,6 @@ use super::{Host, InFlight};
 use crate::http::connection::ClientConnection;
 use crate::net::file_budget::FilePermit;
 use crate::upstream::connector::{OpenConnection, Stream};
-use crate::upstream::pending::UNBOUNDED;
 use crate::upstream::pool::ConnectionLease;
 use crate::upstream::session::{
     Http1Session, Http2Session, PooledConnection, Session, SharedConnection, StreamPermit,
@@ -91,7 +90,7 @@ impl Host {
         }
         self.make_room();
         let (stream, file) = self.connector.connect(limit, dscp, Some(client)).await?;
-        self.record_connection();
+        self.health.record_connection();
         if !self.connector.speaks_http2(&stream) {
             return Ok(Opened::Exclusive(self.keep(dscp, stream, file)));
         }
@@ -103,23 +102,13 @@ impl Host {
         Ok(Opened::Stream(permit))
     }
 
-    /// Closes idle connections, so that with one for each request in flight there are no more than
-    /// the bound allows.
-    pub(super) fn make_room(&self) {
-        let max = self.pending.max();
-        if max != UNBOUNDED {
-            let in_flight = self.state.in_flight();
-            self.pool.trim((max as usize).saturating_sub(in_flight));
-        }
-    }
-
     fn open_connection(&self, file: FilePermit) -> OpenConnection {
         OpenConnection::new(self.metrics.connection(), file)
     }
 
     fn keep(&self, dscp: Option<Dscp>, stream: Stream, file: FilePermit) -> Box<PooledConnection> {
         let open = self.open_connection(file);
-        let lease = match self.connector.is_for_one_client() {
+        let lease = match self.connector.sends_proxy_header {
             true => ConnectionLease::once(),
             false => self.pool.lease(),
         };
@@ -141,7 +130,7 @@ impl Host {
         let (changed, dials) = {
             let mut shared = self.pool.shared(worker);
             let group = shared.group(dscp);
-            (Arc::clone(group.changed()), group.dials())
+            (Arc::clone(&group.changed), group.dials)
         };
         loop {
             // Enabled before the look, so that no change is missed.
@@ -169,7 +158,7 @@ impl Host {
 
     /// The error of a request that has waited for `limit`.
     fn late(&self, worker: usize, dscp: Option<Dscp>, limit: Duration) -> UpstreamErrorKind {
-        match self.pool.shared(worker).group(dscp).is_dialling() {
+        match self.pool.shared(worker).group(dscp).is_dialling {
             true => UpstreamErrorKind::ConnectTimeout {
                 after: limit,
                 source: None,
@@ -187,7 +176,7 @@ impl Host {
             if !group.begin_dial() {
                 return;
             }
-            Arc::clone(group.changed())
+            Arc::clone(&group.changed)
         };
         let host = Arc::clone(self);
         tokio::task::spawn_local(async move {
@@ -205,7 +194,7 @@ impl Host {
     ) -> Result<Dialled, UpstreamErrorKind> {
         let deadline = Instant::now() + limit;
         let (stream, file) = self.connector.connect(limit, dscp, None).await?;
-        self.record_connection();
+        self.health.record_connection();
         if !self.connector.speaks_http2(&stream) {
             return Ok(Dialled::Exclusive(self.keep(dscp, stream, file)));
         }

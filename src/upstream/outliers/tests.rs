@@ -106,8 +106,8 @@ impl Upstream {
         while tried.len() < self.histories.len().min(3) {
             let number = self.set.pick(&tried, None, u32::MAX);
             let host = &self.set.hosts()[number].host;
-            let was_left_out = host.is_left_out();
-            if !tried.is_empty() && was_left_out && !host.availability().may_be_back() {
+            let was_left_out = host.health.is_left_out();
+            if !tried.is_empty() && was_left_out && !host.health.may_be_back() {
                 return None;
             }
             let evidence = match self.server(number) {
@@ -144,7 +144,7 @@ impl Upstream {
     /// Checks what must hold at any time.
     fn check(&self) {
         let hosts = self.set.hosts();
-        let is_out = |one: &WeightedHost| one.host.is_left_out();
+        let is_out = |one: &WeightedHost| one.host.health.is_left_out();
         assert!(!hosts.iter().all(is_out), "some host is in use");
         let left_out = hosts.iter().filter(|one| is_out(one)).count();
         let never_refuse = self.histories.iter().all(|one| {

@@ -1,9 +1,6 @@
 //! How long, and how often, connections are used again.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::Duration;
-
-use parking_lot::Mutex;
 
 use crate::upstream::ConnectionLimits;
 
@@ -19,28 +16,10 @@ pub(in crate::upstream) struct ConnectionLease {
     ends: u32,
 }
 
-/// The bounds of new leases.
-#[derive(Debug)]
-pub(super) struct Leases(Mutex<ConnectionLimits>);
-
-impl Default for Leases {
-    fn default() -> Self {
-        Leases(Mutex::new(ConnectionLimits {
-            max_lifetime: Duration::MAX,
-            max_requests: u32::MAX,
-        }))
-    }
-}
-
-impl Leases {
-    pub(super) fn limit(&self, limits: ConnectionLimits) {
-        *self.0.lock() = limits;
-    }
-
+impl ConnectionLease {
     /// The lease of a connection that is opened after so many sweeps. Its end is early or late by
     /// up to 10 %: connections that were opened together do not end together.
-    pub(super) fn begin(&self, sweeps: u32) -> ConnectionLease {
-        let limits = *self.0.lock();
+    pub(super) fn new(limits: ConnectionLimits, sweeps: u32) -> Self {
         let per_mille = 900 + RandomState::new().hash_one(sweeps) % 201;
         let seconds = u128::from(limits.max_lifetime.as_secs()) * u128::from(per_mille) / 1000;
         let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
@@ -49,9 +28,7 @@ impl Leases {
             ends: sweeps.wrapping_add(seconds.clamp(1, MAX_LIFETIME)),
         }
     }
-}
 
-impl ConnectionLease {
     /// The lease of a connection that carries one request.
     pub(in crate::upstream) fn once() -> Self {
         ConnectionLease {
@@ -79,20 +56,21 @@ impl ConnectionLease {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn a_lease_ends_within_ten_percent_of_its_lifetime() {
-        let leases = Leases::default();
-        leases.limit(ConnectionLimits {
+        let limits = ConnectionLimits {
             max_lifetime: Duration::from_secs(1000),
             max_requests: 2,
-        });
+        };
         // The counter wraps during the lease.
         let opened = u32::MAX - 300;
         let mut lives: Vec<_> = (0..1000)
             .map(|_| {
-                let lease = leases.begin(opened);
+                let lease = ConnectionLease::new(limits, opened);
                 let is_over = |life: &u32| lease.is_over(opened.wrapping_add(*life));
                 (0..2000).find(is_over).expect("it ends")
             })
@@ -107,14 +85,12 @@ mod tests {
 
     #[test]
     fn the_last_request_ends_a_lease() {
-        let leases = Leases::default();
-        let mut lease = leases.begin(0);
-        assert!(!lease.is_over(MAX_LIFETIME - 1));
-        leases.limit(ConnectionLimits {
+        let limits = ConnectionLimits {
             max_lifetime: Duration::MAX,
             max_requests: 2,
-        });
-        lease = leases.begin(0);
+        };
+        let mut lease = ConnectionLease::new(limits, 0);
+        assert!(!lease.is_over(MAX_LIFETIME - 1));
         lease.spend();
         assert!(!lease.is_over(0));
         lease.spend();

@@ -2,12 +2,14 @@
 //! wait for one connection that is opened for all of them, or for a stream that becomes free.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::sync::Notify;
 
 use super::ConnectionLease;
+use crate::net::dial::Dscp;
+use crate::upstream::error::UpstreamErrorKind;
 use crate::upstream::session::{Room, SharedConnection, StreamPermit};
-use crate::upstream::{Dscp, UpstreamErrorKind};
 
 /// The most shared connections of a worker to a host, for each code point.
 const MAX_CONNECTIONS: usize = 128;
@@ -26,15 +28,16 @@ pub(in crate::upstream) struct SharedConnections(Vec<Group>);
 pub(in crate::upstream) struct Group {
     dscp: Option<Dscp>,
     connections: Vec<Shared>,
-    is_dialling: bool,
+    /// A dial is under way.
+    pub is_dialling: bool,
     /// Requests that are still to share connections by few.
     careful: u32,
     /// How many dials have ended.
-    dials: u64,
+    pub dials: u64,
     /// The failure of the last dial.
     failure: Option<UpstreamErrorKind>,
     /// Wakes the requests that wait: a dial or a stream has ended.
-    changed: Arc<Notify>,
+    pub changed: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -100,13 +103,16 @@ impl Group {
         {
             match connection.room() {
                 None => {
-                    if connection.has_violated() {
+                    if connection.state.has_violated.load(Relaxed) {
                         self.careful = CAREFUL_REQUESTS;
                     }
                     self.connections.remove(place);
                 }
                 Some(Room { free: 0, .. }) => place += 1,
-                Some(_) if self.careful > 0 && connection.streams() >= CAREFUL_STREAMS => {
+                Some(_)
+                    if self.careful > 0
+                        && connection.state.streams.load(Relaxed) >= CAREFUL_STREAMS =>
+                {
                     place += 1
                 }
                 Some(Room { free, limit }) => {
@@ -159,24 +165,9 @@ impl Group {
         });
     }
 
-    /// Returns true if a dial is under way.
-    pub(in crate::upstream) fn is_dialling(&self) -> bool {
-        self.is_dialling
-    }
-
-    /// The number of dials that have ended.
-    pub(in crate::upstream) fn dials(&self) -> u64 {
-        self.dials
-    }
-
     /// The failure of the last dial, if it has ended after the first `dials`.
     pub(in crate::upstream) fn failure_since(&self, dials: u64) -> Option<UpstreamErrorKind> {
         let failure = self.failure.as_ref().filter(|_| self.dials > dials);
         failure.map(UpstreamErrorKind::copy)
-    }
-
-    /// Wakes the requests that wait.
-    pub(in crate::upstream) fn changed(&self) -> &Arc<Notify> {
-        &self.changed
     }
 }

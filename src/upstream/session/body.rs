@@ -8,32 +8,38 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::Reason;
 use http::header::CONTENT_TYPE;
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, SizeHint};
 
-use super::http1::Http1Body;
-use super::http2::Http2Body;
+use super::http1::Http1Session;
+use super::http2::StreamExchange;
 use super::{ExchangeError, InvalidMessage};
-use crate::http::body::RequestBodyError;
+use crate::http::body::{PolledFrame, RequestBodyError};
 use crate::http::headers::Headers;
 use crate::http::{event_stream, grpc, trailers};
+use crate::net::idle_timer::IdleTimer;
 use crate::telemetry::metrics::EndpointFailure;
-
-/// Returns true if the silence of a body may be meant: that of a stream of events, or of messages of
-/// gRPC or gRPC-Web.
-pub(super) fn may_be_silent(length: Option<u64>, headers: &Headers) -> bool {
-    let is_stream =
-        |value: &[u8]| event_stream::is_content_type(value) || grpc::subtype(value).is_some();
-    length.is_none() && headers.get(CONTENT_TYPE).is_some_and(is_stream)
-}
+use crate::upstream::host::InFlight;
+use crate::upstream::spec::ClusterTimeouts;
 
 /// The body of an upstream's response.
 #[derive(Debug)]
-pub struct UpstreamBody(Protocol);
+pub struct UpstreamBody {
+    /// `None` once the body has ended.
+    exchange: Option<Exchange>,
+    is_tunnel: bool,
+    /// The time-out of a tunnel's open direction once the other has ended.
+    half_closed: Option<Duration>,
+    /// Its silence says nothing of the host.
+    may_be_silent: bool,
+    /// The error that the next poll returns.
+    failure: Option<UpstreamBodyError>,
+}
 
+/// An exchange whose response has begun.
 #[derive(Debug)]
-enum Protocol {
-    Http1(Http1Body),
-    Http2(Http2Body),
+pub(super) enum Exchange {
+    Http1(Http1Session),
+    Http2(Box<StreamExchange>),
 }
 
 /// Reasons why a response broke off.
@@ -79,15 +85,142 @@ impl UpstreamBodyError {
     }
 }
 
-impl From<Http1Body> for UpstreamBody {
-    fn from(body: Http1Body) -> Self {
-        UpstreamBody(Protocol::Http1(body))
+impl UpstreamBody {
+    /// The body of a response with these fields. It ends with an error after `timeouts.idle` without
+    /// a byte either way; in a tunnel, after `timeouts.tunnel` while both directions are open.
+    pub(super) fn new(
+        mut exchange: Exchange,
+        is_tunnel: bool,
+        headers: &Headers,
+        timeouts: &ClusterTimeouts,
+    ) -> Self {
+        exchange.idle_timer().reset_to(match is_tunnel {
+            true => timeouts.tunnel,
+            false => timeouts.idle,
+        });
+        let mut body = UpstreamBody {
+            is_tunnel,
+            half_closed: is_tunnel.then_some(timeouts.idle),
+            may_be_silent: exchange.remaining().is_none() && is_stream(headers),
+            exchange: Some(exchange),
+            failure: None,
+        };
+        body.finish_at_end();
+        body
+    }
+
+    fn finish_at_end(&mut self) {
+        if let Some(exchange) = self.exchange.take_if(|exchange| exchange.has_ended()) {
+            self.finish(exchange);
+        }
+    }
+
+    /// Notes the end of a response. How a tunnel ends says nothing of the host.
+    fn finish(&self, exchange: Exchange) {
+        if !self.is_tunnel {
+            exchange.host().health.counts.record_whole_body();
+        }
+        if let Exchange::Http1(session) = exchange {
+            session.release();
+        }
+    }
+
+    /// Ends the body with `error` at the next poll: earlier frames are sent first, which a
+    /// connection that fails at once would keep.
+    fn fail<T>(&mut self, error: UpstreamBodyError, cx: &mut Context<'_>) -> Poll<T> {
+        if let (Some(exchange), Some(reason)) = (self.exchange.take(), error.reason()) {
+            let is_excused = match &error {
+                UpstreamBodyError::Quiet(_) => self.may_be_silent || exchange.waits_for_client(),
+                UpstreamBodyError::Bystander(_) => true,
+                // The host may wait for the rest of the request no longer.
+                _ => exchange.is_uploading(),
+            };
+            let host = exchange.host();
+            match (&exchange, &error) {
+                (Exchange::Http2(exchange), UpstreamBodyError::Reset(reset))
+                    if exchange.missed_deadline(reset).is_some() => {}
+                _ if self.is_tunnel || is_excused => host.metrics.failure(reason),
+                _ => host.record_broken_body(reason),
+            }
+        }
+        self.failure = Some(error);
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
-impl From<Http2Body> for UpstreamBody {
-    fn from(body: Http2Body) -> Self {
-        UpstreamBody(Protocol::Http2(body))
+impl Exchange {
+    fn host(&self) -> &InFlight {
+        match self {
+            Self::Http1(session) => &session.host,
+            Self::Http2(exchange) => &exchange.session.host,
+        }
+    }
+
+    fn idle_timer(&mut self) -> &mut IdleTimer {
+        match self {
+            Self::Http1(session) => &mut session.connection.idle_timer,
+            Self::Http2(exchange) => &mut exchange.idle_timer,
+        }
+    }
+
+    /// Reads the next frame, and keeps sending the rest of the request.
+    ///
+    /// In a tunnel, empty trailers mean that the upstream sends no more. The body ends when the
+    /// client sends no more either.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<ExchangeError> {
+        match self {
+            Self::Http1(session) => session.connection.http.poll_frame(cx),
+            Self::Http2(exchange) => exchange.poll_frame(cx),
+        }
+    }
+
+    /// Returns true if a part of the request was sent since the last call.
+    fn has_progressed(&mut self) -> bool {
+        match self {
+            Self::Http1(session) => session.connection.has_written(),
+            Self::Http2(exchange) => exchange.has_progressed(),
+        }
+    }
+
+    /// Returns true if one direction of a tunnel has ended.
+    fn is_half_closed(&self) -> bool {
+        match self {
+            Self::Http1(session) => session.connection.http.is_half_closed(),
+            Self::Http2(exchange) => exchange.is_half_closed(),
+        }
+    }
+
+    /// Returns true once everything was received.
+    fn has_ended(&self) -> bool {
+        match self {
+            Self::Http1(session) => session.connection.http.has_ended(),
+            Self::Http2(exchange) => exchange.has_ended(),
+        }
+    }
+
+    /// The missing bytes, if the length is known.
+    fn remaining(&self) -> Option<u64> {
+        match self {
+            Self::Http1(session) => session.connection.http.remaining(),
+            Self::Http2(exchange) => exchange.remaining(),
+        }
+    }
+
+    /// Returns true if a part of the request is still to be sent.
+    fn is_uploading(&self) -> bool {
+        match self {
+            Self::Http1(session) => !session.connection.http.has_sent(),
+            Self::Http2(exchange) => exchange.is_uploading(),
+        }
+    }
+
+    /// Returns true if the client, and not the host, has to do something.
+    fn waits_for_client(&self) -> bool {
+        match self {
+            Self::Http1(session) => session.connection.http.waits_for_client(),
+            Self::Http2(exchange) => exchange.is_uploading(),
+        }
     }
 }
 
@@ -95,34 +228,51 @@ impl Body for UpstreamBody {
     type Data = Bytes;
     type Error = UpstreamBodyError;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
-        let frame = ready!(match &mut self.get_mut().0 {
-            Protocol::Http1(body) => Pin::new(body).poll_frame(cx),
-            Protocol::Http2(body) => Pin::new(body).poll_frame(cx),
-        });
-        Poll::Ready(match frame {
-            Some(Ok(frame)) => trailers::forwardable(frame)
-                .map_err(UpstreamBodyError::Invalid)
-                .transpose(),
-            end => end,
-        })
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame<UpstreamBodyError> {
+        let this = self.get_mut();
+        let Some(exchange) = &mut this.exchange else {
+            return Poll::Ready(this.failure.take().map(Err));
+        };
+        let Poll::Ready(frame) = exchange.poll_frame(cx) else {
+            if exchange.has_progressed() {
+                exchange.idle_timer().reset();
+            }
+            if let Some(silence) = this.half_closed.take_if(|_| exchange.is_half_closed()) {
+                exchange.idle_timer().reset_to(silence);
+            }
+            let timer = exchange.idle_timer();
+            ready!(timer.poll_expired(cx));
+            let quiet = UpstreamBodyError::Quiet(timer.limit());
+            return this.fail(quiet, cx);
+        };
+        exchange.idle_timer().reset();
+        match frame {
+            Some(Ok(frame)) => {
+                this.finish_at_end();
+                let frame = trailers::forwardable(frame).map_err(UpstreamBodyError::Invalid);
+                Poll::Ready(frame.transpose())
+            }
+            Some(Err(failure)) => this.fail(failure.into(), cx),
+            None => {
+                if let Some(exchange) = this.exchange.take() {
+                    this.finish(exchange);
+                }
+                Poll::Ready(None)
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            Protocol::Http1(body) => body.is_end_stream(),
-            Protocol::Http2(body) => body.is_end_stream(),
-        }
+        self.exchange.is_none() && self.failure.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            Protocol::Http1(body) => body.size_hint(),
-            Protocol::Http2(body) => body.size_hint(),
-        }
+        let remaining = match &self.exchange {
+            Some(exchange) => exchange.remaining(),
+            None if self.failure.is_none() => Some(0),
+            None => None,
+        };
+        remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
@@ -149,4 +299,11 @@ fn is_false_after_head(error: &h2::Error) -> bool {
         error.reason(),
         Some(Reason::NO_ERROR | Reason::REFUSED_STREAM | Reason::HTTP_1_1_REQUIRED)
     )
+}
+
+/// Returns true for a stream of events, or of messages of gRPC or gRPC-Web, whose silence may be meant.
+fn is_stream(headers: &Headers) -> bool {
+    let is_stream =
+        |value: &[u8]| event_stream::is_content_type(value) || grpc::subtype(value).is_some();
+    headers.get(CONTENT_TYPE).is_some_and(is_stream)
 }

@@ -1,43 +1,61 @@
-//! Verifies certificates of servers, with two additions to webpki. A fixed name may replace the
+//! Verifies certificates of servers, with three additions to webpki. A fixed name may replace the
 //! host: servers known by addresses can share a certificate for a common name. A trusted CA
-//! certificate may also be the server's own.
+//! certificate may also be the server's own. And certificates may be trusted alone, whatever is in
+//! them.
 
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::ClientTlsError;
-
 /// The verifier of webpki, with these additions.
 #[derive(Debug)]
 pub(super) struct ServerVerifier {
-    usual: Arc<WebPkiServerVerifier>,
+    /// `None` if the certificates alone are trusted, and no authority.
+    usual: Option<Arc<WebPkiServerVerifier>>,
     /// Verified in place of the host.
     name: Option<ServerName<'static>>,
     /// Also accepted as certificates of servers, though they are CA certificates, as `openssl req
     /// -x509` creates.
     trusted: Vec<CertificateDer<'static>>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ServerVerifier {
+    /// Accepts certificates that these authorities have signed, and those that are `trusted`.
+    ///
+    /// # Errors
+    /// When nothing can be verified with them.
     pub(super) fn new(
         roots: RootCertStore,
         name: Option<ServerName<'static>>,
         trusted: Vec<CertificateDer<'static>>,
-    ) -> Result<Self, ClientTlsError> {
-        let usual = WebPkiServerVerifier::builder(Arc::new(roots)).build();
-        let usual = usual.map_err(|error| ClientTlsError::Unusable(error.to_string()))?;
+    ) -> Result<Self, VerifierBuilderError> {
+        let usual = WebPkiServerVerifier::builder(Arc::new(roots)).build()?;
         Ok(Self {
-            usual,
+            usual: Some(usual),
             name,
-            trusted,
+            ..Self::only(trusted)
         })
+    }
+
+    /// Accepts these certificates and no others, whatever names they have and even if they have
+    /// expired.
+    pub(super) fn only(trusted: Vec<CertificateDer<'static>>) -> Self {
+        Self {
+            usual: None,
+            name: None,
+            trusted,
+            algorithms: aws_lc_rs::default_provider().signature_verification_algorithms,
+        }
     }
 
     fn trusts(&self, certificate: &CertificateDer<'_>) -> bool {
@@ -65,8 +83,15 @@ impl ServerCertVerifier for ServerVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        let Some(usual) = &self.usual else {
+            return match self.trusts(end_entity) {
+                true => Ok(ServerCertVerified::assertion()),
+                false => Err(Error::General(
+                    "its certificate isn't in the trusted files".to_owned(),
+                )),
+            };
+        };
         let name = self.name.as_ref().unwrap_or(host);
-        let usual = &self.usual;
         match usual.verify_server_cert(end_entity, intermediates, name, ocsp_response, now) {
             Err(error) if is_of_authority(&error) && self.trusts(end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
@@ -82,7 +107,7 @@ impl ServerCertVerifier for ServerVerifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual.verify_tls12_signature(message, cert, signed)
+        verify_tls12_signature(message, cert, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -91,11 +116,11 @@ impl ServerCertVerifier for ServerVerifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual.verify_tls13_signature(message, cert, signed)
+        verify_tls13_signature(message, cert, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.usual.supported_verify_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 

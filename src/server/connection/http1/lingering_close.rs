@@ -1,5 +1,6 @@
 //! Lingering close: a client that still sends sees the last response instead of a reset.
 
+use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -13,9 +14,9 @@ use super::Http1Connection;
 use super::request::InvalidRequest;
 use super::response;
 use crate::http::http1::SendError;
+use crate::http::service::BoxError;
 use crate::server::connection::Io;
 use crate::server::connection_guard::Evicted;
-use crate::server::service::BoxError;
 use crate::telemetry::metrics::BadRequest;
 
 /// How long, and how many bytes, a closed connection is still read. A client that is sending a body
@@ -70,6 +71,7 @@ where
     /// Sends `rest`, and ends this side. If it `lingers`, then reads and discards what the client
     /// still sends. Errors are ignored: the connection is closed next.
     pub(super) async fn close(&mut self, rest: &[u8], lingers: bool) {
+        let guard = self.guard;
         let closing = async {
             self.io.write_all(rest).await?;
             self.io.shutdown().await?;
@@ -79,7 +81,11 @@ where
             }
             Ok::<_, io::Error>(())
         };
-        let _ = timeout(LINGER, closing).await;
+        tokio::select! {
+            biased;
+            _ = timeout(LINGER, closing) => {}
+            () = poll_fn(|cx| guard.poll_cut(cx)) => {}
+        }
     }
 }
 

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use http_body::Frame;
 
 use super::{Http1Connection, Wait};
-use crate::http::body::{Demand, ReceiveError};
+use crate::http::body::{Demand, PolledFrame, ReceiveError};
 use crate::http::http1::Decoded;
+use crate::http::service::BoxError;
 use crate::server::connection::Io;
-use crate::server::service::BoxError;
 
 /// The most bytes of a body to discard to keep the connection; beyond, a new one is cheaper.
 const MOST_DISCARDED: u64 = 256 * 1024;
@@ -83,10 +83,7 @@ where
     }
 
     /// Reads the next frame of the body.
-    fn poll_body_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ReceiveError>>> {
+    fn poll_body_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<ReceiveError> {
         loop {
             match self.decoder.decode(&mut self.read_buffer.bytes) {
                 Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
@@ -119,10 +116,7 @@ where
     }
 
     /// Ends the body with an error. Its end is not certain: nothing behind it is read.
-    fn fail_body(
-        &mut self,
-        error: impl Into<ReceiveError>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ReceiveError>>> {
+    fn fail_body(&mut self, error: impl Into<ReceiveError>) -> PolledFrame<ReceiveError> {
         self.keep_alive = false;
         Poll::Ready(Some(Err(error.into())))
     }

@@ -14,11 +14,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::*;
 use crate::http::framing;
-use crate::http::http1::test_mutations::{cuts, mutated, pieces};
+use crate::http::http1::tests::{cuts, mutated, pieces};
 use crate::http::message::Request;
-use crate::http::service::service_fn;
 use crate::net::drain::DrainController;
-use crate::server::connection::tests::held;
+use crate::server::connection::tests::{held, held_for};
 use crate::server::{ConnectionLife, Timeouts};
 
 const CLIENT: ClientSpec = ClientSpec {
@@ -136,10 +135,10 @@ fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String
     let script = Script::new(pieces);
     let answers = Rc::clone(&script.answers);
     let noted = Rc::clone(&seen);
-    let service = service_fn(move |mut request: Request<RequestBody>| {
+    let service = move |mut request: Request<RequestBody>| {
         request.body_mut().bound(u64::MAX, Duration::from_secs(1));
         Box::pin(see(Rc::clone(&noted), request))
-    });
+    };
     let draining = Cell::new(false);
     let (_closer, closing) = DrainController::new();
     let guard = held(&closing);
@@ -167,7 +166,7 @@ fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String
 fn receive_by_hyper(text: &[u8]) -> Vec<Seen> {
     let seen = Rc::default();
     let noted = Rc::clone(&seen);
-    let service = service_fn(move |request: http::Request<_>| {
+    let service = hyper::service::service_fn(move |request: http::Request<_>| {
         let seeing = see(Rc::clone(&noted), request.into());
         async { seeing.await.map(http::Response::from) }
     });
@@ -283,7 +282,7 @@ fn continue_is_sent_only_when_the_body_is_read() {
 fn a_late_informational_response_is_dropped() {
     let interim = InformationalQueue::default();
     let hints = interim.clone();
-    let service = service_fn(move |request: Request<RequestBody>| {
+    let service = move |request: Request<RequestBody>| {
         let hints = hints.clone();
         Box::pin(async move {
             if request.uri().path() == "/hints" {
@@ -296,7 +295,7 @@ fn a_late_informational_response_is_dropped() {
             }
             Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
         })
-    });
+    };
     let answers = run(async {
         let (ours, mut theirs) = tokio::io::duplex(8);
         let requests =
@@ -323,6 +322,55 @@ fn a_late_informational_response_is_dropped() {
     let lines = answers.lines().filter(|line| line.starts_with("HTTP/1."));
     let statuses: Vec<_> = lines.map(|line| &line[9..12]).collect();
     assert_eq!(statuses, ["103", "200", "200"], "{answers}");
+}
+
+/// A body without an announced length, whose first frame is all that ever comes.
+struct Endless(Option<Bytes>);
+
+impl http_body::Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        match self.0.take() {
+            Some(data) => Poll::Ready(Some(Ok(http_body::Frame::data(data)))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// The seconds until a connection ends whose client reads nothing of this response, where an
+/// exchange may take 10 s.
+fn ends_after<B>(body: fn() -> B) -> u64
+where
+    B: http_body::Body<Data = Bytes, Error = Infallible> + Unpin + 'static,
+{
+    run(async {
+        let (ours, _theirs) = tokio::io::duplex(8);
+        let first = BytesMut::from("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+        let draining = Cell::new(false);
+        let (_closer, closing) = DrainController::new();
+        let guard = held_for(&closing, Some(Duration::from_secs(10)));
+        let interim = InformationalQueue::default();
+        let mut connection = Http1Connection::new(ours, first, &CLIENT, interim, &draining, &guard);
+        let service = move |_: Request<RequestBody>| {
+            std::future::ready(Ok::<_, Infallible>(Response::new(body())))
+        };
+        let begun = Instant::now();
+        connection.serve(&service).await.expect_err("it is cut off");
+        begun.elapsed().as_secs()
+    })
+}
+
+#[test]
+fn a_client_has_time_for_the_whole_answer_or_for_each_part_of_an_endless_one() {
+    let whole = || http_body_util::Full::new(Bytes::from_static(&[b'x'; 100]));
+    assert_eq!(ends_after(whole), 10);
+    let part = || Endless(Some(Bytes::from_static(&[b'x'; 100])));
+    assert_eq!(ends_after(part), CLIENT.timeouts.body.as_secs());
 }
 
 /// Requests that are whole, to be cut and bent.

@@ -15,8 +15,8 @@ use http::StatusCode;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::http::http2::FrameTracker;
-use crate::server::Timeouts;
 use crate::server::drain::DRAIN_GRACE;
+use crate::server::spec::Timeouts;
 
 /// A request that its client cancels in less time counts towards a flood.
 const EARLY: Duration = Duration::from_secs(1);
@@ -29,23 +29,23 @@ const EARLY_CANCELS: u32 = 100;
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     /// Requests of the service whose response body has not ended.
-    in_flight: Cell<u32>,
+    pub(super) in_flight: Cell<u32>,
     /// Response bodies that have returned a frame and were not polled again: the client is slow.
     owed: Cell<u32>,
     /// Requests since the connection began.
-    begun: Cell<u32>,
+    pub(super) begun: Cell<u32>,
     /// Requests that the client cancelled early.
     cancelled: Cell<u32>,
-    /// Reads from the client.
-    reads: Cell<u32>,
+    /// Reads from the client. Wraps around.
+    pub(super) reads: Cell<u32>,
     /// Frames of all response bodies.
     frames: Cell<u32>,
     /// Writes that took at least a byte.
     writes: Cell<u32>,
     /// The status of the last response, until it is taken.
-    status: Cell<Option<StatusCode>>,
+    pub(super) status: Cell<Option<StatusCode>>,
     /// A response was no 429.
-    was_served: Cell<bool>,
+    pub(super) was_served: Cell<bool>,
     /// The client's preface was received.
     received: Cell<bool>,
     /// The number of the header block, or of the frame's head, that is incomplete.
@@ -53,9 +53,9 @@ pub(super) struct Activity {
     /// The last write found the socket full.
     blocked: Cell<bool>,
     /// The client floods the connection with frames.
-    flooded: Cell<bool>,
+    pub(super) flooded: Cell<bool>,
     /// The server drains.
-    closing: Cell<bool>,
+    pub(super) closing: Cell<bool>,
 }
 
 impl Activity {
@@ -66,40 +66,25 @@ impl Activity {
         self.header_block.set(frames.open());
     }
 
-    /// The reads from the client. Wraps around.
-    pub(super) fn reads(&self) -> u32 {
-        self.reads.get()
-    }
-
     fn cancelled_early(&self) {
         add(&self.cancelled, 1);
         let cancelled = self.cancelled.get();
         if cancelled >= EARLY_CANCELS && cancelled >= self.begun.get() / 2 {
-            self.flooded();
+            self.flooded.set(true);
         }
-    }
-
-    /// Notes that the client floods the connection with frames.
-    pub(super) fn flooded(&self) {
-        self.flooded.set(true);
-    }
-
-    /// Returns true if the connection ends because of a flood of frames.
-    pub(super) fn is_flooded(&self) -> bool {
-        self.flooded.get()
     }
 
     /// Notes a write.
     pub(super) fn wrote(&self, result: &Poll<std::io::Result<usize>>) {
-        self.flushed(result);
+        self.flushed(result.is_pending());
         if matches!(result, Poll::Ready(Ok(1..))) {
             add(&self.writes, 1);
         }
     }
 
-    /// Notes a write, a flush or a shutdown.
-    pub(super) fn flushed<T>(&self, result: &Poll<T>) {
-        self.blocked.set(result.is_pending());
+    /// Notes a write, a flush or a shutdown, which waits for the client or not.
+    pub(super) fn flushed(&self, is_pending: bool) {
+        self.blocked.set(is_pending);
     }
 
     /// Notes a request, until the guard is dropped.
@@ -120,31 +105,6 @@ impl Activity {
         if status != StatusCode::TOO_MANY_REQUESTS {
             self.was_served.set(true);
         }
-    }
-
-    /// The status of the last response, once.
-    pub(super) fn take_status(&self) -> Option<StatusCode> {
-        self.status.take()
-    }
-
-    /// Returns true once a response was no 429.
-    pub(super) fn was_served(&self) -> bool {
-        self.was_served.get()
-    }
-
-    /// Requests since the connection began.
-    pub(super) fn begun(&self) -> u32 {
-        self.begun.get()
-    }
-
-    /// Requests of the service whose response body has not ended.
-    pub(super) fn in_flight(&self) -> u32 {
-        self.in_flight.get()
-    }
-
-    /// Notes that the server drains.
-    pub(super) fn close(&self) {
-        self.closing.set(true);
     }
 
     fn wait(&self) -> Wait {

@@ -28,11 +28,10 @@ use crate::http::http1::content_length;
 use crate::http::http2::{BodyUpload, UploadError};
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
-use crate::http::service::ServiceFuture;
+use crate::http::service::{BoxError, HttpService, ServiceFuture};
 use crate::http::{date, trailers};
 use crate::server::connection::ConnectionService;
-use crate::server::service::BoxError;
-use crate::server::{ClientSpec, HttpService};
+use crate::server::spec::ClientSpec;
 
 /// Starts the requests of a connection.
 pub(super) struct StreamStarter<S> {
@@ -41,7 +40,7 @@ pub(super) struct StreamStarter<S> {
     /// The largest head; 431 beyond.
     max_head: usize,
     max_fields: usize,
-    activity: Rc<Activity>,
+    pub(super) activity: Rc<Activity>,
 }
 
 impl<S: HttpService> StreamStarter<S> {
@@ -57,10 +56,6 @@ impl<S: HttpService> StreamStarter<S> {
             max_fields: client.max_fields,
             activity,
         }
-    }
-
-    pub(super) fn activity(&self) -> &Activity {
-        &self.activity
     }
 
     /// Starts a request. Responds at once if the response is ready, else in a task of its own.
@@ -188,7 +183,7 @@ where
                     }
                 }
                 State::Body { upload, is_tunnel } => {
-                    if upload.stream_mut().poll_reset(cx).is_ready() {
+                    if upload.stream.poll_reset(cx).is_ready() {
                         return Poll::Ready(());
                     }
                     let is_whole = ready!(poll_body(upload, cx));
@@ -199,11 +194,11 @@ where
                     };
                 }
                 State::HalfClosed(upload) => {
-                    if upload.stream_mut().poll_reset(cx).is_ready() {
+                    if upload.stream.poll_reset(cx).is_ready() {
                         return Poll::Ready(());
                     }
                     // The body of a tunnel ends once both directions have.
-                    let body = Pin::new(upload.body_mut());
+                    let body = Pin::new(&mut upload.body);
                     return body.poll_frame(cx).map(|_| ());
                 }
                 State::Ended => return Poll::Ready(()),
@@ -286,7 +281,7 @@ where
     if let Err(UploadError::Body(error)) = sent {
         let error: BoxError = error.into();
         tracing::debug!(error, "a response broke off");
-        upload.stream_mut().send_reset(reason(&*error));
+        upload.stream.send_reset(reason(&*error));
         return Poll::Ready(false);
     }
     Poll::Ready(sent.is_ok())

@@ -22,6 +22,7 @@ use crate::telemetry::metrics::EjectionReason;
 use crate::telemetry::registry::Registry;
 use crate::upstream::cluster::tests::cluster_spec;
 use crate::upstream::endpoint::{Endpoint, EndpointContext};
+use crate::upstream::host::Host;
 use crate::upstream::pending::PendingRequest;
 use crate::upstream::spec::EjectionSpec;
 use crate::upstream::{Balance, BodyReplay};
@@ -67,7 +68,7 @@ fn cluster(
         resolver: &resolve::SYSTEM,
         pending: Cluster::pending_queue(previous),
     };
-    let known = previous.map_or(&[][..], Cluster::endpoints);
+    let known = previous.map_or(&[][..], |cluster| &cluster.endpoints);
     let endpoint = |spec| {
         let known = known.iter().find(|known| *known.spec() == spec);
         known.map_or_else(|| Arc::new(Endpoint::new(spec, &context)), Arc::clone)
@@ -84,7 +85,7 @@ fn host(cluster: &Cluster, number: usize) -> Arc<Host> {
 fn in_flight(cluster: &Cluster) -> Vec<usize> {
     let set = cluster.hosts.load();
     let hosts = set.hosts().iter();
-    hosts.map(|one| one.host.state().in_flight()).collect()
+    hosts.map(|one| one.host.in_flight()).collect()
 }
 
 fn take(cluster: &Cluster, tried: &[usize]) -> Option<Slot> {
@@ -102,7 +103,7 @@ fn wait<'c>(cluster: &'c Arc<Cluster>, tried: &[usize]) -> PendingRequest<'c> {
 
 fn claim(cluster: &Arc<Cluster>, tried: &[usize]) -> SlotClaim {
     SlotClaim {
-        cluster: Arc::clone(cluster),
+        hosts: Arc::clone(&cluster.hosts),
         tried: tried.iter().map(|&number| host(cluster, number)).collect(),
     }
 }
@@ -277,12 +278,14 @@ fn an_ejected_host_gets_nobody_until_it_is_back() {
     let mut waiting = wait(&cluster, &[]);
     let first = host(&cluster, 0);
     let now = Instant::now();
-    let ejected = first.eject(&EJECTION, EjectionReason::ConnectFailure, false, now);
+    let ejected = first
+        .health
+        .eject(&EJECTION, EjectionReason::ConnectFailure, false, now);
     assert!(ejected.is_some());
     drop(held.remove(0));
     assert!(assigned(&mut waiting).is_none());
     assert!(take(&cluster, &[]).is_none());
-    first.end_ejection(now + EJECTION.max);
+    first.health.tick(true, Duration::ZERO, now + EJECTION.max);
     cluster.tick();
     assert_eq!(assigned(&mut waiting).expect("a slot").0, 0);
 }
@@ -296,7 +299,7 @@ fn all_hosts_are_used_if_all_are_left_out() {
     let mut waiting = wait(&cluster, &[]);
     for number in 0..2 {
         let host = host(&cluster, number);
-        host.eject(
+        host.health.eject(
             &EJECTION,
             EjectionReason::ConnectFailure,
             false,
@@ -366,11 +369,11 @@ async fn a_wait_ends_after_max_wait_and_all_waits_of_a_request_count() {
 async fn a_slot_that_became_free_before_the_request_was_in_the_queue_is_not_missed() {
     let cluster = cluster(1, Some(bound(1)), None);
     let only = host(&cluster, 0);
-    assert!(only.state().begin_request_below(1));
+    only.in_flight.fetch_add(1, SeqCst);
     let (mut set, mut tried) = (cluster.hosts.load_full(), Tried::new());
     let bound = cluster.take_slot(&set, 0, &[]).expect_err("it is full");
     // The other request ends meanwhile, and finds nobody in the queue.
-    only.state().end_request();
+    only.in_flight.fetch_sub(1, SeqCst);
     cluster.pending.offer(&only);
     let mut sent = Sent::new();
     let outbound = sent.outbound();

@@ -9,20 +9,22 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{InvalidMessage, request, response};
-use crate::http::body::{RequestBody, RequestBodyError};
-use crate::http::http1::{Decoded, Decoder, Framing, MessageWriter, ReadBuffer, SendError};
+use super::{request, response};
+use crate::http::body::{PolledFrame, RequestBody, RequestBodyError};
+use crate::http::http1::{
+    Decoded, Decoder, Framing, InvalidMessage, MessageWriter, ReadBuffer, SendError,
+};
 use crate::http::message::{Request, Response};
 use crate::upstream::session::ExchangeError;
 
 /// A connection to an upstream.
 #[derive(Debug)]
-pub(super) struct UpstreamConnection<T> {
+pub(in crate::upstream) struct UpstreamConnection<T> {
     io: T,
     read_buffer: ReadBuffer,
     writer: MessageWriter<RequestBody>,
@@ -51,7 +53,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
 
     /// Returns true if an idle connection is open: the upstream has neither closed it nor sent
     /// anything unasked. Costs no system call while nothing arrived.
-    pub(super) fn is_open(&mut self) -> bool {
+    pub(in crate::upstream) fn is_open(&mut self) -> bool {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
         let mut context = Context::from_waker(Waker::noop());
@@ -72,17 +74,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
 
     /// Returns true once the response was read to its end, or both directions of a tunnel have
     /// ended.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(in crate::upstream) fn has_ended(&self) -> bool {
         self.decoder.has_ended() && (!self.writer.is_tunnel() || self.writer.is_broken())
     }
 
     /// Returns true if exactly one direction of a tunnel has ended.
-    pub(super) fn is_half_closed(&self) -> bool {
+    pub(in crate::upstream) fn is_half_closed(&self) -> bool {
         self.decoder.has_ended() == self.writer.is_tunnel()
     }
 
     /// The remaining bytes of the response's body, if known.
-    pub(super) fn remaining(&self) -> Option<u64> {
+    pub(in crate::upstream) fn remaining(&self) -> Option<u64> {
         self.decoder.remaining()
     }
 
@@ -97,13 +99,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
     }
 
     /// Returns true if the rest of the request is still to come from the client.
-    pub(super) fn waits_for_client(&self) -> bool {
+    pub(in crate::upstream) fn waits_for_client(&self) -> bool {
         let outgoing = &self.writer;
         !outgoing.is_sent() && !outgoing.is_broken() && !outgoing.is_blocked()
     }
 
     /// Returns true once the whole request was written.
-    pub(super) fn has_sent(&self) -> bool {
+    pub(in crate::upstream) fn has_sent(&self) -> bool {
         self.writer.is_sent()
     }
 
@@ -178,10 +180,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
     ///
     /// In a tunnel, empty trailers mean that the upstream sends no more. The body ends when the
     /// client sends no more either.
-    pub(super) fn poll_frame(
+    pub(in crate::upstream) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
+    ) -> PolledFrame<ExchangeError> {
         self.send(cx)?;
         loop {
             match self.decoder.decode(&mut self.read_buffer.bytes) {

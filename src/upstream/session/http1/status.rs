@@ -8,7 +8,8 @@ use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::time::{Instant, timeout_at};
 
-use super::{is_informational, response};
+use super::pooled::is_informational;
+use super::response;
 use crate::http::http1::ReadBuffer;
 use crate::upstream::connector::Stream;
 use crate::upstream::session::ExchangeError;

@@ -13,9 +13,9 @@ use h2::{Ping, PingPong, SendStream};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::counted_io::{CountedIo, IoCounts};
+use super::io_counts::IoCounts;
 use super::keep_alive::{Action, KeepAlive};
-use crate::http::http2::STREAM_WINDOW;
+use crate::http::http2::{FrameIo, STREAM_WINDOW};
 use crate::upstream::connector::{OpenConnection, Stream};
 use crate::upstream::session::error::into_io;
 
@@ -39,19 +39,22 @@ const SMALL_FRAMES: usize = 8 * (MAX_STREAMS * STREAM_WINDOW) as usize;
 /// The limit of streams before the host's SETTINGS have come. No host can announce this number.
 const UNKNOWN_LIMIT: usize = usize::MAX - 1;
 
+/// The I/O of a connection.
+type HostIo = FrameIo<Stream, IoCounts>;
+
 /// A connection with its streams.
 #[derive(Debug)]
 pub(in crate::upstream) struct SharedConnection {
     requests: Mutex<SendRequest<Bytes>>,
-    state: Arc<ConnectionState>,
+    pub state: Arc<ConnectionState>,
 }
 
 /// The state that a connection's task shares with requests.
-#[derive(Debug)]
-struct ConnectionState {
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct ConnectionState {
     /// Streams that requests hold.
-    streams: AtomicU32,
-    io: IoCounts,
+    pub streams: AtomicU32,
+    pub io: IoCounts,
     keep_alive: Mutex<KeepAlive>,
     /// A request has had a stream since the last sweep.
     is_used: AtomicBool,
@@ -60,7 +63,7 @@ struct ConnectionState {
     /// The host allows no stream; a request may wait until it does.
     is_barred: AtomicBool,
     /// The host has violated HTTP/2, which ended the connection with all its streams.
-    has_violated: AtomicBool,
+    pub has_violated: AtomicBool,
     /// One of these streams counts as a failure of the host, and the others do not.
     is_blamed: AtomicBool,
     /// Wakes the task, for a ping or the end.
@@ -80,7 +83,7 @@ pub(in crate::upstream) struct Room {
 
 /// A stream that its holder may open. Dropping it lets another request have it.
 #[derive(Debug)]
-pub(in crate::upstream) struct StreamPermit(Arc<SharedConnection>);
+pub(in crate::upstream) struct StreamPermit(pub Arc<SharedConnection>);
 
 impl SharedConnection {
     /// Begins HTTP/2 on `stream`, and waits for the SETTINGS of the host. Wakes requests through
@@ -94,18 +97,10 @@ impl SharedConnection {
         open: OpenConnection,
     ) -> io::Result<Arc<Self>> {
         let state = Arc::new(ConnectionState {
-            streams: AtomicU32::new(0),
-            io: IoCounts::default(),
-            keep_alive: Mutex::default(),
-            is_used: AtomicBool::new(false),
-            is_dead: AtomicBool::new(false),
-            is_barred: AtomicBool::new(false),
-            has_violated: AtomicBool::new(false),
-            is_blamed: AtomicBool::new(false),
-            task: Notify::new(),
             freed,
+            ..ConnectionState::default()
         });
-        let io = CountedIo::new(stream, state.io.clone());
+        let io = FrameIo::with_server(stream, state.io.clone());
         let (requests, mut connection) = builder().handshake(io).await.map_err(into_io)?;
         poll_fn(|cx| poll_settings(&mut connection, cx)).await?;
         tokio::task::spawn_local(drive(connection, Arc::clone(&state), open));
@@ -157,16 +152,6 @@ impl SharedConnection {
         self.state.is_barred.load(Relaxed) && self.state.streams.load(Relaxed) == 0
     }
 
-    /// Returns true if the host has violated HTTP/2, which cut all responses on the connection.
-    pub(in crate::upstream) fn has_violated(&self) -> bool {
-        self.state.has_violated.load(Relaxed)
-    }
-
-    /// The streams that requests hold.
-    pub(in crate::upstream) fn streams(&self) -> u32 {
-        self.state.streams.load(Relaxed)
-    }
-
     /// Looks after a connection with open streams, once a second: a silent host is pinged, and the
     /// connection of one that does not answer ends. Returns true if requests have used the
     /// connection since the last call.
@@ -201,16 +186,6 @@ impl StreamPermit {
         !self.0.state.is_blamed.swap(true, Relaxed)
     }
 
-    /// How many bytes were ever written to the connection.
-    pub(super) fn written(&self) -> u64 {
-        self.0.state.io.written()
-    }
-
-    /// Returns true if `stream` ended with a header block of several frames. Forgets it.
-    pub(super) fn take_split_end(&self, stream: u32) -> bool {
-        self.0.state.io.take_split_end(stream)
-    }
-
     /// Returns true if the host supports extended CONNECT (RFC 8441).
     pub(super) fn supports_extended_connect(&self) -> bool {
         self.0
@@ -243,7 +218,7 @@ fn builder() -> Builder {
 
 /// Waits for the SETTINGS of the host, with which every connection begins (RFC 9113 section 3.4).
 fn poll_settings(
-    connection: &mut Connection<CountedIo<Stream>, Bytes>,
+    connection: &mut Connection<HostIo, Bytes>,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
     let polled = Pin::new(&mut *connection).poll(cx).map_err(into_io)?;
@@ -257,7 +232,7 @@ fn poll_settings(
 /// Drives a connection to its end: until no request holds a stream and its pool has dropped it, the
 /// host closes it, or the host is found dead.
 async fn drive(
-    mut connection: Connection<CountedIo<Stream>, Bytes>,
+    mut connection: Connection<HostIo, Bytes>,
     state: Arc<ConnectionState>,
     open: OpenConnection,
 ) {
@@ -289,7 +264,7 @@ async fn drive(
 
 /// Moves frames. Wakes the requests that wait once the host allows streams again.
 fn poll_frames(
-    connection: &mut Connection<CountedIo<Stream>, Bytes>,
+    connection: &mut Connection<HostIo, Bytes>,
     state: &ConnectionState,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), h2::Error>> {

@@ -1,32 +1,33 @@
-//! A request on its stream, until the head of the response has come. Its [body](super::body) follows.
+//! A request on its stream, until the head of the response has come. Its body follows.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use h2::client::ResponseFuture;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, RecvStream};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use tokio::time::Instant;
 
-use super::Http2Session;
-use super::body::Download;
 use super::connection::MAX_HEAD;
+use super::download::Download;
 use super::upload::Upload;
-use crate::http::body::RequestBody;
+use super::{Http2Session, request};
+use crate::http::body::{PolledFrame, RequestBody};
 use crate::http::framing::{self, FramingFields};
 use crate::http::headers::Headers;
 use crate::http::http1::{InvalidMessage, content_length};
 use crate::http::http2::UploadError;
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
+use crate::http::trailers::TOO_LARGE;
 use crate::http::websocket;
 use crate::net::idle_timer::IdleTimer;
-use crate::upstream::OutboundRequest;
+use crate::upstream::attempt::OutboundRequest;
+use crate::upstream::error::UpstreamErrorKind;
 use crate::upstream::host::InFlight;
-use crate::upstream::session::{ExchangeError, UpstreamBodyError};
+use crate::upstream::session::ExchangeError;
 
 /// The time by which a host may find a deadline over before this machine does: timers are not exact.
 const DEADLINE_SLACK: Duration = Duration::from_millis(10);
@@ -36,15 +37,17 @@ const MAX_FIELDS: usize = 256;
 
 /// A request that waits for the head of its response.
 #[derive(Debug)]
-pub(super) struct StreamExchange {
+pub(in crate::upstream) struct StreamExchange {
     pub session: Http2Session,
     response: ResponseFuture,
     /// The rest of the request; `None` once it is sent.
-    pub upload: Option<Upload>,
+    upload: Option<Upload>,
     pub idle_timer: IdleTimer,
     /// The request has no body.
     is_whole: bool,
     is_head: bool,
+    /// The endpoint may have processed the request.
+    pub is_processed: bool,
     /// The field value that a client of HTTP/1.1 expects after it has asked for a WebSocket.
     websocket_accept: Option<websocket::Accept>,
     /// The end of the time for the whole request, and how much that was.
@@ -54,78 +57,57 @@ pub(super) struct StreamExchange {
     /// The bytes that the connection had written before.
     written: u64,
     /// The response's body, once its head has come.
-    pub download: Option<Download>,
-}
-
-/// A stream that has begun with the head of a request.
-pub(super) struct OpenedStream {
-    pub response: ResponseFuture,
-    /// `None` if the request has no body.
-    pub sender: Option<SendStream<Bytes>>,
-    /// The bytes that the connection had written before.
-    pub written: u64,
-}
-
-/// The head of a response, and its body.
-pub(super) struct ReceivedHead {
-    pub head: Response<()>,
-    /// `None` if there is no body.
-    pub receiver: Option<RecvStream>,
-    /// The length of the body, if known.
-    pub length: Option<u64>,
-}
-
-/// The reason why there is no response.
-pub(super) struct Failure {
-    pub error: ExchangeError,
-    /// The endpoint may have processed the request.
-    pub is_processed: bool,
-}
-
-impl From<ExchangeError> for Failure {
-    fn from(error: ExchangeError) -> Self {
-        Failure {
-            error,
-            is_processed: true,
-        }
-    }
+    download: Option<Download>,
 }
 
 impl StreamExchange {
-    /// An exchange that takes the body of the request, to be sent on `stream`.
-    pub(super) fn new(
+    /// Opens a stream with the head of a request, and takes its body, to be sent on it.
+    ///
+    /// # Errors
+    /// When the connection takes no stream: nothing is sent.
+    pub(super) fn begin(
         session: Http2Session,
-        stream: OpenedStream,
         outbound: &mut OutboundRequest<'_>,
         limit: Duration,
-    ) -> Box<Self> {
-        let OpenedStream {
-            response,
-            sender,
-            written,
-        } = stream;
+    ) -> Result<Box<Self>, (Http2Session, UpstreamErrorKind)> {
         let (request, deadline) = (&mut *outbound.request, outbound.deadline);
         let is_tunnel = request.body().is_tunnel();
+        let is_whole = request.body().is_empty() && !is_tunnel;
+        let written = session.permit.0.state.io.written();
+        let opened = match request::head(request, session.host.connector.scheme()) {
+            _ if is_tunnel && !session.permit.supports_extended_connect() => {
+                Err(UpstreamErrorKind::NoWebSocket)
+            }
+            None => Err(UpstreamErrorKind::InvalidHost),
+            Some(head) => session
+                .permit
+                .open(head, is_whole)
+                .map_err(|error| UpstreamErrorKind::from(ExchangeError::from(error))),
+        };
+        let (response, sender) = match opened {
+            Ok(opened) => opened,
+            Err(kind) => return Err((session, kind)),
+        };
         let websocket_accept = is_tunnel.then(|| websocket::Accept::of(request.headers()));
         let is_head = request.method() == Method::HEAD;
-        let is_whole = sender.is_none();
-        let upload = sender.map(|sender| {
+        let upload = (!is_whole).then(|| {
             let body = std::mem::replace(request.body_mut(), RequestBody::empty());
             Upload::new(sender, body)
         });
-        Box::new(StreamExchange {
+        Ok(Box::new(StreamExchange {
             session,
             response,
             upload,
             idle_timer: IdleTimer::new(limit),
             is_whole,
             is_head,
+            is_processed: true,
             websocket_accept,
             deadline,
             received: 0,
             written,
             download: None,
-        })
+        }))
     }
 
     /// Returns true if the request asks for a tunnel.
@@ -135,31 +117,55 @@ impl StreamExchange {
 
     /// The time for the whole request, if `error` says that the host has cancelled it at the end of
     /// that time, as servers of gRPC do.
-    pub(super) fn missed_deadline(&self, error: &h2::Error) -> Option<Duration> {
+    pub(in crate::upstream) fn missed_deadline(&self, error: &h2::Error) -> Option<Duration> {
         let (at, time) = self.deadline?;
         let is_cancelled = error.is_remote() && error.reason() == Some(Reason::CANCEL);
         (is_cancelled && Instant::now() + DEADLINE_SLACK >= at).then_some(time)
     }
 
-    /// Counts a response that the host did not finish.
-    pub(super) fn record_broken_body(&self, error: &UpstreamBodyError) {
-        let host = &self.session.host;
-        let is_cancelled = matches!(error, UpstreamBodyError::Reset(error)
-            if self.missed_deadline(error).is_some());
-        let is_excused = self.download.as_ref().is_some_and(|download| match error {
-            UpstreamBodyError::Quiet(_) => download.may_be_silent(),
-            // The host may wait for the rest of the request no longer.
-            _ => download.is_uploading(),
-        });
-        match error.reason() {
-            Some(_) if is_cancelled => {}
-            Some(reason) if matches!(error, UpstreamBodyError::Bystander(_)) => {
-                host.metrics().failure(reason);
-            }
-            // How a tunnel ends says nothing of the host.
-            Some(reason) if self.is_tunnel() || is_excused => host.metrics().failure(reason),
-            Some(reason) => host.record_broken_body(reason),
-            None => {}
+    /// Receives the next frame of the response's body; `None` at the end.
+    pub(in crate::upstream) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> PolledFrame<ExchangeError> {
+        let Some(download) = &mut self.download else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(download.poll_frame(cx));
+        if download.cuts_trailers(&frame, &self.session.permit) {
+            return Poll::Ready(Some(Err(ExchangeError::Invalid(TOO_LARGE))));
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(|error| self.apportion(error))))
+    }
+
+    /// Returns true if a part of the request was sent since the last call.
+    pub(in crate::upstream) fn has_progressed(&mut self) -> bool {
+        let download = self.download.as_mut();
+        download.is_some_and(Download::has_progressed)
+    }
+
+    /// Returns true if one direction of a tunnel has ended.
+    pub(in crate::upstream) fn is_half_closed(&self) -> bool {
+        let download = self.download.as_ref();
+        download.is_none_or(Download::is_half_closed)
+    }
+
+    /// Returns true if a part of the request is still to be sent.
+    pub(in crate::upstream) fn is_uploading(&self) -> bool {
+        let download = self.download.as_ref();
+        download.is_some_and(Download::is_uploading)
+    }
+
+    /// Returns true if everything was received.
+    pub(in crate::upstream) fn has_ended(&self) -> bool {
+        self.download.as_ref().is_none_or(Download::has_ended)
+    }
+
+    /// The missing bytes of the response's body, if their number is known.
+    pub(in crate::upstream) fn remaining(&self) -> Option<u64> {
+        match &self.download {
+            Some(download) => download.remaining(),
+            None => Some(0),
         }
     }
 
@@ -179,23 +185,21 @@ impl StreamExchange {
         cx: &mut Context<'_>,
         informational: Option<&InformationalQueue>,
         is_owed: &mut bool,
-    ) -> Poll<Option<Result<ReceivedHead, Failure>>> {
-        if let Err(error) = self.poll_upload(cx) {
-            return Poll::Ready(Some(Err(error.into())));
-        }
-        if let Err(failure) = self.forward_informational(cx, informational) {
-            return Poll::Ready(Some(Err(failure)));
+    ) -> Poll<Option<Result<Response<()>, ExchangeError>>> {
+        let sent = self.poll_upload(cx);
+        if let Err(error) = sent.and_then(|()| self.forward_informational(cx, informational)) {
+            return Poll::Ready(Some(Err(error)));
         }
         if let Poll::Ready(response) = Pin::new(&mut self.response).poll(cx) {
             return Poll::Ready(Some(match response {
-                Ok(response) => self.accept(response).map_err(Failure::from),
+                Ok(response) => self.accept(response),
                 Err(error) => Err(self.failure(error)),
             }));
         }
         // The time-out starts at the end of the request, or when the host takes no more of it. The
         // client's own time-outs bound the rest.
         let (received, waits_for_client) = match &self.upload {
-            Some(upload) if !self.is_tunnel() => (upload.taken(), upload.waits_for_body()),
+            Some(upload) if !self.is_tunnel() => (upload.taken, upload.waits_for_body()),
             _ => (self.received, false),
         };
         if waits_for_client || std::mem::replace(&mut self.received, received) != received {
@@ -229,19 +233,22 @@ impl StreamExchange {
         &mut self,
         cx: &mut Context<'_>,
         informational: Option<&InformationalQueue>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ExchangeError> {
         while let Poll::Ready(Some(response)) = self.response.poll_informational(cx) {
             let response = response.map_err(|error| self.failure(error))?;
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 let what = "the response switches protocols, which HTTP/2 cannot";
-                return Err(ExchangeError::Invalid(InvalidMessage::Meaning(what)).into());
+                return Err(meaning(what));
             }
             informational.inspect(|queue| queue.send(response.into()));
         }
         Ok(())
     }
 
-    fn accept(&self, response: http::Response<RecvStream>) -> Result<ReceivedHead, ExchangeError> {
+    fn accept(
+        &mut self,
+        response: http::Response<RecvStream>,
+    ) -> Result<Response<()>, ExchangeError> {
         let (head, receiver) = response.into_parts();
         let status = head.status;
         let headers = fields(head.headers)?;
@@ -249,11 +256,9 @@ impl StreamExchange {
         if let Some(accept) = &self.websocket_accept
             && status.is_success()
         {
-            return Ok(ReceivedHead {
-                head: switching(head, accept),
-                receiver: Some(receiver),
-                length: None,
-            });
+            let head = switching(head, accept);
+            self.download = Some(Download::new(receiver, None, self.upload.take(), true));
+            return Ok(head);
         }
         let framing = FramingFields::of(head.headers());
         framing::check_response(&framing).map_err(meaning)?;
@@ -262,24 +267,23 @@ impl StreamExchange {
         let has_body = !self.is_head
             && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
             && !receiver.is_end_stream();
-        Ok(ReceivedHead {
-            head,
-            receiver: has_body.then_some(receiver),
-            length: if has_body { length } else { Some(0) },
-        })
+        let is_tunnel = self.is_tunnel();
+        if has_body {
+            let upload = self.upload.take();
+            self.download = Some(Download::new(receiver, length, upload, is_tunnel));
+        }
+        Ok(head)
     }
 
-    fn failure(&self, error: h2::Error) -> Failure {
+    fn failure(&mut self, error: h2::Error) -> ExchangeError {
         let is_refused = error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM);
-        let is_unsent = error.is_io() && self.session.permit.written() == self.written;
-        Failure {
-            is_processed: !(is_refused && error.is_remote() || is_unsent),
-            error: self.apportion(error.into()),
-        }
+        let is_unsent = error.is_io() && self.session.permit.0.state.io.written() == self.written;
+        self.is_processed = !(is_refused && error.is_remote() || is_unsent);
+        self.apportion(error.into())
     }
 
     /// The error of this stream. One for the whole connection counts as the host's once.
-    pub(super) fn apportion(&self, error: ExchangeError) -> ExchangeError {
+    fn apportion(&self, error: ExchangeError) -> ExchangeError {
         match error {
             ExchangeError::Protocol(error)
                 if error.is_go_away() && !self.session.permit.takes_blame() =>

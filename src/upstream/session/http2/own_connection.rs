@@ -5,7 +5,8 @@ use h2::client::{Builder, SendRequest};
 use http::{HeaderMap, Request, Response, StatusCode};
 
 use super::connection::MAX_HEAD;
-use super::counted_io::{CountedIo, IoCounts};
+use super::io_counts::IoCounts;
+use crate::http::http2::FrameIo;
 use crate::upstream::connector::Stream;
 use crate::upstream::session::{ExchangeError, InvalidMessage};
 
@@ -74,7 +75,7 @@ async fn over_connection<T>(
 ) -> Result<T, ExchangeError> {
     let mut builder = Builder::new();
     builder.max_header_list_size(MAX_HEAD).enable_push(false);
-    let io = CountedIo::new(stream, IoCounts::default());
+    let io = FrameIo::with_server(stream, IoCounts::default());
     let (requests, connection) = builder.handshake::<_, Bytes>(io).await?;
     let mut exchange = std::pin::pin!(exchange(requests));
     tokio::select! {

@@ -38,19 +38,19 @@ impl UploadTask {
     /// In a tunnel, the rest is what the client sends from now on.
     pub(super) fn spawn(mut upload: Upload, is_tunnel: bool) -> Self {
         match is_tunnel {
-            true => upload.body_mut().open_tunnel(),
-            false => upload.body_mut().allow_pauses(),
+            true => upload.body.open_tunnel(),
+            false => upload.body.allow_pauses(),
         }
         let progress = Rc::new(Progress::default());
         let shared = Rc::clone(&progress);
         let task = tokio::task::spawn_local(async move {
             let sent = poll_fn(|cx| {
                 let sent = upload.poll_send(cx);
-                shared.received.set(upload.taken());
+                shared.received.set(upload.taken);
                 sent
             });
             if let Err(UploadError::Body(error)) = sent.await {
-                upload.stream_mut().send_reset(Reason::CANCEL);
+                upload.stream.send_reset(Reason::CANCEL);
                 *shared.failure.borrow_mut() = Some(error);
             }
             shared.has_ended.set(true);

@@ -1,6 +1,8 @@
 //! All orders of the steps of a few requests that arrive, end and leave on threads of their own. A
 //! step is what no other thread can see half of.
 
+use std::sync::atomic::Ordering::SeqCst;
+
 use super::*;
 
 /// A request on a thread of its own.
@@ -21,7 +23,7 @@ impl<'c> Actor<'c> {
 
     /// A request in flight, which the caller counts.
     fn ending(host: &Arc<Host>) -> Self {
-        assert!(host.state().begin_request_below(1));
+        assert_eq!(host.in_flight.fetch_add(1, SeqCst), 0);
         Self::Ending(Arc::clone(host), false)
     }
 
@@ -36,7 +38,7 @@ impl<'c> Actor<'c> {
                 Self::Arrived(pending, None)
             }
             Self::Ending(host, false) => {
-                host.state().end_request();
+                host.in_flight.fetch_sub(1, SeqCst);
                 Self::Ending(host, true)
             }
             Self::Ending(host, true) => {

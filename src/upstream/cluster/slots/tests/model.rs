@@ -57,11 +57,12 @@ proptest! {
                 }
                 Event::Eject(number) => {
                     let host = host(&first, number % hosts);
-                    host.eject(&EJECTION, EjectionReason::ConnectFailure, false, Instant::now());
+                    host.health.eject(&EJECTION, EjectionReason::ConnectFailure, false, Instant::now());
                     first.tick();
                 }
                 Event::Return(number) => {
-                    host(&first, number % hosts).end_ejection(Instant::now() + EJECTION.max);
+                    let host = host(&first, number % hosts);
+                    host.health.tick(true, Duration::ZERO, Instant::now() + EJECTION.max);
                     first.tick();
                 }
                 Event::Reload(other) => {

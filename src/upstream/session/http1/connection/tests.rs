@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::http::http1::test_mutations::{cuts, mutated, pieces};
+use crate::http::http1::tests::{cuts, mutated, pieces};
 
 /// An upstream that sends these pieces after the first byte of a request, and then closes.
 #[derive(Debug)]

@@ -1,8 +1,87 @@
-//! Bounds and time-outs towards clients.
+//! The settings of servers: addresses, and bounds and time-outs towards clients.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use super::client_rules::ClientRules;
+use super::tls::Tls;
+use crate::net::listener::ListenAddress;
+
+/// The settings of a server.
+#[derive(Clone, Debug)]
+pub struct ServerSpec {
+    /// The name of its threads, to which a number is added; Linux shows at most 12 bytes of it.
+    pub name: &'static str,
+    /// The number of worker threads.
+    pub workers: NonZeroUsize,
+    /// The addresses that clients connect to.
+    pub listeners: Vec<ListenerSpec>,
+    /// Bounds for clients, the same on all listeners.
+    pub client: ClientSpec,
+    /// The rules that tell clients apart.
+    pub client_rules: ClientRules,
+    /// The longest time from the head of a request until its client has taken the response, unless
+    /// that has no length. With it, connections that are being answered give way to new ones, too:
+    /// the oldest of the idle or of the busy, whichever are more. Requires one worker with
+    /// listeners of HTTP/1.
+    pub max_exchange: Option<Duration>,
+}
+
+/// An address that clients connect to.
+#[derive(Clone, Debug)]
+pub struct ListenerSpec {
+    /// The address to bind.
+    pub address: ListenAddress,
+    /// Trusted proxies, and peers over a Unix socket, begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
+    /// The versions of HTTP that it speaks.
+    pub protocols: Protocols,
+    /// TLS, loaded with the same `protocols`; `None` for clear text.
+    pub tls: Option<Tls>,
+}
+
+impl ListenerSpec {
+    /// Returns true if another spec for this address differs in certificates at most.
+    pub(super) fn adopts(&self, other: &Self) -> bool {
+        let versions = |spec: &Self| spec.tls.as_ref().map(|tls| tls.min_version);
+        self.protocols == other.protocols
+            && self.proxy_protocol == other.proxy_protocol
+            && versions(self) == versions(other)
+    }
+}
+
+/// The versions of HTTP that a listener speaks. ALPN selects one over TLS; in clear text a client
+/// needs prior knowledge for HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocols {
+    /// HTTP/1.1 (and 1.0) only.
+    Http1,
+    /// HTTP/2 only.
+    Http2,
+    /// Both, HTTP/2 preferred.
+    Both,
+}
+
+impl Protocols {
+    pub(super) fn alpn(self) -> &'static [&'static [u8]] {
+        match self {
+            Self::Http1 => &[b"http/1.1"],
+            Self::Http2 => &[b"h2"],
+            Self::Both => &[b"h2", b"http/1.1"],
+        }
+    }
+}
+
+/// The version of HTTP that a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HttpVersion {
+    Http1,
+    Http2,
+    /// Not HTTP/2, on a listener that speaks HTTP/2 alone.
+    Unsupported,
+}
 
 /// Bounds towards clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,189 @@
+//! The I/O of a connection, whose frames are followed in both directions. A connection ends that its
+//! peer floods with frames.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::flood::FloodCounter;
+use super::frame_tracker::{FrameHead, FrameTracker};
+
+/// A stream of bytes that shows its frames to an observer. Reads return `first` before new bytes.
+#[derive(Debug)]
+pub(crate) struct FrameIo<T, O> {
+    inner: T,
+    first: BytesMut,
+    frames: ConnectionFrames,
+    observer: O,
+}
+
+/// One side's view of the frames of a connection.
+pub(crate) trait FrameObserver: Unpin {
+    /// Follows bytes of the peer, which it may change. Returns true if the connection must end.
+    fn received(&mut self, bytes: &mut [u8], frames: &mut ConnectionFrames) -> bool;
+
+    /// Notes a write.
+    fn wrote(&mut self, result: &Poll<io::Result<usize>>, frames: &ConnectionFrames);
+
+    /// Notes a flush or a shutdown.
+    fn flushed(&mut self, _is_pending: bool) {}
+
+    /// Returns true if the connection must end, whatever the peer sends.
+    fn is_flooded(&self) -> bool {
+        false
+    }
+
+    /// Notes that the connection ends because of a flood. Returns the last frame to the peer, if it
+    /// gets one, and the reason.
+    fn end_flood(&mut self, frames: &ConnectionFrames) -> (Option<[u8; 17]>, &'static str);
+}
+
+/// The frames of both directions of a connection.
+#[derive(Debug)]
+pub(crate) struct ConnectionFrames {
+    pub(crate) received: FrameTracker,
+    sent: FrameTracker,
+    flood: FloodCounter,
+}
+
+impl ConnectionFrames {
+    /// Follows bytes that were received, and passes the head of each frame to `see`, with the bytes
+    /// behind it. Returns true if the peer floods the connection.
+    pub(crate) fn received(&mut self, bytes: &[u8], mut see: impl FnMut(FrameHead, &[u8])) -> bool {
+        let (mut is_flood, flood) = (false, &mut self.flood);
+        self.received.observe(bytes, |head, rest| {
+            is_flood |= flood.is_one_too_many(head);
+            see(head, rest);
+        });
+        is_flood
+    }
+
+    /// Returns true if so many streams of this side were reset by it that the peer may take it for a
+    /// flood.
+    pub(crate) fn has_reset_many(&self) -> bool {
+        self.flood.has_reset_many()
+    }
+
+    /// The GOAWAY that ends a flood; `None` within a frame.
+    pub(crate) fn goaway(&self) -> Option<[u8; 17]> {
+        self.sent.is_between_frames().then(|| self.flood.goaway())
+    }
+}
+
+impl<T, O: FrameObserver> FrameIo<T, O> {
+    /// A connection that a client has opened.
+    pub(crate) fn with_client(inner: T, first: BytesMut, observer: O) -> Self {
+        FrameIo {
+            inner,
+            first,
+            frames: ConnectionFrames {
+                received: FrameTracker::of_client(),
+                sent: FrameTracker::default(),
+                flood: FloodCounter::default(),
+            },
+            observer,
+        }
+    }
+
+    /// A connection to a server.
+    pub(crate) fn with_server(inner: T, observer: O) -> Self {
+        let mut io = Self::with_client(inner, BytesMut::new(), observer);
+        std::mem::swap(&mut io.frames.received, &mut io.frames.sent);
+        io
+    }
+
+    fn wrote(
+        &mut self,
+        bufs: &[IoSlice<'_>],
+        result: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(mut length)) = result {
+            let ConnectionFrames { sent, flood, .. } = &mut self.frames;
+            for buf in bufs {
+                let part = buf.len().min(length);
+                length -= part;
+                sent.observe(&buf[..part], |head, _| flood.sent(head));
+            }
+        }
+        self.observer.wrote(&result, &self.frames);
+        result
+    }
+}
+
+impl<T: AsyncWrite + Unpin, O: FrameObserver> FrameIo<T, O> {
+    /// Sends the last frame if the socket takes it at once, and ends the connection.
+    fn end_flood(&mut self, cx: &mut Context<'_>) -> io::Error {
+        let (last, reason) = self.observer.end_flood(&self.frames);
+        if let Some(last) = last {
+            // The connection ends whether the peer reads this or not.
+            let _ = Pin::new(&mut self.inner).poll_write(cx, &last);
+            let _ = Pin::new(&mut self.inner).poll_flush(cx);
+        }
+        io::Error::other(reason)
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin, O: FrameObserver> AsyncRead for FrameIo<T, O> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.observer.is_flooded() {
+            return Poll::Ready(Err(this.end_flood(cx)));
+        }
+        let before = buf.filled().len();
+        if this.first.is_empty() {
+            ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
+        } else {
+            let length = this.first.len().min(buf.remaining());
+            buf.put_slice(&this.first[..length]);
+            this.first.advance(length);
+        }
+        let bytes = &mut buf.filled_mut()[before..];
+        Poll::Ready(match this.observer.received(bytes, &mut this.frames) {
+            true => Err(this.end_flood(cx)),
+            false => Ok(()),
+        })
+    }
+}
+
+impl<T: AsyncWrite + Unpin, O: FrameObserver> AsyncWrite for FrameIo<T, O> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.wrote(&[IoSlice::new(buf)], result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.wrote(bufs, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.inner).poll_flush(cx);
+        self.observer.flushed(result.is_pending());
+        result
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.observer.flushed(result.is_pending());
+        result
+    }
+}

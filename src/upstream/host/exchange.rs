@@ -1,0 +1,168 @@
+//! Attempts at requests to a host: over a kept session, or new ones.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::time::{Sleep, sleep_until};
+
+use super::{Ejection, Host, HostEvidence, InFlight};
+use crate::upstream::attempt::{
+    Attempt, AttemptFailure, AttemptOutcome, OutboundRequest, is_repeatable,
+};
+use crate::upstream::error::{UpstreamError, UpstreamErrorKind};
+use crate::upstream::retry::is_retried_on_new_connection;
+use crate::upstream::spec::{ClusterTimeouts, RetrySpec};
+
+/// The most new connections on which a request is refused, while the host answers others.
+const MAX_REFUSALS: u32 = 8;
+
+impl Host {
+    /// Sends a request, and waits for the head of the response, or until the time for the attempt is
+    /// over or the host stalls. Counts it.
+    pub(in crate::upstream) async fn send(
+        self: &Arc<Self>,
+        in_flight: InFlight,
+        outbound: &mut OutboundRequest<'_>,
+        timeouts: &ClusterTimeouts,
+        retries: &RetrySpec,
+    ) -> Attempt {
+        self.metrics.request();
+        let waiting = self.health.counts.begin();
+        let (worker, may_move) = (outbound.worker, outbound.may_be_moved(retries));
+        let limit = outbound.limit(timeouts);
+        let mut limit = limit.map(|(at, kind)| (Box::pin(sleep_until(at)), kind));
+        outbound.is_owed = false;
+        let mut attempt = tokio::select! {
+            biased;
+            attempt = self.attempt(in_flight, outbound, timeouts) => attempt,
+            () = self.health.stalled(worker), if may_move => {
+                let error = self.error(UpstreamErrorKind::Stalled);
+                Attempt::failed(AttemptFailure::Stalled, error, true, None)
+            }
+            () = elapsed(&mut limit) => {
+                let late = limit.expect("a time has elapsed").1;
+                let is_last = matches!(late, UpstreamErrorKind::Deadline(_));
+                let may_retry = !is_last && is_repeatable(outbound.request);
+                Attempt::failed(AttemptFailure::TimedOut, self.error(late), may_retry, None)
+            }
+        };
+        attempt.is_owed = outbound.is_owed;
+        waiting.end(attempt.evidence(), attempt.error().is_none());
+        attempt
+    }
+
+    /// Counts an attempt that has failed, and logs when the host begins to fail, is ejected, or
+    /// answers again.
+    pub(in crate::upstream) fn report(&self, attempt: &Attempt, ejection: Option<Ejection>) {
+        match (attempt.error(), ejection) {
+            (Some(error), ejection) => self.report_failure(error, ejection),
+            (None, Some(ejection)) => self.report_ejection(ejection),
+            (None, None) if attempt.evidence() == HostEvidence::Good => self.report_answer(),
+            (None, None) => {}
+        }
+    }
+
+    fn error(&self, kind: UpstreamErrorKind) -> UpstreamError {
+        UpstreamError::new(self.metrics.endpoint(), kind)
+    }
+
+    /// Sends a request over a kept session, or else over a new one.
+    async fn attempt(
+        self: &Arc<Self>,
+        mut in_flight: InFlight,
+        outbound: &mut OutboundRequest<'_>,
+        timeouts: &ClusterTimeouts,
+    ) -> Attempt {
+        let OutboundRequest { worker, dscp, .. } = *outbound;
+        if let Some(opened) = self.checkout(worker, dscp, timeouts.connect) {
+            let session = opened.session(in_flight, worker);
+            let mut attempt = session.send(outbound, timeouts).await;
+            if !is_retried_on_new_connection(&attempt) || !outbound.restore() {
+                return attempt;
+            }
+            match attempt.in_flight.take() {
+                Some(still) => in_flight = still,
+                None => return attempt,
+            }
+        }
+        // Boxed: most requests go over a kept session.
+        Box::pin(self.attempt_on_new_sessions(in_flight, outbound, timeouts)).await
+    }
+
+    /// Sends a request over a new session; again over others if they end before the host takes it.
+    async fn attempt_on_new_sessions(
+        self: &Arc<Self>,
+        in_flight: InFlight,
+        outbound: &mut OutboundRequest<'_>,
+        timeouts: &ClusterTimeouts,
+    ) -> Attempt {
+        let mut heads = self.health.counts.heads();
+        let mut attempt = self.attempt_anew(in_flight, outbound, timeouts).await;
+        // A connection that others share may end before the host takes the request, and so may the
+        // next one, of a host that takes few requests on each.
+        for round in 0..MAX_REFUSALS {
+            let is_answering = self.health.counts.heads() != heads;
+            if !self.has_refused(&attempt) || !(round == 0 || is_answering) || !outbound.restore() {
+                break;
+            }
+            let Some(in_flight) = attempt.in_flight.take() else {
+                break;
+            };
+            heads = self.health.counts.heads();
+            attempt = self.attempt_anew(in_flight, outbound, timeouts).await;
+        }
+        attempt
+    }
+
+    /// Returns true if a connection of HTTP/2 ended, and the request was not processed.
+    fn has_refused(&self, attempt: &Attempt) -> bool {
+        let is_unprocessed = matches!(
+            attempt.outcome,
+            AttemptOutcome::Failed(AttemptFailure::Unsent | AttemptFailure::Unprocessed, _)
+        );
+        is_unprocessed && self.speaks_http2() && is_retried_on_new_connection(attempt)
+    }
+
+    /// Sends a request over a new session.
+    async fn attempt_anew(
+        self: &Arc<Self>,
+        in_flight: InFlight,
+        outbound: &mut OutboundRequest<'_>,
+        timeouts: &ClusterTimeouts,
+    ) -> Attempt {
+        let OutboundRequest {
+            worker,
+            dscp,
+            client,
+            ..
+        } = *outbound;
+        // Boxed: every request's future would have room for a handshake.
+        match Box::pin(self.open(worker, dscp, client, timeouts.connect)).await {
+            Ok(opened) => {
+                let session = opened.session(in_flight, worker);
+                session.send(outbound, timeouts).await
+            }
+            Err(kind) => {
+                let error = self.error(kind);
+                Attempt::failed(AttemptFailure::Refused, error, true, Some(in_flight))
+            }
+        }
+    }
+}
+
+/// Waits for the end of `limit`, if there is one.
+async fn elapsed(limit: &mut Option<(Pin<Box<Sleep>>, UpstreamErrorKind)>) {
+    match limit {
+        Some((sleep, _)) => sleep.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+impl Host {
+    /// Counts an attempt with this evidence, as [`send`](Self::send) does.
+    pub(in crate::upstream) fn count(&self, evidence: HostEvidence) {
+        let has_head = evidence == HostEvidence::Good;
+        self.health.counts.begin().end(evidence, has_head);
+    }
+}

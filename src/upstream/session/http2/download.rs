@@ -1,0 +1,103 @@
+//! The receiving side of a stream, once the head of its response has come.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::RecvStream;
+use http::HeaderMap;
+use http_body::Frame;
+
+use super::connection::StreamPermit;
+use super::upload::{Upload, UploadTask};
+use crate::http::body::{PolledFrame, StreamBody};
+use crate::upstream::session::ExchangeError;
+
+/// The receiving side of a stream.
+#[derive(Debug)]
+pub(super) struct Download {
+    body: StreamBody,
+    /// The rest of the request, if it did not end before the head of the response.
+    upload: Option<UploadTask>,
+    is_tunnel: bool,
+    /// The host sends no more in a tunnel; the client may.
+    is_half_closed: bool,
+}
+
+impl Download {
+    /// Receives a body of `length` bytes, if known, while the rest of the request is sent.
+    pub(super) fn new(
+        receiver: RecvStream,
+        length: Option<u64>,
+        upload: Option<Upload>,
+        is_tunnel: bool,
+    ) -> Self {
+        Download {
+            body: StreamBody::new(receiver, length),
+            upload: upload.map(|upload| UploadTask::spawn(upload, is_tunnel)),
+            is_tunnel,
+            is_half_closed: false,
+        }
+    }
+
+    /// Receives the next frame; `None` at the end.
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<ExchangeError> {
+        if self.is_half_closed {
+            return match &self.upload {
+                Some(upload) => upload.poll_ended(cx).map(|()| None),
+                None => Poll::Ready(None),
+            };
+        }
+        Poll::Ready(match ready!(self.body.poll_frame(cx)) {
+            Some(Err(error)) => Some(Err(self.error(error))),
+            Some(Ok(frame)) if frame.is_data() || !self.is_tunnel => Some(Ok(frame)),
+            _ if self.is_tunnel => {
+                self.is_half_closed = true;
+                Some(Ok(Frame::trailers(HeaderMap::new())))
+            }
+            _ => None,
+        })
+    }
+
+    /// The reason for the end of the stream: the client's, if its upload has reset the stream.
+    fn error(&self, error: h2::Error) -> ExchangeError {
+        let failure = self.upload.as_ref().and_then(UploadTask::take_failure);
+        failure.map_or_else(|| error.into(), ExchangeError::RequestBody)
+    }
+
+    /// Returns true if a part of the request was sent since the last call.
+    pub(super) fn has_progressed(&mut self) -> bool {
+        self.upload.as_mut().is_some_and(UploadTask::has_progressed)
+    }
+
+    /// Returns true if one direction has ended.
+    pub(super) fn is_half_closed(&self) -> bool {
+        self.is_half_closed || !self.is_uploading()
+    }
+
+    /// Returns true if a part of the request is still to be sent.
+    pub(super) fn is_uploading(&self) -> bool {
+        let upload = self.upload.as_ref();
+        upload.is_some_and(|upload| !upload.has_ended())
+    }
+
+    /// Returns true for trailers of several frames, of which h2 may have dropped a part.
+    pub(super) fn cuts_trailers(
+        &self,
+        frame: &Option<Result<Frame<Bytes>, ExchangeError>>,
+        permit: &StreamPermit,
+    ) -> bool {
+        matches!(frame, Some(Ok(frame)) if frame.is_trailers())
+            && !self.is_tunnel
+            && permit.0.state.io.take_split_end(self.body.stream_id())
+    }
+
+    /// Returns true if everything was received.
+    pub(super) fn has_ended(&self) -> bool {
+        !self.is_tunnel && self.body.is_end_stream()
+    }
+
+    /// The missing bytes, if the length is known.
+    pub(super) fn remaining(&self) -> Option<u64> {
+        self.body.size_hint().exact()
+    }
+}
