@@ -114,7 +114,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
         certificates: certificate_ends(loaded),
         text: ConfigText {
             source: loaded.document.name().to_owned(),
-            masked: loaded.document.masked_text().into(),
+            masked: loaded.document.source().masked_text().into(),
             hash: loaded.hash.clone(),
         },
     })

@@ -211,11 +211,6 @@ impl Document {
         &self.source.name
     }
 
-    /// The text, with its secrets masked.
-    pub(super) fn masked_text(&self) -> String {
-        self.source.masked_text()
-    }
-
     pub(super) fn value(&self, node: NodeId) -> &NodeValue {
         &self.node(node).value
     }

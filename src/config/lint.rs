@@ -164,7 +164,8 @@ impl<'a> AppliedPolicy<'a> {
     /// True if it refuses requests for all of its keys: no shadow mode, no `percent` below 100, no
     /// tagging.
     fn is_enforced(&self) -> bool {
-        let all = self.policy.percent.get() == 100;
+        let percent = self.policy.percent.as_ref();
+        let all = percent.is_none_or(|part| part.get() == 100);
         self.policy.mode.value == Mode::Enforce && all && self.action != Action::Tag
     }
 

@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
-use serde::{Serialize, Serializer};
 
 use super::document::{LOCATED, NodeId};
 
@@ -17,11 +17,13 @@ use super::document::{LOCATED, NodeId};
 ///
 /// An unreadable value is recorded as an error and replaced by its default. Its parent can still be
 /// checked, but is never used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(transparent)]
 pub struct Located<T> {
     /// The value, or its default.
     pub value: T,
     /// The node; [`NodeId::ABSENT`] for a default.
+    #[serde(skip)]
     pub node: NodeId,
 }
 
@@ -109,12 +111,6 @@ impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for LocatedVisitor<T> {
             value,
             node: NodeId::from_index(node),
         })
-    }
-}
-
-impl<T: Serialize> Serialize for Located<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.value.serialize(serializer)
     }
 }
 

@@ -14,12 +14,14 @@ pub use super::sections::access_log::{AccessLog, AccessLogFormat};
 pub use super::sections::admin::{Admin, AdminTokens, ShutdownTimes};
 pub use super::sections::allowed_warnings::{AllowedWarning, CheckRules};
 pub use super::sections::amounts::Amounts;
-pub use super::sections::client::{BodySize, ClientBounds, ClientIp, ClientTimeouts, HeadSize};
 pub use super::sections::condition::Condition;
 pub use super::sections::cost::{Cost, Pointers, Reserve, StatedCost, StatedReserve, UnitSize};
 pub use super::sections::exception::{Candidate, Override, Selection};
 pub use super::sections::jwt::{Jwt, JwtKey, Leeway};
-pub use super::sections::listener::{Certificate, Listener, Protocol, Tls};
+pub use super::sections::listener::{
+    BodySize, Certificate, ClientBounds, ClientIp, ClientTimeouts, HeadSize, Listener, Protocol,
+    Tls,
+};
 pub use super::sections::missing_key::OnMissingKey;
 pub use super::sections::overflow::{CodePoint, Overflow};
 pub use super::sections::penalty::{Penalty, PenaltyTime, StrikeCount};

@@ -5,7 +5,6 @@ pub(super) mod admin;
 pub(super) mod algorithm;
 pub(super) mod allowed_warnings;
 pub(super) mod amounts;
-pub(super) mod client;
 pub(super) mod condition;
 pub(super) mod cost;
 pub(super) mod exception;

@@ -45,16 +45,11 @@ impl Source {
             let compiled = compile(&loaded)?;
             Ok((compiled, lint(loaded, now)))
         });
-        match checked {
-            Ok((compiled, report)) => Checked {
-                report,
-                compiled: Some(compiled),
-            },
-            Err(report) => Checked {
-                report,
-                compiled: None,
-            },
-        }
+        let (compiled, report) = match checked {
+            Ok((compiled, report)) => (Some(compiled), report),
+            Err(report) => (None, report),
+        };
+        Checked { report, compiled }
     }
 
     /// Reads and checks the configuration.

@@ -87,10 +87,10 @@ fn never_refuses_warning(node: NodeId, message: impl Into<String>) -> Finding {
 
 /// Finds a `percent` of 0.
 fn enforced_for_no_key(applied: &AppliedPolicy<'_>) -> Option<Finding> {
-    let percent = &applied.policy.percent;
+    let percent = applied.policy.percent.as_ref();
+    let percent = percent.filter(|percent| percent.get() == 0)?;
     let finding = never_refuses_warning(percent.node, "it is enforced for none of its keys");
-    (percent.get() == 0)
-        .then(|| finding.help("raise `percent`, or say what is meant: `mode: shadow`"))
+    Some(finding.help("raise `percent`, or say what is meant: `mode: shadow`"))
 }
 
 /// Finds exemptions of all addresses.

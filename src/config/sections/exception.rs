@@ -70,7 +70,7 @@ impl Candidate {
         Policy {
             amounts: self.amounts.clone(),
             mode: Mode::Shadow.into(),
-            percent: Located::default(),
+            percent: None,
             exempt: exempt.collect::<Vec<_>>().into(),
             overrides: Vec::new().into(),
             candidate: None,

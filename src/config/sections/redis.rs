@@ -17,7 +17,7 @@ use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::limiter::Secret;
 use crate::store::redis::client::{Address, Login, Password, Spec, Target};
 use crate::store::redis::{KeyFormat, Naming};
-use crate::store::{Home, OnStoreError, StoreSpec};
+use crate::store::{Home, StoreSpec};
 use crate::upstream::client_config;
 
 /// `store.redis`: where Redis, or Valkey, is, and what things are called there.
@@ -39,7 +39,7 @@ pub struct RedisStore {
     pub password: Option<Located<SecretValue>>,
     /// The number of the database, with `sentinel`; `url` has it in its path, and a cluster has one
     /// alone.
-    pub database: Option<Located<RedisDatabase>>,
+    pub database: Located<RedisDatabase>,
     /// TLS towards servers, and sentinels too. With `cluster` and `sentinel` `tls: {}` turns it on.
     pub tls: Option<Located<UpstreamTls>>,
     /// The longest that a request waits for Redis, `1ms` to `1s`.
@@ -179,7 +179,7 @@ fn repeated_settings(spec: &Spec, redis: &RedisStore) -> Vec<(&'static str, Node
 }
 
 fn check_database(redis: &RedisStore, target: Option<&str>, findings: &Findings<'_>) {
-    let Some(database) = &redis.database else {
+    let Some(database) = redis.database.node.given() else {
         return;
     };
     let (message, help) = match target {
@@ -190,7 +190,7 @@ fn check_database(redis: &RedisStore, target: Option<&str>, findings: &Findings<
         Some("cluster") => ("a cluster has one database", "remove `database`"),
         _ => return,
     };
-    let finding = Finding::error(database.node, Code::Conflict, message).at_key();
+    let finding = Finding::error(database, Code::Conflict, message).at_key();
     findings.add(finding.help(help));
 }
 
@@ -336,10 +336,7 @@ pub(in crate::config) fn home(policy: &Policy) -> Home {
     match (policy.store.value, &policy.sync) {
         (StoreName::Memory, _) => Home::Memory,
         (StoreName::Redis, Some(interval)) => Home::Synchronised(interval.get()),
-        (StoreName::Redis, None) => {
-            let on_error = policy.on_store_error.as_ref();
-            Home::Redis(on_error.map_or_else(OnStoreError::default, |on_error| on_error.value))
-        }
+        (StoreName::Redis, None) => Home::Redis(policy.on_store_error.value),
     }
 }
 
@@ -371,7 +368,7 @@ fn client(redis: &RedisStore, secrets: &Secrets, tls: Arc<ClientConfig>) -> Opti
     };
     Some(Spec {
         login,
-        database: redis.database.as_ref().map_or(0, |number| number.get()),
+        database: redis.database.get(),
         tls: redis.tls.as_ref().map(|_| tls),
         ..Spec::new(target)
     })

@@ -73,6 +73,35 @@ fn host_help(host: &str) -> String {
     }
 }
 
+/// The wrong part of a host with a port.
+pub(super) enum AuthorityError {
+    Host,
+    Port,
+}
+
+/// Parses a host, a name in lower case or an address without the brackets of IPv6, and its port, if
+/// there is one: 1 to 65535.
+pub(super) fn parse_authority(text: &str) -> Result<(String, Option<u16>), AuthorityError> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let address = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let host = match address.map(str::parse::<std::net::Ipv6Addr>) {
+        Some(address) => address.ok().map(|address| address.to_string()),
+        None => is_host_name(host).then(|| host.to_ascii_lowercase()),
+    };
+    let port = port.map(|port| port.parse().ok().filter(|port| *port > 0));
+    match (host, port) {
+        (Some(host), None) => Ok((host, None)),
+        (Some(host), Some(Some(port))) => Ok((host, Some(port))),
+        (None, _) => Err(AuthorityError::Host),
+        (Some(_), Some(None)) => Err(AuthorityError::Port),
+    }
+}
+
 fn is_ipv6(text: &str) -> bool {
     text.parse::<std::net::Ipv6Addr>().is_ok()
 }

@@ -1,11 +1,10 @@
 //! Addresses of Redis servers, and the prefix of names in Redis.
 
 use std::fmt;
-use std::net::Ipv6Addr;
 
 use derive_more::{Deref, Display};
 
-use super::host::is_host_name;
+use super::host::{AuthorityError, parse_authority};
 use super::{ParseFailure, TextValue, failure, text_value};
 
 /// A host with an optional port: `redis-1`, `redis-1:6379`, `[2001:db8::1]:6379`.
@@ -52,26 +51,13 @@ impl TextValue for ServerAddress {
                 "user and password have keys of their own: `user`, `password`",
             ));
         }
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').unwrap_or((rest, ":")),
-            None => text.split_at(text.find(':').unwrap_or(text.len())),
-        };
-        let host = match text.starts_with('[') {
-            true => host.parse().ok().map(|v6: Ipv6Addr| v6.to_string()),
-            false => is_host_name(host).then(|| host.to_ascii_lowercase()),
-        };
-        let number = port.strip_prefix(':').map(str::parse::<u16>);
-        match (host, number) {
-            (Some(host), None) if port.is_empty() => Ok(Self { host, port: None }),
-            (Some(host), Some(Ok(port))) if port != 0 => Ok(Self {
-                host,
-                port: Some(port),
-            }),
-            (Some(_), Some(_)) => Err(failure(
+        match parse_authority(text) {
+            Ok((host, port)) => Ok(Self { host, port }),
+            Err(AuthorityError::Port) => Err(failure(
                 format!("`{text}` has no valid port"),
-                "ports are from 1 to 65535; an IPv6 address has brackets: `[::1]:6379`",
+                "ports are from 1 to 65535",
             )),
-            _ => Err(failure(
+            Err(AuthorityError::Host) => Err(failure(
                 format!("`{text}` is no server"),
                 "as in `redis-1:6379`, `10.0.0.11:6379` or `[::1]:6379`",
             )),

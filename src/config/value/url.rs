@@ -10,7 +10,7 @@ use derive_more::Display;
 use http::uri::{Authority, PathAndQuery};
 
 use super::address::parse_socket_path;
-use super::host::is_host_name;
+use super::host::{AuthorityError, parse_authority};
 use super::{Name, ParseFailure, TextValue, failure, text_value};
 use crate::http::connection::Scheme;
 
@@ -87,43 +87,22 @@ impl TextValue for OriginUrl {
         if let Some(found) = authority.find(['/', '?', '#', '@']) {
             return Err(beyond_authority(text, &authority[found..]));
         }
-        let (host, port) = split_port(authority);
-        let port = match port {
-            None => default_port,
-            Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or_else(|| {
-                failure(
-                    format!("`{text}` has no valid port"),
-                    "ports are from 1 to 65535",
-                )
-            })?,
-        };
+        let (host, port) = parse_authority(authority).map_err(|error| match error {
+            AuthorityError::Port => failure(
+                format!("`{text}` has no valid port"),
+                "ports are from 1 to 65535",
+            ),
+            AuthorityError::Host => failure(
+                format!("`{text}` has no valid host"),
+                "as in `http://10.0.0.11:3000`, `http://[::1]:3000` or `https://api.internal`",
+            ),
+        })?;
         Ok(Self {
             scheme,
-            host: parse_host(text, host)?,
-            port,
+            host,
+            port: port.unwrap_or(default_port),
             socket: None,
         })
-    }
-}
-
-fn split_port(authority: &str) -> (&str, Option<&str>) {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, Some(port)),
-        _ => (authority, None),
-    }
-}
-
-fn parse_host(text: &str, host: &str) -> Result<String, ParseFailure> {
-    let v6 = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
-    match v6.map(str::parse::<std::net::Ipv6Addr>) {
-        Some(Ok(address)) => Ok(address.to_string()),
-        None if is_host_name(host) => Ok(host.to_ascii_lowercase()),
-        _ => Err(failure(
-            format!("`{text}` has no valid host"),
-            "as in `http://10.0.0.11:3000`, `http://[::1]:3000` or `https://api.internal`",
-        )),
     }
 }
 

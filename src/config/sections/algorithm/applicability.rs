@@ -86,7 +86,7 @@ pub(in crate::config) fn check_store(policy: &Policy, findings: &Findings<'_>) {
 
 /// The finding on an `on_store_error` for a store that no request waits for.
 fn store_error(policy: &Policy) -> Option<Finding> {
-    let node = node_of(&policy.on_store_error)?;
+    let node = policy.on_store_error.node.given()?;
     let sync = node_of(&policy.sync);
     let finding = |message: &str| Finding::error(node, Code::NoEffect, message);
     Some(match policy.store.value {

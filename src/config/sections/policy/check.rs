@@ -8,7 +8,7 @@ use crate::config::sections::{
     algorithm, condition, cost, exception, overflow, penalty, redis, responses,
 };
 use crate::config::value::KeyPart;
-use crate::config::{Code, Finding, Findings, NodeId};
+use crate::config::{Code, Finding, Findings, NodeId, node_of};
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let used: HashSet<_> = config
@@ -69,7 +69,7 @@ fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findi
 }
 
 fn check_percent(policy: &Policy, findings: &Findings<'_>) {
-    if let Some(node) = policy.percent.node.given()
+    if let Some(node) = node_of(&policy.percent)
         && policy.mode.value != Mode::Enforce
     {
         let message = "only a policy that is enforced is so for a part of its keys";

@@ -235,10 +235,13 @@ fn key_parts(policy: &Policy) -> impl Iterator<Item = String> {
 
 /// The mode of a policy.
 fn mode(name: &str, policy: &Policy) -> Mode {
-    match policy.mode.value {
-        schema::Mode::Enforce if policy.percent.get() == 100 => Mode::Enforce,
-        schema::Mode::Enforce => Mode::Partly(Rollout::new(name, policy.percent.get() as u8)),
-        schema::Mode::Shadow => Mode::Shadow,
-        schema::Mode::Disabled => Mode::Disabled,
+    match (policy.mode.value, &policy.percent) {
+        (schema::Mode::Enforce, None) => Mode::Enforce,
+        // Even of 100 percent, a request without a key is no part.
+        (schema::Mode::Enforce, Some(percent)) => {
+            Mode::Partly(Rollout::new(name, percent.get() as u8))
+        }
+        (schema::Mode::Shadow, _) => Mode::Shadow,
+        (schema::Mode::Disabled, _) => Mode::Disabled,
     }
 }

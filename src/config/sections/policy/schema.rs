@@ -105,7 +105,7 @@ pub struct Policy {
     pub mode: Located<Mode>,
     /// The percentage of its keys for which the policy refuses, 0 to 100; for the others it is in
     /// shadow. A key that is in stays in as the number grows. All of them unless given.
-    pub percent: Located<Percent>,
+    pub percent: Option<Located<Percent>>,
     /// Another quota, which is tried out in shadow beside the policy's own.
     pub candidate: Option<Located<Candidate>>,
     /// Bans for keys that keep asking though they are refused.
@@ -121,7 +121,7 @@ pub struct Policy {
     /// Handling of requests while Redis does not answer: each process decides by buckets of its own
     /// (`local`, unless given), or the policy admits (`admit`) or refuses them (`refuse`). With
     /// `store: redis` only, and without `sync`.
-    pub on_store_error: Option<Located<OnStoreError>>,
+    pub on_store_error: Located<OnStoreError>,
     /// Buckets that memory is kept for, 1024 to 1073741824; an equal share of
     /// `store.memory.max_size` unless given.
     pub max_keys: Option<Located<MaxKeys>>,
@@ -145,7 +145,7 @@ pub type Precision = Whole<1, 3600>;
 pub type Places = Whole<0, 1_000_000>;
 
 /// A percentage.
-pub type Percent = Whole<0, 100, 100>;
+pub type Percent = Whole<0, 100>;
 
 /// A day of the month.
 pub type DayOfMonth = Whole<1, 31>;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::located::{List, Located, Table};
 use crate::config::schema::Limit;
-use crate::config::sections::client::BodySize;
+use crate::config::sections::listener::BodySize;
 use crate::config::sections::secret_value::SecretValue;
 use crate::config::value::{
     FieldName, FieldValue, Flag, GrpcPattern, Hidden, Method, Name, PathPattern, PathPrefix, Text,
