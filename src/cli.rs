@@ -13,6 +13,7 @@ mod replay;
 mod run;
 mod schema;
 mod status;
+mod table;
 mod text_file;
 mod top;
 

@@ -1,27 +1,49 @@
-//! The endpoints of `/v1`: JSON, behind tokens. Each is a row here, with its callers.
+//! The endpoints of `/v1`: JSON, behind tokens. Each is a row here, with its callers. What it takes and
+//! answers is in the types of its handler, which also document it.
+
+use std::sync::OnceLock;
 
 use axum::Router;
+use axum::extract::State;
+use axum::handler::Handler;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{self, MethodRouter};
 use http::Uri;
+use schemars::SchemaGenerator;
+use serde_json::{Map, Value, json};
 
-use super::audit::Action;
+use super::audit::{Action, ChangeEvent};
 use super::auth::{require_read, require_write};
+use super::computations::Computation;
+use super::events::{BanEvent, EjectionEvent, RefusalEvent};
+use super::json::Json;
+use super::live::Live;
+use super::openapi::{self, Describe, Documented, Failure, Operation, Schemas};
+use super::reload_history::ReloadEvent;
+use super::state::AdminState;
 use super::{
-    AdminState, configuration, explain, keys, openapi, playground, policies, routes, service,
-    status, streams, top, upstreams,
+    configuration, explain, keys, playground, policies, routes, service, status, streams, top,
+    upstreams,
 };
 
 /// An endpoint.
-pub(super) struct Endpoint {
-    pub(super) path: &'static str,
-    pub(super) callers: Callers,
-    methods: MethodRouter<AdminState>,
+struct Endpoint {
+    path: &'static str,
+    method: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    callers: Callers,
+    failures: &'static [Failure],
+    describe: Vec<DescribeOperation>,
+    handler: MethodRouter<AdminState>,
 }
+
+/// Documents a part of an endpoint.
+type DescribeOperation = Box<dyn Fn(&mut Operation<'_>)>;
 
 /// The callers of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Callers {
+enum Callers {
     /// Everybody.
     All,
     /// Callers that may read.
@@ -30,88 +52,329 @@ pub(super) enum Callers {
     Writers(Action),
 }
 
-/// All endpoints.
-pub(super) fn endpoints() -> Vec<Endpoint> {
+const UNKNOWN: Failure = (404, "No such name.");
+const IMPOSSIBLE: Failure = (422, "Well-formed, and impossible.");
+const NO_REDIS: Failure = (503, "Redis is out of reach.");
+const NO_PLACE: Failure = (503, "64 callers read streams already.");
+const NO_TIME: Failure = (
+    503,
+    "The answer takes longer than 5 s, or others come first.",
+);
+/// The failures of a change of a key.
+const OF_KEYS: &[Failure] = &[UNKNOWN, IMPOSSIBLE, NO_REDIS];
+
+/// The events of a stream, by name.
+const LIVE: &[(&str, Describe)] = &[("message", SchemaGenerator::subschema_for::<Live>)];
+const EVENTS: &[(&str, Describe)] = &[
+    ("refusal", SchemaGenerator::subschema_for::<RefusalEvent>),
+    ("ban", SchemaGenerator::subschema_for::<BanEvent>),
+    ("reload", SchemaGenerator::subschema_for::<ReloadEvent>),
+    ("ejection", SchemaGenerator::subschema_for::<EjectionEvent>),
+    (
+        "change",
+        SchemaGenerator::subschema_for::<ChangeEvent<'static>>,
+    ),
+];
+
+/// All endpoints. Operations have ids and summaries.
+fn endpoints(state: &AdminState) -> Vec<Endpoint> {
+    let playground = state.playground.api;
     vec![
-        read("/v1/status", get(status::status)),
-        read("/v1/policies", get(policies::list)),
-        read("/v1/policies/{name}", get(policies::one)),
-        read("/v1/playground", post(playground::play)),
-        read(service::CHECK, post(playground::check)),
-        write(
+        get("/v1/openapi.json", "openapi", "This document.", document).open(),
+        get(
+            "/v1/status",
+            "status",
+            "The state of the process, and its problems.",
+            status::status,
+        ),
+        get("/v1/policies", "policies", "All policies.", policies::list),
+        get(
+            "/v1/policies/{name}",
+            "policy",
+            "One policy.",
+            policies::one,
+        )
+        .fails(&[UNKNOWN]),
+        post(
             "/v1/policies/{name}/mode",
-            Action::Mode,
-            post(policies::set_mode),
+            "setMode",
+            "Sets the mode of a policy until the configuration changes.",
+            policies::set_mode,
+        )
+        .changes(Action::Mode)
+        .fails(&[UNKNOWN, IMPOSSIBLE]),
+        get("/v1/routes", "routes", "All routes.", routes::list),
+        get(
+            "/v1/upstreams",
+            "upstreams",
+            "All upstreams, with the state of their endpoints.",
+            upstreams::list,
         ),
-        read("/v1/routes", get(routes::list)),
-        read("/v1/upstreams", get(upstreams::list)),
-        write(
+        post(
             "/v1/upstreams/{name}/endpoints/{endpoint}/drain",
-            Action::Drain,
-            post(upstreams::drain),
-        ),
-        write(
+            "drain",
+            "Begins or ends the draining of an endpoint. Lasts until undone or a \
+             restart; a reload keeps it.",
+            upstreams::drain,
+        )
+        .changes(Action::Drain)
+        .fails(&[UNKNOWN]),
+        post(
             "/v1/upstreams/{name}/endpoints/{endpoint}/readmit",
-            Action::Readmit,
-            post(upstreams::readmit),
+            "readmit",
+            "Ends the ejections of an endpoint's addresses, which take their whole \
+             share of the requests at once.",
+            upstreams::readmit,
+        )
+        .changes(Action::Readmit)
+        .fails(&[UNKNOWN]),
+        post(
+            "/v1/playground",
+            "playground",
+            "Decisions on arrivals of your choice, by the real code on virtual time.",
+            playground::play,
+        )
+        .computes(playground.play)
+        .fails(&[IMPOSSIBLE, NO_TIME]),
+        post(
+            service::CHECK,
+            "check",
+            "Finds what is wrong with a configuration, without a look at files or the \
+             environment.",
+            playground::check,
+        )
+        .computes(playground.check)
+        .fails(&[NO_TIME]),
+        get(
+            "/v1/config",
+            "config",
+            "The running configuration.",
+            configuration::running,
         ),
-        read("/v1/config", get(configuration::running)),
-        read("/v1/reloads", get(configuration::reloads)),
-        open("/v1/openapi.json", get(openapi::document)),
-        read("/v1/explain", post(explain::explain)),
-        read("/v1/top", get(top::top)),
-        read("/v1/live", get(streams::live)),
-        read("/v1/events", get(streams::events)),
-        read("/v1/keys/lookup", post(keys::lookup)),
-        read("/v1/keys", get(keys::list)),
-        write("/v1/keys/revoke", Action::Revoke, post(keys::revoke)),
-        write("/v1/keys/reset", Action::Reset, post(keys::reset)),
-        write("/v1/keys/grant", Action::Grant, post(keys::grant)),
-        write("/v1/keys/ban", Action::Ban, post(keys::ban)),
-        write("/v1/keys/unban", Action::Unban, post(keys::unban)),
+        get(
+            "/v1/reloads",
+            "reloads",
+            "The last reloads.",
+            configuration::reloads,
+        ),
+        post(
+            "/v1/explain",
+            "explain",
+            "What becomes of one request now, and why. Charges nothing.",
+            explain::explain,
+        )
+        .fails(&[IMPOSSIBLE]),
+        get(
+            "/v1/top",
+            "top",
+            "The keys with the highest counts over the last minutes.",
+            top::top,
+        )
+        .fails(&[UNKNOWN]),
+        get(
+            "/v1/live",
+            "live",
+            "Figures of each second, as server-sent events.",
+            streams::live,
+        )
+        .streams(LIVE)
+        .fails(&[NO_PLACE]),
+        get(
+            "/v1/events",
+            "events",
+            "What happens, as server-sent events.",
+            streams::events,
+        )
+        .streams(EVENTS)
+        .fails(&[NO_PLACE]),
+        get(
+            "/v1/keys",
+            "listOperatorActions",
+            "The bans and grants of operators that are in force, the newest first.",
+            keys::list,
+        )
+        .fails(&[UNKNOWN]),
+        post(
+            "/v1/keys/revoke",
+            "revokeOperatorAction",
+            "Lifts a ban by an operator, or takes a grant back, by its id in `/v1/keys`.",
+            keys::revoke,
+        )
+        .changes(Action::Revoke)
+        .fails(OF_KEYS),
+        post(
+            "/v1/keys/lookup",
+            "lookupKey",
+            "The state of one key.",
+            keys::lookup,
+        )
+        .fails(OF_KEYS),
+        post(
+            "/v1/keys/reset",
+            "resetKey",
+            "Makes the bucket of a key whole.",
+            keys::reset,
+        )
+        .changes(Action::Reset)
+        .fails(OF_KEYS),
+        post(
+            "/v1/keys/grant",
+            "grantKey",
+            "Grants units to a key, beyond its quota.",
+            keys::grant,
+        )
+        .changes(Action::Grant)
+        .fails(OF_KEYS),
+        post(
+            "/v1/keys/ban",
+            "banKey",
+            "Bans a key for a time.",
+            keys::ban,
+        )
+        .changes(Action::Ban)
+        .fails(OF_KEYS),
+        post(
+            "/v1/keys/unban",
+            "unbanKey",
+            "Ends the ban of a key.",
+            keys::unban,
+        )
+        .changes(Action::Unban)
+        .fails(OF_KEYS),
     ]
 }
 
-/// An endpoint for callers that may read.
-fn read(path: &'static str, methods: MethodRouter<AdminState>) -> Endpoint {
+/// An endpoint that is read, for callers that may read.
+fn get<H, A>(path: &'static str, id: &'static str, summary: &'static str, handler: H) -> Endpoint
+where
+    H: Handler<A, AdminState> + Documented<A>,
+    A: 'static,
+{
     Endpoint {
         path,
+        method: "get",
+        id,
+        summary,
         callers: Callers::Readers,
-        methods,
+        failures: &[],
+        describe: vec![Box::new(H::describe)],
+        handler: routing::get(handler),
     }
 }
 
-/// An endpoint for callers that may change something.
-fn write(path: &'static str, action: Action, methods: MethodRouter<AdminState>) -> Endpoint {
+/// An endpoint that takes a body, for callers that may read.
+fn post<H, A>(path: &'static str, id: &'static str, summary: &'static str, handler: H) -> Endpoint
+where
+    H: Handler<A, AdminState> + Documented<A>,
+    A: 'static,
+{
     Endpoint {
-        path,
-        callers: Callers::Writers(action),
-        methods,
+        method: "post",
+        handler: routing::post(handler.clone()),
+        ..get(path, id, summary, handler)
     }
 }
 
-/// An endpoint for everybody.
-fn open(path: &'static str, methods: MethodRouter<AdminState>) -> Endpoint {
-    Endpoint {
-        path,
-        callers: Callers::All,
-        methods,
+impl Endpoint {
+    /// Opens the endpoint to everybody.
+    fn open(self) -> Self {
+        Self {
+            callers: Callers::All,
+            ..self
+        }
     }
+
+    /// Closes the endpoint to callers that may not change something.
+    fn changes(self, action: Action) -> Self {
+        Self {
+            callers: Callers::Writers(action),
+            ..self
+        }
+    }
+
+    /// Documents errors that the handler answers.
+    fn fails(self, failures: &'static [Failure]) -> Self {
+        Self { failures, ..self }
+    }
+
+    /// Documents the types of this computation.
+    fn computes(mut self, computation: Computation) -> Self {
+        self.describe.push(Box::new(move |operation| {
+            operation.set_body(computation.request);
+            operation.set_answer(computation.answer);
+        }));
+        self
+    }
+
+    /// Documents a stream of these events.
+    fn streams(mut self, events: &'static [(&'static str, Describe)]) -> Self {
+        let describe = move |operation: &mut Operation<'_>| operation.set_stream(events);
+        self.describe.push(Box::new(describe));
+        self
+    }
+
+    /// The endpoint in the OpenAPI document.
+    fn operation(&self, schemas: &mut Schemas) -> Value {
+        let mut operation = Operation::new(schemas);
+        for describe in &self.describe {
+            describe(&mut operation);
+        }
+        let of_request = [
+            (400, "Malformed, or with several hosts."),
+            (421, "The host of the request is not one of the listener."),
+        ];
+        let of_token = [
+            (401, "No known token."),
+            (429, "Too many wrong tokens came from this address."),
+        ];
+        let of_role = [(403, "The token may not do this.")];
+        let (role, of_caller) = match self.callers {
+            Callers::All => (None, &[][..]),
+            Callers::Readers => (Some("read"), &of_token[..]),
+            Callers::Writers(_) => (Some("write"), &[of_token[0], of_token[1], of_role[0]][..]),
+        };
+        operation.failures.extend(of_request);
+        operation
+            .failures
+            .extend(of_caller.iter().chain(self.failures).copied());
+        let security: Vec<_> = role.into_iter().map(|role| json!({ role: [] })).collect();
+        operation.finish(json!({
+            "operationId": self.id,
+            "summary": self.summary,
+            "security": security,
+        }))
+    }
+}
+
+/// The OpenAPI document. It takes milliseconds to make, once.
+async fn document(State(state): State<AdminState>) -> Json<&'static Value> {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    Json(DOCUMENT.get_or_init(|| {
+        let (mut schemas, mut paths) = (Schemas::new(), Map::new());
+        for endpoint in endpoints(&state) {
+            let operation = endpoint.operation(&mut schemas);
+            paths.insert(
+                endpoint.path.to_owned(),
+                json!({ endpoint.method: operation }),
+            );
+        }
+        openapi::document(&paths, schemas)
+    }))
 }
 
 /// The router of all endpoints, each for its callers alone.
 pub(super) fn router(state: &AdminState) -> Router<AdminState> {
-    let endpoints = endpoints().into_iter();
+    let endpoints = endpoints(state).into_iter();
     endpoints.fold(Router::new(), |router, endpoint| {
-        let (state, methods) = (state.clone(), endpoint.methods);
-        let methods = match endpoint.callers {
-            Callers::All => methods,
-            Callers::Readers => methods.route_layer(from_fn_with_state(state, require_read)),
+        let (state, handler) = (state.clone(), endpoint.handler);
+        let handler = match endpoint.callers {
+            Callers::All => handler,
+            Callers::Readers => handler.route_layer(from_fn_with_state(state, require_read)),
             Callers::Writers(action) => {
-                methods.route_layer(from_fn_with_state((state, action), require_write))
+                handler.route_layer(from_fn_with_state((state, action), require_write))
             }
         };
-        router.route(endpoint.path, methods)
+        router.route(endpoint.path, handler)
     })
 }
 

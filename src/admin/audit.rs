@@ -5,146 +5,136 @@
 //! Callers that may change nothing get at most one line a second, and no event.
 
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 use strum::IntoStaticStr;
 
-use super::AdminState;
-use super::auth::Actor;
-use super::events::written;
+use super::actor::Actor;
 use super::json::Rfc3339;
-use crate::clock::Timestamp;
-use crate::limiter::Fingerprint;
+use super::state::AdminState;
+use super::streams::readers::message;
 use crate::net::peer_address::PeerAddress;
-use crate::proxy::inspect::key_state::rfc_3339;
 use crate::telemetry::metrics::{AdminRefusal, AdminStream};
 
 /// The longest path in a line, in bytes.
 const MAX_PATH: usize = 200;
 
 /// A change that a caller asks for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Change<'a> {
+    /// The kind of the change.
     pub(super) action: Action,
-    pub(super) target: Target<'a>,
-    pub(super) extent: Extent,
-    /// The caller's reason.
+    /// The policy that changes.
+    pub(super) policy: Option<&'a str>,
+    /// The key that changes.
+    pub(super) key_id: Option<String>,
+    /// The upstream that changes.
+    pub(super) upstream: Option<&'a str>,
+    /// The endpoint that changes.
+    pub(super) endpoint: Option<&'a str>,
+    /// The path of a request that is malformed, or names nothing that could change: up to 200 bytes.
+    /// Nothing else is then known of the change.
+    pub(super) path: Option<&'a str>,
+    /// The units of a grant.
+    pub(super) units: Option<u32>,
+    /// The end of a grant or a ban.
+    #[schemars(extend("format" = "date-time"))]
+    pub(super) until: Option<String>,
+    /// The length of a ban, in seconds.
+    pub(super) for_s: Option<f64>,
+    /// The reason of the caller.
     pub(super) reason: Option<&'a str>,
+    /// True if nothing was to change.
     pub(super) dry_run: bool,
 }
 
 /// The kind of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum Action {
+    /// The bucket of a key becomes full.
     Reset,
+    /// A key gets units beyond its quota.
     Grant,
+    /// A key is banned.
     Ban,
+    /// The bans of a key end.
     Unban,
+    /// A policy gets another mode.
     Mode,
+    /// An endpoint gets no new requests.
     Drain,
+    /// An endpoint gets requests again.
     Undrain,
+    /// The ejections of an endpoint's addresses end.
     Readmit,
     /// An unban, or a grant of 0 units, by the id of the key. Audited as these unless it is rejected.
     Revoke,
 }
 
-/// The extent of a grant or a ban; nothing for other changes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Extent {
-    /// Granted units.
-    pub(super) units: Option<u32>,
-    /// The end.
-    pub(super) until: Option<Timestamp>,
-    /// The length of a ban, in seconds.
-    pub(super) for_s: Option<f64>,
-}
-
-/// The thing that changes.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Target<'a> {
-    /// A key's bucket, or its ban.
-    Key { policy: &'a str, key: Fingerprint },
-    /// A policy as a whole.
-    Policy(&'a str),
-    /// An endpoint of an upstream.
-    Endpoint {
-        upstream: &'a str,
-        endpoint: &'a str,
-    },
-    /// The path of a request that names nothing that could change.
-    Path(&'a str),
-}
-
-/// A change, as readers of events see it. The address of the caller is in the log only.
-#[derive(Serialize)]
-struct ChangeEvent<'a> {
+/// A change, made or not. The address of the caller is in the log only.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ChangeEvent<'a> {
     at: Rfc3339,
-    action: &'static str,
-    policy: Option<&'a str>,
-    key_id: Option<&'a str>,
-    upstream: Option<&'a str>,
-    endpoint: Option<&'a str>,
-    path: Option<&'a str>,
-    units: Option<u32>,
-    until: Option<&'a str>,
-    for_s: Option<f64>,
-    actor: &'a str,
-    reason: Option<&'a str>,
-    dry_run: bool,
+    #[serde(flatten)]
+    change: Change<'a>,
+    /// Role and place of the token of the caller.
+    actor: String,
+    /// `applied`; `unchanged`; `dry_run` if nothing was to change; the modes before and after, as in
+    /// `enforce to shadow`; or the reason why nothing changed, which is the status of the answer if
+    /// there is a `path`.
     result: &'a str,
 }
 
-/// Logs a change with its `result`: a word such as `applied`, or the reason why not.
-pub(super) fn log(state: &AdminState, actor: &Actor, change: &Change<'_>, result: &str) {
-    let Change {
-        action,
-        target,
-        extent: Extent {
-            units,
-            until,
-            for_s,
-        },
-        reason,
-        dry_run,
-    } = *change;
-    let (mut policy, mut key, mut upstream, mut endpoint, mut path) = Default::default();
-    match target {
-        Target::Key {
-            policy: name,
-            key: id,
-        } => (policy, key) = (Some(name), Some(key_id(id))),
-        Target::Policy(name) => policy = Some(name),
-        Target::Endpoint {
-            upstream: name,
-            endpoint: label,
-        } => (upstream, endpoint) = (Some(name), Some(label)),
-        Target::Path(text) => path = Some(text),
+impl<'a> Change<'a> {
+    /// A change of nothing so far.
+    pub(super) fn new(action: Action, reason: Option<&'a str>) -> Self {
+        Self {
+            action,
+            policy: None,
+            key_id: None,
+            upstream: None,
+            endpoint: None,
+            path: None,
+            units: None,
+            until: None,
+            for_s: None,
+            reason,
+            dry_run: false,
+        }
     }
-    let action: &'static str = action.into();
-    let until = until.map(rfc_3339);
-    let (actor, peer) = (actor.to_string(), actor.peer);
+}
+
+/// Logs a change with its `result`: a word such as `applied`, or the reason why not.
+pub(super) fn log(state: &AdminState, actor: &Actor, change: Change<'_>, result: &str) {
     let event = ChangeEvent {
         at: Rfc3339(state.clock.now()),
+        change,
+        actor: actor.to_string(),
+        result,
+    };
+    let told = message("change", &event).into();
+    let Change {
         action,
         policy,
-        key_id: key.as_deref(),
+        key_id: key,
         upstream,
         endpoint,
         path,
         units,
-        until: until.as_deref(),
+        until,
         for_s,
-        actor: &actor,
         reason,
         dry_run,
-        result,
-    };
-    let event = written("change", &event).into();
-    match (dry_run, target) {
+    } = event.change;
+    if dry_run || path.is_some() {
         // What changes nothing need not be known later.
-        (true, _) | (_, Target::Path(_)) => state.streams.send(AdminStream::Events, &event),
-        _ => state.streams.tell(&event, state.clock.now()),
+        state.streams.send(AdminStream::Events, &told);
+    } else {
+        state.streams.tell(&told, event.at.0);
     }
+    let action: &str = action.into();
     tracing::info!(
         target: "audit",
         action,
@@ -156,8 +146,8 @@ pub(super) fn log(state: &AdminState, actor: &Actor, change: &Change<'_>, result
         units,
         until,
         for_s,
-        actor,
-        %peer,
+        actor = event.actor,
+        peer = %actor.peer,
         reason,
         dry_run,
         result,
@@ -174,13 +164,10 @@ pub(super) fn log_rejected(
 ) {
     let end = path.floor_char_boundary(MAX_PATH);
     let change = Change {
-        action,
-        target: Target::Path(&path[..end]),
-        extent: Extent::default(),
-        reason: None,
-        dry_run: false,
+        path: Some(&path[..end]),
+        ..Change::new(action, None)
     };
-    log(state, actor, &change, &status.to_string());
+    log(state, actor, change, &status.to_string());
 }
 
 /// Logs a change that a caller asks for which may change nothing. A flood of them is one line a
@@ -200,13 +187,5 @@ pub(super) fn log_refused(
 
 /// The result of a change that may have been made before.
 pub(super) fn applied(is_changed: bool) -> &'static str {
-    match is_changed {
-        true => "applied",
-        false => "unchanged",
-    }
-}
-
-/// The name of a key in logs and answers.
-pub(super) fn key_id(key: Fingerprint) -> String {
-    key.to_string()
+    if is_changed { "applied" } else { "unchanged" }
 }

@@ -3,19 +3,24 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::AdminState;
 use super::json::{Json, Rfc3339};
-use super::reload_history::{Reload, ReloadResult};
+use super::reload_history::{ReloadEvent, ReloadResult};
+use super::state::AdminState;
 use crate::proxy::ruleset::reload_diff::{BucketChange, OutcomeKind};
 
-#[derive(Serialize)]
-pub(super) struct RunningConfigBody {
+/// The running configuration.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Config {
+    /// The path of the file.
     source: String,
     /// The text, with its secrets masked.
     text: Arc<str>,
+    /// A hash of the text.
     hash: String,
+    /// The instant since which it runs.
     loaded_at: Rfc3339,
     /// The error of the last reload, if it failed.
     last_error: Option<Arc<str>>,
@@ -23,24 +28,15 @@ pub(super) struct RunningConfigBody {
     reset: Vec<BucketChange>,
 }
 
-#[derive(Serialize)]
+/// The last reloads.
+#[derive(Serialize, JsonSchema)]
 pub(super) struct ReloadList {
-    /// The newest first, 50 at most.
-    reloads: Vec<ReloadBody>,
+    /// The newest first.
+    #[schemars(length(max = 50))]
+    reloads: Vec<ReloadEvent>,
 }
 
-#[derive(Serialize)]
-pub(super) struct ReloadBody {
-    at: Rfc3339,
-    result: ReloadResult,
-    /// The hash of the configuration that runs since then.
-    hash: Option<String>,
-    error: Option<Arc<str>>,
-    buckets: Vec<BucketChange>,
-    warnings: Vec<String>,
-}
-
-pub(super) async fn running(State(state): State<AdminState>) -> Json<RunningConfigBody> {
+pub(super) async fn running(State(state): State<AdminState>) -> Json<Config> {
     let (running, reloads) = (state.reloads.running(), state.reloads.all());
     let succeeded = reloads
         .iter()
@@ -53,7 +49,7 @@ pub(super) async fn running(State(state): State<AdminState>) -> Json<RunningConf
             .cloned()
             .collect()
     });
-    Json(RunningConfigBody {
+    Json(Config {
         source: running.source,
         text: running.text,
         hash: running.hash,
@@ -64,21 +60,6 @@ pub(super) async fn running(State(state): State<AdminState>) -> Json<RunningConf
 }
 
 pub(super) async fn reloads(State(state): State<AdminState>) -> Json<ReloadList> {
-    let reloads = state.reloads.all().into_iter().map(ReloadBody::from);
-    Json(ReloadList {
-        reloads: reloads.collect(),
-    })
-}
-
-impl From<Reload> for ReloadBody {
-    fn from(reload: Reload) -> Self {
-        Self {
-            at: Rfc3339(reload.at),
-            result: reload.result,
-            hash: reload.hash,
-            error: reload.error,
-            buckets: reload.buckets,
-            warnings: reload.warnings,
-        }
-    }
+    let reloads = state.reloads.all();
+    Json(ReloadList { reloads })
 }

@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::AdminState;
-use super::configuration::ReloadBody;
 use super::json::Rfc3339;
-use super::upstreams::condition_words;
+use super::state::AdminState;
+use super::streams::readers::message;
+use super::upstreams::{HostState, condition};
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
 
@@ -28,48 +29,53 @@ pub(super) struct EventSource {
     /// The number of reloads before the last look.
     reloads: u64,
     /// The states of addresses, by upstream and address.
-    hosts: HashMap<(Arc<str>, String), &'static str>,
+    hosts: HashMap<(Arc<str>, String), HostState>,
     /// True if refusals were read at the last look.
     has_readers: bool,
 }
 
-#[derive(Serialize)]
-struct RefusalEvent {
+/// A refused request.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RefusalEvent {
     at: Rfc3339,
+    /// The policy that refuses.
     policy: Arc<str>,
+    /// The route of the request.
     route: Arc<str>,
-    /// `None` if the request lacks its key.
+    /// Null if the request lacks its key.
     key_id: Option<String>,
-    /// `None` if it is never allowed.
+    /// Null if the same request is never allowed.
     retry_after_s: Option<f64>,
-    /// True if the key is banned, whatever its bucket has.
+    /// True if a ban refuses the request, whatever its bucket has.
     banned: bool,
     /// Refusals before this one that are not in the stream.
     omitted: u64,
 }
 
-#[derive(Serialize)]
-struct BanEvent {
+/// A ban by a penalty.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct BanEvent {
     at: Rfc3339,
+    /// The policy with the penalty.
     policy: Arc<str>,
-    /// `None` if machines share the ban: there the key has another name.
+    /// Null if machines share the ban: there the key has another name.
     key_id: Option<String>,
+    /// The end of the ban.
     until: Rfc3339,
 }
 
-#[derive(Serialize)]
-struct EjectionEvent {
+/// An address that is left out, or used again.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EjectionEvent {
     at: Rfc3339,
+    /// The upstream.
     upstream: Arc<str>,
+    /// The address.
     address: String,
-    state: &'static str,
+    /// Its state from now on.
+    state: HostState,
+    /// The reason for an ejection.
     reason: Option<&'static str>,
-}
-
-/// An event as a stream has it.
-pub(super) fn written(name: &str, event: &impl Serialize) -> String {
-    let json = serde_json::to_string(event).unwrap_or_default();
-    format!("event: {name}\ndata: {json}\n\n")
 }
 
 impl EventSource {
@@ -82,7 +88,7 @@ impl EventSource {
         self.ejections(&ruleset, now, &mut text);
         bans(&ruleset, now, &mut text);
         for reload in reloads {
-            text += &written("reload", &ReloadBody::from(reload));
+            text += &message("reload", &reload);
         }
         if !text.is_empty() {
             state.streams.tell(&text.into(), now);
@@ -107,21 +113,21 @@ impl EventSource {
         for upstream in &ruleset.upstreams {
             let endpoints = upstream.status();
             for host in endpoints.into_iter().flat_map(|endpoint| endpoint.hosts) {
-                let (word, reason, _) = condition_words(host.condition);
+                let (state, reason, _) = condition(host.condition);
                 let id = (Arc::clone(upstream.name()), host.address);
-                let before = self.hosts.get(&id).copied().unwrap_or("available");
-                if before != word && room > 0 {
+                let before = self.hosts.get(&id).copied();
+                if before.unwrap_or(HostState::Available) != state && room > 0 {
                     room -= 1;
                     let event = EjectionEvent {
                         at: Rfc3339(now),
                         upstream: Arc::clone(&id.0),
                         address: id.1.clone(),
-                        state: word,
+                        state,
                         reason,
                     };
-                    *text += &written("ejection", &event);
+                    *text += &message("ejection", &event);
                 }
-                hosts.insert(id, word);
+                hosts.insert(id, state);
             }
         }
         self.hosts = hosts;
@@ -146,7 +152,7 @@ fn bans(ruleset: &Ruleset, now: Timestamp, text: &mut String) {
                 key_id: (!penalties.is_shared()).then(|| key.to_string()),
                 until: Rfc3339(until),
             };
-            *text += &written("ban", &event);
+            *text += &message("ban", &event);
         }
     }
 }
@@ -168,6 +174,6 @@ fn refusals(state: &AdminState, now: Timestamp, text: &mut String) {
             banned: sample.is_banned,
             omitted: std::mem::take(&mut omitted),
         };
-        *text += &written("refusal", &event);
+        *text += &message("refusal", &event);
     }
 }

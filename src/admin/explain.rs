@@ -5,12 +5,14 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use axum::extract::State;
 use http::uri::Scheme;
-use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
-use serde::Deserialize;
+use http::{HeaderName, HeaderValue, Method, Uri};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::AdminState;
 use super::json::Json;
 use super::problem_details::ProblemDetails;
+use super::state::AdminState;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 use crate::proxy::inspect::explain::{ExplanationReport, explain_live};
@@ -23,16 +25,45 @@ const MAX_URL: usize = 8 * 1024;
 const MAX_FIELDS: usize = 100;
 
 /// The request to explain.
-#[derive(Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ExplainRequest {
-    method: String,
-    url: String,
-    /// Names and values.
+pub struct ExplainRequest {
+    /// The method, such as `GET`.
+    #[schemars(regex(pattern = TOKEN))]
+    pub method: String,
+    /// An absolute URL of http or https.
+    #[schemars(length(max = MAX_URL), regex(pattern = URL))]
+    pub url: String,
+    /// Header fields: name and value.
     #[serde(default)]
-    headers: Vec<[String; 2]>,
-    /// The address of the peer that connects.
-    from: Option<String>,
+    #[schemars(length(max = MAX_FIELDS), extend("items" = field()))]
+    pub headers: Vec<[String; 2]>,
+    /// The address of the peer that connects. Default: 127.0.0.1.
+    #[serde(default)]
+    #[schemars(schema_with = "address")]
+    pub from: Option<String>,
+}
+
+/// A word of HTTP (RFC 9110 section 5.6.2).
+const TOKEN: &str = "^[-!#$%&'*+.^_`|~0-9A-Za-z]+$";
+const URL: &str = r"^[Hh][Tt][Tt][Pp][Ss]?://[-!$&'()*+,.0-9:;=A-Z\[\]_a-z~]+([/?][^\u0000-\u0020#<>]*)?(#[\s\S]*)?$";
+
+fn field() -> Value {
+    json!({
+        "type": "array", "minItems": 2, "maxItems": 2,
+        "prefixItems": [
+            { "type": "string", "pattern": TOKEN },
+            { "type": "string", "pattern": r"^[^\u0000-\u0008\u000a-\u001f\u007f]*$" },
+        ],
+    })
+}
+
+fn address(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [
+        { "type": "string", "format": "ipv4" },
+        { "type": "string", "format": "ipv6" },
+        { "type": "null" },
+    ] })
 }
 
 pub(super) async fn explain(
@@ -52,7 +83,9 @@ impl ExplainRequest {
         let mut request = Request::new(());
         let method = Method::from_bytes(self.method.as_bytes());
         *request.method_mut() = method.map_err(|_| {
-            impossible("`method` is no method of HTTP: write a word such as GET or POST")
+            ProblemDetails::impossible(
+                "`method` is no method of HTTP: write a word such as GET or POST",
+            )
         })?;
         *request.uri_mut() = self.uri()?;
         *request.headers_mut() = self.fields()?;
@@ -62,21 +95,22 @@ impl ExplainRequest {
     fn uri(&self) -> Result<Uri, ProblemDetails> {
         const EXAMPLE: &str = "http://api.example.com/v1/search?q=x";
         if self.url.len() > MAX_URL {
-            return Err(impossible(format!("`url` is longer than {MAX_URL} bytes")));
+            return Err(ProblemDetails::impossible(format!(
+                "`url` is longer than {MAX_URL} bytes"
+            )));
         }
-        let uri: Uri = self
-            .url
-            .parse()
-            .map_err(|_| impossible(format!("`url` is no URL: write it as in {EXAMPLE}")))?;
+        let uri: Uri = self.url.parse().map_err(|_| {
+            ProblemDetails::impossible(format!("`url` is no URL: write it as in {EXAMPLE}"))
+        })?;
         let is_http = uri
             .scheme()
             .is_some_and(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
         match uri.authority() {
-            Some(authority) if authority.as_str().contains('@') => Err(impossible(
+            Some(authority) if authority.as_str().contains('@') => Err(ProblemDetails::impossible(
                 "`url` has user information, which requests do not: send it as a field",
             )),
             Some(_) if is_http => Ok(uri),
-            _ => Err(impossible(format!(
+            _ => Err(ProblemDetails::impossible(format!(
                 "`url` is relative, or not of http or https: write it as in {EXAMPLE}"
             ))),
         }
@@ -84,14 +118,14 @@ impl ExplainRequest {
 
     fn fields(&self) -> Result<Headers, ProblemDetails> {
         if self.headers.len() > MAX_FIELDS {
-            return Err(impossible(format!(
+            return Err(ProblemDetails::impossible(format!(
                 "`headers` has more than {MAX_FIELDS} fields"
             )));
         }
         let fields = self.headers.iter().enumerate().map(|(place, field)| {
             let [name, value] = field.each_ref().map(|text| trim_spaces(text));
             let wrong = |what| {
-                impossible(format!(
+                ProblemDetails::impossible(format!(
                     "`headers[{place}]` has {what} that HTTP does not take"
                 ))
             };
@@ -107,12 +141,8 @@ impl ExplainRequest {
             return Ok(Ipv4Addr::LOCALHOST.into());
         };
         let address: Result<IpAddr, _> = from.parse();
-        address
-            .map(|address| address.to_canonical())
-            .map_err(|_| impossible("`from` is no IP address: write it as in 203.0.113.7"))
+        address.map(|address| address.to_canonical()).map_err(|_| {
+            ProblemDetails::impossible("`from` is no IP address: write it as in 203.0.113.7")
+        })
     }
-}
-
-fn impossible(detail: impl Into<String>) -> ProblemDetails {
-    ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }

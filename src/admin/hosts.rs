@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::StatusCode;
 
-use super::auth;
 use super::problem_details::ProblemDetails;
 use crate::http::host::{self, HostError};
 use crate::http::message::Request;
@@ -105,10 +103,7 @@ impl HostCheck {
         let host = match host::effective(request) {
             Ok(host) => host,
             Err(HostError::Missing) => return Ok(()),
-            Err(error) => {
-                let detail = error.to_string();
-                return Err(ProblemDetails::new(StatusCode::BAD_REQUEST, detail));
-            }
+            Err(error) => return Err(ProblemDetails::malformed(error.to_string())),
         };
         match self.allowed.contains(&host) {
             true => Ok(()),
@@ -126,7 +121,7 @@ impl HostCheck {
                 "a request for another host is refused: admin.hosts has names of the listener"
             );
         }
-        auth::problem(AdminRefusal::UnknownHost)
+        AdminRefusal::UnknownHost.into()
     }
 }
 

@@ -11,13 +11,13 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::time::timeout;
 
-use super::problem_details::ProblemDetails;
-use super::{AdminState, NO_STORE};
-use crate::clock::Timestamp;
+use super::problem_details::{NO_STORE, ProblemDetails};
+use crate::clock::{Timestamp, text};
 use crate::http::body::RequestBodyError;
 
 /// The time for the whole body of a request. It ends before the connection does, so that the client
@@ -39,14 +39,14 @@ impl<T: Serialize> IntoResponse for Json<T> {
 
 /// Refuses other media types, bodies beyond their bound or slower than their time, and any JSON
 /// that is no `T`.
-impl<T: DeserializeOwned> FromRequest<AdminState> for Json<T> {
+impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Json<T> {
     type Rejection = ProblemDetails;
 
-    async fn from_request(request: Request, state: &AdminState) -> Result<Self, ProblemDetails> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemDetails> {
         let JsonText(text) = JsonText::from_request(request, state).await?;
         serde_json::from_slice(&text)
             .map(Json)
-            .map_err(|error| ProblemDetails::new(StatusCode::BAD_REQUEST, error.to_string()))
+            .map_err(|error| ProblemDetails::malformed(error.to_string()))
     }
 }
 
@@ -75,7 +75,7 @@ impl<S: Sync> FromRequest<S> for JsonText {
             true => Ok(Self(text)),
             false => {
                 let detail = "the body is no JSON object, as in {\"policy\": \"login\"}";
-                Err(ProblemDetails::new(StatusCode::BAD_REQUEST, detail))
+                Err(ProblemDetails::malformed(detail))
             }
         }
     }
@@ -108,38 +108,38 @@ fn broken(error: <Body as http_body::Body>::Error) -> ProblemDetails {
         }
         cause = error.source();
     }
-    ProblemDetails::new(StatusCode::BAD_REQUEST, "the body did not arrive whole")
+    ProblemDetails::malformed("the body did not arrive whole")
 }
 
 /// Segments of a path, percent-decoded.
 #[derive(Debug)]
 pub(super) struct Names<T>(pub(super) T);
 
-impl<T: DeserializeOwned + Send> FromRequestParts<AdminState> for Names<T> {
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Names<T> {
     type Rejection = ProblemDetails;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        state: &AdminState,
-    ) -> Result<Self, ProblemDetails> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemDetails> {
         let names = Path::from_request_parts(parts, state).await;
-        names.map(|Path(names)| Self(names)).map_err(|rejection| {
-            ProblemDetails::new(StatusCode::BAD_REQUEST, rejection.body_text())
-        })
+        names
+            .map(|Path(names)| Self(names))
+            .map_err(|rejection| ProblemDetails::malformed(rejection.body_text()))
     }
 }
 
-/// A caller's reason for a change, for the audit log: 200 characters at most.
-#[derive(Debug, Deserialize)]
+/// Why, for the audit log.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
-pub(super) struct Reason(String);
+#[schemars(inline, with = "String", extend("maxLength" = MAX_REASON))]
+pub struct Reason(String);
+
+/// The longest reason, in characters.
+const MAX_REASON: usize = 200;
 
 impl TryFrom<String> for Reason {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        const MAX_CHARACTERS: usize = 200;
-        match text.chars().nth(MAX_CHARACTERS) {
+        match text.chars().nth(MAX_REASON) {
             None => Ok(Self(text)),
             Some(_) => Err("`reason` has 200 characters at most"),
         }
@@ -155,13 +155,21 @@ impl Deref for Reason {
 }
 
 /// An instant as text (RFC 3339), in UTC.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rfc3339(pub(super) Timestamp);
+#[derive(Clone, Copy, Debug, JsonSchema)]
+#[schemars(inline, with = "String", extend("format" = "date-time"))]
+pub struct Rfc3339(pub Timestamp);
 
 impl Serialize for Rfc3339 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let micros = i64::try_from(self.0.as_micros()).unwrap_or(i64::MAX);
-        let instant = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
-        serializer.collect_str(&instant)
+        serializer.serialize_str(&text::rfc_3339(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Rfc3339 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let instant: jiff::Timestamp = text.parse().map_err(D::Error::custom)?;
+        let micros = u64::try_from(instant.as_microsecond()).map_err(D::Error::custom)?;
+        Ok(Self(Timestamp::from_micros(micros)))
     }
 }

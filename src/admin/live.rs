@@ -4,14 +4,17 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 use strum::VariantArray;
 
 use super::json::Rfc3339;
-use super::{AdminState, problems};
+use super::policies::PerDecision;
+use super::problems;
+use super::readiness::Connections;
+use super::state::AdminState;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
-use crate::server::ConnectionPressure;
 use crate::telemetry::metrics::{DurationCounts, LimitDecision};
 
 /// The seconds of requests whose durations make the quantiles.
@@ -38,56 +41,49 @@ struct Counts {
 /// A number for each decision.
 type Decisions = [u64; LimitDecision::VARIANTS.len()];
 
-#[derive(Serialize)]
-struct LiveFigures {
+/// Figures of the last second.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Live {
     at: Rfc3339,
-    /// The time over which the rates are means.
+    /// The time over which rates are means, in seconds.
     interval_s: f64,
+    /// Requests that ended.
     requests_per_s: f64,
-    /// Responses with a status of 500 and above.
+    /// Requests with a status of 500 and above.
     errors_per_s: f64,
-    /// Decisions of all policies a second.
-    decisions: Rates,
+    /// Decisions of all policies a second. A request that meets two policies counts twice.
+    decisions: PerDecision<f64>,
+    /// Policies that decided something, the most limiting first.
+    #[schemars(length(max = MAX_POLICIES))]
     policies: Vec<PolicyRates>,
-    /// The policies that decided something, beside those above.
+    /// Policies that decided something, beside those 200.
     policies_omitted: usize,
+    /// Durations of requests.
     latency: Latency,
+    /// Connections of clients.
     connections: Connections,
+    /// As in /v1/status.
     problems: Vec<String>,
 }
 
-#[derive(Serialize)]
+/// The decisions of a policy a second.
+#[derive(Serialize, JsonSchema)]
 struct PolicyRates {
+    /// The policy.
     name: Arc<str>,
     #[serde(flatten)]
-    rates: Rates,
+    rates: PerDecision<f64>,
 }
 
-/// Decisions a second.
-#[derive(Clone, Copy, Default, Serialize)]
-struct Rates {
-    allowed: f64,
-    limited: f64,
-    overflowed: f64,
-    delayed: f64,
-    shadowed: f64,
-    tagged: f64,
-    exempt: f64,
-    error: f64,
-}
-
-/// Durations of requests; `None` without a request.
-#[derive(Serialize)]
+/// Durations of requests.
+#[derive(Serialize, JsonSchema)]
 struct Latency {
+    /// The seconds of the requests.
     span_s: usize,
+    /// The median. Null without a request.
     p50_ms: Option<f64>,
+    /// The 99th percentile.
     p99_ms: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct Connections {
-    open: usize,
-    max: usize,
 }
 
 impl LiveSource {
@@ -129,7 +125,7 @@ fn figures(
     durations: &DurationCounts,
     state: &AdminState,
     ruleset: &Ruleset,
-) -> LiveFigures {
+) -> Live {
     let seconds = now.at.since(before.at).as_secs_f64().max(0.001);
     let rate = |before: u64, now: u64| rounded(now.saturating_sub(before) as f64 / seconds);
     let none = Decisions::default();
@@ -153,20 +149,19 @@ fn figures(
         let order = (made[limited], made.iter().sum::<u64>());
         (std::cmp::Reverse(order), Arc::clone(name))
     });
-    let pressure = state.readiness.pressure();
-    LiveFigures {
+    Live {
         at: Rfc3339(now.at),
         interval_s: rounded(seconds),
         requests_per_s: rate(before.requests, now.requests),
         errors_per_s: rate(before.errors, now.errors),
-        decisions: Rates::of(&all, seconds),
+        decisions: rates(&all, seconds),
         policies_omitted: policies.len().saturating_sub(MAX_POLICIES),
         policies: policies
             .into_iter()
             .take(MAX_POLICIES)
             .map(|(name, made)| PolicyRates {
                 name: Arc::clone(name),
-                rates: Rates::of(&made, seconds),
+                rates: rates(&made, seconds),
             })
             .collect(),
         latency: Latency {
@@ -174,10 +169,7 @@ fn figures(
             p50_ms: milliseconds(durations, 0.5),
             p99_ms: milliseconds(durations, 0.99),
         },
-        connections: Connections {
-            open: pressure.map_or(0, ConnectionPressure::open),
-            max: pressure.map_or(0, ConnectionPressure::max),
-        },
+        connections: state.readiness.connections(),
         problems: problems::problems(state, ruleset),
     }
 }
@@ -222,22 +214,6 @@ fn rounded(number: f64) -> f64 {
     (number * 1_000.0).round() / 1_000.0
 }
 
-impl Rates {
-    fn of(made: &Decisions, seconds: f64) -> Self {
-        let mut rates = Self::default();
-        for (&decision, &count) in LimitDecision::VARIANTS.iter().zip(made) {
-            let rate = match decision {
-                LimitDecision::Allowed => &mut rates.allowed,
-                LimitDecision::Limited => &mut rates.limited,
-                LimitDecision::Overflowed => &mut rates.overflowed,
-                LimitDecision::Delayed => &mut rates.delayed,
-                LimitDecision::Shadowed => &mut rates.shadowed,
-                LimitDecision::Tagged => &mut rates.tagged,
-                LimitDecision::Exempt => &mut rates.exempt,
-                LimitDecision::Error => &mut rates.error,
-            };
-            *rate = rounded(count as f64 / seconds);
-        }
-        rates
-    }
+fn rates(made: &Decisions, seconds: f64) -> PerDecision<f64> {
+    PerDecision::new(|decision| rounded(made[decision as usize] as f64 / seconds))
 }

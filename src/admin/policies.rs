@@ -1,79 +1,99 @@
 //! Policies: settings, buckets and decisions.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strum::{IntoStaticStr, VariantArray};
+use strum::IntoStaticStr;
 use tokio::task::spawn_blocking;
 
-use super::AdminState;
-use super::audit::{self, Action, Change, Extent, Target};
-use super::auth::Actor;
+use super::actor::Actor;
+use super::audit::{self, Action, Change};
 use super::json::{Json, Names, Reason, Rfc3339};
 use super::problem_details::ProblemDetails;
+use super::state::AdminState;
 use crate::clock::Timestamp;
-use crate::proxy::ruleset::{Limit, Policy};
+use crate::proxy::ruleset::Policy;
 use crate::proxy::shadow_clients::ShadowReport;
-use crate::proxy::{Mode, ModeChange, Ruleset};
+use crate::proxy::{Mode, ModeChange, Ruleset, ruleset};
 use crate::store::Table;
 use crate::telemetry::metrics::LimitDecision;
 
-#[derive(Serialize)]
-pub(super) struct PolicyList {
-    policies: Vec<PolicyStatus>,
+/// All policies.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyList {
+    /// In the order of their names.
+    pub policies: Vec<PolicyStatus>,
 }
 
-#[derive(Serialize)]
-pub(super) struct PolicyStatus {
-    name: Arc<str>,
-    algorithm: &'static str,
+/// A policy.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyStatus {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its algorithm.
+    pub algorithm: Cow<'static, str>,
     /// The quota as the configuration writes it.
-    quota: String,
-    unit: &'static str,
-    limit_units: u32,
-    /// `None` for concurrency.
-    window_s: Option<f64>,
+    pub quota: String,
+    /// The unit of the quota: `requests` or `tokens`.
+    pub unit: Cow<'static, str>,
+    /// Units in a window, or units in use at once.
+    pub limit_units: u32,
+    /// `null` for `concurrency`.
+    pub window_s: Option<f64>,
     /// The most units at one instant.
-    capacity_units: u32,
+    pub capacity_units: u32,
     /// The parts of its key.
-    key: Vec<String>,
-    store: &'static str,
-    /// The interval of synchronising, if its buckets in memory are synchronised.
-    sync_s: Option<f64>,
-    mode: ModeStatus,
-    /// The routes that use it; the name of requests without a route is empty.
-    routes: Vec<Arc<str>>,
+    pub key: Vec<String>,
+    /// Where its buckets are: `memory` or `redis`.
+    pub store: Cow<'static, str>,
+    /// The interval of synchronising with other machines, if buckets in memory are.
+    pub sync_s: Option<f64>,
+    /// Its mode.
+    pub mode: ModeStatus,
+    /// The routes that use it; an empty name stands for requests without a route.
+    pub routes: Vec<Arc<str>>,
     /// The number of overrides.
-    overrides: usize,
-    buckets: BucketCounts,
+    pub overrides: usize,
+    /// Buckets in memory, those of overrides and overflow included.
+    pub buckets: BucketCounts,
     /// Requests by decision, since the start of the process.
-    decisions: Decisions,
+    pub decisions: PerDecision<u64>,
     /// Requests that were admitted with at least 80 % of the quota used, since the start.
-    near: u64,
-    /// Bans since the start; `None` without a penalty.
-    bans: Option<u64>,
-    /// Keys that the penalty or an operator bans now.
-    banned_keys: usize,
+    pub near: u64,
+    /// Bans since the start; `null` without a penalty.
+    pub bans: Option<u64>,
+    /// Keys that the penalty or an operator bans now. A key that both ban counts twice.
+    pub banned_keys: usize,
     /// Keys with a grant now, spent or not.
-    granted_keys: usize,
-    /// The clients that met it in shadow; `None` if it was never in shadow.
-    shadow: Option<ShadowReport>,
+    pub granted_keys: usize,
+    /// The clients that met it in shadow; `null` if it was never in shadow.
+    pub shadow: Option<ShadowReport>,
 }
 
-#[derive(Serialize)]
-struct ModeStatus {
-    configured: &'static str,
-    current: &'static str,
+/// The words for modes.
+const MODES: [&str; 3] = ["enforce", "shadow", "disabled"];
+
+/// The mode of a policy.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ModeStatus {
+    /// The mode of the configuration.
+    #[schemars(extend("enum" = MODES))]
+    pub configured: Cow<'static, str>,
+    /// Differs from `configured` once it was set, until the configuration changes.
+    #[schemars(extend("enum" = MODES))]
+    pub current: Cow<'static, str>,
     /// The percentage of keys for which it is enforced, if not for all.
-    percent: Option<u8>,
-    /// The instant at which an operator set it; `None` for the configured mode.
-    set_at: Option<Rfc3339>,
+    #[schemars(range(max = 100))]
+    pub percent: Option<u8>,
+    /// The instant at which an operator set `current`; null for the mode of the configuration.
+    pub set_at: Option<Rfc3339>,
     /// The operator's reason.
-    reason: Option<Box<str>>,
+    pub reason: Option<Box<str>>,
 }
 
 impl ModeStatus {
@@ -82,47 +102,63 @@ impl ModeStatus {
         Self {
             set_at: change.as_ref().map(|change| Rfc3339(change.at)),
             reason: change.and_then(|change| change.reason),
-            configured: policy.mode.configured().as_str(),
-            current: policy.mode.current().as_str(),
+            configured: policy.mode.configured().as_str().into(),
+            current: policy.mode.current().as_str().into(),
             percent: policy.mode.current().percent(),
         }
     }
 }
 
-#[derive(Deserialize)]
+/// The mode to set.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ModeRequest {
+    /// The mode.
     mode: RequestedMode,
     reason: Option<Reason>,
 }
 
-#[derive(Clone, Copy, Deserialize, IntoStaticStr)]
+/// A mode that an operator can set.
+#[derive(Clone, Copy, Deserialize, IntoStaticStr, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 enum RequestedMode {
+    /// It refuses requests of all keys.
     Enforce,
+    /// It refuses nothing, and counts.
     Shadow,
+    /// It applies to no request.
     Disabled,
     /// The mode of the configuration.
     Configured,
 }
 
-#[derive(Serialize)]
+/// A policy whose mode was set.
+#[derive(Serialize, JsonSchema)]
 pub(super) struct ModeAnswer {
+    /// The policy.
     policy: Arc<str>,
+    /// The mode before.
+    #[schemars(extend("enum" = MODES))]
     before: &'static str,
+    /// The mode now.
     mode: ModeStatus,
 }
 
-/// Buckets in memory, those of overrides and overflow included.
-#[derive(Default, Serialize)]
-struct BucketCounts {
-    in_use: usize,
+/// Buckets in memory.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct BucketCounts {
+    /// Keys that have a bucket now.
+    pub in_use: usize,
     /// Keys with at most 20 % of the quota left.
-    near: usize,
-    capacity: usize,
-    bytes: u64,
-    max_bytes: u64,
+    pub near: usize,
+    /// Keys that have room.
+    pub capacity: usize,
+    /// Memory that buckets have touched so far, in bytes. The memory of units in flight is not
+    /// counted.
+    pub bytes: u64,
+    /// The most memory that buckets can take, in bytes.
+    pub max_bytes: u64,
 }
 
 impl BucketCounts {
@@ -138,35 +174,49 @@ impl BucketCounts {
     }
 }
 
-/// Counts of requests.
-#[derive(Default, Serialize)]
-struct Decisions {
-    allowed: u64,
-    limited: u64,
-    overflowed: u64,
-    delayed: u64,
-    shadowed: u64,
-    tagged: u64,
-    exempt: u64,
-    error: u64,
+/// A number for each decision, in the words of the metrics.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PerDecision<T> {
+    /// Charged and admitted.
+    pub allowed: T,
+    /// Refused.
+    pub limited: T,
+    /// Charged to a further bucket, and admitted at a lower priority.
+    pub overflowed: T,
+    /// Admitted after a wait.
+    pub delayed: T,
+    /// Passed, and would have been refused or delayed if the policy did not only watch.
+    pub shadowed: T,
+    /// Admitted beyond the quota, with a tag for the upstream.
+    pub tagged: T,
+    /// Not charged: the key is exempt.
+    pub exempt: T,
+    /// The store could not decide.
+    pub error: T,
 }
 
-impl Decisions {
-    fn add(&mut self, limit: &Limit) {
-        for &decision in LimitDecision::VARIANTS {
-            let count = match decision {
-                LimitDecision::Allowed => &mut self.allowed,
-                LimitDecision::Limited => &mut self.limited,
-                LimitDecision::Overflowed => &mut self.overflowed,
-                LimitDecision::Delayed => &mut self.delayed,
-                LimitDecision::Shadowed => &mut self.shadowed,
-                LimitDecision::Tagged => &mut self.tagged,
-                LimitDecision::Exempt => &mut self.exempt,
-                LimitDecision::Error => &mut self.error,
-            };
-            *count += limit.metrics.count(decision);
+impl<T> PerDecision<T> {
+    /// The number of each decision.
+    pub(super) fn new(number: impl Fn(LimitDecision) -> T) -> Self {
+        Self {
+            allowed: number(LimitDecision::Allowed),
+            limited: number(LimitDecision::Limited),
+            overflowed: number(LimitDecision::Overflowed),
+            delayed: number(LimitDecision::Delayed),
+            shadowed: number(LimitDecision::Shadowed),
+            tagged: number(LimitDecision::Tagged),
+            exempt: number(LimitDecision::Exempt),
+            error: number(LimitDecision::Error),
         }
     }
+}
+
+/// The name of a policy in a path.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct PolicyPath {
+    /// The name in the configuration.
+    #[schemars(length(min = 1))]
+    name: String,
 }
 
 pub(super) async fn list(
@@ -185,7 +235,7 @@ pub(super) async fn list(
 
 pub(super) async fn one(
     State(state): State<AdminState>,
-    Names(name): Names<String>,
+    Names(PolicyPath { name }): Names<PolicyPath>,
 ) -> Result<Json<PolicyStatus>, ProblemDetails> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let policy = Arc::clone(find(&ruleset, &name)?);
@@ -197,7 +247,7 @@ pub(super) async fn one(
 pub(super) async fn set_mode(
     State(state): State<AdminState>,
     Extension(actor): Extension<Actor>,
-    Names(name): Names<String>,
+    Names(PolicyPath { name }): Names<PolicyPath>,
     Json(request): Json<ModeRequest>,
 ) -> Result<Json<ModeAnswer>, ProblemDetails> {
     let ruleset = state.gateway.ruleset();
@@ -205,10 +255,7 @@ pub(super) async fn set_mode(
     if *policy.mode.configured() == Mode::Disabled {
         let detail = "the configuration has `mode: disabled`, so that no route uses the policy: \
                       change it there";
-        return Err(ProblemDetails::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            detail,
-        ));
+        return Err(ProblemDetails::impossible(detail));
     }
     let before = policy.mode.current().as_str();
     let set = ModeChange {
@@ -217,19 +264,12 @@ pub(super) async fn set_mode(
     };
     policy.mode.set(request.mode.into(), set);
     let change = Change {
-        action: Action::Mode,
-        target: Target::Policy(&policy.name),
-        extent: Extent::default(),
-        reason: request.reason.as_deref(),
-        dry_run: false,
+        policy: Some(&policy.name),
+        ..Change::new(Action::Mode, request.reason.as_deref())
     };
     let mode = ModeStatus::of(policy);
-    audit::log(
-        &state,
-        &actor,
-        &change,
-        &format!("{before} to {}", mode.current),
-    );
+    let result = format!("{before} to {}", mode.current);
+    audit::log(&state, &actor, change, &result);
     Ok(Json(ModeAnswer {
         policy: Arc::clone(&policy.name),
         before,
@@ -246,20 +286,15 @@ pub(super) fn find<'a>(
     name: &str,
 ) -> Result<&'a Arc<Policy>, ProblemDetails> {
     let mut policies = ruleset.policies.iter();
-    policies
-        .find(|policy| *policy.name == *name)
-        .ok_or_else(|| {
-            let known: Vec<_> = ruleset
-                .policies
-                .iter()
-                .map(|policy| &*policy.name)
-                .collect();
-            ProblemDetails::unknown_name("policy", name, &known)
-        })
+    let found = policies.find(|policy| *policy.name == *name);
+    found.ok_or_else(|| {
+        let known: Vec<_> = ruleset.policies.iter().map(|one| &*one.name).collect();
+        ProblemDetails::unknown_name("policy", name, &known)
+    })
 }
 
 /// The routes that use each policy, with their limits.
-struct Uses<'a>(HashMap<*const Policy, Vec<(&'a Arc<str>, &'a Limit)>>);
+struct Uses<'a>(HashMap<*const Policy, Vec<(&'a Arc<str>, &'a ruleset::Limit)>>);
 
 impl<'a> Uses<'a> {
     fn of(ruleset: &'a Ruleset) -> Self {
@@ -278,22 +313,20 @@ impl<'a> Uses<'a> {
             .0
             .get(&Arc::as_ptr(policy))
             .map_or(&[][..], Vec::as_slice);
-        let mut decisions = Decisions::default();
-        uses.iter().for_each(|(_, limit)| decisions.add(limit));
         let (quota, home) = (&policy.quota, policy.quota.buckets.home);
         let algorithm = quota.algorithm();
         let tables = policy.quotas().map(|quota| &quota.buckets.table);
         let seconds = |duration: std::time::Duration| duration.as_secs_f64();
         PolicyStatus {
             name: Arc::clone(&policy.name),
-            algorithm: algorithm.kind(),
+            algorithm: algorithm.kind().into(),
             quota: quota.text.clone(),
-            unit: quota.advertised.unit().name(),
+            unit: quota.advertised.unit().name().into(),
             limit_units: algorithm.limit(),
             window_s: algorithm.window().map(seconds),
             capacity_units: algorithm.capacity(),
             key: policy.key_parts.clone(),
-            store: home.store_name(),
+            store: home.store_name().into(),
             sync_s: home.sync_interval().map(seconds),
             mode: ModeStatus::of(policy),
             routes: uses.iter().map(|(route, _)| Arc::clone(route)).collect(),
@@ -301,7 +334,11 @@ impl<'a> Uses<'a> {
             buckets: tables.fold(BucketCounts::default(), |counts, table| {
                 counts.plus(table, now)
             }),
-            decisions,
+            decisions: PerDecision::new(|decision| {
+                uses.iter()
+                    .map(|(_, limit)| limit.metrics.count(decision))
+                    .sum()
+            }),
             near: policy.metrics.near_count(),
             bans: policy.penalties.as_ref().map(|one| one.bans_so_far()),
             banned_keys: banned_keys(policy, now),

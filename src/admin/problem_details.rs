@@ -1,26 +1,49 @@
 //! Errors of the API (RFC 9457).
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
-use serde::Serialize;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::NO_STORE;
 use crate::nearest;
+use crate::telemetry::metrics::AdminRefusal;
 
 /// The media type of errors.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
+/// A header field of every response: each is true for a moment only.
+pub(super) const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
+
 /// The longest `detail`, in characters: errors of JSON repeat names of the request.
 const MAX_DETAIL: usize = 1_000;
 
-/// An error of the API.
+/// An error (RFC 9457).
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Problem {
+    /// `about:blank`: the status says it all.
+    pub r#type: Cow<'static, str>,
+    /// The status in words.
+    pub title: Cow<'static, str>,
+    /// The status of the response.
+    pub status: u16,
+    /// The problem in a sentence, and the way to solve it.
+    pub detail: String,
+    /// The problems of a configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub findings: Option<Value>,
+}
+
+/// An error of the API, as an answer.
 #[derive(Debug)]
-pub(super) struct ProblemDetails {
+pub struct ProblemDetails {
     status: StatusCode,
     detail: String,
+    findings: Option<Value>,
     /// True if the audit log has it.
     is_logged: bool,
 }
@@ -28,14 +51,6 @@ pub(super) struct ProblemDetails {
 /// Marks the response to a change that the audit log has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoggedChange;
-
-#[derive(Serialize)]
-struct Members<'a> {
-    r#type: &'static str,
-    title: &'a str,
-    status: u16,
-    detail: &'a str,
-}
 
 impl ProblemDetails {
     /// An error with this status. `detail` says in a sentence what is wrong, and what to do.
@@ -48,8 +63,29 @@ impl ProblemDetails {
         Self {
             status,
             detail,
+            findings: None,
             is_logged: false,
         }
+    }
+
+    /// 400 for a request that is malformed.
+    pub fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// 422 for a request that is well-formed, and impossible.
+    pub fn impossible(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    }
+
+    /// 503 for what may be possible later.
+    pub(super) fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
+    /// 500 for an error that is a bug.
+    pub fn internal(error: impl Display) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 
     /// The status.
@@ -58,17 +94,20 @@ impl ProblemDetails {
         self.status
     }
 
-    /// The same, of a change that the audit log has.
+    /// Adds the problems of a configuration.
+    pub fn with_findings(self, findings: Value) -> Self {
+        Self {
+            findings: Some(findings),
+            ..self
+        }
+    }
+
+    /// Marks a change that the audit log has.
     pub(super) fn logged(self) -> Self {
         Self {
             is_logged: true,
             ..self
         }
-    }
-
-    /// 500 for an error that is a bug.
-    pub(super) fn internal(error: impl Display) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 
     /// 404 for a name that no `kind` has, such as `policy`. Suggests the nearest of `known`.
@@ -81,6 +120,36 @@ impl ProblemDetails {
         let name: String = name.chars().take(100).collect();
         let detail = format!("there is no {kind} `{name}`: {advice}");
         Self::new(StatusCode::NOT_FOUND, detail)
+    }
+}
+
+/// The answer to a refused request, without its header fields.
+impl From<AdminRefusal> for ProblemDetails {
+    fn from(refusal: AdminRefusal) -> Self {
+        let (status, detail) = match refusal {
+            AdminRefusal::Unauthenticated => (
+                StatusCode::UNAUTHORIZED,
+                "send a token of admin.tokens: `Authorization: Bearer TOKEN`",
+            ),
+            AdminRefusal::Throttled => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many wrong tokens came from this address: it may try one a second",
+            ),
+            AdminRefusal::Forbidden => (
+                StatusCode::FORBIDDEN,
+                "this token may read only: use one of admin.tokens.write",
+            ),
+            AdminRefusal::CrossOrigin => (
+                StatusCode::FORBIDDEN,
+                "a page of another origin sent this: the listener serves its own pages only",
+            ),
+            AdminRefusal::UnknownHost => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "the listener has another host: use its address, localhost, or a name of \
+                 admin.hosts",
+            ),
+        };
+        Self::new(status, detail)
     }
 }
 
@@ -97,13 +166,14 @@ fn some_of(names: &[&str]) -> String {
 
 impl IntoResponse for ProblemDetails {
     fn into_response(self) -> Response {
-        let members = Members {
-            r#type: "about:blank",
-            title: self.status.canonical_reason().unwrap_or("Error"),
+        let problem = Problem {
+            r#type: "about:blank".into(),
+            title: self.status.canonical_reason().unwrap_or("Error").into(),
             status: self.status.as_u16(),
-            detail: &self.detail,
+            detail: self.detail,
+            findings: self.findings,
         };
-        let body = serde_json::to_vec(&members).unwrap_or_default();
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
         let headers = [NO_STORE, (CONTENT_TYPE, MEDIA_TYPE)];
         let mut response = (self.status, headers, body).into_response();
         if self.is_logged {

@@ -1,13 +1,12 @@
 //! The list of problems: what an operator has to look at, in `/v1/status` and on the dashboard.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use strum::VariantArray;
 
 use super::reload_history::ReloadResult;
-use super::{AdminState, upstreams};
+use super::state::AdminState;
+use super::upstreams;
 use crate::net::file_budget;
 use crate::proxy::Ruleset;
 use crate::store::redis::client::State as RedisState;
@@ -22,26 +21,6 @@ const MAX_OF_A_KIND: usize = 20;
 
 /// The most requests to the admin listener that are refused before it is a problem: people mistype.
 const REFUSED_LOGINS: u64 = 20;
-
-/// A problem that a part of the process has, or not. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct StatusProblem(Arc<Mutex<Option<String>>>);
-
-impl StatusProblem {
-    /// Sets the problem. Returns true if there was none.
-    pub fn set(&self, problem: String) -> bool {
-        self.0.lock().replace(problem).is_none()
-    }
-
-    /// Ends the problem.
-    pub fn clear(&self) {
-        self.0.lock().take();
-    }
-
-    pub(super) fn get(&self) -> Option<String> {
-        self.0.lock().clone()
-    }
-}
 
 /// A kind of problem, most urgent first. Each has the name of its alert in docs/monitoring/alerts.yaml;
 /// `tests::WITHOUT_ALERT` has the exceptions.

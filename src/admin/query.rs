@@ -1,71 +1,57 @@
-//! Parameters of a query: known ones, each given once at most.
+//! Parameters of a query: known ones, each given once at most. The schema that documents them also
+//! names them and bounds their numbers.
 
-use std::ops::RangeInclusive;
-use std::str::FromStr;
-
-use http::StatusCode;
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use schemars::{JsonSchema, schema_for};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::problem_details::ProblemDetails;
 use crate::nearest;
 
-/// The values of these parameters in a query, decoded.
-///
+/// The parameters of a query, decoded.
+#[derive(Debug)]
+pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned + JsonSchema, S: Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ProblemDetails;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemDetails> {
+        let parameters = read(parts.uri.query().unwrap_or_default());
+        parameters.map(Self).map_err(ProblemDetails::malformed)
+    }
+}
+
 /// # Errors
-/// 400 for an unknown or repeated parameter.
-pub(super) fn parameters<const N: usize>(
-    query: Option<&str>,
-    known: [&str; N],
-) -> Result<[Option<String>; N], ProblemDetails> {
-    let mut given = [const { None }; N];
-    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        let place = known.iter().position(|known| *known == name);
-        let Some(place) = place else {
-            let name: String = name.chars().take(100).collect();
+/// Names an unknown or repeated parameter, or the values that one may have.
+pub(super) fn read<T: DeserializeOwned + JsonSchema>(query: &str) -> Result<T, String> {
+    let schema = schema_for!(T);
+    let mut given = Map::new();
+    for (name, text) in form_urlencoded::parse(query.as_bytes()) {
+        let parameter = &schema.as_value()["properties"][&*name];
+        if parameter.is_null() {
+            let known = schema.as_value()["properties"].as_object();
+            let known: Vec<_> = known
+                .into_iter()
+                .flat_map(Map::keys)
+                .map(String::as_str)
+                .collect();
             let known = nearest::list(&known);
-            return Err(bad(format!(
-                "unknown parameter `{name}`: known are {known}"
-            )));
+            return Err(format!("unknown parameter `{name}`: known are {known}"));
+        }
+        let value = match (parameter["minimum"].as_u64(), parameter["maximum"].as_u64()) {
+            (Some(least), Some(most)) => {
+                let number = text.parse().ok();
+                let number = number.filter(|number| (least..=most).contains(number));
+                let wrong = || format!("`{name}` is a number from {least} to {most}");
+                number.ok_or_else(wrong)?.into()
+            }
+            _ => Value::from(text),
         };
-        if given[place].replace(value.into_owned()).is_some() {
-            return Err(bad(format!("`{}` is given twice", known[place])));
+        if given.insert(name.to_string(), value).is_some() {
+            return Err(format!("`{name}` is given twice"));
         }
     }
-    Ok(given)
-}
-
-/// One of a closed set of words.
-///
-/// # Errors
-/// 400 with the words.
-pub(super) fn word<T: FromStr>(
-    name: &str,
-    given: Option<&str>,
-    words: &[&str],
-) -> Result<Option<T>, ProblemDetails> {
-    let read = |text: &str| {
-        let wrong = |_| bad(format!("`{name}` is one of {}", nearest::list(words)));
-        text.parse().map_err(wrong)
-    };
-    given.map(read).transpose()
-}
-
-/// A whole number within these bounds.
-///
-/// # Errors
-/// 400 with the bounds.
-pub(super) fn number(
-    name: &str,
-    given: Option<&str>,
-    bounds: RangeInclusive<usize>,
-) -> Result<Option<usize>, ProblemDetails> {
-    let read = |text: &str| {
-        let number = text.parse().ok().filter(|number| bounds.contains(number));
-        let (first, last) = (bounds.start(), bounds.end());
-        number.ok_or_else(|| bad(format!("`{name}` is a number from {first} to {last}")))
-    };
-    given.map(read).transpose()
-}
-
-fn bad(detail: String) -> ProblemDetails {
-    ProblemDetails::new(StatusCode::BAD_REQUEST, detail)
+    serde_json::from_value(Value::Object(given)).map_err(|error| error.to_string())
 }

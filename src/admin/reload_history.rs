@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
+use super::json::Rfc3339;
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::reload_diff::{BucketChange, OutcomeKind};
 use crate::server::tls::CertificateEnd;
@@ -30,32 +32,35 @@ pub struct RunningConfig {
     pub loaded_at: Timestamp,
 }
 
-/// One reload.
-#[derive(Clone, Debug)]
-pub struct Reload {
+/// A reload.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReloadEvent {
     /// The instant at which it ended.
-    pub at: Timestamp,
+    pub at: Rfc3339,
     /// Its result.
     pub result: ReloadResult,
     /// The hash of the configuration, if it runs.
     pub hash: Option<String>,
-    /// The reason why it failed, for people.
+    /// The reason why it failed.
     pub error: Option<Arc<str>>,
-    /// The policies whose buckets do not just survive.
+    /// Policies whose buckets do not just survive, 200 at most.
     pub buckets: Vec<BucketChange>,
     /// Warnings, for people.
     pub warnings: Vec<String>,
 }
 
 /// The result of a reload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ReloadResult {
     /// Another text runs.
     Applied,
     /// The text is the same. Files that it names were read again.
     Unchanged,
-    /// The configuration before goes on running.
+    /// The configuration before continues to run.
     Failed,
 }
 
@@ -67,7 +72,7 @@ pub struct ReloadHistory(Arc<Mutex<History>>);
 struct History {
     running: RunningConfig,
     /// The newest first.
-    reloads: VecDeque<Reload>,
+    reloads: VecDeque<ReloadEvent>,
     /// The number of reloads since the start.
     count: u64,
 }
@@ -100,8 +105,8 @@ impl ReloadHistory {
             true => ReloadResult::Unchanged,
             false => ReloadResult::Applied,
         };
-        history.record(Reload {
-            at: running.loaded_at,
+        history.record(ReloadEvent {
+            at: Rfc3339(running.loaded_at),
             result,
             hash: Some(running.hash.clone()),
             error: None,
@@ -113,8 +118,8 @@ impl ReloadHistory {
 
     /// Records a reload that failed at the instant `at`.
     pub fn failed(&self, at: Timestamp, error: &str) {
-        self.0.lock().record(Reload {
-            at,
+        self.0.lock().record(ReloadEvent {
+            at: Rfc3339(at),
             result: ReloadResult::Failed,
             hash: None,
             error: Some(shortened(error).into()),
@@ -134,12 +139,12 @@ impl ReloadHistory {
     }
 
     /// The last reloads, the newest first.
-    pub(super) fn all(&self) -> Vec<Reload> {
+    pub(super) fn all(&self) -> Vec<ReloadEvent> {
         self.0.lock().reloads.iter().cloned().collect()
     }
 
     /// The number of reloads since the start, and those after the first `seen`, the oldest first.
-    pub(super) fn after(&self, seen: u64) -> (u64, Vec<Reload>) {
+    pub(super) fn after(&self, seen: u64) -> (u64, Vec<ReloadEvent>) {
         let history = self.0.lock();
         let count = usize::try_from(history.count.saturating_sub(seen)).unwrap_or(usize::MAX);
         let new = history.reloads.iter().take(count).cloned();
@@ -149,13 +154,13 @@ impl ReloadHistory {
     }
 
     /// The last reload, if there was one.
-    pub(super) fn last(&self) -> Option<Reload> {
+    pub(super) fn last(&self) -> Option<ReloadEvent> {
         self.0.lock().reloads.front().cloned()
     }
 }
 
 impl History {
-    fn record(&mut self, reload: Reload) {
+    fn record(&mut self, reload: ReloadEvent) {
         self.reloads.truncate(MAX_RELOADS - 1);
         self.reloads.push_front(reload);
         self.count += 1;

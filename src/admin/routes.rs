@@ -3,25 +3,30 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::AdminState;
 use super::json::Json;
-use crate::proxy::ruleset::Route;
+use super::state::AdminState;
+use crate::proxy::ruleset;
 
-#[derive(Serialize)]
+/// All routes.
+#[derive(Serialize, JsonSchema)]
 pub(super) struct RouteList {
     /// In the order of the configuration.
-    routes: Vec<RouteBody>,
-    /// The limits of requests that no route takes.
+    routes: Vec<Route>,
+    /// The policies of requests that no route takes.
     unmatched: Vec<Arc<str>>,
 }
 
-#[derive(Serialize)]
-struct RouteBody {
+/// A route.
+#[derive(Serialize, JsonSchema)]
+struct Route {
+    /// Its name.
     name: Arc<str>,
     /// Its conditions, for people.
     r#match: String,
+    /// The upstream that gets its requests.
     upstream: Option<Arc<str>>,
     /// The policies of its limits, top-level ones first.
     limits: Vec<Arc<str>>,
@@ -30,7 +35,7 @@ struct RouteBody {
 pub(super) async fn list(State(state): State<AdminState>) -> Json<RouteList> {
     let ruleset = state.gateway.ruleset();
     let routes = ruleset.routes.iter().zip(ruleset.router.routes());
-    let routes = routes.map(|(route, matches)| RouteBody {
+    let routes = routes.map(|(route, matches)| Route {
         name: Arc::clone(&route.name),
         r#match: matches.to_string(),
         upstream: route.upstream.as_ref().map(|one| Arc::clone(one.name())),
@@ -42,7 +47,7 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<RouteList> {
     })
 }
 
-fn limits(route: &Route) -> Vec<Arc<str>> {
+fn limits(route: &ruleset::Route) -> Vec<Arc<str>> {
     let limits = route.limits.iter();
     limits.map(|limit| Arc::clone(&limit.policy.name)).collect()
 }

@@ -15,7 +15,8 @@ use http::header::CONTENT_TYPE;
 use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 
-use super::{AdminState, NO_STORE};
+use super::problem_details::NO_STORE;
+use super::state::AdminState;
 use crate::telemetry::registry::{self, Registry};
 
 pub(super) async fn metrics(State(state): State<AdminState>) -> Response {

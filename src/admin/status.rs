@@ -1,92 +1,114 @@
 //! The state of the process at a glance, and its problems.
 
-use axum::extract::State;
-use serde::Serialize;
+use std::borrow::Cow;
 
-use super::AdminState;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::json::{Json, Rfc3339};
 use super::policies::granted_keys;
 use super::problems::problems;
+use super::readiness::{Connections, Phase};
 use super::reload_history::ReloadResult;
+use super::state::AdminState;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::key_state::rfc_3339;
-use crate::server::ConnectionPressure;
 use crate::store::redis::client::State as RedisState;
 
-/// The constants of the process.
-#[derive(Clone, Copy, Debug)]
-pub struct ProcessFacts {
+/// The state of the process.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Status {
     /// The version of the program.
-    pub version: &'static str,
-    /// The commit that the program was built from.
-    pub revision: &'static str,
-    /// The number of worker threads.
-    pub workers: usize,
+    pub version: Cow<'static, str>,
+    /// The commit of the build.
+    pub revision: Cow<'static, str>,
+    /// The id of the process.
+    pub pid: u32,
     /// The start of the process.
-    pub started_at: Timestamp,
+    pub started_at: Rfc3339,
+    /// Seconds since the start.
+    pub uptime_s: u64,
+    /// The phase of the process.
+    pub phase: Phase,
+    /// Threads that serve requests.
+    pub workers: usize,
+    /// The ruleset in force.
+    pub ruleset: RunningRuleset,
+    /// The last reload, if there was one.
+    pub last_reload: Option<LastReload>,
+    /// The stores of buckets.
+    pub stores: Vec<StoreStatus>,
+    /// Connections of clients.
+    pub connections: Connections,
+    /// Things that an operator has to look at, most urgent first.
+    pub problems: Vec<String>,
+    /// Things that an operator has set and may forget: a sentence for each policy whose mode differs
+    /// from the configuration, with the instant and the reason, for each policy with granted keys,
+    /// and for each drained endpoint. They are no problems.
+    pub notes: Vec<String>,
 }
 
-#[derive(Serialize)]
-pub(super) struct Status {
-    version: &'static str,
-    revision: &'static str,
-    pid: u32,
-    started_at: Rfc3339,
-    uptime_s: u64,
-    phase: &'static str,
-    workers: usize,
-    ruleset: RulesetStatus,
-    last_reload: Option<ReloadStatus>,
-    stores: Vec<StoreStatus>,
-    connections: ConnectionCounts,
-    problems: Vec<String>,
-    notes: Vec<String>,
+/// The ruleset in force.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct RunningRuleset {
+    /// A hash of the configuration's text.
+    pub hash: String,
+    /// The instant since which it runs.
+    pub loaded_at: Rfc3339,
 }
 
-#[derive(Serialize)]
-struct RulesetStatus {
-    hash: String,
-    loaded_at: Rfc3339,
-}
-
-#[derive(Serialize)]
-struct ReloadStatus {
-    at: Rfc3339,
-    result: ReloadResult,
-    error: Option<String>,
+/// The last reload.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LastReload {
+    /// The instant at which it ended.
+    pub at: Rfc3339,
+    /// Its result.
+    pub result: ReloadResult,
+    /// The reason why it failed.
+    pub error: Option<String>,
 }
 
 /// A store of buckets.
-#[derive(Serialize)]
-struct StoreStatus {
-    name: &'static str,
-    state: &'static str,
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct StoreStatus {
+    /// The store: `memory` or `redis`.
+    pub name: Cow<'static, str>,
+    /// Its state.
+    pub state: StoreState,
     /// The reason why it is down.
-    detail: Option<String>,
+    pub detail: Option<String>,
 }
 
-/// Connections of clients.
-#[derive(Serialize)]
-struct ConnectionCounts {
-    open: usize,
-    max: usize,
+/// The state of a store.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum StoreState {
+    /// It answers.
+    Up,
+    /// It has not been reached yet.
+    Starting,
+    /// It does not answer.
+    Down,
 }
 
 pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let (running, last_reload) = (state.reloads.running(), state.reloads.last());
-    let pressure = state.readiness.pressure();
     let facts = &state.facts;
     Json(Status {
-        version: facts.version,
-        revision: facts.revision,
+        version: facts.version.into(),
+        revision: facts.revision.into(),
         pid: std::process::id(),
         started_at: Rfc3339(facts.started_at),
         uptime_s: now.since(facts.started_at).as_secs(),
-        phase: state.readiness.get().as_str(),
+        phase: state.readiness.get(),
         workers: facts.workers,
-        ruleset: RulesetStatus {
+        ruleset: RunningRuleset {
             hash: running.hash,
             loaded_at: Rfc3339(running.loaded_at),
         },
@@ -95,35 +117,33 @@ pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
             .chain(drained_endpoints(&ruleset))
             .collect(),
         problems: problems(&state, &ruleset),
-        last_reload: last_reload.map(|reload| ReloadStatus {
-            at: Rfc3339(reload.at),
+        last_reload: last_reload.map(|reload| LastReload {
+            at: reload.at,
             result: reload.result,
             error: reload.error.map(|error| error.to_string()),
         }),
         stores: stores(&ruleset),
-        connections: ConnectionCounts {
-            open: pressure.map_or(0, ConnectionPressure::open),
-            max: pressure.map_or(0, ConnectionPressure::max),
-        },
+        connections: state.readiness.connections(),
     })
 }
 
 fn stores(ruleset: &Ruleset) -> Vec<StoreStatus> {
     let memory = StoreStatus {
-        name: "memory",
-        state: "up",
+        name: "memory".into(),
+        state: StoreState::Up,
         detail: None,
     };
     let redis = ruleset.store.redis().map(|store| {
         let state = store.state();
+        let (word, detail) = match state {
+            RedisState::Starting => (StoreState::Starting, None),
+            RedisState::Up => (StoreState::Up, None),
+            RedisState::Down { .. } => (StoreState::Down, Some(state.to_string())),
+        };
         StoreStatus {
-            name: "redis",
-            state: match state {
-                RedisState::Starting => "starting",
-                RedisState::Up => "up",
-                RedisState::Down { .. } => "down",
-            },
-            detail: matches!(state, RedisState::Down { .. }).then(|| state.to_string()),
+            name: "redis".into(),
+            state: word,
+            detail,
         }
     });
     [memory].into_iter().chain(redis).collect()

@@ -6,9 +6,14 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use http_body_util::BodyExt;
 
-use super::health::Phase;
-use super::playground::JsonAnswer;
-use super::reload_history::RunningConfig;
+use super::access::Access;
+use super::computations::{Computation, PlaygroundApi};
+use super::hosts::AllowedHosts;
+use super::readiness::{Phase, Readiness};
+use super::reload_history::{ReloadHistory, RunningConfig};
+use super::service::AdminService;
+use super::state::ProcessFacts;
+use super::status_problem::StatusProblem;
 use super::*;
 use crate::clock::Clock;
 use crate::http::body::RequestBody;
@@ -18,11 +23,12 @@ use crate::http::service::HttpService;
 use crate::http::token_digest::TokenDigest;
 use crate::limiter::Secret;
 use crate::net::peer_address::PeerAddress;
+use crate::proxy::Gateway;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Preflight, RulesetSpec};
-use crate::telemetry::metrics::{RequestMetrics, build_info};
-use crate::telemetry::registry;
+use crate::telemetry::metrics::{RecentCounts, RequestMetrics, build_info};
+use crate::telemetry::registry::{self, Registry};
 
 fn state(registry: &Registry) -> AdminState {
     let clock = Arc::new(Clock::system());
@@ -76,17 +82,14 @@ fn state(registry: &Registry) -> AdminState {
         snapshot_problem: StatusProblem::default(),
         restart_problem: StatusProblem::default(),
         playground: PlaygroundApi {
-            play: nothing,
-            check: nothing,
+            play: Computation::new::<(), ()>(nothing),
+            check: Computation::new::<(), ()>(nothing),
         },
     })
 }
 
-fn nothing(_: &[u8]) -> JsonAnswer {
-    JsonAnswer {
-        status: StatusCode::OK,
-        body: b"{}".to_vec(),
-    }
+fn nothing(_: &[u8]) -> Result<Vec<u8>, ProblemDetails> {
+    Ok(b"{}".to_vec())
 }
 
 /// Returns the status, the header fields and the body of a response.

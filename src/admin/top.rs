@@ -4,69 +4,97 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use http::Uri;
-use serde::Serialize;
-use serde_json::{Value, json};
-use strum::VariantNames;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use super::json::Json;
+use super::keys::key_input::{Key, KeyPart};
+use super::policies;
 use super::problem_details::ProblemDetails;
-use super::query::{number, parameters, word};
-use super::{AdminState, policies};
+use super::query::Query;
+use super::state::AdminState;
 use crate::proxy::Ruleset;
 use crate::proxy::activity::{KeyRecord, Measure, TopRow, Window};
 use crate::rules::{PartText, PartValue};
 use crate::telemetry::access_log::KeyForm;
 
-/// The most rows of an answer.
-const MOST: usize = 100;
-/// The rows of an answer, unless the question says another number.
-const USUAL: usize = 20;
-
-#[derive(Serialize)]
-pub(super) struct TopAnswer {
-    by: &'static str,
-    window: &'static str,
-    /// The time over which the counts were counted.
-    counted_s: f64,
-    /// The form of the keys: `hashed` or `readable`.
-    keys: &'static str,
-    items: Vec<TopItem>,
+/// The keys with the highest counts.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Top {
+    /// The number that orders the keys.
+    pub by: Measure,
+    /// The window that was asked for.
+    pub window: Window,
+    /// The time over which keys were counted, in seconds: up to 10 s more than the window, or less if
+    /// counting began later.
+    pub counted_s: f64,
+    /// admin.keys of the configuration.
+    pub keys: KeyForm,
+    /// The highest count first.
+    #[schemars(length(max = 100))]
+    pub items: Vec<TopItem>,
 }
 
-#[derive(Serialize)]
-struct TopItem {
-    /// From 1.
-    rank: usize,
-    policy: Arc<str>,
-    key_id: String,
-    /// The key as `/v1/keys/lookup` takes it; `None` unless texts are allowed.
-    key: Option<Value>,
-    limited: Option<u64>,
-    requests: Option<u64>,
-    units: Option<u64>,
-    error_bound: u64,
+/// A key, and its counts.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TopItem {
+    /// The place in the list, from 1.
+    #[schemars(range(min = 1))]
+    pub rank: usize,
+    /// The policy that the key belongs to.
+    pub policy: Arc<str>,
+    /// The name of the key in logs, on this machine.
+    #[schemars(regex(pattern = "^k_[0-9a-f]{16}$"))]
+    pub key_id: String,
+    /// The key as /v1/keys/lookup takes it. Null unless admin.keys is readable, and for values of more
+    /// than 256 bytes.
+    pub key: Option<Key>,
+    /// Refused requests. Null if unknown.
+    pub limited: Option<u64>,
+    /// Requests that met the policy. Null if unknown, or not counted for as long as the refusals.
+    pub requests: Option<u64>,
+    /// Units that requests charged as they were admitted. Null if unknown, or not counted for as long
+    /// as the refusals.
+    pub units: Option<u64>,
+    /// By how much the count that orders the keys may be wrong, in both directions.
+    pub error_bound: u64,
 }
 
 /// A question.
-#[derive(Debug, PartialEq)]
-struct TopQuery {
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct TopQuery {
+    /// The number that orders the keys.
     by: Measure,
+    /// The time before now that counts.
     window: Window,
+    /// Keys of this policy only.
     policy: Option<String>,
+    /// The most keys.
+    #[schemars(range(min = 1, max = 100))]
     limit: usize,
+}
+
+impl Default for TopQuery {
+    fn default() -> Self {
+        Self {
+            by: Measure::Limited,
+            window: Window::Minute,
+            policy: None,
+            limit: 20,
+        }
+    }
 }
 
 pub(super) async fn top(
     State(state): State<AdminState>,
-    uri: Uri,
-) -> Result<Json<TopAnswer>, ProblemDetails> {
-    let query = TopQuery::read(uri.query())?;
+    Query(query): Query<TopQuery>,
+) -> Result<Json<Top>, ProblemDetails> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
-    let policy = match &query.policy {
+    let policy = match query.policy.as_deref() {
+        None | Some("") => None,
         Some(name) => Some(policies::find(&ruleset, name)?.mark),
-        None => None,
     };
     // Adding up full windows takes milliseconds.
     let answer = spawn_blocking(move || {
@@ -79,33 +107,15 @@ pub(super) async fn top(
         for (rank, item) in (1..).zip(&mut items) {
             item.rank = rank;
         }
-        TopAnswer {
-            by: query.by.into(),
-            window: query.window.into(),
+        Top {
+            by: query.by,
+            window: query.window,
             counted_s: top.counted.as_millis() as f64 / 1_000.0,
-            keys: match form {
-                KeyForm::Hashed => "hashed",
-                KeyForm::Readable => "readable",
-            },
+            keys: form,
             items,
         }
     });
     answer.await.map(Json).map_err(ProblemDetails::internal)
-}
-
-impl TopQuery {
-    /// # Errors
-    /// 400 for an unknown or repeated parameter, or a value that is not allowed.
-    fn read(query: Option<&str>) -> Result<Self, ProblemDetails> {
-        let known = ["by", "window", "policy", "limit"];
-        let [by, window, policy, limit] = parameters(query, known)?;
-        Ok(Self {
-            by: word("by", by.as_deref(), Measure::VARIANTS)?.unwrap_or(Measure::Limited),
-            window: word("window", window.as_deref(), Window::VARIANTS)?.unwrap_or(Window::Minute),
-            policy: policy.filter(|policy| !policy.is_empty()),
-            limit: number("limit", limit.as_deref(), 1..=MOST)?.unwrap_or(USUAL),
-        })
-    }
 }
 
 impl TopItem {
@@ -131,41 +141,28 @@ impl TopItem {
 
 /// The key as `/v1/keys/lookup` takes it. `None` if that would find another bucket: a reload may
 /// have changed the parts of the key.
-fn readable(ruleset: &Ruleset, policy: &str, record: &KeyRecord) -> Option<Value> {
+fn readable(ruleset: &Ruleset, policy: &str, record: &KeyRecord) -> Option<Key> {
     let parts = record.text.as_deref()?;
     let texts: Vec<PartText<'_>> = parts.iter().map(PartValue::as_text).collect();
     let found = ruleset.policy_key(policy, &texts).ok()?;
     if found.fingerprint() != record.key {
         return None;
     }
-    let mut parts: Vec<Value> = texts
-        .into_iter()
-        .map(|text| match text {
-            PartText::Value(value) => json!(value),
-            PartText::StandIn { part, value } => json!({ part: value }),
-            PartText::Missing => Value::Null,
-        })
-        .collect();
-    match &parts[..] {
-        [Value::String(_)] => parts.pop(),
-        _ => Some(Value::Array(parts)),
-    }
+    Some(match texts[..] {
+        [PartText::Value(value)] => Key::One(value.to_owned()),
+        _ => Key::Parts(texts.into_iter().map(KeyPart::from).collect()),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::query;
 
     #[test]
     fn a_question_has_defaults() {
-        let read = |text| TopQuery::read(Some(text)).ok();
-        let usual = TopQuery {
-            by: Measure::Limited,
-            window: Window::Minute,
-            policy: None,
-            limit: USUAL,
-        };
-        assert_eq!(read(""), Some(usual));
+        let read = |text| query::read::<TopQuery>(text).ok();
+        assert_eq!(read(""), Some(TopQuery::default()));
         let all = TopQuery {
             by: Measure::Units,
             window: Window::QuarterHour,

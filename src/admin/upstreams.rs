@@ -5,87 +5,144 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::AdminState;
-use super::audit::{self, Action, Change, Extent, Target};
-use super::auth::Actor;
+use super::actor::Actor;
+use super::audit::{self, Action, Change};
 use super::json::{Json, Names, Reason};
 use super::problem_details::ProblemDetails;
+use super::state::AdminState;
 use crate::proxy::Ruleset;
 use crate::telemetry::metrics::EjectionReason;
 use crate::upstream::{
     Balance, EndpointStatus, HostCondition, HostStatus, Upstream, UpstreamProtocol,
 };
 
-#[derive(Serialize)]
+/// All upstreams.
+#[derive(Serialize, JsonSchema)]
 pub(super) struct UpstreamList {
-    upstreams: Vec<UpstreamBody>,
+    /// In the order of the configuration.
+    upstreams: Vec<UpstreamStatus>,
 }
 
-#[derive(Serialize)]
-struct UpstreamBody {
+/// An upstream.
+#[derive(Serialize, JsonSchema)]
+struct UpstreamStatus {
+    /// Its name.
     name: Arc<str>,
-    /// `None` for the built-in `echo`.
+    /// The version of HTTP; `null` for the built-in `echo`.
+    #[schemars(extend("enum" = ["http/1.1", "h2", "auto", null]))]
     protocol: Option<&'static str>,
-    balance: Option<&'static str>,
-    endpoints: Vec<EndpointBody>,
+    /// The load-balancing algorithm.
+    balance: Option<Balance>,
+    /// Its endpoints.
+    endpoints: Vec<Endpoint>,
 }
 
-#[derive(Serialize)]
-struct EndpointBody {
+/// An endpoint of an upstream.
+#[derive(Serialize, JsonSchema)]
+struct Endpoint {
+    /// Its host and port, or its socket.
     endpoint: Arc<str>,
+    /// Its share of the requests, among all weights.
+    #[schemars(range(min = 1, max = 256))]
     weight: u16,
+    /// True if it gets no new requests.
     draining: bool,
-    hosts: Vec<HostBody>,
+    /// The addresses of its name; none before it has resolved.
+    hosts: Vec<Host>,
 }
 
-#[derive(Serialize)]
-struct HostBody {
+/// An address of an endpoint.
+#[derive(Serialize, JsonSchema)]
+struct Host {
+    /// The address, with its port.
     address: String,
-    state: &'static str,
-    /// The reason for an ejection.
+    /// Its availability.
+    state: HostState,
+    /// The reason for an ejection, why an address in use fails, or `health_check`.
     reason: Option<&'static str>,
     /// The rest of an ejection.
     for_s: Option<f64>,
+    /// Requests in flight.
     in_flight: usize,
     /// Failures in a row.
     failures: u32,
 }
 
-#[derive(Deserialize)]
+/// The availability of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum HostState {
+    /// In use.
+    Available,
+    /// Left out for its failures.
+    Ejected,
+    /// In use although it fails.
+    Failing,
+    /// Left out while its health checks fail.
+    Unhealthy,
+    /// Back from an ejection, without a good answer so far.
+    Probation,
+    /// Left out because its endpoint drains.
+    Draining,
+}
+
+/// An endpoint of an upstream, in a path.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct EndpointPath {
+    /// The name in the configuration.
+    #[schemars(length(min = 1))]
+    name: String,
+    /// Its host and port, or its socket, as the configuration writes it.
+    #[schemars(length(min = 1))]
+    endpoint: String,
+}
+
+/// The start or the end of a drain.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DrainRequest {
+    /// `true`: no new requests; those in flight end.
     drain: bool,
     reason: Option<Reason>,
 }
 
-#[derive(Serialize)]
+/// An endpoint that drains, or does not.
+#[derive(Serialize, JsonSchema)]
 pub(super) struct DrainAnswer {
+    /// The upstream.
     upstream: Arc<str>,
+    /// The endpoint.
     endpoint: String,
+    /// True if it drains now.
     draining: bool,
-    /// True if it was not so before.
+    /// It was not so before.
     changed: bool,
 }
 
-#[derive(Deserialize)]
+/// Nothing but a reason.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadmitRequest {
     reason: Option<Reason>,
 }
 
-#[derive(Serialize)]
+/// An endpoint whose ejections have ended.
+#[derive(Serialize, JsonSchema)]
 pub(super) struct ReadmitAnswer {
+    /// The upstream.
     upstream: Arc<str>,
+    /// The endpoint.
     endpoint: String,
-    /// The addresses whose ejection has ended.
+    /// The addresses whose ejection has ended; none if none was ejected.
     readmitted: Vec<String>,
 }
 
 pub(super) async fn list(State(state): State<AdminState>) -> Json<UpstreamList> {
     let ruleset = state.gateway.ruleset();
-    let upstreams = ruleset.upstreams.iter().map(|upstream| body(upstream));
+    let upstreams = ruleset.upstreams.iter().map(|upstream| status(upstream));
     Json(UpstreamList {
         upstreams: upstreams.collect(),
     })
@@ -94,11 +151,11 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<UpstreamList> 
 pub(super) async fn drain(
     State(state): State<AdminState>,
     Extension(actor): Extension<Actor>,
-    Names((upstream, endpoint)): Names<(String, String)>,
+    Names(EndpointPath { name, endpoint }): Names<EndpointPath>,
     Json(request): Json<DrainRequest>,
 ) -> Result<Json<DrainAnswer>, ProblemDetails> {
     let ruleset = state.gateway.ruleset();
-    let upstream = find(&ruleset, &upstream)?;
+    let upstream = find(&ruleset, &name)?;
     let changed = upstream.set_draining(&endpoint, request.drain);
     let changed = changed.ok_or_else(|| unknown_endpoint(upstream, &endpoint))?;
     let action = match request.drain {
@@ -106,7 +163,7 @@ pub(super) async fn drain(
         false => Action::Undrain,
     };
     let change = change(action, upstream, &endpoint, request.reason.as_deref());
-    audit::log(&state, &actor, &change, audit::applied(changed));
+    audit::log(&state, &actor, change, audit::applied(changed));
     Ok(Json(DrainAnswer {
         upstream: Arc::clone(upstream.name()),
         endpoint,
@@ -118,17 +175,17 @@ pub(super) async fn drain(
 pub(super) async fn readmit(
     State(state): State<AdminState>,
     Extension(actor): Extension<Actor>,
-    Names((upstream, endpoint)): Names<(String, String)>,
+    Names(EndpointPath { name, endpoint }): Names<EndpointPath>,
     Json(request): Json<ReadmitRequest>,
 ) -> Result<Json<ReadmitAnswer>, ProblemDetails> {
     let ruleset = state.gateway.ruleset();
-    let upstream = find(&ruleset, &upstream)?;
+    let upstream = find(&ruleset, &name)?;
     let readmitted = upstream.readmit(&endpoint);
     let readmitted = readmitted.ok_or_else(|| unknown_endpoint(upstream, &endpoint))?;
     let reason = request.reason.as_deref();
     let change = change(Action::Readmit, upstream, &endpoint, reason);
     let result = audit::applied(!readmitted.is_empty());
-    audit::log(&state, &actor, &change, result);
+    audit::log(&state, &actor, change, result);
     Ok(Json(ReadmitAnswer {
         upstream: Arc::clone(upstream.name()),
         endpoint,
@@ -144,14 +201,9 @@ fn change<'a>(
     reason: Option<&'a str>,
 ) -> Change<'a> {
     Change {
-        action,
-        target: Target::Endpoint {
-            upstream: upstream.name(),
-            endpoint,
-        },
-        extent: Extent::default(),
-        reason,
-        dry_run: false,
+        upstream: Some(upstream.name()),
+        endpoint: Some(endpoint),
+        ..Change::new(action, reason)
     }
 }
 
@@ -170,40 +222,34 @@ fn unknown_endpoint(upstream: &Upstream, label: &str) -> ProblemDetails {
     ProblemDetails::unknown_name("endpoint", label, &known)
 }
 
-fn body(upstream: &Upstream) -> UpstreamBody {
+fn status(upstream: &Upstream) -> UpstreamStatus {
     let endpoints = upstream.status();
-    let protocol = endpoints.first().map(|endpoint| match endpoint.protocol {
-        UpstreamProtocol::Http1 => "http/1.1",
-        UpstreamProtocol::Http2 => "h2",
-        UpstreamProtocol::Auto => "auto",
-    });
-    UpstreamBody {
+    UpstreamStatus {
         name: Arc::clone(upstream.name()),
-        protocol,
-        balance: upstream.balance().map(|balance| match balance {
-            Balance::RoundRobin => "round_robin",
-            Balance::LeastRequests => "least_requests",
-            Balance::Random => "random",
-            Balance::Hash => "hash",
+        protocol: endpoints.first().map(|endpoint| match endpoint.protocol {
+            UpstreamProtocol::Http1 => "http/1.1",
+            UpstreamProtocol::Http2 => "h2",
+            UpstreamProtocol::Auto => "auto",
         }),
-        endpoints: endpoints.into_iter().map(EndpointBody::from).collect(),
+        balance: upstream.balance(),
+        endpoints: endpoints.into_iter().map(Endpoint::from).collect(),
     }
 }
 
-impl From<EndpointStatus> for EndpointBody {
+impl From<EndpointStatus> for Endpoint {
     fn from(status: EndpointStatus) -> Self {
         Self {
             endpoint: status.label,
             weight: status.weight,
             draining: status.is_draining,
-            hosts: status.hosts.into_iter().map(HostBody::from).collect(),
+            hosts: status.hosts.into_iter().map(Host::from).collect(),
         }
     }
 }
 
-impl From<HostStatus> for HostBody {
+impl From<HostStatus> for Host {
     fn from(status: HostStatus) -> Self {
-        let (state, reason, left) = condition_words(status.condition);
+        let (state, reason, left) = condition(status.condition);
         Self {
             address: status.address,
             state,
@@ -215,17 +261,19 @@ impl From<HostStatus> for HostBody {
     }
 }
 
-/// The state in a word, the reason, and the rest of an ejection.
-pub(super) fn condition_words(
+/// The availability, the reason, and the rest of an ejection.
+pub(super) fn condition(
     condition: HostCondition,
-) -> (&'static str, Option<&'static str>, Option<Duration>) {
+) -> (HostState, Option<&'static str>, Option<Duration>) {
     match condition {
-        HostCondition::Available => ("available", None, None),
-        HostCondition::Ejected { reason, left } => ("ejected", Some(reason.as_str()), Some(left)),
-        HostCondition::Unhealthy => ("unhealthy", Some("health_check"), None),
-        HostCondition::Failing(reason) => ("failing", Some(reason.as_str()), None),
-        HostCondition::Probation => ("probation", None, None),
-        HostCondition::Draining => ("draining", None, None),
+        HostCondition::Available => (HostState::Available, None, None),
+        HostCondition::Ejected { reason, left } => {
+            (HostState::Ejected, Some(reason.as_str()), Some(left))
+        }
+        HostCondition::Unhealthy => (HostState::Unhealthy, Some("health_check"), None),
+        HostCondition::Failing(reason) => (HostState::Failing, Some(reason.as_str()), None),
+        HostCondition::Probation => (HostState::Probation, None, None),
+        HostCondition::Draining => (HostState::Draining, None, None),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::admin;
+use crate::admin::listener;
 use crate::net::file_budget;
 use crate::proxy::Gateway;
 use crate::server::ServerSpec;
@@ -73,7 +73,7 @@ impl FileShares {
     /// upstream.
     fn new(limit: u64, own: u64, max_connections: usize) -> Self {
         let admin = (limit / 32)
-            .clamp(16, admin::MAX_CONNECTIONS as u64)
+            .clamp(16, listener::MAX_CONNECTIONS as u64)
             .min(limit / 8)
             .max(1);
         let traffic = limit - (own + admin).min(limit / 2);

@@ -2,24 +2,28 @@
 
 use std::net::SocketAddr;
 
-use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::StartupError;
 use super::signals::Signals;
-use crate::admin::playground::{self, JsonAnswer, PlaygroundApi};
-use crate::config;
+use crate::admin::computations::{Computation, PlaygroundApi};
+use crate::admin::playground;
+use crate::admin::problem_details::ProblemDetails;
+use crate::config::{self, Problem};
 use crate::net::listener::ListenAddress;
-use crate::replay::playground::{PlayError, play};
+use crate::replay::playground::{Answer, PlayError, PlayRequest, play};
 use crate::telemetry::panics;
 use crate::telemetry::registry::Registry;
 
 /// The computations of the playground.
-pub(super) const API: PlaygroundApi = PlaygroundApi {
-    play: decide,
-    check,
-};
+pub(super) fn api() -> PlaygroundApi {
+    PlaygroundApi {
+        play: Computation::new::<PlayRequest, Answer>(decide),
+        check: Computation::new::<CheckRequest, CheckAnswer<'static>>(check),
+    }
+}
 
 /// Serves the playground at `address`, and calls `tell` with the bound address, until the process
 /// is told to end.
@@ -37,7 +41,7 @@ pub fn playground(
         .map_err(StartupError::system("the main runtime"))?;
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(StartupError::system("signals"))?;
-        let server = playground::start(address, &Registry::default(), API)?;
+        let server = playground::start(address, &Registry::default(), api())?;
         server.addresses().first().map(tell);
         signals.end().await;
         drop(server);
@@ -45,62 +49,46 @@ pub fn playground(
     })
 }
 
-fn decide(request: &[u8]) -> JsonAnswer {
-    match play(request) {
-        Ok(answer) => JsonAnswer {
-            status: StatusCode::OK,
-            body: serde_json::to_vec(&answer).unwrap_or_default(),
-        },
-        Err(error) => refusal(&error),
-    }
-}
-
-fn refusal(error: &PlayError) -> JsonAnswer {
-    let status = match error {
-        PlayError::Malformed(_) => StatusCode::BAD_REQUEST,
-        PlayError::Impossible(_) | PlayError::Policies(_) => StatusCode::UNPROCESSABLE_ENTITY,
-    };
-    let mut problem = problem(status, &error.to_string());
-    if let PlayError::Policies(report) = error {
-        problem["findings"] = json!(report.reported());
-    }
-    JsonAnswer {
-        status,
-        body: problem.to_string().into_bytes(),
-    }
+fn decide(request: &[u8]) -> Result<Vec<u8>, ProblemDetails> {
+    let answer = play(request).map_err(|error| match error {
+        PlayError::Malformed(_) => ProblemDetails::malformed(error.to_string()),
+        PlayError::Impossible(_) => ProblemDetails::impossible(error.to_string()),
+        PlayError::Policies(ref report) => {
+            ProblemDetails::impossible(error.to_string()).with_findings(json!(report.reported()))
+        }
+    })?;
+    serde_json::to_vec(&answer).map_err(ProblemDetails::internal)
 }
 
 /// The text to check.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CheckRequest {
+    /// The configuration.
     text: String,
 }
 
-/// Finds what is wrong with a text, without a look at files or the environment.
-fn check(request: &[u8]) -> JsonAnswer {
-    let CheckRequest { text } = match serde_json::from_slice(request) {
-        Ok(request) => request,
-        Err(error) => return refusal(&PlayError::Malformed(error)),
-    };
-    let checked = config::parse("playground", text, &|_| None);
-    let report = checked.map_or_else(|report| report, config::lint_text);
-    JsonAnswer {
-        status: StatusCode::OK,
-        body: json!({ "findings": report.reported(), "masked_text": report.masked_text() })
-            .to_string()
-            .into_bytes(),
-    }
+/// The problems of a text.
+#[derive(Serialize, JsonSchema)]
+struct CheckAnswer<'a> {
+    /// The first 1000 problems, in the order of the text.
+    #[schemars(length(max = 1_000))]
+    findings: &'a [Problem],
+    /// The text as `text` of `/v1/config` shows it: without secrets, unknown keys and comments. Empty
+    /// of values if it is no YAML.
+    masked_text: String,
 }
 
-/// Problem details (RFC 9457). Errors of JSON repeat names of the request: the first 1000 characters
-/// are enough.
-fn problem(status: StatusCode, detail: &str) -> Value {
-    let detail: String = detail.chars().take(1_000).collect();
-    json!({
-        "type": "about:blank",
-        "title": status.canonical_reason(),
-        "status": status.as_u16(),
-        "detail": detail,
-    })
+/// Finds what is wrong with a text, without a look at files or the environment.
+fn check(request: &[u8]) -> Result<Vec<u8>, ProblemDetails> {
+    let request = serde_json::from_slice(request);
+    let CheckRequest { text } =
+        request.map_err(|error| ProblemDetails::malformed(error.to_string()))?;
+    let checked = config::parse("playground", text, &|_| None);
+    let report = checked.map_or_else(|report| report, config::lint_text);
+    let answer = CheckAnswer {
+        findings: report.reported(),
+        masked_text: report.masked_text(),
+    };
+    serde_json::to_vec(&answer).map_err(ProblemDetails::internal)
 }

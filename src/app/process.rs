@@ -26,12 +26,11 @@ use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
 use super::span_exporter::SpanExport;
 use super::sync_thread::SyncThread;
 use super::watch::FileWatcher;
-use crate::admin::{
-    self, AdminContext, BoundAdmin,
-    health::{Phase, Readiness},
-    problems::StatusProblem,
-    status::ProcessFacts,
-};
+use crate::admin;
+use crate::admin::listener::{BoundAdmin, bind};
+use crate::admin::readiness::{Phase, Readiness};
+use crate::admin::state::{AdminContext, ProcessFacts};
+use crate::admin::status_problem::StatusProblem;
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Source, compile};
 use crate::limiter::Secret;
@@ -97,7 +96,7 @@ impl Process {
         let mut served = compiled.server.clone();
         served.client.max_connections = files.clients;
         // Before the snapshot is touched: where another process listens, this one does not start.
-        let admin = admin::bind(
+        let admin = bind(
             compiled.admin.address,
             compiled.admin.tls.clone(),
             files.admin,
@@ -378,7 +377,7 @@ fn admin_context(
         recent: RecentCounts::new(&context.registry),
         snapshot_problem: StatusProblem::default(),
         restart_problem: reloader.restart_problem().clone(),
-        playground: playground::API,
+        playground: playground::api(),
     }
 }
 
@@ -417,7 +416,7 @@ fn worker_startup(
 }
 
 fn start_admin(bound: BoundAdmin, context: AdminContext) -> Result<Server, StartError> {
-    let server = bound.start(context)?;
+    let server = admin::start(bound, context)?;
     for address in server.addresses() {
         tracing::info!(%address, "admin listening");
     }

@@ -13,11 +13,11 @@ use super::connections::Connections;
 use super::descriptors::{self, FileShares};
 use super::snapshot_thread::SnapshotThread;
 use super::span_exporter::SpanExport;
-use crate::admin::auth::Access;
+use crate::admin::access::Access;
 use crate::admin::hosts::AllowedHosts;
-use crate::admin::problems::StatusProblem;
 use crate::admin::reload_history::{ReloadHistory, RunningConfig};
-use crate::admin::{self, AdminSpec};
+use crate::admin::status_problem::StatusProblem;
+use crate::admin::{AdminSpec, listener};
 use crate::clock::Timestamp;
 use crate::config::{Compiled, ConfigText, Loaded, ShutdownTimes, SnapshotSpec, Source, compile};
 use crate::files::VersionedFile;
@@ -145,7 +145,7 @@ impl Reloader {
         let mut client = rest.server.client;
         client.max_connections = files.clients;
         let server = server.plan(&rest.server.listeners, client)?;
-        let listener = admin::listener(rest.admin.address, rest.admin.tls.clone());
+        let listener = listener::listener(rest.admin.address, rest.admin.tls.clone());
         let admin = admin.plan(&[listener], admin.client())?;
         self.connections.connect(ruleset.ruleset(), &running).await;
         Ok(Prepared {

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::admin::problems::StatusProblem;
+use crate::admin::status_problem::StatusProblem;
 use crate::config::SnapshotSpec;
 use crate::files::FileVersion;
 use crate::store::snapshot::{self, SnapshotLock};

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::StartupError;
 use super::snapshot_owner::Owner;
-use crate::admin::problems::StatusProblem;
+use crate::admin::status_problem::StatusProblem;
 use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
 use crate::limiter::Secret;

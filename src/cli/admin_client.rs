@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -21,6 +22,7 @@ use tokio_util::either::Either;
 
 use super::admin_options::{TOKEN_OPTIONS, Token, TokenSource};
 use super::admin_tls::AdminAddress;
+use crate::admin::problem_details::Problem;
 use crate::net::listener;
 use crate::visible;
 
@@ -147,10 +149,11 @@ impl AdminClient {
     pub(super) fn post<T: DeserializeOwned>(
         &self,
         path: &str,
-        body: &Value,
+        body: &impl Serialize,
     ) -> Result<Answer<T>, CallError> {
         let head = Request::post(path).header(CONTENT_TYPE, "application/json");
-        self.call(head, Bytes::from(body.to_string()))
+        let body = serde_json::to_vec(body).expect("bodies have names for keys");
+        self.call(head, body.into())
     }
 
     fn call<T: DeserializeOwned>(
@@ -167,10 +170,10 @@ impl AdminClient {
         let (status, bytes) = answer.map_err(|_| CallError::TimedOut { url: self.url() })??;
         let json: Result<Value, _> = serde_json::from_slice(&bytes);
         if !status.is_success() {
-            let members = cleaned(json.unwrap_or_default());
-            return Err(match members["detail"].as_str() {
-                Some(detail) => self.refused(status, detail),
-                None => self.foreign(&format!("it answers {status} without a `detail`")),
+            let problem = Problem::deserialize(cleaned(json.unwrap_or_default()));
+            return Err(match problem {
+                Ok(problem) => self.refused(status, problem.detail),
+                Err(_) => self.foreign(&format!("it answers {status} without a `detail`")),
             });
         }
         let wrong = |error| self.foreign(&format!("its answer is another ({error})"));
@@ -238,13 +241,12 @@ impl AdminClient {
         Ok(Either::Right(Box::new(secured.map_err(unverified)?)))
     }
 
-    fn refused(&self, status: StatusCode, detail: &str) -> CallError {
+    fn refused(&self, status: StatusCode, detail: String) -> CallError {
         let url = self.url();
         let detail = match status {
-            StatusCode::UNAUTHORIZED => "the token is none of its admin.tokens",
+            StatusCode::UNAUTHORIZED => "the token is none of its admin.tokens".to_owned(),
             _ => detail,
         };
-        let detail = detail.to_owned();
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => CallError::Token {
                 url,

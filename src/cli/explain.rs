@@ -14,7 +14,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 use super::admin_options::TokenArgs;
 use super::{USAGE, WRONG, run};
 use crate::http::message::Request;
-use crate::proxy::inspect::explain::{self, ExplanationReport};
+use crate::proxy::inspect::explain::{self, AnswerKind, ExplanationReport};
 use crate::visible::trim_spaces;
 
 const EXAMPLES: &str = "\
@@ -92,8 +92,7 @@ pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
         }
     };
     let explanation = explain::explain(compiled.rules, request, options.from);
-    let decision = explanation.answer.decision.into();
-    let code = options.judge(decision, explanation.answer_text());
+    let code = options.judge(explanation.answer.decision, explanation.answer_text());
     super::finish(options.print(&explanation), code)
 }
 
@@ -119,10 +118,13 @@ fn admin_url(text: &str) -> Result<String, &'static str> {
 impl Expected {
     /// # Errors
     /// Says what becomes of the request instead: `answer_text`.
-    fn check(self, decision: &str, answer_text: &str) -> Result<(), String> {
+    fn check(self, decision: AnswerKind, answer_text: &str) -> Result<(), String> {
         let (is_expected, word) = match self {
-            Self::Allowed => (matches!(decision, "allowed" | "delayed"), "allowed"),
-            Self::Limited => (decision == "limited", "limited"),
+            Self::Allowed => (
+                matches!(decision, AnswerKind::Allowed | AnswerKind::Delayed),
+                "allowed",
+            ),
+            Self::Limited => (decision == AnswerKind::Limited, "limited"),
         };
         match is_expected {
             true => Ok(()),
@@ -135,7 +137,7 @@ impl Expected {
 
 impl ExplainArgs {
     /// The exit code for a decision; says what is not as expected.
-    fn judge(&self, decision: &str, answer_text: &str) -> ExitCode {
+    fn judge(&self, decision: AnswerKind, answer_text: &str) -> ExitCode {
         let checked = self
             .expect
             .map(|expected| expected.check(decision, answer_text));
@@ -157,7 +159,7 @@ impl ExplainArgs {
                 return ExitCode::from(WRONG);
             }
         };
-        let code = self.judge(&explanation.decision, &explanation.answer_text());
+        let code = self.judge(explanation.decision, &explanation.answer_text());
         let text = match self.json {
             true => format!("{:#}\n", explanation.json),
             false => explanation.text(),

@@ -11,16 +11,21 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use http::StatusCode;
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use self::find::FindArgs;
 use self::key_text::KeyTextArgs;
 use self::operator_actions::{ListArgs, RevokeArgs};
-use self::state_table::{Changed, KeyState};
-use super::admin_client::{AdminClient, Answer, CallError};
+use super::admin_client::{Answer, CallError};
 use super::admin_options::AdminArgs;
 use super::{USAGE, WRONG};
+use crate::admin::json::Reason;
+use crate::admin::keys::change::{ChangeRequest, KeyChanged};
+use crate::admin::keys::key_input::Key;
+use crate::admin::keys::{BanRequest, GrantRequest, LookupRequest};
 use crate::config::TokenRole;
+use crate::proxy::inspect::key_state::KeyState;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -106,6 +111,12 @@ fn units(text: &str) -> Result<u32, String> {
     text.parse().map_err(wrong)
 }
 
+/// # Errors
+/// Says how long a reason may be.
+fn reason(text: &str) -> Result<Reason, &'static str> {
+    Reason::try_from(text.to_owned())
+}
+
 /// The end of a grant, in one of two ways. A grant of 0 units needs none.
 #[derive(Args, Debug)]
 #[group(multiple = false)]
@@ -139,12 +150,6 @@ struct ScopeArgs {
     all_policies: bool,
 }
 
-impl ScopeArgs {
-    fn field(&self) -> (&'static str, Value) {
-        ("all_policies", self.all_policies.into())
-    }
-}
-
 /// The key of a policy.
 #[derive(Args, Debug)]
 struct SubjectArgs {
@@ -158,8 +163,8 @@ struct SubjectArgs {
 #[derive(Args, Debug)]
 struct ChangeOptions {
     /// The reason, for the audit log; at most 200 characters
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    reason: Option<Reason>,
     /// Only say what would change
     #[arg(long)]
     dry_run: bool,
@@ -178,37 +183,65 @@ struct CallArgs {
 }
 
 impl CallArgs {
-    /// The key as the API takes it; `None` for a key without parts.
+    /// The key as the API takes it.
     ///
     /// # Errors
     /// The key cannot be read: a sentence for people.
-    fn read_key(&self, key: &KeyTextArgs) -> Result<Option<Value>, String> {
+    fn read_key(&self, key: &KeyTextArgs) -> Result<Key, Failure> {
         if key.is_from_stdin() && self.admin.token.is_from_stdin() {
-            return Err("stdin has the key or the token, not both: name a file for one".to_owned());
+            let message = "stdin has the key or the token, not both: name a file for one";
+            return Err((USAGE, message.to_owned()));
         }
-        key.read()
+        key.read().map_err(|message| (USAGE, message))
     }
-}
 
-/// A call of the admin API.
-struct KeyCall<'a> {
-    path: &'static str,
-    role: TokenRole,
-    subject: &'a SubjectArgs,
-    change: Option<&'a ChangeOptions>,
-    /// Further fields of the body.
-    fields: Vec<(&'static str, Value)>,
-    call: &'a CallArgs,
+    /// The answer to a question about a key.
+    ///
+    /// # Errors
+    /// The proxy refuses or does not answer.
+    fn post<T: DeserializeOwned>(
+        &self,
+        role: TokenRole,
+        (action, subject): (&str, &SubjectArgs),
+        key: &Key,
+        body: &impl Serialize,
+    ) -> Result<Answer<T>, Failure> {
+        let client = self
+            .admin
+            .client(role)
+            .map_err(|message| (WRONG, message))?;
+        let answer = client.post(&format!("/v1/keys/{action}"), body);
+        answer.map_err(|error: CallError| {
+            let is_impossible = error.status() == Some(StatusCode::UNPROCESSABLE_ENTITY);
+            let message = match is_impossible && *key == Key::None {
+                true => {
+                    let policy = &subject.policy;
+                    format!("{error}; name the key: sluicegate keys {action} {policy} KEY")
+                }
+                false => error.to_string(),
+            };
+            (WRONG, message)
+        })
+    }
+
+    /// Prints an answer as JSON, or as this text.
+    fn print<T>(&self, answer: &Answer<T>, text: impl Fn(&T) -> String) -> io::Result<()> {
+        let text = match self.json {
+            true => format!("{:#}\n", answer.json),
+            false => text(&answer.fields),
+        };
+        io::stdout().lock().write_all(text.as_bytes())
+    }
 }
 
 pub(super) fn keys(options: &KeysArgs) -> ExitCode {
     let said = match &options.action {
         KeyAction::Find(find) => find.run(),
-        KeyAction::Lookup(lookup) => lookup.call().run(),
-        KeyAction::Reset(one) => one.call("/v1/keys/reset").run(),
-        KeyAction::Unban(one) => one.call("/v1/keys/unban").run(),
-        KeyAction::Grant(grant) => grant.call().and_then(|call| call.run()),
-        KeyAction::Ban(ban) => ban.call().run(),
+        KeyAction::Lookup(lookup) => lookup.run(),
+        KeyAction::Reset(one) => one.run("reset"),
+        KeyAction::Unban(one) => one.run("unban"),
+        KeyAction::Grant(grant) => grant.run(),
+        KeyAction::Ban(ban) => ban.run(),
         KeyAction::List(list) => list.run(),
         KeyAction::Revoke(revoke) => revoke.run(),
     };
@@ -221,160 +254,96 @@ pub(super) fn keys(options: &KeysArgs) -> ExitCode {
 /// The exit code of a command that failed, and a sentence for people.
 type Failure = (u8, String);
 
-impl<'a> KeyCall<'a> {
-    /// A change of a key.
-    fn of_change(
-        path: &'static str,
-        subject: &'a SubjectArgs,
-        change: &'a ChangeOptions,
-        fields: Vec<(&'static str, Value)>,
-    ) -> Self {
-        Self {
-            path,
-            role: TokenRole::Write,
-            subject,
-            change: Some(change),
-            fields,
-            call: &change.call,
+impl LookupArgs {
+    /// # Errors
+    /// The key cannot be read, or the proxy refuses or does not answer.
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let (call, subject) = (&self.call, &self.subject);
+        let body = LookupRequest {
+            policy: subject.policy.clone(),
+            key: call.read_key(&subject.key)?,
+        };
+        let named = ("lookup", subject);
+        let answer: Answer<KeyState> = call.post(TokenRole::Read, named, &body.key, &body)?;
+        if let Some(doubt) = state_table::doubt(&answer.fields) {
+            super::tell(doubt);
         }
+        let printed = call.print(&answer, state_table::state);
+        Ok(super::finish(printed, ExitCode::SUCCESS))
     }
 }
 
-impl LookupArgs {
-    fn call(&self) -> KeyCall<'_> {
-        KeyCall {
-            path: "/v1/keys/lookup",
-            role: TokenRole::Read,
-            subject: &self.subject,
-            change: None,
-            fields: Vec::new(),
-            call: &self.call,
+impl ChangeOptions {
+    /// Makes a change, and prints the states before and after it.
+    ///
+    /// # Errors
+    /// The proxy refuses or does not answer.
+    fn make(
+        &self,
+        named: (&str, &SubjectArgs),
+        key: &Key,
+        body: &impl Serialize,
+    ) -> Result<ExitCode, Failure> {
+        let answer: Answer<KeyChanged> = self.call.post(TokenRole::Write, named, key, body)?;
+        let printed = self.call.print(&answer, state_table::change);
+        if self.dry_run {
+            super::tell("a dry run: nothing is changed");
         }
+        Ok(super::finish(printed, ExitCode::SUCCESS))
     }
 }
 
 impl ClientChangeArgs {
-    fn call(&self, path: &'static str) -> KeyCall<'_> {
-        KeyCall::of_change(path, &self.subject, &self.change, vec![self.scope.field()])
+    /// # Errors
+    /// The key cannot be read, or the proxy refuses or does not answer.
+    fn run(&self, action: &str) -> Result<ExitCode, Failure> {
+        let (change, subject) = (&self.change, &self.subject);
+        let body = ChangeRequest {
+            policy: subject.policy.clone(),
+            key: change.call.read_key(&subject.key)?,
+            reason: change.reason.clone(),
+            dry_run: change.dry_run,
+            all_policies: self.scope.all_policies,
+        };
+        change.make((action, subject), &body.key, &body)
     }
 }
 
 impl GrantArgs {
     /// # Errors
-    /// The grant has no end.
-    fn call(&self) -> Result<KeyCall<'_>, Failure> {
-        let ends = [("until", &self.end.until), ("for", &self.end.length)];
-        let ends = ends.into_iter().filter_map(|(name, end)| {
-            let end = end.as_deref()?;
-            Some((name, end.into()))
-        });
-        let units = ("units", self.units.into());
-        let fields: Vec<_> = [units].into_iter().chain(ends).collect();
-        if fields.len() == 1 && self.units > 0 {
+    /// The grant has no end, the key cannot be read, or the proxy refuses or does not answer.
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let (change, subject, end) = (&self.change, &self.subject, &self.end);
+        if end.until.is_none() && end.length.is_none() && self.units > 0 {
             let message = "say when the grant ends: --for DURATION, such as 1h, or --until INSTANT";
             return Err((USAGE, message.to_owned()));
         }
-        let path = "/v1/keys/grant";
-        Ok(KeyCall::of_change(
-            path,
-            &self.subject,
-            &self.change,
-            fields,
-        ))
+        let body = GrantRequest {
+            policy: subject.policy.clone(),
+            key: change.call.read_key(&subject.key)?,
+            units: self.units,
+            until: end.until.clone(),
+            r#for: end.length.clone(),
+            reason: change.reason.clone(),
+            dry_run: change.dry_run,
+        };
+        change.make(("grant", subject), &body.key, &body)
     }
 }
 
 impl BanArgs {
-    fn call(&self) -> KeyCall<'_> {
-        let fields = vec![("for", self.length.as_str().into()), self.scope.field()];
-        KeyCall::of_change("/v1/keys/ban", &self.subject, &self.change, fields)
-    }
-}
-
-impl KeyCall<'_> {
     /// # Errors
     /// The key cannot be read, or the proxy refuses or does not answer.
     fn run(&self) -> Result<ExitCode, Failure> {
-        let body = self.body().map_err(|message| (USAGE, message))?;
-        let client = self.call.admin.client(self.role);
-        let text = client.and_then(|client| {
-            let text = self.text(&client, &body);
-            text.map_err(|error| match self.advice(&body, &error) {
-                Some(advice) => format!("{error}; {advice}"),
-                None => error.to_string(),
-            })
-        });
-        let text = text.map_err(|message| (WRONG, message))?;
-        Ok(super::finish(self.print(&text), ExitCode::SUCCESS))
-    }
-
-    /// The body of the request.
-    ///
-    /// # Errors
-    /// The key cannot be read: a sentence for people.
-    fn body(&self) -> Result<Value, String> {
-        let mut body = Map::new();
-        body.insert("policy".to_owned(), self.subject.policy.as_str().into());
-        if let Some(key) = self.call.read_key(&self.subject.key)? {
-            body.insert("key".to_owned(), key);
-        }
-        for (name, value) in &self.fields {
-            body.insert((*name).to_owned(), value.clone());
-        }
-        if let Some(change) = self.change {
-            if let Some(reason) = &change.reason {
-                body.insert("reason".to_owned(), reason.as_str().into());
-            }
-            body.insert("dry_run".to_owned(), change.dry_run.into());
-        }
-        Ok(Value::Object(body))
-    }
-
-    /// The answer of the proxy, in the form that the options ask for.
-    ///
-    /// # Errors
-    /// As [`AdminClient::post`].
-    fn text(&self, client: &AdminClient, body: &Value) -> Result<String, CallError> {
-        let (json, text, doubt) = match self.change {
-            Some(_) => {
-                let Answer { json, fields } = client.post::<Changed>(self.path, body)?;
-                // Its note says what is doubtful.
-                (json, state_table::change(&fields), None)
-            }
-            None => {
-                let Answer { json, fields } = client.post::<KeyState>(self.path, body)?;
-                (
-                    json,
-                    state_table::state(&fields),
-                    state_table::doubt(&fields),
-                )
-            }
+        let (change, subject) = (&self.change, &self.subject);
+        let body = BanRequest {
+            policy: subject.policy.clone(),
+            key: change.call.read_key(&subject.key)?,
+            r#for: self.length.clone(),
+            reason: change.reason.clone(),
+            dry_run: change.dry_run,
+            all_policies: self.scope.all_policies,
         };
-        if let Some(doubt) = doubt {
-            super::tell(doubt);
-        }
-        Ok(match self.call.json {
-            true => format!("{json:#}\n"),
-            false => text,
-        })
-    }
-
-    /// The way to mend a call that the proxy refuses for want of a key.
-    fn advice(&self, body: &Value, error: &CallError) -> Option<String> {
-        let is_impossible = error.status() == Some(StatusCode::UNPROCESSABLE_ENTITY);
-        let lacks_key = body.get("key").is_none();
-        let action = self.path.rsplit('/').next()?;
-        let policy = &self.subject.policy;
-        (is_impossible && lacks_key)
-            .then(|| format!("name the key: sluicegate keys {action} {policy} KEY"))
-    }
-
-    fn print(&self, text: &str) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        if self.change.is_some_and(|change| change.dry_run) {
-            super::tell("a dry run: nothing is changed");
-        }
-        Ok(())
+        change.make(("ban", subject), &body.key, &body)
     }
 }

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde::Deserialize;
 
 use super::WRONG;
 use super::admin_client::Answer;
 use super::admin_options::AdminArgs;
-use crate::clock::text::Span;
+use crate::admin::readiness::Connections;
+use crate::admin::status::Status;
+use crate::clock::text::{Span, rfc_3339};
 use crate::config::TokenRole;
 
 const EXAMPLES: &str = "\
@@ -31,49 +32,6 @@ pub(super) struct StatusArgs {
     json: bool,
 }
 
-/// The fields of the answer that are printed.
-#[derive(Deserialize)]
-struct Status {
-    version: String,
-    revision: String,
-    pid: u32,
-    phase: String,
-    uptime_s: u64,
-    ruleset: Ruleset,
-    last_reload: Option<Reload>,
-    stores: Vec<Store>,
-    connections: Connections,
-    problems: Vec<String>,
-    /// Absent in answers of earlier versions.
-    #[serde(default)]
-    notes: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Ruleset {
-    hash: String,
-    loaded_at: String,
-}
-
-#[derive(Deserialize)]
-struct Reload {
-    result: String,
-    at: String,
-}
-
-#[derive(Deserialize)]
-struct Store {
-    name: String,
-    state: String,
-    detail: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Connections {
-    open: u64,
-    max: u64,
-}
-
 pub(super) fn status(options: &StatusArgs) -> ExitCode {
     let client = options.admin.client(TokenRole::Read);
     let answer = client.and_then(|client| {
@@ -89,7 +47,7 @@ pub(super) fn status(options: &StatusArgs) -> ExitCode {
     };
     let text = match options.json {
         true => format!("{json:#}\n"),
-        false => fields.to_string(),
+        false => Lines(&fields).to_string(),
     };
     let code = match fields.problems.is_empty() {
         true => ExitCode::SUCCESS,
@@ -99,37 +57,41 @@ pub(super) fn status(options: &StatusArgs) -> ExitCode {
 }
 
 /// A line for each fact, which starts with its kind.
-impl fmt::Display for Status {
+struct Lines<'a>(&'a Status);
+
+impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = self.0;
         let mut line = |kind: &str, fact: fmt::Arguments<'_>| writeln!(f, "{kind:<14} {fact}");
-        match &*self.revision {
-            "unknown" => line("version", format_args!("{}", self.version))?,
-            revision => line("version", format_args!("{} ({revision})", self.version))?,
+        match &*status.revision {
+            "unknown" => line("version", format_args!("{}", status.version))?,
+            revision => line("version", format_args!("{} ({revision})", status.version))?,
         }
-        let uptime = Span(Duration::from_secs(self.uptime_s));
-        let (pid, phase) = (self.pid, &self.phase);
+        let uptime = Span(Duration::from_secs(status.uptime_s));
+        let (pid, phase) = (status.pid, <&str>::from(status.phase));
         line("process", format_args!("{pid}, {phase}, up for {uptime}"))?;
-        let Ruleset { hash, loaded_at } = &self.ruleset;
-        line("configuration", format_args!("{hash}, since {loaded_at}"))?;
-        match &self.last_reload {
+        let (hash, since) = (&status.ruleset.hash, rfc_3339(status.ruleset.loaded_at.0));
+        line("configuration", format_args!("{hash}, since {since}"))?;
+        match &status.last_reload {
             None => line("last reload", format_args!("none"))?,
-            Some(Reload { result, at }) => {
+            Some(reload) => {
+                let (result, at) = (<&str>::from(reload.result), rfc_3339(reload.at.0));
                 line("last reload", format_args!("{result} at {at}"))?;
             }
         }
-        for store in &self.stores {
-            let state = store.detail.as_ref().unwrap_or(&store.state);
+        for store in &status.stores {
+            let state = store.detail.as_deref().unwrap_or(store.state.into());
             line("store", format_args!("{}: {state}", store.name))?;
         }
-        let Connections { open, max } = self.connections;
+        let Connections { open, max } = status.connections;
         line("connections", format_args!("{open} of {max}"))?;
-        for note in &self.notes {
+        for note in &status.notes {
             line("note", format_args!("{note}"))?;
         }
-        for problem in &self.problems {
+        for problem in &status.problems {
             line("problem", format_args!("{problem}"))?;
         }
-        match self.problems.is_empty() {
+        match status.problems.is_empty() {
             true => line("problems", format_args!("none")),
             false => Ok(()),
         }

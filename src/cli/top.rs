@@ -10,14 +10,15 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use clap::Args;
-use serde::Deserialize;
-use strum::{IntoStaticStr, VariantArray};
+use strum::VariantArray;
 
-use self::report::{Report, TopAnswer};
+use self::report::{Report, counted, take_keys};
 use super::WRONG;
 use super::admin_client::{AdminClient, Answer};
 use super::admin_options::AdminArgs;
+use crate::admin::top::Top;
 use crate::config::TokenRole;
+use crate::proxy::activity::{Measure, Window};
 use crate::telemetry::terminal::{has_colours, has_cursor};
 
 const EXAMPLES: &str = "\
@@ -48,7 +49,7 @@ const LEAST_COUNTED: Duration = Duration::from_secs(2);
 pub(super) struct TopArgs {
     /// The order of the keys
     #[arg(long, value_enum, default_value = "limited")]
-    by: Order,
+    by: Measure,
     /// The time before now that counts
     #[arg(long, value_enum, default_value = "1m")]
     window: Window,
@@ -71,47 +72,10 @@ pub(super) struct TopArgs {
     admin: AdminArgs,
 }
 
-/// The number that orders keys.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize, IntoStaticStr, VariantArray,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-enum Order {
-    /// Refused requests
-    Limited,
-    /// All requests
-    Busiest,
-    /// Units that admitted requests charged
-    Units,
-}
-
-/// The time before now.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize, IntoStaticStr, VariantArray,
-)]
-enum Window {
-    /// One minute
-    #[value(name = "1m")]
-    #[serde(rename = "1m")]
-    #[strum(serialize = "1m")]
-    Minute,
-    /// Five minutes
-    #[value(name = "5m")]
-    #[serde(rename = "5m")]
-    #[strum(serialize = "5m")]
-    FiveMinutes,
-    /// Fifteen minutes
-    #[value(name = "15m")]
-    #[serde(rename = "15m")]
-    #[strum(serialize = "15m")]
-    QuarterHour,
-}
-
 /// A question to the proxy.
 #[derive(Clone, Debug)]
 struct Question {
-    by: Order,
+    by: Measure,
     window: Window,
     policy: Option<String>,
     limit: u8,
@@ -141,8 +105,8 @@ impl TopArgs {
         let out = io::stdout();
         if self.once || !(self.follow || out.is_terminal()) {
             let mut answer = question.ask(&client)?;
-            let is_short = answer.fields.counted() < LEAST_COUNTED;
-            if question.by != Order::Limited && is_short {
+            let is_short = counted(&answer.fields) < LEAST_COUNTED;
+            if question.by != Measure::Limited && is_short {
                 sleep(LEAST_COUNTED);
                 answer = question.ask(&client)?;
             }
@@ -182,10 +146,10 @@ impl Question {
     ///
     /// # Errors
     /// A sentence for people.
-    fn ask(&self, client: &AdminClient) -> Result<Answer<TopAnswer>, String> {
-        let answer = client.get::<TopAnswer>(&self.path());
+    fn ask(&self, client: &AdminClient) -> Result<Answer<Top>, String> {
+        let answer = client.get::<Top>(&self.path());
         let mut answer = answer.map_err(|error| error.to_string())?;
-        answer.fields.take_keys(&answer.json);
+        take_keys(&mut answer.fields, &answer.json);
         Ok(answer)
     }
 

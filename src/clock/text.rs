@@ -3,13 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::{Timestamp, whole_micros};
 
 /// Microseconds, written as milliseconds with as many digits as they need: 1500 is `1.5`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, with = "f64", extend("minimum" = 0))]
 pub struct Millis(pub u64);
 
 impl From<Duration> for Millis {
@@ -36,6 +38,13 @@ impl Serialize for Millis {
         number
             .expect("digits and a point are JSON")
             .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Millis {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let millis = f64::deserialize(deserializer)?;
+        Ok(Self((millis * 1_000.0).round() as u64))
     }
 }
 

@@ -16,7 +16,8 @@ use super::sections::{responses, route};
 use super::value::TrustedProxy;
 use super::{Code, Finding, Loaded, NodeId};
 use super::{Report, schema};
-use crate::admin::{self, AdminSpec};
+use crate::admin::AdminSpec;
+use crate::admin::listener::PROTOCOLS;
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{PolicySpec, RulesetSpec};
@@ -84,7 +85,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
         address: config.admin.address.get(),
         access: compiler.access(&config.admin.tokens),
         keys: config.admin.keys.value,
-        tls: (config.admin.tls.as_ref()).and_then(|tls| compiler.tls(tls, admin::PROTOCOLS)),
+        tls: (config.admin.tls.as_ref()).and_then(|tls| compiler.tls(tls, PROTOCOLS)),
         hosts: config
             .admin
             .hosts

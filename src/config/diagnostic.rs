@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use code::Code;
@@ -93,7 +94,7 @@ impl SourceText {
 }
 
 /// Severity of a problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The configuration cannot be used.
@@ -104,11 +105,13 @@ pub enum Severity {
 
 /// One problem, also as machines read it: in `check --json`, in SARIF, and in answers of the admin
 /// API.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Finding")]
 pub struct Problem {
     /// Severity.
     pub severity: Severity,
-    /// The kind of problem.
+    /// The stable code of the kind of problem.
+    #[schemars(with = "String")]
     pub code: Code,
     /// One sentence, without a full stop.
     pub message: String,
@@ -124,7 +127,7 @@ pub struct Problem {
 }
 
 /// A range of the file. Lines and columns count from 1, and columns in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Place {
     #[serde(skip)]
     start: usize,
@@ -141,7 +144,7 @@ pub struct Place {
 }
 
 /// A place that helps to understand a problem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RelatedPlace {
     /// The place.
     #[serde(flatten)]

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 
 use hyperloglockless::AtomicHyperLogLog;
 use parking_lot::Mutex;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::activity::top_keys::TopKeys;
 use crate::limiter::Fingerprint;
@@ -29,18 +30,19 @@ struct Counts {
 }
 
 /// The clients of a policy in shadow, for people.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShadowReport {
     /// Clients whose requests met the policy and passed, estimated.
     pub clients: u64,
     /// Clients of which such a request would have been limited or delayed; estimated beyond 50.
     pub limited_clients: u64,
     /// The clients with the most such requests, the most first.
+    #[schemars(length(max = 50))]
     pub most_limited: Vec<ShadowedClient>,
 }
 
 /// A client that a policy would have limited.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShadowedClient {
     /// The name of the key in logs, on this machine.
     pub key_id: String,

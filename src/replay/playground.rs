@@ -12,10 +12,9 @@ mod request;
 use crate::config::Report;
 
 pub use answer::{Answer, DecisionRow, PolicyAnswer};
-pub use request::{MAX_ARRIVALS, MAX_POLICIES};
+pub use request::{MAX_ARRIVALS, MAX_POLICIES, PlayRequest};
 
 use lane::Lane;
-use request::PlayRequest;
 
 /// The largest number of buckets that an answer shows of one policy, those after the last
 /// decisions.

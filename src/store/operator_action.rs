@@ -1,6 +1,7 @@
 //! Actions of operators on single keys: as machines keep them, and as they announce them to each
 //! other.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr};
 
@@ -62,6 +63,7 @@ pub enum OperatorAction {
     Ord,
     Serialize,
     Deserialize,
+    JsonSchema,
     EnumString,
     IntoStaticStr,
 )]

@@ -61,7 +61,8 @@ pub struct ClusterSpec {
 }
 
 /// The load-balancing algorithm of an upstream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Balance {
     /// Each in turn, as often as its weight.
     #[default]

@@ -109,17 +109,21 @@ fn assert_harmless(text: &str) {
 
 #[test]
 fn texts_of_a_server_do_not_disturb_the_terminal() {
-    let problem = json!({ "detail": HARMFUL }).to_string();
+    let problem = json!({
+        "type": "about:blank", "title": "Unprocessable Content", "status": 422, "detail": HARMFUL,
+    });
+    let problem = problem.to_string();
     for command in [STATUS, RESET, TOP] {
         let told = fails(command, answering(response("422 Unprocessable", &problem)));
         assert_harmless(&told);
         assert_eq!(told.lines().count(), 1, "{told:?}");
     }
     let status = json!({
-        "version": HARMFUL, "revision": "0", "pid": 1, "phase": "ready", "uptime_s": 1,
-        "ruleset": { "hash": "0", "loaded_at": "0" }, "last_reload": null,
-        "stores": [{ "name": "memory", "state": HARMFUL, "detail": null }],
-        "connections": { "open": 0, "max": 1 }, "problems": [],
+        "version": HARMFUL, "revision": "0", "pid": 1, "started_at": "2026-11-24T18:00:00Z",
+        "phase": "ready", "uptime_s": 1, "workers": 1,
+        "ruleset": { "hash": "0", "loaded_at": "2026-11-24T18:00:00Z" }, "last_reload": null,
+        "stores": [{ "name": HARMFUL, "state": "down", "detail": HARMFUL }],
+        "connections": { "open": 0, "max": 1 }, "problems": [], "notes": [HARMFUL],
     });
     let status = response("200 OK", &status.to_string());
     let printed = run(STATUS, answering(&*status), "token");
@@ -131,16 +135,26 @@ fn texts_of_a_server_do_not_disturb_the_terminal() {
 
     let state = json!({
         "policy": "per-key", "quota": "1/1h", "key_id": "k", "unit": "requests", "limit": 1,
-        "used": 0, "remaining": 1, "reset_s": 0, "allowed": true, "store": "memory",
-        "algorithm": "gcra", "ban": { "until": "never", "reason": HARMFUL },
+        "used": 0, "remaining": 1, "reset_s": 0, "retry_after_s": null, "allowed": true,
+        "mode": HARMFUL, "stored": true, "override": HARMFUL, "exempt": false,
+        "store": "memory", "sync_s": null, "algorithm": HARMFUL, "granted": null, "debt": 0,
+        "in_flight": 0,
+        "ban": { "until": "never", "for_s": 1, "number": null, "actor": null, "reason": HARMFUL },
+        "cell": {
+            "algorithm": "gcra", "tat_in_ms": 0, "tau_ms": 0, "interval_ms": 0, "burst_units": 1,
+        },
     });
-    let changed = json!({ "before": state, "after": state }).to_string();
+    let changed = json!({ "before": state, "after": state, "note": HARMFUL, "also": [] });
+    let changed = changed.to_string();
     let printed = run(RESET, answering(response("200 OK", &changed)), "token");
     assert_eq!(printed.code, Some(0), "{printed}");
     assert_harmless(&printed.stdout);
     let top = json!({
-        "by": "limited", "window": "1m", "counted_s": 1e308,
-        "items": [{ "policy": "p", "key_id": "k", "key": [{ HARMFUL: "x" }], "error_bound": 0 }],
+        "by": "limited", "window": "1m", "counted_s": 1e308, "keys": "readable",
+        "items": [{
+            "rank": 1, "policy": "p", "key_id": "k", "key": [{ HARMFUL: "x" }], "limited": 1,
+            "requests": null, "units": null, "error_bound": 0,
+        }],
     });
     let printed = run(
         TOP,

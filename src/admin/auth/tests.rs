@@ -1,6 +1,8 @@
 use axum::body::Body;
 
 use super::*;
+use crate::admin::access::AccessSpec;
+use crate::http::token_digest::TokenDigest;
 
 fn access(read: &[&str], write: &[&str]) -> Access {
     let digests = |tokens: &[&str]| tokens.iter().map(TokenDigest::of).collect();
@@ -82,22 +84,4 @@ fn pages_of_other_origins_change_nothing() {
         assert_eq!(write.is_ok(), is_own, "{site}");
         assert!(call(&access, Role::Read, &fields).is_ok(), "{site}");
     }
-}
-
-#[test]
-fn a_reload_replaces_tokens_and_a_made_one_stays_while_there_is_none() {
-    let access = access(&[], &[]);
-    let made = access.made.get().expect("one is made").digest;
-    let accepts = |token: &str| access.identify(token).is_some();
-    let spec = |token: &str| AccessSpec {
-        read: Vec::new(),
-        write: vec![TokenDigest::of(token)],
-    };
-    access.reload(spec("first"));
-    assert!(accepts("first"));
-    access.reload(spec("second"));
-    assert!(accepts("second") && !accepts("first"));
-    access.reload(AccessSpec::default());
-    assert!(!accepts("second"));
-    assert_eq!(access.in_force.load().write, [made]);
 }

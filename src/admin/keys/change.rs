@@ -3,41 +3,63 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::spawn;
 
-use super::key_input::id_problem;
-use super::{ChangeRequest, find, store_problem};
-use crate::admin::AdminState;
-use crate::admin::audit::{self, Action, Change, Extent, Target};
-use crate::admin::auth::Actor;
-use crate::admin::json::Json;
+use super::key_input::{Key, find, id_problem, store_problem};
+use crate::admin::actor::Actor;
+use crate::admin::audit::{self, Action, Change};
+use crate::admin::json::{Json, Reason};
 use crate::admin::problem_details::ProblemDetails;
+use crate::admin::state::AdminState;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::key::{ChangedKey, Execution, KeyChange, KeyChangeError, PolicyKey};
-use crate::proxy::inspect::key_state::KeyState;
+use crate::proxy::inspect::key_state::{KeyState, rfc_3339};
 use crate::store::{Attribution, SteeringError};
 
+/// A key to change.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeRequest {
+    /// The name in the configuration.
+    #[schemars(length(min = 1))]
+    pub policy: String,
+    /// The key.
+    #[serde(default)]
+    pub key: Key,
+    /// Why, for the audit log.
+    pub reason: Option<Reason>,
+    /// Computes the answer and changes nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Also in every other policy whose key has the same parts.
+    #[serde(default)]
+    pub all_policies: bool,
+}
+
 /// The state of a key before and after a change.
-#[derive(Debug, Serialize)]
-pub(in crate::admin) struct Changed {
-    before: KeyState,
-    after: KeyState,
-    /// A key of which nothing was stored, what the change replaces, a ban that it leaves in force, and
-    /// policies that it fails in.
-    note: Option<String>,
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct KeyChanged {
+    /// The state before.
+    pub before: KeyState,
+    /// The state after.
+    pub after: KeyState,
+    /// A doubt about the key, what the change replaces, the ban that it leaves in force, and policies
+    /// that it fails in, in words; null without any.
+    pub note: Option<String>,
     /// The other policies of the client, with `all_policies`.
-    also: Vec<OtherPolicy>,
+    pub also: Vec<OtherPolicy>,
 }
 
 /// The result of a change in another policy.
-#[derive(Debug, Serialize)]
-struct OtherPolicy {
-    policy: Arc<str>,
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct OtherPolicy {
+    /// The policy.
+    pub policy: Arc<str>,
     /// `applied`, `dry_run`, or the reason why not.
-    result: String,
+    pub result: String,
 }
 
 /// A change, with texts of its own.
@@ -54,7 +76,7 @@ pub(super) async fn change(
     actor: Actor,
     request: ChangeRequest,
     change: OwnedChange,
-) -> Result<Json<Changed>, ProblemDetails> {
+) -> Result<Json<KeyChanged>, ProblemDetails> {
     let made = spawn(async move { make(&state, &actor, &request, &change).await });
     made.await.map_err(ProblemDetails::internal)?.map(Json)
 }
@@ -64,7 +86,7 @@ async fn make(
     actor: &Actor,
     request: &ChangeRequest,
     change: &OwnedChange,
-) -> Result<Changed, ProblemDetails> {
+) -> Result<KeyChanged, ProblemDetails> {
     let ruleset = state.gateway.ruleset();
     let key = find(&ruleset, &request.policy, &request.key)?;
     let now = state.clock.now();
@@ -78,8 +100,10 @@ async fn make(
     let call = KeyCall {
         actor,
         request,
-        action: change.action(),
-        extent: change.extent(),
+        audited: Change {
+            dry_run: request.dry_run,
+            ..change.audited(request.reason.as_deref())
+        },
         change: change.borrowed(&by),
     };
     let ChangedKey {
@@ -99,7 +123,7 @@ async fn make(
         remaining_ban(call.change, &after),
     ];
     let notes: Vec<_> = notes.into_iter().flatten().chain(failed).collect();
-    Ok(Changed {
+    Ok(KeyChanged {
         before,
         after,
         note: (!notes.is_empty()).then(|| notes.join("; ")),
@@ -111,8 +135,7 @@ async fn make(
 struct KeyCall<'a> {
     actor: &'a Actor,
     request: &'a ChangeRequest,
-    action: Action,
-    extent: Extent,
+    audited: Change<'a>,
     change: KeyChange<'a>,
 }
 
@@ -130,19 +153,15 @@ impl KeyCall<'_> {
         };
         let result = key.change(self.change, execution, state.clock.now()).await;
         let change = Change {
-            action: self.action,
-            target: Target::Key {
-                policy: &key.policy().name,
-                key: key.fingerprint(),
-            },
-            extent: self.extent,
-            reason: self.request.reason.as_deref(),
-            dry_run,
+            policy: Some(&key.policy().name),
+            key_id: Some(key.fingerprint().to_string()),
+            ..self.audited.clone()
         };
-        match &result {
-            Ok(_) => audit::log(state, self.actor, &change, result_word(dry_run)),
-            Err(error) => audit::log(state, self.actor, &change, &error.to_string()),
-        }
+        let told = match &result {
+            Ok(_) => result_word(dry_run).to_owned(),
+            Err(error) => error.to_string(),
+        };
+        audit::log(state, self.actor, change, &told);
         result
     }
 
@@ -191,9 +210,7 @@ pub(super) fn result_word(dry_run: bool) -> &'static str {
 /// The answer to a change that fails, which is in the audit log.
 fn change_problem(error: KeyChangeError) -> ProblemDetails {
     let problem = match error {
-        KeyChangeError::Impossible(why) => {
-            ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, why)
-        }
+        KeyChangeError::Impossible(why) => ProblemDetails::impossible(why),
         KeyChangeError::Store(error) => change_store_problem(error),
     };
     problem.logged()
@@ -202,10 +219,9 @@ fn change_problem(error: KeyChangeError) -> ProblemDetails {
 /// The answer to a change that the store does not take.
 pub(super) fn change_store_problem(error: SteeringError) -> ProblemDetails {
     match error {
-        SteeringError::Store(_) => ProblemDetails::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("{error}: the change may have been made or not; repeat it"),
-        ),
+        SteeringError::Store(_) => ProblemDetails::unavailable(format!(
+            "{error}: the change may have been made or not; repeat it"
+        )),
         SteeringError::TooManyKeys(_) => store_problem(error),
     }
 }
@@ -239,27 +255,21 @@ impl OwnedChange {
         }
     }
 
-    const fn action(&self) -> Action {
-        match self {
-            Self::Reset => Action::Reset,
-            Self::Grant { .. } => Action::Grant,
-            Self::Ban { .. } => Action::Ban,
-            Self::Unban => Action::Unban,
-        }
-    }
-
-    fn extent(&self) -> Extent {
+    /// The change, of no key so far, for the audit log.
+    fn audited<'a>(&self, reason: Option<&'a str>) -> Change<'a> {
+        let change = |action| Change::new(action, reason);
         match *self {
-            Self::Reset | Self::Unban => Extent::default(),
-            Self::Grant { units, until } => Extent {
+            Self::Reset => change(Action::Reset),
+            Self::Unban => change(Action::Unban),
+            Self::Grant { units, until } => Change {
                 units: Some(units),
-                until: Some(until),
-                for_s: None,
+                until: Some(rfc_3339(until)),
+                ..change(Action::Grant)
             },
-            Self::Ban { length, until } => Extent {
-                units: None,
-                until: Some(until),
+            Self::Ban { length, until } => Change {
+                until: Some(rfc_3339(until)),
                 for_s: Some(length.as_secs_f64()),
+                ..change(Action::Ban)
             },
         }
     }

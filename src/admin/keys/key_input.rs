@@ -1,47 +1,67 @@
-//! A key as the body of a request has it.
+//! A key as bodies of requests and answers have it.
 
 use std::collections::BTreeMap;
 
-use http::StatusCode;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::admin::problem_details::ProblemDetails;
 use crate::limiter::Fingerprint;
+use crate::proxy::Ruleset;
+use crate::proxy::inspect::key::{KeyError, PolicyKey};
 use crate::rules::PartText;
+use crate::store::SteeringError;
 
-/// A key: the text of its only part, or a list of texts; nothing for a key without parts.
-#[derive(Debug, Default, Deserialize)]
+/// The text of the only part, or a list with an item for each part, in the order of `key` of the
+/// policy; nothing for a key without parts. An id, such as `k_5f0c1a2b3c4d5e6f`, is no text, and
+/// answered 422 unless a key with this text is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "`key` is a text, or a list with a text, null or {\"client_ip\": \"192.0.2.1\"} for each part"
 )]
-pub(super) enum KeyInput {
+pub enum Key {
+    /// The key has no parts.
     #[default]
     None,
+    /// The text of its only part.
     One(String),
-    Parts(Vec<PartInput>),
+    /// Its parts.
+    Parts(Vec<KeyPart>),
 }
 
 /// A part of a key.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub(super) enum PartInput {
+pub enum KeyPart {
+    /// The value of the part.
     Value(String),
-    /// Requests lack the part, and another part replaces it: its name and value.
+    /// The part that replaces a missing one, and its value.
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
     StandIn(BTreeMap<String, String>),
     /// Requests lack the part.
     Missing(()),
 }
 
-impl KeyInput {
+impl Key {
     /// True if a part has the form of an id, by which logs and answers name keys.
     pub(super) fn has_id(&self) -> bool {
+        let is_id = |text: &str| text.parse::<Fingerprint>().is_ok();
         match self {
             Self::None => false,
-            Self::One(text) => text.parse::<Fingerprint>().is_ok(),
+            Self::One(text) => is_id(text),
             Self::Parts(parts) => parts
                 .iter()
-                .any(|part| matches!(part, PartInput::Value(text) if text.parse::<Fingerprint>().is_ok())),
+                .any(|part| matches!(part, KeyPart::Value(text) if is_id(text))),
+        }
+    }
+
+    /// The number of its parts.
+    pub fn parts(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One(_) => 1,
+            Self::Parts(parts) => parts.len(),
         }
     }
 
@@ -53,27 +73,35 @@ impl KeyInput {
         match self {
             Self::None => Ok(Vec::new()),
             Self::One(text) => Ok(vec![PartText::Value(text)]),
-            Self::Parts(parts) => parts.iter().map(PartInput::text).collect(),
+            Self::Parts(parts) => parts.iter().map(KeyPart::text).collect(),
         }
     }
 }
 
-impl PartInput {
+impl KeyPart {
     fn text(&self) -> Result<PartText<'_>, ProblemDetails> {
         match self {
             Self::Value(text) => Ok(PartText::Value(text)),
             Self::Missing(()) => Ok(PartText::Missing),
             Self::StandIn(parts) => match parts.iter().next() {
                 Some((part, value)) if parts.len() == 1 => Ok(PartText::StandIn { part, value }),
-                _ => {
-                    let detail = "name the one part that replaces a missing one, such as \
-                                  {\"client_ip\": \"192.0.2.1\"}";
-                    Err(ProblemDetails::new(
-                        StatusCode::UNPROCESSABLE_ENTITY,
-                        detail,
-                    ))
-                }
+                _ => Err(ProblemDetails::impossible(
+                    "name the one part that replaces a missing one, such as {\"client_ip\": \
+                     \"192.0.2.1\"}",
+                )),
             },
+        }
+    }
+}
+
+impl From<PartText<'_>> for KeyPart {
+    fn from(text: PartText<'_>) -> Self {
+        match text {
+            PartText::Value(value) => Self::Value(value.to_owned()),
+            PartText::StandIn { part, value } => {
+                Self::StandIn(BTreeMap::from([(part.to_owned(), value.to_owned())]))
+            }
+            PartText::Missing => Self::Missing(()),
         }
     }
 }
@@ -85,5 +113,35 @@ pub(super) fn id_problem() -> ProblemDetails {
                   for the id in the access log, whose lines have `client_ip` and with \
                   `access_log.headers` the fields of the key; or in `top --json`, which has texts, \
                   too, with `admin.keys: readable`";
-    ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    ProblemDetails::impossible(detail)
+}
+
+/// The key of a policy with this name.
+///
+/// # Errors
+/// There is no such policy, or no such key of it.
+pub(super) fn find<'r>(
+    ruleset: &'r Ruleset,
+    policy: &str,
+    key: &Key,
+) -> Result<PolicyKey<'r>, ProblemDetails> {
+    let found = ruleset.policy_key(policy, &key.texts()?);
+    found.map_err(|error| match error {
+        KeyError::UnknownPolicy(name) => {
+            let known: Vec<_> = ruleset.policies.iter().map(|one| &*one.name).collect();
+            ProblemDetails::unknown_name("policy", &name, &known)
+        }
+        KeyError::Text(_) if key.has_id() => id_problem(),
+        KeyError::UnusedPolicy(_) | KeyError::Text(_) => {
+            ProblemDetails::impossible(error.to_string())
+        }
+    })
+}
+
+/// The answer to a question that the store does not answer.
+pub(super) fn store_problem(error: SteeringError) -> ProblemDetails {
+    match error {
+        SteeringError::TooManyKeys(_) => ProblemDetails::impossible(error.to_string()),
+        SteeringError::Store(_) => ProblemDetails::unavailable(error.to_string()),
+    }
 }

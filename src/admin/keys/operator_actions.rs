@@ -2,18 +2,20 @@
 
 use axum::Extension;
 use axum::extract::State;
-use http::{StatusCode, Uri};
+use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::spawn;
 use tokio::task::spawn_blocking;
 
 use super::change::{change_store_problem, result_word};
-use crate::admin::audit::{self, Action, Change, Extent, Target};
-use crate::admin::auth::Actor;
+use crate::admin::actor::Actor;
+use crate::admin::audit::{self, Action, Change};
 use crate::admin::json::{Json, Reason};
+use crate::admin::policies;
 use crate::admin::problem_details::ProblemDetails;
-use crate::admin::query::{number, parameters};
-use crate::admin::{AdminState, policies};
+use crate::admin::query::Query;
+use crate::admin::state::AdminState;
 use crate::limiter::Fingerprint;
 use crate::proxy::inspect::key::Execution;
 use crate::proxy::inspect::operator_actions::{
@@ -21,42 +23,68 @@ use crate::proxy::inspect::operator_actions::{
 };
 use crate::store::OperatorActionKind;
 
-/// The most items of a page.
-const MOST: usize = 1_000;
-/// The items of a page, unless the question says another number.
-const USUAL: usize = 100;
-
-/// The end of a ban or a grant, named by its id in the list.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::admin) struct RevokeRequest {
-    policy: String,
-    id: String,
-    what: OperatorActionKind,
-    reason: Option<Reason>,
-    #[serde(default)]
-    dry_run: bool,
+/// The page of a list.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default)]
+pub(in crate::admin) struct ListQuery {
+    /// Bans and grants of this policy only.
+    policy: Option<String>,
+    /// The `next` of another page.
+    #[schemars(regex(pattern = r"^[0-9]{1,16}\.[0-9a-f]{16}\.(ban|grant)\..*$"))]
+    after: Option<String>,
+    /// The most items of the page.
+    #[schemars(range(min = 1, max = 1_000))]
+    limit: usize,
 }
 
-#[derive(Debug, Serialize)]
-pub(in crate::admin) struct Revoked {
+impl Default for ListQuery {
+    fn default() -> Self {
+        Self {
+            policy: None,
+            after: None,
+            limit: 100,
+        }
+    }
+}
+
+/// The end of a ban or a grant, named by its id in the list.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeRequest {
+    /// The policy.
+    #[schemars(length(min = 1))]
+    pub policy: String,
+    /// The id of the key in `/v1/keys`.
+    #[schemars(regex(pattern = "^k_[0-9a-f]{16}$"))]
+    pub id: String,
+    /// The change that ends.
+    pub what: OperatorActionKind,
+    /// Why, for the audit log.
+    pub reason: Option<Reason>,
+    /// Computes the answer and changes nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// A ban or a grant that has ended.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Revoked {
     /// The ban or the grant as it was.
-    revoked: ListedAction,
+    pub revoked: ListedAction,
 }
 
 pub(in crate::admin) async fn list(
     State(state): State<AdminState>,
-    uri: Uri,
+    Query(query): Query<ListQuery>,
 ) -> Result<Json<ActionPage>, ProblemDetails> {
-    let [policy, after, limit] = parameters(uri.query(), ["policy", "after", "limit"])?;
-    let most = number("limit", limit.as_deref(), 1..=MOST)?.unwrap_or(USUAL);
-    let after: Option<ListPlace> = match after {
-        Some(after) => Some(after.parse().map_err(|()| {
-            let detail = "`after` is the `next` of another page";
-            ProblemDetails::new(StatusCode::BAD_REQUEST, detail)
-        })?),
-        None => None,
-    };
+    let ListQuery {
+        policy,
+        after,
+        limit,
+    } = query;
+    let after = after.map(|after| after.parse()).transpose();
+    let after: Option<ListPlace> =
+        after.map_err(|()| ProblemDetails::malformed("`after` is the `next` of another page"))?;
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     if let Some(name) = &policy {
         policies::find(&ruleset, name)?;
@@ -65,7 +93,7 @@ pub(in crate::admin) async fn list(
     let page = spawn_blocking(move || {
         let is_asked = |name: &str| policy.as_deref().is_none_or(|policy| *policy == *name);
         let policies = ruleset.policies.iter().filter(|one| is_asked(&one.name));
-        operator_actions(policies, after.as_ref(), most, now)
+        operator_actions(policies, after.as_ref(), limit, now)
     });
     page.await.map(Json).map_err(ProblemDetails::internal)
 }
@@ -88,7 +116,7 @@ async fn make(
     let policy = policies::find(&ruleset, &request.policy)?;
     let key: Fingerprint = request.id.parse().map_err(|()| {
         let detail = "`id` is that of a ban or a grant in /v1/keys, such as k_5f0c1a2b3c4d5e6f";
-        ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+        ProblemDetails::impossible(detail)
     })?;
     let execution = match request.dry_run {
         true => Execution::DryRun,
@@ -101,24 +129,18 @@ async fn make(
         OperatorActionKind::Grant => (Action::Grant, Some(0)),
     };
     let change = Change {
-        action,
-        target: Target::Key {
-            policy: &request.policy,
-            key,
-        },
-        extent: Extent {
-            units,
-            ..Extent::default()
-        },
-        reason: request.reason.as_deref(),
+        policy: Some(&request.policy),
+        key_id: Some(key.to_string()),
+        units,
         dry_run: request.dry_run,
+        ..Change::new(action, request.reason.as_deref())
     };
     let result = match &revoked {
         Ok(Some(_)) => result_word(request.dry_run).to_owned(),
         Ok(None) => "unknown".to_owned(),
         Err(error) => error.to_string(),
     };
-    audit::log(state, actor, &change, &result);
+    audit::log(state, actor, change, &result);
     let revoked = revoked.map_err(|error| change_store_problem(error).logged())?;
     let revoked = revoked.ok_or_else(|| {
         let what: &str = request.what.into();

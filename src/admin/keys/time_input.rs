@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
 use jiff::SpanRelativeTo;
 use jiff::fmt::temporal::Pieces;
 
@@ -21,7 +20,7 @@ pub(super) fn instant(text: &str) -> Result<Timestamp, ProblemDetails> {
     let instant: jiff::Timestamp = instant.ok_or_else(|| {
         let detail = "`until` is an instant, such as 2026-11-24T18:00:00Z (RFC 3339); `for` takes \
                       a duration";
-        ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+        ProblemDetails::impossible(detail)
     })?;
     let micros = u64::try_from(instant.as_microsecond()).unwrap_or_default();
     Ok(Timestamp::from_micros(micros))
@@ -47,6 +46,6 @@ pub(super) fn duration(text: &str) -> Result<Duration, ProblemDetails> {
     let length = length.and_then(|length| Duration::try_from(length).ok());
     length.filter(|length| *length >= SHORTEST).ok_or_else(|| {
         let detail = "`for` is a duration from 1ms to 366 days, such as 15m, 24h or 7d";
-        ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+        ProblemDetails::impossible(detail)
     })
 }

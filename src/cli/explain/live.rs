@@ -1,12 +1,13 @@
 //! The explanation of a running proxy, by `POST /v1/explain`.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::ExplainArgs;
+use crate::admin::explain::ExplainRequest;
 use crate::cli::admin_client::Answer;
 use crate::cli::admin_options::find_client;
 use crate::config::TokenRole;
+use crate::proxy::inspect::explain::{AnswerKind, ExplanationReport};
 use crate::visible::{self, trim_spaces};
 
 /// An explanation of a running proxy.
@@ -15,22 +16,8 @@ pub(super) struct LiveExplanation {
     proxy: String,
     /// The answer as the proxy sent it.
     pub(super) json: Value,
-    /// The outcome, in a word.
-    pub(super) decision: String,
-}
-
-/// The fields of an answer that are read.
-#[derive(Deserialize)]
-struct Explained {
-    answer: ExplainedAnswer,
-    /// Read from the answer itself, since it has several lines.
-    #[serde(rename = "text")]
-    _text: String,
-}
-
-#[derive(Deserialize)]
-struct ExplainedAnswer {
-    decision: String,
+    /// The outcome.
+    pub(super) decision: AnswerKind,
 }
 
 impl ExplainArgs {
@@ -41,7 +28,7 @@ impl ExplainArgs {
     pub(super) fn ask(&self, admin: Option<&str>) -> Result<LiveExplanation, String> {
         let config = self.config.as_ref();
         let client = find_client(admin, &self.token, config, TokenRole::Read)?;
-        let answer = client.post::<Explained>("/v1/explain", &self.body());
+        let answer = client.post::<ExplanationReport>("/v1/explain", &self.body());
         let Answer { json, fields } = answer.map_err(|error| error.to_string())?;
         Ok(LiveExplanation {
             proxy: client.url(),
@@ -50,17 +37,17 @@ impl ExplainArgs {
         })
     }
 
-    fn body(&self) -> Value {
+    fn body(&self) -> ExplainRequest {
         let fields = self.headers.iter().filter_map(|field| {
             let (name, value) = field.split_once(':')?;
-            Some([name, value].map(trim_spaces))
+            Some([name, value].map(|text| trim_spaces(text).to_owned()))
         });
-        json!({
-            "method": self.method,
-            "url": self.url,
-            "headers": fields.collect::<Vec<_>>(),
-            "from": self.from,
-        })
+        ExplainRequest {
+            method: self.method.clone(),
+            url: self.url.clone(),
+            headers: fields.collect(),
+            from: Some(self.from.to_string()),
+        }
     }
 }
 

@@ -5,15 +5,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::key_text::KeyTextArgs;
-use super::state_table::{self, KeyState};
-use super::{CallArgs, Failure};
+use super::{CallArgs, Failure, state_table};
+use crate::admin::keys::LookupRequest;
+use crate::admin::keys::key_input::Key;
+use crate::admin::policies::PolicyList;
 use crate::cli::admin_client::{AdminClient, CallError};
-use crate::cli::{USAGE, WRONG, finish, tell};
+use crate::cli::{WRONG, finish, tell};
 use crate::config::TokenRole;
+use crate::proxy::inspect::key_state::KeyState;
 
 #[derive(Args, Debug)]
 #[command(after_help = super::EXAMPLES)]
@@ -22,18 +24,6 @@ pub(super) struct FindArgs {
     key: KeyTextArgs,
     #[command(flatten)]
     call: CallArgs,
-}
-
-#[derive(Debug, Deserialize)]
-struct Policies {
-    policies: Vec<Policy>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Policy {
-    name: String,
-    /// The parts of its key.
-    key: Vec<String>,
 }
 
 /// The states of a key in the policies that take it.
@@ -49,17 +39,16 @@ impl FindArgs {
     /// # Errors
     /// The key cannot be read, no policy takes it, or the proxy does not answer.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let key = self.call.read_key(&self.key);
-        let key = key.map_err(|message| (USAGE, message))?;
+        let key = self.call.read_key(&self.key)?;
         let client = self.call.admin.client(TokenRole::Read);
         let client = client.map_err(|message| (WRONG, message))?;
-        let found = look_up(&client, key.as_ref());
+        let found = look_up(&client, &key);
         let found = found.map_err(|error| (WRONG, error.to_string()))?;
         let text = match (self.call.json, &found.refusal) {
             (_, Some(refusal)) if found.states.is_empty() => {
                 return Err((WRONG, refusal.to_string()));
             }
-            _ if found.states.is_empty() => return Err((WRONG, no_policy(key.as_ref()))),
+            _ if found.states.is_empty() => return Err((WRONG, no_policy(&key))),
             (true, _) => format!("{:#}\n", Value::Array(found.json)),
             (false, _) => table(&found.states),
         };
@@ -69,14 +58,18 @@ impl FindArgs {
 
 /// # Errors
 /// The proxy refuses for another reason than the key, or does not answer.
-fn look_up(client: &AdminClient, key: Option<&Value>) -> Result<Found, CallError> {
-    let policies = client.get::<Policies>("/v1/policies")?.fields.policies;
+fn look_up(client: &AdminClient, key: &Key) -> Result<Found, CallError> {
+    let policies = client.get::<PolicyList>("/v1/policies")?.fields.policies;
     let mut found = Found::default();
-    for policy in policies.iter().filter(|policy| policy.takes(key)) {
-        let mut body = json!({ "policy": policy.name });
-        if let Some(key) = key {
-            body["key"] = key.clone();
+    for policy in policies {
+        let parts = policy.key.iter().filter(|part| *part != "constant");
+        if parts.count() != key.parts() {
+            continue;
         }
+        let body = LookupRequest {
+            policy: policy.name.to_string(),
+            key: key.clone(),
+        };
         match client.post::<KeyState>("/v1/keys/lookup", &body) {
             Ok(answer) => {
                 found.json.push(answer.json);
@@ -91,24 +84,8 @@ fn look_up(client: &AdminClient, key: Option<&Value>) -> Result<Found, CallError
     Ok(found)
 }
 
-impl Policy {
-    /// True if its key has as many parts.
-    fn takes(&self, key: Option<&Value>) -> bool {
-        let parts = self.key.iter().filter(|part| *part != "constant");
-        parts.count() == number_of_parts(key)
-    }
-}
-
-fn number_of_parts(key: Option<&Value>) -> usize {
-    match key {
-        None => 0,
-        Some(Value::Array(parts)) => parts.len(),
-        Some(_) => 1,
-    }
-}
-
-fn no_policy(key: Option<&Value>) -> String {
-    match number_of_parts(key) {
+fn no_policy(key: &Key) -> String {
+    match key.parts() {
         0 => "name the key: sluicegate keys find KEY".to_owned(),
         1 => "no policy has a key of one part".to_owned(),
         parts => format!("no policy has a key of {parts} parts"),
@@ -117,7 +94,7 @@ fn no_policy(key: Option<&Value>) -> String {
 
 /// The policies that have something of the key. The others are counted on stderr.
 fn table(states: &[KeyState]) -> String {
-    let (stored, others): (Vec<_>, Vec<_>) = states.iter().partition(|state| state.is_stored());
+    let (stored, others): (Vec<_>, Vec<_>) = states.iter().partition(|state| state.stored);
     match (stored.len(), others.len()) {
         (_, 0) => {}
         (0, all) => tell(format_args!(

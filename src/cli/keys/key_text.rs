@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::Value;
 
+use crate::admin::keys::key_input::{Key, KeyPart};
 use crate::cli::text_file;
 
 /// The most bytes of a key in a file. The API takes no larger body.
@@ -30,22 +30,21 @@ impl KeyTextArgs {
         self.key_file.as_deref().is_some_and(text_file::is_stdin)
     }
 
-    /// The key as the API takes it; `None` for a key without parts.
+    /// The key as the API takes it.
     ///
     /// # Errors
     /// A sentence for people. It never has the key.
-    pub(super) fn read(&self) -> Result<Option<Value>, String> {
+    pub(super) fn read(&self) -> Result<Key, String> {
         if let Some(json) = &self.key_json {
             let wrong = |_| "--key-json is no JSON; write a text in double quotes, or a list";
-            let key = serde_json::from_str(json).map_err(wrong)?;
-            return Ok(Some(key));
+            return serde_json::from_str(json).map_err(|error| wrong(error).to_owned());
         }
         let Some(path) = &self.key_file else {
             return Ok(parts(self.key.iter().map(String::as_str)));
         };
         let text = text_file::read(path, MAX_KEY, "key")?;
         match parts(text.lines()) {
-            None => Err(format!(
+            Key::None => Err(format!(
                 "{} has no key: write a line for each part",
                 path.display()
             )),
@@ -55,27 +54,30 @@ impl KeyTextArgs {
 }
 
 /// A text for a key of one part, a list for one of several.
-fn parts<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Value> {
-    let mut texts: Vec<Value> = texts.map(Value::from).collect();
-    match texts.len() {
-        0 => None,
-        1 => texts.pop(),
-        _ => Some(Value::Array(texts)),
+fn parts<'a>(texts: impl Iterator<Item = &'a str>) -> Key {
+    let texts: Vec<_> = texts.collect();
+    match texts[..] {
+        [] => Key::None,
+        [text] => Key::One(text.to_owned()),
+        _ => {
+            let parts = texts.into_iter();
+            Key::Parts(parts.map(|text| KeyPart::Value(text.to_owned())).collect())
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn a_line_is_a_part() {
         let read = |text: &str| parts(text.lines());
-        assert_eq!(read(""), None);
-        assert_eq!(read("alice"), Some(json!("alice")));
-        assert_eq!(read("alice\n"), Some(json!("alice")));
-        assert_eq!(read(" a b\r\nc\n"), Some(json!([" a b", "c"])));
+        let one = |text: &str| Key::One(text.to_owned());
+        assert_eq!(read(""), Key::None);
+        assert_eq!(read("alice"), one("alice"));
+        assert_eq!(read("alice\n"), one("alice"));
+        let pair = [" a b", "c"].map(|text| KeyPart::Value(text.to_owned()));
+        assert_eq!(read(" a b\r\nc\n"), Key::Parts(pair.into()));
     }
 }

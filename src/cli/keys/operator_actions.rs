@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Deserialize;
-use serde_json::json;
 
 use super::{CallArgs, ChangeOptions, Failure};
+use crate::admin::keys::operator_actions::{RevokeRequest, Revoked};
 use crate::cli::admin_client::Answer;
+use crate::cli::table::table;
 use crate::cli::{WRONG, finish, tell};
 use crate::config::TokenRole;
 use crate::proxy::inspect::operator_actions::{ActionPage, ListedAction};
@@ -52,11 +52,6 @@ fn kind(text: &str) -> Result<OperatorActionKind, String> {
         .map_err(|_| "write `ban` or `grant`".to_owned())
 }
 
-#[derive(Deserialize)]
-struct Revoked {
-    revoked: ListedAction,
-}
-
 impl ListArgs {
     /// # Errors
     /// The proxy refuses or does not answer.
@@ -75,7 +70,7 @@ impl ListArgs {
         let Answer { json, fields } = answer.map_err(|error| (WRONG, error.to_string()))?;
         let text = match self.call.json {
             true => format!("{json:#}\n"),
-            false => table(&fields.items),
+            false => action_table(&fields.items),
         };
         let (shown, total) = (fields.items.len(), fields.total);
         match &fields.next {
@@ -98,17 +93,20 @@ impl RevokeArgs {
             dry_run,
             call,
         } = &self.change;
-        let body = json!({
-            "policy": self.policy, "id": self.id, "what": self.what, "reason": reason,
-            "dry_run": dry_run,
-        });
+        let body = RevokeRequest {
+            policy: self.policy.clone(),
+            id: self.id.clone(),
+            what: self.what,
+            reason: reason.clone(),
+            dry_run: *dry_run,
+        };
         let client = call.admin.client(TokenRole::Write);
         let client = client.map_err(|message| (WRONG, message))?;
         let answer = client.post::<Revoked>("/v1/keys/revoke", &body);
         let Answer { json, fields } = answer.map_err(|error| (WRONG, error.to_string()))?;
         let text = match call.json {
             true => format!("{json:#}\n"),
-            false => table(&[fields.revoked]),
+            false => action_table(&[fields.revoked]),
         };
         tell(match dry_run {
             true => "a dry run: nothing is changed",
@@ -119,23 +117,9 @@ impl RevokeArgs {
 }
 
 /// A line for each, below a line of heads.
-fn table(items: &[ListedAction]) -> String {
-    if items.is_empty() {
-        return String::new();
-    }
-    let heads = ["POLICY", "WHAT", "ID", "UNTIL", "BY", "REASON"].map(str::to_owned);
-    let rows: Vec<_> = [heads].into_iter().chain(items.iter().map(row)).collect();
-    let widths: [usize; 6] = std::array::from_fn(|column| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or_default()
-    });
-    let line = |row: &[String; 6]| {
-        let cells = row.iter().zip(widths);
-        let cells = cells.map(|(text, width)| format!("{text:<width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        format!("{}\n", line.trim_end())
-    };
-    rows.iter().map(line).collect()
+fn action_table(items: &[ListedAction]) -> String {
+    let heads = ["POLICY", "WHAT", "ID", "UNTIL", "BY", "REASON"];
+    table(heads, items.iter().map(row).collect(), 0..0)
 }
 
 fn row(item: &ListedAction) -> [String; 6] {

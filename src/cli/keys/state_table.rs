@@ -3,112 +3,42 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::Value;
-
+use crate::admin::keys::change::{KeyChanged, OtherPolicy};
+use crate::cli::table::table;
 use crate::clock::text::Span;
+use crate::proxy::inspect::key_state::{KeyState, Refusals};
 
 /// The narrowest column of a change, in characters.
 const COLUMN: usize = 28;
 
-/// The state of a key, with the fields that every one has.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "Value")]
-pub(super) struct KeyState(Value);
-
-/// The states before and after a change, and what it leaves to do.
-#[derive(Debug, Deserialize)]
-pub(super) struct Changed {
-    before: KeyState,
-    after: KeyState,
-    note: Option<String>,
-    /// Absent in answers of earlier versions.
-    #[serde(default)]
-    also: Vec<OtherPolicy>,
-}
-
-/// Another policy in which the change was made, or not.
-#[derive(Debug, Deserialize)]
-struct OtherPolicy {
-    policy: String,
-    result: String,
-}
-
-impl TryFrom<Value> for KeyState {
-    type Error = String;
-
-    fn try_from(state: Value) -> Result<Self, String> {
-        const FIELDS: [&str; 11] = [
-            "policy",
-            "quota",
-            "key_id",
-            "algorithm",
-            "unit",
-            "limit",
-            "used",
-            "remaining",
-            "reset_s",
-            "allowed",
-            "store",
-        ];
-        let missing = FIELDS.into_iter().find(|name| state.get(name).is_none());
-        match missing {
-            None => Ok(Self(state)),
-            Some(name) => Err(format!("missing field `{name}`")),
-        }
-    }
-}
-
 /// A warning if the store has nothing of the key.
-pub(super) fn doubt(KeyState(state): &KeyState) -> Option<&'static str> {
-    let is_doubtful = state["stored"] == false && state["exempt"] != true;
+pub(super) fn doubt(state: &KeyState) -> Option<&'static str> {
+    let is_doubtful = !state.stored && !state.exempt;
     is_doubtful.then_some(
         "no bucket, ban or grant of this key here: is it typed right? Or it has not asked lately",
     )
 }
 
-impl KeyState {
-    /// True if the store has something of the key.
-    pub(super) fn is_stored(&self) -> bool {
-        self.0["stored"] != false
-    }
-}
-
 /// States of one client in several policies: a line for each, below a line of heads.
 pub(super) fn overview(states: &[&KeyState]) -> String {
-    if states.is_empty() {
-        return String::new();
-    }
-    let heads = ["POLICY", "USED", "LIMITED", "NOW"].map(str::to_owned);
-    let rows = states.iter().map(|state| overview_row(&state.0));
-    let rows: Vec<_> = [heads].into_iter().chain(rows).collect();
-    let width = |column: usize| {
-        rows.iter()
-            .map(move |row| row[column].chars().count())
-            .max()
-    };
-    let widths = [0, 1, 2].map(|column| width(column).unwrap_or_default());
-    let line = |[policy, used, limited, now]: &[String; 4]| {
-        let [first, second, third] = widths;
-        format!("{policy:<first$}  {used:<second$}  {limited:>third$}  {now}\n")
-    };
-    rows.iter().map(line).collect()
+    let rows = states.iter().map(|state| overview_row(state)).collect();
+    table(["POLICY", "USED", "LIMITED", "NOW"], rows, 2..3)
 }
 
-fn overview_row(state: &Value) -> [String; 4] {
-    let text = |field: &str| state[field].as_str().unwrap_or_default();
-    let granted = state["granted"]["units"].as_u64();
-    let granted = granted.map_or_else(String::new, |units| format!(", {units} granted"));
+fn overview_row(state: &KeyState) -> [String; 4] {
+    let granted = state.granted.as_ref();
+    let granted = granted.map_or_else(String::new, |one| format!(", {} granted", one.units));
+    let limited = state.limited.as_ref().map_or(0, |limited| limited.requests);
     [
-        format!("{} ({})", text("policy"), text("quota")),
-        format!("{} of {} {}", state["used"], state["limit"], text("unit")),
-        state["limited"]["requests"].to_string(),
+        format!("{} ({})", state.policy, state.quota),
+        format!("{} of {} {}", state.used, state.limit, state.unit),
+        limited.to_string(),
         format!("{}{granted}", now(state)),
     ]
 }
 
 /// A state.
-pub(super) fn state(KeyState(state): &KeyState) -> String {
+pub(super) fn state(state: &KeyState) -> String {
     let lines = facts(state).into_iter();
     lines
         .map(|(name, fact)| format!("{name:<10} {fact}\n"))
@@ -116,8 +46,8 @@ pub(super) fn state(KeyState(state): &KeyState) -> String {
 }
 
 /// The answer to a change: the states before and after it, side by side, and a note.
-pub(super) fn change(changed: &Changed) -> String {
-    let [before, after] = [&changed.before, &changed.after].map(|state| facts(&state.0));
+pub(super) fn change(changed: &KeyChanged) -> String {
+    let [before, after] = [&changed.before, &changed.after].map(facts);
     let width = before.iter().map(|(_, fact)| fact.chars().count());
     let width = width.max().unwrap_or_default().max(COLUMN);
     let mut text = format!("{:<10} {:<width$}  after\n", "", "before");
@@ -166,52 +96,47 @@ const NAMES: [&str; 15] = [
 ];
 
 /// The facts that a state has.
-fn facts(state: &Value) -> Vec<(&'static str, String)> {
-    let text = |field: &str| state[field].as_str().map(str::to_owned);
-    let number = |field: &str| state[field].as_u64().unwrap_or_default();
-    let unit = text("unit").unwrap_or_default();
-    let seconds = |value: &Value| value.as_f64().map(span);
-    let object = |field: &str| Some(&state[field]).filter(|value| value.is_object());
-    let positive = |field: &str| Some(number(field)).filter(|number| *number > 0);
-    let (used, limit, left) = (number("used"), number("limit"), number("remaining"));
+fn facts(state: &KeyState) -> Vec<(&'static str, String)> {
+    let unit = &state.unit;
+    let positive = |number: u64| Some(number).filter(|number| *number > 0);
     let fact = |name: &'static str| match name {
-        "policy" => Some(format!("{} ({})", text("policy")?, text("quota")?)),
-        "key" => text("key_id"),
-        "mode" => match state["mode"].as_str()? {
+        "policy" => Some(format!("{} ({})", state.policy, state.quota)),
+        "key" => Some(state.key_id.clone()),
+        "mode" => match &*state.mode {
             "enforce" => None,
             "disabled" => Some("disabled: it applies to no request".to_owned()),
             mode => Some(format!("{mode}: it refuses nothing")),
         },
         "now" => Some(now(state)),
-        "limited" => object("limited").map(limited),
-        "used" => Some(format!("{used} of {limit} {unit}, {left} left")),
-        "whole in" => Some(match state["reset_s"].as_f64() {
-            Some(reset) if reset > 0.0 => span(reset),
+        "limited" => state.limited.as_ref().map(limited),
+        "used" => {
+            let (used, limit, left) = (state.used, state.limit, state.remaining);
+            Some(format!("{used} of {limit} {unit}, {left} left"))
+        }
+        "whole in" => Some(match state.reset_s {
+            reset if reset > 0.0 => span(reset),
             _ => "it is whole".to_owned(),
         }),
-        "debt" => positive("debt").map(|debt| format!("{debt} {unit}")),
+        "debt" => positive(state.debt.into()).map(|debt| format!("{debt} {unit}")),
         "in flight" => {
-            positive("in_flight").map(|units| format!("{units} {unit}, on that machine"))
+            positive(state.in_flight).map(|units| format!("{units} {unit}, on that machine"))
         }
-        "override" => text("override"),
-        "exempt" => (state["exempt"] == true).then(|| "yes".to_owned()),
-        "granted" => object("granted").map(|granted| {
-            let (left, all) = (&granted["units"], &granted["of_units"]);
-            let until = granted["until"].as_str().unwrap_or_default();
-            format!(
-                "{left} of {all} {unit} left, until {until}{}",
-                attribution(granted)
-            )
+        "override" => state.override_for.clone(),
+        "exempt" => state.exempt.then(|| "yes".to_owned()),
+        "granted" => state.granted.as_ref().map(|granted| {
+            let (left, all, until) = (granted.units, granted.of_units, &granted.until);
+            let by = attribution(Some(&granted.actor), &granted.reason);
+            format!("{left} of {all} {unit} left, until {until}{by}")
         }),
-        "ban" => object("ban").map(|ban| {
-            let until = ban["until"].as_str().unwrap_or_default();
-            format!("until {until}{}", attribution(ban))
+        "ban" => state.ban.as_ref().map(|ban| {
+            let by = attribution(ban.actor.as_deref(), &ban.reason);
+            format!("until {}{by}", ban.until)
         }),
-        "store" => Some(match seconds(&state["sync_s"]) {
-            Some(interval) => format!("memory, synchronised every {interval}"),
-            None => text("store")?,
+        "store" => Some(match state.sync_s {
+            Some(interval) => format!("memory, synchronised every {}", span(interval)),
+            None => state.store.to_string(),
         }),
-        "algorithm" => text("algorithm"),
+        "algorithm" => Some(state.algorithm.to_string()),
         _ => None,
     };
     let named = NAMES.into_iter().map(|name| Some((name, fact(name)?)));
@@ -219,42 +144,41 @@ fn facts(state: &Value) -> Vec<(&'static str, String)> {
 }
 
 /// The operator of a ban or a grant, and the reason.
-fn attribution(action: &Value) -> String {
-    let text = |field: &str| action[field].as_str().filter(|text| !text.is_empty());
-    let actor = text("actor").map(|actor| format!(" by {actor}"));
-    let reason = text("reason").map(|reason| format!(": {reason}"));
-    [actor, reason].into_iter().flatten().collect()
+fn attribution(actor: Option<&str>, reason: &str) -> String {
+    let actor = actor.filter(|actor| !actor.is_empty());
+    let actor = actor.map_or_else(String::new, |actor| format!(" by {actor}"));
+    match reason {
+        "" => actor,
+        reason => format!("{actor}: {reason}"),
+    }
 }
 
 /// The answer to a request of one unit.
-fn now(state: &Value) -> String {
-    if state["exempt"] == true {
+fn now(state: &KeyState) -> String {
+    if state.exempt {
         return "allowed: exempt from the policy".to_owned();
     }
-    if state["allowed"] == true {
+    if state.allowed {
         return "allowed".to_owned();
     }
-    let is_enforced = matches!(state["mode"].as_str(), None | Some("enforce"));
-    let why = match (is_enforced, state["ban"].is_object()) {
-        (true, true) => "banned",
-        (true, false) => "refused",
-        (false, true) => "would be refused, by a ban",
-        (false, false) => "would be refused",
+    let why = match (&*state.mode, state.ban.is_some()) {
+        ("enforce", true) => "banned",
+        ("enforce", false) => "refused",
+        (_, true) => "would be refused, by a ban",
+        (_, false) => "would be refused",
     };
-    match state["retry_after_s"].as_f64() {
+    match state.retry_after_s {
         Some(wait) => format!("{why}; allowed again in {}", span(wait)),
         None => why.to_owned(),
     }
 }
 
 /// How often the key was refused lately.
-fn limited(refusals: &Value) -> String {
-    let number = |field: &str| refusals[field].as_u64().unwrap_or_default();
-    let counted = span(refusals["counted_s"].as_f64().unwrap_or_default().round());
-    let (requests, error) = (number("requests"), number("error_bound"));
-    match error {
+fn limited(refusals: &Refusals) -> String {
+    let (requests, counted) = (refusals.requests, span(refusals.counted_s.round()));
+    match refusals.error_bound {
         0 => format!("{requests} requests in the last {counted}, on that machine"),
-        _ => format!("{requests} requests in the last {counted}, on that machine (+- {error})"),
+        error => format!("{requests} requests in the last {counted}, on that machine (+- {error})"),
     }
 }
 
@@ -264,22 +188,46 @@ fn span(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    #[test]
-    fn a_change_shows_both_states_side_by_side() {
-        let before = json!({
+    /// A state with these fields.
+    fn state_with(fields: &Value) -> Value {
+        let mut state = json!({
             "policy": "login", "quota": "5/1h", "key_id": "k_1", "unit": "requests",
             "limit": 5, "used": 5, "remaining": 0, "reset_s": 90.0, "retry_after_s": 1.5,
-            "allowed": false, "store": "memory", "algorithm": "gcra", "debt": 0, "stored": true,
+            "allowed": false, "mode": "enforce", "store": "memory", "algorithm": "gcra",
+            "debt": 0, "stored": true, "override": null, "exempt": false, "sync_s": null,
+            "granted": null, "in_flight": 0, "ban": null,
+            "cell": {
+                "algorithm": "gcra", "tat_in_ms": 0.0, "tau_ms": 0.0, "interval_ms": 0.0,
+                "burst_units": 5,
+            },
         });
-        let mut after = before.clone();
-        after["ban"] = json!({ "until": "2026-11-24T18:00:00Z", "reason": "abuse" });
-        after["retry_after_s"] = json!(86_400);
-        let answer = json!({ "before": before, "after": after, "note": "be patient" });
-        let changed: Changed = serde_json::from_value(answer).expect("two states");
+        let members = state.as_object_mut().expect("an object");
+        members.extend(fields.as_object().expect("an object").clone());
+        state
+    }
+
+    fn read(state: &Value) -> KeyState {
+        serde_json::from_value(state.clone()).expect("a state")
+    }
+
+    fn ban(reason: &str) -> Value {
+        json!({
+            "until": "2026-11-24T18:00:00Z", "for_s": 86_400.0, "number": null, "actor": null,
+            "reason": reason,
+        })
+    }
+
+    #[test]
+    fn a_change_shows_both_states_side_by_side() {
+        let after = state_with(&json!({ "ban": ban("abuse"), "retry_after_s": 86_400 }));
+        let answer = json!({
+            "before": state_with(&json!({})), "after": after, "note": "be patient", "also": [],
+        });
+        let changed: KeyChanged = serde_json::from_value(answer).expect("two states");
         let text = change(&changed);
         let lines: Vec<_> = text.lines().collect();
         let row = |name, was, is| format!("{name:<10} {was:<30}  {is}");
@@ -302,32 +250,35 @@ mod tests {
 
     #[test]
     fn a_policy_that_refuses_nothing_says_so() {
-        let of = |mode: Value, ban: Value| {
-            let state = json!({ "mode": mode, "ban": ban, "retry_after_s": 90, "allowed": false });
-            let facts = facts(&state).into_iter();
+        let of = |mode: &str, ban: Value| {
+            let state = json!({ "mode": mode, "ban": ban, "retry_after_s": 90 });
+            let facts = facts(&read(&state_with(&state))).into_iter();
             let told = facts.filter(|(name, _)| matches!(*name, "mode" | "now"));
             told.map(|(_, fact)| fact).collect::<Vec<_>>()
         };
         let enforced = ["refused; allowed again in 1m 30s"];
-        assert_eq!(of(json!("enforce"), Value::Null), enforced);
-        assert_eq!(of(Value::Null, Value::Null), enforced, "an earlier version");
+        assert_eq!(of("enforce", Value::Null), enforced);
         assert_eq!(
-            of(json!("shadow"), Value::Null),
+            of("shadow", Value::Null),
             [
                 "shadow: it refuses nothing",
                 "would be refused; allowed again in 1m 30s"
             ]
         );
         assert_eq!(
-            of(json!("disabled"), json!({}))[1],
+            of("disabled", ban(""))[1],
             "would be refused, by a ban; allowed again in 1m 30s"
         );
     }
 
     #[test]
     fn recent_refusals_say_their_time_and_their_error() {
-        let of = |error: u64| {
-            limited(&json!({ "requests": 1225, "error_bound": error, "counted_s": 303.4 }))
+        let of = |error_bound: u64| {
+            limited(&Refusals {
+                requests: 1225,
+                error_bound,
+                counted_s: 303.4,
+            })
         };
         assert_eq!(of(0), "1225 requests in the last 5m 3s, on that machine");
         assert!(of(7).ends_with(" (+- 7)"));
@@ -335,14 +286,14 @@ mod tests {
 
     #[test]
     fn a_key_of_which_nothing_is_stored_is_in_doubt() {
-        let doubt = |state: Value| doubt(&KeyState(state)).is_some();
-        assert!(doubt(json!({ "stored": false, "exempt": false })));
-        for state in [
-            json!({ "stored": true, "exempt": false }),
-            json!({ "stored": false, "exempt": true }),
-            json!({}),
+        for (stored, exempt, is_doubtful) in [
+            (false, false, true),
+            (true, false, false),
+            (false, true, false),
         ] {
-            assert!(!doubt(state.clone()), "{state}");
+            let state = json!({ "stored": stored, "exempt": exempt });
+            let doubt = doubt(&read(&state_with(&state)));
+            assert_eq!(doubt.is_some(), is_doubtful, "{state}");
         }
     }
 }

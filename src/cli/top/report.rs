@@ -6,8 +6,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Order, Window};
+use crate::admin::keys::key_input::{Key, KeyPart};
+use crate::admin::top::{Top, TopItem};
+use crate::cli::table::table;
 use crate::clock::text::Span;
+use crate::proxy::activity::Measure;
 use crate::visible;
 
 /// The number of columns.
@@ -16,28 +19,6 @@ pub(super) const COLUMNS: usize = 7;
 pub(super) const TEXTS: usize = 2;
 /// The widest text, in characters.
 const MAX_TEXT: usize = 48;
-
-/// The fields of an answer that are shown.
-#[derive(Debug, Deserialize)]
-pub(super) struct TopAnswer {
-    by: Order,
-    window: Window,
-    counted_s: f64,
-    items: Vec<TopItem>,
-}
-
-#[derive(Debug, Deserialize)]
-struct TopItem {
-    policy: String,
-    key_id: String,
-    /// Null unless texts are allowed.
-    #[serde(default)]
-    key: Value,
-    limited: Option<u64>,
-    requests: Option<u64>,
-    units: Option<u64>,
-    error_bound: u64,
-}
 
 /// Rows of text, and a line about them.
 #[derive(Debug)]
@@ -52,31 +33,29 @@ pub(super) struct Report {
     empty: &'static str,
 }
 
-impl TopAnswer {
-    /// Takes the keys from the answer as the proxy sent it.
-    pub(super) fn take_keys(&mut self, answer: &Value) {
-        for (place, item) in self.items.iter_mut().enumerate() {
-            item.key = answer["items"][place]["key"].clone();
-        }
-    }
-
-    /// The time over which keys were counted, in whole milliseconds.
-    pub(super) fn counted(&self) -> Duration {
-        let counted = Duration::try_from_secs_f64(self.counted_s);
-        let counted = counted.unwrap_or(Duration::MAX).as_millis();
-        Duration::from_millis(u64::try_from(counted).unwrap_or(u64::MAX))
+/// Takes the keys from the answer as the proxy sent it.
+pub(super) fn take_keys(top: &mut Top, answer: &Value) {
+    for (place, item) in top.items.iter_mut().enumerate() {
+        item.key = Deserialize::deserialize(&answer["items"][place]["key"]).unwrap_or_default();
     }
 }
 
+/// The time over which keys were counted, in whole milliseconds.
+pub(super) fn counted(top: &Top) -> Duration {
+    let counted = Duration::try_from_secs_f64(top.counted_s);
+    let counted = counted.unwrap_or(Duration::MAX).as_millis();
+    Duration::from_millis(u64::try_from(counted).unwrap_or(u64::MAX))
+}
+
 impl Report {
-    pub(super) fn new(answer: &TopAnswer) -> Self {
-        let counted = answer.counted();
+    pub(super) fn new(answer: &Top) -> Self {
+        let counted = counted(answer);
         let number = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
         let row = |item: &TopItem| {
             let count = match answer.by {
-                Order::Limited => item.limited,
-                Order::Busiest => item.requests,
-                Order::Units => item.units,
+                Measure::Limited => item.limited,
+                Measure::Busiest => item.requests,
+                Measure::Units => item.units,
             };
             let rate = match count {
                 Some(count) if !counted.is_zero() => {
@@ -86,7 +65,7 @@ impl Report {
             };
             [
                 shortened(key(item)),
-                shortened(item.policy.clone()),
+                shortened(item.policy.to_string()),
                 number(item.limited),
                 number(item.requests),
                 number(item.units),
@@ -102,10 +81,10 @@ impl Report {
             ),
             columns: columns(answer.by),
             empty: match answer.by {
-                Order::Limited => {
+                Measure::Limited => {
                     "no key was limited; a policy in shadow limits none: --by busiest shows its keys"
                 }
-                Order::Busiest | Order::Units => "no key was counted so far",
+                Measure::Busiest | Measure::Units => "no key was counted so far",
             },
             rows: answer.items.iter().map(row).collect(),
         }
@@ -130,48 +109,37 @@ impl fmt::Display for Report {
         if self.rows.is_empty() {
             return writeln!(f, "{}", self.empty);
         }
-        let widths = self.widths();
-        let head = self.columns.map(str::to_owned);
-        for row in [&head].into_iter().chain(&self.rows) {
-            let cells = row.iter().zip(widths).enumerate();
-            let cells = cells.map(|(column, (text, width))| match column < TEXTS {
-                true => format!("{text:<width$}"),
-                false => format!("{text:>width$}"),
-            });
-            writeln!(f, "{}", cells.collect::<Vec<_>>().join("  "))?;
-        }
-        Ok(())
+        let rows = self.rows.clone();
+        f.write_str(&table(self.columns, rows, TEXTS..COLUMNS))
     }
 }
 
 /// The names of the columns. The last one is the count that orders keys, a second.
-fn columns(by: Order) -> [&'static str; COLUMNS] {
+fn columns(by: Measure) -> [&'static str; COLUMNS] {
     let rate = match by {
-        Order::Limited => "LIMITED/S",
-        Order::Busiest => "REQUESTS/S",
-        Order::Units => "UNITS/S",
+        Measure::Limited => "LIMITED/S",
+        Measure::Busiest => "REQUESTS/S",
+        Measure::Units => "UNITS/S",
     };
     ["KEY", "POLICY", "LIMITED", "REQUESTS", "UNITS", "+-", rate]
 }
 
 /// The text of a key, or its name.
 fn key(item: &TopItem) -> String {
-    let part = |part: &Value| match part {
-        Value::String(text) => visible::key(text),
-        Value::Null => "(missing)".to_owned(),
-        Value::Object(parts) => {
-            let texts = parts.iter().map(|(name, value)| {
-                let value = visible::key(value.as_str().unwrap_or_default());
-                format!("{}={value}", visible::text(name))
-            });
+    let part = |part: &KeyPart| match part {
+        KeyPart::Value(text) => visible::key(text),
+        KeyPart::Missing(()) => "(missing)".to_owned(),
+        KeyPart::StandIn(parts) => {
+            let texts = parts.iter();
+            let texts = texts
+                .map(|(name, value)| format!("{}={}", visible::text(name), visible::key(value)));
             texts.collect::<Vec<_>>().join(" ")
         }
-        other => visible::text(&other.to_string()),
     };
     match &item.key {
-        Value::Null => item.key_id.clone(),
-        Value::Array(parts) => parts.iter().map(part).collect::<Vec<_>>().join(", "),
-        one => part(one),
+        None | Some(Key::None) => item.key_id.clone(),
+        Some(Key::One(text)) => visible::key(text),
+        Some(Key::Parts(parts)) => parts.iter().map(part).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -228,10 +196,11 @@ mod tests {
             "{text}"
         );
         assert!(lines[4].starts_with("k_3 "), "{text}");
-        let none = json!({ "by": "units", "window": "5m", "counted_s": 0, "items": [] });
+        let none =
+            json!({ "by": "units", "window": "5m", "counted_s": 0, "keys": "hashed", "items": [] });
         let text = report(none).to_string();
         assert!(text.contains("no key was counted so far"), "{text}");
-        let none = json!({ "by": "limited", "window": "5m", "counted_s": 0, "items": [] });
+        let none = json!({ "by": "limited", "window": "5m", "counted_s": 0, "keys": "hashed", "items": [] });
         let text = report(none).to_string();
         assert!(text.contains("--by busiest"), "{text}");
     }
@@ -239,10 +208,14 @@ mod tests {
     #[test]
     fn numbers_beyond_reason_take_little_room() {
         for counted in [1e308, 1e-308, -1.0] {
-            let item =
-                json!({ "policy": "p", "key_id": "k", "limited": u64::MAX, "error_bound": 0 });
-            let answer =
-                json!({ "by": "limited", "window": "1m", "counted_s": counted, "items": [item] });
+            let item = json!({
+                "rank": 1, "policy": "p", "key_id": "k", "key": null, "limited": u64::MAX,
+                "requests": null, "units": null, "error_bound": 0,
+            });
+            let answer = json!({
+                "by": "limited", "window": "1m", "counted_s": counted, "keys": "hashed",
+                "items": [item],
+            });
             let text = report(answer).to_string();
             assert!(text.lines().all(|line| line.len() < 120), "{text}");
         }

@@ -13,9 +13,11 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 
-use super::report::{Report, TEXTS, TopAnswer};
-use super::{Order, PERIOD, Question, neighbour};
+use super::report::{Report, TEXTS};
+use super::{PERIOD, Question, neighbour};
+use crate::admin::top::Top;
 use crate::cli::admin_client::{AdminClient, Answer};
+use crate::proxy::activity::Measure;
 
 /// How long the screen waits for a key before it looks for an answer.
 const TICK: Duration = Duration::from_millis(100);
@@ -32,7 +34,7 @@ struct Screen {
 }
 
 /// The answer to a question, or a sentence for people.
-type Asked = Result<Answer<TopAnswer>, String>;
+type Asked = Result<Answer<Top>, String>;
 
 /// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,9 +177,9 @@ impl Screen {
 
     fn table<'a>(&self, report: &'a Report) -> Table<'a> {
         let ordering = match self.question.by {
-            Order::Limited => "LIMITED",
-            Order::Busiest => "REQUESTS",
-            Order::Units => "UNITS",
+            Measure::Limited => "LIMITED",
+            Measure::Busiest => "REQUESTS",
+            Measure::Units => "UNITS",
         };
         let cell = |column: usize, text: &str| {
             let text = Text::from(text.to_owned());
@@ -214,12 +216,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::top::Window;
+    use crate::proxy::activity::Window;
 
     fn screen() -> Screen {
         Screen {
             question: Question {
-                by: Order::Limited,
+                by: Measure::Limited,
                 window: Window::Minute,
                 policy: None,
                 limit: 20,
@@ -232,8 +234,8 @@ mod tests {
 
     fn answer() -> Asked {
         let json = json!({
-            "by": "limited", "window": "1m", "counted_s": 60, "items": [
-                { "policy": "login", "key_id": "k_1", "key": null, "limited": 30,
+            "by": "limited", "window": "1m", "counted_s": 60, "keys": "hashed", "items": [
+                { "rank": 1, "policy": "login", "key_id": "k_1", "key": null, "limited": 30,
                   "requests": null, "units": null, "error_bound": 0 },
             ],
         });

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::auth::AccessSpec;
+use crate::admin::access::AccessSpec;
 use crate::config::checks::{report_repeated, report_twice};
 use crate::config::compiler::Compiler;
 use crate::config::schema::{Config, Delay, SECOND};

@@ -4,7 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use strum::{EnumString, IntoStaticStr, VariantNames};
+use clap::ValueEnum;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use super::KeyRecord;
 use super::top_keys::TopKeys;
@@ -23,28 +26,59 @@ const OF_SLICE: usize = 1024;
 const KEPT: usize = 256;
 
 /// The number by which keys are ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    IntoStaticStr,
+    ValueEnum,
+    VariantArray,
+)]
+#[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Measure {
-    /// Refused requests.
+    /// Refused requests
     Limited,
-    /// All requests.
+    /// All requests
     Busiest,
-    /// Charged units.
+    /// Units that admitted requests charged
     Units,
 }
 
 /// The time before now that is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    IntoStaticStr,
+    ValueEnum,
+    VariantArray,
+)]
 pub enum Window {
-    /// One minute.
+    /// One minute
+    #[serde(rename = "1m")]
     #[strum(serialize = "1m")]
+    #[value(name = "1m")]
     Minute,
-    /// Five minutes.
+    /// Five minutes
+    #[serde(rename = "5m")]
     #[strum(serialize = "5m")]
+    #[value(name = "5m")]
     FiveMinutes,
-    /// Fifteen minutes.
+    /// Fifteen minutes
+    #[serde(rename = "15m")]
     #[strum(serialize = "15m")]
+    #[value(name = "15m")]
     QuarterHour,
 }
 

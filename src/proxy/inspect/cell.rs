@@ -3,14 +3,16 @@
 //!
 //! Names say the unit: `_ms` has a fraction for microseconds, `_units` are units of the quota.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::limiter::{ArrivalTime, BucketView, OldestPart};
 
-/// The JSON of a [`BucketView`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A bucket as its algorithm sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "algorithm", rename_all = "snake_case")]
 pub enum CellView {
     /// The theoretical arrival time, and the bound on it.
@@ -76,7 +78,7 @@ pub enum CellView {
         /// The age of the running part.
         part_elapsed_ms: f64,
         /// The weight of the oldest part.
-        oldest: &'static str,
+        oldest: Cow<'static, str>,
         /// The oldest part first, the running one last.
         counts: Vec<u32>,
     },
@@ -105,7 +107,7 @@ pub enum CellView {
 }
 
 /// How tokens come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Refill {
     /// One by one, evenly.
@@ -169,7 +171,7 @@ impl From<BucketView> for CellView {
                 limit_units: limit,
                 part_ms: millis(part),
                 part_elapsed_ms: millis(elapsed),
-                oldest: weight(oldest),
+                oldest: weight(oldest).into(),
                 counts,
             },
             BucketView::SlidingLog {

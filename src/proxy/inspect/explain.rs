@@ -32,8 +32,8 @@ use crate::proxy::ruleset::{Limit, Ruleset, RulesetSpec};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{Head, Mismatch, Token};
 use crate::telemetry::registry::Registry;
-use serde::Serialize;
-use strum::IntoStaticStr;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The most routes of an explanation that do not match.
 const MAX_MISMATCHES: usize = 100;
@@ -89,9 +89,8 @@ enum Departure {
 }
 
 /// The outcome for a request, in a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
 pub enum AnswerKind {
     /// It is forwarded at once.
     Allowed,

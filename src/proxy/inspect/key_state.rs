@@ -1,27 +1,30 @@
 //! The state of a key as JSON: what it has used, what operators did to it, and its bucket.
 
+use std::borrow::Cow;
 use std::iter::once;
 use std::time::Duration;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::cell::CellView;
 use super::key::{KeyChange, PolicyKey};
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Outcome};
+use crate::proxy::activity::KeyRefusals;
 use crate::store::{Attribution, GrantedUnits, OperatorBan};
 
 /// The state of one key of a policy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyState {
     /// The policy's name.
     pub policy: String,
     /// The name of the key in logs, on this machine.
     pub key_id: String,
     /// The algorithm.
-    pub algorithm: &'static str,
+    pub algorithm: Cow<'static, str>,
     /// The unit of the quota.
-    pub unit: &'static str,
+    pub unit: Cow<'static, str>,
     /// The quota as configured.
     pub quota: String,
     /// The largest number of units at one instant.
@@ -30,25 +33,28 @@ pub struct KeyState {
     pub used: u32,
     /// Units of the quota that can be taken now.
     pub remaining: u32,
-    /// Seconds until the bucket is whole.
+    /// Seconds until the bucket is full.
     pub reset_s: f64,
     /// Seconds until the policy allows a request of one unit; none if it does, or if that is unknown.
     pub retry_after_s: Option<f64>,
-    /// True if the policy allows a request of one unit now.
+    /// The policy allows one unit now. Whatever it says, it refuses nothing unless `mode` is
+    /// `enforce`.
     pub allowed: bool,
-    /// The effect of the policy's decisions on the key: `enforce`, or `shadow` or `disabled`, in
-    /// which it refuses nothing.
-    pub mode: &'static str,
-    /// True if the store has a bucket, a ban or a grant of the key. A key that asks nothing loses its
-    /// bucket once that is whole.
+    /// The effect of the policy's decisions on this key, by the configuration, a `percent`, or the
+    /// mode that an operator has set. In `shadow` and `disabled` it refuses nothing.
+    #[schemars(extend("enum" = ["enforce", "shadow", "disabled"]))]
+    pub mode: Cow<'static, str>,
+    /// The store has a bucket, a ban or a grant of the key. False for a key that is mistyped, and for
+    /// one that has asked nothing since its bucket was full.
     pub stored: bool,
     /// The exception that gives the key another quota.
     #[serde(rename = "override")]
     pub override_for: Option<String>,
     /// True if the policy does not limit the key.
     pub exempt: bool,
-    /// The place of the bucket: `memory` or `redis`.
-    pub store: &'static str,
+    /// The place of the bucket.
+    #[schemars(extend("enum" = ["memory", "redis"]))]
+    pub store: Cow<'static, str>,
     /// The interval of synchronising with other machines, if a bucket in memory is synchronised.
     pub sync_s: Option<f64>,
     /// Units that an operator has granted.
@@ -61,16 +67,42 @@ pub struct KeyState {
     pub ban: Option<BanState>,
     /// The bucket as its algorithm sees it.
     pub cell: CellView,
+    /// Refused requests of the key on this machine, over the last five minutes or since the start.
+    /// Only in answers to `lookup`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited: Option<Refusals>,
+}
+
+/// Refused requests of a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Refusals {
+    /// Their number.
+    pub requests: u64,
+    /// By how much the number may be wrong, in both directions: a flood of keys makes it uncertain.
+    pub error_bound: u64,
+    /// The time over which they were counted.
+    pub counted_s: f64,
+}
+
+impl From<KeyRefusals> for Refusals {
+    fn from(refusals: KeyRefusals) -> Self {
+        Self {
+            requests: refusals.requests,
+            error_bound: refusals.error,
+            counted_s: refusals.counted.as_secs_f64(),
+        }
+    }
 }
 
 /// Units that an operator has granted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GrantState {
     /// Units that are left.
     pub units: u32,
     /// Units of the grant.
     pub of_units: u32,
     /// The end of the grant (RFC 3339).
+    #[schemars(extend("format" = "date-time"))]
     pub until: String,
     /// The operator, by role and place of the token; empty if an earlier release stored it.
     pub actor: String,
@@ -79,9 +111,10 @@ pub struct GrantState {
 }
 
 /// A ban that is in force.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BanState {
     /// The end of the ban (RFC 3339).
+    #[schemars(extend("format" = "date-time"))]
     pub until: String,
     /// Seconds until the end.
     pub for_s: f64,
@@ -167,8 +200,8 @@ impl KeyFacts {
         KeyState {
             policy: key.policy().name.to_string(),
             key_id: format!("k_{:016x}", key.fingerprint().bits()),
-            algorithm: quota.algorithm().kind(),
-            unit: quota.advertised.unit().name(),
+            algorithm: quota.algorithm().kind().into(),
+            unit: quota.advertised.unit().name().into(),
             quota: quota.text.clone(),
             limit: decision.capacity,
             used: decision.capacity - remaining,
@@ -176,11 +209,11 @@ impl KeyFacts {
             reset_s: self.seconds_to(decision.reset),
             retry_after_s: retry_at.map(|at| self.seconds_to(at)),
             allowed: is_admitted,
-            mode: key.mode(),
+            mode: key.mode().into(),
             stored: self.has_bucket || self.granted.is_some() || self.ban.is_some(),
             override_for: key.override_for(),
             exempt: is_exempt,
-            store: quota.buckets.home.store_name(),
+            store: quota.buckets.home.store_name().into(),
             sync_s: quota
                 .buckets
                 .home
@@ -203,6 +236,7 @@ impl KeyFacts {
                 reason: ban.reason.clone(),
             }),
             cell: self.bucket.view.clone().into(),
+            limited: None,
         }
     }
 

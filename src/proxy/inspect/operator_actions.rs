@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::key::Execution;
@@ -18,17 +19,21 @@ use crate::store::{OperatorAction, OperatorActionKind, SteeringError};
 use crate::telemetry::metrics::KeyAction;
 
 /// A ban or a grant by an operator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedAction {
     /// The policy's name.
     pub policy: String,
-    /// The hash of the key: its id in logs, unless machines share the key.
+    /// The hash of the key. It is the key's id in logs, unless machines share the key: then it is the
+    /// same on all of them.
+    #[schemars(regex(pattern = "^k_[0-9a-f]{16}$"))]
     pub id: String,
     /// A ban or a grant.
     pub what: OperatorActionKind,
     /// The start (RFC 3339).
+    #[schemars(extend("format" = "date-time"))]
     pub since: String,
     /// The end (RFC 3339).
+    #[schemars(extend("format" = "date-time"))]
     pub until: String,
     /// Granted units that are left; none for a ban, and for a key that machines share.
     pub units: Option<u32>,
@@ -41,7 +46,7 @@ pub struct ListedAction {
 }
 
 /// Bans and grants, the newest first.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ActionPage {
     /// The number of all, on this page or not.
     pub total: usize,

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use strum::IntoStaticStr;
 
@@ -160,8 +161,8 @@ impl<'a> PolicyTable<'a> {
     }
 }
 
-/// A change as people and machines read it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The outcome for the buckets of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BucketChange {
     /// The policy's name.
     pub policy: String,
@@ -174,7 +175,7 @@ pub struct BucketChange {
 }
 
 /// The outcome for buckets, in a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum OutcomeKind {

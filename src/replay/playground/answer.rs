@@ -1,5 +1,6 @@
 //! The answer: decisions, and buckets after them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -7,7 +8,8 @@ use crate::clock::text::Millis;
 use crate::proxy::inspect::cell::CellView;
 
 /// The decisions of all policies on all arrivals.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PlaygroundAnswer")]
 pub struct Answer {
     /// The number of arrivals.
     pub arrivals: usize,
@@ -21,7 +23,7 @@ pub struct Answer {
 }
 
 /// The decisions of one policy.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PolicyAnswer {
     /// Its name.
     pub name: String,
@@ -38,7 +40,7 @@ pub struct PolicyAnswer {
 }
 
 /// One decision; fields that do not apply are left out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct DecisionRow {
     /// The instant of the arrival.
     pub at_ms: u64,

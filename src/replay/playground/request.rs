@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -27,40 +28,59 @@ const NAME: &str = "playground";
 /// The upstream of the route that applies the policies. Nothing is forwarded.
 const UPSTREAM: &str = "echo";
 
-/// The request.
-#[derive(Debug, Deserialize)]
+/// Arrivals at policies: either `policies` or `text`.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PlayRequest {
-    /// Policies, each as in the configuration, with a `name`. Either these or `text`.
+#[schemars(
+    rename = "PlaygroundRequest",
+    extend("oneOf" = [{ "required": ["policies"] }, { "required": ["text"] }])
+)]
+pub struct PlayRequest {
+    /// Policies as in the configuration, each with a `name`.
+    #[schemars(with = "Vec<Map<String, Value>>", length(min = 1, max = MAX_POLICIES))]
+    #[serde(default)]
     policies: Option<Vec<Map<String, Value>>>,
     /// A configuration, whose policies decide.
+    #[schemars(with = "String")]
+    #[serde(default)]
     text: Option<String>,
+    /// 20,000 in all at most.
     arrivals: Vec<ArrivalSpec>,
-    /// The first arrival whose decision is told; 0 tells all.
+    /// The first arrival whose decisions are answered.
     #[serde(default, deserialize_with = "whole_number::deserialize")]
     pub(super) from: usize,
 }
 
 /// One arrival, or several.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ArrivalSpec {
+    /// The instant of the first.
     #[serde(deserialize_with = "whole_number::deserialize")]
+    #[schemars(range(max = MAX_MILLIS))]
     at_ms: u64,
+    /// Several arrivals, `every_ms` apart.
     #[serde(default = "one", deserialize_with = "whole_number::deserialize")]
+    #[schemars(range(min = 1, max = MAX_ARRIVALS))]
     count: u32,
     /// The time between two of them.
     #[serde(default, deserialize_with = "whole_number::deserialize")]
+    #[schemars(range(max = MAX_MILLIS))]
     every_ms: u64,
+    /// Printable ASCII characters without spaces.
     #[serde(default = "default_key")]
+    #[schemars(regex(pattern = "^[!-~]{1,64}$"))]
     key: Rc<str>,
+    /// Units.
     #[serde(default = "one", deserialize_with = "whole_number::deserialize")]
+    #[schemars(range(min = 1, max = MAX_COST))]
     cost: u32,
-    /// The time for which a request is in flight.
+    /// The time in flight, for `concurrency`.
     #[serde(
         default = "default_duration",
         deserialize_with = "whole_number::deserialize"
     )]
+    #[schemars(range(max = MAX_MILLIS))]
     for_ms: u64,
 }
 

@@ -1,9 +1,11 @@
 //! An explanation as machines read it: in `explain --json`, and in answers of the admin API.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{Answer, AnswerKind, Departure, Explanation, LimitOutcome, LimitTrace};
 use crate::clock::Timestamp;
@@ -13,9 +15,10 @@ use crate::proxy::inspect::key_state::KeyState;
 use crate::rules::{Lookup, PartDescription};
 
 /// An explanation. Fields that do not apply are absent.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ExplanationReport {
-    /// The instant of the decisions, as in RFC 3339.
+    /// The instant of the decisions (RFC 3339).
+    #[schemars(extend("format" = "date-time"))]
     pub at: String,
     /// The request.
     pub request: RequestReport,
@@ -47,7 +50,7 @@ pub struct ExplanationReport {
 }
 
 /// A request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RequestReport {
     /// The method.
     pub method: String,
@@ -56,7 +59,7 @@ pub struct RequestReport {
 }
 
 /// A route that does not match.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MismatchReport {
     /// Its name.
     pub route: Arc<str>,
@@ -65,18 +68,18 @@ pub struct MismatchReport {
 }
 
 /// The decision of a limit on the request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LimitReport {
     /// The policy.
     pub policy: Arc<str>,
     /// The algorithm.
-    pub algorithm: &'static str,
+    pub algorithm: Cow<'static, str>,
     /// The quota, as the configuration writes it.
     pub quota: String,
     /// The parts of the key, and those that replace missing ones.
     pub key: Vec<KeyPartReport>,
     /// Where its buckets are: `memory`, `redis`, or `synchronised` memory.
-    pub store: &'static str,
+    pub store: Cow<'static, str>,
     /// The interval between synchronisations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync_ms: Option<Millis>,
@@ -84,9 +87,9 @@ pub struct LimitReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
     /// `enforce`, or `shadow` for a limit that refuses nothing.
-    pub mode: &'static str,
+    pub mode: Cow<'static, str>,
     /// The action on requests beyond the limit.
-    pub action: &'static str,
+    pub action: Cow<'static, str>,
     /// The number of the deciding bucket; from 2 on at a lower priority.
     pub bucket: usize,
     /// Units that the request costs.
@@ -98,11 +101,11 @@ pub struct LimitReport {
     pub queue: Option<QueueReport>,
     /// The decision, in the words of the metrics; absent if the limit does not apply.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<&'static str>,
+    pub decision: Option<Cow<'static, str>>,
     /// The reason for a decision that is not the bucket's: `condition`, `disabled`, `exempt`,
     /// `key_skipped`, `key_missing`, `key_several`, `invalid_cost`, `queue` or `store`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<&'static str>,
+    pub reason: Option<Cow<'static, str>>,
     /// Units that are left after the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u32>,
@@ -124,7 +127,7 @@ pub struct LimitReport {
 }
 
 /// A part of a key.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct KeyPartReport {
     /// The part, as the configuration writes it.
     pub part: String,
@@ -132,11 +135,11 @@ pub struct KeyPartReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// `present`, `missing`, or `several` for different values.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
 }
 
 /// A queue for permits.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QueueReport {
     /// Its places.
     pub places: u32,
@@ -145,7 +148,7 @@ pub struct QueueReport {
 }
 
 /// The answer to the request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerReport {
     /// The outcome, in a word.
     pub decision: AnswerKind,
@@ -157,7 +160,7 @@ pub struct AnswerReport {
     pub policy: Option<Arc<str>>,
     /// Its action.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub action: Option<&'static str>,
+    pub action: Option<Cow<'static, str>>,
     /// The status of the proxy's response; absent if the upstream answers, or nobody.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
@@ -236,7 +239,7 @@ impl Explanation<'_> {
             },
             Answer::Refused(limit) => AnswerReport {
                 policy: Some(Arc::clone(&limit.limit.policy.name)),
-                action: Some(limit.limit.policy.action.word()),
+                action: Some(limit.limit.policy.action.word().into()),
                 status: limit.status().map(|status| status.as_u16()),
                 retry_after_ms: limit.retry_at().map(wait),
                 ..empty
@@ -261,17 +264,17 @@ impl LimitTrace<'_> {
         let (policy, home) = (&self.limit.policy, self.quota.buckets.home);
         LimitReport {
             policy: Arc::clone(&policy.name),
-            algorithm: self.quota.algorithm().kind(),
+            algorithm: self.quota.algorithm().kind().into(),
             quota: self.quota.text.clone(),
             key: self.key.iter().map(KeyPartReport::new).collect(),
-            store: home.name(),
+            store: home.name().into(),
             sync_ms: home.sync_interval().map(Millis::from),
             time_zone: self.zone.clone(),
             mode: match self.enforcement {
-                Enforcement::Enforced => "enforce",
-                Enforcement::Shadowed => "shadow",
+                Enforcement::Enforced => "enforce".into(),
+                Enforcement::Shadowed => "shadow".into(),
             },
-            action: policy.action.word(),
+            action: policy.action.word().into(),
             bucket: self.tier + 1,
             cost: self.cost,
             cost_is_settled: self.limit.spec.settlement.is_some(),
@@ -279,8 +282,8 @@ impl LimitTrace<'_> {
                 places,
                 max_wait_ms: longest.into(),
             }),
-            decision: self.applies().then(|| self.decision().as_str()),
-            reason: self.outcome.reason(),
+            decision: self.applies().then(|| self.decision().as_str().into()),
+            reason: self.outcome.reason().map(Cow::from),
             remaining: decision.map(|decision| decision.remaining),
             retry_after_ms: self.retry_at().map(wait),
             delay_ms: decision.and_then(|decision| decision.delayed_until().map(wait)),
@@ -336,7 +339,7 @@ impl KeyPartReport {
         KeyPartReport {
             part: described.part.clone(),
             value,
-            state,
+            state: state.into(),
         }
     }
 }

@@ -1,0 +1,222 @@
+//! The tokens of callers: who has which role. One is made if none is configured.
+
+mod guesses;
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::rand;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use self::guesses::Guesses;
+use super::actor::Role;
+use crate::clock::Timestamp;
+use crate::http::token_digest::TokenDigest;
+use crate::net::peer_address::PeerAddress;
+use crate::telemetry::log_throttle::LogThrottle;
+use crate::telemetry::metrics::AdminRefusal;
+
+/// The tokens of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessSpec {
+    /// Tokens of callers that may read.
+    pub read: Vec<TokenDigest>,
+    /// Tokens of callers that may also change what runs.
+    pub write: Vec<TokenDigest>,
+}
+
+/// The tokens in force, which reloads replace. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Access {
+    in_force: Arc<ArcSwap<AccessSpec>>,
+    /// The token that was made because none was configured. It stays valid while none is.
+    made: Arc<OnceLock<MadeToken>>,
+    guesses: Arc<Guesses>,
+    /// The pauses between log lines on wrong tokens.
+    warnings: Arc<LogThrottle>,
+}
+
+/// A token that was made, and its file, which is removed when the process ends.
+#[derive(Debug)]
+struct MadeToken {
+    digest: TokenDigest,
+    file: Option<PathBuf>,
+}
+
+impl Drop for MadeToken {
+    fn drop(&mut self) {
+        // Nothing is left to do for one that is gone already.
+        self.file
+            .iter()
+            .for_each(|file| drop(fs::remove_file(file)));
+    }
+}
+
+impl Access {
+    /// The tokens of `spec`; without any, a write token that is made and logged.
+    pub fn new(spec: AccessSpec) -> Self {
+        let access = Self {
+            in_force: Arc::default(),
+            made: Arc::default(),
+            guesses: Arc::default(),
+            warnings: Arc::new(LogThrottle::new(Duration::from_secs(60))),
+        };
+        access.reload(spec);
+        access
+    }
+
+    /// Accepts these tokens, and no others, from now on.
+    pub fn reload(&self, mut spec: AccessSpec) {
+        if spec.read.is_empty() && spec.write.is_empty() {
+            spec.write.push(self.made.get_or_init(make_token).digest);
+        }
+        self.in_force.store(Arc::new(spec));
+    }
+
+    /// The tokens in force.
+    pub(super) fn tokens(&self) -> Arc<AccessSpec> {
+        self.in_force.load_full()
+    }
+
+    /// The role of the token that a request has, and its place from 1.
+    ///
+    /// # Errors
+    /// There is no known token, or there were too many wrong ones from its address.
+    pub(super) fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        peer: PeerAddress,
+        now: Timestamp,
+    ) -> Result<(Role, usize), AdminRefusal> {
+        let token = bearer(headers).ok_or(AdminRefusal::Unauthenticated)?;
+        let address = peer.ip();
+        if address.is_some_and(|address| self.guesses.check(address, now).is_err()) {
+            return Err(AdminRefusal::Throttled);
+        }
+        self.identify(token).ok_or_else(|| {
+            address.iter().for_each(|address| self.guesses.note(*address, now));
+            if let Some(omitted) = self.warnings.admit(now) {
+                tracing::warn!(
+                    %peer,
+                    omitted,
+                    "a wrong token for the admin API: an address may try ten at once, then one a second"
+                );
+            }
+            AdminRefusal::Unauthenticated
+        })
+    }
+
+    /// The role of a token, and its place from 1. Compares with all tokens, whatever matches.
+    fn identify(&self, token: &str) -> Option<(Role, usize)> {
+        let (given, known) = (TokenDigest::of(token), self.in_force.load());
+        let find = |role, digests: &[TokenDigest]| {
+            let numbered = digests.iter().zip(1..);
+            let matching = numbered.filter(|(digest, _)| digest.matches(&given));
+            matching.last().map(|(_, number)| (role, number))
+        };
+        let readers = find(Role::Read, &known.read);
+        find(Role::Write, &known.write).or(readers)
+    }
+}
+
+/// Makes a token of 256 random bits. A terminal shows it. Otherwise a file has it that only this user
+/// can read: logs go to people who may not change what runs.
+fn make_token() -> MadeToken {
+    let token = random_text::<32>();
+    let mut made = MadeToken {
+        digest: TokenDigest::of(&token),
+        file: None,
+    };
+    if io::stderr().is_terminal() {
+        tracing::info!(
+            token,
+            "admin.tokens is empty: this token may read and write until the process ends"
+        );
+    } else {
+        match write_token(&token) {
+            Ok(file) => {
+                tracing::info!(
+                    file = %file.display(),
+                    "admin.tokens is empty: this file has a token that may read and write until the process ends"
+                );
+                made.file = Some(file);
+            }
+            Err(error) => tracing::warn!(
+                %error,
+                "admin.tokens is empty, and no file can be written with a token: the admin API is closed"
+            ),
+        }
+    }
+    made
+}
+
+/// Writes the token to a new file that only this user can read.
+fn write_token(token: &str) -> io::Result<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+    // systemd's directories of the service and of the user's session.
+    let directories = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter();
+    let directories = directories.filter_map(set).map(PathBuf::from);
+    let mut written = Err(io::ErrorKind::NotFound.into());
+    for directory in directories.chain([env::temp_dir()]) {
+        let file = directory.join(format!("sluicegate-admin-token-{}", random_text::<6>()));
+        let mut options = File::options();
+        let opened = options.write(true).create_new(true).mode(0o600).open(&file);
+        written = opened
+            .and_then(|mut opened| writeln!(opened, "{token}"))
+            .map(|()| file);
+        if written.is_ok() {
+            break;
+        }
+    }
+    written
+}
+
+/// Random bytes as text.
+fn random_text<const BYTES: usize>() -> String {
+    let mut bytes = [0; BYTES];
+    rand::fill(&mut bytes).expect("the system has random numbers");
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The token of the only `Authorization` field (RFC 6750 section 2.1).
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut fields = headers.get_all(AUTHORIZATION).iter();
+    let (field, None) = (fields.next()?, fields.next()) else {
+        return None;
+    };
+    let (scheme, token) = field.to_str().ok()?.split_once(' ')?;
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+    is_bearer.then_some(token.trim_start_matches(' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_replaces_tokens_and_a_made_one_stays_while_there_is_none() {
+        let access = Access::new(AccessSpec::default());
+        let made = access.made.get().expect("one is made").digest;
+        let accepts = |token: &str| access.identify(token).is_some();
+        let spec = |token: &str| AccessSpec {
+            read: Vec::new(),
+            write: vec![TokenDigest::of(token)],
+        };
+        access.reload(spec("first"));
+        assert!(accepts("first"));
+        access.reload(spec("second"));
+        assert!(accepts("second") && !accepts("first"));
+        access.reload(AccessSpec::default());
+        assert!(!accepts("second"));
+        assert_eq!(access.in_force.load().write, [made]);
+    }
+}

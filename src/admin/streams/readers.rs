@@ -1,0 +1,287 @@
+//! The readers of streams, and the events of the last hour that new ones begin with.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use super::body::EventBody;
+use super::places::{NoPlace, Places};
+use crate::admin::actor::Actor;
+use crate::clock::Timestamp;
+use crate::telemetry::metrics::{AdminMetrics, AdminStream};
+
+/// The messages that wait for one reader.
+const QUEUE: usize = 16;
+/// The time for which events are kept.
+const KEPT: Duration = Duration::from_secs(3_600);
+/// The most bytes of past events.
+const MAX_PAST_BYTES: usize = 256 << 10;
+/// The start of each stream: the time until clients connect again, in milliseconds.
+const START: &[u8] = b"retry: 2000\n\n";
+
+/// The readers of all streams. Clones share them.
+#[derive(Clone, Debug)]
+pub(in crate::admin) struct Streams {
+    places: Places,
+    readers: Arc<Mutex<Readers>>,
+    metrics: AdminMetrics,
+}
+
+#[derive(Debug, Default)]
+struct Readers {
+    all: Vec<Reader>,
+    past: PastEvents,
+}
+
+/// The events of the last hour, the oldest first.
+#[derive(Debug, Default)]
+struct PastEvents {
+    messages: VecDeque<(Timestamp, Bytes)>,
+    bytes: usize,
+}
+
+impl PastEvents {
+    fn add(&mut self, now: Timestamp, message: &Bytes) {
+        self.messages.push_back((now, message.clone()));
+        self.bytes += message.len();
+        let is_over = |at: Timestamp| now.since(at) > KEPT;
+        while let Some((at, first)) = self.messages.front()
+            && (is_over(*at) || self.bytes > MAX_PAST_BYTES)
+        {
+            self.bytes -= first.len();
+            self.messages.pop_front();
+        }
+    }
+
+    fn since(&self, start: Timestamp) -> Bytes {
+        let messages = self.messages.iter().filter(|(at, _)| *at >= start);
+        let messages: Vec<&[u8]> = messages.map(|(_, message)| &**message).collect();
+        messages.concat().into()
+    }
+}
+
+#[derive(Debug)]
+struct Reader {
+    stream: AdminStream,
+    queue: mpsc::Sender<Bytes>,
+}
+
+/// The streams that have readers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) live: bool,
+    pub(super) events: bool,
+}
+
+/// An event as a stream has it.
+pub(in crate::admin) fn message(name: &str, event: &impl Serialize) -> String {
+    let json = serde_json::to_string(event).unwrap_or_default();
+    format!("event: {name}\ndata: {json}\n\n")
+}
+
+impl Streams {
+    /// No readers yet.
+    pub(in crate::admin) fn new(metrics: AdminMetrics) -> Self {
+        Self {
+            places: Places::default(),
+            readers: Arc::default(),
+            metrics,
+        }
+    }
+
+    /// A new reader, which begins with the events from `since` on.
+    ///
+    /// # Errors
+    /// There are too many readers.
+    pub(super) fn subscribe(
+        &self,
+        stream: AdminStream,
+        caller: Actor,
+        length: Option<Duration>,
+        since: Option<Timestamp>,
+    ) -> Result<EventBody, NoPlace> {
+        let place = self.places.take(caller)?;
+        let (queue, messages) = mpsc::channel(QUEUE);
+        let mut readers = self.readers.lock();
+        let past = since.map(|since| readers.past.since(since));
+        let past = past.filter(|past| !past.is_empty());
+        for message in [Bytes::from_static(START)].into_iter().chain(past) {
+            queue.try_send(message).map_err(|_| NoPlace::All)?;
+        }
+        readers.all.push(Reader { stream, queue });
+        drop(readers);
+        let counted = self.metrics.reader(stream);
+        Ok(EventBody::new(messages, length, place, counted))
+    }
+
+    /// Sends events to their readers, and keeps them for later ones.
+    pub(in crate::admin) fn tell(&self, events: &Bytes, now: Timestamp) {
+        let mut readers = self.readers.lock();
+        readers.past.add(now, events);
+        readers.send(AdminStream::Events, events);
+    }
+
+    /// Sends a message to the readers of a stream. Drops those that do not keep up.
+    pub(in crate::admin) fn send(&self, stream: AdminStream, message: &Bytes) {
+        self.readers.lock().send(stream, message);
+    }
+
+    /// Ends all streams: their readers connect again, with tokens that are still valid.
+    pub(super) fn end_all(&self) {
+        self.readers.lock().all.clear();
+    }
+
+    /// The streams that have readers.
+    pub(super) fn wanted(&self) -> Wanted {
+        let mut readers = self.readers.lock();
+        readers.all.retain(|reader| !reader.queue.is_closed());
+        let has = |stream| readers.all.iter().any(|reader| reader.stream == stream);
+        Wanted {
+            live: has(AdminStream::Live),
+            events: has(AdminStream::Events),
+        }
+    }
+}
+
+impl Readers {
+    fn send(&mut self, stream: AdminStream, message: &Bytes) {
+        self.all.retain(|reader| {
+            reader.stream != stream || reader.queue.try_send(message.clone()).is_ok()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use http_body_util::BodyExt;
+    use tokio::time::Instant;
+
+    use super::super::places::{MAX_OF_ADDRESS, MAX_OF_TOKEN, MAX_READERS};
+    use super::*;
+    use crate::telemetry::registry::Registry;
+
+    fn streams(registry: &Registry) -> Streams {
+        Streams::new(AdminMetrics::new(registry))
+    }
+
+    /// The caller with this token, from this address.
+    fn caller(token: usize, address: u8) -> Actor {
+        Actor::reader(token, IpAddr::from([192, 0, 2, address]).into())
+    }
+
+    async fn next(body: &mut EventBody) -> Option<Bytes> {
+        let frame = body.frame().await?.expect("infallible");
+        frame.into_data().ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_does_not_keep_up_loses_its_stream() {
+        let streams = streams(&Registry::default());
+        let mut slow = streams
+            .subscribe(AdminStream::Events, caller(1, 1), None, None)
+            .expect("a place");
+        let mut other = streams
+            .subscribe(AdminStream::Live, caller(1, 1), None, None)
+            .expect("a place");
+        let message = Bytes::from_static(b"data: 1\n\n");
+        for _ in 0..2 * QUEUE {
+            streams.send(AdminStream::Events, &message);
+        }
+        assert_eq!(next(&mut slow).await.as_deref(), Some(START));
+        for _ in 1..QUEUE {
+            assert_eq!(next(&mut slow).await.as_ref(), Some(&message));
+        }
+        assert_eq!(next(&mut slow).await, None, "the stream has ended");
+        assert_eq!(next(&mut other).await.as_deref(), Some(START));
+        // Nothing happens, and the connection stays alive.
+        assert_eq!(next(&mut other).await.as_deref(), Some(&b":\n\n"[..]));
+        assert_eq!(next(&mut other).await.as_deref(), Some(&b":\n\n"[..]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_with_a_length_ends_by_itself() {
+        let streams = streams(&Registry::default());
+        let length = Some(Duration::from_secs(6));
+        let mut body = streams
+            .subscribe(AdminStream::Live, caller(1, 1), length, None)
+            .expect("a place");
+        let started = Instant::now();
+        assert_eq!(next(&mut body).await.as_deref(), Some(START));
+        assert_eq!(next(&mut body).await.as_deref(), Some(&b":\n\n"[..]));
+        assert_eq!(next(&mut body).await, None);
+        assert_eq!(started.elapsed(), Duration::from_secs(6));
+    }
+
+    #[tokio::test]
+    async fn a_reader_begins_with_the_events_of_the_past_which_are_bounded() {
+        let streams = streams(&Registry::default());
+        let at = |seconds| Timestamp::EPOCH.saturating_add(Duration::from_secs(seconds));
+        let read = async |since| {
+            let body = streams.subscribe(AdminStream::Events, caller(1, 1), None, Some(since));
+            let mut body = body.expect("a place");
+            assert_eq!(next(&mut body).await.as_deref(), Some(START));
+            next(&mut body).await.expect("a message")
+        };
+        for seconds in 0..10 {
+            streams.tell(&Bytes::from(vec![b'0' + seconds]), at(seconds.into()));
+        }
+        assert_eq!(read(at(0)).await, "0123456789");
+        assert_eq!(read(at(7)).await, "789");
+        streams.tell(&Bytes::from_static(b"later"), at(3_605));
+        assert_eq!(read(at(0)).await, "56789later", "an hour is kept");
+        for _ in 0..10 {
+            streams.tell(&Bytes::from(vec![b'x'; MAX_PAST_BYTES / 4]), at(3_606));
+        }
+        assert_eq!(read(at(0)).await.len(), MAX_PAST_BYTES);
+    }
+
+    #[tokio::test]
+    async fn readers_are_bounded_and_free_their_places() {
+        let registry = Registry::default();
+        let streams = streams(&registry);
+        let subscribe = |stream, token, address| {
+            let subscribed = streams.subscribe(stream, caller(token, address), None, None);
+            subscribed.map_err(|full| full.to_string())
+        };
+        let refused = |token, address| {
+            let refused = subscribe(AdminStream::Events, token, address);
+            refused.map(|_| ()).expect_err("no place")
+        };
+        let mut readers = Vec::new();
+        for (token, address) in [(1, 1), (1, 2), (2, 3), (2, 4)] {
+            for _ in 0..MAX_OF_ADDRESS {
+                readers.push(subscribe(AdminStream::Live, token, address).expect("a place"));
+            }
+            if readers.len() < MAX_READERS {
+                assert!(refused(3, address).contains("from this address"));
+            }
+            if readers.len() == MAX_OF_TOKEN {
+                assert!(refused(1, 9).contains("with this token"));
+            }
+        }
+        assert!(refused(3, 9).contains("64 callers"));
+        let counted = |series: &str| registry.render().contains(series);
+        assert!(counted(
+            "sluicegate_admin_stream_readers{stream=\"live\"} 64"
+        ));
+        assert!(counted(
+            "sluicegate_admin_stream_readers{stream=\"events\"} 0"
+        ));
+        readers.pop();
+        readers.push(subscribe(AdminStream::Events, 3, 9).expect("a place"));
+        let wanted = || (streams.wanted().live, streams.wanted().events);
+        assert_eq!(wanted(), (true, true));
+        readers.clear();
+        assert_eq!(wanted(), (false, false));
+        assert!(counted(
+            "sluicegate_admin_stream_readers{stream=\"live\"} 0"
+        ));
+    }
+}
