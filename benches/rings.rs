@@ -19,9 +19,10 @@ const MINUTES: u64 = 60;
 const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
 fn main() {
-    let keys = match std::env::args().any(|argument| argument == "--bench") {
-        true => KEYS,
-        false => KEYS_OF_A_TEST,
+    let keys = if std::env::args().any(|argument| argument == "--bench") {
+        KEYS
+    } else {
+        KEYS_OF_A_TEST
     };
     let quota = Quota::new(LIMIT, Duration::from_secs(60 * MINUTES)).expect("a quota");
     let log = SlidingLog::new(quota).expect("a log of 500");

@@ -123,9 +123,10 @@ fn print_report(report: &Report) {
 
 /// Colours for a terminal on stderr that takes them, none for anything else.
 fn colour() -> Colour {
-    match has_colours(&io::stderr()) {
-        true => Colour::Ansi,
-        false => Colour::Plain,
+    if has_colours(&io::stderr()) {
+        Colour::Ansi
+    } else {
+        Colour::Plain
     }
 }
 

@@ -66,27 +66,28 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// a pipe without bytes for 30 s; anything but files, pipes with a writer and character devices.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let opened = open(OpenOptions::new().read(true), path);
-    let (file, kind) = opened.map_err(|error| match is_without_peer(&error) {
-        true => other("it is a socket; name a file"),
-        false => error,
+    let (file, kind) = opened.map_err(|error| {
+        if is_without_peer(&error) {
+            other("it is a socket; name a file")
+        } else {
+            error
+        }
     })?;
-    let mut bytes = match kind.is_fifo() {
-        true => read_pipe(&file, most, SILENCE_TIMEOUT)?,
-        false => {
-            fcntl_setfl(&file, OFlags::empty())?;
-            let mut bytes = Vec::new();
-            file.take(most + 1).read_to_end(&mut bytes)?;
-            bytes
-        }
+    let mut bytes = if kind.is_fifo() {
+        read_pipe(&file, most, SILENCE_TIMEOUT)?
+    } else {
+        fcntl_setfl(&file, OFlags::empty())?;
+        let mut bytes = Vec::new();
+        file.take(most + 1).read_to_end(&mut bytes)?;
+        bytes
     };
-    match bytes.len() as u64 > most {
-        true => Err(ErrorKind::FileTooLarge.into()),
-        false => {
-            if bytes.starts_with(BYTE_ORDER_MARK) {
-                bytes.drain(..BYTE_ORDER_MARK.len());
-            }
-            Ok(bytes)
+    if bytes.len() as u64 > most {
+        Err(ErrorKind::FileTooLarge.into())
+    } else {
+        if bytes.starts_with(BYTE_ORDER_MARK) {
+            bytes.drain(..BYTE_ORDER_MARK.len());
         }
+        Ok(bytes)
     }
 }
 
@@ -96,9 +97,12 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// The system's error; anything but files, pipes with a reader and character devices.
 pub fn append(path: &Path) -> io::Result<File> {
     let opened = open(OpenOptions::new().append(true).create(true), path);
-    let (file, _) = opened.map_err(|error| match is_without_peer(&error) {
-        true => without_reader(path),
-        false => error,
+    let (file, _) = opened.map_err(|error| {
+        if is_without_peer(&error) {
+            without_reader(path)
+        } else {
+            error
+        }
     })?;
     fcntl_setfl(&file, OFlags::APPEND)?;
     Ok(file)
@@ -122,9 +126,10 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<(File, FileType)> 
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = options.custom_flags(flags).open(path)?;
     let kind = file.metadata()?.file_type();
-    match kind.is_file() || kind.is_fifo() || kind.is_char_device() {
-        true => Ok((file, kind)),
-        false => Err(wrong_kind(kind)),
+    if kind.is_file() || kind.is_fifo() || kind.is_char_device() {
+        Ok((file, kind))
+    } else {
+        Err(wrong_kind(kind))
     }
 }
 
@@ -146,9 +151,10 @@ fn is_without_peer(error: &io::Error) -> bool {
 
 fn without_reader(path: &Path) -> io::Error {
     let is_pipe = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
-    other(match is_pipe {
-        true => "it is a pipe without a reader; start the reader first, or name a file",
-        false => "it is a socket or a device that is not there; name a file",
+    other(if is_pipe {
+        "it is a pipe without a reader; start the reader first, or name a file"
+    } else {
+        "it is a socket or a device that is not there; name a file"
     })
 }
 

@@ -19,9 +19,10 @@ const MAX_LISTED: usize = 8;
 /// Returns all values of an option that are known, or the nearest if there are many.
 pub fn values(word: &str, known: &[&str]) -> String {
     let introduction = "it can be";
-    match known.len() <= MAX_LISTED {
-        true => format!("{introduction}: {}", list(known)),
-        false => advice(word, known, introduction),
+    if known.len() <= MAX_LISTED {
+        format!("{introduction}: {}", list(known))
+    } else {
+        advice(word, known, introduction)
     }
 }
 

@@ -83,9 +83,10 @@ impl<T: PartialEq> Lookup<T> {
         let Some(first) = values.next() else {
             return Self::Missing;
         };
-        match values.all(|value| value == first) {
-            true => Self::One(first),
-            false => Self::Several,
+        if values.all(|value| value == first) {
+            Self::One(first)
+        } else {
+            Self::Several
         }
     }
 }

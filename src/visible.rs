@@ -157,9 +157,10 @@ pub fn key(key: &str) -> String {
 pub fn text(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
-        match is_hidden(letter) {
-            true => push_escape(&mut shown, letter),
-            false => shown.push(letter),
+        if is_hidden(letter) {
+            push_escape(&mut shown, letter)
+        } else {
+            shown.push(letter)
         }
     }
     shown

@@ -34,9 +34,10 @@ impl<T: TryFrom<u64>> Visitor<'_> for WholeNumber<T> {
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
-        match number.fract() == 0.0 && (0.0..=MAX_EXACT).contains(&number) {
-            true => self.visit_u64(number as u64),
-            false => Err(E::invalid_value(Unexpected::Float(number), &self)),
+        if number.fract() == 0.0 && (0.0..=MAX_EXACT).contains(&number) {
+            self.visit_u64(number as u64)
+        } else {
+            Err(E::invalid_value(Unexpected::Float(number), &self))
         }
     }
 }

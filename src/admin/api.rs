@@ -160,7 +160,7 @@ fn endpoints(state: &AdminState) -> Vec<Endpoint> {
         post(
             "/v1/explain",
             "explain",
-            "What becomes of one request now, and why. Charges nothing.",
+            "Explains what would happen to a request now, without charging it.",
             explain::explain,
         )
         .fails(&[IMPOSSIBLE]),

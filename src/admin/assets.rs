@@ -132,12 +132,11 @@ fn respond(name: &str, headers: &HeaderMap) -> Response {
         return (StatusCode::NOT_FOUND, HEADERS, "there is no such file\n").into_response();
     };
     let tag = asset.tag();
-    let mut response = match headers.get(IF_NONE_MATCH) == Some(&tag) {
-        true => (StatusCode::NOT_MODIFIED, HEADERS).into_response(),
-        false => {
-            let media_type = [(CONTENT_TYPE, asset.media_type())];
-            (HEADERS, media_type, asset.body).into_response()
-        }
+    let mut response = if headers.get(IF_NONE_MATCH) == Some(&tag) {
+        (StatusCode::NOT_MODIFIED, HEADERS).into_response()
+    } else {
+        let media_type = [(CONTENT_TYPE, asset.media_type())];
+        (HEADERS, media_type, asset.body).into_response()
     };
     response.headers_mut().insert(ETAG, tag);
     response

@@ -100,7 +100,7 @@ impl ExplainRequest {
             )));
         }
         let uri: Uri = self.url.parse().map_err(|_| {
-            ProblemDetails::impossible(format!("`url` is no URL: write it as in {EXAMPLE}"))
+            ProblemDetails::impossible(format!("`url` isn't a URL: write it as in {EXAMPLE}"))
         })?;
         let is_http = uri
             .scheme()

@@ -105,9 +105,10 @@ impl HostCheck {
             Err(HostError::Missing) => return Ok(()),
             Err(error) => return Err(ProblemDetails::malformed(error.to_string())),
         };
-        match self.allowed.contains(&host) {
-            true => Ok(()),
-            false => Err(self.refuse(&host, peer)),
+        if self.allowed.contains(&host) {
+            Ok(())
+        } else {
+            Err(self.refuse(&host, peer))
         }
     }
 

@@ -71,12 +71,11 @@ impl<S: Sync> FromRequest<S> for JsonText {
             ProblemDetails::new(StatusCode::REQUEST_TIMEOUT, detail)
         })?;
         let text = body.map_err(broken)?.to_bytes();
-        match is_object(&text) {
-            true => Ok(Self(text)),
-            false => {
-                let detail = "the body is no JSON object, as in {\"policy\": \"login\"}";
-                Err(ProblemDetails::malformed(detail))
-            }
+        if is_object(&text) {
+            Ok(Self(text))
+        } else {
+            let detail = "the body is no JSON object, as in {\"policy\": \"login\"}";
+            Err(ProblemDetails::malformed(detail))
         }
     }
 }

@@ -73,8 +73,9 @@ async fn check_openly(State(playground): State<Playground>, text: JsonText) -> R
 
 /// Refuses requests of pages that this server did not send.
 async fn own_pages_only(request: Request, next: Next) -> Response {
-    match is_cross_origin(request.headers()) {
-        false => next.run(request).await,
-        true => ProblemDetails::from(AdminRefusal::CrossOrigin).into_response(),
+    if is_cross_origin(request.headers()) {
+        ProblemDetails::from(AdminRefusal::CrossOrigin).into_response()
+    } else {
+        next.run(request).await
     }
 }

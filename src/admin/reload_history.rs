@@ -101,9 +101,10 @@ impl ReloadHistory {
             changes.filter(|one| one.outcome != OutcomeKind::Survives || one.reason.is_some());
         let buckets = changes.take(MAX_CHANGES).collect();
         let mut history = self.0.lock();
-        let result = match history.running.hash == running.hash {
-            true => ReloadResult::Unchanged,
-            false => ReloadResult::Applied,
+        let result = if history.running.hash == running.hash {
+            ReloadResult::Unchanged
+        } else {
+            ReloadResult::Applied
         };
         history.record(ReloadEvent {
             at: Rfc3339(running.loaded_at),

@@ -156,9 +156,10 @@ fn set_modes(ruleset: &Ruleset) -> impl Iterator<Item = String> {
         let (name, at) = (&policy.name, rfc_3339(change.at));
         let [mode, configured] =
             [policy.mode.current(), policy.mode.configured()].map(|mode| mode.as_str());
-        let effect = match policy.mode.current().can_refuse() {
-            true => "it refuses requests of all keys",
-            false => "it refuses nothing",
+        let effect = if policy.mode.current().can_refuse() {
+            "it refuses requests of all keys"
+        } else {
+            "it refuses nothing"
         };
         let percent = policy.mode.configured().percent();
         let percent = percent.map_or_else(String::new, |percent| format!(" for {percent} %"));

@@ -108,9 +108,10 @@ pub(super) async fn make_messages(state: AdminState) {
         // Reading all counters takes milliseconds with thousands of routes.
         let made = spawn_blocking(move || {
             let (mut live, mut events) = sources;
-            let of_live = match wanted.live {
-                true => live.message(&process),
-                false => live.forget(),
+            let of_live = if wanted.live {
+                live.message(&process)
+            } else {
+                live.forget()
             };
             events.tell_new(&process);
             let refusals = events.refusals(&process, wanted.events);

@@ -158,9 +158,10 @@ pub(super) async fn drain(
     let upstream = find(&ruleset, &name)?;
     let changed = upstream.set_draining(&endpoint, request.drain);
     let changed = changed.ok_or_else(|| unknown_endpoint(upstream, &endpoint))?;
-    let action = match request.drain {
-        true => Action::Drain,
-        false => Action::Undrain,
+    let action = if request.drain {
+        Action::Drain
+    } else {
+        Action::Undrain
     };
     let change = change(action, upstream, &endpoint, request.reason.as_deref());
     audit::log(&state, &actor, change, audit::applied(changed));
@@ -283,7 +284,7 @@ const fn reason_text(reason: EjectionReason) -> &'static str {
         EjectionReason::ConnectFailure => "it took no connection",
         EjectionReason::ConsecutiveFailures => "too many requests in a row failed",
         EjectionReason::FailureRate => "too large a part of its requests failed",
-        EjectionReason::Stalled => "it answered nobody, while others did",
+        EjectionReason::Stalled => "it answered no request, while others did",
         EjectionReason::Probation => "its first request after an ejection failed",
     }
 }

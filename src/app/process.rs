@@ -310,9 +310,10 @@ fn process_series(
         let requests = gateway.upstream_shares();
         let clients = connections.open() as f64 / connections.max() as f64;
         let upstreams = requests.in_flight() as f64 / requests.max() as f64;
-        match file_budget::UPSTREAMS.is_short() {
-            true => 1.0,
-            false => clients.max(upstreams),
+        if file_budget::UPSTREAMS.is_short() {
+            1.0
+        } else {
+            clients.max(upstreams)
         }
     };
     (

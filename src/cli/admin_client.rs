@@ -212,11 +212,14 @@ impl AdminClient {
             .body(Full::new(body))
             .expect("paths of the API, and a host of a URL");
         let answer = sender.send_request(request).await;
-        let answer = answer.map_err(|error| match error.is_parse() {
-            true => self.foreign(&format!(
+        let answer = answer.map_err(|error| {
+            if error.is_parse() {
+                self.foreign(&format!(
                 "it does not speak HTTP/1.1 in clear text ({error}): write https:// if it has TLS"
-            )),
-            false => self.broken(&error),
+            ))
+            } else {
+                self.broken(&error)
+            }
         });
         let (head, body) = answer?.into_parts();
         let body = Limited::new(body, MAX_ANSWER).collect().await;

@@ -110,17 +110,21 @@ impl CheckArgs {
         if self.files.is_empty() {
             return vec![run::find(self.config.clone())];
         }
-        let source = |file: &PathBuf| match file.as_os_str() == "-" {
-            true => Source::read("stdin", io::stdin().lock()),
-            false => Ok(Source::File(file.clone())),
+        let source = |file: &PathBuf| {
+            if file.as_os_str() == "-" {
+                Source::read("stdin", io::stdin().lock())
+            } else {
+                Ok(Source::File(file.clone()))
+            }
         };
         self.files.iter().map(source).collect()
     }
 
     fn format(&self) -> CheckFormat {
-        match self.json {
-            true => CheckFormat::Json,
-            false => self.format,
+        if self.json {
+            CheckFormat::Json
+        } else {
+            self.format
         }
     }
 

@@ -99,9 +99,10 @@ pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
 /// # Errors
 /// The text is a URL, or a path.
 fn method(text: &str) -> Result<String, &'static str> {
-    match text.contains('/') {
-        true => Err("the method comes first, as in: explain GET http://api.example.com/v1/search"),
-        false => Ok(text.to_owned()),
+    if text.contains('/') {
+        Err("the method comes first, as in: explain GET http://api.example.com/v1/search")
+    } else {
+        Ok(text.to_owned())
     }
 }
 
@@ -109,9 +110,10 @@ fn method(text: &str) -> Result<String, &'static str> {
 /// The text is a method that follows `--admin`.
 fn admin_url(text: &str) -> Result<String, &'static str> {
     let is_method = text.bytes().all(|letter| letter.is_ascii_uppercase());
-    match is_method {
-        true => Err("write --admin without a URL at the end, behind METHOD and URL"),
-        false => Ok(text.to_owned()),
+    if is_method {
+        Err("write --admin without a URL at the end, behind METHOD and URL")
+    } else {
+        Ok(text.to_owned())
     }
 }
 
@@ -126,11 +128,12 @@ impl Expected {
             ),
             Self::Limited => (decision == AnswerKind::Limited, "limited"),
         };
-        match is_expected {
-            true => Ok(()),
-            false => Err(format!(
+        if is_expected {
+            Ok(())
+        } else {
+            Err(format!(
                 "the request should be {word}, but the answer is: {answer_text}"
-            )),
+            ))
         }
     }
 }
@@ -160,24 +163,22 @@ impl ExplainArgs {
             }
         };
         let code = self.judge(explanation.decision, &explanation.answer_text());
-        let text = match self.json {
-            true => format!("{:#}\n", explanation.json),
-            false => explanation.text(),
+        let text = if self.json {
+            format!("{:#}\n", explanation.json)
+        } else {
+            explanation.text()
         };
         super::finish(io::stdout().write_all(text.as_bytes()), code)
     }
 
     fn print(&self, explanation: &ExplanationReport) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        match self.json {
-            true => {
-                serde_json::to_writer_pretty(&mut out, explanation)?;
-                out.write_all(b"\n")
-            }
-            false => {
-                writeln!(out, "buckets   new: --admin asks a running proxy")?;
-                out.write_all(explanation.text.as_bytes())
-            }
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, explanation)?;
+            out.write_all(b"\n")
+        } else {
+            writeln!(out, "buckets   new: --admin asks a running proxy")?;
+            out.write_all(explanation.text.as_bytes())
         }
     }
 

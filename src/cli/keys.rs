@@ -213,12 +213,11 @@ impl CallArgs {
         let answer = client.post(&format!("/v1/keys/{action}"), body);
         answer.map_err(|error: CallError| {
             let is_impossible = error.status() == Some(StatusCode::UNPROCESSABLE_ENTITY);
-            let message = match is_impossible && *key == Key::None {
-                true => {
-                    let policy = &subject.policy;
-                    format!("{error}; name the key: sluicegate keys {action} {policy} KEY")
-                }
-                false => error.to_string(),
+            let message = if is_impossible && *key == Key::None {
+                let policy = &subject.policy;
+                format!("{error}; name the key: sluicegate keys {action} {policy} KEY")
+            } else {
+                error.to_string()
             };
             (WRONG, message)
         })
@@ -226,9 +225,10 @@ impl CallArgs {
 
     /// Prints an answer as JSON, or as this text.
     fn print<T>(&self, answer: &Answer<T>, text: impl Fn(&T) -> String) -> io::Result<()> {
-        let text = match self.json {
-            true => format!("{:#}\n", answer.json),
-            false => text(&answer.fields),
+        let text = if self.json {
+            format!("{:#}\n", answer.json)
+        } else {
+            text(&answer.fields)
         };
         io::stdout().lock().write_all(text.as_bytes())
     }

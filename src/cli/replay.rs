@@ -93,9 +93,10 @@ impl ReplayArgs {
     ) -> Result<(io::Result<()>, ExitCode), ExitCode> {
         let compared = replay::compare(rules, reading, log, self.policy.as_deref());
         let comparison = compared.map_err(|error| self.fail(error, out))?;
-        let written = match self.json {
-            true => print_line(out, &comparison),
-            false => write!(out, "{comparison}"),
+        let written = if self.json {
+            print_line(out, &comparison)
+        } else {
+            write!(out, "{comparison}")
         };
         Ok((written, self.judge(&comparison.after)))
     }
@@ -107,9 +108,12 @@ impl ReplayArgs {
         log: impl Read,
         out: &mut impl Write,
     ) -> Result<(io::Result<()>, ExitCode), ExitCode> {
-        let replayed = replay::replay(rules, reading, log, |decided| match self.decisions {
-            true => print_line(out, decided),
-            false => Ok(()),
+        let replayed = replay::replay(rules, reading, log, |decided| {
+            if self.decisions {
+                print_line(out, decided)
+            } else {
+                Ok(())
+            }
         });
         let mut report = replayed.map_err(|error| self.fail(error, out))?;
         if let Some(policy) = &self.policy {
@@ -183,14 +187,16 @@ impl ReplayArgs {
 
     /// The log, with a bar where somebody can see it and nothing else is written there.
     fn open(&self) -> Result<Progress<Box<dyn Read>>, String> {
-        let (input, size) = match self.log.as_os_str() == "-" {
-            true => (Box::new(io::stdin()) as Box<dyn Read>, None),
-            false => open(&self.log)?,
+        let (input, size) = if self.log.as_os_str() == "-" {
+            (Box::new(io::stdin()) as Box<dyn Read>, None)
+        } else {
+            open(&self.log)?
         };
         let is_written_over = self.decisions && io::stdout().is_terminal();
-        Ok(match has_cursor(&io::stderr()) && !is_written_over {
-            true => Progress::shown(input, size),
-            false => Progress::hidden(input, size),
+        Ok(if has_cursor(&io::stderr()) && !is_written_over {
+            Progress::shown(input, size)
+        } else {
+            Progress::hidden(input, size)
         })
     }
 
@@ -214,9 +220,10 @@ impl ReplayArgs {
             _ = write!(io::stderr(), "{}", report.remarks());
             return Ok(());
         }
-        match self.json {
-            true => print_line(out, report),
-            false => write!(out, "{report}"),
+        if self.json {
+            print_line(out, report)
+        } else {
+            write!(out, "{report}")
         }
     }
 }

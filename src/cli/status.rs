@@ -45,13 +45,15 @@ pub(super) fn status(options: &StatusArgs) -> ExitCode {
             return ExitCode::from(WRONG);
         }
     };
-    let text = match options.json {
-        true => format!("{json:#}\n"),
-        false => Lines(&fields).to_string(),
+    let text = if options.json {
+        format!("{json:#}\n")
+    } else {
+        Lines(&fields).to_string()
     };
-    let code = match fields.problems.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(WRONG),
+    let code = if fields.problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(WRONG)
     };
     super::finish(io::stdout().write_all(text.as_bytes()), code)
 }
@@ -91,9 +93,10 @@ impl fmt::Display for Lines<'_> {
         for problem in &status.problems {
             line("problem", format_args!("{problem}"))?;
         }
-        match status.problems.is_empty() {
-            true => line("problems", format_args!("none")),
-            false => Ok(()),
+        if status.problems.is_empty() {
+            line("problems", format_args!("none"))
+        } else {
+            Ok(())
         }
     }
 }

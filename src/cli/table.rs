@@ -17,9 +17,12 @@ pub(super) fn table<const N: usize>(
     let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or_default());
     let line = |row: &[String; N]| {
         let cells = row.iter().zip(widths).enumerate();
-        let cells = cells.map(|(column, (text, width))| match numbers.contains(&column) {
-            true => format!("{text:>width$}"),
-            false => format!("{text:<width$}"),
+        let cells = cells.map(|(column, (text, width))| {
+            if numbers.contains(&column) {
+                format!("{text:>width$}")
+            } else {
+                format!("{text:<width$}")
+            }
         });
         let line = cells.collect::<Vec<_>>().join("  ");
         format!("{}\n", line.trim_end())

@@ -15,9 +15,10 @@ pub(super) fn is_stdin(path: &Path) -> bool {
 /// # Errors
 /// Says why `what` cannot be read. It never has the text.
 pub(super) fn read(path: &Path, max: u64, what: &str) -> Result<String, String> {
-    let bytes = match is_stdin(path) {
-        true => read_stdin(max),
-        false => files::read(path, max),
+    let bytes = if is_stdin(path) {
+        read_stdin(max)
+    } else {
+        files::read(path, max)
     };
     let wrong = |why: &str| format!("cannot read the {what} from {}: {why}", path.display());
     let bytes = bytes.map_err(|error| match error.kind() {
@@ -31,8 +32,9 @@ fn read_stdin(max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let stdin = io::stdin().lock();
     stdin.take(max + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > max {
-        true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(bytes),
+    if bytes.len() as u64 > max {
+        Err(io::ErrorKind::FileTooLarge.into())
+    } else {
+        Ok(bytes)
     }
 }

@@ -110,9 +110,10 @@ impl TopArgs {
                 sleep(LEAST_COUNTED);
                 answer = question.ask(&client)?;
             }
-            let text = match self.json {
-                true => format!("{:#}\n", answer.json),
-                false => Report::new(&answer.fields).to_string(),
+            let text = if self.json {
+                format!("{:#}\n", answer.json)
+            } else {
+                Report::new(&answer.fields).to_string()
             };
             return Ok(print(&text).unwrap_or(ExitCode::SUCCESS));
         }
@@ -121,9 +122,10 @@ impl TopArgs {
         }
         loop {
             let answer = question.ask(&client)?;
-            let text = match self.json {
-                true => format!("{}\n", answer.json),
-                false => format!("{}\n", Report::new(&answer.fields)),
+            let text = if self.json {
+                format!("{}\n", answer.json)
+            } else {
+                format!("{}\n", Report::new(&answer.fields))
             };
             if let Some(code) = print(&text) {
                 return Ok(code);

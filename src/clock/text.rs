@@ -119,9 +119,10 @@ impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wait = self.until.since(self.now);
         Span(wait).fmt(f)?;
-        match wait < Duration::from_micros(MINUTE) {
-            true => Ok(()),
-            false => write!(f, ", at {}", self.end()),
+        if wait < Duration::from_micros(MINUTE) {
+            Ok(())
+        } else {
+            write!(f, ", at {}", self.end())
         }
     }
 }
@@ -134,13 +135,15 @@ impl Wait {
             .as_micros()
             .div_ceil(SECOND)
             .saturating_mul(SECOND);
-        let seconds = match until.is_multiple_of(MINUTE) {
-            true => "",
-            false => ":%S",
+        let seconds = if until.is_multiple_of(MINUTE) {
+            ""
+        } else {
+            ":%S"
         };
-        let date = match until / DAY == self.now.as_micros() / DAY {
-            true => "",
-            false => "%Y-%m-%d ",
+        let date = if until / DAY == self.now.as_micros() / DAY {
+            ""
+        } else {
+            "%Y-%m-%d "
         };
         instant(until)
             .strftime(&format!("{date}%H:%M{seconds} UTC"))

@@ -142,9 +142,10 @@ fn rules(loaded: &Loaded, key_files: KeyFiles) -> Result<RulesetSpec, Report> {
     let mut compiler = Compiler::new(&loaded.directory, key_files);
     let client_ip = Arc::new(client_ip(&loaded.config.client_ip));
     let rules = compiler.rules(&loaded.config, client_ip);
-    match compiler.findings.is_empty() {
-        true => Ok(rules),
-        false => Err(loaded.report(compiler.findings)),
+    if compiler.findings.is_empty() {
+        Ok(rules)
+    } else {
+        Err(loaded.report(compiler.findings))
     }
 }
 

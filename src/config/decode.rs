@@ -74,9 +74,10 @@ impl<'a> Reader<'a> {
     fn no_value(self) -> DecodeError {
         let finding = match self.findings.document.key(self.node) {
             Some(key) => {
-                let message = match self.findings.knows_key(self.node) {
-                    true => format!("`{key}` has no value"),
-                    false => "a key has no value".to_owned(),
+                let message = if self.findings.knows_key(self.node) {
+                    format!("`{key}` has no value")
+                } else {
+                    "a key has no value".to_owned()
                 };
                 Finding::error(self.node, Code::NoValue, message)
                     .help("give it one, or remove the key")
@@ -122,9 +123,10 @@ impl<'a> Reader<'a> {
     fn known_text(self, text: &'a str) -> &'a str {
         let written = self.findings.document.written(self.node);
         let is_secret = self.is_secret || may_have_login(text) || is_of_many_lines(written);
-        let content = match is_secret && !variables::is_only_name(written) {
-            true => Content::Secret,
-            false => Content::Value,
+        let content = if is_secret && !variables::is_only_name(written) {
+            Content::Secret
+        } else {
+            Content::Value
         };
         self.findings.know_value(self.node, content);
         text
@@ -174,12 +176,11 @@ impl<'a> Reader<'a> {
             }
             let nearest = self.findings.nearest(key, known);
             let is_shown = !self.is_secret && (nearest.is_some() || looks_like_key(key));
-            let message = match is_shown {
-                true => {
-                    self.findings.know_key(child);
-                    format!("unknown key `{key}`")
-                }
-                false => "unknown key, which is not shown: it may be a secret".to_owned(),
+            let message = if is_shown {
+                self.findings.know_key(child);
+                format!("unknown key `{key}`")
+            } else {
+                "unknown key, which is not shown: it may be a secret".to_owned()
             };
             let foreign = foreign_key(key, known);
             let meant = foreign.map(|(meant, _)| meant).or(nearest);
@@ -355,9 +356,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         let value = visitor.visit_map(&mut entries);
         self.report_unknown_keys(children, &entries.known);
         let advice = || format!("its keys are {}", nearest::list(&entries.known));
-        self.place(match is_mapping {
-            true => value,
-            false => Err(self.mismatch(&"a mapping").with_help(advice())),
+        self.place(if is_mapping {
+            value
+        } else {
+            Err(self.mismatch(&"a mapping").with_help(advice()))
         })
     }
 

@@ -79,9 +79,10 @@ impl Visibility {
     };
 
     const fn key_content(self) -> Content {
-        match self.is_known_key {
-            true => Content::Key,
-            false => Content::Unknown,
+        if self.is_known_key {
+            Content::Key
+        } else {
+            Content::Unknown
         }
     }
 }
@@ -292,8 +293,9 @@ impl Document {
 /// A key as part of a path, in quotes if it would be ambiguous.
 fn quoted(key: &str) -> Cow<'_, str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
-    match !key.is_empty() && key.bytes().all(plain) {
-        true => key.into(),
-        false => format!("{key:?}").into(),
+    if !key.is_empty() && key.bytes().all(plain) {
+        key.into()
+    } else {
+        format!("{key:?}").into()
     }
 }

@@ -175,9 +175,12 @@ impl<'a> Findings<'a> {
         list.retain(|finding| !follows(finding, &meant));
         let is_twice = |finding: &Finding| finding.code == Code::DuplicateKey;
         let has_twice = list.iter().any(is_twice);
-        list.retain(|finding| match has_twice {
-            true => is_twice(finding),
-            false => finding.severity == Severity::Error || !has_errors,
+        list.retain(|finding| {
+            if has_twice {
+                is_twice(finding)
+            } else {
+                finding.severity == Severity::Error || !has_errors
+            }
         });
         (list, self.visibility.into_inner())
     }

@@ -210,9 +210,10 @@ fn all_route_limits<'a>(config: &'a Config) -> Vec<RouteLimits<'a>> {
     let routes = config.routes.iter().map(|route| RouteLimits {
         route: Some(&route.value),
         node: route.node,
-        inherited: match route.inherit.get() {
-            true => Rc::clone(&top_level),
-            false => Rc::default(),
+        inherited: if route.inherit.get() {
+            Rc::clone(&top_level)
+        } else {
+            Rc::default()
         },
         own: resolved(&route.limits).collect(),
     });
@@ -241,9 +242,10 @@ fn policies<'a>(places: &[RouteLimits<'a>]) -> Vec<AppliedPolicy<'a>> {
     let mut seen = HashSet::new();
     let first = places.iter().position(RouteLimits::inherits);
     let all = places.iter().enumerate().flat_map(|(index, place)| {
-        let inherited = match first == Some(index) {
-            true => &*place.inherited,
-            false => &[],
+        let inherited = if first == Some(index) {
+            &*place.inherited
+        } else {
+            &[]
         };
         inherited.iter().chain(&place.own).copied()
     });

@@ -187,9 +187,10 @@ pub(super) fn read_from(input: impl Read, name: &str) -> Result<String, Report> 
         .take(MAX_FILE + 1)
         .read_to_end(&mut bytes)
         .map_err(fail)?;
-    match bytes.len() as u64 > MAX_FILE {
-        true => Err(too_large(name)),
-        false => text(bytes, name),
+    if bytes.len() as u64 > MAX_FILE {
+        Err(too_large(name))
+    } else {
+        text(bytes, name)
     }
 }
 

@@ -103,9 +103,10 @@ impl ClientIp {
     /// Returns the client's address. It is the peer's, unless the peer is a trusted proxy whose field
     /// has another.
     pub fn resolve(&self, peer: PeerAddress, headers: &Headers) -> IpAddr {
-        let reported = match self.trusts(peer) {
-            true => self.reported(headers),
-            false => None,
+        let reported = if self.trusts(peer) {
+            self.reported(headers)
+        } else {
+            None
         };
         reported.or(peer.ip()).unwrap_or(NO_ADDRESS)
     }

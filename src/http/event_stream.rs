@@ -64,9 +64,10 @@ impl EventStream {
             }
             match (self.state, first) {
                 (State::Start(length), _) if BYTE_ORDER_MARK.get(length) == Some(&first) => {
-                    self.state = match length + 1 == BYTE_ORDER_MARK.len() {
-                        true => State::Name(0),
-                        false => State::Start(length + 1),
+                    self.state = if length + 1 == BYTE_ORDER_MARK.len() {
+                        State::Name(0)
+                    } else {
+                        State::Start(length + 1)
                     };
                 }
                 (State::Start(0), _) => {

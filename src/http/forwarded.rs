@@ -66,9 +66,10 @@ impl Forwarding {
         if is_said && peer == Peer::Untrusted {
             headers.retain(|name| !is_by_proxies(name));
         }
-        match is_said && peer == Peer::Trusted {
-            true => self.extend(headers),
-            false => self.begin(headers),
+        if is_said && peer == Peer::Trusted {
+            self.extend(headers)
+        } else {
+            self.begin(headers)
         }
     }
 

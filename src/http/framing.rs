@@ -87,9 +87,10 @@ impl<'a> FramingFields<'a> {
     fn add_expectations(&mut self, expect: &[u8]) {
         let expectations = expect.split(|&byte| byte == b',');
         for expectation in expectations.map(<[u8]>::trim_ascii) {
-            match expectation.eq_ignore_ascii_case(b"100-continue") {
-                true => self.expects_continue = true,
-                false => self.expects_unknown |= !expectation.is_empty(),
+            if expectation.eq_ignore_ascii_case(b"100-continue") {
+                self.expects_continue = true
+            } else {
+                self.expects_unknown |= !expectation.is_empty()
             }
         }
     }
@@ -143,12 +144,13 @@ pub fn check_end<B>(request: &Request<B>) -> Result<(), FramingError> {
     let fields = FramingFields::of(request.headers());
     check_transfer_encoding(request.version(), &fields)?;
     check_content_length(fields.lengths)?;
-    match fields.expects_unknown {
-        false => Ok(()),
-        true => wrong(
+    if fields.expects_unknown {
+        wrong(
             StatusCode::EXPECTATION_FAILED,
             "Only 100-continue can be expected.",
-        ),
+        )
+    } else {
+        Ok(())
     }
 }
 
@@ -186,12 +188,13 @@ fn check_method(method: &Method) -> Result<(), FramingError> {
 /// No whitespace around a value over HTTP/2 (RFC 9113 section 8.2.1): an upstream of HTTP/1.1 would
 /// drop it, and so read another value than a limit has counted.
 fn check_values<B>(request: &Request<B>) -> Result<(), FramingError> {
-    match request.version() == Version::HTTP_2 && has_padded_value(request.headers()) {
-        false => Ok(()),
-        true => wrong(
+    if request.version() == Version::HTTP_2 && has_padded_value(request.headers()) {
+        wrong(
             StatusCode::BAD_REQUEST,
             "A field begins or ends with a space or a tab.",
-        ),
+        )
+    } else {
+        Ok(())
     }
 }
 
@@ -222,12 +225,13 @@ fn check_transfer_encoding(
             "The request has both Transfer-Encoding and Content-Length.",
         );
     }
-    match is_chunked_alone(fields.codings) {
-        true => Ok(()),
-        false => wrong(
+    if is_chunked_alone(fields.codings) {
+        Ok(())
+    } else {
+        wrong(
             StatusCode::NOT_IMPLEMENTED,
             "Only the transfer coding chunked is supported.",
-        ),
+        )
     }
 }
 

@@ -162,9 +162,10 @@ fn name(host: &[u8]) -> Option<Cow<'_, str>> {
 fn address(host: &str) -> Option<Cow<'_, str>> {
     let address: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
     let shortest = format!("[{address}]");
-    Some(match shortest == host {
-        true => Cow::Borrowed(host),
-        false => Cow::Owned(shortest),
+    Some(if shortest == host {
+        Cow::Borrowed(host)
+    } else {
+        Cow::Owned(shortest)
     })
 }
 

@@ -124,9 +124,10 @@ impl JsonScan {
         let is_whole = self.state == State::Between && self.depth == 0;
         let found = self.found.take();
         *self = JsonScan::new(Arc::clone(&self.pointer));
-        match is_whole {
-            true => Ok(found),
-            false => Err(InvalidJson),
+        if is_whole {
+            Ok(found)
+        } else {
+            Err(InvalidJson)
         }
     }
 
@@ -155,9 +156,10 @@ impl JsonScan {
                 }
                 b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
                     self.text.clear();
-                    let role = match self.is_target() {
-                        true => Role::Target,
-                        false => Role::Irrelevant,
+                    let role = if self.is_target() {
+                        Role::Target
+                    } else {
+                        Role::Irrelevant
                     };
                     self.state = State::Scalar { role };
                     return &bytes[at..];
@@ -244,10 +246,12 @@ impl JsonScan {
             Some(Container::Object { expects_value, .. }) => !*expects_value,
             _ => false,
         };
-        let role = match is_key {
-            true => Role::Key,
-            false if self.is_target() => Role::Target,
-            false => Role::Irrelevant,
+        let role = if is_key {
+            Role::Key
+        } else if self.is_target() {
+            Role::Target
+        } else {
+            Role::Irrelevant
         };
         self.state = State::String {
             role,
@@ -257,9 +261,10 @@ impl JsonScan {
 
     /// Reads the next bytes of a string.
     fn string<'a>(&mut self, bytes: &'a [u8], role: Role, is_escaped: bool) -> &'a [u8] {
-        let length = match is_escaped {
-            true => 1,
-            false => memchr::memchr2(b'"', b'\\', bytes).map_or(bytes.len(), |at| at + 1),
+        let length = if is_escaped {
+            1
+        } else {
+            memchr::memchr2(b'"', b'\\', bytes).map_or(bytes.len(), |at| at + 1)
         };
         let (piece, rest) = bytes.split_at(length);
         let last = piece[length - 1];

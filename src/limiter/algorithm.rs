@@ -255,9 +255,10 @@ impl Algorithm {
         if self == from {
             return Compatibility::Identical;
         }
-        match self.kind() == from.kind() && self.capacity() > 0 {
-            true => Compatibility::Convertible,
-            false => Compatibility::Incompatible,
+        if self.kind() == from.kind() && self.capacity() > 0 {
+            Compatibility::Convertible
+        } else {
+            Compatibility::Incompatible
         }
     }
 

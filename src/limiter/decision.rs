@@ -176,9 +176,10 @@ impl Verdict {
     pub fn of(decisions: impl IntoIterator<Item = Decision>, enforced: usize) -> Self {
         let mut verdict = Self::default();
         for (place, decision) in decisions.into_iter().enumerate() {
-            match place < enforced {
-                true => verdict.push(decision),
-                false => verdict.push_shadowed(decision),
+            if place < enforced {
+                verdict.push(decision)
+            } else {
+                verdict.push_shadowed(decision)
             }
         }
         verdict

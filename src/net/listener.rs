@@ -89,9 +89,12 @@ pub(crate) fn bind(
             return Err(error);
         };
         let bound = bind_exactly(&other.into(), count, own);
-        bound.map_err(|second| match lacks_address(&second.source) {
-            true => error,
-            false => second,
+        bound.map_err(|second| {
+            if lacks_address(&second.source) {
+                error
+            } else {
+                second
+            }
         })
     })
 }

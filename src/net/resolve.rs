@@ -98,9 +98,10 @@ impl Resolver {
     /// The reason why a lookup did not end in time.
     pub(crate) fn delay(&self, name: &str) -> &'static str {
         let queue = self.queue.lock();
-        match queue.waiting.iter().any(|waiting| **waiting == *name) {
-            true => "the name waits for a thread: the resolver has not answered earlier lookups",
-            false => "the resolver has not answered",
+        if queue.waiting.iter().any(|waiting| **waiting == *name) {
+            "the name waits for a thread: the resolver has not answered earlier lookups"
+        } else {
+            "the resolver has not answered"
         }
     }
 

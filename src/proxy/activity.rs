@@ -102,9 +102,10 @@ impl Activity {
 
     /// The form in which keys are answered.
     pub fn key_form(&self) -> KeyForm {
-        match self.has_texts.load(Relaxed) {
-            true => KeyForm::Readable,
-            false => KeyForm::Hashed,
+        if self.has_texts.load(Relaxed) {
+            KeyForm::Readable
+        } else {
+            KeyForm::Hashed
         }
     }
 
@@ -157,12 +158,11 @@ impl Activity {
         for cell in &self.workers {
             windows.take(|sketches| {
                 let mut cell = cell.0.lock();
-                match cell.sketches.is_empty() {
-                    true => false,
-                    false => {
-                        std::mem::swap(&mut cell.sketches, sketches);
-                        true
-                    }
+                if cell.sketches.is_empty() {
+                    false
+                } else {
+                    std::mem::swap(&mut cell.sketches, sketches);
+                    true
                 }
             });
         }

@@ -93,9 +93,10 @@ impl Admission {
 
     /// The limit that refuses the request, if any.
     pub(super) fn refusing<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
-        match self.is_refused() {
-            true => Some(route.limit(self.deciding()?.limit)),
-            false => None,
+        if self.is_refused() {
+            Some(route.limit(self.deciding()?.limit))
+        } else {
+            None
         }
     }
 
@@ -137,9 +138,10 @@ impl Admission {
         &self,
         route: &'r Route,
     ) -> impl Iterator<Item = (&'r Limit, &'r Overflow)> {
-        let binding = match self.is_refused() {
-            true => &[],
-            false => self.binding(),
+        let binding = if self.is_refused() {
+            &[]
+        } else {
+            self.binding()
         };
         binding.iter().filter_map(|PolicyCharge { id, .. }| {
             let limit = route.limit(id.limit);
@@ -221,17 +223,16 @@ impl Admission {
     ) {
         let binding = self.binding();
         let told: SmallVec<[Decision; 4]>;
-        let decisions = match self.jitter.is_zero() {
-            true => &self.result.verdict.decisions,
-            false => {
-                let all = binding.iter().zip(&self.result.verdict.decisions);
-                let told_by = |(charge, decision): (&PolicyCharge, &Decision)| {
-                    let quota = route.limit(charge.id.limit).chosen(charge.id);
-                    self.told(quota.algorithm(), decision)
-                };
-                told = all.map(told_by).collect();
-                &told
-            }
+        let decisions = if self.jitter.is_zero() {
+            &self.result.verdict.decisions
+        } else {
+            let all = binding.iter().zip(&self.result.verdict.decisions);
+            let told_by = |(charge, decision): (&PolicyCharge, &Decision)| {
+                let quota = route.limit(charge.id.limit).chosen(charge.id);
+                self.told(quota.algorithm(), decision)
+            };
+            told = all.map(told_by).collect();
+            &told
         };
         let applied = binding
             .iter()
@@ -246,9 +247,10 @@ impl Admission {
                 })
             });
         let applied: SmallVec<[AppliedPolicy<'_>; 4]> = applied.collect();
-        let deciding = match applied.len() == binding.len() {
-            true => self.result.verdict.deciding,
-            false => limit_headers::index_of_deciding(applied.iter()).unwrap_or_default(),
+        let deciding = if applied.len() == binding.len() {
+            self.result.verdict.deciding
+        } else {
+            limit_headers::index_of_deciding(applied.iter()).unwrap_or_default()
         };
         if upstream_refuses {
             limit_headers::join(styles, &applied, self.now, headers);

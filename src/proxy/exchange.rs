@@ -523,9 +523,10 @@ impl RequestContext {
 }
 
 fn trust(is_trusted: bool) -> Peer {
-    match is_trusted {
-        true => Peer::Trusted,
-        false => Peer::Untrusted,
+    if is_trusted {
+        Peer::Trusted
+    } else {
+        Peer::Untrusted
     }
 }
 

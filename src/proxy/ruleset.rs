@@ -210,17 +210,19 @@ impl Route {
 
     /// The limits that apply to a request, except those that tag.
     pub fn limits_for(&self, head: &Head<'_>) -> &[Limit] {
-        match self.preflight.is_exempt(head) {
-            true => &[],
-            false => &self.limits[..self.refusing],
+        if self.preflight.is_exempt(head) {
+            &[]
+        } else {
+            &self.limits[..self.refusing]
         }
     }
 
     /// The tagging limits that apply to a request, with their numbers.
     pub fn tags_for(&self, head: &Head<'_>) -> impl Iterator<Item = (u16, &Limit)> {
-        let tags = match self.preflight.is_exempt(head) {
-            true => &[],
-            false => self.tags(),
+        let tags = if self.preflight.is_exempt(head) {
+            &[]
+        } else {
+            self.tags()
         };
         (self.refusing as u16..).zip(tags)
     }

@@ -78,9 +78,10 @@ impl ShadowClients {
             most.most(MOST).into_iter().cloned().collect()
         };
         let is_exact = most.iter().all(|client| client.excess == 0);
-        let limited_clients = match is_exact {
-            true => most.len(),
-            false => estimate(&counts.limited).max(most.len()),
+        let limited_clients = if is_exact {
+            most.len()
+        } else {
+            estimate(&counts.limited).max(most.len())
         };
         Some(ShadowReport {
             clients: estimate(&counts.seen).max(limited_clients) as u64,
@@ -101,9 +102,10 @@ impl ShadowClients {
 fn estimate(sketch: &AtomicHyperLogLog) -> usize {
     let (registers, _, zeros, _) = sketch.parts();
     let all = registers.len() as f64;
-    let estimated = match zeros * 2 > registers.len() {
-        true => all * (all / zeros as f64).ln(),
-        false => sketch.raw_count(),
+    let estimated = if zeros * 2 > registers.len() {
+        all * (all / zeros as f64).ln()
+    } else {
+        sketch.raw_count()
     };
     estimated.round() as usize
 }

@@ -106,9 +106,10 @@ impl ReportedPolicy<'_> {
     /// writes them.
     fn beside(&self, route: &Route) -> Option<AppliedPolicy<'_>> {
         let mut own = route.limits.iter();
-        match own.any(|limit| *limit.policy.name == *self.name) {
-            true => None,
-            false => self.applied(),
+        if own.any(|limit| *limit.policy.name == *self.name) {
+            None
+        } else {
+            self.applied()
         }
     }
 

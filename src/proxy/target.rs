@@ -62,12 +62,13 @@ impl RequestTarget {
     ) -> Result<(), Error> {
         let asks_for_tls = request.version() <= Version::HTTP_11
             && request.uri().scheme_str() == Some(Scheme::Https.as_str());
-        match asks_for_tls && scheme == Scheme::Http && trust() == Peer::Untrusted {
-            false => Ok(()),
-            true => Err(Error::Request {
+        if asks_for_tls && scheme == Scheme::Http && trust() == Peer::Untrusted {
+            Err(Error::Request {
                 status: StatusCode::MISDIRECTED_REQUEST,
                 reason: "An https URL is not served over a connection without TLS.",
-            }),
+            })
+        } else {
+            Ok(())
         }
     }
 

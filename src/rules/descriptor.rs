@@ -235,9 +235,10 @@ impl Descriptor {
         for value in &values {
             part.feed_value(kind, value, hasher);
         }
-        match values.is_empty() {
-            true => Lookup::Several,
-            false => Lookup::One(()),
+        if values.is_empty() {
+            Lookup::Several
+        } else {
+            Lookup::One(())
         }
     }
 

@@ -384,9 +384,10 @@ impl Tree {
             }
         }
         let node = &mut self.nodes[at as usize];
-        match pattern.is_prefix {
-            true => node.prefix.push(rank),
-            false => node.exact.push(rank),
+        if pattern.is_prefix {
+            node.prefix.push(rank)
+        } else {
+            node.exact.push(rank)
         }
     }
 

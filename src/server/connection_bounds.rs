@@ -97,9 +97,10 @@ impl ConnectionBounds {
             return Ok(None);
         };
         let address = rules.identify(address);
-        match self.clients.enter(address, self.most.load(Relaxed)) {
-            true => Ok(Some(address)),
-            false => Err(TooManyConnections),
+        if self.clients.enter(address, self.most.load(Relaxed)) {
+            Ok(Some(address))
+        } else {
+            Err(TooManyConnections)
         }
     }
 
@@ -187,9 +188,12 @@ impl ConnectionPressure {
                 .iter()
                 .any(|list| list.lock().oldest().is_some())
         };
-        self.0.is_near_max().then(|| match has_idle() {
-            true => "idle ones give way",
-            false => "none is idle to give way",
+        self.0.is_near_max().then(|| {
+            if has_idle() {
+                "idle ones give way"
+            } else {
+                "none is idle to give way"
+            }
         })
     }
 }

@@ -133,9 +133,10 @@ impl ConnectionGuard {
     /// Becomes ready when the connection has to give way although a request may be in flight.
     pub(super) fn poll_cut(&self, cx: &mut Context<'_>) -> Poll<()> {
         let gives_way = self.max_exchange().is_some();
-        match gives_way && self.0.list().lock().is_cut(self.0.index, cx.waker()) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if gives_way && self.0.list().lock().is_cut(self.0.index, cx.waker()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     }
 

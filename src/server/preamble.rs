@@ -25,9 +25,10 @@ pub(super) async fn read(socket: &mut Socket, peer: PeerAddress) -> io::Result<P
         }
         let read = socket.take(missing as u64).read_buf(&mut header).await?;
         if read == 0 {
-            return Err(match header.is_empty() {
-                true => ErrorKind::UnexpectedEof.into(),
-                false => io::Error::new(ErrorKind::InvalidData, "the preamble is incomplete"),
+            return Err(if header.is_empty() {
+                ErrorKind::UnexpectedEof.into()
+            } else {
+                io::Error::new(ErrorKind::InvalidData, "the preamble is incomplete")
             });
         }
     }

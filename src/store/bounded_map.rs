@@ -129,12 +129,11 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
             let is_kept = keep(Fingerprint::from_bits(entry.key), &mut entry.value);
             let after = entry.value.heap_bytes();
             shard.bytes = (shard.bytes + after).saturating_sub(before);
-            match is_kept {
-                true => place += 1,
-                false => {
-                    shard.remove(place);
-                    self.keys.fetch_sub(1, Relaxed);
-                }
+            if is_kept {
+                place += 1
+            } else {
+                shard.remove(place);
+                self.keys.fetch_sub(1, Relaxed);
             }
         }
     }

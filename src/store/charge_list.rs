@@ -107,9 +107,10 @@ impl<'a> ListedCharge<'a> {
     pub(super) fn peek_spared(&self, until: Timestamp, now: Timestamp) -> Decision {
         let charge = self.in_memory();
         let decision = charge.peek(now);
-        let mut spared = match decision.is_admitted() {
-            true => Charge { cost: 0, ..charge }.peek(now),
-            false => decision,
+        let mut spared = if decision.is_admitted() {
+            Charge { cost: 0, ..charge }.peek(now)
+        } else {
+            decision
         };
         if !spared.is_admitted() && charge.is_in_doubt(now) {
             spared.doubt(until);
@@ -173,9 +174,10 @@ impl<'a> ChargeList<'a> {
     }
 
     pub(super) fn push(&mut self, charge: ListedCharge<'a>, is_enforced: bool) {
-        let index = match is_enforced {
-            true => self.enforced,
-            false => self.charges.len(),
+        let index = if is_enforced {
+            self.enforced
+        } else {
+            self.charges.len()
         };
         self.charges.insert(index, charge);
         self.enforced += usize::from(is_enforced);
@@ -434,9 +436,10 @@ impl<'a> ChargeList<'a> {
         for index in verdict.enforced()..verdict.decisions.len() {
             while !verdict.decisions[index].is_admitted() && self.move_to_next_tier(index) {
                 let charge = self.charges[index].in_memory();
-                verdict.decisions[index] = match is_admitted {
-                    true => charge_with_shadow(&[charge], 0, now).decisions[0],
-                    false => charge.peek(now),
+                verdict.decisions[index] = if is_admitted {
+                    charge_with_shadow(&[charge], 0, now).decisions[0]
+                } else {
+                    charge.peek(now)
                 };
             }
         }

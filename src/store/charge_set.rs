@@ -92,10 +92,12 @@ impl<'a> ChargeSet<'a> {
         if let Store::Redis(store) = self.store
             && self.is_remote()
         {
-            return match self.is_banned() {
-                _ if self.recall(result) => None,
-                true => Some(self.peek_redis(store)),
-                false => self.charge_redis(store, result),
+            return if self.recall(result) {
+                None
+            } else if self.is_banned() {
+                Some(self.peek_redis(store))
+            } else {
+                self.charge_redis(store, result)
             };
         }
         if self.is_banned() {
@@ -329,9 +331,10 @@ impl<'a> ChargeSet<'a> {
             let is_remote = self.find_redis(&self.list.charges[index]).is_some();
             refusals[index].is_some() || !is_remote
         };
-        let is_known = match is_banned {
-            true => self.list.bans().all(has_cached),
-            false => refusals.iter().any(Option::is_some),
+        let is_known = if is_banned {
+            self.list.bans().all(has_cached)
+        } else {
+            refusals.iter().any(Option::is_some)
         };
         if !is_known {
             return false;

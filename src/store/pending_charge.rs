@@ -256,9 +256,10 @@ impl PendingCharge {
                 || entry.redis.is_some()
                 || !decision.is_admitted()
                 || listed.is_charged_if_refused();
-            decisions.push(match is_kept {
-                true => decision,
-                false => listed.peek_spared(decided_by, now),
+            decisions.push(if is_kept {
+                decision
+            } else {
+                listed.peek_spared(decided_by, now)
             });
             known.push(listed, index < self.enforced);
         }

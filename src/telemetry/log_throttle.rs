@@ -59,15 +59,12 @@ impl LogThrottle {
                 .next
                 .compare_exchange(next, now.saturating_add(pause), Relaxed, Relaxed)
                 .is_ok();
-        match is_admitted {
-            true => {
-                self.pause.store(pause, Relaxed);
-                Some(self.omitted.swap(0, Relaxed))
-            }
-            false => {
-                self.omitted.fetch_add(1, Relaxed);
-                None
-            }
+        if is_admitted {
+            self.pause.store(pause, Relaxed);
+            Some(self.omitted.swap(0, Relaxed))
+        } else {
+            self.omitted.fetch_add(1, Relaxed);
+            None
         }
     }
 

@@ -54,9 +54,10 @@ pub fn init() -> Result<ProcessLog, LoggingError> {
 
 /// A filter that also lets audit lines through, unless it says something of them.
 fn with_audit(filter: &str) -> String {
-    match filter.contains(AUDIT) {
-        true => filter.to_owned(),
-        false => format!("{filter},{AUDIT}=info"),
+    if filter.contains(AUDIT) {
+        filter.to_owned()
+    } else {
+        format!("{filter},{AUDIT}=info")
     }
 }
 

@@ -78,9 +78,10 @@ fn less_loaded(rotation: &Rotation, pick: &Pick<'_>) -> usize {
     let [a, b] = [first, second].map(|index| &pick.hosts[index]);
     // in_flight / weight, compared without a division.
     let is_lighter = b.in_flight() * u64::from(a.weight) < a.in_flight() * u64::from(b.weight);
-    match is_lighter && others.is_in_use(second) && others.has_slot(second) {
-        true => second,
-        false => first,
+    if is_lighter && others.is_in_use(second) && others.has_slot(second) {
+        second
+    } else {
+        first
     }
 }
 
@@ -122,9 +123,12 @@ impl Pick<'_> {
     fn candidate_by_weight(&self, random: u64) -> usize {
         let all = 0..self.hosts.len();
         let has_some = all.clone().any(|index| self.is_in_use(index));
-        let is_eligible = |index: &usize| match has_some {
-            true => self.is_in_use(*index),
-            false => self.is_untried(*index),
+        let is_eligible = |index: &usize| {
+            if has_some {
+                self.is_in_use(*index)
+            } else {
+                self.is_untried(*index)
+            }
         };
         let weight = |index: usize| u64::from(self.hosts[index].weight);
         let total: u64 = all.clone().filter(is_eligible).map(weight).sum();

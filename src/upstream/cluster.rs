@@ -324,9 +324,10 @@ impl Cluster {
         self.update_hosts();
         for endpoint in &self.endpoints {
             // Idle connections would keep a server from ending.
-            let idle = match endpoint.is_draining() {
-                true => Duration::ZERO,
-                false => self.timeouts.idle,
+            let idle = if endpoint.is_draining() {
+                Duration::ZERO
+            } else {
+                self.timeouts.idle
             };
             endpoint.hosts().iter().for_each(|host| host.sweep(idle));
         }

@@ -50,9 +50,10 @@ impl CheckRecord {
         let due = self.due.map_or_else(first, |due| due.min(longest));
         let begins = due <= now && !self.is_running;
         self.is_running |= begins;
-        self.due = Some(match begins {
-            true => now + part(every, 900, 1100),
-            false => due,
+        self.due = Some(if begins {
+            now + part(every, 900, 1100)
+        } else {
+            due
         });
         begins
     }
@@ -68,13 +69,15 @@ impl CheckRecord {
         let Some(is_passed) = result.filter(|_| self.due.is_some()) else {
             return false;
         };
-        self.contrary = match is_passed == self.is_healthy {
-            true => 0,
-            false => self.contrary + 1,
+        self.contrary = if is_passed == self.is_healthy {
+            0
+        } else {
+            self.contrary + 1
         };
-        let enough = match is_passed {
-            true => spec.healthy_after,
-            false => spec.unhealthy_after,
+        let enough = if is_passed {
+            spec.healthy_after
+        } else {
+            spec.unhealthy_after
         };
         let is_changed = self.contrary >= enough.max(1);
         if is_changed {

@@ -283,8 +283,8 @@ fn a_request_that_cannot_be_sent_is_refused_without_its_text() {
             &[("url", json!("ftp://hunter2/"))],
             "`url` is relative, or not of http",
         ),
-        (&[("url", json!("http://a b/hunter2"))], "`url` is no URL"),
-        (&[("url", json!(""))], "`url` is no URL"),
+        (&[("url", json!("http://a b/hunter2"))], "`url` isn't a URL"),
+        (&[("url", json!(""))], "`url` isn't a URL"),
         (
             &[("url", json!("http://root:hunter2@example.com/"))],
             "`url` has user information",

@@ -90,9 +90,10 @@ fn the_first_and_the_last_instant_are_decided() {
         let log = times.map(|time| line(time, "/", "")).concat();
         let decided = Replay::new(&config, log).decisions(&[]);
         let remaining: Vec<_> = decided.iter().map(|told| &told["remaining"]).collect();
-        match limit.contains("burst") {
-            true => assert_eq!(remaining, [99, 98, 99, 98], "{limit}"),
-            false => assert_eq!(remaining, [0, 0, 0, 0], "{limit}"),
+        if limit.contains("burst") {
+            assert_eq!(remaining, [99, 98, 99, 98], "{limit}")
+        } else {
+            assert_eq!(remaining, [0, 0, 0, 0], "{limit}")
         }
     }
 }

@@ -214,9 +214,10 @@ impl Policy {
             assert!(self.available(charges, admitted) >= self.cost);
             while refused + 1 < admitted {
                 let middle = refused + (admitted - refused) / 2;
-                match self.available(charges, middle) >= self.cost {
-                    true => admitted = middle,
-                    false => refused = middle,
+                if self.available(charges, middle) >= self.cost {
+                    admitted = middle
+                } else {
+                    refused = middle
                 }
             }
             admitted

@@ -48,12 +48,11 @@ fn impatient_over_http2() -> Origin {
             if head.kind != HEADERS {
                 continue;
             }
-            let answer = match head.flags & END_STREAM != 0 {
-                true => frames::response(head.stream, frames::OK, true),
-                false => {
-                    thread::sleep(Duration::from_millis(50));
-                    frames::reset(head.stream, 2)
-                }
+            let answer = if head.flags & END_STREAM != 0 {
+                frames::response(head.stream, frames::OK, true)
+            } else {
+                thread::sleep(Duration::from_millis(50));
+                frames::reset(head.stream, 2)
             };
             if connection.try_send(&answer).is_err() {
                 return;

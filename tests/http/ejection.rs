@@ -179,9 +179,12 @@ fn an_endpoint_that_takes_no_connection_is_left_out() {
 fn an_endpoint_that_hangs_after_it_worked_is_left_out() {
     let hangs = Arc::new(AtomicBool::new(false));
     let is_hanging = Arc::clone(&hangs);
-    let bad = Origin::start(move |_| match is_hanging.load(Ordering::Relaxed) {
-        true => vec![Step::Hang],
-        false => ok("ok"),
+    let bad = Origin::start(move |_| {
+        if is_hanging.load(Ordering::Relaxed) {
+            vec![Step::Hang]
+        } else {
+            ok("ok")
+        }
     });
     let good = [Origin::plain(), Origin::plain()];
     let endpoints = [good[0].url(), bad.url(), good[1].url()];
@@ -248,9 +251,12 @@ fn no_endpoint_is_ejected_where_that_is_off() {
 fn an_endpoint_that_works_again_comes_back() {
     let fails = Arc::new(AtomicBool::new(true));
     let is_failing = Arc::clone(&fails);
-    let bad = Origin::start(move |_| match is_failing.load(Ordering::Relaxed) {
-        true => vec![Step::Reset],
-        false => ok("back"),
+    let bad = Origin::start(move |_| {
+        if is_failing.load(Ordering::Relaxed) {
+            vec![Step::Reset]
+        } else {
+            ok("back")
+        }
     });
     let good = Origin::plain();
     let options = ", ejection: { for: 300ms }, slow_start: 0s";
@@ -278,9 +284,12 @@ fn an_endpoint_without_connections_is_the_last_resort() {
     let address = free_address();
     let is_good = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&is_good);
-    let other = Origin::start(move |_| match flag.load(Ordering::Relaxed) {
-        true => ok("ok"),
-        false => vec![Step::Reset],
+    let other = Origin::start(move |_| {
+        if flag.load(Ordering::Relaxed) {
+            ok("ok")
+        } else {
+            vec![Step::Reset]
+        }
     });
     let endpoints = [format!("http://{address}"), other.url()];
     let options = ", ejection: { for: 1h, max_for: 1h }, slow_start: 0s";
@@ -339,9 +348,12 @@ fn an_ejection_outlives_a_reload() {
 fn a_stalled_endpoint_is_left_while_the_process_drains() {
     let hangs = Arc::new(AtomicBool::new(false));
     let is_hanging = Arc::clone(&hangs);
-    let bad = Origin::start(move |_| match is_hanging.load(Ordering::Relaxed) {
-        true => vec![Step::Hang],
-        false => ok("ok"),
+    let bad = Origin::start(move |_| {
+        if is_hanging.load(Ordering::Relaxed) {
+            vec![Step::Hang]
+        } else {
+            ok("ok")
+        }
     });
     let good = Origin::plain();
     let config = config(&[good.url(), bad.url()], "");

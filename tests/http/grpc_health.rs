@@ -98,9 +98,10 @@ fn a_server_that_does_not_serve_is_left_out_and_comes_back() {
     let a = origin("a", async move |mut exchange: Exchange| {
         let (body, _) = exchange.receive().await?;
         seen.lock().expect("no holder panics").push(body);
-        let body = match flag.load(Ordering::Relaxed) {
-            true => SERVING,
-            false => NOT_SERVING,
+        let body = if flag.load(Ordering::Relaxed) {
+            SERVING
+        } else {
+            NOT_SERVING
         };
         let mut stream = exchange.begin(&[("content-type", "application/grpc+proto")])?;
         crate::support::http2_origin::send(&mut stream, &body).await?;

@@ -36,9 +36,12 @@ fn origin(name: &'static str, check: impl Fn() -> Vec<Step> + Send + Sync + 'sta
 fn switched(name: &'static str) -> (Origin, Arc<AtomicBool>) {
     let well = Arc::new(AtomicBool::new(true));
     let is_well = Arc::clone(&well);
-    let origin = origin(name, move || match is_well.load(Ordering::Relaxed) {
-        true => ok("well"),
-        false => answer(503, "not well"),
+    let origin = origin(name, move || {
+        if is_well.load(Ordering::Relaxed) {
+            ok("well")
+        } else {
+            answer(503, "not well")
+        }
     });
     (origin, well)
 }

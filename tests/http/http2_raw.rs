@@ -464,9 +464,10 @@ fn trailers_with_pseudo_fields_are_malformed() {
             .frames()
             .find(|frame| [HEADERS, RST_STREAM].contains(&frame.kind));
         let end = end.expect("an answer");
-        match is_malformed {
-            true => assert_eq!(end.error(), Some(1), "PROTOCOL_ERROR: {end:?}"),
-            false => assert_eq!(end.status(), Some(200), "{end:?}"),
+        if is_malformed {
+            assert_eq!(end.error(), Some(1), "PROTOCOL_ERROR: {end:?}")
+        } else {
+            assert_eq!(end.status(), Some(200), "{end:?}")
         }
         // The connection goes on.
         assert_eq!(client.status_of(3, &get_block()), 200);

@@ -119,9 +119,12 @@ fn four(steps: Vec<Step>) -> (Vec<Origin>, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(false));
     let origin = |_| {
         let (fails, steps) = (Arc::clone(&fails), steps.clone());
-        Origin::start(move |_| match fails.load(Ordering::Relaxed) {
-            true => steps.clone(),
-            false => ok("ok"),
+        Origin::start(move |_| {
+            if fails.load(Ordering::Relaxed) {
+                steps.clone()
+            } else {
+                ok("ok")
+            }
         })
     };
     ((0..4).map(origin).collect(), fails)

@@ -78,10 +78,11 @@ fn wait_for_loss(gateway: &Gateway, reason: &str, count: f64) {
 fn exports_go_over_tls_with_secret_fields_on_a_kept_connection() {
     let dir = directory();
     let collector = Collector::secure(dir.path(), "collector", |export| {
-        match has(export, &format!("authorization: Bearer {SECRET}")) {
+        if has(export, &format!("authorization: Bearer {SECRET}")) {
             // Many collectors send an empty partial success.
-            true => Reply::Message(success(PartialSuccess::default())),
-            false => REFUSED,
+            Reply::Message(success(PartialSuccess::default()))
+        } else {
+            REFUSED
         }
     });
     let endpoint = format!("https://localhost:{}/otlp/", collector.port());
@@ -173,9 +174,12 @@ fn a_collector_that_refuses_is_not_asked_again_and_the_log_has_advice() {
 #[test]
 fn a_reload_that_changes_a_secret_keeps_the_spans_that_wait() {
     let dir = directory();
-    let collector = Collector::replying(|export| match has(export, "authorization: Bearer new") {
-        true => OK,
-        false => Reply::Head("503 Service Unavailable\r\nRetry-After: 3\r\n"),
+    let collector = Collector::replying(|export| {
+        if has(export, "authorization: Bearer new") {
+            OK
+        } else {
+            Reply::Head("503 Service Unavailable\r\nRetry-After: 3\r\n")
+        }
     });
     let more = "  headers: { authorization: { file: secret } }\n";
     let gateway = start(dir, &config(&collector.url(), more));

@@ -513,14 +513,14 @@ fn logs_and_parts_are_given_back_as_in_memory() {
     let mut runner = TestRunner::new(ProptestConfig::with_cases(384));
     let window = |limit| Quota::new(limit, Duration::from_secs(10)).expect("a quota");
     let parts = prop::sample::select(vec![2_u32, 5, 10, 16, 40]);
-    let rings =
-        (1..20_u32, parts, any::<bool>()).prop_map(move |(limit, parts, is_log)| match is_log {
-            true => Algorithm::SlidingLog(SlidingLog::new(window(limit)).expect("a log")),
-            false => {
-                let counters = SlidingCounters::new(window(limit), parts, OldestPart::Weighted);
-                Algorithm::SlidingCounters(counters.expect("parts"))
-            }
-        });
+    let rings = (1..20_u32, parts, any::<bool>()).prop_map(move |(limit, parts, is_log)| {
+        if is_log {
+            Algorithm::SlidingLog(SlidingLog::new(window(limit)).expect("a log"))
+        } else {
+            let counters = SlidingCounters::new(window(limit), parts, OldestPart::Weighted);
+            Algorithm::SlidingCounters(counters.expect("parts"))
+        }
+    });
     let turn = (1..8_u32, 0..4_000_000_i64, any::<bool>(), 0..6_usize);
     let turns = prop::collection::vec(turn, 1..24);
     let checked = runner.run(&(rings, turns), |(algorithm, turns)| {

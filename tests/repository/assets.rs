@@ -15,9 +15,10 @@ fn files(folder: &Path, prefix: &str) -> BTreeSet<String> {
         let path = entry.expect("a readable folder").path();
         let name = path.file_name().and_then(|name| name.to_str());
         let name = format!("{prefix}{}", name.expect("a plain name"));
-        match path.is_dir() {
-            true => files(&path, &format!("{name}/")),
-            false => BTreeSet::from([name]),
+        if path.is_dir() {
+            files(&path, &format!("{name}/"))
+        } else {
+            BTreeSet::from([name])
         }
     });
     names.collect()

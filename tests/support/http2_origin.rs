@@ -79,9 +79,10 @@ impl Exchange {
         for (name, value) in trailers {
             map.insert(*name, value.parse().expect("a value"));
         }
-        match map.is_empty() {
-            true => stream.send_data(Bytes::new(), true).ok(),
-            false => stream.send_trailers(map).ok(),
+        if map.is_empty() {
+            stream.send_data(Bytes::new(), true).ok()
+        } else {
+            stream.send_trailers(map).ok()
         }
     }
 }

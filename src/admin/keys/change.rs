@@ -111,9 +111,10 @@ async fn make(
         after,
         replaced,
     } = call.make(state, &key).await.map_err(change_problem)?;
-    let also = match request.all_policies {
-        true => call.make_elsewhere(state, &ruleset, &key).await?,
-        false => Vec::new(),
+    let also = if request.all_policies {
+        call.make_elsewhere(state, &ruleset, &key).await?
+    } else {
+        Vec::new()
     };
     let failed = (also.iter()).filter(|one| one.result != result_word(request.dry_run));
     let failed = failed.map(|one| format!("not in {}: {}", one.policy, one.result));
@@ -147,9 +148,10 @@ impl KeyCall<'_> {
         key: &PolicyKey<'_>,
     ) -> Result<ChangedKey, KeyChangeError> {
         let dry_run = self.request.dry_run;
-        let execution = match dry_run {
-            true => Execution::DryRun,
-            false => Execution::Apply,
+        let execution = if dry_run {
+            Execution::DryRun
+        } else {
+            Execution::Apply
         };
         let result = key.change(self.change, execution, state.clock.now()).await;
         let change = Change {
@@ -201,10 +203,7 @@ impl KeyCall<'_> {
 
 /// The result of a change that succeeds.
 pub(super) fn result_word(dry_run: bool) -> &'static str {
-    match dry_run {
-        true => "dry_run",
-        false => "applied",
-    }
+    if dry_run { "dry_run" } else { "applied" }
 }
 
 /// The answer to a change that fails, which is in the audit log.

@@ -118,9 +118,10 @@ async fn make(
         let detail = "`id` is that of a ban or a grant in /v1/keys, such as k_5f0c1a2b3c4d5e6f";
         ProblemDetails::impossible(detail)
     })?;
-    let execution = match request.dry_run {
-        true => Execution::DryRun,
-        false => Execution::Apply,
+    let execution = if request.dry_run {
+        Execution::DryRun
+    } else {
+        Execution::Apply
     };
     let asked = (key, request.what);
     let revoked = operator_actions::revoke(policy, asked, execution, state.clock.now()).await;

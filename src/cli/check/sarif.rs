@@ -42,17 +42,18 @@ pub(super) fn log(files: &[CheckReport]) -> Value {
 /// A kind of problem.
 fn rule(code: Code) -> Value {
     let id = code.as_str();
-    let (help, page, level) = match code.is_lint() {
-        true => (
+    let (help, page, level) = if code.is_lint() {
+        (
             section(id),
             format!("docs/lints.md#{id}"),
             Severity::Warning,
-        ),
-        false => (
+        )
+    } else {
+        (
             code.description(),
             "docs/configuration.md#what-check-finds".to_owned(),
             Severity::Error,
-        ),
+        )
     };
     let help = help.trim_end();
     json!({
@@ -107,17 +108,19 @@ fn location(uri: &str, place: Option<Place>) -> Value {
 
 /// The path as a URI reference (RFC 3986), relative unless the path is absolute.
 fn uri(file: &str) -> String {
-    let scheme = match Path::new(file).is_absolute() {
-        true => "file://",
-        false => "",
+    let scheme = if Path::new(file).is_absolute() {
+        "file://"
+    } else {
+        ""
     };
     let relative = file.strip_prefix("./").unwrap_or(file);
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     let mut uri = scheme.to_owned();
     for byte in relative.bytes() {
-        match plain(byte) {
-            true => uri.push(char::from(byte)),
-            false => uri.push_str(&format!("%{byte:02X}")),
+        if plain(byte) {
+            uri.push(char::from(byte))
+        } else {
+            uri.push_str(&format!("%{byte:02X}"))
         }
     }
     uri

@@ -68,9 +68,10 @@ impl ListArgs {
         let client = client.map_err(|message| (WRONG, message))?;
         let answer = client.get::<ActionPage>(&path);
         let Answer { json, fields } = answer.map_err(|error| (WRONG, error.to_string()))?;
-        let text = match self.call.json {
-            true => format!("{json:#}\n"),
-            false => action_table(&fields.items),
+        let text = if self.call.json {
+            format!("{json:#}\n")
+        } else {
+            action_table(&fields.items)
         };
         let (shown, total) = (fields.items.len(), fields.total);
         match &fields.next {
@@ -104,13 +105,15 @@ impl RevokeArgs {
         let client = client.map_err(|message| (WRONG, message))?;
         let answer = client.post::<Revoked>("/v1/keys/revoke", &body);
         let Answer { json, fields } = answer.map_err(|error| (WRONG, error.to_string()))?;
-        let text = match call.json {
-            true => format!("{json:#}\n"),
-            false => action_table(&[fields.revoked]),
+        let text = if call.json {
+            format!("{json:#}\n")
+        } else {
+            action_table(&[fields.revoked])
         };
-        tell(match dry_run {
-            true => "a dry run: nothing is changed",
-            false => "this has ended",
+        tell(if *dry_run {
+            "a dry run: nothing is changed"
+        } else {
+            "this has ended"
         });
         Ok(finish(print(&text), ExitCode::SUCCESS))
     }

@@ -84,7 +84,7 @@ const NAMES: [&str; 15] = [
     "now",
     "limited",
     "used",
-    "whole in",
+    "full in",
     "debt",
     "in flight",
     "override",
@@ -113,9 +113,9 @@ fn facts(state: &KeyState) -> Vec<(&'static str, String)> {
             let (used, limit, left) = (state.used, state.limit, state.remaining);
             Some(format!("{used} of {limit} {unit}, {left} left"))
         }
-        "whole in" => Some(match state.reset_s {
+        "full in" => Some(match state.reset_s {
             reset if reset > 0.0 => span(reset),
-            _ => "it is whole".to_owned(),
+            _ => "it is full".to_owned(),
         }),
         "debt" => positive(state.debt.into()).map(|debt| format!("{debt} {unit}")),
         "in flight" => {

@@ -183,16 +183,18 @@ impl Screen {
         };
         let cell = |column: usize, text: &str| {
             let text = Text::from(text.to_owned());
-            Cell::from(match column < TEXTS {
-                true => text,
-                false => text.alignment(Alignment::Right),
+            Cell::from(if column < TEXTS {
+                text
+            } else {
+                text.alignment(Alignment::Right)
             })
         };
         let head = report.columns.iter().enumerate().map(|(column, name)| {
             let named = cell(column, name);
-            match *name == ordering {
-                true => named.reversed(),
-                false => named.bold(),
+            if *name == ordering {
+                named.reversed()
+            } else {
+                named.bold()
             }
         });
         let rows = report.rows.iter().map(|row| {

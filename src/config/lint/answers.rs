@@ -37,7 +37,7 @@ pub(super) fn announcement(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Fi
 fn without_effect(applied: &AppliedPolicy<'_>, node: NodeId, message: &str) -> Finding {
     let action = node_of(&applied.policy.on_limit.action);
     let finding = Finding::warning(node, Code::NoEffect, message);
-    finding.related(action, "what becomes of requests beyond it")
+    finding.related(action, "what happens to requests beyond it")
 }
 
 /// Warns of bodies that name their policy, which is not announced: they have no value for its name.

@@ -90,7 +90,7 @@ fn enforced_for_no_key(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let percent = applied.policy.percent.as_ref();
     let percent = percent.filter(|percent| percent.get() == 0)?;
     let finding = never_refuses_warning(percent.node, "it is enforced for none of its keys");
-    Some(finding.help("raise `percent`, or say what is meant: `mode: shadow`"))
+    Some(finding.help("raise `percent`, or write `mode: shadow` if you mean that"))
 }
 
 /// Finds exemptions of all addresses.
@@ -239,7 +239,7 @@ pub(super) fn costs_beyond(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Fi
     if capacity == 0 || most <= capacity {
         return None;
     }
-    let message = format!("requests that say more than {capacity} are refused for ever");
+    let message = format!("requests that say more than {capacity} are always refused");
     let finding = always(at, message).related(applied.quota_node(), "what the bucket holds");
     Some(finding.help(format!(
         "use `max: {capacity}`, so that they count as that, or raise the quota or its burst"

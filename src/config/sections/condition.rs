@@ -68,7 +68,7 @@ impl Condition {
 pub(in crate::config) fn check(condition: &Condition, node: NodeId, findings: &Findings<'_>) {
     if condition.is_empty() {
         let finding = Finding::error(node, Code::NoValue, "a condition that says nothing");
-        findings.add(finding.help("say what is asked, as in `{ method: [POST] }`, or remove it"));
+        findings.add(finding.help("add a condition, as in `{ method: [POST] }`, or remove it"));
     }
     report_empty(
         &condition.method,

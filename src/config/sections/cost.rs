@@ -160,9 +160,10 @@ fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
     for (place, statuses) in all.iter().enumerate() {
         let before = &all[..place];
         if let Some(first) = before.iter().find(|first| first.overlaps(statuses)) {
-            let message = match first.value == statuses.value {
-                true => format!("the status {} twice", statuses.value),
-                false => format!("`{}` and `{}` overlap", first.value, statuses.value),
+            let message = if first.value == statuses.value {
+                format!("the status {} twice", statuses.value)
+            } else {
+                format!("`{}` and `{}` overlap", first.value, statuses.value)
             };
             let finding = Finding::error(statuses.node, Code::DuplicateName, message);
             let finding = finding.help("remove one of them");
@@ -255,7 +256,7 @@ fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {
 fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let (message, help) = match policy.algorithm.value {
         AlgorithmName::Concurrency => (
-            "what is in flight comes back by itself, whatever the response",
+            "units in flight return by themselves, whatever the response says",
             "make it a policy of its own, with a quota",
         ),
         AlgorithmName::LeakyBucket => (
@@ -263,7 +264,7 @@ fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
             "use another `algorithm`",
         ),
         _ if policy.has_counters() && !algorithm::counts_debt(policy) => (
-            "so many counters of so large a quota cannot be charged beyond it",
+            "this many counters of a quota this large can't be charged beyond it",
             "count in a coarser unit, or lower `precision`",
         ),
         _ => return,
@@ -309,9 +310,10 @@ pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
     let statuses: Vec<_> = statuses.collect();
     let counted = (!statuses.is_empty()).then(|| CountedResponses {
         statuses,
-        own: match policy.count_own.get() {
-            true => ProxyResponses::Counted,
-            false => ProxyResponses::NotCounted,
+        own: if policy.count_own.get() {
+            ProxyResponses::Counted
+        } else {
+            ProxyResponses::NotCounted
         },
     });
     let settles = counted.is_some() || by != CostSource::Reserve;

@@ -272,9 +272,10 @@ impl Compiler<'_> {
         // Reports both files if both are missing.
         let unreadable = spec.unreadable();
         for (path, error) in &unreadable {
-            let node = match *path == spec.key {
-                true => certificate.key.node,
-                false => certificate.certificate.node,
+            let node = if *path == spec.key {
+                certificate.key.node
+            } else {
+                certificate.certificate.node
             };
             self.unreadable(path, node, error);
         }

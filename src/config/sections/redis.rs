@@ -244,11 +244,14 @@ pub(super) const URL: SecretForm<String> = SecretForm {
 };
 
 pub(super) const SECRET: SecretForm<String> = SecretForm {
-    parse: |text| match text.chars().count() < SHORTEST_SECRET {
-        true => Err(format!(
-            "a secret has {SHORTEST_SECRET} characters at least"
-        )),
-        false => Ok(text.to_owned()),
+    parse: |text| {
+        if text.chars().count() < SHORTEST_SECRET {
+            Err(format!(
+                "a secret has {SHORTEST_SECRET} characters at least"
+            ))
+        } else {
+            Ok(text.to_owned())
+        }
     },
     help: "make one with `openssl rand -base64 24`",
     stand_in: "a secret of a file",

@@ -201,9 +201,10 @@ impl Compiler<'_> {
         TargetSpec::Cluster(Box::new(ClusterSpec {
             endpoints: endpoints.collect(),
             balance: upstream.balance.compile(),
-            host: match upstream.preserve_host.get() {
-                true => HostHeader::Preserve,
-                false => HostHeader::Endpoint,
+            host: if upstream.preserve_host.get() {
+                HostHeader::Preserve
+            } else {
+                HostHeader::Endpoint
             },
             timeouts: failures::timeouts(&upstream.timeouts),
             ejection: failures::ejection(&upstream.ejection),

@@ -134,16 +134,17 @@ impl TextValue for Cidr {
                 "write `10.0.0.0/8`, `2001:db8::/32` or a single address",
             )
         })?;
-        match network.trunc() == network {
-            true => Ok(Self(network)),
-            false => Err(failure(
+        if network.trunc() == network {
+            Ok(Self(network))
+        } else {
+            Err(failure(
                 format!("`{text}` has bits set beyond its prefix"),
                 format!(
                     "the network is `{}`, the single address `{}`",
                     network.trunc(),
                     network.addr()
                 ),
-            )),
+            ))
         }
     }
 }

@@ -104,26 +104,28 @@ impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> TextValue
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let number = U::parse(text, &Self::bounds())?;
-        match (MIN * U::SCALE..=MAX * U::SCALE).contains(&number) {
-            true => Ok(Self(number, PhantomData)),
-            false => Err(failure(
+        if !(MIN * U::SCALE..=MAX * U::SCALE).contains(&number) {
+            return Err(failure(
                 format!("`{text}` is out of bounds"),
                 format!("it can be {}", Self::bounds()),
-            )),
+            ));
         }
+        Ok(Self(number, PhantomData))
     }
 
     fn to_json(&self) -> serde_json::Value {
-        match U::IS_JSON_NUMBER {
-            true => self.0.into(),
-            false => self.to_string().into(),
+        if U::IS_JSON_NUMBER {
+            self.0.into()
+        } else {
+            self.to_string().into()
         }
     }
 
     fn schema() -> serde_json::Value {
-        match U::IS_JSON_NUMBER {
-            true => super::number_schema::<Self>(MIN, MAX),
-            false => serde_json::json!({ "type": "string", "pattern": super::pattern::<Self>() }),
+        if U::IS_JSON_NUMBER {
+            super::number_schema::<Self>(MIN, MAX)
+        } else {
+            serde_json::json!({ "type": "string", "pattern": super::pattern::<Self>() })
         }
     }
 }
@@ -142,12 +144,13 @@ impl Unit for Decimal {
     const IS_JSON_NUMBER: bool = true;
 
     fn parse(text: &str, bounds: &str) -> Result<u64, ParseFailure> {
-        match is_decimal(text) {
-            true => Ok(text.parse().unwrap_or(u64::MAX)),
-            false => Err(failure(
+        if is_decimal(text) {
+            Ok(text.parse().unwrap_or(u64::MAX))
+        } else {
+            Err(failure(
                 format!("`{text}` is no whole number"),
                 format!("write a number {bounds}, in digits"),
-            )),
+            ))
         }
     }
 
@@ -173,17 +176,19 @@ impl Unit for Percent {
 
     fn parse(text: &str, _: &str) -> Result<u64, ParseFailure> {
         let digits = text.strip_suffix('%').unwrap_or(text);
-        match is_decimal(digits) {
-            true if digits == text => Err(failure(
+        if !is_decimal(digits) {
+            return Err(failure(
+                format!("`{text}` isn't a percentage"),
+                "write a whole number with the sign: `20%`",
+            ));
+        }
+        if digits == text {
+            return Err(failure(
                 format!("`{text}` has no unit"),
                 format!("write `{text}%`"),
-            )),
-            true => Ok(digits.parse().unwrap_or(u64::MAX)),
-            false => Err(failure(
-                format!("`{text}` is no percentage"),
-                "write a whole number with the sign: `20%`",
-            )),
+            ));
         }
+        Ok(digits.parse().unwrap_or(u64::MAX))
     }
 
     fn show(number: u64) -> String {
@@ -263,7 +268,7 @@ impl TextValue for Workers {
             ("auto", _) => Ok(Self::Auto),
             (_, Ok(number)) if number.get() <= 1024 => Ok(Self::Fixed(number)),
             _ => Err(failure(
-                format!("`{text}` is no number of threads"),
+                format!("`{text}` isn't a number of threads"),
                 "write `auto`, or a number from 1 to 1024",
             )),
         }
@@ -295,10 +300,10 @@ mod tests {
             ("20", "`20` has no unit"),
             ("0%", "`0%` is out of bounds"),
             ("101%", "`101%` is out of bounds"),
-            ("", "`` is no percentage"),
-            ("%", "`%` is no percentage"),
-            ("+5%", "`+5%` is no percentage"),
-            ("2.5%", "`2.5%` is no percentage"),
+            ("", "`` isn't a percentage"),
+            ("%", "`%` isn't a percentage"),
+            ("+5%", "`+5%` isn't a percentage"),
+            ("2.5%", "`2.5%` isn't a percentage"),
             ("99999999999%", "`99999999999%` is out of bounds"),
         ] {
             let error = text.parse::<Share>().map_err(|error| error.message);

@@ -95,7 +95,7 @@ fn leading_part(text: &str) -> (&str, &str, &str) {
 fn malformed(text: &str, digits: &str) -> ParseFailure {
     match digits {
         "" => failure(
-            format!("`{text}` is no duration"),
+            format!("`{text}` isn't a duration"),
             "write whole numbers with a unit each: `250ms`, `15m`, `1h30m`",
         ),
         _ => too_long(text),
@@ -217,8 +217,8 @@ mod tests {
     fn errors_say_what_is_wrong() {
         for (text, message) in [
             ("5", "`5` has no unit"),
-            ("", "`` is no duration"),
-            ("s", "`s` is no duration"),
+            ("", "`` isn't a duration"),
+            ("s", "`s` isn't a duration"),
             ("1.5s", "`1.5s` has a fraction"),
             ("30m1h", "`30m1h` has its units out of order"),
             ("1mo", "`1mo`: months and years differ in length"),

@@ -82,15 +82,16 @@ impl TextValue for GrpcService {
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let is_name = text.bytes().all(|byte| byte.is_ascii_graphic());
-        match is_name && text.len() <= MAX_GRPC_SERVICE {
-            true => Ok(Self(text.to_owned())),
-            false => Err(failure(
-                format!("`{text}` is no name of a service"),
+        if is_name && text.len() <= MAX_GRPC_SERVICE {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(failure(
+                format!("`{text}` isn't a name of a service"),
                 format!(
                     "write at most {MAX_GRPC_SERVICE} visible ASCII characters, \
                      or `\"\"` for the whole server"
                 ),
-            )),
+            ))
         }
     }
 }

@@ -40,7 +40,7 @@ impl TextValue for FieldName {
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         text.parse().map(Self).map_err(|_| {
             let help = "use letters, digits and `-`, without a colon: `x-api-key`";
-            failure(format!("`{text}` is no name of a header field"), help)
+            failure(format!("`{text}` isn't a name of a header field"), help)
         })
     }
 }

@@ -31,7 +31,7 @@ impl TextValue for HostPattern {
             Some(domain) if is_host_name(domain) => {
                 Ok(Self::Subdomains(relative(domain).to_owned()))
             }
-            _ => Err(failure(format!("`{text}` is no host"), host_help(&host))),
+            _ => Err(failure(format!("`{text}` isn't a host"), host_help(&host))),
         }
     }
 }
@@ -48,12 +48,13 @@ impl TextValue for ServerName {
     const PATTERN: &'static str = "[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*\\.?|[0-9A-Fa-f:.]+";
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
-        match is_host_name(text) || is_ipv6(text) {
-            true => Ok(Self(relative(text).to_ascii_lowercase())),
-            false => Err(failure(
-                format!("`{text}` is no name of a server"),
+        if is_host_name(text) || is_ipv6(text) {
+            Ok(Self(relative(text).to_ascii_lowercase()))
+        } else {
+            Err(failure(
+                format!("`{text}` isn't a name of a server"),
                 "write a name without a port: `api.internal`",
-            )),
+            ))
         }
     }
 }
@@ -182,7 +183,7 @@ mod tests {
         ] {
             assert_eq!(
                 HostPattern::parse(text),
-                Err(failure(format!("`{text}` is no host"), help))
+                Err(failure(format!("`{text}` isn't a host"), help))
             );
         }
     }

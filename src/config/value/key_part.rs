@@ -113,12 +113,15 @@ fn parse_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, ParseFailu
         && name
             .bytes()
             .all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'=' | b'"'));
-    let name = || match token {
-        true => Ok(name.to_owned()),
-        false => Err(failure(
-            format!("`{text}` has no valid name"),
-            format!("as in `{kind}:id`"),
-        )),
+    let name = || {
+        if token {
+            Ok(name.to_owned())
+        } else {
+            Err(failure(
+                format!("`{text}` has no valid name"),
+                format!("as in `{kind}:id`"),
+            ))
+        }
     };
     match kind {
         "header" => name()?
@@ -189,14 +192,15 @@ fn unknown_word(text: &str, error: ParseFailure) -> ParseFailure {
         return failure(message, format!("did you mean `{near}`?"));
     }
     let bare = WORDS.map(|word| word.trim_end_matches(":NAME"));
-    match text.contains([':', '/']) || nearest::nearest(text, &bare).is_some() {
-        true => error,
-        false => failure(
+    if text.contains([':', '/']) || nearest::nearest(text, &bare).is_some() {
+        error
+    } else {
+        failure(
             message,
             format!(
                 "a constant value is written `{{ value: {text} }}`; else it is `skip`, `refuse`, `shared`, or a part of a request"
             ),
-        ),
+        )
     }
 }
 
@@ -212,12 +216,13 @@ impl TextValue for KeyValue {
     const PATTERN: &'static str = "";
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
-        match text.is_empty() {
-            true => Err(failure(
+        if text.is_empty() {
+            Err(failure(
                 "a part that is empty is missing, so that no request has this value",
                 "name another, as in `{ value: free }`, or use `shared`",
-            )),
-            false => Ok(Self(text.to_owned())),
+            ))
+        } else {
+            Ok(Self(text.to_owned()))
         }
     }
 

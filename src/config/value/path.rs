@@ -84,12 +84,13 @@ fn parse_segment(text: &str, segment: &str) -> Result<Segment, ParseFailure> {
         .and_then(|rest| rest.strip_suffix('}'))
     {
         let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
-        return match !name.is_empty() && name.bytes().all(letter) {
-            true => Ok(Segment::Capture(name.to_owned())),
-            false => Err(failure(
+        return if !name.is_empty() && name.bytes().all(letter) {
+            Ok(Segment::Capture(name.to_owned()))
+        } else {
+            Err(failure(
                 format!("`{text}` captures a segment without a valid name"),
                 "use letters, digits, `_` and `-`: `{id}`",
-            )),
+            ))
         };
     }
     if segment.contains(['{', '}', '*']) {
@@ -193,12 +194,13 @@ impl TextValue for PathPrefix {
             .segments
             .iter()
             .all(|segment| matches!(segment, Segment::Literal(text) if !text.is_empty()));
-        match literal && !pattern.is_prefix {
-            true => Ok(Self(text.to_owned())),
-            false => Err(failure(
+        if literal && !pattern.is_prefix {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(failure(
                 format!("`{text}` is no prefix to strip"),
                 "name whole segments, without wildcards and without a slash at the end: `/v1`",
-            )),
+            ))
         }
     }
 }

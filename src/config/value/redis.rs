@@ -28,9 +28,10 @@ impl ServerAddress {
 
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]", self.host)?,
-            false => f.write_str(&self.host)?,
+        if self.host.contains(':') {
+            write!(f, "[{}]", self.host)?
+        } else {
+            f.write_str(&self.host)?
         }
         self.port.iter().try_for_each(|port| write!(f, ":{port}"))
     }

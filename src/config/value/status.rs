@@ -93,9 +93,10 @@ impl<const MIN: u16> TextValue for Statuses<MIN> {
     }
 
     fn to_json(&self) -> serde_json::Value {
-        match self.0.start() == self.0.end() {
-            true => (*self.0.start()).into(),
-            false => self.to_string().into(),
+        if self.0.start() == self.0.end() {
+            (*self.0.start()).into()
+        } else {
+            self.to_string().into()
         }
     }
 

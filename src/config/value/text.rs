@@ -55,9 +55,10 @@ impl TextValue for FilePath {
     const PATTERN: &'static str = ".+";
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
-        match text.is_empty() || text.contains('\0') {
-            true => Err(failure("an empty path", "name a file")),
-            false => Ok(Self(PathBuf::from(text))),
+        if text.is_empty() || text.contains('\0') {
+            Err(failure("an empty path", "name a file"))
+        } else {
+            Ok(Self(PathBuf::from(text)))
         }
     }
 }
@@ -143,7 +144,7 @@ impl TextValue for Name {
             length if length > MAX_LENGTH => format!("it has {length} bytes; {MAX_LENGTH} are allowed"),
             _ => "use letters, digits, `.`, `_` and `-` only: names appear in header fields and metrics".to_owned(),
         };
-        Err(failure(format!("`{text}` is no name"), help))
+        Err(failure(format!("`{text}` isn't a name"), help))
     }
 }
 

@@ -44,9 +44,10 @@ impl fmt::Display for OriginUrl {
             Scheme::Http => ("http", 80),
             Scheme::Https => ("https", 443),
         };
-        match self.host.contains(':') {
-            true => write!(f, "{scheme}://[{}]", self.host)?,
-            false => write!(f, "{scheme}://{}", self.host)?,
+        if self.host.contains(':') {
+            write!(f, "{scheme}://[{}]", self.host)?
+        } else {
+            write!(f, "{scheme}://{}", self.host)?
         }
         if self.port != default_port {
             write!(f, ":{}", self.port)
@@ -76,7 +77,7 @@ impl TextValue for OriginUrl {
             Some(("http", rest)) => (Scheme::Http, 80, rest),
             Some(("https", rest)) => (Scheme::Https, 443, rest),
             _ => {
-                let message = format!("`{text}` is no URL of an origin");
+                let message = format!("`{text}` isn't the URL of an origin");
                 return Err(failure(
                     message,
                     "start with `http://`, `https://` or `unix:/`",
@@ -206,7 +207,7 @@ impl TextValue for CollectorUrl {
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let Some((scheme @ ("http" | "https"), rest)) = text.split_once("://") else {
-            let message = format!("`{text}` is no URL of a collector");
+            let message = format!("`{text}` isn't the URL of a collector");
             return Err(failure(message, "start with `http://` or `https://`"));
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -260,9 +261,10 @@ impl TextValue for OriginForm {
         if !text.starts_with('/') {
             return Err(failure(
                 format!("`{text}` does not start with a slash"),
-                match text.contains("://") {
-                    true => "write the path only: `/healthz`".to_owned(),
-                    false => format!("did you mean `/{text}`?"),
+                if text.contains("://") {
+                    "write the path only: `/healthz`".to_owned()
+                } else {
+                    format!("did you mean `/{text}`?")
                 },
             ));
         }
@@ -296,7 +298,7 @@ impl TextValue for HostField {
         });
         host.map(Self).ok_or_else(|| {
             failure(
-                format!("`{text}` is no host"),
+                format!("`{text}` isn't a host"),
                 "write a host, and a port if wanted: `api.internal`, `[2001:db8::1]:8080`",
             )
         })
@@ -328,8 +330,8 @@ mod tests {
     #[test]
     fn errors_say_what_is_wrong() {
         for (text, message) in [
-            ("10.0.0.1:80", "`10.0.0.1:80` is no URL of an origin"),
-            ("ftp://x", "`ftp://x` is no URL of an origin"),
+            ("10.0.0.1:80", "`10.0.0.1:80` isn't the URL of an origin"),
+            ("ftp://x", "`ftp://x` isn't the URL of an origin"),
             ("http://x/base", "`http://x/base` has a path"),
             ("http://x?q", "`http://x?q` has a query or a fragment"),
             (
@@ -380,9 +382,12 @@ mod tests {
         for (text, message) in [
             (
                 "collector:4318",
-                "`collector:4318` is no URL of a collector",
+                "`collector:4318` isn't the URL of a collector",
             ),
-            ("grpc://a:4317", "`grpc://a:4317` is no URL of a collector"),
+            (
+                "grpc://a:4317",
+                "`grpc://a:4317` isn't the URL of a collector",
+            ),
             (
                 "http://me:secret@a",
                 "a URL of a collector has no user name or password",

@@ -84,9 +84,10 @@ impl BodySender {
         }
         // Also on demand: the next frame may be long in coming, and the receiver may leave.
         keep(&mut slot.sender, cx);
-        match slot.is_requested {
-            true => Demand::Now,
-            false => Demand::NotYet,
+        if slot.is_requested {
+            Demand::Now
+        } else {
+            Demand::NotYet
         }
     }
 

@@ -108,9 +108,10 @@ impl AttemptBody {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         if received.has_ended {
-            let trailers = match self.has_sent_trailers {
-                true => None,
-                false => received.trailers.clone(),
+            let trailers = if self.has_sent_trailers {
+                None
+            } else {
+                received.trailers.clone()
             };
             self.has_sent_trailers = true;
             return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
@@ -124,9 +125,10 @@ impl AttemptBody {
                 (received.has_ended, self.has_sent_trailers) =
                     (frame.is_trailers(), frame.is_trailers());
                 // Without an owner, as once a response has begun, nobody sends the body again.
-                match received.is_incomplete || Arc::strong_count(&self.returned) == 1 {
-                    true => received.forget(),
-                    false => received.keep(frame),
+                if received.is_incomplete || Arc::strong_count(&self.returned) == 1 {
+                    received.forget()
+                } else {
+                    received.keep(frame)
                 }
                 self.sent = received.kept.len();
             }
@@ -135,9 +137,12 @@ impl AttemptBody {
     }
 
     pub(super) fn is_end_stream(&self) -> bool {
-        let is_end = |received: &Received| match received.has_ended {
-            true => received.trailers.is_none() || self.has_sent_trailers,
-            false => received.rest.is_end_stream(),
+        let is_end = |received: &Received| {
+            if received.has_ended {
+                received.trailers.is_none() || self.has_sent_trailers
+            } else {
+                received.rest.is_end_stream()
+            }
         };
         let received = self.received.as_deref();
         received.is_none_or(|received| received.kept.len() == self.sent && is_end(received))

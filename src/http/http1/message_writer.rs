@@ -174,11 +174,13 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
                 }
             };
             let is_written = !self.has_more();
-            let written = match is_written {
-                false => self.poll_write(io, cx),
-                true if self.half_close == HalfClose::Due => Pin::new(&mut *io).poll_shutdown(cx),
+            let written = if !is_written {
+                self.poll_write(io, cx)
+            } else if self.half_close == HalfClose::Due {
+                Pin::new(&mut *io).poll_shutdown(cx)
+            } else {
                 // Bytes in a TLS session's buffer are flushed before any wait.
-                true => Pin::new(&mut *io).poll_flush(cx),
+                Pin::new(&mut *io).poll_flush(cx)
             };
             self.blocked = written.is_pending();
             if let Err(error) = ready!(written) {
@@ -294,12 +296,11 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
         io: &mut T,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut written = ready!(match self.data.is_empty() && self.tail.is_empty() {
-            true => Pin::new(io).poll_write(cx, self.buffered()),
-            false => {
-                let parts = [self.buffered(), &self.data, self.tail];
-                Pin::new(io).poll_write_vectored(cx, &parts.map(IoSlice::new))
-            }
+        let mut written = ready!(if self.data.is_empty() && self.tail.is_empty() {
+            Pin::new(io).poll_write(cx, self.buffered())
+        } else {
+            let parts = [self.buffered(), &self.data, self.tail];
+            Pin::new(io).poll_write_vectored(cx, &parts.map(IoSlice::new))
         })?;
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));

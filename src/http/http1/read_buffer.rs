@@ -122,9 +122,10 @@ impl ReadBuffer {
             0 => !self.bytes.is_empty(),
             searched => has_end(&self.bytes, searched),
         };
-        let parsed = match may_be_whole {
-            true => parse(&self.bytes)?,
-            false => None,
+        let parsed = if may_be_whole {
+            parse(&self.bytes)?
+        } else {
+            None
         };
         let (head, length) = match parsed {
             Some((head, length)) => (Some(head), length),
@@ -141,10 +142,11 @@ impl ReadBuffer {
     }
 
     fn take(&mut self, length: usize) -> Bytes {
-        match length == self.bytes.len() {
+        if length == self.bytes.len() {
             // The whole buffer needs no sharing.
-            true => std::mem::take(&mut self.bytes).freeze(),
-            false => self.bytes.split_to(length).freeze(),
+            std::mem::take(&mut self.bytes).freeze()
+        } else {
+            self.bytes.split_to(length).freeze()
         }
     }
 }

@@ -79,9 +79,10 @@ impl<B: Body<Data = Bytes> + Unpin> BodyUpload<B> {
                 }
                 Err(frame) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
-                    let sent = match trailers.is_empty() {
-                        true => self.stream.send_data(Bytes::new(), true),
-                        false => self.stream.send_trailers(trailers),
+                    let sent = if trailers.is_empty() {
+                        self.stream.send_data(Bytes::new(), true)
+                    } else {
+                        self.stream.send_trailers(trailers)
                     };
                     return Poll::Ready(sent.map_err(failed));
                 }

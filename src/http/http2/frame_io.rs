@@ -145,9 +145,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin, O: FrameObserver> AsyncRead for FrameIo<
             this.first.advance(length);
         }
         let bytes = &mut buf.filled_mut()[before..];
-        Poll::Ready(match this.observer.received(bytes, &mut this.frames) {
-            true => Err(this.end_flood(cx)),
-            false => Ok(()),
+        Poll::Ready(if this.observer.received(bytes, &mut this.frames) {
+            Err(this.end_flood(cx))
+        } else {
+            Ok(())
         })
     }
 }

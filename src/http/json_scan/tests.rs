@@ -182,10 +182,11 @@ proptest! {
         is_escaped: bool,
     ) {
         let path: String = tokens.iter().map(|token| format!("/{token}")).collect();
-        let mut text = match is_pretty {
-            true => serde_json::to_string_pretty(&document).expect("JSON"),
-            false => document.to_string(),
-        };
+        let mut text = if is_pretty {
+serde_json::to_string_pretty(&document).expect("JSON")
+} else {
+document.to_string()
+};
         if is_escaped {
             text = escaped(&text);
         }

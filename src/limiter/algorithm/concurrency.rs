@@ -76,12 +76,11 @@ impl Concurrency {
             _ => 0,
         };
         let guess = now.saturating_add(self.retry_after);
-        let (outcome, taken) = match cost <= free {
-            true => (Outcome::Admit, cost),
-            false => {
-                let retry_at = (cost <= self.max).then_some(guess);
-                (Outcome::Refuse { retry_at }, 0)
-            }
+        let (outcome, taken) = if cost <= free {
+            (Outcome::Admit, cost)
+        } else {
+            let retry_at = (cost <= self.max).then_some(guess);
+            (Outcome::Refuse { retry_at }, 0)
         };
         let used = used + taken;
         Decision {

@@ -168,12 +168,13 @@ impl FixedWindow {
 
     /// The running window, or one that begins now.
     fn running(&self, cell: Cell, now: Timestamp) -> Cell {
-        match Self::is_running(cell, now) {
-            true => cell,
-            false => Cell {
+        if Self::is_running(cell, now) {
+            cell
+        } else {
+            Cell {
                 expires: self.end(now),
                 ..Cell::EMPTY
-            },
+            }
         }
     }
 

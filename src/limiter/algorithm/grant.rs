@@ -45,32 +45,35 @@ impl Grant {
     }
 
     pub(super) fn used(cell: Cell, now: Timestamp) -> u128 {
-        match cell.is_live(now) {
-            true => u128::from(cell.b.saturating_sub(cell.a)),
-            false => 0,
+        if cell.is_live(now) {
+            u128::from(cell.b.saturating_sub(cell.a))
+        } else {
+            0
         }
     }
 
     /// Takes units, at most those that are left.
     pub(super) fn force_charge(cell: Cell, now: Timestamp, units: u32) -> Cell {
-        match cell.is_live(now) {
-            true => Cell {
+        if cell.is_live(now) {
+            Cell {
                 a: cell.a.saturating_sub(units),
                 ..cell
-            },
-            false => cell,
+            }
+        } else {
+            cell
         }
     }
 
     /// Gives units back to the same grant.
     pub(super) fn give_back(cell: Cell, reserved: &ReservedCharge, units: u32) -> Cell {
         let is_same = (cell.expires, cell.b) == (reserved.cell.expires, reserved.cell.b);
-        match is_same {
-            true => Cell {
+        if is_same {
+            Cell {
                 a: cell.a.saturating_add(units).min(cell.b),
                 ..cell
-            },
-            false => cell,
+            }
+        } else {
+            cell
         }
     }
 }

@@ -87,9 +87,10 @@ impl SlidingCounters {
     /// The window with room for the counts of `before`, if it has the same parts.
     pub(super) fn with_room_of(self, before: &Self) -> Self {
         let is_wider = before.shape.max_value() > self.shape.max_value();
-        match self.has_same_ring_format(before) && is_wider {
-            true => self.with_wide_counters(),
-            false => self,
+        if self.has_same_ring_format(before) && is_wider {
+            self.with_wide_counters()
+        } else {
+            self
         }
     }
 
@@ -291,10 +292,11 @@ impl SlidingCounters {
                 return Timestamp::from_micros(part * self.weighing.part + elapsed);
             }
             part = view.part + later;
-            oldest = match later == u64::from(self.parts) {
+            oldest = if later == u64::from(self.parts) {
                 // The part that runs now is the oldest by then, with this charge.
-                true => others,
-                false => self.count(view, part.checked_sub(u64::from(self.parts))),
+                others
+            } else {
+                self.count(view, part.checked_sub(u64::from(self.parts)))
             };
             // With debt, the counters may exceed their saturated sum.
             others = others.saturating_sub(oldest);

@@ -81,12 +81,13 @@ impl SlidingLog {
 
     /// The log with room for the units of `before`, if it has the same ticks.
     pub(super) fn with_room_of(self, before: &Self) -> Self {
-        match self.has_same_ring_format(before) && before.shape.slots() > self.shape.slots() {
-            true => Self {
+        if self.has_same_ring_format(before) && before.shape.slots() > self.shape.slots() {
+            Self {
                 shape: before.shape,
                 ..self
-            },
-            false => self,
+            }
+        } else {
+            self
         }
     }
 
@@ -234,9 +235,10 @@ impl SlidingLog {
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         let (left, right) = (self.view(left, now), self.view(right, now));
-        let (longer, shorter) = match left.units >= right.units {
-            true => (left, right),
-            false => (right, left),
+        let (longer, shorter) = if left.units >= right.units {
+            (left, right)
+        } else {
+            (right, left)
         };
         let ahead = longer.units - shorter.units;
         let ticks = (0..longer.units).map(|unit| {

@@ -219,10 +219,12 @@ impl SlidingWindow {
         let now = if live { now.max(charged) } else { now }.as_micros();
         let elapsed = now % self.part();
         let start = now - elapsed;
-        let (oldest, current) = match live {
-            true if start == charged.as_micros() => (cell.a, cell.b),
-            true => (cell.b, 0),
-            false => (0, 0),
+        let (oldest, current) = if !live {
+            (0, 0)
+        } else if start == charged.as_micros() {
+            (cell.a, cell.b)
+        } else {
+            (cell.b, 0)
         };
         View {
             start,

@@ -57,9 +57,10 @@ impl RingShape {
 
     /// Rings of `slots` counters, none of which exceeds `limit`.
     pub const fn of_counters(slots: u32, limit: u32) -> Self {
-        match limit <= Self::MAX_HALF {
-            true => Self::halved(slots),
-            false => Self::new(slots),
+        if limit <= Self::MAX_HALF {
+            Self::halved(slots)
+        } else {
+            Self::new(slots)
         }
     }
 

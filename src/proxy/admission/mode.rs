@@ -181,10 +181,13 @@ impl Mode {
         match self {
             Self::Enforce => Enforcement::Enforced,
             Self::Shadow | Self::Disabled => Enforcement::Shadowed,
-            Self::Partly(rollout) => match rollout.includes(hash) {
-                true => Enforcement::Enforced,
-                false => Enforcement::Shadowed,
-            },
+            Self::Partly(rollout) => {
+                if rollout.includes(hash) {
+                    Enforcement::Enforced
+                } else {
+                    Enforcement::Shadowed
+                }
+            }
         }
     }
 }

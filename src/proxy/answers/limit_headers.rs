@@ -164,9 +164,10 @@ fn write_ietf(applied: &[AppliedPolicy<'_>], now: Timestamp, headers: &mut Heade
 
 fn add(headers: &mut Headers, name: HeaderName, list: FieldValue) {
     let is_list = headers.get_all(&name).all(items::is_list_of_policies);
-    match is_list {
-        true => headers.append(name, list),
-        false => headers.insert(name, list),
+    if is_list {
+        headers.append(name, list)
+    } else {
+        headers.insert(name, list)
     }
 }
 

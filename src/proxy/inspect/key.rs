@@ -129,9 +129,10 @@ impl Ruleset {
         let Some(limit) = limits.next() else {
             let is_known = self.policies.iter().any(|one| *one.name == *policy);
             let name = policy.to_owned();
-            return Err(match is_known {
-                true => KeyError::UnusedPolicy(name),
-                false => KeyError::UnknownPolicy(name),
+            return Err(if is_known {
+                KeyError::UnusedPolicy(name)
+            } else {
+                KeyError::UnknownPolicy(name)
             });
         };
         let text = limit.spec.descriptor.read_key(texts)?;
@@ -328,12 +329,13 @@ impl<'r> PolicyKey<'r> {
             },
             KeyChange::Ban { until, by } => {
                 let outlasts = before.ban.as_ref().is_some_and(|ban| ban.until > until);
-                match outlasts && before.ban.as_ref().is_some_and(|ban| ban.number.is_some()) {
-                    true => before,
-                    false => KeyFacts {
+                if outlasts && before.ban.as_ref().is_some_and(|ban| ban.number.is_some()) {
+                    before
+                } else {
+                    KeyFacts {
                         ban: Some(KeyBan::by_operator(until, by)),
                         ..before
-                    },
+                    }
                 }
             }
             KeyChange::Unban => KeyFacts {

@@ -73,9 +73,10 @@ impl Lane {
         let first_cell = arrivals.len().saturating_sub(MAX_CELLS);
         let mut decisions = Vec::new();
         for (number, arrival) in arrivals.iter().enumerate() {
-            let shown = match number >= first_cell.max(from) {
-                true => Shown::DecisionAndCell,
-                false => Shown::Decision,
+            let shown = if number >= first_cell.max(from) {
+                Shown::DecisionAndCell
+            } else {
+                Shown::Decision
             };
             let row = self.decide(number, arrival, shown);
             decisions.extend(row.filter(|_| number >= from));

@@ -115,9 +115,10 @@ impl TokenKey {
             return Err(KeyError::TooMany);
         }
         let keys: Vec<_> = set.keys.iter().filter_map(Self::from_jwk).collect();
-        match keys.is_empty() {
-            true => Err(KeyError::NoneUsable),
-            false => Ok(keys),
+        if keys.is_empty() {
+            Err(KeyError::NoneUsable)
+        } else {
+            Ok(keys)
         }
     }
 

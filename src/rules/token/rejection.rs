@@ -51,9 +51,10 @@ fn format_seconds(seconds: u64) -> String {
     let text: String = parts
         .map(|(number, name)| format!("{number}{name}"))
         .collect();
-    match text.is_empty() {
-        true => "0s".to_owned(),
-        false => text,
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text
     }
 }
 

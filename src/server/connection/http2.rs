@@ -195,9 +195,10 @@ impl<T: Io, S: HttpService> Http2Connection<T, S> {
 
 /// The stage of its drain that the connection waits for.
 fn drain_stage(draining: bool) -> DrainStage {
-    match draining {
-        false => DrainStage::Finish,
-        true => DrainStage::Cut,
+    if draining {
+        DrainStage::Cut
+    } else {
+        DrainStage::Finish
     }
 }
 

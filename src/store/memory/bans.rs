@@ -298,9 +298,10 @@ impl Bans {
         change: impl FnOnce(&mut KeyBans) -> R,
     ) -> Option<R> {
         let mut struck = self.strikes_only.lock(key);
-        match struck.is_known() {
-            true => struck.change(change),
-            false => self.banned.lock(key).change(change),
+        if struck.is_known() {
+            struck.change(change)
+        } else {
+            self.banned.lock(key).change(change)
         }
     }
 }

@@ -65,9 +65,10 @@ pub fn charge_into(
 }
 
 fn add(verdict: &mut Verdict, place: usize, enforced: usize, decision: Decision) {
-    match place < enforced {
-        true => verdict.push(decision),
-        false => verdict.push_shadowed(decision),
+    if place < enforced {
+        verdict.push(decision)
+    } else {
+        verdict.push_shadowed(decision)
     }
 }
 
@@ -142,13 +143,13 @@ fn charge_many(
     let each = charges.iter().zip(&mut locked).zip(&mut verdict.decisions);
     for ((charge, locked), decision) in each {
         let charged = [locked.table.refusals(), refusals] == [Refusals::Charged; 2];
-        match admitted && decision.is_admitted() {
-            true => locked.commit(charge, decision, now),
-            false if charged && charge.cost > 0 => {
-                locked.charge_refused(charge, decision, now);
-                owes = true;
-            }
-            false => locked.discard(charge, decision, now),
+        if admitted && decision.is_admitted() {
+            locked.commit(charge, decision, now);
+        } else if charged && charge.cost > 0 {
+            locked.charge_refused(charge, decision, now);
+            owes = true;
+        } else {
+            locked.discard(charge, decision, now);
         }
     }
     if owes {

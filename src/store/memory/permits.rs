@@ -169,9 +169,10 @@ impl LockedShard<'_> {
         let Some(units) = self.0.get(&key.bits()) else {
             return Cell::EMPTY;
         };
-        let waiting = match units.queue.has_waiter_within(max) {
-            true => units.queue.len(),
-            false => 0,
+        let waiting = if units.queue.has_waiter_within(max) {
+            units.queue.len()
+        } else {
+            0
         };
         let whole = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         Concurrency::cell(whole(units.taken), whole(waiting as u64))
@@ -275,9 +276,10 @@ impl Permit {
         };
         let mut in_use = self.permits.shard(self.key).lock();
         let of_key = in_use.0.get_mut(&self.key.bits());
-        match of_key.is_some_and(|units| units.queue.set_waker(ticket, cx.waker())) {
-            true => Poll::Pending,
-            false => Poll::Ready(()),
+        if of_key.is_some_and(|units| units.queue.set_waker(ticket, cx.waker())) {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
         }
     }
 }

@@ -131,9 +131,10 @@ impl PendingEntry {
                 },
                 settles: self.charge.settles,
                 period: redis.period,
-                tier: match tier.charge.id == self.charge.id {
-                    true => Tier::First,
-                    false => Tier::Overflow,
+                tier: if tier.charge.id == self.charge.id {
+                    Tier::First
+                } else {
+                    Tier::Overflow
                 },
             });
         }

@@ -156,9 +156,10 @@ impl CheckedPolicy {
             return None;
         }
         state.others.clone_from(&others);
-        Some(match others.is_empty() {
-            true => Change::Agrees,
-            false => Change::Differs(others),
+        Some(if others.is_empty() {
+            Change::Agrees
+        } else {
+            Change::Differs(others)
         })
     }
 

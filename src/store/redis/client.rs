@@ -276,9 +276,10 @@ impl Shared {
             let _place = connection.begin_call().inspect_err(unsent)?;
             let started = self.clock.now();
             let answer = async {
-                match is_asking {
-                    false => connection.run(script, keys, args).await,
-                    true => connection.run_after_asking(script, keys, args).await,
+                if is_asking {
+                    connection.run_after_asking(script, keys, args).await
+                } else {
+                    connection.run(script, keys, args).await
                 }
             };
             let answer = timeout_at(deadline, answer)

@@ -150,12 +150,13 @@ impl ConfigDrift {
         let first = values.change_or_insert(|| new(first), is_over, observe);
         drop(values);
         let extend_others_activity = now.as_micros() < self.others_active_until.load(Relaxed);
-        match extend_others_activity {
-            true => Conversion::first(now),
-            false => Conversion {
+        if extend_others_activity {
+            Conversion::first(now)
+        } else {
+            Conversion {
                 at: first.min(now),
                 replaces_value: first.saturating_add_micros(LEFTOVER_AFTER) <= now && !is_reloading,
-            },
+            }
         }
     }
 
@@ -179,9 +180,12 @@ impl ConfigDrift {
             return;
         }
         // Few buckets are known, and only these need their recipe compared.
-        let record_write = |seen: &mut ForeignValue| match seen.recipe == self.recipe(charge) {
-            true => (seen.written, seen.last) = (Some(at), seen.last.max(at)),
-            false => seen.digest = None,
+        let record_write = |seen: &mut ForeignValue| {
+            if seen.recipe == self.recipe(charge) {
+                (seen.written, seen.last) = (Some(at), seen.last.max(at))
+            } else {
+                seen.digest = None
+            }
         };
         self.values
             .lock(self.fingerprint(charge.name))

@@ -183,9 +183,10 @@ impl BucketReply {
     pub(super) fn reversal_call(&self, charge: &BucketCharge<'_>) -> Option<ScriptCall> {
         // Without a count, all other units may be unsettled: assume the most, so that no unit is
         // given back twice.
-        let (unsettled, since) = match charge.settles {
-            true => (self.unsettled.0, Some(self.unsettled.1)),
-            false => (u64::MAX, None),
+        let (unsettled, since) = if charge.settles {
+            (self.unsettled.0, Some(self.unsettled.1))
+        } else {
+            (u64::MAX, None)
         };
         let reserved = ReservedCharge {
             cell: self.decision.cell,

@@ -311,25 +311,24 @@ impl BucketCharge<'_> {
         }
         let granted = self.bucket_decision(outcome, state, now)?;
         let told = quota_decision.with_granted(granted.decision.remaining, more_at);
-        match granted.decision.is_admitted() {
-            false => quota.1.decision = told,
-            true => {
-                let Decision { outcome, cell, .. } = granted.decision;
-                let decision = Decision {
-                    outcome,
-                    cell,
-                    ..told
-                };
-                let unsettled = granted.unsettled;
-                *quota = (
-                    place,
-                    BucketDecision {
-                        decision,
-                        unsettled,
-                        is_doubted: false,
-                    },
-                );
-            }
+        if granted.decision.is_admitted() {
+            let Decision { outcome, cell, .. } = granted.decision;
+            let decision = Decision {
+                outcome,
+                cell,
+                ..told
+            };
+            let unsettled = granted.unsettled;
+            *quota = (
+                place,
+                BucketDecision {
+                    decision,
+                    unsettled,
+                    is_doubted: false,
+                },
+            );
+        } else {
+            quota.1.decision = told
         }
         Ok(())
     }

@@ -140,9 +140,10 @@ impl ChargeRequest<'_> {
             charge.push_key(&mut call);
         }
         call.instant(self.now);
-        match self.is_peek {
-            true => call.text("peek"),
-            false => call.number(self.enforced as u64),
+        if self.is_peek {
+            call.text("peek")
+        } else {
+            call.number(self.enforced as u64)
         }
         retry.push(&mut call);
         for charge in self.charges {
@@ -181,17 +182,19 @@ impl ChargeRequest<'_> {
 
 impl BucketCharge<'_> {
     pub(super) fn push_key(&self, call: &mut ScriptCall) {
-        match self.algorithm.is_concurrency() {
-            true => call.lease_key(self.name),
-            false => call.key(self.name),
+        if self.algorithm.is_concurrency() {
+            call.lease_key(self.name)
+        } else {
+            call.key(self.name)
         }
     }
 
     /// The key of the requests that charged this bucket, and that other slots may still refuse.
     pub(super) fn undecided_key(&self) -> Vec<u8> {
-        let leases: &[u8] = match self.algorithm.is_concurrency() {
-            true => b":leases",
-            false => b"",
+        let leases: &[u8] = if self.algorithm.is_concurrency() {
+            b":leases"
+        } else {
+            b""
         };
         [self.name, leases, b":undecided"].concat()
     }

@@ -492,9 +492,10 @@ impl SteeredKeys {
     /// There is no room for another key.
     pub(super) fn has_room_for(&self, key: Fingerprint) -> Result<(), TooManyKeys> {
         let is_full = self.count.load(Relaxed) >= MOST_KEYS;
-        match is_full && self.read(key, |_| ()).is_none() {
-            true => Err(TooManyKeys::Steered),
-            false => Ok(()),
+        if is_full && self.read(key, |_| ()).is_none() {
+            Err(TooManyKeys::Steered)
+        } else {
+            Ok(())
         }
     }
 

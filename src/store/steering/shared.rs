@@ -162,13 +162,12 @@ impl SharedSteering {
         key: &SteeringKey<'_>,
         name: &NameBuilder<'_>,
     ) -> Result<(), SteeringError> {
-        let (at, keep) = match key.buckets.is_in_redis() {
-            false => (None, key.buckets.reset_kept()),
-            true => {
-                let names = bucket_names(key.buckets, name);
-                let (at, _) = self.store.replace(&names, Replacement::Delete).await?;
-                (Some(at), REFUSALS_KEPT)
-            }
+        let (at, keep) = if key.buckets.is_in_redis() {
+            let names = bucket_names(key.buckets, name);
+            let (at, _) = self.store.replace(&names, Replacement::Delete).await?;
+            (Some(at), REFUSALS_KEPT)
+        } else {
+            (None, key.buckets.reset_kept())
         };
         self.announce(key.key, AnnouncedAction::Reset, at, keep)
             .await

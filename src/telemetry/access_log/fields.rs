@@ -126,9 +126,10 @@ impl LoggedParts {
         LoggedParts {
             fields,
             keys: has(LogField::Key).then_some(spec.keys),
-            headers: match has(LogField::Headers) {
-                true => spec.headers.clone().into(),
-                false => Box::default(),
+            headers: if has(LogField::Headers) {
+                spec.headers.clone().into()
+            } else {
+                Box::default()
             },
         }
     }

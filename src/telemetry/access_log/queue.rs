@@ -50,9 +50,10 @@ impl Queue {
             return PushResult::Dropped;
         }
         self.formatter.write(text, record);
-        match before < BATCH && text.len() >= BATCH {
-            true => PushResult::BatchReady,
-            false => PushResult::Queued,
+        if before < BATCH && text.len() >= BATCH {
+            PushResult::BatchReady
+        } else {
+            PushResult::Queued
         }
     }
 

@@ -63,9 +63,10 @@ impl ProcessLog {
     pub fn push(&self, lines: &[u8]) {
         let mut queue = self.0.queue.lock();
         let is_full = queue.lines.len() + lines.len() > CAPACITY && !queue.lines.is_empty();
-        match is_full {
-            true => queue.dropped += count(lines),
-            false => queue.lines.extend_from_slice(lines),
+        if is_full {
+            queue.dropped += count(lines)
+        } else {
+            queue.lines.extend_from_slice(lines)
         }
         drop(queue);
         self.0.is_filled.notify_one();

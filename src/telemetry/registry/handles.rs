@@ -32,7 +32,7 @@ impl Counter {
     }
 }
 
-/// A closed set of values of a label. [`label_values!`](super::label_values) declares one.
+/// A closed set of values of a label, which `label_values!` declares.
 pub trait LabelValue: Copy + Into<&'static str> + VariantArray + Send + Sync + 'static {
     /// A counter for each value.
     type Counts: AsRef<[AtomicU64]> + Default + Send + Sync;

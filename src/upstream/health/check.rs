@@ -61,9 +61,10 @@ pub(in crate::upstream) async fn check(
         match &spec.request {
             HealthRequest::Get { path, statuses } => {
                 let status = get(connector, stream, path, authority, deadline).await?;
-                match is_one_of(status, statuses) {
-                    true => Ok(()),
-                    false => Err(CheckFailure::Status(status)),
+                if is_one_of(status, statuses) {
+                    Ok(())
+                } else {
+                    Err(CheckFailure::Status(status))
                 }
             }
             HealthRequest::Grpc { service } => call(connector, stream, service, authority).await,

@@ -103,9 +103,10 @@ impl HostCounts {
     }
 
     fn record(&self, evidence: HostEvidence, has_head: bool) {
-        match has_head {
-            true => self.heads.fetch_add(1, Relaxed),
-            false => self.headless.fetch_add(1, Relaxed),
+        if has_head {
+            self.heads.fetch_add(1, Relaxed)
+        } else {
+            self.headless.fetch_add(1, Relaxed)
         };
         match evidence {
             HostEvidence::Good if self.in_a_row.load(Relaxed) != 0 => {

@@ -212,9 +212,10 @@ impl HostHealth {
         let is_on_probation = standing.is_on_probation();
         let awaits_answer = is_on_probation || standing.is_failing();
         let is_available = !is_left_out && standing.is_good();
-        let share = match is_left_out {
-            true => 0,
-            false => standing.share(record.slow_start, now),
+        let share = if is_left_out {
+            0
+        } else {
+            standing.share(record.slow_start, now)
         };
         self.is_on_probation.store(is_on_probation, Relaxed);
         self.awaits_answer.store(awaits_answer, Relaxed);
@@ -427,9 +428,10 @@ impl HostHealth {
         }
         silence.observe(counts, others, now);
         is_waiting
-            && match standing.is_on_probation() {
-                true => silence.is_stall_on_probation(now),
-                false => silence.is_stall(now),
+            && if standing.is_on_probation() {
+                silence.is_stall_on_probation(now)
+            } else {
+                silence.is_stall(now)
             }
     }
 }

@@ -108,9 +108,10 @@ impl Host {
 
     fn keep(&self, dscp: Option<Dscp>, stream: Stream, file: FilePermit) -> Box<PooledConnection> {
         let open = self.open_connection(file);
-        let lease = match self.connector.sends_proxy_header {
-            true => ConnectionLease::once(),
-            false => self.pool.lease(),
+        let lease = if self.connector.sends_proxy_header {
+            ConnectionLease::once()
+        } else {
+            self.pool.lease()
         };
         Box::new(PooledConnection::new(stream, dscp, lease, open))
     }
@@ -158,12 +159,13 @@ impl Host {
 
     /// The error of a request that has waited for `limit`.
     fn late(&self, worker: usize, dscp: Option<Dscp>, limit: Duration) -> UpstreamErrorKind {
-        match self.pool.shared(worker).group(dscp).is_dialling {
-            true => UpstreamErrorKind::ConnectTimeout {
+        if self.pool.shared(worker).group(dscp).is_dialling {
+            UpstreamErrorKind::ConnectTimeout {
                 after: limit,
                 source: None,
-            },
-            false => UpstreamErrorKind::NoStream(limit),
+            }
+        } else {
+            UpstreamErrorKind::NoStream(limit)
         }
     }
 

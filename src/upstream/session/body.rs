@@ -94,9 +94,10 @@ impl UpstreamBody {
         headers: &Headers,
         timeouts: &ClusterTimeouts,
     ) -> Self {
-        exchange.idle_timer().reset_to(match is_tunnel {
-            true => timeouts.tunnel,
-            false => timeouts.idle,
+        exchange.idle_timer().reset_to(if is_tunnel {
+            timeouts.tunnel
+        } else {
+            timeouts.idle
         });
         let mut body = UpstreamBody {
             is_tunnel,

@@ -36,10 +36,11 @@ impl From<h2::Error> for ExchangeError {
 
 /// The error of the connection, or `error` itself.
 pub(super) fn into_io(error: h2::Error) -> io::Error {
-    match error.is_io() {
-        true => error
+    if error.is_io() {
+        error
             .into_io()
-            .unwrap_or_else(|| io::ErrorKind::BrokenPipe.into()),
-        false => io::Error::other(error),
+            .unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
+    } else {
+        io::Error::other(error)
     }
 }

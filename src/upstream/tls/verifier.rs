@@ -84,11 +84,12 @@ impl ServerCertVerifier for ServerVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let Some(usual) = &self.usual else {
-            return match self.trusts(end_entity) {
-                true => Ok(ServerCertVerified::assertion()),
-                false => Err(Error::General(
+            return if self.trusts(end_entity) {
+                Ok(ServerCertVerified::assertion())
+            } else {
+                Err(Error::General(
                     "its certificate isn't in the trusted files".to_owned(),
-                )),
+                ))
             };
         };
         let name = self.name.as_ref().unwrap_or(host);

@@ -93,7 +93,7 @@ fn store_error(policy: &Policy) -> Option<Finding> {
         StoreName::Memory => finding("the memory of this process does not fail")
             .help("remove `on_store_error`, or say `store: redis`"),
         StoreName::Redis => {
-            finding("no request waits for Redis: without it each machine goes on by itself")
+            finding("no request waits for Redis: without it, each machine decides alone")
                 .related(sync?, "it is synchronised")
                 .help("remove `on_store_error`, or `sync`")
         }
@@ -135,7 +135,7 @@ fn synchronisation(policy: &Policy) -> Option<Finding> {
     let (node, message, help) = match policy.algorithm.value {
         Concurrency => (
             policy.algorithm.node,
-            "what is in flight cannot be synchronised: a permit that two machines give is given twice",
+            "requests in flight can't be synchronised: two machines could give the same permit",
             "use `store: memory` with a `max` for each machine, or another `algorithm`",
         ),
         LeakyBucket => (

@@ -181,7 +181,7 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
                 .help("remove `charge_refused`, or use another `algorithm`")
         }
         AlgorithmName::SlidingWindow if !counts_debt(policy) => {
-            let message = "so many counters of so large a quota cannot be charged beyond it";
+            let message = "this many counters of a quota this large can't be charged beyond it";
             Finding::error(charged.node, Code::Conflict, message)
                 .help("count in a coarser unit, or lower `precision`")
         }
@@ -253,7 +253,7 @@ fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     );
     if needed > most {
         let mib = needed.div_ceil(1 << 20);
-        let message = format!("so many keys may need {mib} MiB for what they count");
+        let message = format!("this many keys may need {mib} MiB for their counters");
         let help =
             "raise `store.memory.max_size`; when it is full, the least used keys are forgotten";
         let finding = Finding::warning(keys.node, Code::Memory, message).help(help);

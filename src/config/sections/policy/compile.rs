@@ -138,9 +138,10 @@ impl<'a> Policies<'a> {
             unit: policy.unit.value,
             home: redis::home(policy),
             on_full: policy.on_full.value,
-            refusals: match policy.charge_refused.get() {
-                false => store::Refusals::Free,
-                true => store::Refusals::Charged,
+            refusals: if policy.charge_refused.get() {
+                store::Refusals::Charged
+            } else {
+                store::Refusals::Free
             },
             settles: cost::settlement(policy).is_some(),
             penalty: penalty.map(|penalty| penalty::compile(penalty)),
@@ -163,10 +164,11 @@ impl<'a> Policies<'a> {
                 key,
                 text: policy.amounts.to_string(),
                 local_periods: self.local(policy),
-                max_keys: match algorithm.is_concurrency() {
+                max_keys: if algorithm.is_concurrency() {
                     // Permits have no cells.
-                    true => Some(ONE_KEY),
-                    false => policy.max_keys.as_ref().map(|keys| keys.get() as usize),
+                    Some(ONE_KEY)
+                } else {
+                    policy.max_keys.as_ref().map(|keys| keys.get() as usize)
                 },
                 algorithm,
             }),

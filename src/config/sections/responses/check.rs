@@ -32,19 +32,18 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
             fields.names().iter().any(|name| names.contains(name))
         };
         if let Some((first, _)) = seen.iter().rev().find(shares) {
-            let finding = match first.style == item.style {
-                true => Finding::error(item.node, Code::DuplicateName, "the same style twice")
+            let finding = if first.style == item.style {
+                Finding::error(item.node, Code::DuplicateName, "the same style twice")
                     .related(first.node, "it stands here first")
-                    .help("remove one of them, or give one a `prefix` of its own"),
-                false => {
-                    let [first_style, style] = [&first.style, &item.style].map(word);
-                    let message = format!(
-                        "`{first_style}` and `{style}` write the same fields with different meanings"
-                    );
-                    Finding::error(item.node, Code::Conflict, message)
+                    .help("remove one of them, or give one a `prefix` of its own")
+            } else {
+                let [first_style, style] = [&first.style, &item.style].map(word);
+                let message = format!(
+                    "`{first_style}` and `{style}` write the same fields with different meanings"
+                );
+                Finding::error(item.node, Code::Conflict, message)
                         .related(first.node, "the other style")
                         .help("choose one; most can have a `prefix` of their own: `{ style: github, prefix: x-github }`")
-                }
             };
             findings.add(finding);
         }
@@ -75,9 +74,10 @@ pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings
     }
     check_template(own, findings);
     check_action(own, own.action_over(general), findings);
-    match own.inherits(general) {
-        true => check_body(own, &own.over(general), findings),
-        false => check_body(own, own, findings),
+    if own.inherits(general) {
+        check_body(own, &own.over(general), findings)
+    } else {
+        check_body(own, own, findings)
     }
 }
 

@@ -39,22 +39,25 @@ pub(in crate::config) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec 
 pub(in crate::config) fn reject(own: &OnLimit, responses: &Responses) -> RejectSpec {
     let general = &responses.on_limit;
     let is_decoy = own.action_over(general) == Action::Decoy;
-    let all = match own.inherits(general) {
-        true => own.over(general),
-        false => own.clone(),
+    let all = if own.inherits(general) {
+        own.over(general)
+    } else {
+        own.clone()
     };
     let status = all.status.map(|status| status.get() as u16);
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
     let format = all.format.as_ref().map(|format| format.value);
     let body = all.body.as_ref().map(|body| body.as_str());
     RejectSpec {
-        status: status.unwrap_or(match is_decoy {
-            true => StatusCode::OK,
-            false => StatusCode::TOO_MANY_REQUESTS,
+        status: status.unwrap_or(if is_decoy {
+            StatusCode::OK
+        } else {
+            StatusCode::TOO_MANY_REQUESTS
         }),
-        keyless_status: status.unwrap_or(match is_decoy {
-            true => StatusCode::OK,
-            false => StatusCode::BAD_REQUEST,
+        keyless_status: status.unwrap_or(if is_decoy {
+            StatusCode::OK
+        } else {
+            StatusCode::BAD_REQUEST
         }),
         formats: match format.unwrap_or_default() {
             // A decoy has one format for all clients.
@@ -90,9 +93,10 @@ pub(in crate::config) fn styles(responses: &Responses) -> HeaderStyles {
         .iter()
         .map(|item| style_fields(item))
         .collect();
-    let exposure = match responses.cors.expose_headers.get() {
-        true => Exposure::Exposed,
-        false => Exposure::Unchanged,
+    let exposure = if responses.cors.expose_headers.get() {
+        Exposure::Exposed
+    } else {
+        Exposure::Unchanged
     };
     HeaderStyles::new(all, exposure)
 }
@@ -105,8 +109,9 @@ pub(in crate::config) fn style_fields(item: &HeaderFields) -> StyleFields {
 
 /// The handling of preflight requests.
 pub(in crate::config) fn preflight(cors: &Cors) -> Preflight {
-    match cors.limit_preflight.get() {
-        true => Preflight::Limited,
-        false => Preflight::Exempt,
+    if cors.limit_preflight.get() {
+        Preflight::Limited
+    } else {
+        Preflight::Exempt
     }
 }

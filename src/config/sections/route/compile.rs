@@ -145,9 +145,10 @@ impl<'a> RouteCompiler<'a> {
         upstream: usize,
     ) -> RouteSpec {
         let matches = matches(route);
-        let mut applied = match route.inherit.get() {
-            true => self.top_level.clone(),
-            false => Vec::new(),
+        let mut applied = if route.inherit.get() {
+            self.top_level.clone()
+        } else {
+            Vec::new()
         };
         for (place, limit) in route.limits.iter().enumerate() {
             // A policy applies once, however often it is named.
@@ -281,9 +282,10 @@ fn matches(route: &Route) -> RouteMatch {
     RouteMatch {
         hosts: hosts.map(|host| host.value.clone()).collect(),
         path: path.unwrap_or_default().comparable(),
-        methods: match is_grpc {
-            true => vec![http::Method::POST],
-            false => methods.map(|method| method.get().clone()).collect(),
+        methods: if is_grpc {
+            vec![http::Method::POST]
+        } else {
+            methods.map(|method| method.get().clone()).collect()
         },
         is_grpc,
         headers: hidden_fields(&matches.headers).collect(),
@@ -291,9 +293,10 @@ fn matches(route: &Route) -> RouteMatch {
             .map(|(name, value)| (name.to_string(), value.reveal().to_string()))
             .collect(),
         form: PathEquivalence {
-            case: match route.case_sensitive.get() {
-                true => CaseSensitivity::Sensitive,
-                false => CaseSensitivity::Insensitive,
+            case: if route.case_sensitive.get() {
+                CaseSensitivity::Sensitive
+            } else {
+                CaseSensitivity::Insensitive
             },
             trailing_slash: route.trailing_slash.value,
         },

@@ -39,11 +39,10 @@ fn check_list(limits: &List<Limit>, config: &Config, findings: &Findings<'_>) {
             continue;
         }
         let known: Vec<_> = config.policies.keys().map(|name| name.as_str()).collect();
-        let help = match known.is_empty() {
-            true => {
-                format!("define it: `policies: {{ {name}: {{ key: client_ip, quota: 100/1m }} }}`")
-            }
-            false => findings.advice(name.as_str(), &known, "known policies"),
+        let help = if known.is_empty() {
+            format!("define it: `policies: {{ {name}: {{ key: client_ip, quota: 100/1m }} }}`")
+        } else {
+            findings.advice(name.as_str(), &known, "known policies")
         };
         let message = format!("there is no policy `{name}`");
         let finding = Finding::error(node, Code::UnknownName, message);
@@ -96,10 +95,9 @@ fn check_captures(
 fn capture_help(capture: &str, known: &HashSet<&str>, findings: &Findings<'_>) -> String {
     let mut known: Vec<_> = known.iter().copied().collect();
     known.sort_unstable();
-    match known.is_empty() {
-        true => {
-            format!("write the path with a segment `{{{capture}}}`, as in `/users/{{{capture}}}`")
-        }
-        false => findings.advice(capture, &known, "captured segments"),
+    if known.is_empty() {
+        format!("write the path with a segment `{{{capture}}}`, as in `/users/{{{capture}}}`")
+    } else {
+        findings.advice(capture, &known, "captured segments")
     }
 }

@@ -73,9 +73,10 @@ fn check_names(names: &List<Name>, config: &Config, findings: &Findings<'_>) {
                 let finding = Finding::error(name.node, Code::UnknownName, message);
                 let help =
                     "only policies under `policies` can be named; `limits` can name them too";
-                findings.add(match known.is_empty() {
-                    true => finding.help(help),
-                    false => finding.help(findings.advice(name.as_str(), &known, "known policies")),
+                findings.add(if known.is_empty() {
+                    finding.help(help)
+                } else {
+                    finding.help(findings.advice(name.as_str(), &known, "known policies"))
                 });
             }
         }

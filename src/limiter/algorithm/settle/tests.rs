@@ -114,9 +114,12 @@ impl Bucket {
 
     /// The most units that requests took in less than this time.
     fn most_within(&self, span: u64) -> u32 {
-        let effective = |request: &Request| match request.settled {
-            true => request.units,
-            false => request.reserved.units,
+        let effective = |request: &Request| {
+            if request.settled {
+                request.units
+            } else {
+                request.reserved.units
+            }
         };
         let first = |request: &Request| request.reserved.at.as_micros();
         let starts = self.requests.iter().map(first);
@@ -130,9 +133,12 @@ impl Bucket {
 
     /// The used units if each settled request had been charged its final units at first.
     fn used_in_hindsight(&self, algorithm: &Algorithm, now: Timestamp) -> u128 {
-        let effective = self.requests.iter().map(|request| match request.settled {
-            true => (&request.reserved, request.units),
-            false => (&request.reserved, request.reserved.units),
+        let effective = self.requests.iter().map(|request| {
+            if request.settled {
+                (&request.reserved, request.units)
+            } else {
+                (&request.reserved, request.reserved.units)
+            }
         });
         if matches!(algorithm, Algorithm::FixedWindow(_)) {
             // The first charge opens the window, even if it is given back.
@@ -210,10 +216,10 @@ proptest! {
         }
         bucket.settle(&algorithm, 0, at(now));
         let used = bucket.used(&algorithm, at(now));
-        match direct.is_admitted() {
-            true => prop_assert_eq!(used, known.used(&algorithm, at(now))),
-            false => {
-                // Nothing is left, and all that was owed was charged.
+        if direct.is_admitted() {
+prop_assert_eq!(used, known.used(&algorithm, at(now)))
+} else {
+// Nothing is left, and all that was owed was charged.
                 prop_assert!(!algorithm.decide(&bucket.memory, at(now), 1).is_admitted());
                 let window = algorithm.window().unwrap().as_micros() as u64;
                 let units = u64::from(reserve + more).div_ceil(u64::from(algorithm.limit()));
@@ -224,8 +230,7 @@ proptest! {
                 let slack = u64::from(matches!(algorithm, Algorithm::SlidingWindow(_)));
                 let owed = if algorithm.owed_units(&bucket.memory, at(now)) > 0 { units } else { 0 };
                 prop_assert!(whole <= window.max(holds) + (slack + owed + 1) * window);
-            }
-        }
+}
     }
 
     /// In any order of arrivals and ends, the bucket has used at least as much as if all costs had

@@ -39,9 +39,10 @@ impl SlidingLog {
         let (mut low, mut high) = (view.left, view.left + view.units);
         while low < high {
             let middle = low.midpoint(high);
-            match is_it(self.tick_of(view, middle)) {
-                true => high = middle,
-                false => low = middle + 1,
+            if is_it(self.tick_of(view, middle)) {
+                high = middle
+            } else {
+                low = middle + 1
             }
         }
         low

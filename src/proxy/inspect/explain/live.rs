@@ -122,9 +122,10 @@ impl<'r> LimitTrace<'r> {
         }
         self.decide_by(key.quota(), place);
         let is_queued = ban.is_none() && self.has_place_in_queue(&decision, &facts.bucket.view);
-        self.outcome = match is_queued {
-            true => LimitOutcome::Queued(decision),
-            false => LimitOutcome::Decided(decision),
+        self.outcome = if is_queued {
+            LimitOutcome::Queued(decision)
+        } else {
+            LimitOutcome::Decided(decision)
         };
         self.state = Some(facts.state(key));
     }

@@ -200,9 +200,10 @@ fn write_state(state: &KeyState, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         ..
     } = state;
     write!(f, "  state   {key_id} has used {used} of {limit}")?;
-    match stored {
-        true => writeln!(f)?,
-        false => writeln!(f, "; nothing is stored of it")?,
+    if *stored {
+        writeln!(f)?
+    } else {
+        writeln!(f, "; nothing is stored of it")?
     }
     if state.override_for.is_some() {
         writeln!(f, "  quota   by an override")?;
@@ -216,9 +217,10 @@ fn write_state(state: &KeyState, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     if let Some(ban) = &state.ban {
         let (until, reason) = (&ban.until, &ban.reason);
-        match reason.is_empty() {
-            true => writeln!(f, "  banned  until {until}")?,
-            false => writeln!(f, "  banned  until {until}: {reason}")?,
+        if reason.is_empty() {
+            writeln!(f, "  banned  until {until}")?
+        } else {
+            writeln!(f, "  banned  until {until}: {reason}")?
         }
     }
     Ok(())

@@ -194,9 +194,12 @@ fn string<'a>(block: &mut &'a [u8]) -> Option<(bool, &'a [u8])> {
 }
 
 fn begins_with_colon((is_coded, text): (bool, &[u8])) -> bool {
-    text.first().is_some_and(|&byte| match is_coded {
-        true => byte >> 1 == 0x5c,
-        false => byte == b':',
+    text.first().is_some_and(|&byte| {
+        if is_coded {
+            byte >> 1 == 0x5c
+        } else {
+            byte == b':'
+        }
     })
 }
 

@@ -298,9 +298,10 @@ impl<R: Read + Seek> Reader<R> {
 
     fn keys(&mut self) -> Result<[u64; 2], ReadError> {
         let keys = [self.u64()?, self.u64()?];
-        match keys[0] <= keys[1] {
-            true => Ok(keys),
-            false => Err(ReadError::Damaged),
+        if keys[0] <= keys[1] {
+            Ok(keys)
+        } else {
+            Err(ReadError::Damaged)
         }
     }
 

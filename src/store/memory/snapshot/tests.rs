@@ -621,9 +621,10 @@ fn a_snapshot_replaces_the_one_before_as_a_whole_or_not_at_all() {
 fn tables_of(is_wide: bool) -> Vec<Table> {
     let algorithms = algorithms(9).into_iter().enumerate();
     let tables = algorithms.map(|(place, algorithm)| {
-        let algorithm = match is_wide {
-            true => algorithm.with_wide_counters(),
-            false => algorithm,
+        let algorithm = if is_wide {
+            algorithm.with_wide_counters()
+        } else {
+            algorithm
         };
         Table::new(format!("policy-{place}"), algorithm, 100, OnFull::Forget)
     });

@@ -163,9 +163,10 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
             if let Some(slots) = bucket.lock() {
                 for entry in slots.live(now) {
                     let entry = table.export(index, entry);
-                    match entry.state.words.map(RingMemory::shape) == shape {
-                        true => self.entry(&entry),
-                        false => self.converted(&entry, &plain, now),
+                    if entry.state.words.map(RingMemory::shape) == shape {
+                        self.entry(&entry)
+                    } else {
+                        self.converted(&entry, &plain, now)
                     }
                 }
             }

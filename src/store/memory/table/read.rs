@@ -22,9 +22,10 @@ impl Table {
     ) -> Decision {
         self.read(charge, now, |found| {
             let decision = found.rules.decide(found.cell, now, charge.cost);
-            match found.has_no_memory {
-                true => refuse_for_memory(decision, found.cell, now),
-                false => decision,
+            if found.has_no_memory {
+                refuse_for_memory(decision, found.cell, now)
+            } else {
+                decision
             }
         })
     }
@@ -50,12 +51,13 @@ impl Table {
         self.read(charge, now, |found| {
             let state = found.rules.state(found.cell);
             let facts = found.rules.algorithm.facts(state, charge.cost, now);
-            match found.has_no_memory {
-                true => BucketFacts {
+            if found.has_no_memory {
+                BucketFacts {
                     for_cost: refuse_for_memory(facts.for_cost, found.cell, now),
                     ..facts
-                },
-                false => facts,
+                }
+            } else {
+                facts
             }
         })
     }

@@ -105,9 +105,10 @@ impl ServerMap {
     pub(super) fn unreachable_share(&self) -> f64 {
         let is_in_use = |node: &Node| node.health() == NodeHealth::Healthy;
         let Some(slots) = &self.slots else {
-            return match self.nodes.first().is_some_and(|node| is_in_use(node)) {
-                true => 0.0,
-                false => 1.0,
+            return if self.nodes.first().is_some_and(|node| is_in_use(node)) {
+                0.0
+            } else {
+                1.0
             };
         };
         let in_use = slots.iter().filter(|(_, node)| is_in_use(node));

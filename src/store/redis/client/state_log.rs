@@ -29,12 +29,13 @@ impl StateLog {
             State::Up => self.logged_up.replace(true) != Some(true),
             State::Down { fault, .. } => {
                 let is_said = self.logged_up == Some(false);
-                let should_log =
-                    self.last_fault
-                        .is_none_or(|(kind, at)| match kind == fault.kind {
-                            true => !is_said && now.since(at) >= SAME_FAULT_PAUSE,
-                            false => now.since(at) >= DIFFERENT_FAULT_PAUSE,
-                        });
+                let should_log = self.last_fault.is_none_or(|(kind, at)| {
+                    if kind == fault.kind {
+                        !is_said && now.since(at) >= SAME_FAULT_PAUSE
+                    } else {
+                        now.since(at) >= DIFFERENT_FAULT_PAUSE
+                    }
+                });
                 if should_log {
                     self.last_fault = Some((fault.kind, now));
                     self.logged_up = Some(false);

@@ -42,14 +42,13 @@ pub(super) async fn keep_discovering(shared: Arc<Shared>) {
                 shared.discovery_failed(fault);
             }
         }
-        match shared.is_up() {
-            true => {
-                tokio::select! {
-                    () = shared.topology_changed.notified() => {}
-                    () = sleep(REFRESH_PAUSE) => {}
-                }
+        if shared.is_up() {
+            tokio::select! {
+                () = shared.topology_changed.notified() => {}
+                () = sleep(REFRESH_PAUSE) => {}
             }
-            false => sleep(RETRY_PAUSE).await,
+        } else {
+            sleep(RETRY_PAUSE).await
         }
         if !shared.is_up() {
             // The last informant may be cut off together with that server.
@@ -166,9 +165,10 @@ fn slots(answer: Value, queried: &str) -> Result<Topology, Fault> {
         .map(|range| slots_of_one(range, queried))
         .collect::<Option<Vec<_>>>()
         .ok_or(FaultKind::Protocol.fault())?;
-    match ranges.is_empty() {
-        true => Err(FaultKind::ClusterDown.with("no slot is assigned")),
-        false => Ok(Topology::Cluster(ranges)),
+    if ranges.is_empty() {
+        Err(FaultKind::ClusterDown.with("no slot is assigned"))
+    } else {
+        Ok(Topology::Cluster(ranges))
     }
 }
 

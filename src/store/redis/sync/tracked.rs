@@ -256,10 +256,7 @@ impl Epoch {
 
     /// The total to report; 0 until the earlier reports of an evicted key are known.
     pub(super) fn total(&self) -> u64 {
-        match self.is_complete {
-            true => self.own,
-            false => 0,
-        }
+        if self.is_complete { self.own } else { 0 }
     }
 
     fn apply_totals(&mut self, own: u64, totals: Totals, (round, threshold): (u64, u64)) -> u64 {

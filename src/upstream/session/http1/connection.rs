@@ -135,9 +135,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
             let head = response::head(&mut self.read_buffer);
             if let Some(head) = head.map_err(ExchangeError::Invalid)? {
                 let status = head.status();
-                return Poll::Ready(match status.is_informational() {
-                    true if status != StatusCode::SWITCHING_PROTOCOLS => Ok(head),
-                    _ => self.accept(head),
+                let is_final =
+                    !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS;
+                return Poll::Ready(if is_final {
+                    self.accept(head)
+                } else {
+                    Ok(head)
                 });
             }
             let read = ready!(self.read_buffer.poll_read(&mut self.io, cx));

@@ -70,9 +70,10 @@ impl PooledConnection {
             self.idle_timer.reset();
         }
         *is_owed = waits_for_client;
-        match waits_for_client {
-            true => Poll::Pending,
-            false => self.idle_timer.poll_expired(cx).map(|()| None),
+        if waits_for_client {
+            Poll::Pending
+        } else {
+            self.idle_timer.poll_expired(cx).map(|()| None)
         }
     }
 

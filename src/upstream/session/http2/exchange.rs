@@ -171,9 +171,10 @@ impl StreamExchange {
 
     /// The body, if nothing was taken from it, and the host's count of the request.
     pub(super) fn into_untouched_body(self) -> (Option<RequestBody>, InFlight) {
-        let body = match self.is_whole {
-            true => Some(RequestBody::empty()),
-            false => self.upload.and_then(Upload::into_untouched_body),
+        let body = if self.is_whole {
+            Some(RequestBody::empty())
+        } else {
+            self.upload.and_then(Upload::into_untouched_body)
         };
         (body, self.session.host)
     }
@@ -206,9 +207,10 @@ impl StreamExchange {
             self.idle_timer.reset();
         }
         *is_owed = waits_for_client;
-        match waits_for_client {
-            true => Poll::Pending,
-            false => self.idle_timer.poll_expired(cx).map(|()| None),
+        if waits_for_client {
+            Poll::Pending
+        } else {
+            self.idle_timer.poll_expired(cx).map(|()| None)
         }
     }
 
@@ -307,9 +309,10 @@ fn fields(map: HeaderMap) -> Result<Headers, ExchangeError> {
         return Err(ExchangeError::Invalid(InvalidMessage::TooLarge(what)));
     }
     let headers = Headers::from(map);
-    match framing::has_padded_value(&headers) {
-        true => Err(meaning("a field begins or ends with a space or a tab")),
-        false => Ok(headers),
+    if framing::has_padded_value(&headers) {
+        Err(meaning("a field begins or ends with a space or a tab"))
+    } else {
+        Ok(headers)
     }
 }
 

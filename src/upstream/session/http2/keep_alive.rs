@@ -58,9 +58,10 @@ impl KeepAlive {
             return Action::None;
         }
         self.silence = 0;
-        match std::mem::replace(&mut self.is_pinged, true) {
-            true => Action::Close,
-            false => Action::Ping,
+        if std::mem::replace(&mut self.is_pinged, true) {
+            Action::Close
+        } else {
+            Action::Ping
         }
     }
 }

@@ -37,9 +37,10 @@ impl UploadTask {
     ///
     /// In a tunnel, the rest is what the client sends from now on.
     pub(super) fn spawn(mut upload: Upload, is_tunnel: bool) -> Self {
-        match is_tunnel {
-            true => upload.body.open_tunnel(),
-            false => upload.body.allow_pauses(),
+        if is_tunnel {
+            upload.body.open_tunnel()
+        } else {
+            upload.body.allow_pauses()
         }
         let progress = Rc::new(Progress::default());
         let shared = Rc::clone(&progress);

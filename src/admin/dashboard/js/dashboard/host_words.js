@@ -4,7 +4,7 @@ const REASONS = {
   connect_failure: "it took no connection",
   consecutive_failures: "too many requests in a row failed",
   failure_rate: "too large a part of its requests failed",
-  stalled: "it answered nobody, while others did",
+  stalled: "it answered no request, while others did",
   probation: "its first request after an ejection failed",
 };
 

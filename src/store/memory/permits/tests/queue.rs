@@ -73,9 +73,10 @@ impl Model {
         let mut waiting = requests.iter().filter(|one| !one.taken);
         let count = waiting.clone().count();
         let behind = waiting.any(|one| one.units <= self.max);
-        match !behind && Self::taken(requests) + units <= self.max {
-            true => Some(true),
-            false => (count < self.queue).then_some(false),
+        if !behind && Self::taken(requests) + units <= self.max {
+            Some(true)
+        } else {
+            (count < self.queue).then_some(false)
         }
     }
 

@@ -72,9 +72,10 @@ pub(super) fn parse(text: &str, tls: Option<Arc<ClientConfig>>) -> Result<Spec, 
     Ok(Spec {
         login: login_of(login)?,
         database,
-        tls: match secure {
-            true => Some(tls.ok_or(UrlError::NoTls)?),
-            false => None,
+        tls: if secure {
+            Some(tls.ok_or(UrlError::NoTls)?)
+        } else {
+            None
         },
         ..Spec::new(target)
     })

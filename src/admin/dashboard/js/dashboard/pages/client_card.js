@@ -147,7 +147,7 @@ function wholeIn({ algorithm, used, reset_s: seconds }) {
   if (algorithm === "concurrency" && used > 0) {
     return "as requests end";
   }
-  return seconds > 0 ? duration(seconds * 1_000) : "it is whole";
+  return seconds > 0 ? duration(seconds * 1_000) : "it is full";
 }
 
 /** What is known of a key, in the order in which an operator asks. */
