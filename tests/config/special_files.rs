@@ -38,7 +38,7 @@ fn shell(directory: &TempDir, script: &str) -> Output {
 }
 
 #[test]
-fn a_configuration_in_a_pipe_that_nobody_writes_to_is_refused() {
+fn a_configuration_in_a_pipe_without_a_writer_is_refused() {
     let (directory, _) = directory(ECHO);
     for command in [
         "check pipe",
@@ -48,7 +48,7 @@ fn a_configuration_in_a_pipe_that_nobody_writes_to_is_refused() {
         let output = shell(&directory, &format!("$0 {command}"));
         assert_eq!(output.code, Some(1), "{output}");
         assert!(
-            output.stderr.contains("it is a pipe that nobody writes to"),
+            output.stderr.contains("it is a pipe without a writer"),
             "{output}"
         );
     }
@@ -104,12 +104,12 @@ policies: { a: { quota: 1/1m, key: \"jwt:sub\" } }\nroutes: [{ upstream: echo, l
         let (directory, _) = directory(config);
         let output = shell(&directory, "$0 check c.yaml");
         assert_eq!(output.code, Some(1), "{output}");
-        assert!(output.stderr.contains("it is a pipe that nobody writes to"), "{output}");
+        assert!(output.stderr.contains("it is a pipe without a writer"), "{output}");
     }
 }
 
 #[test]
-fn an_access_log_in_a_pipe_that_nobody_reads_stops_the_start_with_the_reason() {
+fn an_access_log_in_a_pipe_without_a_reader_stops_the_start_with_the_reason() {
     let config = format!(
         "access_log: {{ path: pipe }}\nadmin: {{ address: \"127.0.0.1:0\" }}\nlisteners: [{{ address: \"127.0.0.1:0\" }}]\n{ECHO}"
     );
@@ -117,7 +117,7 @@ fn an_access_log_in_a_pipe_that_nobody_reads_stops_the_start_with_the_reason() {
     let output = shell(&directory, "$0 run --config c.yaml");
     assert_eq!(output.code, Some(1), "{output}");
     assert!(
-        output.stderr.contains("it is a pipe that nobody reads"),
+        output.stderr.contains("it is a pipe without a reader"),
         "{output}"
     );
 }
@@ -129,7 +129,7 @@ fn a_reload_refuses_a_log_pipe_without_a_reader_and_writes_to_one_with_a_reader(
     pipe(&path);
     let config = format!("access_log: {{ path: \"{}\" }}\n{ECHO}", path.display());
     gateway.replace_config(&config);
-    gateway.wait_for_log("it is a pipe that nobody reads");
+    gateway.wait_for_log("it is a pipe without a reader");
     assert_eq!(get(gateway.address(), "/").status, 200);
 
     let name = path.clone();
