@@ -247,11 +247,7 @@ impl Charge<'_> {
             slots.release_expired(rules, now);
         }
         let mut slot = slots.choose_slot(self.key.bits(), rules, now);
-        let mut decision = rules.decide(slot.cell, now, self.cost);
-        if slot.origin == Origin::Floor && decision.is_admitted() {
-            slot.cell = rules.algorithm.adopt(slot.cell, self.key, now);
-            decision = rules.decide(slot.cell, now, self.cost);
-        }
+        let decision = rules.decide(slot.cell, now, self.cost);
         let planned = PlannedCharge::without_chunks;
         if slot.has_no_memory() {
             return (planned(slot), refuse_for_memory(decision, slot.cell, now));
