@@ -79,24 +79,19 @@ pub(super) fn exactly_one<'k>(
     others.is_empty().then_some(first)
 }
 
-/// Reports a field that the proxy writes itself: one of the connection, or of `own`.
+/// Reports a field that the proxy writes itself: one of the connection, or of `own`. `help` says what
+/// to do.
 pub(super) fn report_reserved(
     name: &FieldName,
     node: NodeId,
     own: &[HeaderName],
+    help: &str,
     findings: &Findings<'_>,
 ) {
-    if !is_framing(name.get()) && !own.contains(name.get()) {
-        return;
+    if is_framing(name.get()) || own.contains(name.get()) {
+        let message = format!("the proxy writes `{name}` itself");
+        findings.add(Finding::error(node, Code::Conflict, message).help(help));
     }
-    let message = format!("`{name}` is not for configurations to change");
-    let finding = Finding::error(node, Code::Conflict, message);
-    findings.add(finding.help(match name.get().as_str() {
-        "host" => {
-            "it is what the client sent, or with `preserve_host: false` the host of the endpoint"
-        }
-        _ => "the proxy writes it; remove it, or choose another name",
-    }));
 }
 
 /// True for fields that belong to one connection or to message framing (RFC 9110, 7.6.1).

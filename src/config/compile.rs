@@ -130,7 +130,7 @@ pub fn compile_rules(loaded: &Loaded) -> Result<RulesetSpec, Report> {
     rules(loaded, KeyFiles::Optional)
 }
 
-/// Compiles only the policies, named and in place. No file is read.
+/// Returns the policies of the compiled rules, named and in place. No file is read.
 ///
 /// # Errors
 /// As [`compile_rules`].

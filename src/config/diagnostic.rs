@@ -23,6 +23,8 @@ pub(super) use shown::{Content, Stretch, disjoint};
 const MAX_PRINTED: usize = 50;
 /// At most this many problems are reported to machines; the rest are counted.
 const MAX_REPORTED: usize = 1_000;
+/// The bytes of a block whose characters are counted at once.
+const BLOCK: usize = 4096;
 /// Bytes that are printed of each end of a long message.
 const ENDS: usize = 250;
 
@@ -34,6 +36,8 @@ pub struct SourceText {
     pub text: String,
     /// The offsets of its lines, so that each place is found without reading all of it.
     line_starts: Vec<usize>,
+    /// The characters before each [`BLOCK`] of bytes, so that a place in a long line is found as soon.
+    chars_before_blocks: Box<[usize]>,
     /// The places of keys and values, in order. Nothing else is shown but punctuation.
     pub(super) stretches: Vec<Stretch>,
 }
@@ -52,9 +56,14 @@ impl SourceText {
     pub(super) fn new(name: &str, text: String) -> Self {
         let newlines = memchr::memchr_iter(b'\n', text.as_bytes());
         let line_starts = std::iter::once(0).chain(newlines.map(|at| at + 1));
+        let blocks = text.as_bytes().chunks(BLOCK).scan(0, |chars, block| {
+            *chars += count_chars(block);
+            Some(*chars)
+        });
         Self {
             name: name.to_owned(),
             line_starts: line_starts.collect(),
+            chars_before_blocks: std::iter::once(0).chain(blocks).collect(),
             text,
             stretches: Vec::new(),
         }
@@ -86,11 +95,24 @@ impl SourceText {
     fn position(&self, offset: usize) -> (usize, usize) {
         let offset = self.text.floor_char_boundary(offset);
         let line = self.line_starts.partition_point(|start| *start <= offset);
-        let column = self.text[self.line_starts[line - 1]..offset]
-            .chars()
-            .count();
-        (line, column + 1)
+        let start = self.line_starts[line - 1];
+        (
+            line,
+            self.chars_before(offset) - self.chars_before(start) + 1,
+        )
     }
+
+    /// The number of characters before a byte.
+    fn chars_before(&self, offset: usize) -> usize {
+        let block = offset / BLOCK;
+        self.chars_before_blocks[block] + count_chars(&self.text.as_bytes()[block * BLOCK..offset])
+    }
+}
+
+/// Counts the characters that begin in these bytes of UTF-8.
+fn count_chars(bytes: &[u8]) -> usize {
+    let begins = |byte: &&u8| !matches!(byte, 0x80..=0xbf);
+    bytes.iter().filter(begins).count()
 }
 
 /// Severity of a problem.

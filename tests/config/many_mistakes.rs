@@ -49,3 +49,24 @@ fn very_many_brackets_in_a_line_are_one_error() {
     let report = mistakes(format!("x-a: {}", "[]:".repeat(200_000)));
     assert!(report.problems.len() == 1, "{report}");
 }
+
+#[test]
+fn very_many_mistakes_in_a_line_have_their_columns() {
+    let mut text = "# \u{1f600}\nx-a: { \u{e4}: 1 }\npolicies: {".to_owned();
+    for number in 0..MANY {
+        write!(text, "p{number:05}: {{ quota: 5/s, kei: \u{e4} }}, ").expect("grows");
+    }
+    text.push_str("}\nroutes: [{ upstream: echo }]\n");
+    let report = mistakes(text);
+    let columns = report
+        .problems
+        .iter()
+        .filter(|one| one.message.contains("`kei`"));
+    let columns: Vec<_> = columns
+        .map(|one| one.place.expect("a place").column)
+        .collect();
+    let first = "policies: {p00000: { quota: 5/s, ".len() + 1;
+    let each = "p00000: { quota: 5/s, kei: \u{e4} }, ".chars().count();
+    let expected: Vec<_> = (0..MANY).map(|number| first + number * each).collect();
+    assert_eq!(columns, expected);
+}

@@ -77,7 +77,13 @@ fn check_tiers(policy: &Policy, above: usize, config: &Config, findings: &Findin
         return findings.add(finding.help("remove this one"));
     }
     for (name, _) in overflow.priority_header.iter() {
-        report_reserved(name, name.node, &[], findings);
+        report_reserved(
+            name,
+            name.node,
+            &[],
+            "choose another name, as in `x-priority`",
+            findings,
+        );
     }
     let next = overflow.applied_to(policy);
     algorithm::check(&next, overflow.node, config, findings);

@@ -49,7 +49,7 @@ pub(in crate::config) struct SecretForm<T> {
     pub(in crate::config) parse: fn(&str) -> Result<T, String>,
     /// Advice on a secret of another form.
     pub(in crate::config) help: &'static str,
-    /// What stands in for a file's secret where nothing is forwarded.
+    /// The stand-in for a file's secret where nothing is forwarded.
     pub(in crate::config) stand_in: &'static str,
 }
 

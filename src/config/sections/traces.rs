@@ -94,7 +94,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         findings.add(finding.help("write the URL with `https://`, or remove `tls`"));
     }
     for (name, value) in tracing.headers.iter() {
-        report_reserved(name, name.node, &OWN, findings);
+        report_reserved(name, name.node, &OWN, "remove it", findings);
         secret_value::check(value, &FIELD, findings);
     }
     if tracing.headers.len() > MAX_HEADERS {

@@ -60,10 +60,10 @@ pub struct Upstream {
     /// How many connections there may be, and how long they are kept.
     #[serde(default)]
     pub connections: Located<UpstreamConnections>,
-    /// When an address that fails is left out, and for how long; `off` for never.
+    /// When an address that fails is ejected, and for how long; `off` for never.
     #[serde(default)]
     pub ejection: Located<Ejection>,
-    /// Requests of the proxy's own, by which addresses that are not well are found and left out.
+    /// Requests of the proxy's own, which find addresses that fail; these get no others.
     /// None unless given.
     #[serde(default)]
     pub health: Option<Located<Health>>,

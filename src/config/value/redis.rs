@@ -56,7 +56,7 @@ impl TextValue for ServerAddress {
             Ok((host, port)) => Ok(Self { host, port }),
             Err(AuthorityError::Port) => Err(failure(
                 format!("`{text}` has no valid port"),
-                "ports are from 1 to 65535",
+                "ports are from 1 to 65535; an IPv6 address has brackets: `[::1]:6379`",
             )),
             Err(AuthorityError::Host) => Err(failure(
                 format!("`{text}` is no server"),

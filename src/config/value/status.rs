@@ -33,10 +33,10 @@ impl<const MIN: u16> Statuses<MIN> {
     }
 }
 
-/// A stand-in for an unreadable range.
+/// A stand-in for an unreadable range, unlike all others.
 impl<const MIN: u16> Default for Statuses<MIN> {
     fn default() -> Self {
-        Self(MIN..=MIN)
+        Self(0..=0)
     }
 }
 
@@ -56,7 +56,11 @@ text_value!(Statuses<MIN>, [const MIN: u16]);
 impl<const MIN: u16> TextValue for Statuses<MIN> {
     const NAME: &'static str = "Statuses";
     const EXPECTED: &'static str = "a status";
-    const PATTERN: &'static str = "[1-5]([0-9][0-9](-[1-5][0-9][0-9])?|[xX][xX])";
+    const PATTERN: &'static str = if MIN < 200 {
+        "[1-5]([0-9][0-9](-[1-5][0-9][0-9])?|[xX][xX])"
+    } else {
+        "[2-5]([0-9][0-9](-[2-5][0-9][0-9])?|[xX][xX])"
+    };
 
     fn name() -> Cow<'static, str> {
         format!("StatusesFrom{MIN}").into()
@@ -86,8 +90,8 @@ impl<const MIN: u16> TextValue for Statuses<MIN> {
                 format!("did you mean `{high}-{low}`?"),
             )),
             _ => Err(failure(
-                format!("`{text}` is no status"),
-                format!("write {}", Self::expected()),
+                format!("`{text}` isn't a status from {MIN} to {MAX}"),
+                "write a status (`404`), a class of them (`4xx`), or a range (`200-399`)",
             )),
         }
     }

@@ -22,40 +22,43 @@ const QUOTAS: &[AlgorithmName] = &[
 const TOKENS: &[AlgorithmName] = &[Gcra, TokenBucket];
 const QUEUES: &[AlgorithmName] = &[LeakyBucket, Concurrency];
 
-/// A key, its node in a policy that has it, and the algorithms that it is for.
+/// A key, its node in a policy that has it, the algorithms that it is for, and advice if there is more
+/// to say than that.
 type Row = (
     &'static str,
     fn(&Policy) -> Option<NodeId>,
     &'static [AlgorithmName],
+    Option<&'static str>,
 );
 
 /// The options that not every algorithm has. Checks of their own report the others, which depend on
 /// more than the algorithm.
 #[rustfmt::skip]
-const APPLIES: [Row; 17] = [
-    ("quota", |p| node_of(&p.amounts.quota), QUOTAS),
-    ("burst", |p| node_of(&p.amounts.burst), TOKENS),
-    ("overflow", |p| node_of(&p.overflow), TOKENS),
-    ("capacity", |p| node_of(&p.amounts.capacity), &[TokenBucket]),
-    ("refill", |p| node_of(&p.amounts.refill), &[TokenBucket]),
-    ("max", |p| node_of(&p.amounts.max), &[Concurrency]),
-    ("retry_after", |p| p.retry_after.node.given(), &[Concurrency]),
-    ("queue", |p| p.queue.node.given(), QUEUES),
-    ("max_wait", |p| node_of(&p.max_wait), QUEUES),
-    ("delay_after", |p| p.delay_after.node.given(), &[LeakyBucket]),
-    ("start", |p| p.start.node.given(), &[FixedWindow]),
-    ("time_zone", |p| node_of(&p.time_zone), &[FixedWindow]),
-    ("anchor", |p| p.anchor.node.given(), &[FixedWindow]),
-    ("precision", |p| p.precision.node.given(), &[SlidingWindow]),
-    ("oldest", |p| p.oldest.node.given(), &[SlidingWindow]),
-    ("max_keys", |p| node_of(&p.max_keys), QUOTAS),
-    ("on_full", |p| p.on_full.node.given(), QUOTAS),
+const APPLIES: [Row; 18] = [
+    ("quota", |p| node_of(&p.amounts.quota), QUOTAS, Some("use `max`, and perhaps `queue`; or another algorithm")),
+    ("burst", |p| node_of(&p.amounts.burst), TOKENS, Some("it is for `gcra`, `token_bucket`; else raise the quota or `max`, or let requests wait in a `queue`")),
+    ("overflow", |p| node_of(&p.overflow), TOKENS, None),
+    ("capacity", |p| node_of(&p.amounts.capacity), &[TokenBucket], Some("it is for `token_bucket`; else use `quota` and `burst`")),
+    ("refill", |p| node_of(&p.amounts.refill), &[TokenBucket], Some("it is for `token_bucket`; else use `quota`")),
+    ("max", |p| node_of(&p.amounts.max), &[Concurrency], Some("it is for `concurrency`; else use `quota`")),
+    ("retry_after", |p| p.retry_after.node.given(), &[Concurrency], Some("it is for `concurrency`; other algorithms send an exact `Retry-After`")),
+    ("queue", |p| p.queue.node.given(), QUEUES, None),
+    ("max_wait", |p| node_of(&p.max_wait), QUEUES, None),
+    ("delay_after", |p| p.delay_after.node.given(), &[LeakyBucket], None),
+    ("start", |p| p.start.node.given(), &[FixedWindow], None),
+    ("time_zone", |p| node_of(&p.time_zone), QUOTAS, Some("it is for `fixed_window`")),
+    ("anchor", |p| p.anchor.node.given(), QUOTAS, Some("it is for `fixed_window`")),
+    ("precision", |p| p.precision.node.given(), &[SlidingWindow], None),
+    ("oldest", |p| p.oldest.node.given(), &[SlidingWindow], None),
+    ("charge_refused", |p| p.charge_refused.node.given(), QUOTAS, Some("remove it, or use another algorithm")),
+    ("max_keys", |p| node_of(&p.max_keys), QUOTAS, None),
+    ("on_full", |p| p.on_full.node.given(), QUOTAS, None),
 ];
 
 /// Reports options that other algorithms have.
 pub(in crate::config) fn check_algorithm(policy: &Policy, findings: &Findings<'_>) {
     let algorithm = &policy.algorithm;
-    for (key, node, algorithms) in APPLIES {
+    for (key, node, algorithms, advice) in APPLIES {
         let is_for = algorithms.contains(&algorithm.value);
         let Some(node) = node(policy).filter(|_| !is_for) else {
             continue;
@@ -66,9 +69,12 @@ pub(in crate::config) fn check_algorithm(policy: &Policy, findings: &Findings<'_
         );
         let finding = Finding::error(node, Code::NoEffect, message);
         let finding = finding.related(algorithm.node, "the algorithm");
-        let names: Vec<_> = algorithms.iter().map(word).collect();
-        let names: Vec<_> = names.iter().map(String::as_str).collect();
-        findings.add(finding.help(format!("it is for {}", nearest::list(&names))));
+        let list = || {
+            let names: Vec<_> = algorithms.iter().map(word).collect();
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            format!("it is for {}", nearest::list(&names))
+        };
+        findings.add(finding.help(advice.map_or_else(list, str::to_owned)));
     }
 }
 

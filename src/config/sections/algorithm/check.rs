@@ -265,7 +265,7 @@ fn ring_bytes(shape: RingShape) -> u64 {
     u64::from(shape.max_chunks()) * shape.chunk_bytes() as u64
 }
 
-/// A limit of what is in flight has a `max`, perhaps a queue, and no settings of quotas or buckets.
+/// A limit of requests in flight has a `max`, and perhaps a queue.
 fn check_concurrency(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     match &policy.amounts.max {
         Some(max) => check_cost(policy, node, (max.get(), max.node), findings),

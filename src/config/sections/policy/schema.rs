@@ -92,7 +92,7 @@ pub struct Policy {
     /// and the most that counts.
     pub cost: Located<Cost>,
     /// `true` also charges requests that this policy or another refuses: clients that keep asking
-    /// are not admitted again. Not for `leaky_bucket`, nor with an `overflow`.
+    /// are not admitted again. Not for `leaky_bucket` and `concurrency`, nor with an `overflow`.
     pub charge_refused: Located<Flag>,
     /// Statuses, classes or ranges of them, whose requests are charged: `[401, 5xx]`. A request is
     /// charged when it is admitted, and given that back with any other status. All of them unless
@@ -280,7 +280,7 @@ pub enum OldestWindow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// It does.
+    /// It refuses and delays requests.
     #[default]
     Enforce,
     /// It decides and counts, and refuses nobody.

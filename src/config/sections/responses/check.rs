@@ -1,5 +1,7 @@
 //! Checks of `on_limit` and of rate-limit fields.
 
+use http::header::RETRY_AFTER;
+
 use super::style_fields;
 use crate::config::checks::{report_reserved, word};
 use crate::config::schema::{Action, BodyFormat, Config, HeaderFields, OnLimit};
@@ -54,7 +56,7 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
 /// Checks an `on_limit`, which inherits missing settings from `general`.
 pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
     for (name, value) in own.headers.iter() {
-        report_reserved(name, value.node, &[http::header::RETRY_AFTER], findings);
+        report_reserved(name, value.node, &[RETRY_AFTER], "remove it", findings);
         // Values of fields are made with the ruleset, once.
         if value.to_string().contains("{{") {
             let message = "a header has no placeholders, and would be sent with its braces";
@@ -70,7 +72,8 @@ pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings
         findings.add(finding.help("link to a page instead, with `docs_url`"));
     }
     if let Some(name) = &own.tag_header {
-        report_reserved(name, name.node, &[], findings);
+        let help = "choose another name, as in `x-over-limit`";
+        report_reserved(name, name.node, &[], help, findings);
     }
     check_template(own, findings);
     check_action(own, own.action_over(general), findings);

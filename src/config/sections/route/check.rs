@@ -1,5 +1,7 @@
 //! Checks of routes: names, matches, upstreams, changes to requests.
 
+use http::header::HOST;
+
 use crate::config::checks::{report_repeated, report_reserved, report_twice};
 use crate::config::schema::{Config, Match, RequestChanges, Route};
 use crate::config::sections::secret_value::{self, FIELD};
@@ -90,11 +92,16 @@ fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
         set.map(|(name, value)| (&name.value, value.node))
     };
     for (name, node) in set() {
-        report_reserved(name, node, &[], findings);
+        let help = if *name.get() == HOST {
+            "remove it; `preserve_host: false` sends the host of the endpoint"
+        } else {
+            "remove it"
+        };
+        report_reserved(name, node, &[], help, findings);
     }
     let removed = request.remove_headers.iter();
     for (name, node) in removed.map(|name| (&name.value, name.node)) {
-        report_reserved(name, node, &[], findings);
+        report_reserved(name, node, &[], "remove it from the list", findings);
         if let Some((_, other)) = set().find(|(set, _)| *set == name) {
             let message = format!("`{name}` is set and removed");
             let finding = Finding::error(node, Code::Conflict, message);

@@ -1,5 +1,5 @@
 //! Failures of an upstream: `timeouts`, `retries` (further attempts at a request after the first has
-//! failed), and `ejection` (addresses that fail are left out for a while).
+//! failed), and `ejection` (addresses that fail get no requests for a while).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,7 @@ pub enum Ejection {
     /// Addresses that fail stay in use.
     #[serde(rename = "scalar")]
     Off(Off),
-    /// When and for how long an address is left out.
+    /// When and for how long an address is ejected.
     #[serde(rename = "mapping")]
     On(EjectionRules),
 }
@@ -120,7 +120,7 @@ pub enum Off {
     Off,
 }
 
-/// When and for how long an address that fails is left out.
+/// When and for how long an address that fails is ejected.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EjectionRules {

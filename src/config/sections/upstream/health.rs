@@ -1,4 +1,4 @@
-//! `health` of an upstream: addresses are checked, and those that fail are left out.
+//! `health` of an upstream: addresses are checked, and those that fail get no requests.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct Health {
     /// For a whole check, from the connection to the answer, `1ms` to `1h`.
     #[serde(default)]
     pub timeout: Located<Duration<1, HOUR, { 2 * SECOND }>>,
-    /// Failures in a row after which an address is left out, 1 to 100.
+    /// Failures in a row after which an address gets no more requests, 1 to 100.
     #[serde(default)]
     pub unhealthy_after: Located<Whole<1, 100, 2>>,
     /// Successes in a row after which it is back, 1 to 100.
@@ -54,8 +54,8 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     report_empty(&health.status, findings, help);
     report_twice(&health.status, findings);
     let ways = [
-        ("path", node_of(&health.path)),
         ("grpc", node_of(&health.grpc)),
+        ("path", node_of(&health.path)),
     ];
     let none = (
         "neither `path` nor `grpc`",
