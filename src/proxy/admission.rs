@@ -30,10 +30,11 @@ use crate::limiter::{Algorithm, Decision, Outcome};
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::{RefusalReason, RefusedRequest};
 use crate::rules::Head;
-use crate::store::{ChargeResult, Payer, PolicyCharge};
+use crate::store::{ChargeResult, DecidedBucket, Payer};
 use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, admit_in_memory};
+use mode::Enforcement;
 pub(super) use record::LimitRecord;
 use unsettled_charge::UnsettledCharge;
 
@@ -42,9 +43,9 @@ use unsettled_charge::UnsettledCharge;
 pub(super) struct Admission {
     /// The decisions, and what the request holds until it ends.
     pub(super) result: ChargeResult,
-    /// What the limits did that applied, or exempted the request: first those without a bucket, and
-    /// last those that tag.
-    records: SmallVec<[LimitRecord; 4]>,
+    /// A record of each limit that applied, or exempted the request. Those without a bucket come first,
+    /// then the others, then those whose store does not answer, and last those that tag.
+    records: SmallVec<[LimitRecord; 8]>,
     /// The limit that refuses because the request lacks its key.
     keyless: Option<u16>,
     /// The random addition to `Retry-After` of a refused request.
@@ -59,13 +60,15 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// What the limits did that applied, or exempted the request.
+    /// Returns a record of each limit that applied, or exempted the request.
     pub(super) fn records(&self) -> &[LimitRecord] {
         &self.records
     }
 
     /// The limits that have a decision of a bucket, enforced ones first.
-    pub(super) fn decided(&self) -> impl Iterator<Item = (&LimitRecord, &PolicyCharge, &Decision)> {
+    pub(super) fn decided(
+        &self,
+    ) -> impl Iterator<Item = (&LimitRecord, &DecidedBucket, &Decision)> {
         let records = self.records.iter();
         records.filter_map(|record| {
             let (charge, decision) = self.decision_of(record)?;
@@ -73,11 +76,20 @@ impl Admission {
         })
     }
 
-    /// The charge to the deciding bucket of a limit, and the decision, if it has one.
-    pub(super) fn decision_of(&self, record: &LimitRecord) -> Option<(&PolicyCharge, &Decision)> {
-        let place = record.place?;
+    /// The deciding bucket of a limit and its decision, if it has one.
+    pub(super) fn decision_of(&self, record: &LimitRecord) -> Option<(&DecidedBucket, &Decision)> {
+        let place = usize::from(record.place?);
         let decisions = &self.result.verdict.decisions;
-        Some((self.result.charges.get(place)?, decisions.get(place)?))
+        Some((self.result.buckets.get(place)?, decisions.get(place)?))
+    }
+
+    /// The effect of a limit's decision, if a bucket decided.
+    pub(super) fn enforcement_of(&self, record: &LimitRecord) -> Enforcement {
+        let enforced = self.result.verdict.enforced();
+        match record.place {
+            Some(place) if usize::from(place) < enforced => Enforcement::Enforced,
+            _ => Enforcement::Shadowed,
+        }
     }
 
     /// The limit whose decision became the verdict, if any enforced limit applied.
@@ -87,7 +99,7 @@ impl Admission {
         let mut records = self.records.iter().filter(|_| has_decision);
         records.find(|record| match self.keyless {
             Some(number) => record.limit == number,
-            None => record.place == Some(verdict.deciding),
+            None => record.place.map(usize::from) == Some(verdict.deciding),
         })
     }
 
@@ -114,16 +126,17 @@ impl Admission {
         self.now = now;
     }
 
-    /// The charges to enforced limits.
-    fn binding(&self) -> &[PolicyCharge] {
-        &self.result.charges[..self.result.verdict.enforced()]
+    /// The deciding buckets of enforced limits.
+    fn binding(&self) -> &[DecidedBucket] {
+        &self.result.buckets[..self.result.verdict.enforced()]
     }
 
     /// The limit with the longest delay of an admitted request, and its decision.
     pub(super) fn delaying(&self) -> Option<(&LimitRecord, &Decision)> {
         let place = self.result.verdict.delaying()?;
         let mut decided = self.decided();
-        let (record, _, decision) = decided.find(|(record, ..)| record.place == Some(place))?;
+        let (record, _, decision) =
+            decided.find(|(record, ..)| record.place.map(usize::from) == Some(place))?;
         Some((record, decision))
     }
 
@@ -143,7 +156,7 @@ impl Admission {
         } else {
             self.binding()
         };
-        binding.iter().filter_map(|PolicyCharge { id, .. }| {
+        binding.iter().filter_map(|DecidedBucket { id, .. }| {
             let limit = route.limit(id.limit);
             Some((limit, limit.overflow(*id)?))
         })
@@ -227,7 +240,7 @@ impl Admission {
             &self.result.verdict.decisions
         } else {
             let all = binding.iter().zip(&self.result.verdict.decisions);
-            let told_by = |(charge, decision): (&PolicyCharge, &Decision)| {
+            let told_by = |(charge, decision): (&DecidedBucket, &Decision)| {
                 let quota = route.limit(charge.id.limit).chosen(charge.id);
                 self.told(quota.algorithm(), decision)
             };

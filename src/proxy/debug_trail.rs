@@ -17,7 +17,7 @@ use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::admission::{Admission, AdmissionInputs, LimitRecord};
 use crate::proxy::answers::limit_headers;
-use crate::store::PolicyCharge;
+use crate::store::DecidedBucket;
 use crate::telemetry::metrics::LimitDecision;
 
 /// The longest value, in bytes: many clients and proxies take heads of 8 KiB.
@@ -92,10 +92,11 @@ impl DebugTrail {
             let decided = record.and_then(|record| admission.decision_of(record));
             let mut item = LimitItem::new(limit);
             match (record, decided) {
-                (Some(record), Some((charge, decision))) => {
-                    item.decided((limit, record), charge, decision, inputs);
+                (Some(record), Some((bucket, decision))) => {
+                    let mode = admission.enforcement_of(record);
+                    item.decided((limit, record), (bucket, decision), mode, inputs.now);
                 }
-                _ => item.undecided(limit, record, inputs),
+                _ => item.undecided((number, limit), record, inputs),
             }
             item.0
         });
@@ -142,17 +143,17 @@ impl LimitItem {
     fn decided(
         &mut self,
         (limit, record): (&Limit, &LimitRecord),
-        charge: &PolicyCharge,
-        decision: &Decision,
-        inputs: &AdmissionInputs<'_>,
+        (bucket, decision): (&DecidedBucket, &Decision),
+        mode: Enforcement,
+        now: Timestamp,
     ) {
-        let id = charge.id;
+        let id = bucket.id;
         token(&mut self.0, "decision", record.word.as_str());
         number(&mut self.0, "limit", decision.capacity.into());
         number(&mut self.0, "remaining", decision.remaining.into());
-        self.wait(decision, inputs.now);
-        self.mode(limit.enforcement(inputs.head));
-        self.bucket(limit.chosen(id), charge.key);
+        self.wait(decision, now);
+        self.mode(mode);
+        self.bucket(limit.chosen(id), bucket.key);
         if id.place.is_some() {
             self.0.push_str(";override");
         }
@@ -161,25 +162,30 @@ impl LimitItem {
         }
     }
 
-    /// A limit without a decision of its bucket: it did not apply, only tags, or was not asked.
+    /// A limit without a decision of its bucket.
     fn undecided(
         &mut self,
-        limit: &Limit,
+        (number, limit): (u16, &Limit),
         record: Option<&LimitRecord>,
         inputs: &AdmissionInputs<'_>,
     ) {
         let applicability = limit.evaluate(inputs.secret, inputs.head);
+        let enforcement = limit.enforcement(inputs.head);
+        let is_tag = inputs.route.is_tag(number);
         let word = match (record, applicability) {
             (Some(record), _) => record.word.as_str(),
             (None, Applicability::Elsewhere) => "not_applicable",
             (None, Applicability::Exempt | Applicability::Skipped) => {
                 LimitDecision::Exempt.as_str()
             }
-            (None, Applicability::Keyless) => LimitDecision::Limited.as_str(),
-            (None, Applicability::Bucket(..)) => "not_asked",
+            (None, Applicability::Keyless) if !is_tag => match enforcement {
+                Enforcement::Enforced => LimitDecision::Limited.as_str(),
+                Enforcement::Shadowed => LimitDecision::Shadowed.as_str(),
+            },
+            (None, Applicability::Keyless | Applicability::Bucket(..)) => "not_asked",
         };
         token(&mut self.0, "decision", word);
-        self.mode(limit.enforcement(inputs.head));
+        self.mode(enforcement);
         if let Applicability::Bucket(key, place) = applicability {
             self.bucket(limit.quota(place), key);
         }

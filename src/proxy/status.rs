@@ -83,12 +83,11 @@ pub(super) async fn respond(
 /// Charges of no units to the caller's buckets, of the limits that responses may speak of.
 fn charges(inputs: &AdmissionInputs<'_>) -> Vec<PolicyCharge> {
     let limits = (0_u16..).zip(inputs.limits);
-    let charges = limits.filter_map(|(number, limit)| {
+    let disclosed = limits.filter(|(_, limit)| limit.policy.is_disclosed());
+    let charges = disclosed.filter_map(|(number, limit)| {
         let effect = limit.enforcement(inputs.head);
         match limit.evaluate(inputs.secret, inputs.head) {
-            Applicability::Bucket(key, place)
-                if limit.policy.is_disclosed() && effect == Enforcement::Enforced =>
-            {
+            Applicability::Bucket(key, place) if effect == Enforcement::Enforced => {
                 let charge = inputs.charge(number, (key, place), 0, effect);
                 Some(PolicyCharge {
                     settles: false,

@@ -9,7 +9,8 @@ use super::memory::{
 };
 use super::redis::PendingReport;
 use super::{
-    Buckets, ChargeResult, ChargeSource, ChargedLimits, InUse, Payer, PolicyCharge, QueuePlace,
+    Buckets, ChargeResult, ChargeSource, ChargedLimits, DecidedBucket, InUse, Payer, PolicyCharge,
+    QueuePlace,
 };
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict};
@@ -229,9 +230,12 @@ impl<'a> ChargeList<'a> {
         if result.doubted_until.is_none() {
             self.punish(&mut result.verdict, now);
         }
-        result.charges.clear();
-        let charges = self.charges.iter().map(|one| one.charge);
-        result.charges.extend(charges);
+        result.buckets.clear();
+        let buckets = self.charges.iter().map(|listed| DecidedBucket {
+            id: listed.charge.id,
+            key: listed.charge.key,
+        });
+        result.buckets.extend(buckets);
     }
 
     /// Refuses by the bans, and counts strikes for the refusals of other limits.

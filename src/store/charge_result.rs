@@ -2,17 +2,26 @@
 
 use smallvec::SmallVec;
 
-use super::{InUse, OnStoreError, PolicyCharge, QueuePlace, Reservation};
+use super::{ChargeId, InUse, OnStoreError, QueuePlace, Reservation};
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Verdict};
+use crate::limiter::{Decision, Fingerprint, Verdict};
+
+/// A bucket that has decided on a request.
+#[derive(Clone, Copy, Debug)]
+pub struct DecidedBucket {
+    /// The limit, and which of its buckets.
+    pub id: ChargeId,
+    /// The key of the bucket.
+    pub key: Fingerprint,
+}
 
 /// The decision on a request, and all that the request holds until it ends.
 #[derive(Debug, Default)]
 pub struct ChargeResult {
     /// A decision for each charge that has one: enforced ones first, then shadowed ones.
     pub verdict: Verdict,
-    /// The charges, by their deciding buckets, in the order of the decisions.
-    pub charges: SmallVec<[PolicyCharge; 4]>,
+    /// The deciding buckets, in the order of the decisions.
+    pub buckets: SmallVec<[DecidedBucket; 4]>,
     /// Units in use, returned on drop.
     pub in_use: Vec<InUse>,
     /// The charges that the response settles, by the numbers of their limits.

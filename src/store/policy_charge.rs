@@ -119,7 +119,7 @@ impl PolicyCharge {
         }
     }
 
-    /// What the machine knows of the key, beside its buckets.
+    /// Returns the machine's knowledge of the key, beside its buckets.
     pub(super) fn known(&self) -> KeyKnowledge {
         KeyKnowledge {
             steered_at: self.steered_at,

@@ -55,3 +55,31 @@ fn the_trail_names_the_store_of_each_limit() {
     assert_eq!(status, 503);
     assert!(trail.contains(";error=\"store\""), "{trail}");
 }
+
+#[test]
+fn a_limit_in_shadow_keeps_the_place_of_a_request_that_another_delays() {
+    let redis = RedisServer::start();
+    let [gateway] = proxies(
+        &redis,
+        "responses: { debug: { token: 0123456789abcdef } }
+policies:
+  slow: { key: header:x-key, algorithm: leaky_bucket, quota: 2/1s, queue: 9 }
+  watched: { key: header:x-key, store: redis, algorithm: leaky_bucket, quota: 1/30s, queue: 9, max_wait: 10m, mode: shadow }
+routes: [{ upstream: echo, limits: [slow, watched] }]
+",
+    );
+    let mut last = String::new();
+    for _ in 0..3 {
+        let (status, trail) = ask(&gateway, "x-key: a\r\n");
+        assert_eq!(status, 200);
+        last = item(&trail, "watched").to_owned();
+    }
+    let delay = last.split("delay=").nth(1).expect("a delay");
+    let delay: u64 = delay
+        .split(';')
+        .next()
+        .and_then(|number| number.parse().ok())
+        .expect(&last);
+    assert!(delay > 45, "two requests are before it: {last}");
+    assert!(last.contains(";decision=shadowed;"), "{last}");
+}

@@ -237,7 +237,7 @@ impl Admission {
     /// The jitter of a refusal, by the policy that decides.
     fn jitter(&self, inputs: &AdmissionInputs<'_>) -> Duration {
         let result = &self.result;
-        match result.charges.get(result.verdict.deciding) {
+        match result.buckets.get(result.verdict.deciding) {
             Some(charge) if !result.verdict.is_admitted() => {
                 let most = inputs
                     .route

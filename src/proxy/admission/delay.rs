@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::Admission;
+use super::{Admission, LimitRecord};
 use crate::clock::{Clock, Timestamp};
 use crate::proxy::ruleset::Route;
 use crate::store::QueuePlace;
+use crate::telemetry::metrics::LimitDecision;
 use crate::telemetry::registry::GaugeGuard;
 
 /// A delayed request. It holds no lock.
@@ -36,7 +37,10 @@ impl Delay {
     ) -> Option<Box<Self>> {
         let until = admission.delayed_until()?;
         let mut queue_places = std::mem::take(&mut admission.result.queue_places);
-        let places = admission.decided().filter_map(|(record, _, decision)| {
+        // A limit in shadow delays nobody.
+        let delaying = |record: &LimitRecord| record.word == LimitDecision::Delayed;
+        let decided = admission.decided().filter(|(record, ..)| delaying(record));
+        let places = decided.filter_map(|(record, _, decision)| {
             let mut known = queue_places.iter();
             let index = known.position(|(number, _)| *number == record.limit)?;
             let policy = &route.limit(record.limit).policy;

@@ -1,5 +1,6 @@
 //! The limit that logs, events and the debug header name for a request.
 
+use super::mode::Enforcement;
 use super::{Admission, LimitRecord};
 use crate::limiter::{Decision, Fingerprint};
 use crate::proxy::ruleset::{Limit, Route};
@@ -39,16 +40,17 @@ impl Admission {
         if let Some((delaying, _)) = self.delaying() {
             return Some(delaying);
         }
-        let enforced = Some(self.result.verdict.enforced());
+        if self.records.iter().all(LimitRecord::is_plain) {
+            return self.deciding();
+        }
+        let find =
+            |is_meant: &dyn Fn(&LimitRecord) -> bool| self.records.iter().find(|one| is_meant(one));
         let longest_wait = self.acquired.longest_wait();
-        let ranks: [&dyn Fn(&LimitRecord) -> bool; 4] = [
-            &|one| one.place.is_some() && Some(one.limit) == longest_wait,
-            &|one| one.word == LimitDecision::Overflowed && one.place < enforced,
-            &|one| one.word == LimitDecision::Shadowed && one.place.is_some(),
-            &|one| one.word == LimitDecision::Shadowed && route.is_tag(one.limit),
-        ];
-        let mut ranked = ranks.iter();
-        let first = ranked.find_map(|is_meant| self.records.iter().find(|one| is_meant(one)));
-        first.or_else(|| self.deciding())
+        let is_enforced = |one: &LimitRecord| self.enforcement_of(one) == Enforcement::Enforced;
+        find(&|one| one.place.is_some() && Some(one.limit) == longest_wait)
+            .or_else(|| find(&|one| one.word == LimitDecision::Overflowed && is_enforced(one)))
+            .or_else(|| find(&|one| one.word == LimitDecision::Shadowed && one.place.is_some()))
+            .or_else(|| find(&|one| one.word == LimitDecision::Shadowed && route.is_tag(one.limit)))
+            .or_else(|| self.deciding())
     }
 }

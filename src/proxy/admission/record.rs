@@ -1,6 +1,7 @@
-//! What each limit did to a request: recorded once, for metrics, logs and everything else that
+//! The effect of each limit on a request: recorded once, for metrics, logs and everything else that
 //! describes a decision.
 
+use super::mode::Enforcement;
 use super::{Admission, note_near};
 use crate::limiter::{Decision, Outcome};
 use crate::proxy::ruleset::Route;
@@ -8,7 +9,7 @@ use crate::proxy::shadow_clients::ShadowOutcome;
 use crate::store::Payer;
 use crate::telemetry::metrics::LimitDecision;
 
-/// What a limit did to a request.
+/// The effect of a limit on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::proxy) struct LimitRecord {
     /// The number of the limit.
@@ -16,7 +17,14 @@ pub(in crate::proxy) struct LimitRecord {
     /// Its decision in a word.
     pub(in crate::proxy) word: LimitDecision,
     /// The place of its bucket's decision; `None` if no bucket decided, or the limit tags.
-    pub(in crate::proxy) place: Option<usize>,
+    pub(in crate::proxy) place: Option<u16>,
+}
+
+impl LimitRecord {
+    /// Returns true if the limit has had no effect.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.word, LimitDecision::Allowed | LimitDecision::Exempt)
+    }
 }
 
 /// A bucket's decision in a word, of a first bucket or of one that others overflowed into, and for
@@ -31,7 +39,8 @@ pub(in crate::proxy) fn word_of(
         (Outcome::Refuse { .. }, true) => LimitDecision::Limited,
         (Outcome::Refuse { .. } | Outcome::Delay { .. }, false) => LimitDecision::Shadowed,
         (Outcome::Delay { .. }, true) => LimitDecision::Delayed,
-        (Outcome::Admit, _) if waited => LimitDecision::Delayed,
+        (Outcome::Admit, true) if waited => LimitDecision::Delayed,
+        (Outcome::Admit, false) if waited => LimitDecision::Shadowed,
         (Outcome::Admit, _) if is_overflow => LimitDecision::Overflowed,
         (Outcome::Admit, _) => LimitDecision::Allowed,
     }
@@ -43,15 +52,15 @@ impl Admission {
         let enforced = self.result.verdict.enforced();
         let decided = self
             .result
-            .charges
+            .buckets
             .iter()
             .zip(&self.result.verdict.decisions);
-        for (place, (charge, decision)) in decided.enumerate() {
+        for (place, (charge, decision)) in (0_u16..).zip(decided) {
             let id = charge.id;
             let waited = self.acquired.waited(id.limit).is_some();
             self.records.push(LimitRecord {
                 limit: id.limit,
-                word: word_of(decision, id.tier > 0, place < enforced, waited),
+                word: word_of(decision, id.tier > 0, usize::from(place) < enforced, waited),
                 place: Some(place),
             });
         }
@@ -75,7 +84,7 @@ impl Admission {
         if charge.id.payer == Payer::Grant && decision.is_admitted() {
             limit.policy.steering.keys().metrics().granted();
         }
-        if record.place >= Some(self.result.verdict.enforced()) {
+        if self.enforcement_of(record) == Enforcement::Shadowed {
             let outcome = match word {
                 LimitDecision::Shadowed => ShadowOutcome::Limited,
                 _ => ShadowOutcome::Allowed,

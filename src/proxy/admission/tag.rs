@@ -88,11 +88,11 @@ fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
 
 /// Writes the tags for the upstream. Fields of the client are removed: an upstream believes them.
 pub(crate) fn write(route: &Route, admission: Option<&Admission>, headers: &mut Headers) {
-    let tags = route.tags();
-    if tags.is_empty() {
-        return;
-    }
-    for tag in tags.iter().filter_map(|limit| limit.policy.action.tag()) {
+    for tag in route
+        .tags()
+        .iter()
+        .filter_map(|limit| limit.policy.action.tag())
+    {
         headers.remove(&tag.name);
     }
     let records = admission.into_iter().flat_map(Admission::records);

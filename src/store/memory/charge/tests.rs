@@ -299,10 +299,10 @@ proptest! {
             prop_assert_eq!(verdict.decision().is_some(), binding > 0);
             for (charge, decision) in watching.iter().zip(&verdict.decisions[binding..]) {
                 let admits = if expected.is_admitted() {
-charge_all(std::slice::from_ref(charge), NOW).is_admitted()
-} else {
-charge.table.peek(charge.key, cost, NOW).is_admitted()
-};
+                    charge_all(std::slice::from_ref(charge), NOW).is_admitted()
+                } else {
+                    charge.table.peek(charge.key, cost, NOW).is_admitted()
+                };
                 prop_assert_eq!(decision.is_admitted(), admits);
             }
             for (together, apart) in together.iter().zip(&apart) {
