@@ -64,7 +64,7 @@ pub(super) struct BanEvent {
     until: Rfc3339,
 }
 
-/// An address that is left out, or used again.
+/// An address that gets no more requests, or gets them again.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct EjectionEvent {
     at: Rfc3339,
@@ -106,7 +106,7 @@ impl EventSource {
         (had_readers && !text.is_empty()).then(|| text.into())
     }
 
-    /// The addresses whose state has changed to or from one in which they are left out.
+    /// The addresses that have begun or ceased to get requests.
     fn ejections(&mut self, ruleset: &Ruleset, now: Timestamp, text: &mut String) {
         let mut hosts = HashMap::new();
         let mut room = MAX_EVENTS;

@@ -46,8 +46,8 @@ pub(super) struct EventsQuery {
     /// The length of the stream in seconds. Without it, the stream has no end.
     #[schemars(range(min = 1, max = 3_600))]
     seconds: Option<u64>,
-    /// Begin with the events of the last so many seconds, refusals excepted. At most 256 KiB of them
-    /// are kept.
+    /// Begins with the events of the last `past` seconds, except refusals. The proxy keeps up to
+    /// 256 KiB of them.
     #[schemars(range(min = 1, max = 3_600))]
     past: Option<u64>,
 }

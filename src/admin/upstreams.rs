@@ -77,15 +77,15 @@ struct Host {
 pub(super) enum HostState {
     /// In use.
     Available,
-    /// Left out for its failures.
+    /// Ejected for its failures.
     Ejected,
     /// In use although it fails.
     Failing,
-    /// Left out while its health checks fail.
+    /// Gets no requests while its health checks fail.
     Unhealthy,
     /// Back from an ejection, without a good answer so far.
     Probation,
-    /// Left out because its endpoint drains.
+    /// Gets no requests because its endpoint drains.
     Draining,
 }
 

@@ -11,8 +11,8 @@ use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -22,7 +22,6 @@ use tokio_util::either::Either;
 
 use super::admin_options::{TOKEN_OPTIONS, Token, TokenSource};
 use super::admin_tls::AdminAddress;
-use crate::admin::problem_details::Problem;
 use crate::net::listener;
 use crate::visible;
 
@@ -170,10 +169,10 @@ impl AdminClient {
         let (status, bytes) = answer.map_err(|_| CallError::TimedOut { url: self.url() })??;
         let json: Result<Value, _> = serde_json::from_slice(&bytes);
         if !status.is_success() {
-            let problem = Problem::deserialize(cleaned(json.unwrap_or_default()));
-            return Err(match problem {
-                Ok(problem) => self.refused(status, problem.detail),
-                Err(_) => self.foreign(&format!("it answers {status} without a `detail`")),
+            let json = cleaned(json.unwrap_or_default());
+            return Err(match json["detail"].as_str() {
+                Some(detail) => self.refused(status, detail.to_owned()),
+                None => self.foreign(&format!("it answers {status} without a `detail`")),
             });
         }
         let wrong = |error| self.foreign(&format!("its answer is another ({error})"));

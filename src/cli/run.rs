@@ -39,7 +39,7 @@ pub(super) struct RunArgs {
     /// The limit of every key, such as 100/1m
     #[arg(long, value_name = "QUOTA", requires = "upstream")]
     limit: Option<String>,
-    /// Whose limit it is: client_ip, header:NAME, cookie:NAME, ...
+    /// The key of the limit: client_ip, header:NAME, cookie:NAME, ...
     #[arg(
         long,
         value_name = "PART",

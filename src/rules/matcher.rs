@@ -82,10 +82,10 @@ pub enum CaseSensitivity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrailingSlash {
-    /// It does.
+    /// `/a/` differs from `/a`.
     #[default]
     Strict,
-    /// It does not.
+    /// `/a/` equals `/a`.
     Ignore,
 }
 

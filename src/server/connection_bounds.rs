@@ -119,7 +119,9 @@ impl ConnectionBounds {
             return permit;
         }
         // Before the lists are looked at: a connection that becomes idle later sees it.
-        let _waiting = Waiting::new(&self.waiting);
+        // Where busy ones give way, one is evicted at once, and no other need end.
+        let has_to_wait = self.max_exchange.is_none();
+        let _waiting = has_to_wait.then(|| Waiting::new(&self.waiting));
         log(match (self.evict(), self.max_exchange) {
             (_, Some(_)) => "an older one gives way",
             (true, None) => "the connection that has been idle longest gives way",

@@ -39,7 +39,7 @@ struct Place {
 
 /// A connection that gave way to a new one.
 #[derive(Debug, thiserror::Error)]
-#[error("the idle connection gave way to a new one")]
+#[error("the connection gave way to a new one")]
 pub(super) struct Evicted;
 
 impl ConnectionGuard {

@@ -44,7 +44,7 @@ impl ShutdownHandle {
 
     /// Stops accepting, and lets connections finish within `deadline`. Accepted requests are
     /// served, responses say `Connection: close`, and HTTP/2 connections get GOAWAY. Returns at
-    /// once. Does nothing if draining has begun.
+    /// once. The deadline stays if draining has begun.
     pub fn drain(&self, deadline: Duration) {
         self.drain_holding_ports(deadline);
         self.free_ports();

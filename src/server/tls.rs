@@ -39,7 +39,6 @@ const SESSIONS: usize = 4096;
 /// The largest file with a certificate or a key, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-// The oldest that a listener accepts.
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(rename = "TlsVersion")]

@@ -36,7 +36,7 @@ pub enum Home {
     Redis(OnStoreError),
 }
 
-/// `on_store_error` of a policy.
+/// The treatment of requests while the store of a policy doesn't answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnStoreError {

@@ -199,6 +199,7 @@ impl Registry {
     /// Returns the counter with these label values: the live one, or a new one at 0.
     pub fn counter(&self, family: &'static Family, labels: &[&str]) -> Counter {
         debug_assert_eq!(family.kind, Kind::Counter);
+        debug_assert_eq!(family.labels.len(), labels.len());
         Counter(self.number(family, labels))
     }
 
@@ -213,12 +214,14 @@ impl Registry {
     /// Returns the gauge with these label values: the live one, or a new one at 0.
     pub fn gauge(&self, family: &'static Family, labels: &[&str]) -> Gauge {
         debug_assert_eq!(family.kind, Kind::Gauge);
+        debug_assert_eq!(family.labels.len(), labels.len());
         Gauge(self.number(family, labels))
     }
 
     /// Returns the histogram with these label values: the live one, or a new empty one.
     pub fn histogram(&self, family: &'static Family, labels: &[&str]) -> Histogram {
         debug_assert_eq!(family.kind, Kind::Histogram);
+        debug_assert_eq!(family.labels.len(), labels.len());
         Histogram(self.number(family, labels))
     }
 
@@ -230,6 +233,7 @@ impl Registry {
         function: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Observer {
         debug_assert_ne!(family.kind, Kind::Histogram);
+        debug_assert_eq!(family.labels.len(), labels.len());
         let function = Arc::new(ObservedFn(Box::new(function)));
         let weak = Arc::downgrade(&function);
         self.with_series(family, labels, |series| series.push(weak));

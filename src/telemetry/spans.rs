@@ -124,7 +124,7 @@ impl SpanQueue {
         (Self { percent, opened }, receiver)
     }
 
-    /// The same queue, for another percentage of requests.
+    /// Returns the queue for another percentage of requests.
     #[must_use]
     pub fn with_percent(&self, percent: u32) -> Self {
         Self {

@@ -36,7 +36,8 @@ impl KeyTextArgs {
     /// A sentence for people. It never has the key.
     pub(super) fn read(&self) -> Result<Key, String> {
         if let Some(json) = &self.key_json {
-            let wrong = |_| "--key-json is no JSON; write a text in double quotes, or a list";
+            let wrong =
+                |_| "--key-json isn't a key; write a text in double quotes, or a list of texts";
             return serde_json::from_str(json).map_err(|error| wrong(error).to_owned());
         }
         let Some(path) = &self.key_file else {

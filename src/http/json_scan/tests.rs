@@ -183,10 +183,10 @@ proptest! {
     ) {
         let path: String = tokens.iter().map(|token| format!("/{token}")).collect();
         let mut text = if is_pretty {
-serde_json::to_string_pretty(&document).expect("JSON")
-} else {
-document.to_string()
-};
+            serde_json::to_string_pretty(&document).expect("JSON")
+        } else {
+            document.to_string()
+        };
         if is_escaped {
             text = escaped(&text);
         }

@@ -454,10 +454,10 @@ proptest! {
         let mut changed = token.clone().into_bytes();
         let place = place.index(changed.len());
         if cut {
-changed.truncate(place)
-} else {
-changed[place] = with
-}
+            changed.truncate(place)
+        } else {
+            changed[place] = with
+        }
         let changed = String::from_utf8(changed).expect("it is ASCII");
         let verifier = Verifier::new(spec(set()));
         if changed != token {

@@ -435,8 +435,8 @@ where
         }
     }
 
-    /// What was `polled` of an exchange, or the end of the connection if that gives way to a new one,
-    /// or the client has not taken the response in time.
+    /// Returns `polled`, or the end of the connection if it gives way to a new one or the client hasn't
+    /// taken the response in time.
     fn unless_cut<N>(
         &mut self,
         polled: Poll<Result<N, CloseReason>>,

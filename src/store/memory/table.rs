@@ -61,17 +61,17 @@ pub struct Table {
     unrecorded: AtomicU64,
 }
 
-// Full: all possible entries of a new key are live. An entry that would refuse is never dropped.
 /// Handling of new keys when memory for buckets is full.
+// Full: all possible entries of a new key are live. An entry that would refuse is never dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFull {
-    // If all entries refuse, the new key is admitted unrecorded.
     /// The least used bucket is forgotten.
+    // If all entries refuse, the new key is admitted unrecorded.
     #[default]
     Forget,
-    // No key ever exceeds its limit; new keys pay for that while the table is full.
     /// The newcomer inherits the used share of the bucket it replaces.
+    // New keys pay while the table is full, so that dropped ones come back to what they have used.
     Strict,
 }
 

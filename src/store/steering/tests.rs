@@ -149,7 +149,7 @@ fn ask(policy: &Policy, cost: u32, now: Timestamp) -> (bool, Payer, Decision) {
     let verdict = &result.verdict;
     (
         verdict.is_admitted(),
-        result.charges[0].id.payer,
+        result.buckets[0].id.payer,
         verdict.decisions[0],
     )
 }
@@ -253,7 +253,7 @@ fn several_policies_are_paid_all_or_none() {
     granted.grant(5, 60);
     let both = [&granted, &tight];
     let paid = |result: &ChargeResult| {
-        let charges = result.charges.iter();
+        let charges = result.buckets.iter();
         charges.map(|charge| charge.id.payer).collect::<Vec<_>>()
     };
     let first = ask_all(&both, 1, NOW);
@@ -278,8 +278,8 @@ fn an_overflow_bucket_pays_before_the_grant() {
             let result = ask_all(&[&policy], 1, NOW);
             (
                 result.verdict.is_admitted(),
-                result.charges[0].id.tier,
-                result.charges[0].id.payer,
+                result.buckets[0].id.tier,
+                result.buckets[0].id.payer,
             )
         })
         .collect();
@@ -324,7 +324,7 @@ fn units_that_a_grant_paid_go_back_to_it() {
         let mut result = ChargeResult::default();
         set.charge(&mut result);
         assert!(result.verdict.is_admitted());
-        assert_eq!(result.charges[0].id.payer, Payer::Grant);
+        assert_eq!(result.buckets[0].id.payer, Payer::Grant);
         result.reservations.pop().expect("a charge to settle").1
     };
     let reserved = reserve(6);

@@ -2,6 +2,8 @@
 
 use std::{sync::OnceLock, time::Duration};
 
+use http::{Method, StatusCode};
+
 use super::families::{
     HTTP_DURATION, HTTP_PANICS, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION, UPSTREAM_REFUSED,
     UPSTREAM_RESPONSES,
@@ -9,7 +11,6 @@ use super::families::{
 use crate::telemetry::registry::{
     Counter, Counters, DurationCounts, Histogram, Registry, label_values,
 };
-use http::{Method, StatusCode};
 
 /// Requests by status code and method.
 #[derive(Debug)]

@@ -45,7 +45,8 @@ pub(super) fn head(scheme: Scheme, authority: Authority) -> Request<()> {
     head
 }
 
-/// The `HealthCheckRequest` about `service`, of at most [`MAX_GRPC_SERVICE`](crate::upstream::MAX_GRPC_SERVICE) bytes, with its framing.
+/// The `HealthCheckRequest` about `service`, of at most
+/// [`MAX_GRPC_SERVICE`](crate::upstream::MAX_GRPC_SERVICE) bytes, with its framing.
 pub(super) fn message(service: &str) -> Bytes {
     // Field 1, a string. A protobuf omits empty fields.
     let message = match service.len() as u8 {

@@ -1,4 +1,4 @@
-//! Which faults of a host are logged: when it begins to fail, is ejected, and answers again.
+//! The faults of a host that are logged: it begins to fail, is ejected, and answers again.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;

@@ -217,9 +217,16 @@ impl HostHealth {
         } else {
             standing.share(record.slow_start, now)
         };
-        self.is_on_probation.store(is_on_probation, Relaxed);
-        self.awaits_answer.store(awaits_answer, Relaxed);
-        self.share.store(share, Relaxed);
+        // Every pick reads these: an unchanged value is not stored again.
+        if self.is_on_probation.load(Relaxed) != is_on_probation {
+            self.is_on_probation.store(is_on_probation, Relaxed);
+        }
+        if self.awaits_answer.load(Relaxed) != awaits_answer {
+            self.awaits_answer.store(awaits_answer, Relaxed);
+        }
+        if self.share.load(Relaxed) != share {
+            self.share.store(share, Relaxed);
+        }
         if is_available != record.available.is_some() {
             record.available = is_available.then(|| self.metrics.available());
         }

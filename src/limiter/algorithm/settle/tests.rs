@@ -217,20 +217,20 @@ proptest! {
         bucket.settle(&algorithm, 0, at(now));
         let used = bucket.used(&algorithm, at(now));
         if direct.is_admitted() {
-prop_assert_eq!(used, known.used(&algorithm, at(now)))
-} else {
-// Nothing is left, and all that was owed was charged.
-                prop_assert!(!algorithm.decide(&bucket.memory, at(now), 1).is_admitted());
-                let window = algorithm.window().unwrap().as_micros() as u64;
-                let units = u64::from(reserve + more).div_ceil(u64::from(algorithm.limit()));
-                let whole = bucket.memory.cell.whole_at(at(now)).as_micros() - now;
-                let mut empty = Memory::new(&algorithm);
-                empty.owe_settled(&algorithm, at(now), algorithm.capacity());
-                let holds = empty.cell.whole_at(at(now)).as_micros() - now;
-                let slack = u64::from(matches!(algorithm, Algorithm::SlidingWindow(_)));
-                let owed = if algorithm.owed_units(&bucket.memory, at(now)) > 0 { units } else { 0 };
-                prop_assert!(whole <= window.max(holds) + (slack + owed + 1) * window);
-}
+            prop_assert_eq!(used, known.used(&algorithm, at(now)))
+        } else {
+            // Nothing is left, and all that was owed was charged.
+            prop_assert!(!algorithm.decide(&bucket.memory, at(now), 1).is_admitted());
+            let window = algorithm.window().unwrap().as_micros() as u64;
+            let units = u64::from(reserve + more).div_ceil(u64::from(algorithm.limit()));
+            let whole = bucket.memory.cell.whole_at(at(now)).as_micros() - now;
+            let mut empty = Memory::new(&algorithm);
+            empty.owe_settled(&algorithm, at(now), algorithm.capacity());
+            let holds = empty.cell.whole_at(at(now)).as_micros() - now;
+            let slack = u64::from(matches!(algorithm, Algorithm::SlidingWindow(_)));
+            let owed = if algorithm.owed_units(&bucket.memory, at(now)) > 0 { units } else { 0 };
+            prop_assert!(whole <= window.max(holds) + (slack + owed + 1) * window);
+        }
     }
 
     /// In any order of arrivals and ends, the bucket has used at least as much as if all costs had

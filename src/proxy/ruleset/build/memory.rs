@@ -21,12 +21,14 @@ pub(crate) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<TableBudget>
 
 /// The memory for state of keys beside their buckets. An override for one key needs almost none.
 pub(crate) fn tracking_room(policies: &[PolicySpec], max_size: u64) -> TrackingBudget {
-    let has_many = |quota: &&QuotaSpec| quota.max_keys != Some(1);
+    let has_many = |quota: &QuotaSpec| quota.max_keys != Some(1);
     let maps = policies.iter().map(|policy| {
-        let bans = policy.penalty.is_some() && has_many(&&policy.quota);
+        let bans = policy.penalty.is_some() && has_many(&policy.quota);
         let tracked = match policy.home {
             Home::Memory => 0,
-            Home::Synchronised(_) | Home::Redis(_) => policy.quotas().filter(has_many).count(),
+            Home::Synchronised(_) | Home::Redis(_) => {
+                policy.quotas().filter(|quota| has_many(quota)).count()
+            }
         };
         usize::from(bans) + tracked
     });

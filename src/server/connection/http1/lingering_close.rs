@@ -29,7 +29,7 @@ const LINGER_BYTES: u64 = 1024 * 1024;
 pub(super) enum CloseReason {
     /// The bytes are no request; the connection sends the error response itself.
     Refused(StatusCode, BadRequest, String),
-    /// The idle connection gives way to a new one.
+    /// The connection gives way to a new one.
     Evicted,
     Broken(BoxError),
 }

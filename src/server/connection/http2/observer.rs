@@ -1,5 +1,5 @@
-//! What the frames of a client mean for its connection: they are reported to [`Activity`], and
-//! trailers that h2 would change are made malformed.
+//! Looks at the frames of a client: reports them to [`Activity`], and makes trailers malformed that h2
+//! would change.
 
 use std::io;
 use std::rc::Rc;

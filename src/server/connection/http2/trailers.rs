@@ -21,7 +21,7 @@ const DYNAMIC: usize = 62;
 /// is full.
 const MAX_FIRST_FRAME: usize = MAX_TRAILERS / 2;
 
-/// What h2 must do about a frame.
+/// The treatment of a frame by h2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameVerdict {
     Pass,

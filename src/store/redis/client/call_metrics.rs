@@ -11,9 +11,9 @@ use crate::telemetry::registry::Counter;
 pub enum Operation {
     /// The decision of a request, which waits for it.
     Call,
-    /// What follows a request: settled costs, and what is given back.
+    /// Follow-ups of a request: settled costs, and units that are given back.
     FollowUp,
-    /// What no request needs: rounds between machines, renewals of leases, changes by operators.
+    /// Calls that no request needs: rounds between machines, renewals of leases, changes by operators.
     Background,
     /// The question whether a server that is out of use is back.
     Probe,

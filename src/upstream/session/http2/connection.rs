@@ -25,8 +25,8 @@ const BUFFER: usize = 64 * 1024;
 /// The largest head of a response, in bytes.
 pub(super) const MAX_HEAD: u32 = 64 * 1024;
 
-/// What h2 takes of a head. It resets the stream of a larger one, but ends the connection if a head
-/// has four times as much.
+/// The largest head that h2 decodes. It resets the stream of a larger one, but ends the connection if
+/// a head has four times as much.
 const MAX_DECODED_HEAD: u32 = 256 * 1024;
 
 /// The most streams on a connection, if the host allows more.
