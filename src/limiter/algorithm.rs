@@ -114,6 +114,15 @@ impl Algorithm {
         }
     }
 
+    /// The bucket of `key` that begins at `now` with the use of another one, which is live. A window
+    /// is then the key's own: one that ended with the other would let the next begin too soon.
+    pub fn adopt(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
+        match self {
+            Self::FixedWindow(window) => window.adopt(cell, key, now),
+            _ => cell,
+        }
+    }
+
     /// The decision on a request of `cost` units at `now`, and the bucket after it.
     ///
     /// An expired cell counts as none, and a cost of 0 charges nothing. A `now` before the bucket's

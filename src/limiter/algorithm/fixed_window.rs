@@ -127,6 +127,16 @@ impl FixedWindow {
         }
     }
 
+    /// The key's own window around `now`, with the count of another one.
+    pub(super) fn adopt(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
+        let expires = match &self.start {
+            Start::FirstRequest => self.end(now),
+            Start::Staggered => self.end_on_grid(now, self.offset_of(key)),
+            Start::Clock { .. } | Start::Calendar(_) | Start::Local(_) => return cell,
+        };
+        Cell { expires, ..cell }
+    }
+
     /// The window up to the end that the request sets, or up to one period after the last window
     /// began if that is later.
     fn open_after(&self, last: Cell, named: WindowEnd, now: Timestamp) -> Cell {

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::table::OnFull;
 use super::table_rules::TableRules;
 use crate::clock::Timestamp;
-use crate::limiter::Cell;
+use crate::limiter::{Cell, Fingerprint};
 
 /// Entries in a bucket.
 pub(super) const ENTRIES: usize = 5;
@@ -102,6 +102,14 @@ pub(super) enum Eviction {
 }
 
 impl SlotChoice {
+    /// Makes the cell the key's own: it is about to be written.
+    pub(super) fn adopt(&mut self, tag: u64, rules: TableRules<'_>, now: Timestamp) {
+        if self.origin == Origin::Floor {
+            let key = Fingerprint::from_bits(tag);
+            self.cell = rules.algorithm.adopt(self.cell, key, now);
+        }
+    }
+
     /// True if the charge has an entry.
     pub(super) const fn is_recorded(&self) -> bool {
         !matches!(self.target, Target::Unrecorded | Target::NoMemory)

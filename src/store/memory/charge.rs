@@ -87,8 +87,8 @@ fn charge_one(
         let charges = std::slice::from_ref(charge);
         return charge_many(verdict, charges, enforced, refusals, now);
     }
-    let slot = slots.choose_slot(charge.key.bits(), rules, now);
-    let mut decision = table.algorithm().decide(slot.cell, now, charge.cost);
+    let mut slot = slots.choose_slot(charge.key.bits(), rules, now);
+    let mut decision = charge.decide(&mut slot, rules, now);
     if decision.is_admitted() && charge.cost > 0 {
         let cell = charge.cell_after(rules, &slot, &decision, now);
         decision.cell = table.write(&mut slots, slot, charge.key, cell, rules);
@@ -236,6 +236,16 @@ impl Charge<'_> {
         self.table.acquire(self.key, self.cost)
     }
 
+    /// Decides by the chosen cell, which becomes the key's own if the request is admitted.
+    fn decide(&self, slot: &mut SlotChoice, rules: TableRules<'_>, now: Timestamp) -> Decision {
+        let decision = rules.decide(slot.cell, now, self.cost);
+        if slot.origin == Origin::Own || !decision.is_admitted() {
+            return decision;
+        }
+        slot.adopt(self.key.bits(), rules, now);
+        rules.decide(slot.cell, now, self.cost)
+    }
+
     /// Decides, and reserves memory for the charge.
     fn plan(
         &self,
@@ -247,7 +257,7 @@ impl Charge<'_> {
             slots.release_expired(rules, now);
         }
         let mut slot = slots.choose_slot(self.key.bits(), rules, now);
-        let decision = rules.decide(slot.cell, now, self.cost);
+        let decision = self.decide(&mut slot, rules, now);
         let planned = PlannedCharge::without_chunks;
         if slot.has_no_memory() {
             return (planned(slot), refuse_for_memory(decision, slot.cell, now));
@@ -304,7 +314,8 @@ impl Charge<'_> {
             self.commit(table, slots, planned, &mut decision, now);
             return decision;
         }
-        let (rules, slot) = (self.rules(table), planned.slot);
+        let (rules, mut slot) = (self.rules(table), planned.slot);
+        slot.adopt(self.key.bits(), rules, now);
         let (cell, cost) = rules
             .algorithm
             .charge_refused(rules.state(slot.cell), now, self.cost);

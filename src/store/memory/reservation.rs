@@ -313,6 +313,7 @@ impl Table {
             slots.release_expired(rules, now);
         }
         let mut slot = slots.choose_slot(key.bits(), rules, now);
+        slot.adopt(key.bits(), rules, now);
         if owe(rules.state(slot.cell)).0 == slot.cell {
             slot.release(rules);
             return false;
