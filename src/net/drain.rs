@@ -81,6 +81,12 @@ impl DrainWatcher {
         self.0.has_changed().unwrap_or(true)
     }
 
+    /// Returns true once this stage has begun, on a watcher that has not waited. Takes a lock only
+    /// while it drains.
+    pub(crate) fn has_reached(&self, stage: DrainStage) -> bool {
+        self.has_started() && *self.0.borrow() >= stage
+    }
+
     /// Waits until this stage begins. Without its controller everything is over.
     pub(crate) async fn reached(&mut self, stage: DrainStage) {
         let _ = self.0.wait_for(|current| *current >= stage).await;

@@ -8,13 +8,14 @@
 
 pub(super) mod state;
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{StatusCode, Version};
 
 use super::admission::acquired_permits::AcquiredPermits;
 use super::admission::delay::Delay;
@@ -33,7 +34,7 @@ use crate::http::body::RequestBody;
 use crate::http::connection::ClientConnection;
 use crate::http::message::{Request, Response};
 use crate::http::service::{HttpService, ServiceFuture};
-use crate::net::drain::DrainStage;
+use crate::net::drain::{DrainStage, DrainWatcher};
 use crate::rules::Head;
 use crate::store::Undecided;
 pub use state::Gateway;
@@ -216,23 +217,41 @@ fn serve_later(
     target: RequestTarget,
     decided: Disposition,
 ) -> ResponseFuture {
+    let version = request.version();
     // Not an async function: that would have room for each of its arguments twice.
     ResponseFuture::Pending(Box::pin(async move {
         let client = Rc::clone(exchange.context().shared_client());
         let metrics = &client.gateway.metrics;
         let served = {
             let serving = pin!(serve(&mut exchange, &mut request, target, decided));
-            let mut drain = client.connection.drain.clone();
             tokio::select! {
                 biased;
                 served = catch_panic::catch_async(metrics, serving) => served,
-                () = drain.reached(DrainStage::Answer) => Ok(Err(Error::DrainDeadline)),
+                () = last_answers(&client.connection.drain, version) => Ok(Err(Error::DrainDeadline)),
             }
         };
         let served = served.unwrap_or_else(|panicked| Err(panicked.into()));
         let response = catch_panic::catch(metrics, || respond(exchange, served, &request));
         response.unwrap_or_else(|_| Ok(bare(Error::Panicked.status())))
     }))
+}
+
+/// Waits until the drain has requests that wait answered.
+async fn last_answers(drain: &DrainWatcher, version: Version) {
+    if version == Version::HTTP_2 {
+        // Boxed: streams have tasks of their own, which have to be woken.
+        let mut drain = drain.clone();
+        return Box::pin(async move { drain.reached(DrainStage::Answer).await }).await;
+    }
+    // The task of a connection of HTTP/1, which wakes at each stage, polls its request.
+    poll_fn(|_| {
+        if drain.has_reached(DrainStage::Answer) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// Waits for what admission needs, then forwards or refuses; `None` if there is to be no response.
