@@ -197,7 +197,10 @@ impl Cluster {
             // Awaited where it is made: a named future takes its room twice.
             let (timeouts, retries) = (&self.timeouts, &self.retries);
             let was_left_out = host.health.is_left_out();
-            let mut attempt = host.send(in_flight, outbound, timeouts, retries).await;
+            let may_stall = self.outliers.may_find_stalls(set.hosts());
+            let mut attempt = host
+                .send(in_flight, outbound, timeouts, retries, may_stall)
+                .await;
             let (hosts, evidence) = (set.hosts(), attempt.evidence());
             let ejection = self.outliers.judge(hosts, host, was_left_out, evidence);
             host.report(&attempt, ejection);

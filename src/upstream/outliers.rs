@@ -110,9 +110,14 @@ impl OutlierDetection {
         for WeightedHost { host, .. } in hosts {
             host.health.tick(ejects, self.slow_start, now);
         }
-        if ejects && self.finds_stalls && hosts.len() > 1 {
+        if self.may_find_stalls(hosts) {
             self.find_stalls(hosts, now);
         }
+    }
+
+    /// Returns true if one of these hosts may be found stalled.
+    pub(super) fn may_find_stalls(&self, hosts: &[WeightedHost]) -> bool {
+        self.ejection.is_some() && self.finds_stalls && hosts.len() > 1
     }
 
     /// Finds hosts with too many failures in the last seconds. Must be called once a second.

@@ -18,17 +18,18 @@ const MAX_REFUSALS: u32 = 8;
 
 impl Host {
     /// Sends a request, and waits for the head of the response, or until the time for the attempt is
-    /// over or the host stalls. Counts it.
+    /// over or the host, if it `may_stall`, does. Counts it.
     pub(in crate::upstream) async fn send(
         self: &Arc<Self>,
         in_flight: InFlight,
         outbound: &mut OutboundRequest<'_>,
         timeouts: &ClusterTimeouts,
         retries: &RetrySpec,
+        may_stall: bool,
     ) -> Attempt {
         self.metrics.request();
         let waiting = self.health.counts.begin();
-        let (worker, may_move) = (outbound.worker, outbound.may_be_moved(retries));
+        let (worker, may_move) = (outbound.worker, may_stall && outbound.may_be_moved(retries));
         let limit = outbound.limit(timeouts);
         let mut limit = limit.map(|(at, kind)| (Box::pin(sleep_until(at)), kind));
         outbound.is_owed = false;
