@@ -37,7 +37,7 @@ use redis::client::Client;
 use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
 pub use buckets::{Buckets, BucketsSpec};
-pub use charge_result::{ChargeResult, DecidedBucket};
+pub use charge_result::{ChargeResult, DecidedBucket, Held};
 pub use charge_set::ChargeSet;
 pub use held::{MemoryPlace, QueuePlace, Reservation};
 pub use in_use::{Acquired, InUse, PermitPlace};

@@ -454,17 +454,23 @@ impl<'a> ChargeList<'a> {
         if !result.verdict.is_admitted() {
             return;
         }
-        for ((one, is_enforced), decision) in self.iter().zip(&result.verdict.decisions) {
+        for (place, (one, is_enforced)) in self.iter().enumerate() {
+            let Some(decision) = result.verdict.decisions.get(place).copied() else {
+                return;
+            };
             if !decision.is_admitted() {
                 continue;
             }
             let charge = one.in_memory();
             if let Some(in_use) = InUse::of(one.buckets, &charge) {
-                result.in_use.push(in_use);
+                result.hold().in_use.push(in_use);
             }
             if is_enforced && decision.delayed_until().is_some() {
-                let place = QueuePlace::in_memory(one.buckets, &charge, decision);
-                result.queue_places.push((one.charge.id.limit, place));
+                let place = QueuePlace::in_memory(one.buckets, &charge, &decision);
+                result
+                    .hold()
+                    .queue_places
+                    .push((one.charge.id.limit, place));
             }
         }
     }

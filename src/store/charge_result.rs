@@ -15,13 +15,9 @@ pub struct DecidedBucket {
     pub key: Fingerprint,
 }
 
-/// The decision on a request, and all that the request holds until it ends.
+/// All that a request holds until it ends, beside the decisions on it.
 #[derive(Debug, Default)]
-pub struct ChargeResult {
-    /// A decision for each charge that has one: enforced ones first, then shadowed ones.
-    pub verdict: Verdict,
-    /// The deciding buckets, in the order of the decisions.
-    pub buckets: SmallVec<[DecidedBucket; 4]>,
+pub struct Held {
     /// Units in use, returned on drop.
     pub in_use: Vec<InUse>,
     /// The charges that the response settles, by the numbers of their limits.
@@ -33,15 +29,46 @@ pub struct ChargeResult {
     pub tags: Vec<(u16, Result<Decision, OnStoreError>)>,
     /// The numbers of the limits without a decision, since their store does not answer.
     pub without_store: Vec<u16>,
+}
+
+/// The decision on a request, and all that the request holds until it ends.
+#[derive(Debug, Default)]
+pub struct ChargeResult {
+    /// A decision for each charge that has one: enforced ones first, then shadowed ones.
+    pub verdict: Verdict,
+    /// The deciding buckets, in the order of the decisions.
+    pub buckets: SmallVec<[DecidedBucket; 4]>,
+    /// What the request holds beside its decisions. Boxed: few requests hold anything, and all have
+    /// room for it.
+    held: Option<Box<Held>>,
     /// The request is refused only because of charges that may be given back, since another store
     /// may refuse their requests: those are decided by this instant. No strike is counted.
     pub doubted_until: Option<Timestamp>,
 }
 
 impl ChargeResult {
+    /// What the request holds, if it holds anything.
+    pub fn held(&mut self) -> Option<&mut Held> {
+        self.held.as_deref_mut()
+    }
+
+    /// The place for what the request holds.
+    pub fn hold(&mut self) -> &mut Held {
+        self.held.get_or_insert_default()
+    }
+
+    /// Takes the units in use.
+    pub fn take_in_use(&mut self) -> Vec<InUse> {
+        let held = self.held();
+        held.map(|held| std::mem::take(&mut held.in_use))
+            .unwrap_or_default()
+    }
+
     /// Returns what a refused request would hold.
     pub(super) fn release(&mut self) {
-        self.in_use.clear();
-        self.queue_places.clear();
+        if let Some(held) = self.held() {
+            held.in_use.clear();
+            held.queue_places.clear();
+        }
     }
 }

@@ -152,11 +152,11 @@ impl<'a> ChargeSet<'a> {
         let reserved = self
             .list
             .charge(ReserveScope::Settled, last, now, verdict, source);
-        let reserved = reserved.into_iter().map(|(index, reservation)| {
+        for (index, reservation) in reserved {
             let limit = self.id(index).limit;
-            (limit, Reservation::Memory(reservation))
-        });
-        result.reservations.extend(reserved);
+            let reservations = &mut result.hold().reservations;
+            reservations.push((limit, Reservation::Memory(reservation)));
+        }
     }
 
     /// Shortens refusals of memory that are in doubt; the end of the doubt, if no other refuses.

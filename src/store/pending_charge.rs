@@ -195,7 +195,7 @@ impl PendingCharge {
                 indices.push(index);
                 list.push(listed, is_enforced);
             } else {
-                result.without_store.push(entry.charge.id.limit);
+                result.hold().without_store.push(entry.charge.id.limit);
                 is_undecided |= on_error == OnStoreError::Refuse && is_enforced;
             }
         }
@@ -281,7 +281,10 @@ impl PendingCharge {
             if is_admitted && charge.settles {
                 reservation.decide();
                 let reservation = Reservation::Memory(reservation);
-                result.reservations.push((charge.id.limit, reservation));
+                result
+                    .hold()
+                    .reservations
+                    .push((charge.id.limit, reservation));
             } else if !is_admitted && !is_owed() {
                 reservation.give_back(self.now);
             }
@@ -305,7 +308,7 @@ impl PendingCharge {
             }
             // Without an answer the lease may exist, and is given back.
             tag.end_lease();
-            result.tags.push((tag.charge.id.limit, decision));
+            result.hold().tags.push((tag.charge.id.limit, decision));
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::{Head, InvalidCost};
 use crate::store::{
-    Buckets, ChargeId, ChargeSet, ChargeSource, ChargedLimits, Penalties, PolicyCharge, Store,
-    Undecided,
+    Buckets, ChargeId, ChargeSet, ChargeSource, ChargedLimits, Penalties, PolicyCharge,
+    Reservation, Store, Undecided,
 };
 use crate::telemetry::metrics::LimitDecision;
 
@@ -196,13 +196,20 @@ impl Admission {
         self.records.push(LimitRecord { limit, word, place });
     }
 
+    /// Keeps charges that the response settles.
+    pub(super) fn reserve(&mut self, reserved: &mut Vec<(u16, Reservation)>) {
+        let reserved = reserved.drain(..).map(UnsettledCharge::new);
+        self.reserved_charges.extend(reserved);
+    }
+
     /// Counts and keeps the decision of the store.
     pub(super) fn conclude(&mut self, inputs: &AdmissionInputs<'_>) {
         self.now = inputs.now;
         self.jitter = self.jitter(inputs);
-        let reservations = self.result.reservations.drain(..);
-        let reserved = reservations.map(UnsettledCharge::new);
-        self.reserved_charges.extend(reserved);
+        if let Some(held) = self.result.held() {
+            let mut reserved = std::mem::take(&mut held.reservations);
+            self.reserve(&mut reserved);
+        }
         if self.is_refused() {
             self.acquired.give_back();
         }
@@ -221,12 +228,13 @@ impl Admission {
         if let Some(doubt) = self.doubt(inputs.now) {
             return Ok(Some(doubt));
         }
-        let without_store = std::mem::take(&mut self.result.without_store);
+        let held = self.result.held();
+        let without_store = held.map(|held| std::mem::take(&mut held.without_store));
         match decided {
             Ok(()) => self.conclude(inputs),
             Err(Undecided) => self.acquired.give_back(),
         }
-        for number in without_store {
+        for number in without_store.unwrap_or_default() {
             let metrics = &inputs.route.limit(number).metrics;
             metrics.record(LimitDecision::Error);
             self.note(number, LimitDecision::Error);

@@ -36,7 +36,9 @@ impl Delay {
         clock: &Arc<Clock>,
     ) -> Option<Box<Self>> {
         let until = admission.delayed_until()?;
-        let mut queue_places = std::mem::take(&mut admission.result.queue_places);
+        let held = admission.result.held();
+        let queue_places = held.map(|held| std::mem::take(&mut held.queue_places));
+        let mut queue_places = queue_places.unwrap_or_default();
         // A limit in shadow delays nobody.
         let delaying = |record: &LimitRecord| record.word == LimitDecision::Delayed;
         let decided = admission.decided().filter(|(record, ..)| delaying(record));

@@ -7,7 +7,6 @@ use crate::http::headers::Headers;
 use super::applicability::Applicability;
 use super::context::AdmissionInputs;
 use super::mode::Enforcement;
-use super::unsettled_charge::UnsettledCharge;
 use super::{Admission, note_near};
 use crate::limiter::Decision;
 use crate::proxy::ruleset::{Limit, Route};
@@ -21,7 +20,10 @@ pub(crate) fn decide_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admissio
     if inputs.route.tags().is_empty() {
         return;
     }
-    let replies = std::mem::take(&mut admission.result.tags);
+    let held = admission.result.held();
+    let replies = held
+        .map(|held| std::mem::take(&mut held.tags))
+        .unwrap_or_default();
     // Without Redis, memory decides if the policy says so.
     let is_decided = |(_, reply): &(u16, Result<_, _>)| *reply != Err(OnStoreError::Local);
     let mut replies = replies.into_iter().filter(is_decided).peekable();
@@ -62,9 +64,10 @@ fn decide(
     );
     let mut result = ChargeResult::default();
     set.charge(&mut result);
-    admission.result.in_use.append(&mut result.in_use);
-    let reserved = result.reservations.into_iter().map(UnsettledCharge::new);
-    admission.reserved_charges.extend(reserved);
+    if let Some(held) = result.held() {
+        admission.result.hold().in_use.append(&mut held.in_use);
+        admission.reserve(&mut held.reservations);
+    }
     let decision = result.verdict.decision();
     decision.map(|decision| word_of(decision, limit, head))
 }

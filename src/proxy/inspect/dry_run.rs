@@ -255,7 +255,7 @@ impl DryRun<'_> {
     }
 
     /// The units in use, which the request returns when they are dropped.
-    pub fn into_units_in_use(self) -> Vec<InUse> {
-        self.admission.result.in_use
+    pub fn into_units_in_use(mut self) -> Vec<InUse> {
+        self.admission.result.take_in_use()
     }
 }

@@ -182,20 +182,22 @@ impl PendingEntry {
         let PolicyCharge {
             id, cost, settles, ..
         } = self.charge;
-        result.in_use.extend(self.in_use(listed));
+        if let Some(in_use) = self.in_use(listed) {
+            result.hold().in_use.push(in_use);
+        }
         let reply = self.redis.as_ref().and_then(|redis| redis.reply);
         let charged = reply.filter(|reply| reply.decision.is_admitted() && cost > 0);
         let Some(reply) = charged else { return };
         let bucket = || self.bucket(listed, reply.tier, to);
         if settles && let Some(bucket) = bucket() {
             let reservation = Reservation::Redis(bucket.reservation(&reply));
-            result.reservations.push((id.limit, reservation));
+            result.hold().reservations.push((id.limit, reservation));
         }
         if reply.decision.delayed_until().is_some()
             && let Some(place) = bucket().and_then(|bucket| bucket.queue_place(&reply))
         {
             let place = QueuePlace::Redis(place);
-            result.queue_places.push((id.limit, place));
+            result.hold().queue_places.push((id.limit, place));
         }
     }
 

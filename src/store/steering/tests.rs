@@ -325,7 +325,12 @@ fn units_that_a_grant_paid_go_back_to_it() {
         set.charge(&mut result);
         assert!(result.verdict.is_admitted());
         assert_eq!(result.buckets[0].id.payer, Payer::Grant);
-        result.reservations.pop().expect("a charge to settle").1
+        result
+            .hold()
+            .reservations
+            .pop()
+            .expect("a charge to settle")
+            .1
     };
     let reserved = reserve(6);
     assert_eq!(policy.granted(NOW), Some(4));
@@ -394,6 +399,7 @@ fn a_reset_bucket_is_whole_and_gets_nothing_back() {
         assert_eq!(policy.remaining(NOW), 3);
         ask(&policy, 1, NOW);
         result
+            .hold()
             .reservations
             .pop()
             .expect("a charge")
