@@ -27,7 +27,7 @@ pub(crate) struct FramingFields<'a> {
     pub(crate) lengths: Occurrence<'a>,
     pub(crate) codings: Occurrence<'a>,
     pub(crate) expects_continue: bool,
-    expects_unknown: bool,
+    pub(crate) expects_unknown: bool,
     /// The options of `Connection`.
     says_close: bool,
     says_keep_alive: bool,
@@ -133,7 +133,11 @@ impl<'a> FramingFields<'a> {
 pub fn check<B>(request: &Request<B>) -> Result<(), FramingError> {
     check_method(request.method())?;
     check_values(request)?;
-    check_end(request)
+    if request.has_checked_end() {
+        Ok(())
+    } else {
+        check_end(request)
+    }
 }
 
 /// Checks the fields that say where a request of HTTP/1.1 ends, and what the client waits for.

@@ -25,6 +25,8 @@ pub struct Message<L, B> {
 pub struct RequestLine {
     method: Method,
     uri: Uri,
+    /// The server has checked where the request ends.
+    has_checked_end: bool,
 }
 
 impl<L, B> Message<L, B> {
@@ -101,11 +103,26 @@ impl<B> Request<B> {
         body: B,
     ) -> Self {
         Message {
-            line: RequestLine { method, uri },
+            line: RequestLine {
+                method,
+                uri,
+                has_checked_end: false,
+            },
             version,
             headers,
             body,
         }
+    }
+
+    /// Returns true if the server that read it has checked where it ends, and what its client waits
+    /// for.
+    pub(crate) fn has_checked_end(&self) -> bool {
+        self.line.has_checked_end
+    }
+
+    /// Notes that both are checked.
+    pub(crate) fn set_checked_end(&mut self) {
+        self.line.has_checked_end = true;
     }
 
     /// The method.

@@ -110,12 +110,21 @@ impl ParsedHead {
         let decoder = decoder(version, fields.lengths, fields.codings);
         let has_body = !matches!(decoder, Some(Decoder::Ended));
         let understands = version == Version::HTTP_11;
+        let upgrades = fields.upgrades_to_websocket() && !has_body && understands;
+        let keep_alive = decoder.is_some() && fields.keeps_alive(version);
+        let expects_continue = fields.expects_continue && has_body && understands;
+        let is_checked = decoder.is_some() && !fields.expects_unknown;
+        let body = RequestBody::empty();
+        let mut request = Request::with_head(self.method, uri, version, headers, body);
+        if is_checked {
+            request.set_checked_end();
+        }
         Ok(RequestHead {
-            upgrades: fields.upgrades_to_websocket() && !has_body && understands,
-            keep_alive: decoder.is_some() && fields.keeps_alive(version),
+            upgrades,
+            keep_alive,
             decoder: decoder.unwrap_or(Decoder::Ended),
-            expects_continue: fields.expects_continue && has_body && understands,
-            request: Request::with_head(self.method, uri, version, headers, RequestBody::empty()),
+            expects_continue,
+            request,
         })
     }
 }
