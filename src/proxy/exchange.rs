@@ -106,7 +106,8 @@ pub(super) struct RequestContext {
     pub client_ip: IpAddr,
     method: Method,
     version: Version,
-    accept: Option<Box<[u8]>>,
+    /// The client's Accept, if the route changes it.
+    accept: OnceCell<Option<Box<[u8]>>>,
     /// The instant of all decisions, unless the request waits.
     pub started: Timestamp,
     /// The result of checking the token, once a claim was read.
@@ -149,7 +150,7 @@ impl Exchange {
                 logged: log.map(|log| LoggedRequest::new(request, log.parts())),
                 method: request.method().clone(),
                 version: request.version(),
-                accept: request.headers().get(header::ACCEPT).map(Box::from),
+                accept: OnceCell::new(),
                 started,
                 trace,
                 token: OnceCell::new(),
@@ -278,7 +279,11 @@ impl Exchange {
         }
         self.author = ResponseOrigin::Proxy;
         self.error = Some(error.reason());
-        let mut response = respond::error_response(error, self.context.accept.as_deref(), request);
+        let accept = match self.context.accept.get() {
+            Some(accept) => accept.as_deref(),
+            None => request.get(header::ACCEPT),
+        };
+        let mut response = respond::error_response(error, accept, request);
         // The end of a request with an ambiguous head is unknown.
         if matches!(error, Error::Request { .. }) && self.context.version <= Version::HTTP_11 {
             let close = HeaderValue::from_static("close");
@@ -478,6 +483,12 @@ impl RequestContext {
     /// The client's connection, to be kept.
     pub(super) fn shared_client(&self) -> &Rc<Client> {
         &self.client
+    }
+
+    /// Keeps the Accept of these fields, which the route changes, for a page of the proxy's own.
+    pub(super) fn keep_accept(&self, headers: &Headers) {
+        let accept = || headers.get(header::ACCEPT).map(Box::from);
+        self.accept.get_or_init(accept);
     }
 
     /// The clock of all decisions and waits.

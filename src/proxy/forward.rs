@@ -251,6 +251,9 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
     if !is_tunnel {
         exchange.requested_fields().write(headers);
     }
+    if rewrite.changes_accept() {
+        context.keep_accept(headers);
+    }
     for name in &rewrite.remove_headers {
         headers.remove(name);
     }

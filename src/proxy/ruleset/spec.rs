@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderName, HeaderValue};
+use http::header::{ACCEPT, HeaderName, HeaderValue};
 
 use super::Preflight;
 use crate::http::client_ip::ClientIp;
@@ -200,6 +200,12 @@ impl Rewrite {
     /// Sets or removes fields. Trailers, which may have the same names, are then dropped.
     pub fn changes_fields(&self) -> bool {
         !self.set_headers.is_empty() || !self.remove_headers.is_empty()
+    }
+
+    /// Sets or removes Accept.
+    pub(crate) fn changes_accept(&self) -> bool {
+        let mut set = self.set_headers.iter().map(|(name, _)| name);
+        set.any(|name| *name == ACCEPT) || self.remove_headers.contains(&ACCEPT)
     }
 }
 
