@@ -17,7 +17,8 @@ use crate::limiter::Fingerprint;
 pub struct TopKeys<T> {
     capacity: usize,
     entries: Vec<TopEntry<T>>,
-    /// Indices of entries. The lowest count is first, and none is lower than that of its parent.
+    /// Indices of entries, once one had to give way: until then nothing needs their order. The lowest
+    /// count is first, and none is lower than that of its parent.
     heap: Vec<usize>,
     /// Indices of entries by key. The hash needs no key of its own: that of fingerprints is secret.
     places: HashMap<Fingerprint, usize, FixedState>,
@@ -81,10 +82,8 @@ impl<T> TopKeys<T> {
 
     /// The highest count that a key may have without being followed.
     pub fn floor(&self) -> u64 {
-        match self.heap.first() {
-            Some(&index) if self.entries.len() == self.capacity => self.entries[index].count,
-            _ => 0,
-        }
+        let lowest = self.heap.first();
+        lowest.map_or(0, |&index| self.entries[index].count)
     }
 
     /// At most `number` keys, the highest count first; of equal ones that which had it first.
@@ -129,39 +128,47 @@ impl<T> TopKeys<T> {
 
     /// Follows a key, and returns its index.
     fn insert(&mut self, key: Fingerprint, value: T) -> usize {
-        let index = match self.heap.first() {
-            Some(&lowest) if self.entries.len() == self.capacity => {
-                let entry = &mut self.entries[lowest];
-                self.places.remove(&entry.key);
-                entry.key = key;
-                entry.excess = entry.count;
-                entry.value = value;
-                lowest
-            }
-            _ => {
-                let place = self.heap.len();
-                self.entries.push(TopEntry {
-                    key,
-                    count: 0,
-                    excess: 0,
-                    value,
-                    last_hit: 0,
-                    place,
-                });
-                self.heap.push(place);
-                place
-            }
+        let index = if self.entries.len() < self.capacity {
+            self.entries.push(TopEntry {
+                key,
+                count: 0,
+                excess: 0,
+                value,
+                last_hit: 0,
+                place: 0,
+            });
+            self.entries.len() - 1
+        } else {
+            let lowest = self.lowest();
+            let entry = &mut self.entries[lowest];
+            self.places.remove(&entry.key);
+            entry.key = key;
+            entry.excess = entry.count;
+            entry.value = value;
+            lowest
         };
         self.places.insert(key, index);
         index
     }
 
-    /// Moves an entry to its place in the heap. Its count has grown, or it is the last.
+    /// The index of the entry with the lowest count. Orders the entries when it is first asked for.
+    fn lowest(&mut self) -> usize {
+        if self.heap.is_empty() {
+            self.heap.extend(0..self.entries.len());
+            for (place, entry) in self.entries.iter_mut().enumerate() {
+                entry.place = place;
+            }
+            for place in (0..self.heap.len() / 2).rev() {
+                self.settle(self.heap[place]);
+            }
+        }
+        self.heap[0]
+    }
+
+    /// Moves an entry to its place in the heap, if there is one. Its count has grown.
     fn settle(&mut self, index: usize) {
-        while let Some(parent) = self.entries[index].place.checked_sub(1)
-            && self.order(self.heap[parent / 2]) > self.order(index)
-        {
-            self.swap(self.entries[index].place, parent / 2);
+        if self.heap.is_empty() {
+            return;
         }
         loop {
             let place = self.entries[index].place;

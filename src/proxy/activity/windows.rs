@@ -19,7 +19,7 @@ const SLICE: Duration = Duration::from_secs(10);
 /// The longest window.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 /// The most keys that a worker counts until the next collection.
-const OF_WORKER: usize = 512;
+const OF_WORKER: usize = 1024;
 /// The most keys that the present slice counts.
 const OF_SLICE: usize = 1024;
 /// The most keys that are kept of an earlier slice.
