@@ -1,6 +1,6 @@
 """Counts the instructions that a proxy executes for a request, on one connection that is kept.
 
-Each workload runs twice under callgrind, with few and with many requests: the difference leaves out
+Each workload runs twice under callgrind, side by side, with few and with many requests: the difference leaves out
 what the start and the end of the process take. Everything is on 127.0.0.1.
 """
 
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 FEW, MANY = 500, 5_500
 KEYS = 1_000
@@ -82,20 +83,25 @@ def main():
 
 def count(binary, names):
     """Each of these workloads with its instructions a request."""
-    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        ThreadPoolExecutor(2) as pool,
+    ):
         threading.Thread(target=serve_origin, args=[listener], daemon=True).start()
         origin = "127.0.0.1:%d" % listener.getsockname()[1]
         for name in names:
             template, values, status = WORKLOADS[name]
-            few, many = (
-                instructions(pathlib.Path(folder), binary, template, {**values, "origin": origin}, status, requests)
-                for requests in (FEW, MANY)
+            runs = ((pathlib.Path(folder) / str(requests), requests) for requests in (FEW, MANY))
+            few, many = pool.map(
+                lambda run: instructions(run[0], binary, template, {**values, "origin": origin}, status, run[1]), runs
             )
             yield name, (many - few) / (MANY - FEW)
 
 
 def instructions(folder, binary, template, values, status, count):
     """The instructions of a process from its start to its end, with this number of requests."""
+    folder.mkdir(exist_ok=True)
     port = free_port()
     config = folder / "config.yaml"
     text = template
