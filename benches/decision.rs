@@ -20,12 +20,11 @@ use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 use governor::DefaultKeyedRateLimiter;
-use sluicegate::clock::{Clock, Timestamp};
-use sluicegate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, OldestPart, Quota, Secret,
-    SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict,
+use sluicegate::bench::{
+    Algorithm, Charge, Clock, Fingerprint, FixedWindow, Gcra, KeyParts, OldestPart, OnFull, Quota,
+    Refusals, Secret, SlidingCounters, SlidingLog, SlidingWindow, Start, Table, Timestamp, Verdict,
+    charge_into,
 };
-use sluicegate::store::{Charge, OnFull, Refusals, Table, charge_into};
 
 const KEYS: usize = 1_000_000;
 /// A unit recovers in so long: no key is forgotten while a benchmark runs.

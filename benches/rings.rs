@@ -6,11 +6,10 @@
 
 use std::time::Duration;
 
-use sluicegate::clock::Timestamp;
-use sluicegate::limiter::{
-    Algorithm, Fingerprint, KeyParts, OldestPart, Quota, Secret, SlidingCounters, SlidingLog,
+use sluicegate::bench::{
+    Algorithm, Charge, Fingerprint, KeyParts, OldestPart, OnFull, Quota, Refusals, Secret,
+    SlidingCounters, SlidingLog, Table, Timestamp, Verdict, charge_into,
 };
-use sluicegate::store::{Charge, OnFull, Table, charge_all};
 
 const KEYS: u64 = 1_000_000;
 const KEYS_OF_A_TEST: u64 = 1_000;
@@ -35,6 +34,7 @@ fn main() {
 fn measure(name: &str, algorithm: Algorithm, keys: u64) {
     let before = resident_bytes();
     let table = Table::new("bench", algorithm, keys as usize, OnFull::Forget);
+    let mut verdict = Verdict::default();
     for minute in 0..MINUTES {
         let now = START.saturating_add(Duration::from_secs(60 * minute));
         let cost = cost_of(minute);
@@ -45,7 +45,8 @@ fn measure(name: &str, algorithm: Algorithm, keys: u64) {
                 cost,
                 window_end: None,
             };
-            assert!(charge_all(&[charge], now).is_admitted());
+            charge_into(&mut verdict, &[charge], 1, Refusals::Charged, now);
+            assert!(verdict.is_admitted());
         }
         if [0, 5, MINUTES - 1].contains(&minute) {
             let units: u32 = (0..=minute).map(cost_of).sum();

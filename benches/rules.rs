@@ -7,16 +7,10 @@ use std::net::SocketAddr;
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Version};
-use sluicegate::http::connection::{ClientConnection, Scheme};
-use sluicegate::http::forwarded::{self, Forwarding, Peer};
-use sluicegate::http::headers::Headers;
-use sluicegate::http::message::Request;
-use sluicegate::http::{hop_by_hop, host, path};
-use sluicegate::limiter::Secret;
-use sluicegate::net::drain::DrainWatcher;
-use sluicegate::rules::{
-    Descriptor, Head, HostPattern, KeyPart, OnMissingKey, PathEquivalence, PathPattern, RouteMatch,
-    Router, Segment,
+use sluicegate::bench::{
+    ClientConnection, Descriptor, DrainWatcher, Forwarding, Head, Headers, HostPattern, KeyPart,
+    OnMissingKey, PathEquivalence, PathPattern, Peer, Request, RouteMatch, Router, Scheme, Secret,
+    Segment, forwarded, hop_by_hop, host, path,
 };
 
 /// The fields of an ordinary request of a program.

@@ -20,3 +20,6 @@ mod watch;
 pub use playground::playground;
 pub use run::run;
 pub use startup_error::StartupError;
+
+#[cfg(test)]
+mod tests;

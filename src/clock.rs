@@ -93,7 +93,7 @@ enum Source {
         /// Since when it has.
         step: Mutex<Option<PendingStep>>,
     },
-    Manual(AtomicU64),
+    Manual(Timestamp),
 }
 
 /// How long a wall clock that was set has to stay so before a [`Clock`] follows it.
@@ -218,9 +218,9 @@ impl Clock {
         })
     }
 
-    /// A clock that stands at `now` until it is moved.
+    /// A clock that stands at `now`.
     pub fn manual(now: Timestamp) -> Self {
-        Self(Source::Manual(AtomicU64::new(now.as_micros())))
+        Self(Source::Manual(now))
     }
 
     /// The present instant. Takes no lock; a system clock costs one monotonic reading.
@@ -229,7 +229,7 @@ impl Clock {
             Source::System {
                 started, anchor, ..
             } => anchor.load().at(whole_micros(started.elapsed())),
-            Source::Manual(now) => Timestamp(now.load(Ordering::Relaxed)),
+            Source::Manual(now) => *now,
         }
     }
 
@@ -277,20 +277,6 @@ impl Clock {
             return None;
         };
         self.compare(wall(), whole_micros(started.elapsed()))
-    }
-
-    /// Moves a manual clock to `now`, forward or back; a system clock is left alone.
-    pub fn set(&self, now: Timestamp) {
-        if let Source::Manual(current) = &self.0 {
-            current.store(now.as_micros(), Ordering::Relaxed);
-        }
-    }
-
-    /// Moves a manual clock forward; a system clock is left alone.
-    pub fn advance(&self, by: Duration) {
-        if let Source::Manual(current) = &self.0 {
-            current.fetch_add(whole_micros(by), Ordering::Relaxed);
-        }
     }
 
     /// As [`Clock::resync`], for what the wall clock says when so many microseconds have `elapsed`
@@ -547,13 +533,9 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_stands_still_until_moved() {
+    fn a_manual_clock_stands_still() {
         let clock = Clock::manual(Timestamp::from_micros(5));
         clock.resync();
         assert_eq!(clock.now(), Timestamp::from_micros(5));
-        clock.advance(Duration::from_micros(7));
-        assert_eq!(clock.now(), Timestamp::from_micros(12));
-        clock.set(Timestamp::EPOCH);
-        assert_eq!(clock.now(), Timestamp::EPOCH);
     }
 }

@@ -25,17 +25,18 @@ pub mod value;
 mod variables;
 
 pub use compile::{Compiled, ConfigText, SnapshotSpec, compile, compile_policies, compile_rules};
-pub use diagnostic::{
-    Audience, Code, Colour, MASK, Place, Problem, RelatedPlace, Report, Severity,
-};
+pub use diagnostic::{Audience, Code, Colour, Place, Problem, Report, Severity};
 pub use document::{Document, NodeId};
 pub use finding::Finding;
 use finding::Findings;
 pub use lint::{lint, lint_text};
-pub use load::{Loaded, check, load, parse};
+pub use load::{Loaded, load, parse};
 use located::node_of;
 pub use located::{List, Located, Table};
-pub use schema::{Config, json_schema};
+pub use schema::json_schema;
 pub use sections::admin::{ShutdownTimes, TokenRole};
 pub use sections::traces::ExportSpec;
 pub use source::{CheckReport, CheckVerdict, Checked, Source};
+
+#[cfg(test)]
+mod tests;

@@ -3,23 +3,66 @@
 //! The layers below stand in one strict order; each uses only those before it. `tests/repository/layering.rs`
 //! reads this list. `docs/architecture.md` is the map.
 
-pub mod clock;
-pub mod files;
-pub mod pem;
-pub mod nearest;
-pub mod visible;
-pub mod whole_number;
-pub mod limiter;
-pub mod telemetry;
-pub mod net;
-pub mod http;
-pub mod rules;
-pub mod store;
-pub mod upstream;
-pub mod proxy;
-pub mod server;
-pub mod admin;
-pub mod config;
-pub mod replay;
-pub mod app;
-pub mod cli;
+mod clock;
+mod files;
+mod pem;
+mod nearest;
+mod visible;
+mod whole_number;
+mod limiter;
+mod telemetry;
+mod net;
+mod http;
+mod rules;
+mod store;
+mod upstream;
+mod proxy;
+mod server;
+mod admin;
+mod config;
+mod replay;
+mod app;
+mod cli;
+
+pub use cli::main;
+
+/// What benchmarks measure; nothing else is public.
+#[doc(hidden)]
+pub mod bench {
+    pub use crate::clock::{Clock, Timestamp};
+    pub use crate::http::connection::{ClientConnection, Scheme};
+    pub use crate::http::forwarded::{self, Forwarding, Peer};
+    pub use crate::http::headers::Headers;
+    pub use crate::http::message::Request;
+    pub use crate::http::{hop_by_hop, host, path};
+    pub use crate::limiter::{
+        Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, OldestPart, Quota, Secret,
+        SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict,
+    };
+    pub use crate::net::drain::DrainWatcher;
+    pub use crate::rules::{
+        Descriptor, Head, HostPattern, KeyPart, OnMissingKey, PathEquivalence, PathPattern,
+        RouteMatch, Router, Segment,
+    };
+    pub use crate::store::{Charge, OnFull, Refusals, Table, charge_into};
+}
+
+/// What unit tests share with the black-box tests.
+#[cfg(test)]
+#[path = "../tests/support"]
+mod support {
+    #![allow(dead_code, reason = "black-box tests use the rest")]
+
+    pub mod client;
+    pub mod fault_proxy;
+    pub mod frames;
+    pub mod origin;
+    pub mod redis;
+    pub mod redis_servers;
+    pub mod spellings;
+    pub mod visibility;
+    pub mod wait;
+    pub mod watched;
+
+    pub use wait::{DEADLINE, now, wait_for};
+}

@@ -25,14 +25,14 @@ pub use algorithm::sliding_log::SlidingLog;
 pub use algorithm::sliding_window::SlidingWindow;
 pub use algorithm::window_weight::OldestPart;
 pub use algorithm::{
-    Algorithm, ArrivalTime, BucketFacts, BucketView, Compatibility, Debt, EncodedAlgorithm,
-    ReservedCharge, RingConversion,
+    Algorithm, ArrivalTime, BucketFacts, BucketView, Compatibility, Debt, ReservedCharge,
+    RingConversion,
 };
 pub use calendar::{Calendar, Calendars, Period};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};
-pub use key::{Fingerprint, KeyHasher, KeyParts, Secret, WideKeyHasher};
+pub use key::{Fingerprint, KeyParts, Secret, WideKeyHasher};
 pub use penalty::{Ban, BanHistory, Penalty};
 pub use quota::{Quota, QuotaError};
-pub use ring::{BucketState, Ring, RingBuilder, RingMemory, RingShape};
+pub use ring::{BucketState, RingBuilder, RingMemory, RingShape};
 pub use segments::Segments;

@@ -22,15 +22,11 @@ mod status;
 mod target;
 mod upstream_shares;
 
-pub use admission::mode::{Mode, ModeChange, ModeSwitch, Rollout};
+pub use admission::mode::{Mode, ModeChange, Rollout};
 pub use answers::action::{ActionSpec, TarpitSpec};
 pub use answers::decoy::{DecoyContentType, DecoySpec};
-pub use answers::error::Error;
 pub use answers::negotiate::{ResponseFormat, ResponseFormats};
 pub use answers::rejection::RejectSpec;
 pub use answers::template::{Template, TemplateError};
-pub use body::{ResponseBody, ResponseBodyError};
-pub use catch_panic::CaughtPanic;
 pub use gateway::Gateway;
 pub use ruleset::{DebugSpec, Ruleset};
-pub use upstream_shares::UpstreamShares;

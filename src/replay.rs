@@ -117,3 +117,6 @@ fn read(
     }
     end
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,8 +37,8 @@ pub use settlement::{
     SettlementRule, UsageScan,
 };
 pub use token::{
-    Claims, KeyError, RequestToken, Token, TokenAlgorithm, TokenCheck, TokenKey, TokenRejection,
-    TokenSpec, Verifier,
+    KeyError, RequestToken, Token, TokenAlgorithm, TokenCheck, TokenKey, TokenRejection, TokenSpec,
+    Verifier,
 };
 pub use zone::LocalPeriods;
 

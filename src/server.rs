@@ -59,25 +59,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds every listener and starts the workers.
-    ///
-    /// # Errors
-    ///
-    /// An address that cannot be bound, or threads that cannot be started; then nothing runs.
-    pub fn start<F, S>(
-        spec: ServerSpec,
-        registry: &Registry,
-        factory: F,
-    ) -> Result<Self, StartError>
-    where
-        F: Fn(&ClientConnection) -> S + Clone + Send + 'static,
-        S: HttpService,
-    {
-        let nothing = |_| std::future::ready(());
-        let bound = BoundListeners::bind(&spec, registry)?;
-        Self::start_with(spec, bound, factory, nothing, nothing)
-    }
-
     /// Starts the workers for sockets of this `spec`. `factory` makes the service of each connection,
     /// on the thread of its worker. The service may fail a request to have the connection closed
     /// (in HTTP/2, the stream reset) without an answer. Each worker awaits

@@ -37,18 +37,18 @@ use redis::client::Client;
 use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
 pub use buckets::{Buckets, BucketsSpec};
-pub use charge_result::{ChargeResult, DecidedBucket, Held};
+pub use charge_result::{ChargeResult, DecidedBucket};
 pub use charge_set::ChargeSet;
-pub use held::{MemoryPlace, QueuePlace, Reservation};
+pub use held::{QueuePlace, Reservation};
 pub use in_use::{Acquired, InUse, PermitPlace};
 pub use memory::{
-    Bans, Charge, MIN_KEYS, MemoryRequest, OnFull, Permit, Refusals, SettleableCharge, Table,
-    TableBudget, TableCensus, charge_all, charge_and_reserve, charge_into, charge_with_shadow,
-    divide_memory, leave_queue, snapshot,
+    Bans, Charge, MemoryRequest, OnFull, Refusals, Table, TableBudget, charge_into, divide_memory,
+    snapshot,
 };
+#[cfg(test)]
+pub use memory::{Permit, SettleableCharge, charge_all, charge_and_reserve, charge_with_shadow};
 pub use operator_action::{
-    AnnouncedAction, Announcement, Attribution, GrantedUnits, OperatorAction, OperatorActionKind,
-    OperatorBan,
+    Attribution, GrantedUnits, OperatorAction, OperatorActionKind, OperatorBan,
 };
 pub use peek::{BucketState, peek};
 pub use penalties::Penalties;
@@ -58,9 +58,7 @@ pub use probe::Probe;
 pub(crate) use spec::StoreNames;
 pub use spec::{Home, OnStoreError, StoreSpec};
 pub(crate) use steering::SteeringSpec;
-pub use steering::{
-    Steered, SteeredFacts, SteeredKeys, Steering, SteeringError, SteeringKey, TooManyKeys,
-};
+pub use steering::{Steered, SteeredKeys, Steering, SteeringError, SteeringKey};
 pub use sync_recorder::tracker_metrics;
 pub use tracking_budget::TrackingBudget;
 

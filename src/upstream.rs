@@ -39,13 +39,13 @@ pub use cluster::Cluster;
 pub use endpoint::{Endpoint, EndpointStatus};
 pub use error::{UpstreamError, UpstreamErrorKind};
 pub use host::{HostCondition, HostStatus};
-pub use session::{InvalidMessage, UpstreamBody, UpstreamBodyError};
+pub use session::{UpstreamBody, UpstreamBodyError};
 pub use spec::{
     Balance, ClusterSpec, ClusterTimeouts, ConnectionBound, ConnectionLimits, EjectionSpec,
     EndpointSpec, HealthRequest, HealthSpec, HostHeader, MAX_GRPC_SERVICE, RetryConditions,
     RetrySpec, TargetSpec, UpstreamProtocol, UpstreamSpec,
 };
-pub use tls::{ClientTls, ClientTlsError, Roots, client_config, pinned_config};
+pub use tls::{ClientTls, Roots, client_config, pinned_config};
 
 use crate::clock::Timestamp;
 use crate::net::resolve;

@@ -183,9 +183,12 @@ fn push_escape(shown: &mut String, letter: char) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::support::visibility;
 
     /// The key that is shown so.
     fn unshown(mut shown: &str) -> String {
@@ -246,6 +249,33 @@ mod tests {
         ] {
             assert_eq!(super::key(key), shown, "{key:?}");
         }
+    }
+
+    /// The dashboard's `visible.js` does the same: a test in a browser reads the same file.
+    /// `UPDATE_EXPECTED=1` writes it.
+    #[test]
+    fn every_character_is_shown_as_in_the_file_that_pages_are_compared_with() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/visible.txt");
+        let bits = |letter| {
+            let keys = [
+                format!("{letter}"),
+                format!("a{letter}b"),
+                format!(" {letter}"),
+                format!("\u{44f}{letter}\u{43e}"),
+                format!("\u{43e}{letter}"),
+            ];
+            let escaped = keys.iter().map(|key| super::key(key) != **key);
+            let bits = escaped
+                .enumerate()
+                .map(|(place, one)| u32::from(one) << place);
+            bits.sum()
+        };
+        let found = visibility::written(bits, super::key);
+        if std::env::var_os("UPDATE_EXPECTED").is_some() {
+            std::fs::write(&path, &found).expect("the fixtures can be written");
+        }
+        let expected = std::fs::read_to_string(&path).expect("the file is there");
+        assert!(expected == found, "{} is old", path.display());
     }
 
     #[test]

@@ -263,11 +263,6 @@ impl Report {
         Self::new(Arc::new(source), vec![problem])
     }
 
-    /// True if a problem forbids the use of the configuration.
-    pub fn has_errors(&self) -> bool {
-        self.count(Severity::Error) > 0
-    }
-
     /// The first problems, each a sentence after its key.
     pub fn sentences(&self) -> Vec<String> {
         let problems = self.problems.iter().take(MAX_PRINTED);

@@ -95,11 +95,6 @@ pub fn load(path: &Path) -> Result<Loaded, Report> {
     })
 }
 
-/// Reads and checks a file, and returns all problems, warnings included.
-pub fn check(path: &Path) -> Report {
-    load(path).map_or_else(|report| report, |loaded| loaded.warnings)
-}
-
 /// Checks a text. Reports call it `name`, and `environment` looks up its variables. Relative paths
 /// start at the working directory.
 ///

@@ -11,41 +11,30 @@ use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
 pub use super::sections::access_log::{AccessLog, AccessLogFormat};
-pub use super::sections::admin::{Admin, AdminTokens, ShutdownTimes};
-pub use super::sections::allowed_warnings::{AllowedWarning, CheckRules};
+pub use super::sections::admin::{Admin, ShutdownTimes};
+pub use super::sections::allowed_warnings::CheckRules;
 pub use super::sections::amounts::Amounts;
 pub use super::sections::condition::Condition;
-pub use super::sections::cost::{Cost, Pointers, Reserve, StatedCost, StatedReserve, UnitSize};
+pub use super::sections::cost::{Cost, Reserve};
 pub use super::sections::exception::{Candidate, Override, Selection};
-pub use super::sections::jwt::{Jwt, JwtKey, Leeway};
-pub use super::sections::listener::{
-    BodySize, Certificate, ClientBounds, ClientIp, ClientTimeouts, HeadSize, Listener, Protocol,
-    Tls,
-};
+pub use super::sections::jwt::Jwt;
+pub use super::sections::listener::{ClientBounds, ClientIp, Listener};
 pub use super::sections::missing_key::OnMissingKey;
-pub use super::sections::overflow::{CodePoint, Overflow};
-pub use super::sections::penalty::{Penalty, PenaltyTime, StrikeCount};
+pub use super::sections::overflow::Overflow;
+pub use super::sections::penalty::Penalty;
 pub use super::sections::policy::{
-    AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, Percent, Places, Policy,
-    Precision, WindowStart,
+    AlgorithmName, Key, Limit, Mode, OldestWindow, Policy, WindowStart,
 };
-pub use super::sections::redis::{
-    RedisDatabase, RedisStore, RedisTimeout, RefusalCache, Sentinel, StartupTimeout, StoreName,
-    SyncInterval,
-};
+pub use super::sections::redis::{RedisStore, StoreName, SyncInterval};
 pub use super::sections::responses::{
-    Action, BodyFormat, Cors, DebugHeader, HeaderFields, HoldTime, OnLimit, Responses,
+    Action, BodyFormat, Cors, DebugHeader, HeaderFields, OnLimit, Responses,
 };
-pub use super::sections::route::{Match, RequestChanges, Route, StatusReport};
-pub use super::sections::secret_value::{SecretFile, SecretValue};
-pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
-pub use super::sections::traces::{ExportTimeout, Tracing};
-pub use super::sections::upstream::{
-    Balance, BalanceWord, ConnectionCount, ConnectionLifetime, ConnectionRequests, Ejection,
-    EjectionRules, Endpoint, HashBalance, Health, Off, PendingCount, PendingWait, ResolveInterval,
-    Retries, SlowStart, Upstream, UpstreamConnections, UpstreamTimeouts, UpstreamTls, Weight,
-};
-pub use super::sections::zone::{ClaimedZone, Zone};
+pub use super::sections::route::{Match, RequestChanges, Route};
+pub use super::sections::secret_value::SecretValue;
+pub use super::sections::store::Store;
+pub use super::sections::traces::Tracing;
+pub use super::sections::upstream::{Ejection, Upstream, UpstreamTls};
+pub use super::sections::zone::Zone;
 pub(super) use json::KEYS;
 pub use json::json_schema;
 

@@ -28,7 +28,6 @@ use std::time::Duration;
 
 use self::concurrency::Concurrency;
 pub use self::debt::Debt;
-pub use self::encoding::EncodedAlgorithm;
 use self::fixed_window::FixedWindow;
 use self::gcra::Gcra;
 use self::grant::Grant;

@@ -21,7 +21,7 @@ use crate::limiter::Fingerprint;
 use crate::rules::{Head, PartValue};
 use crate::telemetry::access_log::KeyForm;
 use crate::telemetry::metrics::LimitDecision;
-pub use sample::{RefusalSample, RefusalSamples};
+pub use sample::RefusalSamples;
 pub use windows::{KeyRefusals, Measure, Top, TopRow, Window};
 use windows::{Sketches, Windows};
 

@@ -11,8 +11,8 @@ mod request;
 
 use crate::config::Report;
 
-pub use answer::{Answer, DecisionRow, PolicyAnswer};
-pub use request::{MAX_ARRIVALS, MAX_POLICIES, PlayRequest};
+pub use answer::Answer;
+pub use request::{MAX_ARRIVALS, PlayRequest};
 
 use lane::Lane;
 

@@ -385,3 +385,24 @@ fn exhausted_file_descriptors_delay_clients_only() {
     last.write_all(get("/a").as_bytes()).expect("writes");
     read_until(&mut last, "/a http 0\n");
 }
+
+impl Server {
+    /// Binds every listener and starts the workers.
+    ///
+    /// # Errors
+    ///
+    /// An address that cannot be bound, or threads that cannot be started; then nothing runs.
+    pub(crate) fn start<F, S>(
+        spec: ServerSpec,
+        registry: &Registry,
+        factory: F,
+    ) -> Result<Self, StartError>
+    where
+        F: Fn(&ClientConnection) -> S + Clone + Send + 'static,
+        S: HttpService,
+    {
+        let nothing = |_| std::future::ready(());
+        let bound = BoundListeners::bind(&spec, registry)?;
+        Self::start_with(spec, bound, factory, nothing, nothing)
+    }
+}

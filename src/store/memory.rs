@@ -17,9 +17,13 @@ mod table;
 
 pub(super) use bans::BanBatch;
 pub use bans::Bans;
-pub use charge::{Charge, charge_all, charge_into, charge_with_shadow, leave_queue};
-pub use memory_budget::{MIN_KEYS, MemoryRequest, TableBudget, divide_memory};
+#[cfg(test)]
+pub use charge::tests::charge_all;
+pub use charge::{Charge, charge_into, charge_with_shadow, leave_queue};
+pub use memory_budget::{MemoryRequest, TableBudget, divide_memory};
 pub use permits::Permit;
+pub use reservation::SettleableCharge;
+#[cfg(test)]
+pub use reservation::tests::charge_and_reserve;
 pub(super) use reservation::{Reservation, UnsettledLocks};
-pub use reservation::{SettleableCharge, charge_and_reserve};
-pub use table::{OnFull, Refusals, Table, TableCensus};
+pub use table::{OnFull, Refusals, Table};

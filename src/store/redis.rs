@@ -28,19 +28,18 @@ mod sync;
 mod reply;
 mod value;
 
-pub use bans::{AnnouncedBan, BanKeys, BanReply, BanReport, SharedBans};
-pub use config_drift::ConfigDrift;
-pub use follow_up::{LeasedUnits, Settlement, SettlementReply, parse_presence};
+pub use bans::{BanKeys, SharedBans};
 pub use guards::{ChargedBucket, LeaseGuard, QueuePlace, Reservation};
 pub use multi_slot::BucketReplies;
-pub use naming::{BucketName, KeyFormat, MAX_READABLE_KEY, NameBuilder, Naming, bucket_label};
+pub use naming::{BucketName, KeyFormat, NameBuilder, Naming, bucket_label};
 pub use refusal_cache::{KeyKnowledge, RefusalCache};
-pub use reply::{BucketReply, ChargeReply, ProtocolError, RetryInputs, ScriptReply};
-pub use script::{AlgorithmKind, AlgorithmKinds, Procedure, SYNC};
-pub use script_call::{
-    Arguments, BucketCharge, ChargeRequest, ChargedRefusals, Lease, OtherSlots, ScriptCall, Tier,
-};
+pub use reply::BucketReply;
+pub use script::{AlgorithmKind, AlgorithmKinds, Procedure};
+pub use script_call::{BucketCharge, ChargedRefusals, Tier};
 pub use steering::Replacement;
 pub use store::{ChargeError, Store};
-pub use sync::{PendingReport, Synchroniser, Tracker};
+pub use sync::{PendingReport, Tracker};
 pub(super) use value::{cell_text as cell_value, read_bucket, read_grant};
+
+#[cfg(test)]
+mod tests;

@@ -53,19 +53,6 @@ pub struct AccessLogSpec {
     pub headers: Vec<HeaderName>,
 }
 
-impl AccessLogSpec {
-    /// A log with all fields, hashed keys, and no header fields beside those of every line.
-    pub fn new(format: LineFormat, target: LogTarget) -> Self {
-        AccessLogSpec {
-            format,
-            target,
-            fields: LogField::all().collect(),
-            keys: KeyForm::default(),
-            headers: Vec::new(),
-        }
-    }
-}
-
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineFormat {

@@ -26,9 +26,9 @@ pub use config::ConfigMetrics;
 pub use endpoints::{EjectionReason, EndpointFailure, EndpointMetrics, RetryReason};
 pub use jwt::JwtMetrics;
 pub use limits::{
-    BanMetrics, CountKeys, HeldMetrics, InUseMetrics, KeyAction, KeyCounts, KeyGauges,
-    LimitDecision, LimitMetrics, PolicyInfo, PolicyMetrics, ReadCount, SettlementMetrics,
-    SettlementResult, SteeringMetrics, TableFigures, TrackedKeys, TrackingMetrics, WaitMetrics,
+    BanMetrics, HeldMetrics, InUseMetrics, KeyAction, KeyCounts, KeyGauges, LimitDecision,
+    LimitMetrics, PolicyInfo, PolicyMetrics, ReadCount, SettlementMetrics, SettlementResult,
+    SteeringMetrics, TableFigures, TrackedKeys, TrackingMetrics, WaitMetrics,
 };
 pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
 pub use pending::{PendingMetrics, PendingRefusal};

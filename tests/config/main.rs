@@ -7,8 +7,6 @@ mod against;
 mod files;
 mod lints;
 mod listeners;
-mod many_mistakes;
-mod many_overrides;
 mod reload;
 mod secrets;
 mod special_files;

@@ -4,13 +4,20 @@
 use std::fs;
 use std::path::Path;
 
-use sluicegate::config::{self, compile};
+use crate::support::client::run;
 
+/// What `check` says of a text.
 fn check(directory: &Path, text: &str) -> String {
     let file = directory.join("sluicegate.yaml");
     fs::write(&file, text).expect("the directory is writable");
-    let loaded = config::load(&file).unwrap_or_else(|report| panic!("{report}"));
-    compile(&loaded).expect_err("files are wrong").to_string()
+    check_file(&file)
+}
+
+fn check_file(file: &Path) -> String {
+    let file = file.to_str().expect("a text");
+    let checked = run(env!("CARGO_BIN_EXE_sluicegate"), &["check", file]);
+    assert_eq!(checked.code, Some(1), "{checked}");
+    checked.stderr
 }
 
 fn certificate(directory: &Path, name: &str) {
@@ -63,14 +70,14 @@ routes: [{ upstream: inner }]
         assert!(report.contains(&expected), "no {expected:?} in\n{report}");
     }
     assert!(!report.contains("KeyMismatch"), "{report}");
-    assert!(report.ends_with("8 errors"), "{report}");
+    assert!(report.ends_with("8 errors\n"), "{report}");
 }
 
 #[test]
 fn the_configuration_itself_is_named_with_its_path() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let missing = directory.path().join("conf/sluicegate.yaml");
-    let report = config::check(&missing).to_string();
+    let report = check_file(&missing);
     let root = directory.path().display();
     let expected = format!("look at the path: there is no directory {root}/conf");
     assert!(report.contains(&expected), "{report}");
@@ -89,7 +96,7 @@ fn utf_16_is_called_so() {
     for content in [little("\u{feff}"), little(""), big] {
         let file = directory.path().join("sluicegate.yaml");
         fs::write(&file, content).expect("the directory is writable");
-        let report = config::check(&file).to_string();
+        let report = check_file(&file);
         assert!(report.contains("it is UTF-16, and not UTF-8"), "{report}");
         assert!(report.contains("iconv -f UTF-16 -t UTF-8"), "{report}");
     }
@@ -208,7 +215,10 @@ routes: [{ upstream: inner, limits: [p] }]
         let content = fs::read_to_string(at.join(name)).expect("it was written");
         let marked = format!("\u{feff}{content}");
         fs::write(at.join(name), marked).expect("the directory is writable");
-        let loaded = config::load(&file).unwrap_or_else(|report| panic!("{name}: {report}"));
-        compile(&loaded).unwrap_or_else(|report| panic!("{name}: {report}"));
+        let checked = run(
+            env!("CARGO_BIN_EXE_sluicegate"),
+            &["check", file.to_str().expect("a text")],
+        );
+        assert_eq!(checked.code, Some(0), "{name}: {checked}");
     }
 }

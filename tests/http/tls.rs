@@ -10,8 +10,7 @@ use crate::support::client::{Output, curl, get, run};
 use crate::support::frames::{Http2, get_block};
 use crate::support::gateway::{Gateway, with_free_ports};
 use crate::support::tls::{self, certify, certify_until};
-use crate::support::wait_for;
-use sluicegate::clock::Clock;
+use crate::support::{wait_for, wall_clock};
 use tempfile::TempDir;
 
 const CONFIG: &str = "listeners:
@@ -252,7 +251,7 @@ routes: [{{ upstream: echo }}]
         "{report}"
     );
 
-    let now = UNIX_EPOCH + Duration::from_micros(Clock::system().now().as_micros());
+    let now = wall_clock();
     certify_until(gateway.dir(), "first", &names, now + 20 * day);
     gateway.wait_for_log("first.pem expires on ");
     wait_for("the new end", || (ends() > 366 * 86_400).then_some(()));

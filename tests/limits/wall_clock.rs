@@ -3,14 +3,14 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::UNIX_EPOCH;
 
 use crate::support::client::get_with;
 use crate::support::gateway::Gateway;
-use crate::support::wait_for;
+use crate::support::{wait_for, wall_clock};
 use jsonwebtoken::{EncodingKey, Header, encode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use sluicegate::clock::Clock;
 
 /// Has libfaketime add to the wall clock what the file `clock` says.
 const FAKED: &str = "echo +0 > clock
@@ -32,7 +32,8 @@ routes:
 
 /// The fields of a request with a token that is valid for twelve hours.
 fn token() -> String {
-    let expiry = Clock::system().now().as_micros() / 1_000_000 + 12 * 3600;
+    let since_epoch = wall_clock().duration_since(UNIX_EPOCH);
+    let expiry = since_epoch.expect("it is later").as_secs() + 12 * 3600;
     let claims = json!({ "sub": "alice", "exp": expiry });
     let key = EncodingKey::from_secret(b"a-secret-of-thirty-two-characters");
     let token = encode(&Header::default(), &claims, &key).expect("it is signed");

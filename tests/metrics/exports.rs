@@ -5,13 +5,13 @@ use std::path::Path;
 
 use prost::Message;
 use rustix::process::Signal;
-use sluicegate::telemetry::spans::encoding::{ExportResponse, PartialSuccess};
 use tempfile::TempDir;
 
 use crate::support::admin::{AdminClient, READER, TOKENS};
 use crate::support::client::get;
 use crate::support::collector::{Collector, Export, OK, Reply};
 use crate::support::gateway::{Gateway, with_free_ports};
+use crate::support::otlp::{ExportResponse, PartialSuccess};
 use crate::support::tls::certify;
 use crate::support::wait_for;
 

@@ -3,13 +3,12 @@
 use std::fs;
 
 use rustix::process::Signal;
-use sluicegate::telemetry::spans::encoding::Span;
 
 use crate::support::client::{get, get_with};
 use crate::support::collector::{Collector, Reply, attributes};
 use crate::support::gateway::Gateway;
-use crate::support::origin::Origin;
-use crate::support::origin::refusing_address;
+use crate::support::origin::{Origin, refusing_address};
+use crate::support::otlp::Span;
 use crate::support::wait_for;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";

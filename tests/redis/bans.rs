@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::client::{Connection, get_with};
 use crate::support::gateway::Gateway;
 use crate::support::redis::RedisServer;
-use crate::support::redis_store::command;
+use crate::support::redis::command;
 use crate::support::shared::{ask, proxies, retry_after, store, wait_up};
 use crate::support::slow::Slow;
 use crate::support::{now, wait_for};

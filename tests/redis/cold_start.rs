@@ -11,7 +11,7 @@ use crate::support::fault_proxy::{FaultProxy, Weather};
 use crate::support::gateway::Gateway;
 use crate::support::origin::refusing_address;
 use crate::support::redis::RedisServer;
-use crate::support::redis_store::{SLACK, command};
+use crate::support::redis::{SLACK, command};
 use crate::support::shared::wait_up;
 use crate::support::synchronised::{self, longest_round, most_within, rounds};
 use crate::support::{now, wait_for};

@@ -9,7 +9,7 @@ use crate::support::fault_proxy::{FaultProxy, Weather};
 use crate::support::gateway::Gateway;
 use crate::support::origin::refusing_address;
 use crate::support::redis::RedisServer;
-use crate::support::redis_store::command;
+use crate::support::redis::command;
 use crate::support::shared::{proxies, store, wait_up};
 use crate::support::slow::{ALL, Slow};
 use crate::support::{now, wait_for};

@@ -15,7 +15,7 @@ use crate::support::gateway::Gateway;
 use crate::support::origin::refusing_address;
 use crate::support::outage::{ask, config, count, is_down, lines, wait_well};
 use crate::support::redis::{Endless, RedisServer};
-use crate::support::redis_store::{SOON, command, try_command};
+use crate::support::redis::{SOON, command, try_command};
 use crate::support::watched::Watched;
 use crate::support::{now, wait_for};
 

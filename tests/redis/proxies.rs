@@ -9,7 +9,7 @@ use crate::support::client::{Connection, Response, get, get_with};
 use crate::support::fault_proxy::{FaultProxy, Weather};
 use crate::support::gateway::Gateway;
 use crate::support::redis::RedisServer;
-use crate::support::redis_store::command;
+use crate::support::redis::command;
 use crate::support::shared::{retry_after, store, wait_up};
 use crate::support::{now, wait_for};
 

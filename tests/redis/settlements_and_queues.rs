@@ -172,7 +172,7 @@ fn parallel_requests_over_two_proxies_reserve_no_more_than_the_quota() {
     drop(hanging);
     // Without a response, the reserved cost stays charged.
     assert_eq!(get(gateways[0].address(), "/status/200").status, 429);
-    crate::support::redis_store::command(&redis, &["FLUSHALL"]);
+    crate::support::redis::command(&redis, &["FLUSHALL"]);
     // A policy that counts by status alone is not limited by the costs.
     for turn in 0..60 {
         let gateway = &gateways[turn % 2];
@@ -231,7 +231,7 @@ fn a_request_across_a_reload_settles_in_the_store_of_its_charge() {
     wait_for("the request", || {
         (!origin.requests().is_empty()).then_some(())
     });
-    let keys = || crate::support::redis_store::command(&redis, &["KEYS", "*:gcra"]);
+    let keys = || crate::support::redis::command(&redis, &["KEYS", "*:gcra"]);
     let none = redis::Value::Array(Vec::new());
     assert_ne!(keys(), none);
     gateway.reload(&config.replace("characters", "characters, prefix: \"other:\""));

@@ -9,7 +9,7 @@ use crate::support::admin::{AdminClient, problem};
 use crate::support::gateway::Gateway;
 use crate::support::outage::count;
 use crate::support::redis::RedisServer;
-use crate::support::redis_store::command;
+use crate::support::redis::command;
 use crate::support::shared::{ask, proxies, store, wait_up};
 use crate::support::steering::{UNTIL, admitted, grant, lookup, shared_config, steer};
 use crate::support::wait_for;

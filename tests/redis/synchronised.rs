@@ -11,7 +11,7 @@ use crate::support::costs::left;
 use crate::support::fault_proxy::{FaultProxy, Weather};
 use crate::support::gateway::Gateway;
 use crate::support::redis::RedisServer;
-use crate::support::redis_store::{SLACK, command};
+use crate::support::redis::{SLACK, command};
 use crate::support::synchronised::{
     after_rounds, config, longest_round, most_within, rounds, wait_up,
 };

@@ -153,7 +153,7 @@ fn charged_refusals_are_reported() {
         );
         // A process that ends reports what it has not reported yet.
         drop(both);
-        crate::support::redis_store::command(&redis, &["FLUSHALL"]);
+        crate::support::redis::command(&redis, &["FLUSHALL"]);
     }
 }
 
@@ -182,7 +182,7 @@ fn settled_costs_are_reported_at_their_final_value() {
         assert_eq!(left, 1000 - 7 - 300 - 100 - 1 - 100, "{algorithm}");
         // A process that ends reports what it has not reported yet.
         drop(both);
-        crate::support::redis_store::command(&redis, &["FLUSHALL"]);
+        crate::support::redis::command(&redis, &["FLUSHALL"]);
     }
 }
 

@@ -12,8 +12,8 @@ use rustls::crypto::aws_lc_rs;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use sluicegate::telemetry::spans::encoding::{ExportRequest, Span, Value};
 
+use super::otlp::{ExportRequest, Span, Value};
 use super::wait_for;
 
 /// An export that the collector received.

@@ -5,15 +5,19 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use redis::Value;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::origin::free_address;
-use super::redis_store::command;
 use super::wait_for;
 
+/// The delay of a task on a busy machine.
+pub const SLACK: Duration = Duration::from_secs(5);
+/// A second, and the delay of a busy machine.
+pub const SOON: Duration = Duration::from_secs(12);
 /// A socket in the directory of a server.
 const SOCKET: &str = "socket";
 
@@ -184,4 +188,17 @@ fn listening(mut process: Child, dir: &TempDir) -> Option<Child> {
         UnixStream::connect(&socket).ok().map(|_| true)
     })
     .then_some(process)
+}
+
+/// Sends a command to a server.
+pub fn command(server: &RedisServer, words: &[&str]) -> Value {
+    try_command(server, words).expect("an answer")
+}
+
+/// As [`command`], for a server that may end its connections.
+pub fn try_command(server: &RedisServer, words: &[&str]) -> redis::RedisResult<Value> {
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query(&mut client.get_connection()?)
 }

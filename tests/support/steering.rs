@@ -4,18 +4,17 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sluicegate::clock::text::rfc_3339;
-use sluicegate::clock::{Clock, Timestamp};
 
 use super::admin::{AdminClient, READER, TOKENS, json as answer};
 use super::client::{Response, get_with};
 use super::gateway::Gateway;
+use super::wall_clock;
 
 /// An end of grants that tests do not reach, and the API takes.
 pub static UNTIL: LazyLock<String> = LazyLock::new(|| {
-    let end = Clock::system().now().saturating_add(DAY * 90);
-    let whole_seconds = end.as_micros() / 1_000_000 * 1_000_000;
-    rfc_3339(Timestamp::from_micros(whole_seconds))
+    let end = jiff::Timestamp::try_from(wall_clock() + DAY * 90).expect("it is within range");
+    let end = jiff::Timestamp::from_second(end.as_second()).expect("it is within range");
+    end.to_string()
 });
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);

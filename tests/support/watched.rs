@@ -1,7 +1,6 @@
 //! A master with a replica, and a sentinel that fails over.
 
-use super::redis::RedisServer;
-use super::redis_store::command;
+use super::redis::{RedisServer, command};
 use super::wait_for;
 
 /// The servers of `mymaster`, and their sentinel.

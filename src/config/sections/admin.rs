@@ -103,16 +103,6 @@ pub enum TokenRole {
     Write,
 }
 
-impl TokenRole {
-    /// The key of the list.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        }
-    }
-}
-
 impl Compiler<'_> {
     /// The tokens of the admin API; those in files are read.
     pub(in crate::config) fn access(&mut self, tokens: &AdminTokens) -> AccessSpec {

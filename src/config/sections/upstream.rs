@@ -12,13 +12,10 @@ use std::collections::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use balance::{Balance, BalanceWord, HashBalance};
-pub use connections::{
-    ConnectionCount, ConnectionLifetime, ConnectionRequests, PendingCount, PendingWait,
-    UpstreamConnections,
-};
-pub use endpoints::{Endpoint, Weight};
-pub use failures::{Ejection, EjectionRules, Off, Retries, UpstreamTimeouts};
+pub use balance::Balance;
+pub use connections::UpstreamConnections;
+pub use endpoints::Endpoint;
+pub use failures::{Ejection, Retries, UpstreamTimeouts};
 pub use health::Health;
 pub use tls::UpstreamTls;
 

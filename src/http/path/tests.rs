@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::support::spellings::{LIMITED, lenient, variants};
 
 #[test]
 fn every_spelling_of_a_path_is_one() {
@@ -147,5 +148,20 @@ proptest! {
             prop_assert!(!compared.split('/').any(dots));
             prop_assert_eq!(comparable(&compared), compared.clone());
         }
+    }
+}
+
+#[test]
+fn another_path_is_another_path_to_a_lenient_server_too() {
+    for variant in variants() {
+        let Ok(normal) = normalise(&variant) else {
+            continue;
+        };
+        if comparable(&normal) == LIMITED {
+            continue;
+        }
+        // A slash at the end is another path, as configured; everything else has to differ.
+        let is_other = lenient(&normal) != LIMITED || normal.ends_with('/');
+        assert!(is_other, "{variant} is forwarded as {normal}");
     }
 }

@@ -26,12 +26,6 @@ pub struct ReservedCharge {
 }
 
 impl Algorithm {
-    /// True if charges can be settled at another cost. Excludes queues, whose requests know their
-    /// turns, and units in use.
-    pub const fn can_settle(&self) -> bool {
-        !self.is_concurrency() && !self.delays()
-    }
-
     /// The bucket after `units` more, even if it lacks them, and the units to record in its ring. A
     /// bucket that recovers with time owes up to [`Debt::CARRIED`]. A fixed window counts all of
     /// them, since some may be given back; a sliding window and a log count at most the limit, as

@@ -41,12 +41,6 @@ impl Calendars {
         self.find(zone).map(|(name, _)| &**name)
     }
 
-    /// The end of the period that contains `now` in this zone; `None` for an unknown zone.
-    pub fn end(&self, zone: &str, now: Timestamp) -> Option<Timestamp> {
-        let (_, calendar) = self.find(zone)?;
-        Some(Timestamp::from_micros(calendar.end(now)))
-    }
-
     /// The period that contains `now` in this zone, as [`Calendar::period_at`]; `None` for an
     /// unknown zone.
     pub fn period_at(&self, zone: &str, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
@@ -87,8 +81,8 @@ mod tests {
     fn each_zone_has_its_own_days() {
         let days = days();
         let hours = |zone| {
-            days.end(zone, NOW)
-                .map(|end| (end.as_micros() - NOW.as_micros()) / HOUR)
+            let (_, end) = days.period_at(zone, NOW)?;
+            Some((end.as_micros() - NOW.as_micros()) / HOUR)
         };
         assert_eq!(hours("UTC"), Some(24));
         assert_eq!(hours("Europe/Berlin"), Some(22));
@@ -100,7 +94,7 @@ mod tests {
         let days = days();
         assert_eq!(days.name("europe/BERLIN"), Some("Europe/Berlin"));
         for unknown in ["", "Europe", "Europe/Berlin ", "../UTC", "Zürich"] {
-            assert_eq!(days.end(unknown, NOW), None, "{unknown}");
+            assert_eq!(days.period_at(unknown, NOW), None, "{unknown}");
         }
     }
 }

@@ -70,11 +70,6 @@ impl<T> TopKeys<T> {
         &mut self.entries[index].value
     }
 
-    /// The number of followed keys.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// True if no key was hit.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -237,7 +232,7 @@ mod tests {
             }
         }
         let all = hits + hits / 50;
-        assert_eq!(top.len(), CAPACITY);
+        assert_eq!(top.entries.len(), CAPACITY);
         let first = top.most(1)[0];
         assert_eq!(first.key, key(7));
         assert!(first.count >= hits / 50 && first.count - first.excess <= hits / 50);

@@ -15,11 +15,8 @@ use http::header::{HOST, HeaderValue};
 
 use limit::{LimitOutcome, LimitTrace};
 
-pub use live::{PendingExplanation, explain_live};
-pub use report::{
-    AnswerReport, ExplanationReport, KeyPartReport, LimitReport, MismatchReport, QueueReport,
-    RequestReport,
-};
+pub use live::explain_live;
+pub use report::ExplanationReport;
 
 use crate::clock::{Clock, Timestamp};
 use crate::http::message::Request;

@@ -11,7 +11,7 @@ use http::Method;
 use super::{
     Descriptor, KeyPart, MISSING, OTHER_METHOD, OnMissingKey, STAND_IN, address_bits, method,
 };
-use crate::limiter::{Fingerprint, KeyParts, Secret};
+use crate::limiter::KeyParts;
 use crate::rules::selector::canonical_value;
 use crate::rules::{Head, Lookup};
 
@@ -230,13 +230,6 @@ impl KeyText {
         for fed in &self.fed {
             fed.part.feed_value(fed.kind, &fed.value, hasher);
         }
-    }
-
-    /// The fingerprint of requests with this key.
-    pub fn fingerprint(&self, secret: &Secret) -> Fingerprint {
-        let mut hasher = secret.hasher();
-        self.feed(&mut hasher);
-        hasher.finish()
     }
 
     /// The value of a part that requests with this key have, in its canonical spelling.

@@ -27,27 +27,22 @@ pub struct Charge<'a> {
     pub window_end: Option<WindowEnd>,
 }
 
-/// Decides these charges together at `now`, and makes all of them if none is refused.
-///
-/// Check and charge are one step: concurrent calls see all of it or nothing. Up to four charges
-/// need no allocation. A refusal leaves the `remaining` of all policies unchanged.
-///
-/// Callers name each bucket once: of several charges to one bucket only the first in memory is
-/// made.
-pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
-    charge_with_shadow(charges, charges.len(), now)
-}
-
-/// Like [`charge_all`], but only the first `enforced` charges may refuse. The others are shadowed:
-/// a shadowed refusal charges only the other buckets.
+/// Like [`charge_into`], with a verdict of its own.
 pub fn charge_with_shadow(charges: &[Charge<'_>], enforced: usize, now: Timestamp) -> Verdict {
     let mut verdict = Verdict::default();
     charge_into(&mut verdict, charges, enforced, Refusals::Charged, now);
     verdict
 }
 
-/// Like [`charge_with_shadow`], but writes into the caller's verdict, which is large. Refused
-/// requests are charged only if both `refusals` and the table say so.
+/// Decides these charges together at `now`, and makes all of them if none is refused. Only the first
+/// `enforced` charges may refuse: the others are shadowed, and a shadowed refusal charges only the other
+/// buckets. Refused requests are charged only if both `refusals` and the table say so.
+///
+/// Check and charge are one step: concurrent calls see all of it or nothing. Up to four charges
+/// need no allocation. A refusal leaves the `remaining` of all policies unchanged.
+///
+/// Callers name each bucket once: of several charges to one bucket only the first in memory is
+/// made.
 pub fn charge_into(
     verdict: &mut Verdict,
     charges: &[Charge<'_>],
@@ -358,4 +353,4 @@ impl Charge<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -101,19 +101,6 @@ impl Permits {
         })
     }
 
-    /// All units in use.
-    pub(super) fn units(&self) -> u64 {
-        let units = |shard: &Shard| {
-            shard
-                .lock()
-                .0
-                .values()
-                .map(|units| units.taken)
-                .sum::<u64>()
-        };
-        self.shards.iter().map(units).sum()
-    }
-
     /// A guard of `units` units of `key`, which the caller has taken.
     pub(super) fn permit(self: &Arc<Self>, key: Fingerprint, units: u32) -> Permit {
         Permit {

@@ -55,19 +55,6 @@ pub(in crate::store) struct UnsettledLocks<'a>(
     SmallVec<[(LockedShard<'a>, &'a SettleableCharge<'a>); 2]>,
 );
 
-/// Calls `charge`, which decides and charges, and returns the reservations with the indices of
-/// their charges.
-pub fn charge_and_reserve(
-    settled: &[SettleableCharge<'_>],
-    now: Timestamp,
-    charge: impl FnOnce() -> Verdict,
-) -> (Verdict, Vec<(usize, Reservation)>) {
-    let locks = UnsettledLocks::lock(settled);
-    let verdict = charge();
-    let reserved = locks.reserve(&verdict, now, false, |_| true);
-    (verdict, reserved)
-}
-
 impl<'a> UnsettledLocks<'a> {
     /// Locks the counts of these charges, of which some are going to be made.
     ///
@@ -359,4 +346,4 @@ fn charged_cell(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -22,7 +22,7 @@
 //! with rings have rings: the number of chunks (`u32`), and for each its place (`u32`) and its words.
 //! Counters of a sliding window have four bytes each, whatever they have in memory. A table that a
 //! reload replaced meanwhile appears twice; the last entry of a key counts. A recipe is an
-//! [`EncodedAlgorithm`](crate::limiter::EncodedAlgorithm).
+//! `EncodedAlgorithm`.
 //!
 //! Instants are microseconds since the Unix epoch, so a ban ends at the same time of day in every
 //! process. Version 1 has no bans, and version 2 no steered keys. Both are still read, and written
@@ -43,13 +43,13 @@ use crate::limiter::{Penalty, Secret};
 use crate::store::{Bans, SteeredKeys};
 
 pub use file::{SnapshotLock, lock, open, save, set_aside};
-pub use reader::{Reader, RestoreCounts};
+pub use reader::Reader;
 pub use writer::SnapshotWriter;
 
 /// The first bytes of a file.
 const MAGIC: [u8; 8] = *b"SGBUCKET";
 /// The version of the format. A change of the format, or of the meaning of an
-/// [`EncodedAlgorithm`](crate::limiter::EncodedAlgorithm), a cell or a ring, needs another.
+/// `EncodedAlgorithm`, a cell or a ring, needs another.
 const VERSION: u32 = 4;
 /// The version without the actors of bans and grants.
 const WITHOUT_ACTORS: u32 = 3;

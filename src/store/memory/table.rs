@@ -25,6 +25,7 @@ use super::slab::Slab;
 use super::table_rules::{Rings, TableRules, refuse_for_memory};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, Segments};
+#[cfg(test)]
 pub use census::TableCensus;
 pub(super) use export::ExportedEntry;
 

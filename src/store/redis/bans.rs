@@ -24,7 +24,9 @@ use crate::store::Bans;
 use crate::store::memory::BanBatch;
 use crate::telemetry::metrics::BanMetrics;
 
-pub use self::report::{AnnouncedBan, BanKeys, BanReply, BanReport};
+#[cfg(test)]
+pub use self::report::AnnouncedBan;
+pub use self::report::{BanKeys, BanReply, BanReport};
 
 /// The interval of rounds.
 const INTERVAL: Duration = Duration::from_millis(250);

@@ -40,10 +40,9 @@ pub use self::call_metrics::Operation;
 pub use self::fault::{Fault, FaultKind};
 pub use self::script::Script;
 pub use self::slot::slot;
-pub use self::spec::{
-    Address, DEFAULT_BATCH_TIMEOUT, DEFAULT_PREFIX, DEFAULT_TIMEOUT, Login, Password, Spec, Target,
-    UrlError,
-};
+#[cfg(test)]
+pub use self::spec::UrlError;
+pub use self::spec::{Address, DEFAULT_PREFIX, Login, Password, Spec, Target};
 pub use self::state::State;
 
 use self::call_metrics::CallMetrics;
@@ -138,32 +137,14 @@ impl Client {
         }
     }
 
-    /// Runs the script on the server that has these keys, and returns its answer, within
-    /// [`Spec::timeout`]. In a cluster all keys share a slot.
+    /// Runs the script on the server that has these keys, and returns its answer, within the caller's
+    /// deadline. In a cluster all keys share a slot.
     ///
     /// The script runs at most once, unless the server reports that it has not run it. After
     /// [`FaultKind::Timeout`] and [`FaultKind::Lost`] it may have run.
     ///
     /// # Errors
     /// The reason for the missing answer, at once if the server is known to be out of use.
-    ///
-    /// # Panics
-    /// As [`Client::start`].
-    pub async fn call<K: AsRef<[u8]>, A: ToRedisArgs>(
-        &self,
-        worker: usize,
-        script: &Script,
-        keys: &[K],
-        args: &[A],
-    ) -> Result<Value, Fault> {
-        let deadline = Instant::now() + self.0.spec.timeout;
-        self.call_by(deadline, worker, script, keys, args).await
-    }
-
-    /// Like [`Client::call`], within the caller's deadline.
-    ///
-    /// # Errors
-    /// As [`Client::call`].
     ///
     /// # Panics
     /// As [`Client::start`].

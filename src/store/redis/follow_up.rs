@@ -81,7 +81,7 @@ impl ScriptCall {
 /// The settlement of a charge, once the cost of the request is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Settlement<'a> {
-    /// The charge as it was made, under an algorithm that [can settle](Algorithm::can_settle).
+    /// The charge as it was made, under an algorithm whose charges can be settled.
     pub charge: BucketCharge<'a>,
     /// The reserved units; cell and instant come from the charge's reply, in the server's time.
     pub reserved: ReservedCharge,
@@ -176,23 +176,6 @@ impl Settlement<'_> {
             }
             _ => Err(ProtocolError::Malformed),
         }
-    }
-}
-
-/// Reads the reply of [`Procedure::Lease`] or [`Procedure::Leave`]: for each lease or place, true
-/// if it existed. A key of another program has none.
-///
-/// # Errors
-/// If it is no such reply.
-pub fn parse_presence(reply: &Value) -> Result<Vec<bool>, ProtocolError> {
-    let word = |word: &[u8]| match word {
-        b"1" => Ok(true),
-        b"0" | FOREIGN_KEY => Ok(false),
-        _ => Err(ProtocolError::Malformed),
-    };
-    match reply {
-        Value::BulkString(one) => Ok(vec![word(one)?]),
-        _ => fields(reply)?.into_iter().map(word).collect(),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::limiter::{
     Algorithm, Decision, FixedWindow, Gcra, KeyParts, Outcome, Quota, SlidingLog, Start,
 };
 use crate::store::OnFull;
-use crate::store::{AnnouncedAction, Announcement};
+use crate::store::operator_action::{AnnouncedAction, Announcement};
 use crate::store::{
     ChargeId, ChargeResult, ChargeSet, ChargeSource, ChargedLimits, Payer, PolicyCharge, Refusals,
     Table,

@@ -174,3 +174,16 @@ fn a_path_that_cannot_be_opened_is_an_error_at_once() {
     let error = AccessLog::open(&spec, 1, &Registry::default()).expect_err("no such directory");
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
 }
+
+impl AccessLogSpec {
+    /// A log with all fields, hashed keys, and no header fields beside those of every line.
+    pub fn new(format: LineFormat, target: LogTarget) -> Self {
+        AccessLogSpec {
+            format,
+            target,
+            fields: LogField::all().collect(),
+            keys: KeyForm::default(),
+            headers: Vec::new(),
+        }
+    }
+}

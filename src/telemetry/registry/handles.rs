@@ -127,11 +127,6 @@ impl Gauge {
         let more = |number| (number < most).then_some(number + 1);
         self.0.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
-
-    /// Returns the number.
-    pub fn get(&self) -> i64 {
-        self.0.load(Relaxed)
-    }
 }
 
 /// A part of a gauge's number, which is taken off when this is dropped.

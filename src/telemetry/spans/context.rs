@@ -48,7 +48,7 @@ impl TraceContext {
     }
 
     /// The value of a field of version 00.
-    pub fn to_field(&self) -> String {
+    pub fn to_field(self) -> String {
         let Self { trace, span, .. } = self;
         let flags = u8::from(self.is_sampled);
         format!("00-{trace}-{span}-{flags:02x}")

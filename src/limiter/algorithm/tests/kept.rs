@@ -3,7 +3,7 @@
 use super::*;
 use crate::limiter::{RingBuilder, WindowEnd};
 
-fn written(algorithm: &Algorithm) -> EncodedAlgorithm {
+fn written(algorithm: &Algorithm) -> crate::limiter::algorithm::encoding::EncodedAlgorithm {
     algorithm.encode().expect("what has buckets has a recipe")
 }
 

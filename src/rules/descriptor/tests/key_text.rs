@@ -11,7 +11,9 @@ fn key(
 ) -> Option<Fingerprint> {
     let descriptor = Descriptor::new(parts, on_missing, 64);
     let key = descriptor.read_key(texts).ok()?;
-    Some(key.fingerprint(&SECRET))
+    let mut hasher = SECRET.hasher();
+    key.feed(&mut hasher);
+    Some(hasher.finish())
 }
 
 /// The key of a request with these parts.

@@ -1,5 +1,8 @@
 //! All or nothing, one after another and from many threads at once.
 
+mod pairs;
+mod zones;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -465,4 +468,9 @@ fn a_bucket_that_two_charges_name_is_charged_once() {
         assert_eq!([admitted(), admitted(), admitted()], [true, true, false]);
     }
     assert_eq!(used(&other, key(7)), 4, "refused requests charge nothing");
+}
+
+/// Decides these charges together at `now`, and makes all of them if none is refused.
+pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
+    charge_with_shadow(charges, charges.len(), now)
 }

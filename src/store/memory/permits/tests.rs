@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Gcra, Outcome, Quota};
-use crate::store::{Charge, OnFull, Table, TableCensus, charge_all, charge_with_shadow};
+use crate::store::memory::table::TableCensus;
+use crate::store::{Charge, OnFull, Table, charge_all, charge_with_shadow};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 
@@ -257,5 +258,27 @@ proptest! {
         in_flight.clear();
         prop_assert_eq!((first.in_use(), first.live(NOW)), (Some(0), 0));
         prop_assert_eq!((second_table.in_use(), second_table.live(NOW)), (Some(0), 0));
+    }
+}
+
+impl Permits {
+    /// All units in use.
+    fn units(&self) -> u64 {
+        let units = |shard: &Shard| {
+            shard
+                .lock()
+                .0
+                .values()
+                .map(|units| units.taken)
+                .sum::<u64>()
+        };
+        self.shards.iter().map(units).sum()
+    }
+}
+
+impl Table {
+    /// The number of units in use; `None` for tables of cells.
+    fn in_use(&self) -> Option<u64> {
+        self.permits().map(Permits::units)
     }
 }

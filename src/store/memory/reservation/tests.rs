@@ -355,3 +355,16 @@ fn threads_that_settle_leave_what_they_took() {
         assert_eq!(u64::from(used(&first, 7)), totals.iter().sum::<u64>());
     }
 }
+
+/// Calls `charge`, which decides and charges, and returns the reservations with the indices of
+/// their charges.
+pub fn charge_and_reserve(
+    settled: &[SettleableCharge<'_>],
+    now: Timestamp,
+    charge: impl FnOnce() -> Verdict,
+) -> (Verdict, Vec<(usize, Reservation)>) {
+    let locks = UnsettledLocks::lock(settled);
+    let verdict = charge();
+    let reserved = locks.reserve(&verdict, now, false, |_| true);
+    (verdict, reserved)
+}

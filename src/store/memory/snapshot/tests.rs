@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::reader::RestoreCounts;
 use super::*;
 use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart, Penalty, Quota, Secret,

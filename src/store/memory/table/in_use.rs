@@ -35,11 +35,6 @@ impl Table {
         self.permits.is_some() == before.permits.is_some()
     }
 
-    /// The number of units in use; `None` for tables of cells.
-    pub fn in_use(&self) -> Option<u64> {
-        self.permits.as_ref().map(|permits| permits.units())
-    }
-
     /// A guard of taken units of a key; `None` for tables of cells.
     pub(in crate::store::memory) fn permit(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
         let permits = self.permits.as_ref()?;

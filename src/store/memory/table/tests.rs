@@ -1,5 +1,7 @@
 //! Size, and the move to a successor, also while others charge.
 
+mod flood;
+
 use std::collections::HashSet;
 use std::sync::RwLock;
 use std::sync::atomic::Ordering::Relaxed;

@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
-use proptest::prelude::*;
-use sluicegate::clock::Timestamp;
-use sluicegate::limiter::{
+use crate::clock::Timestamp;
+use crate::limiter::{
     Algorithm, Calendar, Concurrency, Decision, Fingerprint, FixedWindow, Gcra, IntervalRefill,
     LeakyBucket, OldestPart, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow,
     Start,
 };
-use sluicegate::store::{Charge, OnFull, Permit, Table, charge_all, charge_with_shadow};
+use crate::store::{Charge, OnFull, Permit, Table, charge_all, charge_with_shadow};
+use jiff::tz::TimeZone;
+use proptest::prelude::*;
 
 const KEY: u64 = 7;
 

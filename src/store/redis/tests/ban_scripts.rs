@@ -4,14 +4,15 @@
 use std::thread;
 use std::time::Duration;
 
+use crate::clock::Timestamp;
+use crate::limiter::{BanHistory as Known, Fingerprint, Penalty};
+use crate::store::redis::bans::{AnnouncedBan, BanKeys, BanReply, BanReport};
+use crate::store::redis::naming::{KeyFormat, Naming};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use redis::RedisResult;
-use sluicegate::clock::Timestamp;
-use sluicegate::limiter::{BanHistory as Known, Fingerprint, Penalty};
-use sluicegate::store::redis::{AnnouncedBan, BanKeys, BanReply, BanReport, KeyFormat, Naming};
 
-use crate::support::scripts::{Redis, SECOND, START, SharedRedis, at};
+use super::scripted::{Redis, SECOND, START, SharedRedis, at};
 
 fn second(seconds: u64) -> Timestamp {
     at(START + seconds * SECOND)

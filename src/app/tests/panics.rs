@@ -4,16 +4,16 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::clock::{Clock, Timestamp};
+use crate::config;
+use crate::limiter::Secret;
+use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
+use crate::proxy::{Gateway, gateway};
+use crate::server::Server;
 use crate::support::client::Connection;
 use crate::support::frames::{DATA, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, field, frame};
-use sluicegate::clock::{Clock, Timestamp};
-use sluicegate::config;
-use sluicegate::limiter::Secret;
-use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use sluicegate::proxy::{Gateway, gateway};
-use sluicegate::server::Server;
-use sluicegate::telemetry::metrics::RequestMetrics;
-use sluicegate::telemetry::registry::Registry;
+use crate::telemetry::metrics::RequestMetrics;
+use crate::telemetry::registry::Registry;
 
 /// Requests to `/limited` with `x-key: bad` panic while they are decided on, those to `/forwarded`
 /// while they are sent on.

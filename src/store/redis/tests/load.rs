@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::thread;
 
+use super::worker::{Store, TIMEOUT, single};
+use crate::clock::Clock;
+use crate::store::redis::client::{Client, FaultKind, Spec, State};
 use crate::support::redis::RedisServer;
-use crate::support::redis_store::{SLACK, Store, TIMEOUT, command, single};
+use crate::support::redis::{SLACK, command};
 use crate::support::{now, wait_for};
-use sluicegate::clock::Clock;
-use sluicegate::store::redis::client::{Client, FaultKind, Spec, State};
-use sluicegate::telemetry::metrics::StoreMetrics;
-use sluicegate::telemetry::registry::Registry;
+use crate::telemetry::metrics::StoreMetrics;
+use crate::telemetry::registry::Registry;
 
 #[test]
 fn calls_beyond_the_bound_fail_at_once_and_none_exceeds_its_deadline() {

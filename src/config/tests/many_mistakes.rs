@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use sluicegate::config::{self, Report};
+use crate::config::{self, Report};
 
 const MANY: usize = 12_000;
 

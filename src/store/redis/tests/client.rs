@@ -6,14 +6,15 @@
 
 use std::time::Duration;
 
-use crate::support::fault_proxy::{FaultProxy, Weather};
-use crate::support::redis::{Endless, RedisServer, impostor};
-use crate::support::redis_store::{Store, TIMEOUT, UP, command, login, single};
-use crate::support::{now, wait_for};
-use redis::Value;
-use sluicegate::store::redis::client::{
+use super::worker::{Store, TIMEOUT, UP, login, single};
+use crate::store::redis::client::{
     Address, Command, Fault, FaultKind, Script, Spec, State, Target,
 };
+use crate::support::fault_proxy::{FaultProxy, Weather};
+use crate::support::redis::command;
+use crate::support::redis::{Endless, RedisServer, impostor};
+use crate::support::{now, wait_for};
+use redis::Value;
 
 #[test]
 fn scripts_run_and_are_loaded_again_into_a_server_that_lost_them() {

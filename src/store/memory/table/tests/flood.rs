@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
-use sluicegate::clock::Timestamp;
-use sluicegate::limiter::{
+use crate::clock::Timestamp;
+use crate::limiter::{
     Algorithm, Calendar, Fingerprint, FixedWindow, Gcra, IntervalRefill, KeyParts, OldestPart,
     Period, Quota, Secret, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
-use sluicegate::store::{Charge, OnFull, Table, charge_all};
+use crate::store::{Charge, OnFull, Table, charge_all};
+use jiff::tz::TimeZone;
 
 /// Keys of the flood, a request each.
 const FLOOD: u64 = 10_000_000;

@@ -5,15 +5,15 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::clock::{Clock, Timestamp};
+use crate::config::{self, lint};
+use crate::limiter::Secret;
+use crate::proxy::Ruleset;
+use crate::proxy::inspect::dry_run::{Recorded, dry_run};
+use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset, memory_bytes};
+use crate::proxy::ruleset::reload_diff::{OutcomeKind, compare};
+use crate::telemetry::registry::Registry;
 use http::Request;
-use sluicegate::clock::{Clock, Timestamp};
-use sluicegate::config::{self, lint};
-use sluicegate::limiter::Secret;
-use sluicegate::proxy::Ruleset;
-use sluicegate::proxy::inspect::dry_run::{Recorded, dry_run};
-use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset, memory_bytes};
-use sluicegate::proxy::ruleset::reload_diff::{OutcomeKind, compare};
-use sluicegate::telemetry::registry::Registry;
 
 const MANY: usize = 70_000;
 const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);

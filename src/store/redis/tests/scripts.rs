@@ -1,22 +1,24 @@
-//! Promises of the Redis scripts beyond `tests/redis/store_contract.rs`: lifetimes of keys, leases,
-//! overflow buckets, clocks, other recipes, and keys of other programs. `tests/redis/extremes.rs`
+//! Promises of the Redis scripts beyond `contract.rs`: lifetimes of keys, leases,
+//! overflow buckets, clocks, other recipes, and keys of other programs. `extremes.rs`
 //! compares the arithmetic.
 
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
-use sluicegate::limiter::{
+use crate::limiter::{
     Algorithm, Calendar, Concurrency, Decision, FixedWindow, IntervalRefill, LeakyBucket,
     OldestPart, Outcome, Period, ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
-use sluicegate::store::redis::{
-    BucketCharge, ChargeRequest, ChargedRefusals, Lease, LeasedUnits, Procedure, RetryInputs,
-    ScriptCall, ScriptReply, Settlement, SettlementReply, Tier,
+use crate::store::redis::follow_up::{LeasedUnits, Settlement, SettlementReply};
+use crate::store::redis::reply::{RetryInputs, ScriptReply};
+use crate::store::redis::script::Procedure;
+use crate::store::redis::script_call::{
+    BucketCharge, ChargeRequest, ChargedRefusals, Lease, ScriptCall, Tier,
 };
+use jiff::tz::TimeZone;
 
-use crate::support::scripts::{Redis, SECOND, START, SharedRedis, YEAR, at, charge, gcra, quota};
+use super::scripted::{Redis, SECOND, START, SharedRedis, YEAR, at, charge, gcra, quota};
 
 #[test]
 fn a_call_is_one_script_whatever_the_number_of_limits() {

@@ -6,25 +6,22 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::Value;
-use sluicegate::clock::Clock;
-use sluicegate::store::redis::client::{
+use crate::clock::Clock;
+use crate::store::redis::client::{
     Address, Client, Command, Fault, FaultKind, Login, Operation, Password, Script, Spec, State,
     Target,
 };
-use sluicegate::telemetry::metrics::StoreMetrics;
-use sluicegate::telemetry::registry::Registry;
+use crate::telemetry::metrics::StoreMetrics;
+use crate::telemetry::registry::Registry;
+use redis::{ToRedisArgs, Value};
 use tokio::runtime::Runtime;
+use tokio::time::Instant;
 
-use super::redis::RedisServer;
-use super::{DEADLINE, now, wait_for};
+use crate::support::redis::{SLACK, SOON};
+use crate::support::{DEADLINE, now, wait_for};
 
 /// The most that a configuration may say, since tests share their machine.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
-/// The delay of a task on a busy machine.
-pub const SLACK: Duration = Duration::from_secs(5);
-/// A second, and the delay of a busy machine.
-pub const SOON: Duration = Duration::from_secs(12);
 
 /// A client with one worker, and its log.
 pub struct Store {
@@ -186,14 +183,16 @@ pub fn login(user: Option<&str>, password: &str) -> Login {
     }
 }
 
-pub fn command(server: &RedisServer, words: &[&str]) -> Value {
-    try_command(server, words).expect("an answer")
-}
-
-/// As [`command`], for a server that may end its connections.
-pub fn try_command(server: &RedisServer, words: &[&str]) -> redis::RedisResult<Value> {
-    let client = redis::Client::open(server.url()).expect("a URL");
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.query(&mut client.get_connection()?)
+impl Client {
+    /// Runs a script within [`Spec::timeout`].
+    pub(super) async fn call<K: AsRef<[u8]>, A: ToRedisArgs>(
+        &self,
+        worker: usize,
+        script: &Script,
+        keys: &[K],
+        args: &[A],
+    ) -> Result<Value, Fault> {
+        let deadline = Instant::now() + self.spec().timeout;
+        self.call_by(deadline, worker, script, keys, args).await
+    }
 }

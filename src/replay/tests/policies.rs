@@ -4,15 +4,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::clock::{Clock, Timestamp};
+use crate::config;
+use crate::limiter::Secret;
+use crate::proxy::Ruleset;
+use crate::proxy::inspect::dry_run::{Recorded, dry_run};
+use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
+use crate::telemetry::registry::Registry;
 use http::Request;
 use proptest::prelude::*;
-use sluicegate::clock::{Clock, Timestamp};
-use sluicegate::config;
-use sluicegate::limiter::Secret;
-use sluicegate::proxy::Ruleset;
-use sluicegate::proxy::inspect::dry_run::{Recorded, dry_run};
-use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use sluicegate::telemetry::registry::Registry;
 
 /// The options of a policy beside its quota.
 const MANNERS: [&str; 12] = [

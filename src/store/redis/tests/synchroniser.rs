@@ -5,21 +5,20 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use sluicegate::clock::Clock;
-use sluicegate::config;
-use sluicegate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, LeakyBucket, Quota, Secret, Start,
+use crate::clock::Clock;
+use crate::limiter::{
+    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, LeakyBucket, Quota, Start,
 };
-use sluicegate::proxy::Ruleset;
-use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use sluicegate::store::redis::client::FaultKind;
-use sluicegate::store::redis::{BucketName, KeyFormat, Naming, SYNC, Synchroniser, Tracker};
-use sluicegate::store::{Charge, OnFull, Table, charge_all};
-use sluicegate::telemetry::metrics::SyncMetrics;
-use sluicegate::telemetry::registry::Registry;
+use crate::store::redis::client::FaultKind;
+use crate::store::redis::naming::{BucketName, KeyFormat, Naming};
+use crate::store::redis::script::SYNC;
+use crate::store::redis::sync::{Synchroniser, Tracker};
+use crate::store::{Charge, OnFull, Table, charge_all};
+use crate::telemetry::metrics::SyncMetrics;
 
+use super::worker::{Store, UP};
 use crate::support::redis::RedisServer;
-use crate::support::redis_store::{SLACK, Store, UP, command};
+use crate::support::redis::{SLACK, command};
 use crate::support::{now, wait_for};
 
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -385,41 +384,4 @@ fn totals_from_before_a_reset_are_dropped_and_do_not_return() {
     let left = command(&server, &["PTTL", key]);
     let left = redis::from_redis_value::<u64>(left).expect("it has a time to live");
     assert!((50_000..=60_000).contains(&left), "{left}");
-}
-
-#[test]
-fn a_ruleset_that_never_runs_changes_no_interval() {
-    let surroundings = BuildContext {
-        workers: 1,
-        registry: Registry::default(),
-        clock: Arc::new(Clock::system()),
-        secret: Secret::from_key([1, 2]),
-    };
-    let build = |sync: &str, previous: Option<&Ruleset>| {
-        let text = format!(
-            "store: {{ redis: {{ url: \"redis://127.0.0.1:1\", secret: sixteen-characters }} }}
-routes: [{{ upstream: echo, limits: [{{ quota: 10/1s, key: client_ip, store: redis, sync: {sync} }}] }}]"
-        );
-        let loaded = config::parse("test.yaml", text, &|_| None);
-        let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
-        let rules = config::compile_rules(&loaded).unwrap_or_else(|report| panic!("{report}"));
-        PreparedRuleset::new(rules, &surroundings, previous)
-    };
-    let running = build("10ms", None).migrate_buckets(surroundings.clock.now());
-    let is_synchronised = |millis| {
-        let store = running.store.redis().expect("a store");
-        let metrics = SyncMetrics::new(&surroundings.registry);
-        let synchroniser = store.synchroniser(Duration::from_millis(millis), &metrics);
-        synchroniser.is_in_use()
-    };
-    assert!(is_synchronised(10));
-    let built = build("100ms", Some(&running));
-    assert!(
-        is_synchronised(10) && !is_synchronised(100),
-        "it does not run yet"
-    );
-    drop(built);
-    assert!(is_synchronised(10));
-    let _runs = build("100ms", Some(&running)).migrate_buckets(surroundings.clock.now());
-    assert!(!is_synchronised(10) && is_synchronised(100));
 }

@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
-use proptest::prelude::*;
-use proptest::test_runner::{TestCaseResult, TestRunner};
-use sluicegate::clock::Timestamp;
-use sluicegate::limiter::{
+use crate::clock::Timestamp;
+use crate::limiter::{
     Algorithm, BucketState, Calendar, Cell, Decision, Fingerprint, FixedWindow, Gcra,
     IntervalRefill, LeakyBucket, OldestPart, Outcome, Period, Quota, RingMemory, SlidingCounters,
     SlidingLog, SlidingWindow, Start, Verdict,
 };
-use sluicegate::store::redis::{ChargeRequest, ChargedRefusals, Lease, Tier};
-use sluicegate::store::{self, OnFull, Refusals, Table};
+use crate::store::redis::script_call::{ChargeRequest, ChargedRefusals, Lease, Tier};
+use crate::store::{self, OnFull, Refusals, Table};
+use jiff::tz::TimeZone;
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseResult, TestRunner};
 
-use crate::support::scripts::{Scripts, SharedRedis};
+use super::scripted::{Scripts, SharedRedis};
 
 /// Keys of a history: few, so that each is charged often.
 const KEYS: u64 = 4;

@@ -4,16 +4,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use redis::{RedisResult, Script, Value};
-use sluicegate::clock::Timestamp;
-use sluicegate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota};
-use sluicegate::store::Refusals;
-use sluicegate::store::redis::{
-    BucketCharge, ChargeReply, ChargeRequest, ChargedRefusals, ConfigDrift, Lease, Procedure,
-    RetryInputs, ScriptCall, ScriptReply, Settlement, SettlementReply, Tier, parse_presence,
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota};
+use crate::store::Refusals;
+use crate::store::redis::config_drift::ConfigDrift;
+use crate::store::redis::follow_up::{Settlement, SettlementReply};
+use crate::store::redis::reply::{ChargeReply, RetryInputs, ScriptReply};
+use crate::store::redis::script::Procedure;
+use crate::store::redis::script_call::{
+    BucketCharge, ChargeRequest, ChargedRefusals, Lease, ScriptCall, Tier,
 };
+use redis::{RedisResult, Script, Value};
 
-use super::redis::RedisServer;
+use crate::support::redis::RedisServer;
 
 /// The server that the tests of a binary share, each with its own names: `SLUICEGATE_TEST_REDIS`,
 /// or a private one that ends with the last test.
@@ -103,7 +106,7 @@ impl Scripts {
     /// Renews or returns leases. Says of each if it existed.
     pub fn leases(&mut self, ask: ScriptCall) -> Vec<bool> {
         let reply = self.call(ask).expect("the script runs");
-        parse_presence(&reply).expect("a word for each lease")
+        presence(reply)
     }
 
     /// Settles a charge.
@@ -138,7 +141,7 @@ impl Scripts {
     /// Leaves a queue. Returns true if a waiter was the last in it.
     pub fn leave(&mut self, ask: ScriptCall) -> bool {
         let reply = self.call(ask).expect("the script runs");
-        parse_presence(&reply).expect("a word")[0]
+        presence(reply)[0]
     }
 }
 
@@ -245,4 +248,17 @@ pub fn charge<'a>(algorithm: &'a Algorithm, name: &'a str, cost: u32) -> BucketC
         period: None,
         tier: Tier::First,
     }
+}
+
+/// For each lease or place of a reply, true if it existed.
+fn presence(reply: Value) -> Vec<bool> {
+    let words = match reply {
+        Value::Array(words) => words,
+        one => vec![one],
+    };
+    let is_present = |word| match word {
+        Value::BulkString(word) => word == b"1",
+        other => panic!("{other:?} is no word"),
+    };
+    words.into_iter().map(is_present).collect()
 }

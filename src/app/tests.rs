@@ -1,0 +1,4 @@
+//! Rulesets that run, of which a part is built by hand.
+
+mod panics;
+mod sync_intervals;

@@ -1,0 +1,446 @@
+//! Fixtures: files in `valid/` load, files in `invalid/` give the report in the `.txt` beside them.
+//! A new case is a new file; `UPDATE_EXPECTED=1` writes the reports.
+//!
+//! Comments at the top of a file set it up: `# env: NAME=value` sets a variable, and
+//! `# schema: rejects` says that the JSON Schema already finds the mistake.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use crate::clock::Timestamp;
+use crate::config::{self, Audience, Colour, Loaded, Report};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn fixtures(kind: &str) -> Vec<PathBuf> {
+    let directory = root().join("tests/fixtures/config").join(kind);
+    let mut files: Vec<_> = std::fs::read_dir(directory)
+        .expect("the fixtures are there")
+        .map(|entry| entry.expect("the directory can be read").path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn name(path: &Path) -> String {
+    path.file_name()
+        .expect("it is a file")
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn parse(path: &Path) -> Result<Loaded, Report> {
+    let text = read(path);
+    let variables: HashMap<_, _> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# env: ")?.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    config::parse(&name(path), text, &|name| variables.get(name).cloned())
+}
+
+/// An editor's verdict on a text; `None` if it is not YAML.
+fn accepted_by_the_schema(text: &str) -> Option<Result<(), String>> {
+    let schema = serde_json::from_str(&config::json_schema()).expect("the schema is JSON");
+    let validator = jsonschema::validator_for(&schema).expect("the schema is a schema");
+    let instance: serde_json::Value =
+        serde_yaml::from_str(text.trim_start_matches('\u{feff}')).ok()?;
+    Some(
+        validator
+            .validate(&instance)
+            .map_err(|error| format!("{} at {}", error, error.instance_path())),
+    )
+}
+
+#[test]
+fn the_schema_accepts_every_valid_file() {
+    for path in fixtures("valid")
+        .into_iter()
+        .chain([root().join("config.example.yaml")])
+    {
+        let verdict = accepted_by_the_schema(&read(&path));
+        assert_eq!(verdict, Some(Ok(())), "{}", path.display());
+    }
+}
+
+#[test]
+fn the_schema_rejects_mistakes_that_it_can_express() {
+    let mut wrong = Vec::new();
+    for path in fixtures("invalid") {
+        let text = read(&path);
+        let rejected = accepted_by_the_schema(&text).is_some_and(|verdict| verdict.is_err());
+        let marked = text
+            .trim_start_matches('\u{feff}')
+            .lines()
+            .any(|line| line == "# schema: rejects");
+        if rejected != marked {
+            wrong.push(path);
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "`# schema: rejects` is missing, or wrong: {wrong:#?}"
+    );
+}
+
+#[test]
+fn ten_thousand_routes_load() {
+    let route = |n: usize| {
+        format!(
+            "  - name: route-{n}\n    match: {{ hosts: [api-{n}.example.com], path: \"/v1/items-{n}/{{id}}\", methods: [GET, POST] }}\n    \
+             limits:\n      - {{ key: [client_ip, \"path:id\"], quota: 30/1s, algorithm: sliding_window }}\n    upstream: echo\n"
+        )
+    };
+    let text = std::iter::once("routes:\n".to_owned())
+        .chain((0..10_000).map(route))
+        .collect();
+    let loaded =
+        config::parse("many.yaml", text, &|_| None).unwrap_or_else(|report| panic!("{report}"));
+    assert_eq!(loaded.config.routes.len(), 10_000);
+}
+
+#[test]
+fn ten_thousand_routes_may_stand_on_one_anchor() {
+    let first = "policies: { p: { quota: 5/1s } }\n\
+         routes:\n  - &common { match: { path: /first }, upstream: echo, limits: &limits [p] }\n";
+    let routes = |n: usize| {
+        format!(
+            "  - {{ <<: *common, match: {{ path: /merged/{n} }} }}\n  \
+             - {{ match: {{ path: /aliased/{n} }}, upstream: echo, limits: *limits }}\n"
+        )
+    };
+    let text = std::iter::once(first.to_owned())
+        .chain((0..10_000).map(routes))
+        .collect();
+    let loaded =
+        config::parse("many.yaml", text, &|_| None).unwrap_or_else(|report| panic!("{report}"));
+    assert_eq!(loaded.config.routes.len(), 20_001);
+}
+
+#[test]
+fn colours_are_for_terminals_only() {
+    let report =
+        config::parse("x.yaml", "routes: 5".to_owned(), &|_| None).expect_err("it is wrong");
+    assert!(
+        report
+            .render(config::Colour::Ansi, Audience::Owner)
+            .contains("\u{1b}[")
+    );
+    assert!(
+        !report
+            .render(config::Colour::Plain, Audience::Owner)
+            .contains('\u{1b}')
+    );
+}
+
+#[test]
+fn malformed_routes_are_one_problem() {
+    for routes in ["echo", "{ upstream: echo }", "~", "[]", "[1]", "5"] {
+        let text = format!("routes: {routes}\n");
+        let report = config::parse("x.yaml", text, &|_| None).expect_err("it is wrong");
+        assert_eq!(report.problems.len(), 1, "{report}");
+    }
+}
+
+#[test]
+fn a_value_as_long_as_a_file_is_not_repeated() {
+    let line = "an article, not a configuration ".repeat(100);
+    let text = format!("{line}\n").repeat(1000);
+    let report = config::parse("x.yaml", text, &|_| None).expect_err("it is wrong");
+    let shown = report.to_string();
+    assert!(
+        shown.contains("expected a mapping, found a text"),
+        "{shown}"
+    );
+    assert!(shown.len() < 20_000, "{} bytes", shown.len());
+}
+
+#[test]
+fn a_route_without_a_name_is_named_after_what_it_matches() {
+    let path = root().join("tests/fixtures/config/valid/titles.yaml");
+    let loaded = parse(&path).unwrap_or_else(|report| panic!("{report}"));
+    let titles: Vec<_> = loaded
+        .config
+        .routes
+        .iter()
+        .map(|route| route.title())
+        .collect();
+    assert_eq!(
+        titles,
+        [
+            "login",
+            "GET|POST *.example.com/v1/{id} ?deep=*** x-a:***",
+            "/**"
+        ]
+    );
+}
+
+#[test]
+fn aliases_stand_for_no_more_than_the_size_of_the_file_allows() {
+    let nested = |levels: usize| {
+        let mut text = "x0: &x0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..=levels {
+            let items = vec![format!("*x{}", level - 1); 10].join(", ");
+            text += &format!("x{level}: &x{level} [{items}]\n");
+        }
+        text + "routes: [{ upstream: echo }]\n"
+    };
+    let is_refused = |text: String| {
+        let report = config::parse("t.yaml", text, &|_| None);
+        report.is_err_and(|report| report.problems[0].message == "aliases stand for too much")
+    };
+    assert!(!is_refused(nested(2)), "1,000 values");
+    for levels in 4..=8 {
+        assert!(is_refused(nested(levels)), "{levels} levels");
+    }
+    // 3,000 routes of ten values each, in 30 kB.
+    let route =
+        "x-route: &route { upstream: echo, match: { methods: [GET, PUT], path: /a }, limits: [] }";
+    let many = format!("{route}\nroutes:\n{}", "  - *route\n".repeat(3_000));
+    assert!(!is_refused(many));
+}
+
+#[test]
+fn problems_have_a_position_and_a_path() {
+    let report = config::parse(
+        "x.yaml",
+        "routes:\n  - upstream: no-such\n".to_owned(),
+        &|_| None,
+    )
+    .expect_err("it is wrong");
+    let problem = &report.problems[0];
+    assert_eq!(
+        problem.place.map(|place| (place.line, place.column)),
+        Some((2, 15))
+    );
+    assert_eq!(
+        (problem.path.as_str(), problem.code),
+        ("routes[0].upstream", config::Code::UnknownName)
+    );
+}
+
+#[test]
+fn valid_files_load_without_warnings() {
+    for path in fixtures("valid")
+        .into_iter()
+        .chain([root().join("config.example.yaml")])
+    {
+        match parse(&path) {
+            Ok(loaded) => assert!(loaded.warnings.problems.is_empty(), "{}", loaded.warnings),
+            Err(report) => panic!("{report}"),
+        }
+    }
+}
+
+#[test]
+fn the_example_has_no_warning() {
+    let loaded = parse(&root().join("config.example.yaml"));
+    let warnings = config::lint(
+        loaded.unwrap_or_else(|report| panic!("{report}")),
+        Timestamp::EPOCH,
+    );
+    assert!(warnings.problems.is_empty(), "{warnings}");
+}
+
+#[test]
+fn invalid_files_give_the_expected_report() {
+    let mut wrong = Vec::new();
+    for path in fixtures("invalid") {
+        let report = match parse(&path) {
+            Ok(loaded) => loaded.warnings,
+            Err(report) => report,
+        };
+        let found = format!("{}\n", report.render(Colour::Plain, Audience::Owner));
+        let expected = path.with_extension("txt");
+        if std::env::var_os("UPDATE_EXPECTED").is_some() {
+            std::fs::write(&expected, found).expect("the fixtures can be written");
+        } else if std::fs::read_to_string(&expected).ok().as_ref() != Some(&found) {
+            wrong.push(format!("{}:\n{found}", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The blocks of YAML with the number of their first line.
+fn yaml_blocks(text: &str) -> Vec<(usize, String)> {
+    let mut blocks: Vec<(usize, String)> = Vec::new();
+    let mut is_inside = false;
+    for (index, line) in text.lines().enumerate() {
+        match line {
+            "```yaml" => {
+                is_inside = true;
+                blocks.push((index + 2, String::new()));
+            }
+            "```" => is_inside = false,
+            line if is_inside => blocks
+                .last_mut()
+                .expect("a block is open")
+                .1
+                .extend([line, "\n"]),
+            _ => {}
+        }
+    }
+    blocks
+}
+
+#[test]
+fn the_documentation_loads() {
+    let pages = ["configuration.md", "token-budgets.md"];
+    let blocks = pages.map(|page| {
+        let blocks = yaml_blocks(&read(&root().join("docs").join(page)));
+        blocks
+            .into_iter()
+            .map(move |(line, block)| (format!("{page}, line {line}"), block))
+    });
+    let blocks: Vec<_> = blocks.into_iter().flatten().collect();
+    assert!(blocks.len() > 8);
+    for (name, mut block) in blocks {
+        if !block.lines().any(|line| line == "routes:") {
+            block.push_str("routes: [{ upstream: echo }]\n");
+        }
+        let result = config::parse(&name, block, &|_| None);
+        assert!(result.is_ok(), "{}", result.expect_err("it is no success"));
+    }
+}
+
+/// The example with every commented key and item in use.
+fn uncommented_example() -> String {
+    let text = read(&root().join("config.example.yaml"));
+    let (header, body) = text.split_at(text.find("# workers:").expect("the first option"));
+    let body: Vec<_> = body.lines().map(uncommented).collect();
+    header.to_owned() + &body.join("\n") + "\n"
+}
+
+fn uncommented(line: &str) -> String {
+    let indent = line.len() - line.trim_start().len();
+    match line.trim_start().strip_prefix("# ") {
+        Some(rest) => line[..indent].to_owned() + rest,
+        None => line.to_owned(),
+    }
+}
+
+#[test]
+fn the_example_loads_with_every_option_in_use() {
+    let text = uncommented_example().replace("format: auto", "format: text");
+    match config::parse("config.example.yaml", text, &|_| None) {
+        Ok(loaded) => {
+            assert_eq!(loaded.config.listeners.len(), 2);
+            let warnings: Vec<_> = loaded
+                .warnings
+                .problems
+                .iter()
+                .map(|problem| problem.path.as_str())
+                .collect();
+            assert_eq!(warnings, ["upstreams.api"], "{}", loaded.warnings);
+        }
+        Err(report) => panic!("{report}"),
+    }
+}
+
+/// Every key in the JSON Schema.
+fn keys(schema: &serde_json::Value, found: &mut std::collections::BTreeSet<String>) {
+    match schema {
+        serde_json::Value::Object(object) => {
+            if let Some(serde_json::Value::Object(properties)) = object.get("properties") {
+                found.extend(properties.keys().cloned());
+            }
+            object.values().for_each(|value| keys(value, found));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| keys(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_key_is_documented_and_in_the_example() {
+    let mut found = std::collections::BTreeSet::new();
+    keys(
+        &serde_json::from_str(&config::json_schema()).expect("the schema is JSON"),
+        &mut found,
+    );
+    assert!(found.len() > 60, "{found:?}");
+    let documentation = read(&root().join("docs/configuration.md"));
+    let example = uncommented_example();
+    let in_table = |key: &str| {
+        let names = documentation
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        names
+            .flat_map(|(name, _)| name.split(['.', '[']))
+            .any(|name| name == key)
+    };
+    let missing: Vec<_> = found.iter().filter(|key| !in_table(key)).collect();
+    assert!(
+        missing.is_empty(),
+        "not in docs/configuration.md: {missing:?}"
+    );
+    let missing: Vec<_> = found
+        .iter()
+        .filter(|key| !example.contains(&format!("{key}:")))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "not in config.example.yaml: {missing:?}"
+    );
+    // `exempt` and `limits` also stand deeper: the sections by their own lines.
+    let schema: serde_json::Value =
+        serde_json::from_str(&config::json_schema()).expect("the schema is JSON");
+    let sections = schema["properties"].as_object().expect("an object").keys();
+    let is_missing = |key: &&String| {
+        !example
+            .lines()
+            .any(|line| line.starts_with(&format!("{key}:")))
+    };
+    let missing: Vec<_> = sections.filter(is_missing).collect();
+    assert!(
+        missing.is_empty(),
+        "no section of config.example.yaml: {missing:?}"
+    );
+}
+
+#[test]
+fn every_code_is_documented() {
+    let documentation = read(&root().join("docs/configuration.md"));
+    for code in config::Code::all() {
+        assert!(
+            documentation.contains(&format!("| `{}` |", code.as_str())),
+            "{}",
+            code.as_str()
+        );
+    }
+}
+
+/// The parser makes the spans, we count the lines: no text may make them disagree.
+#[test]
+fn broken_texts_are_reported_and_nothing_panics() {
+    let text = read(&root().join("tests/fixtures/config/valid/everything.yaml"));
+    let replacements = [
+        "é", "\"", "{", "&a ", "*a", "\t", "\r\n", "- ", ": ", "${", "\u{0}", "|", "🦀", "<<",
+    ];
+    for (at, c) in text.char_indices() {
+        let (before, after) = (&text[..at], &text[at + c.len_utf8()..]);
+        let replacement = replacements[at % replacements.len()];
+        for broken in [before.to_owned(), format!("{before}{replacement}{after}")] {
+            let report = match config::parse("broken.yaml", broken, &|_| None) {
+                Ok(loaded) => loaded.warnings,
+                Err(report) => report,
+            };
+            assert!(!report.to_string().is_empty());
+            report
+                .problems
+                .iter()
+                .for_each(|problem| assert!(problem.place.is_none_or(|place| place.line > 0)));
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Requests on virtual time.
+
+mod policies;
