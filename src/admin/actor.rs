@@ -27,16 +27,6 @@ impl Actor {
     pub(super) fn token(&self) -> (Role, usize) {
         (self.role, self.number)
     }
-
-    /// A caller with the reader token at this place.
-    #[cfg(test)]
-    pub(super) fn reader(number: usize, peer: PeerAddress) -> Self {
-        Self {
-            role: Role::Read,
-            number,
-            peer,
-        }
-    }
 }
 
 /// The token's role and place: `write#1`.

@@ -321,7 +321,7 @@ impl<'a> Uses<'a> {
             name: Arc::clone(&policy.name),
             algorithm: algorithm.kind().into(),
             quota: quota.text.clone(),
-            unit: quota.advertised.unit().name().into(),
+            unit: quota.advertised.unit.name().into(),
             limit_units: algorithm.limit(),
             window_s: algorithm.window().map(seconds),
             capacity_units: algorithm.capacity(),

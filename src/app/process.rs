@@ -238,7 +238,7 @@ impl Process {
         // Nobody is charged any more.
         self.synchronising.close();
         self.snapshots.close();
-        self.reloader.access_logs().close(LAST_LINES);
+        self.reloader.access_logs.close(LAST_LINES);
         if let Some(spans) = &self.gateway.ruleset().spans {
             spans.close(LAST_SPANS);
         }
@@ -373,11 +373,11 @@ fn admin_context(
         clock: Arc::clone(&context.clock),
         access: reloader.access().clone(),
         hosts: reloader.hosts().clone(),
-        reloads: reloader.history().clone(),
+        reloads: reloader.history.clone(),
         facts,
         recent: RecentCounts::new(&context.registry),
         snapshot_problem: StatusProblem::default(),
-        restart_problem: reloader.restart_problem().clone(),
+        restart_problem: reloader.restart_problem.clone(),
         playground: playground::api(),
     }
 }

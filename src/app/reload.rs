@@ -36,14 +36,17 @@ pub(super) struct Reloader {
     client_rules: ClientRules,
     access: Access,
     hosts: AllowedHosts,
-    history: ReloadHistory,
+    /// The running configuration, and the last reloads.
+    pub(super) history: ReloadHistory,
     shutdown: ShutdownTimes,
     files: Vec<VersionedFile>,
-    access_logs: Writers,
+    /// The access logs that are being written.
+    pub(super) access_logs: Writers,
     /// The export of spans, if there is one.
     export: Option<SpanExport>,
     connections: Connections,
-    restart_problem: StatusProblem,
+    /// The changes that wait for a restart, if there are any.
+    pub(super) restart_problem: StatusProblem,
     metrics: ConfigMetrics,
 }
 
@@ -98,21 +101,6 @@ impl Reloader {
     /// The hosts of the admin listener, which reloads replace.
     pub(super) fn hosts(&self) -> &AllowedHosts {
         &self.hosts
-    }
-
-    /// The running configuration, and the last reloads.
-    pub(super) fn history(&self) -> &ReloadHistory {
-        &self.history
-    }
-
-    /// The changes that wait for a restart, if there are any.
-    pub(super) fn restart_problem(&self) -> &StatusProblem {
-        &self.restart_problem
-    }
-
-    /// The access logs that are being written.
-    pub(super) fn access_logs(&self) -> &Writers {
-        &self.access_logs
     }
 
     /// Takes note of what of a snapshot that now runs will have to be ended.

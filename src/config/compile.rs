@@ -186,12 +186,12 @@ impl Compiler<'_> {
         let unmatched = route_compiler.unmatched(&policies);
         route_compiler.report_status(&policies, &mut routes, &unmatched);
         self.findings.append(&mut policies.findings);
-        let policies = policies.into_specs();
+        let policies = policies.specs;
         let is_used = |policy: &PolicySpec| policy.home != Home::Memory;
         let is_shared = policies.iter().any(is_used);
         RulesetSpec {
             policies,
-            upstreams: upstreams.into_specs(),
+            upstreams: upstreams.specs,
             routes,
             unmatched,
             client_ip,

@@ -89,7 +89,7 @@ pub(super) struct Exchange {
     /// The number of the last endpoint.
     endpoint: Cell<Option<usize>>,
     /// How many hosts of the upstream were tried.
-    attempts: Cell<u32>,
+    pub(super) attempts: Cell<u32>,
     /// How long the request has waited for a slot of its upstream, if it had to.
     pending: Cell<Option<Duration>>,
     /// Its share of the requests in flight at upstreams, once it is forwarded.
@@ -216,11 +216,6 @@ impl Exchange {
     /// The place for the number of the endpoint.
     pub(super) fn endpoint(&self) -> &Cell<Option<usize>> {
         &self.endpoint
-    }
-
-    /// The place for the number of hosts that were tried.
-    pub(super) fn attempts(&self) -> &Cell<u32> {
-        &self.attempts
     }
 
     /// The place for the time that the request waits for a slot of its upstream.

@@ -108,7 +108,7 @@ pub(super) async fn forward(
                 dscp,
                 key,
                 endpoint: exchange.endpoint(),
-                attempts: exchange.attempts(),
+                attempts: &exchange.attempts,
                 pending: exchange.pending(),
                 deadline,
                 replay: BodyReplay::Once,

@@ -284,7 +284,7 @@ async fn serve(
                 return Ok(Some(response));
             }
             let key = forward::balance_key(exchange, request, &target);
-            let path = target.into_normalised_path();
+            let path = target.path;
             let forwarded = forward::forward(exchange, request, path, key);
             forwarded.await.map(Some)
         }

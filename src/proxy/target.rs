@@ -18,7 +18,7 @@ use crate::rules::Head;
 pub(super) struct RequestTarget {
     host: Rc<str>,
     /// The normalised path, if it differs from the path of the request.
-    path: Option<String>,
+    pub(super) path: Option<String>,
     /// The path to compare and count, if it differs from the path to forward.
     comparable_path: Option<String>,
 }
@@ -84,10 +84,5 @@ impl RequestTarget {
             client_ip,
             token: None,
         }
-    }
-
-    /// The normalised path to forward, if it differs from the path of the request.
-    pub(super) fn into_normalised_path(self) -> Option<String> {
-        self.path
     }
 }

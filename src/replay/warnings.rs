@@ -263,7 +263,7 @@ impl LimitInputs {
 /// Describes the handling of requests that lack a part of the key.
 fn fallback(descriptor: &Descriptor) -> String {
     let client_ip = "client_ip";
-    match descriptor.on_missing() {
+    match &descriptor.on_missing {
         OnMissingKey::Part(KeyPart::ClientIp { .. }) => format!("counted by {client_ip}"),
         OnMissingKey::Part(part) if part.is_from_fields() => {
             format!("counted by {part}, and where that is missing by {client_ip}")

@@ -94,7 +94,8 @@ pub enum OnSeveralValues {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     parts: Vec<KeyPart>,
-    on_missing: OnMissingKey,
+    /// The rule for requests without a part.
+    pub on_missing: OnMissingKey,
     on_several: OnSeveralValues,
     ipv6_prefix: u8,
 }
@@ -160,11 +161,6 @@ impl Descriptor {
     /// The parts that the key consists of.
     pub fn parts(&self) -> &[KeyPart] {
         &self.parts
-    }
-
-    /// The rule for requests without a part.
-    pub fn on_missing(&self) -> &OnMissingKey {
-        &self.on_missing
     }
 
     /// Returns true if the key reads the token.

@@ -266,7 +266,7 @@ fn signed_claims(
     validation.validate_nbf = false;
     validation.validate_aud = false;
     validation.required_spec_claims.clear();
-    let decoded = jsonwebtoken::decode(token, key.decoding(), &validation);
+    let decoded = jsonwebtoken::decode(token, &key.key, &validation);
     decoded
         .map(|token| token.claims)
         .map_err(|error| match error.kind() {

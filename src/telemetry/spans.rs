@@ -80,7 +80,7 @@ pub struct Forwarded {
 /// The queue of spans, as one configuration fills it. It closes with its last holder.
 #[derive(Debug)]
 pub struct SpanQueue {
-    percent: u32,
+    pub percent: u32,
     opened: Arc<OpenQueue>,
 }
 
@@ -131,11 +131,6 @@ impl SpanQueue {
             percent,
             opened: Arc::clone(&self.opened),
         }
-    }
-
-    /// The percentage of requests that are recorded, unless a trusted peer decides.
-    pub fn percent(&self) -> u32 {
-        self.percent
     }
 
     fn shared(&self) -> &Shared {

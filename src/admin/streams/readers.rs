@@ -165,6 +165,7 @@ mod tests {
 
     use super::super::places::{MAX_OF_ADDRESS, MAX_OF_TOKEN, MAX_READERS};
     use super::*;
+    use crate::admin::actor::Role;
     use crate::telemetry::registry::Registry;
 
     fn streams(registry: &Registry) -> Streams {
@@ -173,7 +174,11 @@ mod tests {
 
     /// The caller with this token, from this address.
     fn caller(token: usize, address: u8) -> Actor {
-        Actor::reader(token, IpAddr::from([192, 0, 2, address]).into())
+        Actor {
+            role: Role::Read,
+            number: token,
+            peer: IpAddr::from([192, 0, 2, address]).into(),
+        }
     }
 
     async fn next(body: &mut EventBody) -> Option<Bytes> {

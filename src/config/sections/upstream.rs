@@ -134,14 +134,8 @@ fn check_protocol(upstream: &Upstream, findings: &Findings<'_>) {
 /// The compiled upstreams by name or URL.
 #[derive(Default)]
 pub(in crate::config) struct Upstreams {
-    specs: Vec<UpstreamSpec>,
+    pub(in crate::config) specs: Vec<UpstreamSpec>,
     known: HashMap<String, usize>,
-}
-
-impl Upstreams {
-    pub(in crate::config) fn into_specs(self) -> Vec<UpstreamSpec> {
-        self.specs
-    }
 }
 
 impl Compiler<'_> {

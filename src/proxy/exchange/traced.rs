@@ -46,7 +46,7 @@ impl RequestTrace {
         let parent = parent.filter(|_| fields.next().is_none());
         let is_recorded = match parent {
             Some(parent) if trust == Peer::Trusted => parent.is_sampled,
-            _ => is_chosen(queue.percent()),
+            _ => is_chosen(queue.percent),
         };
         Box::new(Self {
             trace: parent.map_or_else(TraceId::random, |parent| parent.trace),

@@ -29,7 +29,8 @@ pub struct PolicyKey<'r> {
     parts: HashedParts,
     /// The override of the key.
     place: Option<u32>,
-    is_exempt: bool,
+    /// True if the policy limits no request with this key.
+    pub(super) is_exempt: bool,
     /// True if requests with the key have all its parts.
     is_whole: bool,
     /// The fingerprint of the key's bucket in memory.
@@ -188,11 +189,6 @@ impl<'r> PolicyKey<'r> {
         let (own, key) = (&self.policy().quota.key, &self.quota().key);
         let exception = key.strip_prefix(own.as_str())?;
         Some(shown_exception(exception.trim_start_matches(" where ")))
-    }
-
-    /// True if the policy limits no request with this key.
-    pub(super) fn is_exempt(&self) -> bool {
-        self.is_exempt
     }
 
     /// The effect of the policy's decisions on requests with this key: `enforce`, `shadow` or

@@ -190,7 +190,7 @@ impl KeyFacts {
     pub(super) fn state(&self, key: &PolicyKey<'_>) -> KeyState {
         let quota = key.quota();
         let decision = &self.bucket.decision;
-        let (outcome, is_exempt) = (self.outcome(), key.is_exempt());
+        let (outcome, is_exempt) = (self.outcome(), key.is_exempt);
         let is_admitted = is_exempt || !matches!(outcome, Outcome::Refuse { .. });
         let retry_at = match outcome {
             Outcome::Refuse { retry_at } if !is_exempt => retry_at,
@@ -201,7 +201,7 @@ impl KeyFacts {
             policy: key.policy().name.to_string(),
             key_id: format!("k_{:016x}", key.fingerprint().bits()),
             algorithm: quota.algorithm().kind().into(),
-            unit: quota.advertised.unit().name().into(),
+            unit: quota.advertised.unit.name().into(),
             quota: quota.text.clone(),
             limit: decision.capacity,
             used: decision.capacity - remaining,

@@ -36,7 +36,7 @@ pub enum TokenAlgorithm {
 pub struct TokenKey {
     id: Option<String>,
     algorithm: Algorithm,
-    key: DecodingKey,
+    pub(super) key: DecodingKey,
 }
 
 /// The reason why a key cannot be used.
@@ -162,10 +162,6 @@ impl TokenKey {
     /// Returns the `kid` of the key's tokens, if it is known.
     pub(super) fn id(&self) -> Option<&str> {
         self.id.as_deref()
-    }
-
-    pub(super) const fn decoding(&self) -> &DecodingKey {
-        &self.key
     }
 }
 

@@ -379,13 +379,4 @@ impl Entry {
 }
 
 #[cfg(test)]
-impl Slots {
-    /// The roots of all rings, including those of expired entries.
-    pub(super) fn roots(&self) -> Vec<u32> {
-        let cells = self.entries.iter().map(|entry| entry.cell);
-        cells.map(|cell| cell.a).filter(|root| *root != 0).collect()
-    }
-}
-
-#[cfg(test)]
 mod tests;

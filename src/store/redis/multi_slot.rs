@@ -44,7 +44,7 @@ impl SlotGroup {
 pub(super) struct MultiSlotCharge<'a> {
     buckets: &'a [BucketCharge<'a>],
     enforced: usize,
-    replies: BucketReplies,
+    pub(super) replies: BucketReplies,
     reversals: Vec<ScriptCall>,
     /// The keys that say that this request is undecided.
     undecided: Vec<Vec<u8>>,
@@ -130,10 +130,6 @@ impl<'a> MultiSlotCharge<'a> {
     /// The keys that say that this request is undecided.
     pub(super) fn take_undecided(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.undecided)
-    }
-
-    pub(super) fn into_replies(self) -> BucketReplies {
-        self.replies
     }
 }
 

@@ -180,7 +180,7 @@ impl Store {
                     }
                     Ok(SettlementReply::Settled) => {
                         let now = self.now();
-                        self.drift().record_write(&pending.settlement().charge, now);
+                        self.drift.record_write(&pending.settlement().charge, now);
                     }
                     Ok(SettlementReply::Unchanged | SettlementReply::Retry(_)) | Err(_) => {
                         self.count_lost("settlement")

@@ -55,7 +55,7 @@ pub struct Store {
     first_round_over: watch::Sender<bool>,
     /// A ruleset has used the store.
     has_policies: AtomicBool,
-    drift: ConfigDrift,
+    pub(super) drift: ConfigDrift,
     algorithm_check: AlgorithmCheck,
     steering: SteeringFeed,
 }
@@ -280,10 +280,6 @@ impl Store {
         &self.steering
     }
 
-    pub(super) fn drift(&self) -> &ConfigDrift {
-        &self.drift
-    }
-
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
     }
@@ -412,7 +408,7 @@ impl Store {
             let id = Arc::clone(&id);
             self.enqueue(worker, OutboxMessage::Decided { key, id });
         }
-        Ok(request.into_replies())
+        Ok(request.replies)
     }
 
     /// Gives back the charges so far; from then on they are decided.

@@ -25,7 +25,7 @@ const ONE_KEY: usize = 1;
 /// its position.
 pub(in crate::config) struct Policies<'a> {
     config: &'a schema::Config,
-    specs: Vec<PolicySpec>,
+    pub(in crate::config) specs: Vec<PolicySpec>,
     written: Vec<Cow<'a, Policy>>,
     names: HashMap<&'a str, usize>,
     zones: Zones,
@@ -47,10 +47,6 @@ impl<'a> Policies<'a> {
             policies.names.insert(name.as_str(), index);
         }
         policies
-    }
-
-    pub(in crate::config) fn into_specs(self) -> Vec<PolicySpec> {
-        self.specs
     }
 
     /// The written policy at `index`.

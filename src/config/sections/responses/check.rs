@@ -24,7 +24,7 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
     let mut seen: Vec<(&Located<HeaderFields>, StyleFields)> = Vec::new();
     for item in styles.iter() {
         let fields = style_fields(item);
-        if let (None, Some(prefix)) = (fields.style().prefix(), &item.prefix) {
+        if let (None, Some(prefix)) = (fields.style.prefix(), &item.prefix) {
             let message = "the names of this style's fields are fixed";
             let finding = Finding::error(prefix.node, Code::NoEffect, message);
             findings.add(finding.help("remove the `prefix`, or choose another style"));

@@ -46,7 +46,7 @@ pub struct AdvertisedPolicy {
     pub(super) state_prefix: Box<str>,
     /// Most units that can remain: the burst if there is one, else the quota.
     pub(super) capacity: u32,
-    pub(super) unit: QuotaUnit,
+    pub unit: QuotaUnit,
 }
 
 impl AdvertisedPolicy {
@@ -78,11 +78,6 @@ impl AdvertisedPolicy {
         let name = self.state_prefix.strip_prefix('"');
         let name = name.and_then(|name| name.strip_suffix("\";r="));
         name.unwrap_or_default()
-    }
-
-    /// Unit of the quota.
-    pub fn unit(&self) -> QuotaUnit {
-        self.unit
     }
 }
 

@@ -41,7 +41,7 @@ pub enum Style {
 /// A style with the names of its fields.
 #[derive(Clone, Debug)]
 pub struct StyleFields {
-    pub(super) style: Style,
+    pub style: Style,
     pub(super) limit: HeaderName,
     pub(super) remaining: HeaderName,
     pub(super) reset: HeaderName,
@@ -130,11 +130,6 @@ impl StyleFields {
                 _ => TOKEN_FIELDS.map(HeaderName::from_static),
             },
         }
-    }
-
-    /// The style.
-    pub fn style(&self) -> Style {
-        self.style
     }
 
     /// The names of all its fields except Retry-After.

@@ -387,3 +387,11 @@ proptest! {
         }
     }
 }
+
+impl Slots {
+    /// The roots of all rings, including those of expired entries.
+    pub(in crate::store::memory) fn roots(&self) -> Vec<u32> {
+        let cells = self.entries.iter().map(|entry| entry.cell);
+        cells.map(|cell| cell.a).filter(|root| *root != 0).collect()
+    }
+}
