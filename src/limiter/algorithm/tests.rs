@@ -5,7 +5,7 @@ mod debt;
 mod elsewhere;
 mod kept;
 mod known;
-mod models;
+mod histories;
 mod most;
 mod view;
 

@@ -61,7 +61,7 @@ proptest! {
     /// The newest units, as many as the limit, whether they were admitted or not.
     #[test]
     fn a_log_in_debt_has_the_newest_units(
-        history in models::histories(), limit in 1..=12_u32, window in 1..=4_000_u64,
+        history in histories::histories(), limit in 1..=12_u32, window in 1..=4_000_u64,
     ) {
         let algorithm = Algorithm::SlidingLog(SlidingLog::new(quota(limit, window)).unwrap());
         let (mut bucket, mut units) = (Bucket::new(&algorithm), Vec::<u64>::new());

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::models::{admitted, histories};
+use super::histories::{admitted, histories};
 use super::*;
 
 /// The most units admitted in any half-open span of `length`.

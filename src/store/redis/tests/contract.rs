@@ -2,6 +2,8 @@
 //! plain model: the limiter's pure functions over a map of cells. A further store joins by one
 //! implementation of [`Store`] and a module of tests like [`in_redis`].
 
+mod definitions;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
