@@ -33,7 +33,7 @@ impl<const MIN: u16> Statuses<MIN> {
     }
 }
 
-/// A stand-in for an unreadable range, unlike all others.
+/// A stand-in for an unreadable range, which is reported: it equals no readable one.
 impl<const MIN: u16> Default for Statuses<MIN> {
     fn default() -> Self {
         Self(0..=0)

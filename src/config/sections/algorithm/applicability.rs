@@ -36,10 +36,10 @@ type Row = (
 #[rustfmt::skip]
 const APPLIES: [Row; 18] = [
     ("quota", |p| node_of(&p.amounts.quota), QUOTAS, Some("use `max`, and perhaps `queue`; or another algorithm")),
-    ("burst", |p| node_of(&p.amounts.burst), TOKENS, Some("it is for `gcra`, `token_bucket`; else raise the quota or `max`, or let requests wait in a `queue`")),
+    ("burst", |p| node_of(&p.amounts.burst), TOKENS, None),
     ("overflow", |p| node_of(&p.overflow), TOKENS, None),
-    ("capacity", |p| node_of(&p.amounts.capacity), &[TokenBucket], Some("it is for `token_bucket`; else use `quota` and `burst`")),
-    ("refill", |p| node_of(&p.amounts.refill), &[TokenBucket], Some("it is for `token_bucket`; else use `quota`")),
+    ("capacity", |p| node_of(&p.amounts.capacity), &[TokenBucket], None),
+    ("refill", |p| node_of(&p.amounts.refill), &[TokenBucket], None),
     ("max", |p| node_of(&p.amounts.max), &[Concurrency], Some("it is for `concurrency`; else use `quota`")),
     ("retry_after", |p| p.retry_after.node.given(), &[Concurrency], Some("it is for `concurrency`; other algorithms send an exact `Retry-After`")),
     ("queue", |p| p.queue.node.given(), QUEUES, None),
@@ -50,7 +50,7 @@ const APPLIES: [Row; 18] = [
     ("anchor", |p| p.anchor.node.given(), QUOTAS, Some("it is for `fixed_window`")),
     ("precision", |p| p.precision.node.given(), &[SlidingWindow], None),
     ("oldest", |p| p.oldest.node.given(), &[SlidingWindow], None),
-    ("charge_refused", |p| p.charge_refused.node.given(), QUOTAS, Some("remove it, or use another algorithm")),
+    ("charge_refused", |p| p.charge_refused.node.given().filter(|_| p.charge_refused.get()), QUOTAS, Some("remove it, or use another algorithm")),
     ("max_keys", |p| node_of(&p.max_keys), QUOTAS, None),
     ("on_full", |p| p.on_full.node.given(), QUOTAS, None),
 ];

@@ -63,13 +63,17 @@ fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
 
 /// Only fixed windows with `start: clock` follow the calendar.
 fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
-    let Some(quota) = &policy.amounts.quota else {
+    let quota = policy.amounts.quota.as_ref();
+    // Tokens may have none; where another algorithm lacks its quota, that is reported.
+    if quota.is_none() && policy.algorithm.value != AlgorithmName::TokenBucket {
         return;
-    };
+    }
     let fixed = policy.algorithm.value == AlgorithmName::FixedWindow;
     let by_clock = policy.start.value == WindowStart::Clock;
-    let unit = quota.calendar();
-    if unit.is_some_and(|unit| !unit.has_length()) && !(fixed && by_clock) {
+    let unit = quota.and_then(|quota| quota.calendar());
+    if let Some(quota) = quota.filter(|_| unit.is_some_and(|unit| !unit.has_length()))
+        && !(fixed && by_clock)
+    {
         let message =
             "only a fixed window that starts with the clock is as long as a month or a year";
         let help = "use days, as in `30d`, or `algorithm: fixed_window` and `start: clock`";

@@ -92,7 +92,7 @@ pub struct Policy {
     /// and the most that counts.
     pub cost: Located<Cost>,
     /// `true` also charges requests that this policy or another refuses: clients that keep asking
-    /// are not admitted again. Not for `leaky_bucket` and `concurrency`, nor with an `overflow`.
+    /// are not admitted again. Not for `leaky_bucket` or `concurrency`, nor with an `overflow`.
     pub charge_refused: Located<Flag>,
     /// Statuses, classes or ranges of them, whose requests are charged: `[401, 5xx]`. A request is
     /// charged when it is admitted, and given that back with any other status. All of them unless
