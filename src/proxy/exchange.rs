@@ -106,7 +106,7 @@ pub(super) struct RequestContext {
     pub client_ip: IpAddr,
     method: Method,
     version: Version,
-    /// The client's Accept, if the route changes it.
+    /// The client's Accept, if the route may change it.
     accept: OnceCell<Option<Box<[u8]>>>,
     /// The instant of all decisions, unless the request waits.
     pub started: Timestamp,
@@ -480,7 +480,7 @@ impl RequestContext {
         &self.client
     }
 
-    /// Keeps the Accept of these fields, which the route changes, for a page of the proxy's own.
+    /// Keeps the Accept of these fields, which the route may change, for a page of the proxy's own.
     pub(super) fn keep_accept(&self, headers: &Headers) {
         let accept = || headers.get(header::ACCEPT).map(Box::from);
         self.accept.get_or_init(accept);

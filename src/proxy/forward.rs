@@ -214,7 +214,11 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
         .authority()
         .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
     let is_tunnel = request.body().is_tunnel();
+    let context = exchange.context();
     let headers = request.headers_mut();
+    if rewrite.changes_accept() || !route.tags().is_empty() || !route.priority_fields.is_empty() {
+        context.keep_accept(headers);
+    }
     hop_by_hop::remove(headers);
     // The proxy asks for the body itself when the upstream takes it.
     headers.remove(EXPECT);
@@ -228,7 +232,6 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
         headers.append(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.append(UPGRADE, HeaderValue::from_static("websocket"));
     }
-    let context = exchange.context();
     if let Some(debug) = &context.ruleset.whole().debug {
         headers.remove(&debug.header);
     }
@@ -250,9 +253,6 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
     }
     if !is_tunnel {
         exchange.requested_fields().write(headers);
-    }
-    if rewrite.changes_accept() {
-        context.keep_accept(headers);
     }
     for name in &rewrite.remove_headers {
         headers.remove(name);
