@@ -17,8 +17,8 @@ use crate::limiter::Fingerprint;
 pub struct TopKeys<T> {
     capacity: usize,
     entries: Vec<TopEntry<T>>,
-    /// Indices of entries, once one had to give way: until then nothing needs their order. The lowest
-    /// count is first, and none is lower than that of its parent.
+    /// Indices of entries; empty until the first key gives way. The lowest count is first, and none is
+    /// lower than that of its parent.
     heap: Vec<usize>,
     /// Indices of entries by key. The hash needs no key of its own: that of fingerprints is secret.
     places: HashMap<Fingerprint, usize, FixedState>,
@@ -243,6 +243,7 @@ mod tests {
     fn a_cleared_sketch_begins_anew() {
         let mut top = TopKeys::new(1);
         top.hit(key(1), 5, || ());
+        top.hit(key(3), 1, || ());
         top.clear();
         assert!(top.is_empty() && top.floor() == 0);
         top.hit(key(2), 3, || ());
