@@ -463,12 +463,12 @@ impl<'a> ChargeList<'a> {
             }
             let charge = one.in_memory();
             if let Some(in_use) = InUse::of(one.buckets, &charge) {
-                result.hold().in_use.push(in_use);
+                result.held_mut().in_use.push(in_use);
             }
             if is_enforced && decision.delayed_until().is_some() {
                 let place = QueuePlace::in_memory(one.buckets, &charge, &decision);
                 result
-                    .hold()
+                    .held_mut()
                     .queue_places
                     .push((one.charge.id.limit, place));
             }

@@ -38,8 +38,8 @@ pub struct ChargeResult {
     pub verdict: Verdict,
     /// The deciding buckets, in the order of the decisions.
     pub buckets: SmallVec<[DecidedBucket; 4]>,
-    /// What the request holds beside its decisions. Boxed: few requests hold anything, and all have
-    /// room for it.
+    /// What the request holds beside its decisions. Boxed: few requests hold anything, and all
+    /// would have room for it.
     held: Option<Box<Held>>,
     /// The request is refused only because of charges that may be given back, since another store
     /// may refuse their requests: those are decided by this instant. No strike is counted.
@@ -47,13 +47,13 @@ pub struct ChargeResult {
 }
 
 impl ChargeResult {
-    /// What the request holds, if it holds anything.
+    /// Returns what the request holds, if it holds anything.
     pub fn held(&mut self) -> Option<&mut Held> {
         self.held.as_deref_mut()
     }
 
-    /// The place for what the request holds.
-    pub fn hold(&mut self) -> &mut Held {
+    /// Returns the place for what the request holds.
+    pub fn held_mut(&mut self) -> &mut Held {
         self.held.get_or_insert_default()
     }
 

@@ -154,7 +154,7 @@ impl<'a> ChargeSet<'a> {
             .charge(ReserveScope::Settled, last, now, verdict, source);
         for (index, reservation) in reserved {
             let limit = self.id(index).limit;
-            let reservations = &mut result.hold().reservations;
+            let reservations = &mut result.held_mut().reservations;
             reservations.push((limit, Reservation::Memory(reservation)));
         }
     }

@@ -195,7 +195,7 @@ impl PendingCharge {
                 indices.push(index);
                 list.push(listed, is_enforced);
             } else {
-                result.hold().without_store.push(entry.charge.id.limit);
+                result.held_mut().without_store.push(entry.charge.id.limit);
                 is_undecided |= on_error == OnStoreError::Refuse && is_enforced;
             }
         }
@@ -244,7 +244,8 @@ impl PendingCharge {
         for (index, entry) in self.entries.iter_mut().enumerate() {
             let listed = ListedCharge::new(limits, entry.charge);
             if is_admitted {
-                entry.hold(listed, (&self.store, worker), result);
+                let is_enforced = index < self.enforced;
+                entry.hold(listed, (&self.store, worker), is_enforced, result);
             }
             entry.end_lease();
             let Some(decision) = entry.decision else {
@@ -282,7 +283,7 @@ impl PendingCharge {
                 reservation.decide();
                 let reservation = Reservation::Memory(reservation);
                 result
-                    .hold()
+                    .held_mut()
                     .reservations
                     .push((charge.id.limit, reservation));
             } else if !is_admitted && !is_owed() {
@@ -304,11 +305,11 @@ impl PendingCharge {
             let on_error = error.and_then(|error| tag.on_error(listed, error, self.now));
             let decision = on_error.map_or(tag.decision.ok_or(OnStoreError::Admit), Err);
             if decision.is_ok() {
-                tag.hold(listed, (&self.store, worker), result);
+                tag.hold(listed, (&self.store, worker), false, result);
             }
             // Without an answer the lease may exist, and is given back.
             tag.end_lease();
-            result.hold().tags.push((tag.charge.id.limit, decision));
+            result.held_mut().tags.push((tag.charge.id.limit, decision));
         }
     }
 }

@@ -65,7 +65,7 @@ fn decide(
     let mut result = ChargeResult::default();
     set.charge(&mut result);
     if let Some(held) = result.held() {
-        admission.result.hold().in_use.append(&mut held.in_use);
+        admission.result.held_mut().in_use.append(&mut held.in_use);
         admission.reserve(&mut held.reservations);
     }
     let decision = result.verdict.decision();

@@ -232,7 +232,13 @@ impl Charge<'_> {
     }
 
     /// Decides by the chosen cell, which becomes the key's own if the request is admitted.
-    fn decide(&self, slot: &mut SlotChoice, rules: TableRules<'_>, now: Timestamp) -> Decision {
+    #[inline]
+    pub(super) fn decide(
+        &self,
+        slot: &mut SlotChoice,
+        rules: TableRules<'_>,
+        now: Timestamp,
+    ) -> Decision {
         let decision = rules.decide(slot.cell, now, self.cost);
         if slot.origin == Origin::Own || !decision.is_admitted() {
             return decision;

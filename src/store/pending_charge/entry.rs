@@ -172,18 +172,19 @@ impl PendingEntry {
         self.is_refused_by_redis() && reply.is_none_or(|reply| !reply.is_doubted)
     }
 
-    /// Keeps what an admitted request holds in Redis until it ends.
+    /// Keeps what an admitted request holds in Redis until it ends. Only an enforced limit delays it.
     pub(super) fn hold(
         &mut self,
         listed: ListedCharge<'_>,
         to: (&Arc<Store>, usize),
+        is_enforced: bool,
         result: &mut ChargeResult,
     ) {
         let PolicyCharge {
             id, cost, settles, ..
         } = self.charge;
         if let Some(in_use) = self.in_use(listed) {
-            result.hold().in_use.push(in_use);
+            result.held_mut().in_use.push(in_use);
         }
         let reply = self.redis.as_ref().and_then(|redis| redis.reply);
         let charged = reply.filter(|reply| reply.decision.is_admitted() && cost > 0);
@@ -191,13 +192,14 @@ impl PendingEntry {
         let bucket = || self.bucket(listed, reply.tier, to);
         if settles && let Some(bucket) = bucket() {
             let reservation = Reservation::Redis(bucket.reservation(&reply));
-            result.hold().reservations.push((id.limit, reservation));
+            result.held_mut().reservations.push((id.limit, reservation));
         }
-        if reply.decision.delayed_until().is_some()
+        if is_enforced
+            && reply.decision.delayed_until().is_some()
             && let Some(place) = bucket().and_then(|bucket| bucket.queue_place(&reply))
         {
             let place = QueuePlace::Redis(place);
-            result.hold().queue_places.push((id.limit, place));
+            result.held_mut().queue_places.push((id.limit, place));
         }
     }
 

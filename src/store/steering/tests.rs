@@ -326,7 +326,7 @@ fn units_that_a_grant_paid_go_back_to_it() {
         assert!(result.verdict.is_admitted());
         assert_eq!(result.buckets[0].id.payer, Payer::Grant);
         result
-            .hold()
+            .held_mut()
             .reservations
             .pop()
             .expect("a charge to settle")
@@ -399,7 +399,7 @@ fn a_reset_bucket_is_whole_and_gets_nothing_back() {
         assert_eq!(policy.remaining(NOW), 3);
         ask(&policy, 1, NOW);
         result
-            .hold()
+            .held_mut()
             .reservations
             .pop()
             .expect("a charge")

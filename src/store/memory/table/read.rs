@@ -100,7 +100,9 @@ impl Table {
         };
         match segment.get(offset).and_then(Bucket::lock) {
             Some(slots) => {
-                let slot = slots.choose_slot(charge.key.bits(), rules, now);
+                let mut slot = slots.choose_slot(charge.key.bits(), rules, now);
+                // A charge would find the same end of its window.
+                charge.decide(&mut slot, rules, now);
                 let looked = look(FoundBucket {
                     has_no_memory: slot.has_no_memory(),
                     ..found(slot.cell)
