@@ -1,9 +1,10 @@
 """Counts the instructions that a proxy executes for a request, on one connection that is kept.
 
-Each workload runs twice under callgrind, side by side, with few and with many requests: the difference leaves out
-what the start and the end of the process take. Everything is on 127.0.0.1.
+Each workload runs twice under callgrind, side by side, with few and with many requests: the difference
+leaves out what the start and the end of the process take. Everything is on 127.0.0.1.
 """
 
+import contextlib
 import pathlib
 import re
 import socket
@@ -92,21 +93,21 @@ def count(binary, names):
         origin = "127.0.0.1:%d" % listener.getsockname()[1]
         for name in names:
             template, values, status = WORKLOADS[name]
-            runs = ((pathlib.Path(folder) / str(requests), requests) for requests in (FEW, MANY))
-            few, many = pool.map(
-                lambda run: instructions(run[0], binary, template, {**values, "origin": origin}, status, run[1]), runs
-            )
+            def run(requests, port):
+                own = pathlib.Path(folder) / str(requests)
+                return instructions(own, binary, template, {**values, "origin": origin, "port": port}, status, requests)
+
+            few, many = pool.map(run, (FEW, MANY), free_ports(2))
             yield name, (many - few) / (MANY - FEW)
 
 
 def instructions(folder, binary, template, values, status, count):
     """The instructions of a process from its start to its end, with this number of requests."""
     folder.mkdir(exist_ok=True)
-    port = free_port()
     config = folder / "config.yaml"
     text = template
     for _ in range(2):
-        for key, value in {**values, "port": port, "folder": folder}.items():
+        for key, value in {**values, "folder": folder}.items():
             text = text.replace(f"@{key}@", str(value))
     config.write_text(text)
     command = ["nginx", "-p", folder, "-c", config] if template is NGINX else [binary, "run", "--config", config]
@@ -117,7 +118,7 @@ def instructions(folder, binary, template, values, status, count):
             stdout=errors, stderr=errors,
         )
     try:
-        ask(connect(port, process), count, status)
+        ask(connect(values["port"], process), count, status)
     except OSError as error:
         sys.exit(f"{error}:\n{output.read_text()}")
     finally:
@@ -189,10 +190,13 @@ def answer_all(connection):
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" * len(heads))
 
 
-def free_port():
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return bound.getsockname()[1]
+def free_ports(count):
+    """This many ports, all different."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for bound in sockets:
+            bound.bind(("127.0.0.1", 0))
+        return [bound.getsockname()[1] for bound in sockets]
 
 
 if __name__ == "__main__":
