@@ -81,10 +81,10 @@ impl DrainWatcher {
         self.0.has_changed().unwrap_or(true)
     }
 
-    /// Returns true once this stage has begun, on a watcher that has not waited. Takes a lock only
-    /// while it drains.
+    /// Returns true once this stage has begun, or its controller is gone, on a watcher that has not
+    /// waited. Takes a lock only while it drains.
     pub(crate) fn has_reached(&self, stage: DrainStage) -> bool {
-        self.has_started() && *self.0.borrow() >= stage
+        self.0.has_changed().is_err() || self.has_started() && *self.0.borrow() >= stage
     }
 
     /// Waits until this stage begins. Without its controller everything is over.

@@ -239,7 +239,8 @@ fn serve_later(
 /// Waits until the drain has requests that wait answered.
 async fn last_answers(drain: &DrainWatcher, version: Version) {
     if version == Version::HTTP_2 {
-        // Boxed: streams have tasks of their own, which have to be woken.
+        // Streams have tasks of their own, which have to be woken. Boxed: other requests have no room
+        // for it.
         let mut drain = drain.clone();
         return Box::pin(async move { drain.reached(DrainStage::Answer).await }).await;
     }

@@ -89,7 +89,8 @@ pub(super) async fn past_grace(mut closing: DrainWatcher) {
 }
 
 /// Runs `serving` to its end, and sets `draining` when the connections are to finish. Returns `None`
-/// when they are cut off. By reference: a future keeps room for each place that an argument passes
+/// when they are cut off. `serving` is polled at each stage: a request that waits is answered then. By
+/// reference: a future keeps room for each place that an argument passes
 /// through.
 pub(super) async fn until_drained<T>(
     mut serving: Pin<&mut impl Future<Output = T>>,

@@ -115,7 +115,8 @@ impl OutlierDetection {
         }
     }
 
-    /// Returns true if one of these hosts may be found stalled.
+    /// Returns true if one of these hosts may be found stalled. A request that is sent before a
+    /// reload changes that stays where it is.
     pub(super) fn may_find_stalls(&self, hosts: &[WeightedHost]) -> bool {
         self.ejection.is_some() && self.finds_stalls && hosts.len() > 1
     }
