@@ -84,7 +84,7 @@ async fn synchronise(
         drop(ruleset);
         let rounds = async {
             if let Some(store) = store.redis() {
-                store.synchronise(worker, clock, patience).await;
+                store.converse(worker, clock, patience).await;
             }
             std::future::pending::<()>().await;
         };

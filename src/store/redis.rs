@@ -14,6 +14,7 @@ mod algorithm_check;
 mod script_call;
 mod bans;
 pub mod client;
+mod exchange;
 mod outbox;
 mod peek;
 mod guards;

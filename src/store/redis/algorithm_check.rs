@@ -12,10 +12,9 @@ use redis::{RedisWrite, ToRedisArgs, Value};
 use super::client::{Client, Command, Operation, Script, Target};
 use super::reply::{fields, number};
 use super::script::ALGORITHMS;
-use super::sync::RoundTimer;
 
 /// Pause between two notes of a node.
-const INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 /// The age in milliseconds beyond which a note of another algorithm no longer counts: three missed
 /// notes.
 const STALE_AFTER: u64 = 15_000;
@@ -93,20 +92,12 @@ impl AlgorithmCheck {
         self.policies.lock().is_empty()
     }
 
-    /// Records and compares every [`INTERVAL`], on this worker's connection.
+    /// Records this node's algorithms once, on this worker's connection, and logs policies that have
+    /// others elsewhere.
     ///
     /// # Panics
     /// As [`Client::start`].
-    pub(super) async fn run(&self, worker: usize) {
-        let mut rounds = RoundTimer::every(INTERVAL);
-        loop {
-            self.compare(worker).await;
-            rounds.begin().await;
-        }
-    }
-
-    /// Records this node's algorithms once, and logs policies that have others elsewhere.
-    async fn compare(&self, worker: usize) {
+    pub(super) async fn compare(&self, worker: usize) {
         let policies = self.policies.lock().clone();
         let together = match self.client.spec().target {
             Target::Cluster(_) => 1,

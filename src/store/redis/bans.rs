@@ -7,7 +7,6 @@
 mod report;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -16,8 +15,8 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::client::{Client, Command, Fault, FaultKind, Operation};
+use super::exchange::{ForeignKeyWarning, LONGEST_ROUND};
 use super::store::Store;
-use super::sync::RoundTimer;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Penalty;
 use crate::store::Bans;
@@ -29,13 +28,11 @@ pub use self::report::AnnouncedBan;
 pub use self::report::{BanKeys, BanReply, BanReport};
 
 /// The interval of rounds.
-const INTERVAL: Duration = Duration::from_millis(250);
+pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 /// The most keys of a policy in one call: the server serves other clients in between.
 const KEYS_PER_CALL: usize = 32;
 /// The most calls of a round for a policy: the bound of the server's load in a flood of refusals.
 const MAX_CALLS: usize = 8;
-/// The longest round; the rest waits for the next.
-const LONGEST_ROUND: Duration = Duration::from_secs(1);
 
 /// The bans of one policy, shared by all machines under its name.
 #[derive(Debug)]
@@ -47,7 +44,7 @@ pub struct SharedBans {
     metrics: BanMetrics,
     /// The last announcement read; `None` before the first answer.
     read: Mutex<Option<Vec<u8>>>,
-    has_warned: AtomicBool,
+    warning: ForeignKeyWarning,
 }
 
 impl SharedBans {
@@ -113,16 +110,8 @@ impl SharedBans {
         if let Some(failure) = reply.failure {
             return Err(FaultKind::Script.with(failure));
         }
-        self.has_warned.store(false, Relaxed);
+        self.warning.rearm();
         Ok(Some(reply.read) != read || self.bans.unreported() > 0)
-    }
-
-    /// Warns once about keys of other programs. The client logs faults of the server.
-    fn warn_once(&self, fault: &Fault) {
-        if fault.kind == FaultKind::Script && !self.has_warned.swap(true, Relaxed) {
-            let advice = fault.kind.advice();
-            tracing::warn!(advice, "bans cannot be shared: the Redis store {fault}");
-        }
     }
 }
 
@@ -152,17 +141,8 @@ impl Store {
             bans: Arc::clone(bans),
             metrics,
             read: Mutex::default(),
-            has_warned: AtomicBool::new(false),
+            warning: ForeignKeyWarning::new("bans cannot be shared"),
         })
-    }
-
-    /// Runs a round every [`INTERVAL`].
-    pub(super) async fn run_ban_rounds(&self, worker: usize, clock: &Clock) {
-        let mut rounds = RoundTimer::every(INTERVAL);
-        loop {
-            rounds.begin().await;
-            self.run_ban_round(worker, clock).await;
-        }
     }
 
     /// Reports all remaining bans and strikes at the end of the process.
@@ -205,7 +185,7 @@ impl Store {
             let all = left.iter().zip(taken).zip(answers);
             let has_more = all.map(|((one, taken), answer)| {
                 let has_more = one.apply_reply(taken, answer, now);
-                let has_more = has_more.inspect_err(|fault| one.warn_once(fault));
+                let has_more = has_more.inspect_err(|fault| one.warning.log(fault));
                 has_more.unwrap_or(false).then(|| Arc::clone(one))
             });
             let has_more: Vec<_> = has_more.flatten().collect();

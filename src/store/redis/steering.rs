@@ -14,42 +14,46 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::client::{Command, Fault, FaultKind, Operation};
+use super::exchange::{self, ForeignKeyWarning, LONGEST_ROUND};
 use super::reply::{ProtocolError, fields, number};
 use super::script::Procedure;
 use super::script_call::{ScriptCall, micros};
 use super::store::Store;
-use super::sync::RoundTimer;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Fingerprint;
 use crate::store::operator_action::{AnnouncedAction, Announcement, Attribution, OperatorBan};
 use crate::store::steering::SteeredKeys;
 
 /// The interval of rounds.
-const INTERVAL: Duration = Duration::from_millis(250);
+pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 /// The most entries that a round reads at a time.
 const PAGE: usize = 1_024;
 /// The most entries of the stream.
 const MOST_ENTRIES: u64 = 65_536;
-/// The longest round. The next goes on where it ended.
-const LONGEST_ROUND: Duration = Duration::from_secs(1);
 /// The most bans that a machine announces again when the server has forgotten them.
 const MOST_REPEATED: usize = 1_024;
 
 /// The steered keys of the policies that machines share, by label, and the place in the stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SteeringFeed {
     followed: Mutex<HashMap<Box<str>, Weak<SteeredKeys>>>,
     /// True if all entries are to be read again.
     is_stale: AtomicBool,
-    /// Held while entries are read and applied, so that they are applied in order.
-    reader: tokio::sync::Mutex<Reader>,
+    /// The last entry that was read; `None` to read all. Held while entries are read and applied, so
+    /// that they are applied in order.
+    last: tokio::sync::Mutex<Option<Vec<u8>>>,
+    warning: ForeignKeyWarning,
 }
 
-#[derive(Debug, Default)]
-struct Reader {
-    /// The last entry that was read; `None` to read all.
-    last: Option<Vec<u8>>,
-    has_warned: bool,
+impl Default for SteeringFeed {
+    fn default() -> Self {
+        Self {
+            followed: Mutex::default(),
+            is_stale: AtomicBool::new(false),
+            last: tokio::sync::Mutex::default(),
+            warning: ForeignKeyWarning::new("actions of operators cannot be shared"),
+        }
+    }
 }
 
 /// A replacement of values.
@@ -174,45 +178,26 @@ impl Store {
         !self.steering().followed.lock().is_empty()
     }
 
-    /// Reads announcements every [`INTERVAL`].
-    pub(super) async fn run_steering_rounds(&self, worker: usize, clock: &Clock) {
-        let mut rounds = RoundTimer::every(INTERVAL);
-        loop {
-            rounds.begin().await;
-            self.read_announcements(worker, clock).await;
-        }
-    }
-
     /// Reads new announcements, and applies them.
     ///
     /// # Panics
     /// As [`Client::start`](super::client::Client::start).
     pub(super) async fn read_announcements(&self, worker: usize, clock: &Clock) {
         let started = Instant::now();
-        let mut reader = self.steering().reader.lock().await;
+        let mut last = self.steering().last.lock().await;
         if self.steering().is_stale.swap(false, Relaxed) {
-            reader.last = None;
+            *last = None;
         }
         let mut repeated: Option<HashSet<(Box<str>, Fingerprint)>> = None;
         while started.elapsed() < LONGEST_ROUND {
-            let page = match self.read_page(worker, clock, reader.last.as_deref()).await {
+            let page = match self.read_page(worker, clock, last.as_deref()).await {
                 Ok(page) => page,
-                Err(fault) => {
-                    if fault.kind == FaultKind::Script && !reader.has_warned {
-                        reader.has_warned = true;
-                        let advice = fault.kind.advice();
-                        tracing::warn!(
-                            advice,
-                            "actions of operators cannot be shared: the Redis store {fault}"
-                        );
-                    }
-                    return;
-                }
+                Err(fault) => return self.steering().warning.log(&fault),
             };
             let first = page.entries.first().map(|(id, _)| id);
-            if reader.last.is_some() && first != reader.last.as_ref() {
+            if last.is_some() && first != last.as_ref() {
                 // The server has forgotten the stream.
-                reader.last = None;
+                *last = None;
                 repeated = Some(HashSet::new());
                 continue;
             }
@@ -224,7 +209,7 @@ impl Store {
                     }
                     self.apply(&one, page.clock_offset, clock.now());
                 }
-                reader.last = Some(id);
+                *last = Some(id);
             }
             if is_last {
                 break;
@@ -245,10 +230,7 @@ impl Store {
         let mut range = redis::cmd("XRANGE");
         range.arg(&stream).arg(from.unwrap_or(b"-")).arg("+");
         range.arg("COUNT").arg(PAGE);
-        let commands = vec![
-            Command::new(&stream, redis::cmd("TIME")),
-            Command::new(&stream, range),
-        ];
+        let commands = vec![exchange::time(&stream), Command::new(&stream, range)];
         let sent = clock.now();
         let mut answers = self
             .client()
@@ -259,15 +241,12 @@ impl Store {
         let (Some(time), Some(entries)) = (answers.next(), answers.next()) else {
             return Err(malformed());
         };
-        let time = redis::from_redis_value::<(i64, i64)>(time?);
-        let (seconds, micros) = time.map_err(|_| malformed())?;
-        let server = seconds.saturating_mul(1_000_000).saturating_add(micros);
-        let local = i64::try_from(sent.as_micros()).unwrap_or(i64::MAX);
+        let clock_offset = exchange::clock_offset(time?, sent).ok_or_else(malformed)?;
         let Value::Array(entries) = entries? else {
             return Err(malformed());
         };
         Ok(Page {
-            clock_offset: server.saturating_sub(local),
+            clock_offset,
             entries: entries.iter().filter_map(entry).collect(),
         })
     }
@@ -429,26 +408,5 @@ fn entry(entry: &Value) -> Option<(Vec<u8>, Option<Announcement>)> {
             _ => None,
         },
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::sleep;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn announcements_are_read_at_least_every_interval() {
-        // The documented second has room for two rounds and a slow answer.
-        assert!(INTERVAL * 4 <= Duration::from_secs(1));
-        let mut rounds = RoundTimer::every(INTERVAL);
-        for round_millis in [0, 1, 249, 250, 251, 700, 0, 0].repeat(20) {
-            let ended = Instant::now();
-            rounds.begin().await;
-            let pause = ended.elapsed();
-            assert!(pause <= INTERVAL, "{pause:?} after a round");
-            sleep(Duration::from_millis(round_millis)).await;
-        }
     }
 }

@@ -8,8 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::algorithm_check::AlgorithmCheck;
 use super::bans::SharedBans;
@@ -51,12 +50,12 @@ pub struct Store {
     /// One for each synchronisation interval.
     synchronisers: Mutex<Vec<Arc<Synchroniser>>>,
     bans: Mutex<Vec<Weak<SharedBans>>>,
-    /// The first round of synchronisation and of bans is over.
-    first_round_over: watch::Sender<bool>,
+    /// The first round of each subject is over.
+    pub(super) first_round_over: watch::Sender<bool>,
     /// A ruleset has used the store.
     has_policies: AtomicBool,
     pub(super) drift: ConfigDrift,
-    algorithm_check: AlgorithmCheck,
+    pub(super) algorithm_check: AlgorithmCheck,
     steering: SteeringFeed,
 }
 
@@ -126,86 +125,17 @@ impl Store {
         new
     }
 
-    /// Synchronises buckets, shares bans and compares algorithms, without end. Call it on one
-    /// worker, and again after a reload. The first rounds begin once the worker is connected, or
-    /// after `patience`.
-    ///
-    /// # Panics
-    /// As [`Client::start`].
-    pub async fn synchronise(
-        self: &Arc<Self>,
-        worker: usize,
-        clock: &Arc<Clock>,
-        patience: Duration,
-    ) {
-        let has_rounds = !self.synchronisers().is_empty()
-            || !self.followed_bans().is_empty()
-            || self.follows_steering();
-        if !has_rounds && self.algorithm_check.is_empty() {
-            return;
-        }
-        if !*self.first_round_over.borrow() {
-            self.client.start(worker);
-            let connected = self.client.connected(worker..worker + 1);
-            let _ = timeout(patience, connected).await;
-            self.first_rounds(worker, clock).await;
-            self.first_round_over.send_replace(true);
-        }
-        let mut running = JoinSet::new();
-        if !self.followed_bans().is_empty() {
-            let (store, clock) = (Arc::clone(self), Arc::clone(clock));
-            running.spawn(async move { store.run_ban_rounds(worker, &clock).await });
-        }
-        if self.follows_steering() {
-            let (store, clock) = (Arc::clone(self), Arc::clone(clock));
-            running.spawn(async move { store.run_steering_rounds(worker, &clock).await });
-        }
-        if !self.algorithm_check.is_empty() {
-            let store = Arc::clone(self);
-            running.spawn(async move { store.algorithm_check.run(worker).await });
-        }
-        for synchroniser in self.synchronisers() {
-            let clock = Arc::clone(clock);
-            running.spawn(async move { synchroniser.run(worker, &clock).await });
-        }
-        while running.join_next().await.is_some() {}
-    }
-
-    async fn first_rounds(self: &Arc<Self>, worker: usize, clock: &Arc<Clock>) {
-        let mut rounds = JoinSet::new();
-        for synchroniser in self.synchronisers() {
-            let clock = Arc::clone(clock);
-            rounds.spawn(async move { synchroniser.round(worker, &clock).await });
-        }
-        let (store, of_store) = (Arc::clone(self), Arc::clone(clock));
-        rounds.spawn(async move { store.run_ban_round(worker, &of_store).await });
-        let (store, clock) = (Arc::clone(self), Arc::clone(clock));
-        rounds.spawn(async move { store.read_announcements(worker, &clock).await });
-        while rounds.join_next().await.is_some() {}
-    }
-
     /// Waits for the end of the first round with the other machines, whether it succeeds or fails.
     pub async fn first_round(&self) {
         // The sender lives as long as the store.
         let _ = self
             .first_round_over
             .subscribe()
-            .wait_for(|heard| *heard)
+            .wait_for(|is_over| *is_over)
             .await;
     }
 
-    /// Reports the last charges and bans at the end of the process.
-    ///
-    /// # Panics
-    /// As [`Client::start`].
-    pub async fn last_rounds(&self, worker: usize, clock: &Clock) {
-        for synchroniser in self.synchronisers() {
-            synchroniser.last_round(worker, clock).await;
-        }
-        self.report_remaining_bans(worker, clock).await;
-    }
-
-    fn synchronisers(&self) -> Vec<Arc<Synchroniser>> {
+    pub(super) fn synchronisers(&self) -> Vec<Arc<Synchroniser>> {
         let mut synchronisers = self.synchronisers.lock();
         synchronisers.retain(|synchroniser| synchroniser.is_in_use());
         synchronisers.clone()

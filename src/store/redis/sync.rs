@@ -17,11 +17,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::{RedisWrite, ToRedisArgs, Value};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use self::tracked::Totals;
 use self::tracker::{SHARDS, SyncRequest};
-use super::client::{Client, Command, Fault, FaultKind, Operation, Script, Target, random};
+use super::client::{Client, Command, Fault, FaultKind, Operation, Script, Target};
+use super::exchange::{self, ForeignKeyWarning, LONGEST_ROUND};
 use super::reply::{ProtocolError, fields, number};
 use super::script::SYNC;
 use crate::clock::{Clock, Timestamp};
@@ -36,8 +37,6 @@ const BUCKETS_PER_EXCHANGE: usize = 512;
 const BUCKETS_PER_CALL: usize = 32;
 /// Shards scanned without yielding.
 const SHARDS_PER_YIELD: usize = 8;
-/// The longest round. The next begins where it ended.
-const LONGEST_ROUND: Duration = Duration::from_secs(1);
 
 /// Synchronises the buckets of many policies with other machines, at one interval.
 #[derive(Debug)]
@@ -49,8 +48,7 @@ pub struct Synchroniser {
     /// How far the server's clock is ahead, in microseconds, at the last answer.
     clock_offset: AtomicI64,
     has_server_time: AtomicBool,
-    /// True once the warning about keys of other programs was logged.
-    has_warned: AtomicBool,
+    warning: ForeignKeyWarning,
     trackers: Mutex<Vec<Weak<Tracker>>>,
     /// The first shard of the next round.
     next_shard: AtomicUsize,
@@ -69,7 +67,7 @@ impl Synchroniser {
             metrics,
             clock_offset: AtomicI64::new(0),
             has_server_time: AtomicBool::new(false),
-            has_warned: AtomicBool::new(false),
+            warning: ForeignKeyWarning::new("buckets cannot be synchronised"),
             trackers: Mutex::default(),
             next_shard: AtomicUsize::new(0),
         }
@@ -109,19 +107,6 @@ impl Synchroniser {
             is_ours.is_some()
         });
         followed
-    }
-
-    /// Runs rounds without end, on this worker's connection. Spawn it once, on the worker's
-    /// runtime.
-    ///
-    /// # Panics
-    /// As [`Client::start`].
-    pub async fn run(&self, worker: usize, clock: &Clock) {
-        let mut rounds = RoundTimer::every(self.interval);
-        loop {
-            rounds.begin().await;
-            self.round(worker, clock).await;
-        }
     }
 
     /// Reports all remaining charges at the end of the process, when nothing is charged any more.
@@ -195,7 +180,7 @@ impl Synchroniser {
                 .chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other))
                 .flat_map(|of_one| of_one.chunks(call_size))
         };
-        let mut commands = vec![time(&first.name)];
+        let mut commands = vec![exchange::time(&first.name)];
         commands.extend(groups().map(|group| self.command(group)));
         let sent = clock.now();
         let mut answers = self
@@ -212,7 +197,7 @@ impl Synchroniser {
             has_answers |= has_answered(&answer);
             let result = answer.and_then(|reply| self.apply_reply(group, &reply, now));
             if let Err(fault) = result {
-                self.warn_once(&fault);
+                self.warning.log(&fault);
             }
         }
         has_answers
@@ -261,7 +246,7 @@ impl Synchroniser {
             .batch(
                 Operation::Background,
                 worker,
-                vec![time(&self.client.spec().prefix[..])],
+                vec![exchange::time(&self.client.spec().prefix[..])],
             )
             .await;
         for time in answers.into_iter().flatten() {
@@ -270,56 +255,12 @@ impl Synchroniser {
         self.has_server_time.load(Relaxed)
     }
 
-    /// Warns once about keys of other programs. The client logs faults of the server.
-    fn warn_once(&self, fault: &Fault) {
-        if fault.kind == FaultKind::Script && !self.has_warned.swap(true, Relaxed) {
-            let advice = fault.kind.advice();
-            tracing::warn!(
-                advice,
-                "buckets cannot be synchronised: the Redis store {fault}"
-            );
-        }
-    }
-
     fn record_server_time(&self, time: Value, sent: Timestamp) {
-        if let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(time) {
-            let server = seconds.saturating_mul(1_000_000).saturating_add(micros);
-            let local = i64::try_from(sent.as_micros()).unwrap_or(i64::MAX);
-            self.clock_offset
-                .store(server.saturating_sub(local), Relaxed);
+        if let Some(ahead) = exchange::clock_offset(time, sent) {
+            self.clock_offset.store(ahead, Relaxed);
             self.has_server_time.store(true, Relaxed);
         }
     }
-}
-
-/// A timer of rounds that begin an interval apart, or up to an eighth less, so that machines do not
-/// come all at once. A round is skipped if the last is still running.
-#[derive(Debug)]
-pub(super) struct RoundTimer {
-    interval: Duration,
-    next: Instant,
-}
-
-impl RoundTimer {
-    pub(super) fn every(interval: Duration) -> Self {
-        Self {
-            interval,
-            next: Instant::now() + random_part_of(interval),
-        }
-    }
-
-    /// Waits for the next round.
-    pub(super) async fn begin(&mut self) {
-        let now = Instant::now();
-        while self.next <= now {
-            self.next += self.interval - random_part_of(self.interval / 8);
-        }
-        sleep_until(self.next).await;
-    }
-}
-
-fn random_part_of(span: Duration) -> Duration {
-    span * (random() >> 40) as u32 / (1 << 24)
 }
 
 /// A request, and the tracker that takes the answer.
@@ -356,11 +297,6 @@ impl ToRedisArgs for SyncArguments<'_> {
 
 /// The bound of exact counts in the script.
 const MAX_EXACT_UNITS: u64 = 1 << 48;
-
-/// TIME of the server that has this key.
-fn time(key: impl AsRef<[u8]>) -> Command {
-    Command::new(key, redis::cmd("TIME"))
-}
 
 /// Reads the totals of one key: `OTHERS,OWN`.
 fn totals(units: &[u8]) -> Result<Totals, ProtocolError> {

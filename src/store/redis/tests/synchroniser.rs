@@ -15,6 +15,7 @@ use crate::store::redis::script::SYNC;
 use crate::store::redis::sync::{Synchroniser, Tracker};
 use crate::store::{Charge, OnFull, Table, charge_all};
 use crate::telemetry::metrics::SyncMetrics;
+use tokio::time::sleep;
 
 use super::worker::{Store, UP};
 use crate::support::redis::RedisServer;
@@ -46,9 +47,12 @@ impl Node {
         synchroniser.follow(&tracker);
         let clock = Arc::new(Clock::system());
         let (running, its_clock) = (Arc::clone(&synchroniser), Arc::clone(&clock));
-        store
-            .runtime
-            .spawn(async move { running.run(0, &its_clock).await });
+        store.runtime.spawn(async move {
+            loop {
+                running.round(0, &its_clock).await;
+                sleep(INTERVAL).await;
+            }
+        });
         Self {
             store,
             clock,
