@@ -47,9 +47,9 @@ pub use memory::{
 };
 #[cfg(test)]
 pub use memory::{Permit, SettleableCharge, charge_all, charge_and_reserve, charge_with_shadow};
-pub use operator_action::{
-    Attribution, GrantedUnits, OperatorAction, OperatorActionKind, OperatorBan,
-};
+#[cfg(test)]
+pub use operator_action::KeyEvent;
+pub use operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};
 pub use peek::{BucketState, peek};
 pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, Undecided};
@@ -189,7 +189,7 @@ impl Store {
     pub fn follow<'a>(
         &self,
         buckets: impl Iterator<Item = &'a Buckets>,
-        penalties: impl Iterator<Item = &'a Penalties>,
+        penalties: impl Iterator<Item = &'a Arc<Penalties>>,
         steering: impl Iterator<Item = &'a Steering> + Clone,
         algorithms: impl Iterator<Item = (&'a str, &'static str)>,
         now: Timestamp,
@@ -204,8 +204,7 @@ impl Store {
         }
         let policies = steering().filter_map(|one| Some((one.label()?, one)));
         store.follow_steering(policies.map(|(label, one)| (label, Arc::downgrade(one.keys()))));
-        let bans: Vec<_> = penalties.filter_map(Penalties::follow).collect();
-        store.follow_bans(&bans);
+        store.follow_bans(penalties);
         store.check_algorithms(algorithms);
         store.policies_changed(now);
     }

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
-use self::change::{ChangeRequest, KeyChanged, OwnedChange, change};
+use self::change::{ChangeRequest, KeyChanged, change};
 use self::key_input::{Key, find, id_problem, store_problem};
 pub(super) use self::operator_actions::{list, revoke};
 use self::time_input::{duration, instant};
@@ -21,6 +21,7 @@ use super::json::{Json, Reason};
 use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use crate::proxy::inspect::key_state::KeyState;
+use crate::store::KeyChange;
 use crate::whole_number;
 
 /// A key to look at.
@@ -116,7 +117,8 @@ pub(super) async fn reset(
     Extension(actor): Extension<Actor>,
     Json(request): Json<ChangeRequest>,
 ) -> Result<Json<KeyChanged>, ProblemDetails> {
-    change(state, actor, request, OwnedChange::Reset).await
+    let now = state.clock.now();
+    change(state, actor, request, KeyChange::Reset, now).await
 }
 
 pub(super) async fn unban(
@@ -124,7 +126,8 @@ pub(super) async fn unban(
     Extension(actor): Extension<Actor>,
     Json(request): Json<ChangeRequest>,
 ) -> Result<Json<KeyChanged>, ProblemDetails> {
-    change(state, actor, request, OwnedChange::Unban).await
+    let now = state.clock.now();
+    change(state, actor, request, KeyChange::Unban, now).await
 }
 
 pub(super) async fn grant(
@@ -132,11 +135,12 @@ pub(super) async fn grant(
     Extension(actor): Extension<Actor>,
     Json(request): Json<GrantRequest>,
 ) -> Result<Json<KeyChanged>, ProblemDetails> {
+    let now = state.clock.now();
     let until = match (request.until, request.r#for) {
         (Some(until), None) => instant(&until)?,
-        (None, Some(length)) => state.clock.now().saturating_add(duration(&length)?),
+        (None, Some(length)) => now.saturating_add(duration(&length)?),
         // To take a grant back needs no end.
-        (None, None) if request.units == 0 => state.clock.now(),
+        (None, None) if request.units == 0 => now,
         _ => {
             let detail = "a grant has either `until`, an instant, or `for`, a duration such as 1h";
             return Err(ProblemDetails::impossible(detail));
@@ -150,7 +154,8 @@ pub(super) async fn grant(
         dry_run: request.dry_run,
         all_policies: false,
     };
-    change(state, actor, request, OwnedChange::Grant { units, until }).await
+    let grant = KeyChange::Grant { units, until };
+    change(state, actor, request, grant, now).await
 }
 
 pub(super) async fn ban(
@@ -158,8 +163,8 @@ pub(super) async fn ban(
     Extension(actor): Extension<Actor>,
     Json(request): Json<BanRequest>,
 ) -> Result<Json<KeyChanged>, ProblemDetails> {
-    let length = duration(&request.r#for)?;
-    let until = state.clock.now().saturating_add(length);
+    let now = state.clock.now();
+    let until = now.saturating_add(duration(&request.r#for)?);
     let request = ChangeRequest {
         policy: request.policy,
         key: request.key,
@@ -167,5 +172,5 @@ pub(super) async fn ban(
         dry_run: request.dry_run,
         all_policies: request.all_policies,
     };
-    change(state, actor, request, OwnedChange::Ban { length, until }).await
+    change(state, actor, request, KeyChange::Ban { until }, now).await
 }

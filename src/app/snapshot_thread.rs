@@ -19,7 +19,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
 use crate::limiter::Secret;
 use crate::proxy::{Gateway, Ruleset};
-use crate::store::snapshot::{self, ReadError, Reader, SavedKeys};
+use crate::store::snapshot::{self, ReadError, Reader};
 use crate::telemetry::metrics::SnapshotMetrics;
 use crate::telemetry::registry::Registry;
 
@@ -73,17 +73,11 @@ impl PreviousSnapshot {
         let tables: HashMap<_, _> = tables
             .map(|(key, table)| ((table.policy(), key), table))
             .collect();
-        let bans = running.bans();
-        let bans: HashMap<_, _> = bans.map(|of| ((of.policy, of.key), of)).collect();
+        let keys = running.keys();
+        let keys: HashMap<_, _> = keys.map(|of| ((of.policy, of.key), of)).collect();
         let find_table = |policy: &str, key: &str| tables.get(&(policy, key)).copied();
-        let find_bans = |policy: &str, key: &str| bans.get(&(policy, key)).copied();
-        let steered = running.steered();
-        let steered: HashMap<_, _> = steered.map(|of| ((of.policy, of.key), of)).collect();
-        let find_steered = |policy: &str, key: &str| steered.get(&(policy, key)).copied();
-        match self
-            .reader
-            .restore(find_table, find_bans, find_steered, now)
-        {
+        let find_keys = |policy: &str, key: &str| keys.get(&(policy, key)).copied();
+        match self.reader.restore(find_table, find_keys, now) {
             Ok(restored) => tracing::info!(
                 %path,
                 buckets = restored.buckets,
@@ -271,10 +265,7 @@ impl SnapshotWriter {
             &running.secret,
             now,
             running.tables(),
-            SavedKeys {
-                bans: running.bans().collect(),
-                steered: running.steered().collect(),
-            },
+            running.keys(),
         );
         match &saved {
             Ok(()) => {

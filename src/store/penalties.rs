@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::redis::{BanKeys, Naming, SharedBans};
-use super::snapshot::PolicyBans;
+use super::redis::{BanKeys, ForeignKeyWarning, Naming};
 use super::{Bans, Store};
 use crate::clock::Timestamp;
 use crate::limiter::{Ban, Fingerprint, Penalty, Secret};
@@ -16,11 +15,11 @@ use crate::telemetry::registry::Registry;
 /// A policy's penalty, its strikes and its bans.
 #[derive(Debug)]
 pub struct Penalties {
-    rule: Penalty,
+    pub(super) rule: Penalty,
     /// Handed on by a reload while keys have the same names.
-    bans: Arc<Bans>,
+    pub(super) bans: Arc<Bans>,
     shared: Option<Shared>,
-    metrics: BanMetrics,
+    pub(super) metrics: BanMetrics,
     /// The last bans that [`take_recent`](Self::take_recent) has not taken.
     recent: Mutex<Vec<(Fingerprint, Timestamp)>>,
 }
@@ -28,11 +27,12 @@ pub struct Penalties {
 /// The most bans that are kept for somebody to take.
 const MAX_RECENT: usize = 16;
 
-/// The bans shared with other machines.
+/// The names under which other machines share the bans.
 #[derive(Debug)]
 struct Shared {
-    bans: Arc<SharedBans>,
+    names: BanKeys,
     naming: Naming,
+    warning: ForeignKeyWarning,
 }
 
 impl Penalties {
@@ -54,12 +54,10 @@ impl Penalties {
             Arc::new(bans.with_metrics(&TrackingMetrics::new(registry, policy)))
         };
         let bans = before.map_or_else(new, |before| Arc::clone(&before.bans));
-        let shared = store.map(|store| {
-            let before = before.and_then(Self::shared_bans);
-            Shared {
-                bans: store.share_bans(before, label, rule.clone(), &bans, metrics.clone()),
-                naming: store.naming().clone(),
-            }
+        let shared = naming.map(|naming| Shared {
+            names: BanKeys::new(naming, label),
+            naming: naming.clone(),
+            warning: ForeignKeyWarning::new("bans cannot be shared"),
         });
         Penalties {
             rule,
@@ -68,6 +66,11 @@ impl Penalties {
             metrics,
             recent: Mutex::default(),
         }
+    }
+
+    /// The warning that the bans cannot be shared, if they should be.
+    pub(super) fn warning(&self) -> Option<&ForeignKeyWarning> {
+        Some(&self.shared.as_ref()?.warning)
     }
 
     /// The keys that were banned since the last call, at most 16, and the ends of the bans.
@@ -99,33 +102,9 @@ impl Penalties {
         self.shared.is_some()
     }
 
-    fn shared_bans(&self) -> Option<&Arc<SharedBans>> {
-        Some(&self.shared.as_ref()?.bans)
-    }
-
-    /// Strikes and bans for the snapshot file. Keys are fingerprints under `secret`, unless bans
-    /// are shared.
-    pub(crate) fn to_keep<'a>(
-        &'a self,
-        policy: &'a str,
-        key: &'a str,
-        secret: Secret,
-    ) -> PolicyBans<'a> {
-        PolicyBans {
-            policy,
-            key,
-            secret: self.secret().unwrap_or(secret),
-            rule: &self.rule,
-            bans: &self.bans,
-        }
-    }
-
-    /// Applies this penalty to bans of other machines from now on. Returns the shared bans, if
-    /// there are any.
-    pub(super) fn follow(&self) -> Option<&Arc<SharedBans>> {
-        let shared = self.shared_bans()?;
-        shared.set_rule(self.rule.clone());
-        Some(shared)
+    /// The rule, and the strikes and bans of all keys.
+    pub(crate) fn known(&self) -> (&Penalty, &Bans) {
+        (&self.rule, &self.bans)
     }
 
     /// The secret of banned keys' fingerprints, the same on all machines that share bans; `None` if
@@ -154,12 +133,15 @@ impl Penalties {
         self.bans.lift(key);
     }
 
-    /// The keys in Redis of shared bans, and the time for which machines may report a ban.
-    pub(super) fn shared_names(&self) -> Option<(&BanKeys, Duration)> {
-        let shared = self.shared_bans()?;
-        let (_, within) = self.rule.strikes();
+    /// The keys in Redis of shared bans.
+    pub(super) fn names(&self) -> Option<&BanKeys> {
+        self.shared.as_ref().map(|shared| &shared.names)
+    }
+
+    /// The time for which machines may report a ban.
+    pub(super) fn reported_for(&self) -> Duration {
         let longest = self.rule.lengths().iter().max().copied();
-        Some((shared.names(), longest.unwrap_or_default() + within))
+        longest.unwrap_or_default() + self.rule.strikes().1
     }
 
     /// The refusals that cause a ban, and the time within which they count.

@@ -10,6 +10,7 @@
 //! connections. `docs/redis.md` has the layout of keys.
 
 mod follow_up;
+mod foreign_key_warning;
 mod algorithm_check;
 mod script_call;
 mod bans;
@@ -29,18 +30,20 @@ mod sync;
 mod reply;
 mod value;
 
-pub use bans::{BanKeys, SharedBans};
+pub use bans::BanKeys;
+pub(in crate::store) use foreign_key_warning::ForeignKeyWarning;
 pub use guards::{ChargedBucket, LeaseGuard, QueuePlace, Reservation};
 pub use multi_slot::BucketReplies;
 pub use naming::{BucketName, KeyFormat, NameBuilder, Naming, bucket_label};
 pub use refusal_cache::{KeyKnowledge, RefusalCache};
 pub use reply::BucketReply;
+pub(super) use reply::to_local_clock;
 pub use script::{AlgorithmKind, AlgorithmKinds, Procedure};
 pub use script_call::{BucketCharge, ChargedRefusals, Tier};
 pub use steering::Replacement;
 pub use store::{ChargeError, Store};
 pub use sync::{PendingReport, Tracker};
-pub(super) use value::{cell_text as cell_value, read_bucket, read_grant};
+pub(super) use value::{read_bucket, read_grant};
 
 #[cfg(test)]
 mod tests;

@@ -11,10 +11,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use self::shared::SharedSteering;
-use super::operator_action::{Attribution, GrantedUnits, OperatorAction, OperatorBan};
+use super::operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};
 use super::probe::Probe;
 use super::redis::NameBuilder;
-use super::snapshot::PolicySteering;
 use super::{Buckets, BucketsSpec, Home, OnStoreError, Penalties, Store};
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret};
@@ -64,9 +63,9 @@ pub struct SteeredFacts {
     /// whole.
     pub has_bucket: bool,
     /// Its granted units.
-    pub granted: Option<GrantedUnits>,
+    pub granted: Option<KeyRule>,
     /// Its ban by an operator.
-    pub ban: Option<OperatorBan>,
+    pub ban: Option<KeyRule>,
 }
 
 /// The reason why a key is not steered.
@@ -124,21 +123,10 @@ impl Steering {
         self.grants.get()
     }
 
-    /// The steered keys for the snapshot file. Fingerprints are made with `secret`, unless they are
-    /// shared.
-    pub(crate) fn to_keep<'a>(
-        &'a self,
-        policy: &'a str,
-        key: &'a str,
-        secret: Secret,
-    ) -> PolicySteering<'a> {
+    /// The secret of the keys' fingerprints, if machines share them.
+    pub(crate) fn secret(&self) -> Option<Secret> {
         let shared = self.shared.as_ref();
-        PolicySteering {
-            policy,
-            key,
-            secret: shared.map_or(secret, |shared| shared.naming().secret()),
-            keys: &self.keys,
-        }
+        shared.map(|shared| shared.naming().secret())
     }
 
     /// The ban and the granted units of the request that charges `buckets` under the fingerprint
@@ -187,7 +175,7 @@ impl Steering {
         now: Timestamp,
     ) {
         let reset = |at| buckets.reset_at(bucket, at, now);
-        let grant = |one: &keys::KeyGrant| {
+        let grant = |one: &KeyRule| {
             let cell = match one.units {
                 0 => Cell::EMPTY,
                 units => Grant::cell(units, one.until),
@@ -263,25 +251,21 @@ impl Steering {
         probe: Probe,
         now: Timestamp,
     ) -> Result<SteeredFacts, SteeringError> {
-        let ban = self.keys.ban_of(key.key, now);
+        let ban = self.keys.rule(key.key, OperatorActionKind::Ban, now);
         if let (Some(shared), Some(name)) = (&self.shared, &key.name)
             && key.buckets.is_in_redis()
         {
             let facts = shared.facts((key, name), probe, now).await?;
             let granted = facts.granted;
             let granted = granted.filter(|_| !self.keys.is_taken_back(key.key));
-            let granted = granted.map(|left| match self.keys.grant_of(key.key, key.bucket, now) {
-                Some(known) => GrantedUnits {
-                    since: known.since,
-                    by: known.by,
-                    ..left
-                },
-                // Another machine granted them just now.
-                None => left,
-            });
+            let known = self.keys.grant_of(key.key, key.bucket, now);
             return Ok(SteeredFacts {
                 ban,
-                granted,
+                granted: granted.map(|left| match known {
+                    Some(KeyRule { since, by, .. }) => KeyRule { since, by, ..left },
+                    // Another machine granted them just now.
+                    None => left,
+                }),
                 ..facts
             });
         }
@@ -301,95 +285,57 @@ impl Steering {
         })
     }
 
-    /// Makes the bucket of a key whole, with those of further overflow tiers.
-    ///
-    /// # Errors
-    /// The store does not answer.
-    pub async fn reset(&self, key: &SteeringKey<'_>) -> Result<(), SteeringError> {
-        match (&self.shared, &key.name) {
-            (Some(shared), Some(name)) => shared.reset(key, name).await,
-            _ => {
-                key.buckets.reset(key.bucket);
-                Ok(())
-            }
-        }
-    }
-
-    /// Grants units to a key until an instant, instead of any earlier grant. 0 units take that back.
+    /// Changes a key. An unban also lifts the ban by these penalties, whose key is `banned`.
     ///
     /// # Errors
     /// There is no room for another key, or the store does not answer.
-    pub async fn grant(
+    pub(crate) async fn change(
         &self,
         key: &SteeringKey<'_>,
-        units: u32,
-        until: Timestamp,
+        change: KeyChange,
         by: &Attribution,
+        penalties: Option<(&Penalties, Fingerprint)>,
         now: Timestamp,
     ) -> Result<(), SteeringError> {
+        let penalties = penalties.filter(|_| change == KeyChange::Unban);
         match (&self.shared, &key.name) {
-            (Some(shared), Some(name)) => shared.grant((key, name), units, (now, until), by).await,
-            _ => Ok(self.keys.grant(key.key, units, until, by, now)?),
+            (Some(shared), Some(name)) => {
+                if let KeyChange::Ban { .. } = change {
+                    self.keys.has_room_for(key.key)?;
+                }
+                if let Some((penalties, banned)) = penalties {
+                    shared.lift(penalties, banned).await?;
+                }
+                shared.change((key, name), change, by, now).await?;
+                if change == KeyChange::Unban {
+                    // Here at once, whatever the server's clock says of a ban's age.
+                    self.keys.change(key.key, change, by, now)?;
+                }
+            }
+            _ if change == KeyChange::Reset => _ = key.buckets.reset(key.bucket),
+            _ => self.keys.change(key.key, change, by, now)?,
         }
+        if let Some((penalties, banned)) = penalties {
+            penalties.lift(banned);
+        }
+        Ok(())
     }
 
-    /// Lifts the ban by an operator, or takes the grant back, of the key under which it is listed.
+    /// Ends a ban by an operator, or a grant, of the key under which it is listed.
     ///
     /// # Errors
     /// The store does not answer.
     pub(crate) async fn revoke(
         &self,
         key: Fingerprint,
-        action: &OperatorAction,
+        (kind, rule): (OperatorActionKind, &KeyRule),
         now: Timestamp,
     ) -> Result<(), SteeringError> {
-        match (&self.shared, action) {
-            (Some(shared), _) => shared.revoke(key, action, now).await?,
-            (None, OperatorAction::Ban(_)) => self.keys.unban(key),
-            (None, OperatorAction::Grant(_)) => self.keys.take_back(key),
+        let (change, by) = (kind.end(rule), Attribution::default());
+        match &self.shared {
+            Some(shared) => shared.end(key, change, rule.until.since(now)).await?,
+            None => self.keys.change(key, change, &by, now)?,
         }
-        Ok(())
-    }
-
-    /// Bans a key, instead of any earlier ban by an operator.
-    ///
-    /// # Errors
-    /// There is no room for another key, or the store does not answer.
-    pub async fn ban(
-        &self,
-        key: &SteeringKey<'_>,
-        until: Timestamp,
-        by: &Attribution,
-        now: Timestamp,
-    ) -> Result<(), SteeringError> {
-        if let Some(shared) = &self.shared {
-            self.keys.has_room_for(key.key)?;
-            return shared.ban(key.key, until.since(now), by).await;
-        }
-        let ban = OperatorBan {
-            since: now,
-            until,
-            by: by.clone(),
-        };
-        Ok(self.keys.ban(key.key, ban)?)
-    }
-
-    /// Lifts the ban of a key by an operator, and that by penalties, whose key is `banned`.
-    ///
-    /// # Errors
-    /// The store does not answer.
-    pub(crate) async fn unban(
-        &self,
-        key: &SteeringKey<'_>,
-        penalties: Option<(&Penalties, Fingerprint)>,
-    ) -> Result<(), SteeringError> {
-        if let Some(shared) = &self.shared {
-            shared.unban(key.key, penalties).await?;
-        }
-        if let Some((penalties, banned)) = penalties {
-            penalties.lift(banned);
-        }
-        self.keys.unban(key.key);
         Ok(())
     }
 }

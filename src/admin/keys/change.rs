@@ -1,7 +1,6 @@
 //! A change of a key, in one policy or in all of a client: made, audited and answered.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,9 +14,9 @@ use crate::admin::problem_details::ProblemDetails;
 use crate::admin::state::AdminState;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
-use crate::proxy::inspect::key::{ChangedKey, Execution, KeyChange, KeyChangeError, PolicyKey};
+use crate::proxy::inspect::key::{ChangedKey, Execution, KeyChangeError, PolicyKey};
 use crate::proxy::inspect::key_state::{KeyState, rfc_3339};
-use crate::store::{Attribution, SteeringError};
+use crate::store::{Attribution, KeyChange, SteeringError};
 
 /// A key to change.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -62,22 +61,15 @@ pub struct OtherPolicy {
     pub result: String,
 }
 
-/// A change, with texts of its own.
-pub(super) enum OwnedChange {
-    Reset,
-    Grant { units: u32, until: Timestamp },
-    Ban { length: Duration, until: Timestamp },
-    Unban,
-}
-
 /// Makes a change, also if the caller leaves meanwhile: none is half made.
 pub(super) async fn change(
     state: AdminState,
     actor: Actor,
     request: ChangeRequest,
-    change: OwnedChange,
+    change: KeyChange,
+    now: Timestamp,
 ) -> Result<Json<KeyChanged>, ProblemDetails> {
-    let made = spawn(async move { make(&state, &actor, &request, &change).await });
+    let made = spawn(async move { make(&state, &actor, &request, change, now).await });
     made.await.map_err(ProblemDetails::internal)?.map(Json)
 }
 
@@ -85,11 +77,11 @@ async fn make(
     state: &AdminState,
     actor: &Actor,
     request: &ChangeRequest,
-    change: &OwnedChange,
+    change: KeyChange,
+    now: Timestamp,
 ) -> Result<KeyChanged, ProblemDetails> {
     let ruleset = state.gateway.ruleset();
     let key = find(&ruleset, &request.policy, &request.key)?;
-    let now = state.clock.now();
     if request.key.has_id() && !key.state(now).await.map_err(store_problem)?.stored {
         return Err(id_problem());
     }
@@ -102,9 +94,10 @@ async fn make(
         request,
         audited: Change {
             dry_run: request.dry_run,
-            ..change.audited(request.reason.as_deref())
+            ..audited(change, request.reason.as_deref(), now)
         },
-        change: change.borrowed(&by),
+        change,
+        by: &by,
     };
     let ChangedKey {
         before,
@@ -121,7 +114,7 @@ async fn make(
     let notes = [
         unknown_key(&before),
         replaced,
-        remaining_ban(call.change, &after),
+        remaining_ban(change, &after),
     ];
     let notes: Vec<_> = notes.into_iter().flatten().chain(failed).collect();
     Ok(KeyChanged {
@@ -137,7 +130,8 @@ struct KeyCall<'a> {
     actor: &'a Actor,
     request: &'a ChangeRequest,
     audited: Change<'a>,
-    change: KeyChange<'a>,
+    change: KeyChange,
+    by: &'a Attribution,
 }
 
 impl KeyCall<'_> {
@@ -153,7 +147,8 @@ impl KeyCall<'_> {
         } else {
             Execution::Apply
         };
-        let result = key.change(self.change, execution, state.clock.now()).await;
+        let now = state.clock.now();
+        let result = key.change(self.change, self.by, execution, now).await;
         let change = Change {
             policy: Some(&key.policy().name),
             key_id: Some(key.fingerprint().to_string()),
@@ -235,7 +230,7 @@ fn unknown_key(before: &KeyState) -> Option<String> {
 }
 
 /// A note on the ban that a change leaves in force.
-fn remaining_ban(change: KeyChange<'_>, after: &KeyState) -> Option<String> {
+fn remaining_ban(change: KeyChange, after: &KeyState) -> Option<String> {
     let leaves_bans = matches!(change, KeyChange::Reset | KeyChange::Grant { .. });
     let ban = after.ban.as_ref().filter(|_| leaves_bans)?;
     let until = &ban.until;
@@ -244,32 +239,24 @@ fn remaining_ban(change: KeyChange<'_>, after: &KeyState) -> Option<String> {
     ))
 }
 
-impl OwnedChange {
-    fn borrowed<'a>(&self, by: &'a Attribution) -> KeyChange<'a> {
-        match *self {
-            Self::Reset => KeyChange::Reset,
-            Self::Grant { units, until } => KeyChange::Grant { units, until, by },
-            Self::Ban { until, .. } => KeyChange::Ban { until, by },
-            Self::Unban => KeyChange::Unban,
+/// The change, of no key so far, for the audit log.
+fn audited(change: KeyChange, reason: Option<&str>, now: Timestamp) -> Change<'_> {
+    let action = match change {
+        KeyChange::Reset => Action::Reset,
+        KeyChange::Grant { .. } => Action::Grant,
+        KeyChange::Ban { .. } => Action::Ban,
+        KeyChange::Unban => Action::Unban,
+    };
+    let mut audited = Change::new(action, reason);
+    match change {
+        KeyChange::Grant { units, until } => {
+            (audited.units, audited.until) = (Some(units), Some(rfc_3339(until)));
         }
-    }
-
-    /// The change, of no key so far, for the audit log.
-    fn audited<'a>(&self, reason: Option<&'a str>) -> Change<'a> {
-        let change = |action| Change::new(action, reason);
-        match *self {
-            Self::Reset => change(Action::Reset),
-            Self::Unban => change(Action::Unban),
-            Self::Grant { units, until } => Change {
-                units: Some(units),
-                until: Some(rfc_3339(until)),
-                ..change(Action::Grant)
-            },
-            Self::Ban { length, until } => Change {
-                until: Some(rfc_3339(until)),
-                for_s: Some(length.as_secs_f64()),
-                ..change(Action::Ban)
-            },
+        KeyChange::Ban { until } => {
+            audited.until = Some(rfc_3339(until));
+            audited.for_s = Some(until.since(now).as_secs_f64());
         }
+        KeyChange::Reset | KeyChange::Unban => {}
     }
+    audited
 }

@@ -21,7 +21,7 @@ use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{BodyEnd, Head, ResponseOrigin};
-use crate::store::{Attribution, InUse, OperatorBan, SteeredKeys, Store};
+use crate::store::{Attribution, InUse, KeyChange, Store};
 use crate::telemetry::metrics::LimitDecision;
 
 /// Decision on one request.
@@ -130,15 +130,15 @@ pub fn dry_run<T>(
 
 /// The keys of one request that are steered as recorded.
 struct SteeredRequest<'a> {
-    granted: SmallVec<[(&'a SteeredKeys, Fingerprint); 1]>,
-    banned: SmallVec<[(&'a Policy, &'a SteeredKeys, Fingerprint); 1]>,
+    changes: SmallVec<[(&'a Policy, Fingerprint, KeyChange); 1]>,
+    now: Timestamp,
 }
 
 impl<'a> SteeredRequest<'a> {
     fn steer(inputs: &AdmissionInputs<'a>, recorded: Recorded<'_>) -> Self {
         let mut steered = Self {
-            granted: SmallVec::new(),
-            banned: SmallVec::new(),
+            changes: SmallVec::new(),
+            now: inputs.now,
         };
         if recorded.granted.is_empty() && recorded.banned.is_none() {
             return steered;
@@ -150,39 +150,46 @@ impl<'a> SteeredRequest<'a> {
             let Applicability::Bucket(key, _) = evaluated else {
                 continue;
             };
-            let keys = &**policy.steering.keys();
             let is_granted = recorded.granted.iter().any(|name| **name == *policy.name);
-            if is_granted && let Ok(cost) = limit.spec.cost.of(inputs.head) {
+            if is_granted && let Ok(units) = limit.spec.cost.of(inputs.head) {
                 let until = now.saturating_add(Duration::from_secs(1));
-                // There is room: no other key is granted anything.
-                let _ = keys.grant(key, cost, until, &Attribution::default(), now);
-                steered.granted.push((keys, key));
+                steered.change(policy, key, KeyChange::Grant { units, until });
             }
             let ban = recorded.banned.filter(|(name, _)| **name == *policy.name);
             if let Some((_, length)) = ban.filter(|_| policy.penalties.is_none()) {
-                let ban = OperatorBan {
-                    since: now,
-                    until: now.saturating_add(length.max(Duration::from_micros(1))),
-                    by: Attribution::default(),
-                };
-                let _ = keys.ban(key, ban);
-                steered.banned.push((policy, keys, key));
+                let until = now.saturating_add(length.max(Duration::from_micros(1)));
+                steered.change(policy, key, KeyChange::Ban { until });
             }
         }
         steered
     }
 
+    fn change(&mut self, policy: &'a Policy, key: Fingerprint, change: KeyChange) {
+        make(policy, key, change, self.now);
+        self.changes.push((policy, key, change));
+    }
+
     /// Ends the grants and bans; the policies that banned.
     fn release(self) -> SmallVec<[Arc<str>; 1]> {
-        for (keys, key) in self.granted {
-            keys.take_back(key);
+        let mut banned = SmallVec::new();
+        for (policy, key, change) in self.changes {
+            let end = match change {
+                KeyChange::Grant { until, .. } => KeyChange::Grant { units: 0, until },
+                _ => KeyChange::Unban,
+            };
+            make(policy, key, end, self.now);
+            if end == KeyChange::Unban {
+                banned.push(Arc::clone(&policy.name));
+            }
         }
-        let lift = |(policy, keys, key): (&Policy, &SteeredKeys, _)| {
-            keys.unban(key);
-            Arc::clone(&policy.name)
-        };
-        self.banned.into_iter().map(lift).collect()
+        banned
     }
+}
+
+fn make(policy: &Policy, key: Fingerprint, change: KeyChange, now: Timestamp) {
+    let by = Attribution::default();
+    // There is room: no other key is steered.
+    let _ = policy.steering.keys().change(key, change, &by, now);
 }
 
 impl DryRun<'_> {

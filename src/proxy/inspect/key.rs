@@ -15,8 +15,7 @@ use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::ruleset::reload_diff::shown_exception;
 use crate::proxy::ruleset::{Limit, Policy, Quota, Ruleset};
 use crate::rules::{Exception, Head, KeyTextError, PartText};
-use crate::store::{Attribution, GrantedUnits, Probe, SteeringError, SteeringKey};
-use crate::telemetry::metrics::KeyAction;
+use crate::store::{Attribution, KeyChange, KeyRule, Probe, SteeringError, SteeringKey};
 
 /// The longest time for which an operator bans a key or grants it units.
 pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -54,31 +53,6 @@ pub enum KeyError {
     /// The texts are no key of the policy.
     #[error(transparent)]
     Text(#[from] KeyTextError),
-}
-
-/// A change to a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyChange<'a> {
-    /// Makes its bucket whole.
-    Reset,
-    /// Grants units, instead of any earlier grant. 0 units take that back.
-    Grant {
-        /// Units, spendable at once.
-        units: u32,
-        /// The end of the grant.
-        until: Timestamp,
-        /// The operator.
-        by: &'a Attribution,
-    },
-    /// Bans the key, instead of any earlier ban by an operator.
-    Ban {
-        /// The end of the ban.
-        until: Timestamp,
-        /// The operator.
-        by: &'a Attribution,
-    },
-    /// Lifts all bans, and forgets the key's strikes.
-    Unban,
 }
 
 /// A key before and after a change.
@@ -228,16 +202,17 @@ impl<'r> PolicyKey<'r> {
     /// of the store interrupts may be repeated.
     pub async fn change(
         &self,
-        change: KeyChange<'_>,
+        change: KeyChange,
+        by: &Attribution,
         execution: Execution,
         now: Timestamp,
     ) -> Result<ChangedKey, KeyChangeError> {
         self.check(change, now)?;
         let before = self.facts(Probe::UNIT, now).await?;
         let after = match execution {
-            Execution::DryRun => self.expected(before.clone(), change, now),
+            Execution::DryRun => self.expected(before.clone(), change, by, now),
             Execution::Apply => {
-                self.apply(change, now).await?;
+                self.apply(change, by, now).await?;
                 self.facts(Probe::UNIT, now).await?
             }
         };
@@ -248,35 +223,23 @@ impl<'r> PolicyKey<'r> {
         })
     }
 
-    async fn apply(&self, change: KeyChange<'_>, now: Timestamp) -> Result<(), SteeringError> {
+    async fn apply(
+        &self,
+        change: KeyChange,
+        by: &Attribution,
+        now: Timestamp,
+    ) -> Result<(), SteeringError> {
         let (steering, key) = (&self.policy().steering, self.steering_key());
-        let action = match change {
-            KeyChange::Reset => {
-                steering.reset(&key).await?;
-                KeyAction::Reset
-            }
-            KeyChange::Grant { units, until, by } => {
-                steering.grant(&key, units, until, by, now).await?;
-                KeyAction::Grant
-            }
-            KeyChange::Ban { until, by } => {
-                steering.ban(&key, until, by, now).await?;
-                KeyAction::Ban
-            }
-            KeyChange::Unban => {
-                let penalties = self.policy().penalties.as_deref();
-                let banned = penalties.map(|penalties| (penalties, self.ban_key()));
-                steering.unban(&key, banned).await?;
-                KeyAction::Unban
-            }
-        };
-        steering.keys().metrics().record(action);
+        let penalties = self.policy().penalties.as_deref();
+        let penalties = penalties.map(|penalties| (penalties, self.ban_key()));
+        steering.change(&key, change, by, penalties, now).await?;
+        steering.keys().metrics().record(change.action());
         Ok(())
     }
 
     /// # Errors
     /// The change makes no sense for this key.
-    fn check(&self, change: KeyChange<'_>, now: Timestamp) -> Result<(), KeyChangeError> {
+    fn check(&self, change: KeyChange, now: Timestamp) -> Result<(), KeyChangeError> {
         let impossible = |why: &str| Err(KeyChangeError::Impossible(why.to_owned()));
         if self.is_exempt && change != KeyChange::Unban {
             return impossible("the key is exempt from the policy");
@@ -292,16 +255,20 @@ impl<'r> PolicyKey<'r> {
             (KeyChange::Grant { .. }, Algorithm::LeakyBucket(_)) => impossible(
                 "a `leaky_bucket` spaces requests out, which granted units would undo: raise its quota, also for this key alone by an override",
             ),
-            (KeyChange::Grant { units, until, .. }, _) if units > 0 => {
-                check_end("grant", until, now)
-            }
-            (KeyChange::Ban { until, .. }, _) => check_end("ban", until, now),
+            (KeyChange::Grant { units, until }, _) if units > 0 => check_end("grant", until, now),
+            (KeyChange::Ban { until }, _) => check_end("ban", until, now),
             _ => Ok(()),
         }
     }
 
     /// The facts after a change, without making it.
-    fn expected(&self, before: KeyFacts, change: KeyChange<'_>, now: Timestamp) -> KeyFacts {
+    fn expected(
+        &self,
+        before: KeyFacts,
+        change: KeyChange,
+        by: &Attribution,
+        now: Timestamp,
+    ) -> KeyFacts {
         match change {
             KeyChange::Reset => KeyFacts {
                 bucket: self.whole_bucket(now),
@@ -313,17 +280,17 @@ impl<'r> PolicyKey<'r> {
                 granted: None,
                 ..before
             },
-            KeyChange::Grant { units, until, by } => KeyFacts {
-                granted: Some(GrantedUnits {
-                    left: units,
+            KeyChange::Grant { units, until } => KeyFacts {
+                granted: Some(KeyRule {
                     units,
+                    left: units,
                     since: now,
                     until,
                     by: by.clone(),
                 }),
                 ..before
             },
-            KeyChange::Ban { until, by } => {
+            KeyChange::Ban { until } => {
                 let outlasts = before.ban.as_ref().is_some_and(|ban| ban.until > until);
                 if outlasts && before.ban.as_ref().is_some_and(|ban| ban.number.is_some()) {
                     before

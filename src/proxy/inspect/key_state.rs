@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cell::CellView;
-use super::key::{KeyChange, PolicyKey};
+use super::key::PolicyKey;
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Outcome};
 use crate::proxy::activity::KeyRefusals;
-use crate::store::{Attribution, GrantedUnits, OperatorBan};
+use crate::store::{Attribution, KeyChange, KeyRule};
 
 /// The state of one key of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -104,7 +104,7 @@ pub struct GrantState {
     /// The end of the grant (RFC 3339).
     #[schemars(extend("format" = "date-time"))]
     pub until: String,
-    /// The operator, by role and place of the token; empty if an earlier release stored it.
+    /// The operator, by role and place of the token.
     pub actor: String,
     /// The operator's reason.
     pub reason: String,
@@ -136,11 +136,11 @@ pub(super) struct KeyFacts {
     pub(super) has_bucket: bool,
     /// The buckets of further overflow tiers.
     pub(super) overflow: Vec<BucketFacts>,
-    pub(super) granted: Option<GrantedUnits>,
+    pub(super) granted: Option<KeyRule>,
     pub(super) in_flight: u64,
     pub(super) ban: Option<KeyBan>,
     /// The ban by an operator, which a later one by a penalty hides.
-    pub(super) operator_ban: Option<OperatorBan>,
+    pub(super) operator_ban: Option<KeyRule>,
 }
 
 /// A ban in force.
@@ -241,34 +241,25 @@ impl KeyFacts {
     }
 
     /// The ban or the grant by an operator that a change replaces, in words.
-    pub(super) fn replaced(&self, change: KeyChange<'_>) -> Option<String> {
-        let by = |until, by: &Attribution| {
-            let (until, actor) = (rfc_3339(until), &by.actor);
-            match &*by.reason {
-                "" => format!("until {until} by {actor}"),
-                reason => format!("until {until} by {actor} ({reason})"),
-            }
-        };
-        match change {
-            KeyChange::Ban { .. } => {
-                let ban = self.operator_ban.as_ref()?;
-                Some(format!("replaces the ban {}", by(ban.until, &ban.by)))
-            }
+    pub(super) fn replaced(&self, change: KeyChange) -> Option<String> {
+        let (what, rule) = match change {
+            KeyChange::Ban { .. } => ("the ban".to_owned(), self.operator_ban.as_ref()?),
             KeyChange::Grant { units: 1.., .. } => {
-                let GrantedUnits {
-                    left,
-                    units,
-                    until,
-                    by: who,
-                    ..
-                } = self.granted.as_ref()?;
-                let until = by(*until, who);
-                Some(format!(
-                    "replaces the grant of {units} units, {left} of them left, {until}"
-                ))
+                let rule = self.granted.as_ref()?;
+                let (units, left) = (rule.units, rule.left);
+                (
+                    format!("the grant of {units} units, {left} of them left,"),
+                    rule,
+                )
             }
-            KeyChange::Grant { .. } | KeyChange::Reset | KeyChange::Unban => None,
-        }
+            KeyChange::Grant { .. } | KeyChange::Reset | KeyChange::Unban => return None,
+        };
+        let (until, Attribution { actor, reason }) = (rfc_3339(rule.until), &rule.by);
+        let reason = match &**reason {
+            "" => String::new(),
+            reason => format!(" ({reason})"),
+        };
+        Some(format!("replaces {what} until {until} by {actor}{reason}"))
     }
 
     /// Seconds until an instant, rounded up to a millisecond.

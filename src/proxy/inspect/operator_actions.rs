@@ -15,8 +15,7 @@ use super::key_state::rfc_3339;
 use crate::clock::{Timestamp, text};
 use crate::limiter::Fingerprint;
 use crate::proxy::ruleset::Policy;
-use crate::store::{OperatorAction, OperatorActionKind, SteeringError};
-use crate::telemetry::metrics::KeyAction;
+use crate::store::{KeyRule, OperatorActionKind, SteeringError};
 
 /// A ban or a grant by an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,7 +38,7 @@ pub struct ListedAction {
     pub units: Option<u32>,
     /// Granted units; none for a ban.
     pub of_units: Option<u32>,
-    /// The operator, by role and place of the token; empty if an earlier release stored it.
+    /// The operator, by role and place of the token.
     pub actor: String,
     /// The operator's reason.
     pub reason: String,
@@ -97,20 +96,16 @@ pub fn operator_actions<'a>(
 ) -> ActionPage {
     let (mut total, mut listed) = (0, BTreeMap::new());
     for policy in policies {
-        for (key, action) in policy.steering.keys().actions(now) {
+        for (key, kind, rule) in policy.steering.keys().rules(now) {
             total += 1;
-            let (kind, since) = match &action {
-                OperatorAction::Ban(ban) => (OperatorActionKind::Ban, ban.since),
-                OperatorAction::Grant(grant) => (OperatorActionKind::Grant, grant.since),
-            };
             let place = ListPlace {
-                since: Reverse(since),
+                since: Reverse(rule.since),
                 key: key.bits(),
                 kind,
                 policy: Arc::clone(&policy.name),
             };
             if after.is_none_or(|after| place > *after) {
-                listed.insert(place, listed_action(policy, key, action));
+                listed.insert(place, listed_action(policy, key, kind, rule));
                 if listed.len() > most + 1 {
                     listed.pop_last();
                 }
@@ -126,31 +121,24 @@ pub fn operator_actions<'a>(
     }
 }
 
-fn listed_action(policy: &Policy, key: Fingerprint, action: OperatorAction) -> ListedAction {
+fn listed_action(
+    policy: &Policy,
+    key: Fingerprint,
+    what: OperatorActionKind,
+    rule: KeyRule,
+) -> ListedAction {
     let is_shared = policy.steering.keys().is_shared();
-    let (what, since, until, by, units) = match action {
-        OperatorAction::Ban(ban) => (OperatorActionKind::Ban, ban.since, ban.until, ban.by, None),
-        OperatorAction::Grant(grant) => {
-            let units = Some((grant.left, grant.units));
-            (
-                OperatorActionKind::Grant,
-                grant.since,
-                grant.until,
-                grant.by,
-                units,
-            )
-        }
-    };
+    let is_grant = what == OperatorActionKind::Grant;
     ListedAction {
         policy: policy.name.to_string(),
         id: key.to_string(),
         what,
-        since: text::rfc_3339(since),
-        until: rfc_3339(until),
-        units: units.map(|(left, _)| left).filter(|_| !is_shared),
-        of_units: units.map(|(_, all)| all),
-        actor: by.actor.into(),
-        reason: by.reason.into(),
+        since: text::rfc_3339(rule.since),
+        until: rfc_3339(rule.until),
+        units: (is_grant && !is_shared).then_some(rule.left),
+        of_units: is_grant.then_some(rule.units),
+        actor: rule.by.actor.into(),
+        reason: rule.by.reason.into(),
     }
 }
 
@@ -165,17 +153,14 @@ pub async fn revoke(
     now: Timestamp,
 ) -> Result<Option<ListedAction>, SteeringError> {
     let steering = &policy.steering;
-    let Some(action) = steering.keys().action(key, kind, now) else {
+    let Some(rule) = steering.keys().rule(key, kind, now) else {
         return Ok(None);
     };
     if execution == Execution::Apply {
-        steering.revoke(key, &action, now).await?;
-        steering.keys().metrics().record(match kind {
-            OperatorActionKind::Ban => KeyAction::Unban,
-            OperatorActionKind::Grant => KeyAction::Grant,
-        });
+        steering.revoke(key, (kind, &rule), now).await?;
+        steering.keys().metrics().record(kind.end(&rule).action());
     }
-    Ok(Some(listed_action(policy, key, action)))
+    Ok(Some(listed_action(policy, key, kind, rule)))
 }
 
 #[cfg(test)]

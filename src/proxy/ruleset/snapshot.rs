@@ -2,7 +2,7 @@
 
 use super::Ruleset;
 use crate::store::Table;
-use crate::store::snapshot::{PolicyBans, PolicySteering};
+use crate::store::snapshot::PolicyKeys;
 
 impl Ruleset {
     /// All tables for the snapshot file, with the key of their policy.
@@ -15,20 +15,15 @@ impl Ruleset {
             .map(|quota| (quota.key.as_str(), &*quota.buckets.table))
     }
 
-    /// Strikes and bans of all policies for the snapshot file. Shared ones are included, since
-    /// Redis may be down at the next start.
-    pub fn bans(&self) -> impl Iterator<Item = PolicyBans<'_>> {
-        self.policies.iter().filter_map(|policy| {
-            let penalties = policy.penalties.as_ref()?;
-            Some(penalties.to_keep(&policy.name, &policy.quota.key, self.secret))
-        })
-    }
-
-    /// The keys that operators steer, for the snapshot file.
-    pub fn steered(&self) -> impl Iterator<Item = PolicySteering<'_>> {
-        self.policies.iter().map(|policy| {
-            let key = &policy.quota.key;
-            policy.steering.to_keep(&policy.name, key, self.secret)
+    /// Strikes, bans and grants of all policies for the snapshot file. Shared bans are included,
+    /// since Redis may be down at the next start.
+    pub fn keys(&self) -> impl Iterator<Item = PolicyKeys<'_>> {
+        self.policies.iter().map(|policy| PolicyKeys {
+            policy: &policy.name,
+            key: &policy.quota.key,
+            secret: policy.steering.secret().unwrap_or(self.secret),
+            bans: policy.penalties.as_ref().map(|one| one.known()),
+            steered: Some(policy.steering.keys()),
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::limiter::{
     Start,
 };
 use crate::store::steering::{Steering, SteeringSpec};
-use crate::store::{Attribution, OperatorBan};
+use crate::store::{Attribution, KeyChange};
 use crate::store::{BucketsSpec, ChargedLimits, Home, OnFull, Penalties, Table};
 use crate::telemetry::registry::Registry;
 
@@ -104,23 +104,22 @@ impl Policy {
     }
 
     fn apply(&self, event: Event, now: Timestamp) {
+        let change = match event {
+            Event::Ask { cost } => {
+                ask(&[self], cost, now);
+                return;
+            }
+            Event::Grant { units, micros } => KeyChange::Grant {
+                units,
+                until: now.saturating_add_micros(micros),
+            },
+            Event::Ban { micros } => KeyChange::Ban {
+                until: now.saturating_add_micros(micros),
+            },
+        };
         let keys = self.steering.keys();
-        match event {
-            Event::Ask { cost } => _ = ask(&[self], cost, now),
-            Event::Grant { units, micros } => {
-                let until = now.saturating_add_micros(micros);
-                keys.grant(key(), units, until, &Attribution::default(), now)
-                    .expect("there is room");
-            }
-            Event::Ban { micros } => {
-                let ban = OperatorBan {
-                    since: now,
-                    until: now.saturating_add_micros(micros),
-                    by: Attribution::default(),
-                };
-                keys.ban(key(), ban).expect("there is room");
-            }
-        }
+        keys.change(key(), change, &Attribution::default(), now)
+            .expect("there is room");
     }
 }
 

@@ -26,16 +26,18 @@ pub struct Bans {
     /// Keys with a ban that is in force, or makes the next one longer. Locked after the former.
     banned: BoundedMap<KeyBans>,
     /// Set if other machines share the bans.
-    shared: Option<Unreported>,
+    shared: Option<Sharing>,
 }
 
-/// Keys to report to other machines.
+/// The state of sharing bans with other machines.
 #[derive(Debug)]
-struct Unreported {
+struct Sharing {
     /// The name of this node, unique among the machines.
     node: u64,
-    /// Each key once.
-    keys: Mutex<VecDeque<Fingerprint>>,
+    /// The keys to report, each once.
+    unreported: Mutex<VecDeque<Fingerprint>>,
+    /// The last announcement read; `None` before the first answer.
+    read: Mutex<Option<Vec<u8>>>,
 }
 
 /// The ban history of one key.
@@ -79,9 +81,13 @@ impl HeapSize for KeyBans {
 impl Bans {
     /// Bans that this node shares with other machines. `node` is unique among them.
     pub fn shared(node: u64) -> Self {
-        let keys = Mutex::default();
+        let shared = Sharing {
+            node,
+            unreported: Mutex::default(),
+            read: Mutex::default(),
+        };
         Self {
-            shared: Some(Unreported { node, keys }),
+            shared: Some(shared),
             ..Self::default()
         }
     }
@@ -217,8 +223,8 @@ impl Bans {
         now: Timestamp,
         most: usize,
     ) -> BanBatch<'_> {
-        let next = |shared: &Unreported| {
-            let mut keys = shared.keys.lock();
+        let next = |shared: &Sharing| {
+            let mut keys = shared.unreported.lock();
             let most = keys.len().min(most);
             keys.drain(..most).collect()
         };
@@ -240,7 +246,21 @@ impl Bans {
     /// The number of keys to report.
     pub(in crate::store) fn unreported(&self) -> usize {
         let shared = self.shared.as_ref();
-        shared.map_or(0, |shared| shared.keys.lock().len())
+        shared.map_or(0, |shared| shared.unreported.lock().len())
+    }
+
+    /// The last announcement that was read; empty before the first answer.
+    pub(in crate::store) fn last_read(&self) -> Vec<u8> {
+        let shared = self.shared.as_ref();
+        let read = shared.and_then(|shared| shared.read.lock().clone());
+        read.unwrap_or_default()
+    }
+
+    /// Records the last announcement that was read, and returns the one before; `None` before the
+    /// first answer.
+    pub(in crate::store) fn record_read(&self, read: &[u8]) -> Option<Vec<u8>> {
+        let shared = self.shared.as_ref()?;
+        shared.read.lock().replace(read.to_vec())
     }
 
     /// Queues all bans in force for another report.
@@ -258,7 +278,7 @@ impl Bans {
         let Some(shared) = self.shared.as_ref().filter(|_| !known.is_unreported) else {
             return;
         };
-        let mut keys = shared.keys.lock();
+        let mut keys = shared.unreported.lock();
         if keys.len() < MAX_UNREPORTED {
             keys.push_back(key);
             known.is_unreported = true;

@@ -8,13 +8,11 @@
 //! { TABLE  policy: text  key: text  recipe: 5 x u64  words of a chunk: u32 (0: no rings)
 //!   { KEY    fingerprint: u64                 cell  ring
 //!   | FLOOR  first key: u64  last key: u64    cell  ring } }
-//! { BANS  policy: text  key: text  check of the secret: u64
+//! { KEYS   policy: text  key: text  check of the secret: u64
 //!   { STRIKES  fingerprint: u64  bans: u32  end of the last: u64  forgotten at: u64
-//!              strikes: u32  { at: u64 } } }
-//! { STEERED  policy: text  key: text  check of the secret: u64
-//!   { BANNED   fingerprint: u64  since: u64  until: u64  reason: text  actor: text
-//!   | GRANTED  fingerprint: u64  until: u64  left: u32  units: u32
-//!              since: u64  reason: text  actor: text } }
+//!              strikes: u32  { at: u64 }
+//!   | BANNED or GRANTED  fingerprint: u64  units: u32  left: u32  since: u64  until: u64
+//!                        reason: text  actor: text } }
 //! END  checksum: u64 (SipHash-1-3 of all before)
 //! ```
 //!
@@ -25,9 +23,7 @@
 //! `EncodedAlgorithm`.
 //!
 //! Instants are microseconds since the Unix epoch, so a ban ends at the same time of day in every
-//! process. Version 1 has no bans, and version 2 no steered keys. Both are still read, and written
-//! if they suffice, so that earlier releases can read them. Version 3, without actors and the start
-//! and reason of grants, is still read.
+//! process.
 
 mod file;
 mod reader;
@@ -38,7 +34,6 @@ use std::time::Duration;
 
 use siphasher::sip::SipHasher13;
 
-use crate::clock::Timestamp;
 use crate::limiter::{Penalty, Secret};
 use crate::store::{Bans, SteeredKeys};
 
@@ -50,23 +45,16 @@ pub use writer::SnapshotWriter;
 const MAGIC: [u8; 8] = *b"SGBUCKET";
 /// The version of the format. A change of the format, or of the meaning of an
 /// `EncodedAlgorithm`, a cell or a ring, needs another.
-const VERSION: u32 = 4;
-/// The version without the actors of bans and grants.
-const WITHOUT_ACTORS: u32 = 3;
-/// The version without steered keys.
-const WITHOUT_STEERING: u32 = 2;
-/// The earliest readable version: without bans.
-const OLDEST: u32 = 1;
+const VERSION: u32 = 5;
 
 const END: u8 = 0;
 const TABLE: u8 = 1;
 const KEY: u8 = 2;
 const FLOOR: u8 = 3;
-const BANS: u8 = 4;
+const KEYS: u8 = 4;
 const STRIKES: u8 = 5;
-const STEERED: u8 = 6;
-const BANNED: u8 = 7;
-const GRANTED: u8 = 8;
+const BANNED: u8 = 6;
+const GRANTED: u8 = 7;
 
 /// Approximate bytes of a read or write.
 const STEP: usize = 64 * 1024;
@@ -74,61 +62,24 @@ const STEP: usize = 64 * 1024;
 /// saved, and is right now.
 const AHEAD: Duration = Duration::from_hours(48);
 
-/// The strikes and bans of one policy.
+/// The keys of one policy beside its buckets: strikes, bans and grants.
 #[derive(Clone, Copy, Debug)]
-pub struct PolicyBans<'a> {
+pub struct PolicyKeys<'a> {
     /// The policy's name.
     pub policy: &'a str,
     /// The policy's key as configured. Name and key identify the policy.
     pub key: &'a str,
     /// The secret of the policy's fingerprints. It is not written.
     pub secret: Secret,
-    /// The ban rule.
-    pub rule: &'a Penalty,
-    /// The strikes and bans of keys.
-    pub bans: &'a Bans,
-}
-
-/// The keys of one policy that operators steer.
-#[derive(Clone, Copy, Debug)]
-pub struct PolicySteering<'a> {
-    /// The policy's name.
-    pub policy: &'a str,
-    /// The policy's key as configured. Name and key identify the policy.
-    pub key: &'a str,
-    /// The secret of the policy's fingerprints. It is not written.
-    pub secret: Secret,
-    /// The steered keys.
-    pub keys: &'a SteeredKeys,
-}
-
-/// The keys beside the buckets.
-#[derive(Debug, Default)]
-pub struct SavedKeys<'a> {
-    /// Strikes and bans by penalties.
-    pub bans: Vec<PolicyBans<'a>>,
+    /// Strikes and bans by a penalty, and its rule; none for a policy without one.
+    pub bans: Option<(&'a Penalty, &'a Bans)>,
     /// Bans and grants by operators.
-    pub steered: Vec<PolicySteering<'a>>,
-}
-
-impl PolicySteering<'_> {
-    /// True if a ban or grant counts at `now`.
-    fn has_any(&self, now: Timestamp) -> bool {
-        self.keys.saved(now).any(|some| !some.is_empty())
-    }
+    pub steered: Option<&'a SteeredKeys>,
 }
 
 /// A hash of a secret: fingerprints made with another secret name other keys.
 fn check_of(secret: &Secret) -> u64 {
     secret.hasher().finish().bits()
-}
-
-impl PolicyBans<'_> {
-    /// True if a strike or ban counts at `now`.
-    fn has_any(&self, now: Timestamp) -> bool {
-        let mut saved = self.bans.saved(self.rule, now);
-        saved.any(|some| !some.is_empty())
-    }
 }
 
 /// The reason why a file is not read.
@@ -137,8 +88,8 @@ pub enum ReadError {
     /// The file is not a snapshot.
     #[error("it is no snapshot of buckets")]
     Foreign,
-    /// Another version of the program has written it.
-    #[error("its format is version {0}, and this program reads versions {OLDEST} to {VERSION}")]
+    /// Another release has written it.
+    #[error("its format is version {0}, and this program reads version {VERSION}")]
     Version(u32),
     /// Part of the file is missing or changed.
     #[error("it is damaged")]

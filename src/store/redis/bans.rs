@@ -6,22 +6,18 @@
 
 mod report;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use redis::Value;
 use tokio::time::Instant;
 
-use super::client::{Client, Command, Fault, FaultKind, Operation};
-use super::exchange::{ForeignKeyWarning, LONGEST_ROUND};
+use super::client::{Command, Fault, FaultKind, Operation};
+use super::exchange::LONGEST_ROUND;
 use super::store::Store;
 use crate::clock::{Clock, Timestamp};
-use crate::limiter::Penalty;
-use crate::store::Bans;
+use crate::store::Penalties;
 use crate::store::memory::BanBatch;
-use crate::telemetry::metrics::BanMetrics;
 
 #[cfg(test)]
 pub use self::report::AnnouncedBan;
@@ -34,115 +30,31 @@ const KEYS_PER_CALL: usize = 32;
 /// The most calls of a round for a policy: the bound of the server's load in a flood of refusals.
 const MAX_CALLS: usize = 8;
 
-/// The bans of one policy, shared by all machines under its name.
-#[derive(Debug)]
-pub struct SharedBans {
-    client: Arc<Client>,
-    names: BanKeys,
-    rule: ArcSwap<Penalty>,
-    bans: Arc<Bans>,
-    metrics: BanMetrics,
-    /// The last announcement read; `None` before the first answer.
-    read: Mutex<Option<Vec<u8>>>,
-    warning: ForeignKeyWarning,
-}
-
-impl SharedBans {
-    /// Bans by this rule from now on.
-    pub fn set_rule(&self, rule: Penalty) {
-        self.rule.store(Arc::new(rule));
+impl Store {
+    /// Shares the bans of these policies, and no others, from the next round on, while somebody
+    /// else still holds them.
+    pub fn follow_bans<'a>(&self, policies: impl Iterator<Item = &'a Arc<Penalties>>) {
+        let shared = policies.filter(|one| one.is_shared());
+        *self.bans.lock() = shared.map(Arc::downgrade).collect();
     }
 
-    /// The keys in Redis of the policy's bans.
-    pub(in crate::store) fn names(&self) -> &BanKeys {
-        &self.names
+    pub(super) fn followed_bans(&self) -> Vec<Arc<Penalties>> {
+        let bans = self.bans.lock();
+        bans.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The next keys to report.
-    fn next_report(&self, now: Timestamp) -> BanBatch<'_> {
-        self.bans.take_report(&self.rule.load(), now, KEYS_PER_CALL)
-    }
-
-    /// The call that reports these keys and reads new announcements.
-    fn command(&self, store: &Store, taken: &BanBatch<'_>, now: Timestamp) -> Command {
-        let read = self.read.lock();
+    /// The call that reports these keys of a policy, and reads new announcements.
+    fn ban_command(&self, of: &Penalties, taken: &BanBatch<'_>, now: Timestamp) -> Option<Command> {
         let report = BanReport {
-            names: &self.names,
-            rule: &self.rule.load(),
-            node: self.bans.node(),
+            names: of.names()?,
+            rule: &of.rule,
+            node: of.bans.node(),
             keys: &taken.keys,
-            read: read.as_deref().unwrap_or_default(),
+            read: &of.bans.last_read(),
             here: now,
             now: None,
         };
-        store.command(&report.script_call())
-    }
-
-    /// Applies the answer; returns true if there is more to read or to report.
-    ///
-    /// # Errors
-    /// If the report failed, or a part of it.
-    fn apply_reply(
-        &self,
-        taken: BanBatch<'_>,
-        answer: Result<Value, Fault>,
-        now: Timestamp,
-    ) -> Result<bool, Fault> {
-        let reply = BanReply::read(&answer?).map_err(|error| FaultKind::Script.with(error))?;
-        taken.confirm();
-        let rule = self.rule.load();
-        let read = self.read.lock().replace(reply.read.clone());
-        let has_forgotten = |read: &Vec<u8>| reply.read.is_empty() && !read.is_empty();
-        // The server may never have known the bans that this machine reported before.
-        if read.as_ref().is_none_or(has_forgotten) {
-            self.bans.report_again(&rule, now);
-        }
-        for one in &reply.bans {
-            let ban = one.ban(now);
-            if ban.number == 0 {
-                self.bans.lift(one.key);
-                continue;
-            }
-            if self.bans.merge_ban(&rule, one.key, ban, now) && one.is_own {
-                self.metrics.banned();
-            }
-        }
-        if let Some(failure) = reply.failure {
-            return Err(FaultKind::Script.with(failure));
-        }
-        self.warning.rearm();
-        Ok(Some(reply.read) != read || self.bans.unreported() > 0)
-    }
-}
-
-impl Store {
-    /// The shared bans of the policy with this label, to be [followed](Self::follow_bans). If
-    /// `before` has the same bans, it is returned and keeps its rule until [another is
-    /// set](SharedBans::set_rule).
-    pub fn share_bans(
-        &self,
-        before: Option<&Arc<SharedBans>>,
-        label: &str,
-        rule: Penalty,
-        bans: &Arc<Bans>,
-        metrics: BanMetrics,
-    ) -> Arc<SharedBans> {
-        let client = self.client();
-        let is_same = |before: &&Arc<SharedBans>| {
-            Arc::ptr_eq(&before.client, client) && Arc::ptr_eq(&before.bans, bans)
-        };
-        if let Some(before) = before.filter(is_same) {
-            return Arc::clone(before);
-        }
-        Arc::new(SharedBans {
-            client: Arc::clone(client),
-            names: BanKeys::new(self.naming(), label),
-            rule: ArcSwap::from_pointee(rule),
-            bans: Arc::clone(bans),
-            metrics,
-            read: Mutex::default(),
-            warning: ForeignKeyWarning::new("bans cannot be shared"),
-        })
+        Some(self.command(&report.script_call()))
     }
 
     /// Reports all remaining bans and strikes at the end of the process.
@@ -174,9 +86,9 @@ impl Store {
                 return;
             }
             let now = clock.now();
-            let taken: Vec<_> = left.iter().map(|one| one.next_report(now)).collect();
+            let taken: Vec<_> = left.iter().map(|one| next_report(one, now)).collect();
             let commands = left.iter().zip(&taken);
-            let commands = commands.map(|(one, taken)| one.command(self, taken, now));
+            let commands = commands.filter_map(|(one, taken)| self.ban_command(one, taken, now));
             let answers = self
                 .client()
                 .batch(Operation::Background, worker, commands.collect())
@@ -184,12 +96,53 @@ impl Store {
             let now = clock.now();
             let all = left.iter().zip(taken).zip(answers);
             let has_more = all.map(|((one, taken), answer)| {
-                let has_more = one.apply_reply(taken, answer, now);
-                let has_more = has_more.inspect_err(|fault| one.warning.log(fault));
+                let has_more = apply_reply(one, taken, answer, now);
+                if let Some(warning) = one.warning() {
+                    warning.note(has_more.as_ref().err());
+                }
                 has_more.unwrap_or(false).then(|| Arc::clone(one))
             });
             let has_more: Vec<_> = has_more.flatten().collect();
             left = has_more;
         }
+    }
+}
+
+/// The next keys to report.
+fn next_report(of: &Penalties, now: Timestamp) -> BanBatch<'_> {
+    of.bans.take_report(&of.rule, now, KEYS_PER_CALL)
+}
+
+/// Applies the answer to a report; returns true if there is more to read or to report.
+///
+/// # Errors
+/// If the report failed, or a part of it.
+fn apply_reply(
+    of: &Penalties,
+    taken: BanBatch<'_>,
+    answer: Result<Value, Fault>,
+    now: Timestamp,
+) -> Result<bool, Fault> {
+    let reply = BanReply::read(&answer?).map_err(|error| FaultKind::Script.with(error))?;
+    taken.confirm();
+    let before = of.bans.record_read(&reply.read);
+    let has_forgotten = |before: &Vec<u8>| reply.read.is_empty() && !before.is_empty();
+    // The server may never have known the bans that this machine reported before.
+    if before.as_ref().is_none_or(has_forgotten) {
+        of.bans.report_again(&of.rule, now);
+    }
+    for one in &reply.bans {
+        let ban = one.ban(now);
+        if ban.number == 0 {
+            of.bans.lift(one.key);
+            continue;
+        }
+        if of.bans.merge_ban(&of.rule, one.key, ban, now) && one.is_own {
+            of.metrics.banned();
+        }
+    }
+    match reply.failure {
+        Some(failure) => Err(FaultKind::Script.with(failure)),
+        None => Ok(Some(reply.read) != before || of.bans.unreported() > 0),
     }
 }

@@ -1,16 +1,16 @@
-//! The conversation with other machines, off the path of requests: about charges, bans, actions of
-//! operators and algorithms. The store runs the same loop for each of these subjects, so that a long
-//! round of one delays no other.
+//! Exchanges state with other machines, off the path of requests: charges, bans, actions of operators
+//! and algorithms. The store runs the same loop for each of these subjects, so that a long round of
+//! one delays no other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 use std::time::Duration;
 
 use redis::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::client::{Command, Fault, FaultKind, random};
+use super::client::{Command, random};
 use super::store::Store;
 use super::sync::Synchroniser;
 use super::{algorithm_check, bans, steering};
@@ -19,8 +19,8 @@ use crate::clock::{Clock, Timestamp};
 /// The longest round. The next begins where it ended.
 pub(super) const LONGEST_ROUND: Duration = Duration::from_secs(1);
 
-/// A subject of which machines tell each other through Redis.
-#[derive(Clone, Debug)]
+/// A subject that machines exchange through Redis.
+#[derive(Debug)]
 enum Subject {
     /// Charges to synchronised buckets, at one interval.
     Charges(Arc<Synchroniser>),
@@ -31,7 +31,8 @@ enum Subject {
 
 impl Store {
     /// Exchanges all subjects with other machines, without end. Call it on one worker, and again
-    /// after a reload. The first rounds begin once the worker is connected, or after `patience`.
+    /// after a reload. The first rounds of a process begin once the worker is connected, or after
+    /// `patience`; those after a reload at a random instant of their interval.
     ///
     /// # Panics
     /// As [`Client::start`](super::client::Client::start).
@@ -45,13 +46,21 @@ impl Store {
             let connected = self.client().connected(worker..worker + 1);
             let _ = timeout(patience, connected).await;
         }
-        let left = Arc::new(AtomicUsize::new(subjects.len()));
+        let is_first = !*self.first_round_over.borrow();
+        // A start waits for all but checks.
+        let awaited = subjects.iter().filter(|one| !one.is_check()).count();
+        let left = Arc::new(AtomicUsize::new(awaited));
+        if awaited == 0 {
+            self.first_round_over.send_replace(true);
+        }
         let mut running = JoinSet::new();
         for subject in subjects {
             let (store, clock, left) = (Arc::clone(self), Arc::clone(clock), Arc::clone(&left));
             running.spawn(async move {
-                store.round(&subject, worker, &clock).await;
-                if left.fetch_sub(1, AcqRel) == 1 {
+                if is_first || subject.is_check() {
+                    store.round(&subject, worker, &clock).await;
+                }
+                if !subject.is_check() && left.fetch_sub(1, AcqRel) == 1 {
                     store.first_round_over.send_replace(true);
                 }
                 let mut rounds = RoundTimer::every(subject.interval());
@@ -97,6 +106,11 @@ impl Store {
 }
 
 impl Subject {
+    /// Returns true for a check, which each ruleset begins with and nothing waits for.
+    const fn is_check(&self) -> bool {
+        matches!(self, Self::Algorithms)
+    }
+
     /// The time between the beginnings of two rounds.
     fn interval(&self) -> Duration {
         match self {
@@ -105,36 +119,6 @@ impl Subject {
             Self::OperatorActions => steering::INTERVAL,
             Self::Algorithms => algorithm_check::INTERVAL,
         }
-    }
-}
-
-/// A warning about keys of other programs, which is logged once. The client logs faults of the
-/// server.
-#[derive(Debug)]
-pub(super) struct ForeignKeyWarning {
-    consequence: &'static str,
-    has_warned: AtomicBool,
-}
-
-impl ForeignKeyWarning {
-    /// A warning that names this consequence.
-    pub(super) const fn new(consequence: &'static str) -> Self {
-        Self {
-            consequence,
-            has_warned: AtomicBool::new(false),
-        }
-    }
-
-    pub(super) fn log(&self, fault: &Fault) {
-        if fault.kind == FaultKind::Script && !self.has_warned.swap(true, Relaxed) {
-            let (consequence, advice) = (self.consequence, fault.kind.advice());
-            tracing::warn!(advice, "{consequence}: the Redis store {fault}");
-        }
-    }
-
-    /// Lets the next such fault be logged again.
-    pub(super) fn rearm(&self) {
-        self.has_warned.store(false, Relaxed);
     }
 }
 

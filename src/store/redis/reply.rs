@@ -349,7 +349,11 @@ impl ChargeOutcome {
 }
 
 /// Moves a decision's instants to the caller's clock.
-fn to_local_clock(decision: Decision, at: Timestamp, local: Timestamp) -> Decision {
+pub(in crate::store) fn to_local_clock(
+    decision: Decision,
+    at: Timestamp,
+    local: Timestamp,
+) -> Decision {
     let shift = |instant: Timestamp| match instant.as_micros().checked_sub(at.as_micros()) {
         Some(ahead) => local.saturating_add_micros(ahead),
         None => local.saturating_sub_micros(at.as_micros() - instant.as_micros()),

@@ -13,15 +13,17 @@ use parking_lot::Mutex;
 use redis::Value;
 use tokio::time::Instant;
 
+use super::bans::BanKeys;
 use super::client::{Command, Fault, FaultKind, Operation};
-use super::exchange::{self, ForeignKeyWarning, LONGEST_ROUND};
+use super::exchange::{self, LONGEST_ROUND};
+use super::foreign_key_warning::ForeignKeyWarning;
 use super::reply::{ProtocolError, fields, number};
 use super::script::Procedure;
 use super::script_call::{ScriptCall, micros};
 use super::store::Store;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Fingerprint;
-use crate::store::operator_action::{AnnouncedAction, Announcement, Attribution, OperatorBan};
+use crate::store::operator_action::{Attribution, KeyChange, KeyEvent, OperatorActionKind};
 use crate::store::steering::SteeredKeys;
 
 /// The interval of rounds.
@@ -58,13 +60,13 @@ impl Default for SteeringFeed {
 
 /// A replacement of values.
 #[derive(Clone, Copy, Debug)]
-pub enum Replacement<'a> {
+pub enum Replacement {
     /// None: the values are only read.
     Read,
     /// The keys are deleted.
     Delete,
-    /// The single key gets this value until an instant of the server's time.
-    Write(&'a [u8], Timestamp),
+    /// The single key gets these granted units, for so long.
+    Grant(u32, Duration),
 }
 
 /// A page of the stream.
@@ -72,12 +74,16 @@ struct Page {
     /// How far the server's clock is ahead, in microseconds.
     clock_offset: i64,
     /// Each entry's id; `None` for entries of another release.
-    entries: Vec<(Vec<u8>, Option<Announcement>)>,
+    entries: Vec<(Vec<u8>, Option<KeyEvent>)>,
 }
 
-impl Announcement {
-    /// The call of [`Procedure::Announce`]. The action happens now unless `at` says otherwise.
+impl KeyEvent {
+    /// The call of [`Procedure::Announce`]. The change happens now unless `at` says otherwise.
     fn script_call(&self, stream: &[u8], at: Option<Timestamp>, keep: Duration) -> ScriptCall {
+        let ends = match self.change {
+            KeyChange::Grant { until, .. } => until,
+            _ => Timestamp::EPOCH,
+        };
         let mut call = ScriptCall::new(Procedure::Announce);
         call.key(stream);
         call.instant(None);
@@ -87,62 +93,42 @@ impl Announcement {
         for (name, value) in [
             ("policy", &*self.policy),
             ("key", &format!("{:016x}", self.key.bits())),
-            ("what", self.action.word()),
+            ("what", self.change.action().as_str()),
+            ("units", &self.change.units().to_string()),
+            ("ends", &ends.as_micros().to_string()),
+            ("reason", &self.by.reason),
+            ("actor", &self.by.actor),
         ] {
             call.text(name);
             call.text(value);
-        }
-        if let AnnouncedAction::Grant { units, ends, .. } = &self.action {
-            call.text("units");
-            call.number(*units);
-            if let Some(ends) = ends {
-                call.text("ends");
-                call.instant(Some(*ends));
-            }
-        }
-        if let AnnouncedAction::Grant { by, .. } | AnnouncedAction::Ban(by) = &self.action {
-            for (name, value) in [("reason", &by.reason), ("actor", &by.actor)] {
-                call.text(name);
-                call.text(value);
-            }
         }
         call
     }
 
     /// Reads the fields of an entry; `None` for those of another release.
-    fn read(fields: &[Value]) -> Option<Self> {
-        let text = |value: &Value| match value {
-            Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-            _ => None,
-        };
-        let (pairs, []) = fields.as_chunks::<2>() else {
-            return None;
-        };
-        let pairs: Option<HashMap<String, String>> = pairs
-            .iter()
-            .map(|[name, value]| Some((text(name)?, text(value)?)))
-            .collect();
-        let pairs = pairs?;
-        let field = |name: &str| pairs.get(name).map(String::as_str);
-        // An earlier release announces no actor, and no reason of a grant.
-        let by = || Attribution {
-            actor: field("actor").unwrap_or_default().into(),
-            reason: field("reason").unwrap_or_default().into(),
-        };
+    fn read(fields: Value) -> Option<Self> {
+        let fields: HashMap<String, String> = redis::from_redis_value(fields).ok()?;
+        let field = |name: &str| fields.get(name).map(String::as_str);
         let instant = |name| Some(Timestamp::from_micros(field(name)?.parse().ok()?));
         Some(Self {
             policy: field("policy")?.into(),
             key: Fingerprint::from_bits(u64::from_str_radix(field("key")?, 16).ok()?),
-            action: match field("what")? {
-                "reset" => AnnouncedAction::Reset,
-                "grant" => AnnouncedAction::Grant {
+            change: match field("what")? {
+                "reset" => KeyChange::Reset,
+                "grant" => KeyChange::Grant {
                     units: field("units")?.parse().ok()?,
-                    ends: instant("ends"),
-                    by: by(),
+                    until: instant("ends")?,
                 },
-                "ban" => AnnouncedAction::Ban(by()),
-                "unban" => AnnouncedAction::Unban,
+                // Its end is in `keep`.
+                "ban" => KeyChange::Ban {
+                    until: Timestamp::EPOCH,
+                },
+                "unban" => KeyChange::Unban,
                 _ => return None,
+            },
+            by: Attribution {
+                actor: field("actor").unwrap_or_default().into(),
+                reason: field("reason").unwrap_or_default().into(),
             },
             at: instant("at")?,
             keep: instant("keep")?,
@@ -190,10 +176,9 @@ impl Store {
         }
         let mut repeated: Option<HashSet<(Box<str>, Fingerprint)>> = None;
         while started.elapsed() < LONGEST_ROUND {
-            let page = match self.read_page(worker, clock, last.as_deref()).await {
-                Ok(page) => page,
-                Err(fault) => return self.steering().warning.log(&fault),
-            };
+            let read = self.read_page(worker, clock, last.as_deref()).await;
+            self.steering().warning.note(read.as_ref().err());
+            let Ok(page) = read else { return };
             let first = page.entries.first().map(|(id, _)| id);
             if last.is_some() && first != last.as_ref() {
                 // The server has forgotten the stream.
@@ -247,11 +232,11 @@ impl Store {
         };
         Ok(Page {
             clock_offset,
-            entries: entries.iter().filter_map(entry).collect(),
+            entries: entries.into_iter().filter_map(entry).collect(),
         })
     }
 
-    fn apply(&self, one: &Announcement, clock_offset: i64, now: Timestamp) {
+    fn apply(&self, one: &KeyEvent, clock_offset: i64, now: Timestamp) {
         let followed = self.steering().followed.lock();
         let keys = followed.get(&one.policy).and_then(Weak::upgrade);
         drop(followed);
@@ -277,10 +262,20 @@ impl Store {
         };
         let mut commands = Vec::new();
         for (policy, keys) in &followed {
-            let bans = keys.saved(now).flatten();
-            let bans = bans.filter_map(|(key, steered)| Some((key, steered.ban?)));
-            for (key, ban) in bans.filter(|(key, _)| !known.contains(&(policy.clone(), *key))) {
-                commands.push(self.repeated(policy, key, &ban));
+            let rules = keys.rules(now);
+            let bans = rules.filter(|(_, kind, _)| *kind == OperatorActionKind::Ban);
+            for (key, _, ban) in bans.filter(|(key, ..)| !known.contains(&(policy.clone(), *key))) {
+                let event = KeyEvent {
+                    policy: policy.clone(),
+                    key,
+                    change: KeyChange::Ban { until: ban.until },
+                    by: ban.by,
+                    at: ban.since,
+                    keep: ban.until,
+                };
+                let keep = ban.until.since(ban.since);
+                let call = event.script_call(&self.steering_stream(), Some(ban.since), keep);
+                commands.push(self.command(&call));
             }
         }
         commands.truncate(MOST_REPEATED);
@@ -292,18 +287,6 @@ impl Store {
         );
     }
 
-    fn repeated(&self, policy: &str, key: Fingerprint, ban: &OperatorBan) -> Command {
-        let announcement = Announcement {
-            policy: policy.into(),
-            key,
-            action: AnnouncedAction::Ban(ban.by.clone()),
-            at: ban.since,
-            keep: ban.until,
-        };
-        let (at, keep) = (Some(ban.since), ban.until.since(ban.since));
-        self.command(&announcement.script_call(&self.steering_stream(), at, keep))
-    }
-
     /// Announces an action, for as long as it matters from its instant on, and applies it here.
     /// Returns the instant. The action happens now unless `at` says otherwise.
     ///
@@ -311,11 +294,11 @@ impl Store {
     /// The server does not answer. It may have the announcement all the same.
     pub async fn announce(
         &self,
-        announcement: &Announcement,
+        event: &KeyEvent,
         at: Option<Timestamp>,
         keep: Duration,
     ) -> Result<Timestamp, Fault> {
-        let call = announcement.script_call(&self.steering_stream(), at, keep);
+        let call = event.script_call(&self.steering_stream(), at, keep);
         let reply = self.run_for_operator(&call).await?;
         let Value::BulkString(at) = reply else {
             return Err(FaultKind::Script.with(ProtocolError::Malformed));
@@ -334,7 +317,7 @@ impl Store {
     pub async fn replace(
         &self,
         names: &[Vec<u8>],
-        replacement: Replacement<'_>,
+        replacement: Replacement,
     ) -> Result<(Timestamp, Vec<Vec<u8>>), Fault> {
         let mut call = ScriptCall::new(Procedure::Replace);
         names.iter().for_each(|name| call.key(name));
@@ -342,10 +325,10 @@ impl Store {
         match replacement {
             Replacement::Read => call.text("read"),
             Replacement::Delete => call.text("delete"),
-            Replacement::Write(value, until) => {
-                call.text("write");
-                call.bytes(value);
-                call.number(until.as_micros());
+            Replacement::Grant(units, length) => {
+                call.text("grant");
+                call.number(units);
+                call.number(micros(length));
             }
         }
         let reply = self.run_for_operator(&call).await?;
@@ -365,13 +348,13 @@ impl Store {
     /// The server does not answer.
     pub async fn lift_ban(
         &self,
-        [stream, record]: [&[u8]; 2],
+        names: &BanKeys,
         key: Fingerprint,
         keep: Duration,
     ) -> Result<(), Fault> {
         let mut call = ScriptCall::new(Procedure::Lift);
-        call.key(stream);
-        call.key(record);
+        call.key(names.stream());
+        call.key(&names.record(key));
         call.instant(None);
         call.text(&format!("{:016x}", key.bits()));
         call.number(micros(keep));
@@ -399,14 +382,7 @@ impl Store {
 }
 
 /// The id and the content of an entry.
-fn entry(entry: &Value) -> Option<(Vec<u8>, Option<Announcement>)> {
-    match entry {
-        Value::Array(parts) => match &**parts {
-            [Value::BulkString(id), Value::Array(fields)] => {
-                Some((id.clone(), Announcement::read(fields)))
-            }
-            _ => None,
-        },
-        _ => None,
-    }
+fn entry(entry: Value) -> Option<(Vec<u8>, Option<KeyEvent>)> {
+    let (id, fields) = redis::from_redis_value(entry).ok()?;
+    Some((id, KeyEvent::read(fields)))
 }

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::algorithm_check::AlgorithmCheck;
-use super::bans::SharedBans;
 use super::client::{
     self, Client, Command, Fault, FaultKind, Operation, Script, State, Target, slot,
 };
@@ -25,7 +24,7 @@ use super::script_call::{BucketCharge, ChargeRequest, Lease, OtherSlots, ScriptC
 use super::steering::SteeringFeed;
 use super::sync::Synchroniser;
 use crate::clock::{Clock, Timestamp};
-use crate::store::Refusals;
+use crate::store::{Penalties, Refusals};
 use crate::telemetry::metrics::SyncMetrics;
 
 /// The time after a reload in which requests may still begin under the earlier policies.
@@ -49,7 +48,7 @@ pub struct Store {
     clock_offset: AtomicI64,
     /// One for each synchronisation interval.
     synchronisers: Mutex<Vec<Arc<Synchroniser>>>,
-    bans: Mutex<Vec<Weak<SharedBans>>>,
+    pub(super) bans: Mutex<Vec<Weak<Penalties>>>,
     /// The first round of each subject is over.
     pub(super) first_round_over: watch::Sender<bool>,
     /// A ruleset has used the store.
@@ -176,21 +175,10 @@ impl Store {
         format!("{:016x}{number:x}", self.node).into()
     }
 
-    /// Shares these bans, and no others, from the next round on, while somebody else still holds
-    /// them. The bans of an earlier ruleset are no longer shared.
-    pub fn follow_bans(&self, bans: &[&Arc<SharedBans>]) {
-        *self.bans.lock() = bans.iter().copied().map(Arc::downgrade).collect();
-    }
-
     /// Compares the algorithms of these policies with other nodes, each by the label that all nodes
     /// use.
     pub fn check_algorithms<'a>(&self, policies: impl Iterator<Item = (&'a str, &'static str)>) {
         self.algorithm_check.follow(policies);
-    }
-
-    pub(super) fn followed_bans(&self) -> Vec<Arc<SharedBans>> {
-        let bans = self.bans.lock();
-        bans.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// An id that no other process and no other store of this process has.

@@ -22,7 +22,8 @@ use tokio::time::Instant;
 use self::tracked::Totals;
 use self::tracker::{SHARDS, SyncRequest};
 use super::client::{Client, Command, Fault, FaultKind, Operation, Script, Target};
-use super::exchange::{self, ForeignKeyWarning, LONGEST_ROUND};
+use super::exchange::{self, LONGEST_ROUND};
+use super::foreign_key_warning::ForeignKeyWarning;
 use super::reply::{ProtocolError, fields, number};
 use super::script::SYNC;
 use crate::clock::{Clock, Timestamp};
@@ -197,7 +198,7 @@ impl Synchroniser {
             has_answers |= has_answered(&answer);
             let result = answer.and_then(|reply| self.apply_reply(group, &reply, now));
             if let Err(fault) = result {
-                self.warning.log(&fault);
+                self.warning.note(Some(&fault));
             }
         }
         has_answers

@@ -150,7 +150,7 @@ pub(super) fn write_recipe(value: &mut Vec<u8>, algorithm: &Algorithm) {
 }
 
 /// The text of a cell's state.
-pub(in crate::store) fn cell_text(cell: Cell) -> String {
+pub(super) fn cell_text(cell: Cell) -> String {
     format!("{} {} {}", cell.expires, cell.a, cell.b)
 }
 

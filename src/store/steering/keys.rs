@@ -10,11 +10,10 @@ use parking_lot::RwLock;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Fingerprint, Grant};
 use crate::store::operator_action::{
-    AnnouncedAction, Announcement, Attribution, GrantedUnits, OperatorAction, OperatorActionKind,
-    OperatorBan,
+    Attribution, KeyChange, KeyEvent, KeyRule, OperatorActionKind,
 };
 use crate::store::{Home, OnFull, Table};
-use crate::telemetry::metrics::SteeringMetrics;
+use crate::telemetry::metrics::{KeyAction, SteeringMetrics};
 use crate::telemetry::registry::Registry;
 
 /// The largest number of steered keys of a policy.
@@ -47,35 +46,15 @@ pub struct SteeredKeys {
 
 type Shard = RwLock<HashMap<Fingerprint, SteeredKey>>;
 
-/// The actions of operators on one key.
+/// The rules of one key.
 #[derive(Clone, Debug, Default)]
-pub(in crate::store) struct SteeredKey {
-    pub(in crate::store) ban: Option<OperatorBan>,
-    pub(super) grant: Option<KeyGrant>,
-    pub(super) reset: Option<KeyReset>,
-}
-
-/// A grant of units to a key.
-#[derive(Clone, Debug)]
-pub(super) struct KeyGrant {
-    pub(super) units: u32,
-    pub(super) until: Timestamp,
-    /// When the operator granted it, in the time of the store.
-    pub(super) at: Timestamp,
-    pub(super) by: Attribution,
-    /// True if the bucket has the units.
-    pub(super) is_applied: bool,
-}
-
-/// A reset of a key on all machines.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct KeyReset {
-    /// When the operator reset it, in the time of the store.
-    pub(super) at: Timestamp,
-    /// The last instant at which it matters.
-    pub(super) until: Timestamp,
-    /// True if the bucket on this machine is reset.
-    pub(super) is_applied: bool,
+struct SteeredKey {
+    ban: Option<KeyRule>,
+    grant: Option<KeyRule>,
+    reset: Option<KeyRule>,
+    /// True if the grant, or the reset, still has to be made in the buckets of this machine.
+    is_grant_due: bool,
+    is_reset_due: bool,
 }
 
 /// The effect of the actions on a key at one instant.
@@ -106,50 +85,43 @@ pub enum TooManyKeys {
     Granted,
 }
 
-impl KeyGrant {
-    /// The grant as long as nothing of it is spent.
-    fn granted(&self) -> GrantedUnits {
-        GrantedUnits {
-            left: self.units,
-            units: self.units,
-            since: self.at,
-            until: self.until,
-            by: self.by.clone(),
+impl SteeredKey {
+    fn rules(&self) -> impl Iterator<Item = &KeyRule> {
+        [&self.ban, &self.grant, &self.reset].into_iter().flatten()
+    }
+
+    /// The rule that a change of this kind makes, replaces or ends.
+    fn rule_of(&mut self, action: KeyAction) -> &mut Option<KeyRule> {
+        match action {
+            KeyAction::Ban | KeyAction::Unban => &mut self.ban,
+            KeyAction::Grant => &mut self.grant,
+            KeyAction::Reset => &mut self.reset,
         }
     }
-}
 
-impl SteeredKey {
     fn is_empty(&self) -> bool {
-        self.ban.is_none() && self.grant.is_none() && self.reset.is_none()
+        self.rules().next().is_none()
     }
 
     /// The first end of what it has.
     fn first_end(&self) -> Option<Timestamp> {
-        let ban = self.ban.as_ref().map(|ban| ban.until);
-        let grant = self.grant.as_ref().map(|grant| grant.until);
-        let reset = self.reset.map(|reset| reset.until);
-        [ban, grant, reset].into_iter().flatten().min()
+        self.rules().map(|rule| rule.until).min()
     }
 
     /// Drops what is over.
     fn expire(&mut self, now: Timestamp) {
-        self.ban.take_if(|ban| ban.until <= now);
-        self.grant.take_if(|grant| grant.until <= now);
-        self.reset.take_if(|reset| reset.until <= now);
+        for rule in [&mut self.ban, &mut self.grant, &mut self.reset] {
+            rule.take_if(|rule| rule.until <= now);
+        }
     }
 
-    /// Drops what an action at `at` replaces.
-    fn forget(&mut self, action: &AnnouncedAction, at: Timestamp) {
-        match action {
-            AnnouncedAction::Ban(_) | AnnouncedAction::Unban => {
-                self.ban.take_if(|ban| ban.since < at);
-            }
-            AnnouncedAction::Grant { .. } => {
-                self.grant.take_if(|grant| grant.at < at);
-            }
-            AnnouncedAction::Reset => {}
-        }
+    /// The ban or the grant in force.
+    fn in_force(&self, kind: OperatorActionKind, now: Timestamp) -> Option<&KeyRule> {
+        let rule = match kind {
+            OperatorActionKind::Ban => self.ban.as_ref(),
+            OperatorActionKind::Grant => self.grant.as_ref().filter(|grant| grant.units > 0),
+        };
+        rule.filter(|rule| now < rule.until)
     }
 }
 
@@ -196,17 +168,13 @@ impl SteeredKeys {
     /// The effect of the actions on `key` at `now`; `None` without any.
     pub(super) fn find(&self, key: Fingerprint, now: Timestamp) -> Option<Steered> {
         self.read(key, |steered| {
-            let ban = steered.ban.as_ref().map(|ban| ban.until);
-            let (grant, reset) = (steered.grant.as_ref(), steered.reset);
-            let instants = [grant.map(|grant| grant.at), reset.map(|reset| reset.at)];
+            let end = |kind| steered.in_force(kind, now).map(|rule| rule.until);
+            let changes = [&steered.grant, &steered.reset].into_iter().flatten();
             Steered {
-                banned_until: ban.filter(|until| now < *until),
-                granted_until: grant
-                    .filter(|grant| now < grant.until && grant.units > 0)
-                    .map(|grant| grant.until),
-                at: instants.into_iter().flatten().max(),
-                is_applied: grant.is_none_or(|grant| grant.is_applied)
-                    && reset.is_none_or(|reset| reset.is_applied),
+                banned_until: end(OperatorActionKind::Ban),
+                granted_until: end(OperatorActionKind::Grant),
+                at: changes.map(|rule| rule.since).max(),
+                is_applied: !steered.is_grant_due && !steered.is_reset_due,
             }
         })
     }
@@ -220,10 +188,18 @@ impl SteeredKeys {
         })
     }
 
-    /// The ban of a key at `now`.
-    pub fn ban_of(&self, key: Fingerprint, now: Timestamp) -> Option<OperatorBan> {
-        let ban = self.read(key, |steered| steered.ban.clone()).flatten();
-        ban.filter(|ban| now < ban.until)
+    /// The ban or the grant of a key in force at `now`. Of a grant that machines share, the units
+    /// that are left are those of the grant.
+    pub fn rule(
+        &self,
+        key: Fingerprint,
+        kind: OperatorActionKind,
+        now: Timestamp,
+    ) -> Option<KeyRule> {
+        match kind {
+            OperatorActionKind::Grant if !self.is_shared() => self.grant_of(key, key, now),
+            _ => self.read(key, |steered| steered.in_force(kind, now).cloned())?,
+        }
     }
 
     /// The granted units of a key at `now`, whose bucket has the fingerprint `bucket` in memory.
@@ -232,210 +208,187 @@ impl SteeredKeys {
         key: Fingerprint,
         bucket: Fingerprint,
         now: Timestamp,
-    ) -> Option<GrantedUnits> {
-        let grant = self.read(key, |steered| steered.grant.clone()).flatten()?;
-        let is_in_table = grant.is_applied && !self.is_in_redis();
-        let table = self.grants.get().filter(|_| is_in_table);
-        let left = table.map(|grants| grants.peek(bucket, 0, now).remaining);
-        (now < grant.until && grant.units > 0).then(|| GrantedUnits {
-            left: left.unwrap_or(grant.units),
-            ..grant.granted()
-        })
+    ) -> Option<KeyRule> {
+        let grant = |steered: &SteeredKey| {
+            let grant = steered.in_force(OperatorActionKind::Grant, now)?;
+            Some((grant.clone(), steered.is_grant_due || self.is_in_redis()))
+        };
+        let (mut grant, is_elsewhere) = self.read(key, grant)??;
+        if let Some(grants) = self.grants.get().filter(|_| !is_elsewhere) {
+            grant.left = grants.peek(bucket, 0, now).remaining;
+        }
+        Some(grant)
     }
 
     /// True if the grant of a key was taken back, and Redis may still have some of it.
     pub(super) fn is_taken_back(&self, key: Fingerprint) -> bool {
-        let grant = self.read(key, |steered| {
-            steered.grant.as_ref().map(|grant| grant.units)
-        });
-        grant.flatten() == Some(0)
+        let is_taken_back =
+            |steered: &SteeredKey| steered.grant.as_ref().is_some_and(|grant| grant.units == 0);
+        self.read(key, is_taken_back) == Some(true)
     }
 
     /// The bans and grants in force at `now`, some at a time.
-    pub fn actions(&self, now: Timestamp) -> impl Iterator<Item = (Fingerprint, OperatorAction)> {
+    pub fn rules(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (Fingerprint, OperatorActionKind, KeyRule)> {
         let shards = self.shards.get().into_iter().flatten();
         shards.flat_map(move |shard| {
             let keys: Vec<Fingerprint> = shard.read().keys().copied().collect();
             keys.into_iter().flat_map(move |key| {
                 let kinds = [OperatorActionKind::Ban, OperatorActionKind::Grant];
-                let actions = kinds.map(|kind| Some((key, self.action(key, kind, now)?)));
-                actions.into_iter().flatten()
+                let rules = kinds.map(|kind| Some((key, kind, self.rule(key, kind, now)?)));
+                rules.into_iter().flatten()
             })
         })
     }
 
-    /// The ban or the grant of a key at `now`.
-    pub fn action(
+    /// The bans and grants of the snapshot file, without grants that Redis has.
+    pub(in crate::store) fn saved(
         &self,
-        key: Fingerprint,
-        kind: OperatorActionKind,
         now: Timestamp,
-    ) -> Option<OperatorAction> {
-        match kind {
-            OperatorActionKind::Ban => self.ban_of(key, now).map(OperatorAction::Ban),
-            OperatorActionKind::Grant if self.is_shared() => {
-                let grant = self.read(key, |steered| steered.grant.clone()).flatten();
-                let grant = grant.filter(|grant| now < grant.until && grant.units > 0)?;
-                Some(OperatorAction::Grant(grant.granted()))
-            }
-            OperatorActionKind::Grant => self.grant_of(key, key, now).map(OperatorAction::Grant),
-        }
+    ) -> impl Iterator<Item = (Fingerprint, OperatorActionKind, KeyRule)> {
+        let rules = self.rules(now);
+        rules.filter(|(_, kind, _)| *kind == OperatorActionKind::Ban || !self.is_shared())
     }
 
     /// The number of banned keys at `now`.
     pub fn banned_keys(&self, now: Timestamp) -> usize {
-        let is_banned = |ban: &OperatorBan| now < ban.until;
-        self.count(|steered| steered.ban.as_ref().is_some_and(is_banned))
+        self.count(OperatorActionKind::Ban, now)
     }
 
     /// The number of keys with a grant at `now`, spent or not.
     pub fn granted_keys(&self, now: Timestamp) -> usize {
-        let is_granted = |grant: &KeyGrant| now < grant.until && grant.units > 0;
-        self.count(|steered| steered.grant.as_ref().is_some_and(is_granted))
+        self.count(OperatorActionKind::Grant, now)
     }
 
-    fn count(&self, counts: impl Fn(&SteeredKey) -> bool) -> usize {
+    fn count(&self, kind: OperatorActionKind, now: Timestamp) -> usize {
         if !self.is_any() {
             return 0;
         }
         let shards = self.shards.get().into_iter().flatten();
         let counted = shards.map(|shard| {
             let keys = shard.read();
-            keys.values().filter(|steered| counts(steered)).count()
+            let counts = |steered: &&SteeredKey| steered.in_force(kind, now).is_some();
+            keys.values().filter(counts).count()
         });
         counted.sum()
     }
 
-    /// Bans a key, instead of any earlier ban.
+    /// Changes a key that no other machine knows. The caller resets its buckets.
     ///
     /// # Errors
     /// There is no room for another key.
-    pub fn ban(&self, key: Fingerprint, ban: OperatorBan) -> Result<(), TooManyKeys> {
-        self.change(key, |steered| steered.ban = Some(ban))
-    }
-
-    /// Lifts the ban of a key.
-    pub fn unban(&self, key: Fingerprint) {
-        self.change_known(key, |steered| steered.ban = None);
-    }
-
-    /// Grants units to a key until an instant, instead of any earlier grant. 0 units take that back.
-    ///
-    /// # Errors
-    /// There is no room for another key.
-    pub fn grant(
+    pub fn change(
         &self,
         key: Fingerprint,
-        units: u32,
-        until: Timestamp,
+        change: KeyChange,
         by: &Attribution,
         now: Timestamp,
     ) -> Result<(), TooManyKeys> {
-        if units == 0 {
-            self.take_back(key);
-            return Ok(());
-        }
-        let granted = GrantedUnits {
-            left: units,
+        let rule = |units, until| KeyRule {
             units,
+            left: units,
             since: now,
             until,
             by: by.clone(),
         };
-        self.start_grant(key, granted, now)
-    }
-
-    /// Takes the grant of a key back.
-    pub fn take_back(&self, key: Fingerprint) {
-        self.change_known(key, |steered| steered.grant = None);
-        if let Some(grants) = self.grants.get() {
-            grants.reset(key);
+        match change {
+            KeyChange::Reset => {}
+            KeyChange::Unban => self.change_known(key, |steered| steered.ban = None),
+            KeyChange::Ban { until } => {
+                return self.put(key, OperatorActionKind::Ban, rule(0, until), now);
+            }
+            KeyChange::Grant { units: 0, .. } => {
+                self.change_known(key, |steered| steered.grant = None);
+                if let Some(grants) = self.grants.get() {
+                    grants.reset(key);
+                }
+            }
+            KeyChange::Grant { units, until } => {
+                return self.put(key, OperatorActionKind::Grant, rule(units, until), now);
+            }
         }
+        Ok(())
     }
 
-    fn start_grant(
+    /// Bans a key, or grants it units, instead of any rule before.
+    ///
+    /// # Errors
+    /// There is no room for another key.
+    fn put(
         &self,
         key: Fingerprint,
-        granted: GrantedUnits,
+        kind: OperatorActionKind,
+        rule: KeyRule,
         now: Timestamp,
     ) -> Result<(), TooManyKeys> {
-        let GrantedUnits {
-            left,
-            units,
-            since,
-            until,
-            by,
-        } = granted;
+        if kind == OperatorActionKind::Ban {
+            return self.change_or_add(key, |steered| steered.ban = Some(rule));
+        }
         let cell = Cell {
-            a: left.min(units),
-            ..Grant::cell(units, until)
+            a: rule.left.min(rule.units),
+            ..Grant::cell(rule.units, rule.until)
         };
         self.has_room_for(key)?;
         if !self.grants().start(key, cell, now) {
             return Err(TooManyKeys::Granted);
         }
-        let grant = KeyGrant {
-            units,
-            until,
-            at: since,
-            by,
-            is_applied: true,
-        };
-        self.change(key, |steered| steered.grant = Some(grant))
+        self.change_or_add(key, |steered| steered.grant = Some(rule))
+    }
+
+    /// Restores a ban or a grant from a snapshot. False if it is over, Redis has it, or there is no
+    /// room.
+    pub(in crate::store) fn restore(
+        &self,
+        key: Fingerprint,
+        kind: OperatorActionKind,
+        rule: KeyRule,
+        now: Timestamp,
+    ) -> bool {
+        let is_ours = kind == OperatorActionKind::Ban || !self.is_shared();
+        is_ours && now < rule.until && self.put(key, kind, rule, now).is_ok()
     }
 
     /// Applies what an operator did, on this machine or another. `clock_offset` says how far the
     /// server's clock is ahead, in microseconds.
-    pub(in crate::store) fn apply(&self, one: &Announcement, clock_offset: i64, now: Timestamp) {
-        let (at, keep) = (one.at, one.keep);
-        let until = match one.action {
+    pub(in crate::store) fn apply(&self, event: &KeyEvent, clock_offset: i64, now: Timestamp) {
+        let until = match event.change {
             // Whatever the clocks say, it is the same number on all machines.
-            AnnouncedAction::Grant { ends, .. } if self.home.sync_interval().is_some() => {
-                ends.unwrap_or(keep)
-            }
-            _ => keep.saturating_add_signed(clock_offset.saturating_neg()),
+            KeyChange::Grant { until, .. } if self.home.sync_interval().is_some() => until,
+            // It only ends a ban.
+            KeyChange::Unban => now,
+            _ => event
+                .keep
+                .saturating_add_signed(clock_offset.saturating_neg()),
         };
+        let (action, units) = (event.change.action(), event.change.units());
+        let is_older = |known: &KeyRule| known.since < event.at;
         if until <= now {
             // A process that starts reads it after what it replaced.
-            self.change_known(one.key, |steered| steered.forget(&one.action, at));
-            return;
+            return self.change_known(event.key, |steered| {
+                steered.rule_of(action).take_if(|known| is_older(known));
+            });
         }
-        let is_new = |known: Option<Timestamp>| known.is_none_or(|known| known < at);
-        let applied = match &one.action {
-            AnnouncedAction::Ban(by) => self.change(one.key, |steered| {
-                if is_new(steered.ban.as_ref().map(|ban| ban.since)) {
-                    steered.ban = Some(OperatorBan {
-                        since: at,
-                        until,
-                        by: by.clone(),
-                    });
-                }
-            }),
-            AnnouncedAction::Unban => {
-                self.change_known(one.key, |steered| steered.forget(&one.action, at));
-                Ok(())
+        let applied = self.change_or_add(event.key, |steered| {
+            let known = steered.rule_of(action);
+            if !known.as_ref().is_none_or(is_older) {
+                return;
             }
-            AnnouncedAction::Grant { units, by, .. } => self.change(one.key, |steered| {
-                if is_new(steered.grant.as_ref().map(|grant| grant.at)) {
-                    steered.grant = Some(KeyGrant {
-                        units: *units,
-                        until,
-                        at,
-                        by: by.clone(),
-                        is_applied: self.is_in_redis(),
-                    });
-                }
-            }),
-            AnnouncedAction::Reset => self.change(one.key, |steered| {
-                if is_new(steered.reset.map(|reset| reset.at)) {
-                    steered.reset = Some(KeyReset {
-                        at,
-                        until,
-                        is_applied: self.is_in_redis(),
-                    });
-                }
-            }),
-        };
+            *known = Some(KeyRule {
+                units,
+                left: units,
+                since: event.at,
+                until,
+                by: event.by.clone(),
+            });
+            let is_due = !self.is_in_redis();
+            match action {
+                KeyAction::Grant => steered.is_grant_due = is_due,
+                KeyAction::Reset => steered.is_reset_due = is_due,
+                KeyAction::Ban | KeyAction::Unban => {}
+            }
+        });
         if let Err(error) = applied
             && !self.has_warned.swap(true, Relaxed)
         {
@@ -448,16 +401,16 @@ impl SteeredKeys {
         &self,
         key: Fingerprint,
         reset: impl FnOnce(Timestamp),
-        grant: impl FnOnce(&KeyGrant),
+        grant: impl FnOnce(&KeyRule),
     ) {
         self.change_known(key, |steered| {
-            if let Some(one) = steered.reset.as_mut().filter(|one| !one.is_applied) {
-                one.is_applied = true;
-                reset(one.at);
+            let is_reset_due = std::mem::take(&mut steered.is_reset_due);
+            if let Some(rule) = steered.reset.as_ref().filter(|_| is_reset_due) {
+                reset(rule.since);
             }
-            if let Some(one) = steered.grant.as_mut().filter(|one| !one.is_applied) {
-                one.is_applied = true;
-                grant(one);
+            let is_grant_due = std::mem::take(&mut steered.is_grant_due);
+            if let Some(rule) = steered.grant.as_ref().filter(|_| is_grant_due) {
+                grant(rule);
             }
         });
     }
@@ -465,27 +418,6 @@ impl SteeredKeys {
     /// True if other machines share the keys, and Redis has their grants.
     pub fn is_shared(&self) -> bool {
         self.home != Home::Memory
-    }
-
-    /// Restores a ban from a snapshot. False if it is over, or there is no room.
-    pub(in crate::store) fn restore_ban(
-        &self,
-        key: Fingerprint,
-        ban: OperatorBan,
-        now: Timestamp,
-    ) -> bool {
-        now < ban.until && self.ban(key, ban).is_ok()
-    }
-
-    /// Restores a grant from a snapshot. False if it is over, or there is no room.
-    pub(in crate::store) fn restore_grant(
-        &self,
-        key: Fingerprint,
-        granted: GrantedUnits,
-        now: Timestamp,
-    ) -> bool {
-        let is_its = now < granted.until && !self.is_shared();
-        is_its && self.start_grant(key, granted, now).is_ok()
     }
 
     /// # Errors
@@ -520,26 +452,6 @@ impl SteeredKeys {
         }
     }
 
-    /// Copies of all entries that count at `now`, some at a time, without those that other machines
-    /// or Redis tell.
-    pub(in crate::store) fn saved(
-        &self,
-        now: Timestamp,
-    ) -> impl Iterator<Item = Vec<(Fingerprint, SteeredKey)>> {
-        let shards = self.shards.get().into_iter().flatten();
-        shards.map(move |shard| {
-            let keys = shard.read();
-            let copies = keys.iter().map(|(key, steered)| {
-                let mut steered = steered.clone();
-                steered.expire(now);
-                steered.reset = None;
-                steered.grant.take_if(|_| self.is_shared());
-                (*key, steered)
-            });
-            copies.filter(|(_, steered)| !steered.is_empty()).collect()
-        })
-    }
-
     fn read<R>(&self, key: Fingerprint, read: impl FnOnce(&SteeredKey) -> R) -> Option<R> {
         if !self.is_any() {
             return None;
@@ -548,7 +460,7 @@ impl SteeredKeys {
     }
 
     /// Changes the entry of a key, and adds one if need be.
-    fn change(
+    fn change_or_add(
         &self,
         key: Fingerprint,
         change: impl FnOnce(&mut SteeredKey),

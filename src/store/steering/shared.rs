@@ -8,16 +8,12 @@ use std::time::Duration;
 
 use super::{SteeredFacts, SteeringError, SteeringKey, SteeringSpec};
 use crate::clock::Timestamp;
-use crate::limiter::{
-    Algorithm, BucketFacts, BucketView, Cell, Decision, Fingerprint, Grant, Outcome, WindowEnd,
-};
-use crate::store::operator_action::{
-    AnnouncedAction, Announcement, Attribution, GrantedUnits, OperatorAction,
-};
+use crate::limiter::{Algorithm, BucketFacts, BucketView, Cell, Fingerprint, Grant, WindowEnd};
+use crate::store::operator_action::{Attribution, KeyChange, KeyEvent, KeyRule};
 use crate::store::probe::Probe;
 use crate::store::redis::{
     BucketCharge, ChargedRefusals, NameBuilder, Naming, Replacement, Tier, bucket_label,
-    client::Fault, read_bucket, read_grant,
+    client::Fault, read_bucket, read_grant, to_local_clock,
 };
 use crate::store::{Buckets, Home, Penalties, Store, redis};
 
@@ -112,7 +108,7 @@ impl SharedSteering {
             let facts = read_bucket(tier.algorithm(), name.key(), &value, there, at);
             Ok(moved(facts.ok_or_else(unreadable)?, at, now))
         });
-        let granted = granted.map(|cell| GrantedUnits {
+        let granted = granted.map(|cell| KeyRule {
             left: cell.a,
             units: cell.b,
             since: now,
@@ -157,117 +153,87 @@ impl SharedSteering {
         Ok(algorithm.facts(cell, probe.cost, now))
     }
 
-    pub(super) async fn reset(
+    /// Makes a change to the buckets in Redis, and tells all machines. Ends are in the time of this
+    /// machine. In Redis a grant ends by the server's clock, after as long.
+    pub(super) async fn change(
         &self,
-        key: &SteeringKey<'_>,
-        name: &NameBuilder<'_>,
+        (key, name): (&SteeringKey<'_>, &NameBuilder<'_>),
+        change: KeyChange,
+        by: &Attribution,
+        now: Timestamp,
     ) -> Result<(), SteeringError> {
-        let (at, keep) = if key.buckets.is_in_redis() {
-            let names = bucket_names(key.buckets, name);
-            let (at, _) = self.store.replace(&names, Replacement::Delete).await?;
-            (Some(at), REFUSALS_KEPT)
-        } else {
-            (None, key.buckets.reset_kept())
+        let is_in_redis = key.buckets.is_in_redis();
+        let (change, at, keep) = match change {
+            KeyChange::Reset if is_in_redis => {
+                let names = bucket_names(key.buckets, name);
+                let (at, _) = self.store.replace(&names, Replacement::Delete).await?;
+                (change, Some(at), REFUSALS_KEPT)
+            }
+            KeyChange::Reset => (change, None, key.buckets.reset_kept()),
+            KeyChange::Ban { until } => (change, None, until.since(now)),
+            KeyChange::Unban => (change, None, REFUSALS_KEPT),
+            KeyChange::Grant { units, until } => {
+                let keep = match units {
+                    0 => REFUSALS_KEPT,
+                    _ => until.since(now),
+                };
+                let replacement = match units {
+                    0 => Replacement::Delete,
+                    _ if is_in_redis => Replacement::Grant(units, keep),
+                    _ => Replacement::Read,
+                };
+                let names = [self.grant_name(name)];
+                let (at, _) = self.store.replace(&names, replacement).await?;
+                let until = distinct_end(now.saturating_add(keep), at);
+                (KeyChange::Grant { units, until }, Some(at), keep)
+            }
         };
-        self.announce(key.key, AnnouncedAction::Reset, at, keep)
+        self.announce(key.key, change, by, at, keep).await
+    }
+
+    /// Ends a ban or a grant that lasts for `left` more: no machine spends any more what Redis has
+    /// of a grant until then.
+    pub(super) async fn end(
+        &self,
+        key: Fingerprint,
+        change: KeyChange,
+        left: Duration,
+    ) -> Result<(), SteeringError> {
+        let keep = left.max(REFUSALS_KEPT);
+        self.announce(key, change, &Attribution::default(), None, keep)
             .await
     }
 
-    /// Grants units from `now` on until an instant, both in the time of this machine. In Redis the
-    /// grant ends by the server's clock, after as long.
-    pub(super) async fn grant(
+    /// Lifts the ban of a key by penalties.
+    pub(super) async fn lift(
         &self,
-        (key, name): (&SteeringKey<'_>, &NameBuilder<'_>),
-        units: u32,
-        (now, until): (Timestamp, Timestamp),
-        by: &Attribution,
+        penalties: &Penalties,
+        banned: Fingerprint,
     ) -> Result<(), SteeringError> {
-        let names = [self.grant_name(name)];
-        let replacement = match units {
-            0 => Replacement::Delete,
-            _ => Replacement::Read,
-        };
-        let (at, _) = self.store.replace(&names, replacement).await?;
-        let keep = match units {
-            0 => REFUSALS_KEPT,
-            _ => until.since(now),
-        };
-        if units > 0 && key.buckets.is_in_redis() {
-            let until = at.saturating_add(keep);
-            let value = redis::cell_value(Grant::cell(units, until));
-            let write = Replacement::Write(value.as_bytes(), until);
-            self.store.replace(&names, write).await?;
-        }
-        let ends = distinct_end(now.saturating_add(keep), at);
-        let ends = (!key.buckets.is_in_redis()).then_some(ends);
-        let by = by.clone();
-        let action = AnnouncedAction::Grant { units, ends, by };
-        self.announce(key.key, action, Some(at), keep).await
-    }
-
-    pub(super) async fn ban(
-        &self,
-        key: Fingerprint,
-        length: Duration,
-        by: &Attribution,
-    ) -> Result<(), SteeringError> {
-        let action = AnnouncedAction::Ban(by.clone());
-        self.announce(key, action, None, length).await
-    }
-
-    /// Lifts the ban by an operator, or takes the grant back: no machine spends any more what Redis has
-    /// of it until its end.
-    pub(super) async fn revoke(
-        &self,
-        key: Fingerprint,
-        action: &OperatorAction,
-        now: Timestamp,
-    ) -> Result<(), SteeringError> {
-        let (action, keep) = match action {
-            OperatorAction::Ban(_) => (AnnouncedAction::Unban, REFUSALS_KEPT),
-            OperatorAction::Grant(granted) => {
-                let action = AnnouncedAction::Grant {
-                    units: 0,
-                    ends: None,
-                    by: Attribution::default(),
-                };
-                (action, granted.until.since(now).max(REFUSALS_KEPT))
-            }
-        };
-        self.announce(key, action, None, keep).await
-    }
-
-    pub(super) async fn unban(
-        &self,
-        key: Fingerprint,
-        penalties: Option<(&Penalties, Fingerprint)>,
-    ) -> Result<(), SteeringError> {
-        if let Some((penalties, banned)) = penalties
-            && let Some((names, keep)) = penalties.shared_names()
-        {
-            let record = names.record(banned);
-            let names = [names.stream(), &record];
+        if let Some(names) = penalties.names() {
+            let keep = penalties.reported_for();
             self.store.lift_ban(names, banned, keep).await?;
         }
-        let action = AnnouncedAction::Unban;
-        self.announce(key, action, None, REFUSALS_KEPT).await
+        Ok(())
     }
 
     async fn announce(
         &self,
         key: Fingerprint,
-        action: AnnouncedAction,
+        change: KeyChange,
+        by: &Attribution,
         at: Option<Timestamp>,
         keep: Duration,
     ) -> Result<(), SteeringError> {
-        let announcement = Announcement {
+        let event = KeyEvent {
             policy: self.label.clone(),
             key,
-            action,
+            change,
+            by: by.clone(),
             at: Timestamp::EPOCH,
             keep: Timestamp::EPOCH,
         };
-        self.store.announce(&announcement, at, keep).await?;
+        self.store.announce(&event, at, keep).await?;
         Ok(())
     }
 
@@ -296,19 +262,7 @@ fn distinct_end(until: Timestamp, at: Timestamp) -> Timestamp {
 
 /// Moves the instants of facts from the server's clock to the local one.
 fn moved(facts: BucketFacts, at: Timestamp, now: Timestamp) -> BucketFacts {
-    let of = |decision: Decision| Decision {
-        outcome: match decision.outcome {
-            Outcome::Refuse { retry_at } => Outcome::Refuse {
-                retry_at: retry_at.map(|retry_at| shifted(retry_at, at, now)),
-            },
-            Outcome::Delay { until } => Outcome::Delay {
-                until: shifted(until, at, now),
-            },
-            Outcome::Admit => Outcome::Admit,
-        },
-        reset: shifted(decision.reset, at, now),
-        ..decision
-    };
+    let of = |decision| to_local_clock(decision, at, now);
     BucketFacts {
         decision: of(facts.decision),
         next: of(facts.next),

@@ -8,8 +8,8 @@ use super::*;
 use crate::limiter::{
     Algorithm, Decision, FixedWindow, Gcra, KeyParts, Outcome, Quota, SlidingLog, Start,
 };
+use crate::store::KeyEvent;
 use crate::store::OnFull;
-use crate::store::operator_action::{AnnouncedAction, Announcement};
 use crate::store::{
     ChargeId, ChargeResult, ChargeSet, ChargeSource, ChargedLimits, Payer, PolicyCharge, Refusals,
     Table,
@@ -70,6 +70,20 @@ fn after(seconds: u64) -> Timestamp {
     NOW.saturating_add(Duration::from_secs(seconds))
 }
 
+fn change(keys: &SteeredKeys, bits: u64, change: KeyChange) -> Result<(), TooManyKeys> {
+    keys.change(key(bits), change, &Attribution::default(), NOW)
+}
+
+fn grant(keys: &SteeredKeys, bits: u64, units: u32, seconds: u64) -> Result<(), TooManyKeys> {
+    let until = after(seconds);
+    change(keys, bits, KeyChange::Grant { units, until })
+}
+
+fn ban(keys: &SteeredKeys, bits: u64, seconds: u64) -> Result<(), TooManyKeys> {
+    let until = after(seconds);
+    change(keys, bits, KeyChange::Ban { until })
+}
+
 fn steering(registry: &Registry) -> Steering {
     let spec = SteeringSpec {
         policy: "p",
@@ -107,10 +121,7 @@ impl Policy {
     }
 
     fn grant(&self, units: u32, seconds: u64) {
-        let granted =
-            self.steering
-                .keys()
-                .grant(key(1), units, after(seconds), &Attribution::default(), NOW);
+        let granted = grant(self.steering.keys(), 1, units, seconds);
         granted.expect("there is room");
     }
 
@@ -413,30 +424,22 @@ fn a_reset_bucket_is_whole_and_gets_nothing_back() {
     }
 }
 
-fn ban(seconds: u64) -> OperatorBan {
-    OperatorBan {
-        since: NOW,
-        until: after(seconds),
-        by: Attribution::default(),
-    }
-}
-
 #[test]
 fn a_banned_key_is_refused_until_the_end_and_charged_nowhere() {
     let policy = Policy::new(gcra(3));
     policy.grant(1, 600);
     let keys = policy.steering.keys();
-    keys.ban(key(1), ban(60)).expect("there is room");
+    ban(keys, 1, 60).expect("there is room");
     let (is_admitted, _, decision) = ask(&policy, 1, NOW);
     assert!(!is_admitted);
     let retry_at = Some(after(60));
     assert_eq!(decision.outcome, Outcome::Refuse { retry_at });
     assert_eq!((policy.remaining(NOW), policy.granted(NOW)), (3, Some(1)));
     assert!(ask(&policy, 1, after(60)).0, "it is over");
-    keys.ban(key(1), ban(120)).expect("there is room");
+    ban(keys, 1, 120).expect("there is room");
     assert!(!ask(&policy, 1, after(60)).0);
     assert_eq!(keys.banned_keys(NOW), 1);
-    keys.unban(key(1));
+    change(keys, 1, KeyChange::Unban).expect("it needs no room");
     assert!(ask(&policy, 1, NOW).0);
 }
 
@@ -445,13 +448,12 @@ fn what_is_over_is_dropped() {
     let policy = Policy::new(gcra(3));
     let keys = policy.steering.keys();
     for bits in 1..=1_000 {
-        let ban = ban(bits);
-        keys.ban(key(bits), ban).expect("there is room");
+        ban(keys, bits, bits).expect("there is room");
     }
     keys.sweep(after(0));
     assert_eq!(keys.banned_keys(NOW), 1_000);
     keys.sweep(after(500));
-    assert_eq!(keys.saved(NOW).flatten().count(), 500);
+    assert_eq!(keys.rules(NOW).count(), 500);
     keys.sweep(after(1_000));
     assert!(!keys.is_any());
 }
@@ -460,16 +462,12 @@ fn what_is_over_is_dropped() {
 fn the_number_of_keys_is_bounded_and_no_ban_gives_way() {
     let policy = Policy::new(gcra(3));
     let keys = policy.steering.keys();
-    let refused = (1..).find_map(|bits| Some((bits, keys.ban(key(bits), ban(60)).err()?)));
+    let refused = (1..).find_map(|bits| Some((bits, ban(keys, bits, 60).err()?)));
     assert_eq!(refused, Some((65_537, TooManyKeys::Steered)));
-    let granted = keys.grant(key(65_537), 1, after(60), &Attribution::default(), NOW);
-    assert_eq!(granted, Err(TooManyKeys::Steered));
-    assert!(
-        keys.ban(key(1), ban(90)).is_ok(),
-        "a known key needs no room"
-    );
+    assert_eq!(grant(keys, 65_537, 1, 60), Err(TooManyKeys::Steered));
+    assert!(ban(keys, 1, 90).is_ok(), "a known key needs no room");
     keys.sweep(after(60));
-    assert!(keys.ban(key(65_537), ban(90)).is_ok());
+    assert!(ban(keys, 65_537, 90).is_ok());
 }
 
 #[test]
@@ -478,15 +476,13 @@ fn a_grant_never_takes_the_place_of_another() {
     let keys = policy.steering.keys();
     let all = (1..=20_000_u64).map(|bits| bits.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let granted: Vec<_> = all
-        .filter(
-            |bits| match keys.grant(key(*bits), 5, after(60), &Attribution::default(), NOW) {
-                Ok(()) => true,
-                Err(error) => {
-                    assert_eq!(error, TooManyKeys::Granted);
-                    false
-                }
-            },
-        )
+        .filter(|bits| match grant(keys, *bits, 5, 60) {
+            Ok(()) => true,
+            Err(error) => {
+                assert_eq!(error, TooManyKeys::Granted);
+                false
+            }
+        })
         .collect();
     assert!(
         (4_000..20_000).contains(&granted.len()),
@@ -508,19 +504,18 @@ fn a_shared_grant_lasts_as_long_as_it_was_granted_for() {
         for home in [Home::Redis(OnStoreError::Local), Home::Synchronised(HOUR)] {
             let keys = SteeredKeys::new("p", home, &Registry::default());
             let at = NOW.saturating_add_signed(clock_offset);
-            let ends = (home == Home::Synchronised(HOUR)).then(|| after(3));
-            let announcement = Announcement {
+            let event = KeyEvent {
                 policy: "p".into(),
                 key: key(1),
-                action: AnnouncedAction::Grant {
+                change: KeyChange::Grant {
                     units: 4,
-                    ends,
-                    by: Attribution::default(),
+                    until: after(3),
                 },
+                by: Attribution::default(),
                 at,
                 keep: at.saturating_add(Duration::from_secs(3)),
             };
-            keys.apply(&announcement, clock_offset, NOW);
+            keys.apply(&event, clock_offset, NOW);
             let is_granted = |now| {
                 keys.find(key(1), now)
                     .is_some_and(|found| found.granted_until.is_some())
@@ -535,36 +530,36 @@ fn a_shared_grant_lasts_as_long_as_it_was_granted_for() {
 /// A replaced action stays replaced for a machine that starts once both have been announced.
 #[test]
 fn what_an_action_replaced_does_not_return_when_that_is_over() {
-    let by = || Attribution::default();
     let (hour, minute) = (HOUR, Duration::from_secs(60));
-    let grant = |units| AnnouncedAction::Grant {
+    let until = after(3_600);
+    let (ban, grant) = (KeyChange::Ban { until }, |units| KeyChange::Grant {
         units,
-        ends: None,
-        by: by(),
-    };
+        until,
+    });
     for (first, second) in [
-        (AnnouncedAction::Ban(by()), AnnouncedAction::Unban),
-        (AnnouncedAction::Ban(by()), AnnouncedAction::Ban(by())),
+        (ban, KeyChange::Unban),
+        (ban, ban),
         (grant(5), grant(0)),
         (grant(5), grant(3)),
     ] {
         for (now, is_felt) in [(after(10), true), (after(70), false)] {
             let keys =
                 SteeredKeys::new("p", Home::Redis(OnStoreError::Local), &Registry::default());
-            let announce = |action: &AnnouncedAction, at: Timestamp, length| Announcement {
+            let event = |change, at: Timestamp, length| KeyEvent {
                 policy: "p".into(),
                 key: key(1),
-                action: action.clone(),
+                change,
+                by: Attribution::default(),
                 at,
                 keep: at.saturating_add(length),
             };
-            keys.apply(&announce(&first, NOW, hour), 0, now);
-            keys.apply(&announce(&second, after(1), minute), 0, now);
+            keys.apply(&event(first, NOW, hour), 0, now);
+            keys.apply(&event(second, after(1), minute), 0, now);
             let lasts = matches!(
                 second,
-                AnnouncedAction::Ban(_) | AnnouncedAction::Grant { units: 1.., .. }
+                KeyChange::Ban { .. } | KeyChange::Grant { units: 1.., .. }
             );
-            let left = keys.actions(now).count();
+            let left = keys.rules(now).count();
             assert_eq!(left, usize::from(lasts && is_felt), "{first:?} {second:?}");
         }
     }

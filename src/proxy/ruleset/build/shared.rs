@@ -13,7 +13,7 @@ impl Ruleset {
     pub(super) fn follow(&self, now: Timestamp) {
         let policies = || self.policies.iter();
         let quotas = policies().flat_map(|policy| policy.quotas());
-        let penalties = policies().filter_map(|policy| policy.penalties.as_deref());
+        let penalties = policies().filter_map(|policy| policy.penalties.as_ref());
         // Overflow buckets and overrides have the algorithm of their policy.
         let known = |policy: &&Arc<Policy>| policy.quota.buckets.home != Home::Memory;
         let steering = policies().map(|policy| &policy.steering);

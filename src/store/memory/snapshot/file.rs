@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{ReadError, Reader, SavedKeys, SnapshotWriter};
+use super::{PolicyKeys, ReadError, Reader, SnapshotWriter};
 use crate::clock::Timestamp;
 use crate::files;
 use crate::limiter::Secret;
@@ -48,7 +48,7 @@ pub fn save<'a>(
     secret: &Secret,
     now: Timestamp,
     tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
-    keys: SavedKeys<'a>,
+    keys: impl IntoIterator<Item = PolicyKeys<'a>>,
 ) -> io::Result<()> {
     files::replaceable(path)?;
     let new = beside(path, ".new");
@@ -67,7 +67,7 @@ fn write<'a>(
     secret: &Secret,
     now: Timestamp,
     tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
-    keys: SavedKeys<'a>,
+    keys: impl IntoIterator<Item = PolicyKeys<'a>>,
 ) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -78,11 +78,11 @@ fn write<'a>(
         .create_new(true)
         .mode(0o600)
         .open(path)?;
-    let mut writer = SnapshotWriter::new(file, secret, keys, now)?;
+    let mut writer = SnapshotWriter::new(file, secret, now)?;
     for (key, table) in tables {
         writer.table(key, table, now)?;
     }
-    writer.finish()?.sync_all()
+    writer.finish(keys)?.sync_all()
 }
 
 /// Opens and checks the snapshot at `path`; `None` if there is none.

@@ -4,8 +4,8 @@ use std::hash::Hasher;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use super::{
-    AHEAD, BANNED, BANS, END, FLOOR, GRANTED, KEY, MAGIC, OLDEST, PolicyBans, PolicySteering,
-    ReadError, STEERED, STEP, STRIKES, TABLE, VERSION, WITHOUT_ACTORS, check_of, checksum,
+    AHEAD, BANNED, END, FLOOR, GRANTED, KEY, KEYS, MAGIC, PolicyKeys, ReadError, STEP, STRIKES,
+    TABLE, VERSION, check_of, checksum,
 };
 use crate::clock::Timestamp;
 use crate::limiter::{
@@ -13,7 +13,7 @@ use crate::limiter::{
 };
 use crate::store::memory::bucket;
 use crate::store::memory::table::ExportedEntry;
-use crate::store::{Attribution, GrantedUnits, OperatorBan, Table};
+use crate::store::{Attribution, KeyRule, OperatorActionKind, Table};
 
 /// The longest policy name or key: no configuration is longer.
 const LONGEST: u32 = 16 << 20;
@@ -26,7 +26,6 @@ const CHECKSUM: u64 = 8;
 #[derive(Debug)]
 pub struct Reader<R> {
     input: BufReader<R>,
-    version: u32,
     secret: Secret,
     saved_at: Timestamp,
 }
@@ -50,7 +49,6 @@ impl<R: Read + Seek> Reader<R> {
     pub fn new(input: R, now: Timestamp) -> Result<Self, ReadError> {
         let mut reader = Self {
             input: BufReader::with_capacity(STEP, input),
-            version: VERSION,
             secret: Secret::from_key([0, 0]),
             saved_at: Timestamp::EPOCH,
         };
@@ -81,8 +79,7 @@ impl<R: Read + Seek> Reader<R> {
     pub fn restore<'t>(
         mut self,
         find_table: impl Fn(&str, &str) -> Option<&'t Table>,
-        find_bans: impl Fn(&str, &str) -> Option<PolicyBans<'t>>,
-        find_steered: impl Fn(&str, &str) -> Option<PolicySteering<'t>>,
+        find_keys: impl Fn(&str, &str) -> Option<PolicyKeys<'t>>,
         now: Timestamp,
     ) -> Result<RestoreCounts, ReadError> {
         let mut restored = RestoreCounts::default();
@@ -91,8 +88,7 @@ impl<R: Read + Seek> Reader<R> {
             match tag {
                 END => return Ok(restored),
                 TABLE => tag = self.table(&find_table, now, &mut restored)?,
-                BANS => tag = self.bans(&find_bans, now, &mut restored)?,
-                STEERED => tag = self.steered(&find_steered, now, &mut restored)?,
+                KEYS => tag = self.policy_keys(&find_keys, now, &mut restored)?,
                 _ => return Err(ReadError::Damaged),
             }
         }
@@ -104,7 +100,7 @@ impl<R: Read + Seek> Reader<R> {
             return Err(ReadError::Foreign);
         }
         match self.u32()? {
-            version @ OLDEST..=VERSION => self.version = version,
+            VERSION => {}
             other => return Err(ReadError::Version(other)),
         }
         self.secret = Secret::from_key([self.u64()?, self.u64()?]);
@@ -184,65 +180,33 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    /// Finds the policy of the keys that follow, unless their fingerprints have another secret.
-    fn find_policy<T>(
+    /// Reads the strikes, bans and grants of a policy, and the tag that follows them. Fingerprints
+    /// with another secret name other keys.
+    fn policy_keys<'t>(
         &mut self,
-        find: &impl Fn(&str, &str) -> Option<T>,
-        secret: impl Fn(&T) -> Secret,
-    ) -> Result<Option<T>, ReadError> {
+        find: &impl Fn(&str, &str) -> Option<PolicyKeys<'t>>,
+        now: Timestamp,
+        restored: &mut RestoreCounts,
+    ) -> Result<u8, ReadError> {
         let (policy, key) = (self.text()?, self.text()?);
         let check = self.u64()?;
-        Ok(find(&policy, &key).filter(|found| check_of(&secret(found)) == check))
-    }
-
-    /// Reads the strikes and bans of a policy, and the tag that follows them.
-    fn bans<'t>(
-        &mut self,
-        find: &impl Fn(&str, &str) -> Option<PolicyBans<'t>>,
-        now: Timestamp,
-        restored: &mut RestoreCounts,
-    ) -> Result<u8, ReadError> {
-        let found = self.find_policy(find, |found| found.secret)?;
+        let found = find(&policy, &key).filter(|found| check_of(&found.secret) == check);
         loop {
-            let tag = self.u8()?;
-            if tag != STRIKES {
-                return Ok(tag);
-            }
+            let kind = match self.u8()? {
+                STRIKES => None,
+                BANNED => Some(OperatorActionKind::Ban),
+                GRANTED => Some(OperatorActionKind::Grant),
+                tag => return Ok(tag),
+            };
             let key = Fingerprint::from_bits(self.u64()?);
-            let strikes = self.strikes()?;
-            match &found {
-                Some(to) => {
-                    let is_back = to.bans.restore(to.rule, key, strikes, now);
-                    restored.bans += u64::from(is_back);
-                }
-                None => restored.dropped += 1,
-            }
-        }
-    }
-
-    /// Reads the steered keys of a policy, and the tag that follows them.
-    fn steered<'t>(
-        &mut self,
-        find: &impl Fn(&str, &str) -> Option<PolicySteering<'t>>,
-        now: Timestamp,
-        restored: &mut RestoreCounts,
-    ) -> Result<u8, ReadError> {
-        let found = self.find_policy(find, |found| found.secret)?;
-        loop {
-            let tag = self.u8()?;
-            if tag != BANNED && tag != GRANTED {
-                return Ok(tag);
-            }
-            let key = Fingerprint::from_bits(self.u64()?);
-            let is_back = match tag {
-                BANNED => {
-                    let ban = self.banned()?;
-                    found.map(|to| to.keys.restore_ban(key, ban, now))
-                }
-                _ => {
-                    let granted = self.granted()?;
-                    found.map(|to| to.keys.restore_grant(key, granted, now))
-                }
+            let is_back = if let Some(kind) = kind {
+                let rule = self.rule()?;
+                let steered = found.and_then(|found| found.steered);
+                steered.map(|steered| steered.restore(key, kind, rule, now))
+            } else {
+                let strikes = self.strikes()?;
+                let bans = found.and_then(|found| found.bans);
+                bans.map(|(rule, bans)| bans.restore(rule, key, strikes, now))
             };
             match is_back {
                 Some(is_back) => restored.bans += u64::from(is_back),
@@ -251,34 +215,17 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    fn banned(&mut self) -> Result<OperatorBan, ReadError> {
-        Ok(OperatorBan {
+    fn rule(&mut self) -> Result<KeyRule, ReadError> {
+        Ok(KeyRule {
+            units: self.u32()?,
+            left: self.u32()?,
             since: Timestamp::from_micros(self.u64()?),
             until: Timestamp::from_micros(self.u64()?),
             by: Attribution {
                 reason: self.text()?.into(),
-                actor: match self.version {
-                    ..=WITHOUT_ACTORS => Box::default(),
-                    _ => self.text()?.into(),
-                },
+                actor: self.text()?.into(),
             },
         })
-    }
-
-    fn granted(&mut self) -> Result<GrantedUnits, ReadError> {
-        let mut granted = GrantedUnits {
-            until: Timestamp::from_micros(self.u64()?),
-            left: self.u32()?,
-            units: self.u32()?,
-            since: self.saved_at,
-            by: Attribution::default(),
-        };
-        if self.version > WITHOUT_ACTORS {
-            granted.since = Timestamp::from_micros(self.u64()?);
-            granted.by.reason = self.text()?.into();
-            granted.by.actor = self.text()?.into();
-        }
-        Ok(granted)
     }
 
     fn strikes(&mut self) -> Result<BanHistory, ReadError> {

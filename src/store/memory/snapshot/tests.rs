@@ -8,13 +8,14 @@ use proptest::prelude::*;
 
 use super::reader::RestoreCounts;
 use super::*;
+use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart, Penalty, Quota, Secret,
     SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{
-    Attribution, Bans, Charge, Home, OnFull, OperatorBan, SteeredKeys, Steering, SteeringSpec,
-    Store, Table, charge_all,
+    Attribution, Bans, Charge, Home, KeyChange, OnFull, OperatorActionKind, SteeredKeys, Steering,
+    SteeringSpec, Store, Table, charge_all,
 };
 use crate::telemetry::registry::Registry;
 
@@ -65,11 +66,11 @@ fn charge(table: &Table, key: Fingerprint, cost: u32, now: Timestamp) -> bool {
 }
 
 fn saved<'a>(tables: impl IntoIterator<Item = &'a Table>, now: Timestamp) -> Vec<u8> {
-    let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, SavedKeys::default(), now).unwrap();
+    let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, now).unwrap();
     for table in tables {
         writer.table("client_ip", table, now).unwrap();
     }
-    writer.finish().unwrap()
+    writer.finish([]).unwrap()
 }
 
 fn read(bytes: &[u8]) -> Result<Reader<Cursor<&[u8]>>, ReadError> {
@@ -84,7 +85,7 @@ fn restored(bytes: &[u8], tables: &[Table], now: Timestamp) -> RestoreCounts {
         assert_eq!(key, "client_ip");
         tables.iter().find(|table| table.policy() == policy)
     };
-    reader.restore(find, |_, _| None, |_, _| None, now).unwrap()
+    reader.restore(find, |_, _| None, now).unwrap()
 }
 
 /// Two strikes within an hour bring about a ban of a minute, then one of a day.
@@ -93,13 +94,13 @@ fn rule() -> Penalty {
     Penalty::new(2, 60 * minute, vec![minute, 24 * 60 * minute])
 }
 
-fn policy_bans<'a>(rule: &'a Penalty, bans: &'a Bans) -> PolicyBans<'a> {
-    PolicyBans {
+fn policy_bans<'a>(rule: &'a Penalty, bans: &'a Bans) -> PolicyKeys<'a> {
+    PolicyKeys {
         policy: "p",
         key: "client_ip",
         secret: SECRET,
-        rule,
-        bans,
+        bans: Some((rule, bans)),
+        steered: None,
     }
 }
 
@@ -112,38 +113,25 @@ fn no_steering() -> Steering {
     Steering::new(spec, &Store::Memory, None, &Registry::default())
 }
 
-fn policy_steering(keys: &SteeredKeys) -> PolicySteering<'_> {
-    PolicySteering {
+fn policy_steering(keys: &SteeredKeys) -> PolicyKeys<'_> {
+    PolicyKeys {
         policy: "p",
         key: "client_ip",
         secret: SECRET,
-        keys,
+        bans: None,
+        steered: Some(keys),
     }
 }
 
-fn saved_keys(keys: SavedKeys<'_>, now: Timestamp) -> Vec<u8> {
-    let writer = SnapshotWriter::new(Vec::new(), &SECRET, keys, now).unwrap();
-    writer.finish().unwrap()
+fn saved_keys(keys: PolicyKeys<'_>, now: Timestamp) -> Vec<u8> {
+    let writer = SnapshotWriter::new(Vec::new(), &SECRET, now).unwrap();
+    writer.finish([keys]).unwrap()
 }
 
-fn saved_bans(rule: &Penalty, bans: &Bans, now: Timestamp) -> Vec<u8> {
-    let keys = SavedKeys {
-        bans: vec![policy_bans(rule, bans)],
-        steered: Vec::new(),
-    };
-    saved_keys(keys, now)
-}
-
-fn restored_steering(bytes: &[u8], to: PolicySteering<'_>, now: Timestamp) -> RestoreCounts {
+fn restored_keys(bytes: &[u8], to: PolicyKeys<'_>, now: Timestamp) -> RestoreCounts {
     let reader = Reader::new(Cursor::new(bytes), now).unwrap();
     let find = |policy: &str, key: &str| ((policy, key) == (to.policy, to.key)).then_some(to);
-    reader.restore(|_, _| None, |_, _| None, find, now).unwrap()
-}
-
-fn restored_bans(bytes: &[u8], to: PolicyBans<'_>, now: Timestamp) -> RestoreCounts {
-    let reader = Reader::new(Cursor::new(bytes), now).unwrap();
-    let find = |policy: &str, key: &str| ((policy, key) == (to.policy, to.key)).then_some(to);
-    reader.restore(|_, _| None, find, |_, _| None, now).unwrap()
+    reader.restore(|_, _| None, find, now).unwrap()
 }
 
 /// `bytes` with the checksum that belongs to them.
@@ -221,10 +209,12 @@ proptest! {
         let bytes = with_sum(bytes);
         let reader = read(&bytes).expect("its sum is right");
         let (rule, bans) = (rule(), Bans::default());
-        let to = policy_bans(&rule, &bans);
         let steering = no_steering();
-        let steered = policy_steering(steering.keys());
-        let _ = reader.restore(|_, _| Some(&table), |_, _| Some(to), |_, _| Some(steered), NOW);
+        let to = PolicyKeys {
+            steered: Some(steering.keys()),
+            ..policy_bans(&rule, &bans)
+        };
+        let _ = reader.restore(|_, _| Some(&table), |_, _| Some(to), NOW);
     }
 
     /// A process that restarts between any two refusals decides as one that does not.
@@ -237,9 +227,9 @@ proptest! {
         for (number, gap, restart) in refusals {
             now = now.saturating_add_micros(gap);
             if restart {
-                let bytes = saved_bans(&rule, &restarted, now);
+                let bytes = saved_keys(policy_bans(&rule, &restarted), now);
                 restarted = Bans::default();
-                restored_bans(&bytes, policy_bans(&rule, &restarted), now);
+                restored_keys(&bytes, policy_bans(&rule, &restarted), now);
             }
             let key = key(number);
             prop_assert_eq!(
@@ -262,15 +252,15 @@ fn sample() -> Vec<u8> {
         bans.strike(&rule, key(number), NOW);
     }
     let steering = steering();
-    let keys = SavedKeys {
-        bans: vec![policy_bans(&rule, &bans)],
-        steered: vec![policy_steering(steering.keys())],
+    let keys = PolicyKeys {
+        steered: Some(steering.keys()),
+        ..policy_bans(&rule, &bans)
     };
-    let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, keys, NOW).unwrap();
+    let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, NOW).unwrap();
     for table in &tables {
         writer.table("client_ip", table, NOW).unwrap();
     }
-    writer.finish().unwrap()
+    writer.finish([keys]).unwrap()
 }
 
 fn operator() -> Attribution {
@@ -283,16 +273,13 @@ fn operator() -> Attribution {
 /// A banned key, and two with grants.
 fn steering() -> Steering {
     let steering = no_steering();
-    let ban = OperatorBan {
-        since: NOW,
-        until: NOW.saturating_add(Duration::from_secs(60)),
-        by: operator(),
-    };
     let keys = steering.keys();
-    keys.ban(key(1), ban).unwrap();
+    let change = |number, change| keys.change(key(number), change, &operator(), NOW).unwrap();
+    let after = |seconds| NOW.saturating_add(Duration::from_secs(seconds));
+    change(1, KeyChange::Ban { until: after(60) });
     for (number, seconds) in [(1, 30), (2, 90)] {
-        let until = NOW.saturating_add(Duration::from_secs(seconds));
-        keys.grant(key(number), 5, until, &operator(), NOW).unwrap();
+        let (units, until) = (5, after(seconds));
+        change(number, KeyChange::Grant { units, until });
     }
     charge(keys.grants(), key(2), 2, NOW);
     steering
@@ -301,11 +288,7 @@ fn steering() -> Steering {
 #[test]
 fn bans_and_grants_by_operators_are_restored_until_they_end() {
     let before = steering();
-    let keys = || SavedKeys {
-        bans: Vec::new(),
-        steered: vec![policy_steering(before.keys())],
-    };
-    let bytes = saved_keys(keys(), NOW);
+    let bytes = saved_keys(policy_steering(before.keys()), NOW);
     for (seconds, bans, grants) in [
         (0, 1, [Some(5), Some(3)]),
         (45, 1, [None, Some(3)]),
@@ -313,59 +296,37 @@ fn bans_and_grants_by_operators_are_restored_until_they_end() {
     ] {
         let now = NOW.saturating_add(Duration::from_secs(seconds));
         let after = no_steering();
-        restored_steering(&bytes, policy_steering(after.keys()), now);
+        restored_keys(&bytes, policy_steering(after.keys()), now);
         let keys = after.keys();
-        assert_eq!(keys.ban_of(key(1), now), before.keys().ban_of(key(1), now));
+        let ban_of = |keys: &SteeredKeys| keys.rule(key(1), OperatorActionKind::Ban, now);
+        assert_eq!(ban_of(keys), ban_of(before.keys()));
         assert_eq!(keys.banned_keys(now), bans);
         let left = [1, 2].map(|number| Some(keys.grant_of(key(number), key(number), now)?.left));
         assert_eq!(left, grants);
-        let actions = |keys: &SteeredKeys| {
-            let mut actions: Vec<_> = keys.actions(now).collect();
-            actions.sort_by_key(|(key, _)| key.bits());
-            actions
+        let rules = |keys: &SteeredKeys| {
+            let mut rules: Vec<_> = keys.rules(now).collect();
+            rules.sort_by_key(|(key, ..)| key.bits());
+            rules
         };
-        assert_eq!(actions(keys), actions(before.keys()));
+        assert_eq!(rules(keys), rules(before.keys()));
     }
     let after = no_steering();
     let to = policy_steering(after.keys());
     let others = [
-        PolicySteering { policy: "q", ..to },
-        PolicySteering {
+        PolicyKeys { policy: "q", ..to },
+        PolicyKeys {
             key: "constant",
             ..to
         },
-        PolicySteering {
+        PolicyKeys {
             secret: Secret::from_key([3, 6]),
             ..to
         },
     ];
     for other in others {
-        let restored = restored_steering(&bytes, other, NOW);
+        let restored = restored_keys(&bytes, other, NOW);
         assert_eq!((restored.bans, restored.dropped), (0, 3));
     }
-}
-
-#[test]
-fn a_file_has_the_oldest_version_that_has_all_of_it() {
-    let version = |bytes: Vec<u8>| u32::from_le_bytes(bytes[8..12].try_into().unwrap());
-    assert_eq!(version(saved_keys(SavedKeys::default(), NOW)), OLDEST);
-    let (rule, bans) = (rule(), Bans::default());
-    bans.strike(&rule, key(1), NOW);
-    assert_eq!(version(saved_bans(&rule, &bans, NOW)), WITHOUT_STEERING);
-    let steering = steering();
-    let saved = |now| {
-        let keys = SavedKeys {
-            bans: Vec::new(),
-            steered: vec![policy_steering(steering.keys())],
-        };
-        version(saved_keys(keys, now))
-    };
-    assert_eq!(saved(NOW), VERSION);
-    assert_eq!(
-        saved(NOW.saturating_add(Duration::from_secs(90))),
-        OLDEST,
-        "all is over"
-    );
 }
 
 #[test]
@@ -374,18 +335,18 @@ fn bans_of_another_policy_or_secret_and_forgotten_ones_are_dropped() {
     for number in [1, 2, 2, 3, 3] {
         before.strike(&rule, key(number), NOW);
     }
-    let bytes = saved_bans(&rule, &before, NOW);
+    let bytes = saved_keys(policy_bans(&rule, &before), NOW);
     let bans = Bans::default();
     let to = policy_bans(&rule, &bans);
     let counted = |to, hours: u64| {
         let later = NOW.saturating_add(Duration::from_secs(3600 * hours));
-        let found = restored_bans(&bytes, to, later);
+        let found = restored_keys(&bytes, to, later);
         (found.bans, found.dropped)
     };
-    assert_eq!(counted(PolicyBans { policy: "q", ..to }, 0), (0, 3));
+    assert_eq!(counted(PolicyKeys { policy: "q", ..to }, 0), (0, 3));
     assert_eq!(
         counted(
-            PolicyBans {
+            PolicyKeys {
                 key: "constant",
                 ..to
             },
@@ -394,34 +355,15 @@ fn bans_of_another_policy_or_secret_and_forgotten_ones_are_dropped() {
         (0, 3)
     );
     let secret = Secret::from_key([3, 6]);
-    assert_eq!(counted(PolicyBans { secret, ..to }, 0), (0, 3));
+    assert_eq!(counted(PolicyKeys { secret, ..to }, 0), (0, 3));
     assert_eq!(counted(to, 2), (0, 0));
     assert_eq!(counted(to, 1), (2, 0), "the bans count for a minute longer");
     assert_eq!(counted(to, 0), (3, 0));
     let later = NOW.saturating_add(Duration::from_hours(2));
     assert_eq!(
-        saved_bans(&rule, &before, later),
-        saved_bans(&rule, &Bans::default(), later)
+        saved_keys(policy_bans(&rule, &before), later),
+        saved_keys(policy_bans(&rule, &Bans::default()), later)
     );
-}
-
-#[test]
-fn a_file_without_bans_is_of_the_version_before_and_is_read() {
-    let tables = tables(3, 100, OnFull::Forget);
-    for table in &tables {
-        assert!(charge(table, key(1), 2, NOW));
-    }
-    let bytes = saved(&tables, NOW);
-    assert_eq!(bytes[8..12], [1, 0, 0, 0]);
-    let after = self::tables(3, 100, OnFull::Forget);
-    restored(&bytes, &after, NOW);
-    assert!(after.iter().all(|table| used(table, key(1), NOW) == 2));
-    let (rule, bans) = (rule(), Bans::default());
-    assert_eq!(saved_bans(&rule, &bans, NOW), saved([], NOW));
-    bans.strike(&rule, key(1), NOW);
-    assert_eq!(saved_bans(&rule, &bans, NOW)[8..12], [2, 0, 0, 0]);
-    let later = NOW.saturating_add(Duration::from_hours(2));
-    assert_eq!(saved_bans(&rule, &bans, later), saved([], later));
 }
 
 #[test]
@@ -458,11 +400,11 @@ fn errors_say_what_is_wrong() {
     assert_eq!(said(b""), "it is damaged");
     assert_eq!(said(&bytes[..100]), "it is damaged");
     let mut future = bytes.clone();
-    for version in [0, 5] {
+    for version in [0, 4] {
         future[8] = version;
         assert_eq!(
             said(&future),
-            format!("its format is version {version}, and this program reads versions 1 to 4")
+            format!("its format is version {version}, and this program reads version 5")
         );
     }
     let later = NOW.saturating_add(AHEAD + Duration::from_secs(1));
@@ -541,9 +483,9 @@ fn no_charge_waits_for_a_slow_disk_and_little_is_in_memory() {
             written: Vec::new(),
             largest: 0,
         };
-        let mut writer = SnapshotWriter::new(out, &SECRET, SavedKeys::default(), NOW).unwrap();
+        let mut writer = SnapshotWriter::new(out, &SECRET, NOW).unwrap();
         writer.table("client_ip", &table, NOW).unwrap();
-        let out = writer.finish().unwrap();
+        let out = writer.finish([]).unwrap();
         assert!(out.largest < 2 * STEP, "{}", out.largest);
         let again = tables(1_000, 4_000, OnFull::Forget);
         restored(&out.written, &again, NOW);
@@ -585,9 +527,9 @@ fn a_table_that_is_replaced_meanwhile_is_saved_whole() {
         successor: Some(Arc::new(new(30_000))),
         written: Vec::new(),
     };
-    let mut writer = SnapshotWriter::new(out, &SECRET, SavedKeys::default(), NOW).unwrap();
+    let mut writer = SnapshotWriter::new(out, &SECRET, NOW).unwrap();
     writer.table("client_ip", &table, NOW).unwrap();
-    let bytes = writer.finish().unwrap().written;
+    let bytes = writer.finish([]).unwrap().written;
     let again = [new(20_000)];
     restored(&bytes, &again, NOW);
     for number in 0..9_000 {
@@ -600,15 +542,15 @@ fn a_snapshot_replaces_the_one_before_as_a_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("buckets");
     assert!(matches!(open(&path, NOW), Ok(None)));
-    save(&path, &SECRET, NOW, [], SavedKeys::default()).unwrap();
+    save(&path, &SECRET, NOW, [], []).unwrap();
     let table = Table::new("p", algorithms(3).swap_remove(0), 10, OnFull::Forget);
     assert!(charge(&table, key(1), 2, NOW));
-    save(&path, &SECRET, NOW, [("k", &table)], SavedKeys::default()).unwrap();
+    save(&path, &SECRET, NOW, [("k", &table)], []).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert!(read(&bytes).is_ok());
 
     std::fs::create_dir(directory.path().join("buckets.new")).unwrap();
-    save(&path, &SECRET, NOW, [], SavedKeys::default()).unwrap_err();
+    save(&path, &SECRET, NOW, [], []).unwrap_err();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
     assert_eq!(
         set_aside(&path).unwrap(),
@@ -632,8 +574,7 @@ fn tables_of(is_wide: bool) -> Vec<Table> {
     tables.collect()
 }
 
-/// An earlier release, which knows wide counters alone, reads what this one writes, and the other
-/// way round.
+/// So a change of the limits that makes counters wide or narrow loses nothing.
 #[test]
 fn files_have_wide_counters_whatever_memory_has() {
     let later = |minutes| NOW.saturating_add(Duration::from_mins(minutes));

@@ -7,52 +7,37 @@ use std::io::{self, Write};
 use siphasher::sip::SipHasher13;
 
 use super::{
-    BANNED, BANS, END, FLOOR, GRANTED, KEY, MAGIC, OLDEST, PolicyBans, PolicySteering, STEERED,
-    STEP, STRIKES, SavedKeys, TABLE, VERSION, WITHOUT_STEERING, check_of, checksum,
+    BANNED, END, FLOOR, GRANTED, KEY, KEYS, MAGIC, PolicyKeys, STEP, STRIKES, TABLE, VERSION,
+    check_of, checksum,
 };
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, BanHistory, BucketState, Fingerprint, RingMemory, Secret};
 use crate::store::memory::bucket;
 use crate::store::memory::table::ExportedEntry;
-use crate::store::{Attribution, GrantedUnits, OperatorBan, Table};
+use crate::store::{KeyRule, OperatorActionKind, Table};
 
 /// A snapshot in progress.
-pub struct SnapshotWriter<'a, W> {
+pub struct SnapshotWriter<W> {
     out: W,
     sum: SipHasher13,
     buffer: Vec<u8>,
-    /// Written after the buckets; empty in a file of the oldest version.
-    keys: SavedKeys<'a>,
     saved_at: Timestamp,
 }
 
-impl<'a, W: Write> SnapshotWriter<'a, W> {
-    /// Starts a snapshot of buckets whose fingerprints use `secret`, and of the keys that count at
-    /// `now`.
-    ///
-    /// The file has the oldest version that has all of them, so that an earlier release can read
-    /// it.
+impl<W: Write> SnapshotWriter<W> {
+    /// Starts a snapshot, as of `now`, of buckets whose fingerprints use `secret`.
     ///
     /// # Errors
     /// Errors of `out`, as from all methods here.
-    pub fn new(out: W, secret: &Secret, keys: SavedKeys<'a>, now: Timestamp) -> io::Result<Self> {
+    pub fn new(out: W, secret: &Secret, now: Timestamp) -> io::Result<Self> {
         let mut writer = Self {
             out,
             sum: checksum(),
             buffer: Vec::with_capacity(2 * STEP),
-            keys,
             saved_at: now,
         };
-        writer.keys.steered.retain(|of| of.has_any(now));
-        if !writer.keys.bans.iter().any(|of| of.has_any(now)) {
-            writer.keys.bans.clear();
-        }
         writer.buffer.extend(MAGIC);
-        writer.put_u32(match (&*writer.keys.bans, &*writer.keys.steered) {
-            ([], []) => OLDEST,
-            (_, []) => WITHOUT_STEERING,
-            _ => VERSION,
-        });
+        writer.put_u32(VERSION);
         for number in secret.key() {
             writer.put_u64(number);
         }
@@ -75,13 +60,9 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
     }
 
     /// Adds the keys beside the buckets, and ends the snapshot.
-    pub fn finish(mut self) -> io::Result<W> {
-        let SavedKeys { bans, steered } = std::mem::take(&mut self.keys);
-        for of in bans {
-            self.bans(&of)?;
-        }
-        for of in steered {
-            self.steered(&of)?;
+    pub fn finish<'a>(mut self, keys: impl IntoIterator<Item = PolicyKeys<'a>>) -> io::Result<W> {
+        for of in keys {
+            self.keys(&of)?;
         }
         self.buffer.push(END);
         self.flush()?;
@@ -90,60 +71,40 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
         Ok(self.out)
     }
 
-    fn bans(&mut self, of: &PolicyBans<'_>) -> io::Result<()> {
-        self.buffer.push(BANS);
+    fn keys(&mut self, of: &PolicyKeys<'_>) -> io::Result<()> {
+        let now = self.saved_at;
+        self.buffer.push(KEYS);
         self.put_text(of.policy);
         self.put_text(of.key);
         self.put_u64(check_of(&of.secret));
-        for some in of.bans.saved(of.rule, self.saved_at) {
-            for (key, strikes) in &some {
-                self.strikes(*key, strikes);
-                if self.buffer.len() >= STEP {
-                    self.flush()?;
-                }
-            }
+        let strikes = of.bans.into_iter();
+        for (key, strikes) in strikes
+            .flat_map(|(rule, bans)| bans.saved(rule, now))
+            .flatten()
+        {
+            self.strikes(key, &strikes);
+            self.flush_full()?;
+        }
+        let steered = of.steered.into_iter();
+        for (key, kind, rule) in steered.flat_map(|steered| steered.saved(now)) {
+            self.rule(key, kind, &rule);
+            self.flush_full()?;
         }
         Ok(())
     }
 
-    fn steered(&mut self, of: &PolicySteering<'_>) -> io::Result<()> {
-        self.buffer.push(STEERED);
-        self.put_text(of.policy);
-        self.put_text(of.key);
-        self.put_u64(check_of(&of.secret));
-        for some in of.keys.saved(self.saved_at) {
-            for (key, steered) in &some {
-                if let Some(ban) = &steered.ban {
-                    self.banned(*key, ban);
-                }
-                let granted = of.keys.grant_of(*key, *key, self.saved_at);
-                if let Some(granted) = granted.filter(|_| !of.keys.is_shared()) {
-                    self.granted(*key, &granted);
-                }
-            }
-            if self.buffer.len() >= STEP {
-                self.flush()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn banned(&mut self, key: Fingerprint, ban: &OperatorBan) {
-        self.buffer.push(BANNED);
+    fn rule(&mut self, key: Fingerprint, kind: OperatorActionKind, rule: &KeyRule) {
+        self.buffer.push(match kind {
+            OperatorActionKind::Ban => BANNED,
+            OperatorActionKind::Grant => GRANTED,
+        });
         self.put_u64(key.bits());
-        self.put_u64(ban.since.as_micros());
-        self.put_u64(ban.until.as_micros());
-        self.put_by(&ban.by);
-    }
-
-    fn granted(&mut self, key: Fingerprint, granted: &GrantedUnits) {
-        self.buffer.push(GRANTED);
-        self.put_u64(key.bits());
-        self.put_u64(granted.until.as_micros());
-        self.put_u32(granted.left);
-        self.put_u32(granted.units);
-        self.put_u64(granted.since.as_micros());
-        self.put_by(&granted.by);
+        self.put_u32(rule.units);
+        self.put_u32(rule.left);
+        self.put_u64(rule.since.as_micros());
+        self.put_u64(rule.until.as_micros());
+        self.put_text(&rule.by.reason);
+        self.put_text(&rule.by.actor);
     }
 
     fn buckets(&mut self, key: &str, table: &Table, now: Timestamp) -> io::Result<()> {
@@ -248,9 +209,11 @@ impl<'a, W: Write> SnapshotWriter<'a, W> {
         self.buffer.extend(text.as_bytes());
     }
 
-    fn put_by(&mut self, by: &Attribution) {
-        self.put_text(&by.reason);
-        self.put_text(&by.actor);
+    fn flush_full(&mut self) -> io::Result<()> {
+        if self.buffer.len() < STEP {
+            return Ok(());
+        }
+        self.flush()
     }
 
     fn flush(&mut self) -> io::Result<()> {

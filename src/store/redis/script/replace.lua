@@ -1,8 +1,8 @@
 -- Replaces the values of keys, as an operator asks, or only reads them.
 --
 -- KEYS  the keys.
--- ARGV  the instant, as for charges; `read`, `delete`, or `write` the further arguments: for each key
---       its value, and the instant at which it expires, in microseconds.
+-- ARGV  the instant, as for charges; `read`, `delete`, or `grant` with the granted units, and for how
+--       many microseconds they last.
 -- Reply the instant; then for each key its earlier value, or nothing.
 
 local reply = {digits(now)}
@@ -14,8 +14,9 @@ end
 for place, key in ipairs(KEYS) do
   if ARGV[2] == 'delete' then
     redis.call('DEL', key)
-  elseif ARGV[2] == 'write' then
-    redis.call('SET', key, ARGV[1 + 2 * place], 'PXAT', deadline(ARGV[2 + 2 * place] + 0.0))
+  elseif ARGV[2] == 'grant' then
+    local ends = now + ARGV[4]
+    redis.call('SET', key, digits(ends) .. ' ' .. ARGV[3] .. ' ' .. ARGV[3], 'PXAT', deadline(ends))
   end
 end
 return reply
