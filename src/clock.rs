@@ -78,7 +78,7 @@ impl Timestamp {
 ///
 /// The system clock is the wall clock at the start plus monotonic time since, and agrees with the
 /// wall clock as long as nobody sets that. It never goes back. [`Clock::resync`] follows a wall clock
-/// that was set and has stayed so for [`SETTLED`]: forward at once, back by running at half speed.
+/// that was set and has stayed so for `SETTLED`: forward at once, back by running at half speed.
 /// Until they agree, [`Clock::wall_time`] gives the wall clock's times.
 #[derive(Debug)]
 pub struct Clock(Source);
@@ -269,7 +269,7 @@ impl Clock {
     }
 
     /// Compares with the wall clock, and follows it if it was set by more than a second and has
-    /// stayed so for [`SETTLED`]. Returns what is new.
+    /// stayed so for `SETTLED`. Returns what is new.
     ///
     /// The caller repeats this every second or so. A manual clock does not move.
     pub fn resync(&self) -> Option<ClockChange> {

@@ -34,6 +34,7 @@ pub(super) struct ExplainArgs {
     /// The method, such as GET
     #[arg(value_parser = method)]
     method: String,
+    #[allow(rustdoc::bare_urls, reason = "it is a help text")]
     /// The URL, such as http://api.example.com/v1/search?q=x
     url: String,
     /// A header field, as in curl

@@ -182,7 +182,7 @@ impl Descriptor {
     /// Feeds the parts of this request's key to `hasher`.
     ///
     /// # Errors
-    /// The [`Key`] without a bucket, as [`fingerprint`](Self::fingerprint) returns it.
+    /// The `Key` without a bucket, as [`fingerprint`](Self::fingerprint) returns it.
     pub fn feed(&self, head: &Head<'_>, hasher: &mut impl KeyParts) -> Result<(), Key> {
         for part in &self.parts {
             let found = match self.feed_part(part, part.kind(), head, hasher) {
@@ -296,8 +296,8 @@ impl Descriptor {
         self.parts.iter().map(text).collect()
     }
 
-    /// Returns the part for whose lack, or different values, the request has [no
-    /// bucket](Key::Refuse).
+    /// Returns the part for whose lack, or different values, the request has no
+    /// bucket.
     pub fn fault(&self, head: &Head<'_>) -> Option<KeyFault<'_>> {
         self.parts.iter().find_map(|part| {
             let (part, found) = match (part.with_value(head, |_| ()), &self.on_missing) {

@@ -1,4 +1,4 @@
-//! Buckets in memory: a [`Table`] of cells for each policy, and [`charge_all`], which decides and
+//! Buckets in memory: a [`Table`] of cells for each policy, and `charge_all`, which decides and
 //! charges a request.
 //!
 //! `permits` counts units that requests return when they end. `reservation` settles or gives back

@@ -19,6 +19,7 @@ pub(super) struct KeyTextArgs {
     /// Read the key from this file, a line for each part; `-` is stdin
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    #[allow(rustdoc::broken_intra_doc_links, reason = "it is a help text")]
     /// The key as the admin API takes it, such as '[null]' for clients without the part
     #[arg(long, value_name = "JSON", conflicts_with = "key_file")]
     key_json: Option<String>,

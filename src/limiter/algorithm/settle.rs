@@ -27,7 +27,7 @@ pub struct ReservedCharge {
 
 impl Algorithm {
     /// The bucket after `units` more, even if it lacks them, and the units to record in its ring. A
-    /// bucket that recovers with time owes up to [`Debt::CARRIED`]. A fixed window counts all of
+    /// bucket that recovers with time owes up to `Debt::CARRIED`. A fixed window counts all of
     /// them, since some may be given back; a sliding window and a log count at most the limit, as
     /// in [`Self::charge_refused`]; a grant has no debt.
     pub fn force_charge<'a>(
@@ -52,7 +52,7 @@ impl Algorithm {
     }
 
     /// The bucket after `units` of `reserved` are given back, unless they have recovered. A ring is
-    /// changed in place, and is unused if the result is [`Cell::EMPTY`].
+    /// changed in place, and is unused if the result is `Cell::EMPTY`.
     ///
     /// A queue gives back only its last place: later requests know their turns already.
     pub fn give_back<'a>(

@@ -201,7 +201,7 @@ impl Charge<'_> {
         self.table.permit(self.key, self.cost)
     }
 
-    /// The decision of [`charge_all`] for this charge alone, without charging.
+    /// The decision of `charge_all` for this charge alone, without charging.
     pub fn peek(&self, now: Timestamp) -> Decision {
         self.table.peek_at(self, now)
     }

@@ -60,7 +60,7 @@ impl Store {
     /// Reports all remaining bans and strikes at the end of the process.
     ///
     /// # Panics
-    /// As [`Client::start`].
+    /// As [`Client::start`](super::client::Client::start).
     pub(super) async fn report_remaining_bans(&self, worker: usize, clock: &Clock) {
         let mut before = usize::MAX;
         loop {
@@ -77,7 +77,7 @@ impl Store {
     /// Runs one round: reports strikes, and reads bans.
     ///
     /// # Panics
-    /// As [`Client::start`].
+    /// As [`Client::start`](super::client::Client::start).
     pub(super) async fn run_ban_round(&self, worker: usize, clock: &Clock) {
         let started = Instant::now();
         let mut left = self.followed_bans();
