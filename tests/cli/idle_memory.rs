@@ -7,19 +7,24 @@ use crate::support::gateway::Gateway;
 use crate::support::wait_for;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The number of connections: below usual limits of open files, and enough to outweigh other
-/// growth.
-const CONNECTIONS: usize = 400;
-
 const CONFIG: &str = "workers: 1\nroutes: [{ upstream: echo }]\n";
 
-/// The growth in bytes for each connection that `open` opens.
-fn growth<T>(gateway: &Gateway, open: impl Fn() -> T) -> usize {
-    growth_by(CONNECTIONS, gateway, open)
+/// The number of connections, which open files allow. There are many of them because huge pages let
+/// memory grow by 2 MiB at a time. Raises the limit of this process and its children.
+fn many() -> usize {
+    let files = getrlimit(Resource::Nofile);
+    let more = Rlimit {
+        current: files.maximum,
+        ..files
+    };
+    setrlimit(Resource::Nofile, more).expect("a soft limit may be raised");
+    files
+        .maximum
+        .map_or(4_000, |most| (most / 4).min(4_000) as usize)
 }
 
-/// The growth in bytes for each of these connections.
-fn growth_by<T>(connections: usize, gateway: &Gateway, open: impl Fn() -> T) -> usize {
+/// The growth in bytes for each of these connections, which `open` opens.
+fn growth<T>(connections: usize, gateway: &Gateway, open: impl Fn() -> T) -> usize {
     let series = format!(
         "sluicegate_connections{{listener=\"{}\"}}",
         gateway.address()
@@ -59,8 +64,9 @@ routes: [{{ upstream: echo, limits: [keys] }}]
 /// The connection once held a buffer of 8 KiB, and room for every protocol.
 #[test]
 fn a_silent_connection_takes_little_memory() {
+    let connections = many();
     let gateway = Gateway::start(CONFIG);
-    let bytes = growth(&gateway, || {
+    let bytes = growth(connections, &gateway, || {
         TcpStream::connect(gateway.address()).expect("it listens")
     });
     assert!(bytes < 6 * 1024, "{bytes}");
@@ -69,8 +75,9 @@ fn a_silent_connection_takes_little_memory() {
 /// The connection once held two buffers, and room for a request in progress.
 #[test]
 fn a_connection_between_requests_takes_little_memory() {
+    let connections = many();
     let gateway = Gateway::start(CONFIG);
-    let bytes = growth(&gateway, || {
+    let bytes = growth(connections, &gateway, || {
         let mut connection = Connection::open(gateway.address());
         assert_eq!(
             connection
@@ -83,8 +90,7 @@ fn a_connection_between_requests_takes_little_memory() {
     assert!(bytes < 7 * 1024, "{bytes}");
 }
 
-/// Waiting requests keep only their connections and heads. There are many of them because huge
-/// pages let memory grow by 2 MiB at a time.
+/// Waiting requests keep only their connections and heads.
 #[test]
 fn a_delayed_request_takes_little_memory() {
     waiting_costs_little(
@@ -109,17 +115,9 @@ routes: [{ upstream: echo, limits: [slots, calm] }]
 }
 
 fn waiting_costs_little(policy: &str, config: &str) {
-    let files = getrlimit(Resource::Nofile);
-    let more = Rlimit {
-        current: files.maximum,
-        ..files
-    };
-    setrlimit(Resource::Nofile, more).expect("a soft limit may be raised");
-    let connections = files
-        .maximum
-        .map_or(4_000, |most| (most / 4).min(4_000) as usize);
+    let connections = many();
     let gateway = Gateway::start(&format!("workers: 1\n{config}"));
-    let bytes = growth_by(connections, &gateway, || {
+    let bytes = growth(connections, &gateway, || {
         let mut connection = Connection::open(gateway.address());
         connection
             .send("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n");
