@@ -186,11 +186,9 @@ pub(crate) fn ascii(value: &[u8]) -> Option<&str> {
 
 /// Writes a field as HTTP/1.1 does.
 pub(crate) fn write_field(name: &HeaderName, value: &[u8], buffer: &mut Vec<u8>) {
-    // Not in a loop, which would be one for each byte of the short parts.
-    buffer.extend_from_slice(name.as_str().as_bytes());
-    buffer.extend_from_slice(b": ");
-    buffer.extend_from_slice(value);
-    buffer.extend_from_slice(b"\r\n");
+    for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
+        buffer.extend_from_slice(part);
+    }
 }
 
 impl fmt::Debug for Headers {

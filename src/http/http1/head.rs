@@ -6,7 +6,7 @@ use http::HeaderName;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 
 use super::InvalidMessage;
-use super::names::with_names;
+use super::names::name;
 use crate::http::headers::ParsedFields;
 
 /// Room for the fields of a common message and those that the proxy adds. It takes 1 KiB:
@@ -22,14 +22,11 @@ pub(crate) fn parsed_fields(
     text: &[u8],
 ) -> Result<ParsedFields, InvalidMessage> {
     let mut found = ParsedFields::with_capacity(fields.len().max(ROOM));
-    with_names(|mut names| {
-        for field in fields {
-            let name = names.name(field.name.as_bytes());
-            let name = name.map_err(|_| httparse::Error::HeaderName)?;
-            found.push(name, range_in(field.value, text));
-        }
-        Ok(found)
-    })
+    for field in fields {
+        let name = name(field.name.as_bytes()).map_err(|_| httparse::Error::HeaderName)?;
+        found.push(name, range_in(field.value, text));
+    }
+    Ok(found)
 }
 
 /// The range of `part` in `text`.

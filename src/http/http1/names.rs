@@ -17,28 +17,17 @@ thread_local! {
     static NAMES: RefCell<ParseCache<HeaderName, PLACES>> = const { RefCell::new(ParseCache::new()) };
 }
 
-/// The cached names of a thread.
-pub(super) struct Names<'a>(&'a mut ParseCache<HeaderName, PLACES>);
-
-/// Uses the names of this thread, once for a whole head. `read` must not do that again.
-pub(super) fn with_names<T>(read: impl FnOnce(Names<'_>) -> T) -> T {
-    NAMES.with_borrow_mut(|names| read(Names(names)))
-}
-
-impl Names<'_> {
-    /// Parses a name.
-    ///
-    /// # Errors
-    /// When it is no name.
-    pub(super) fn name(&mut self, spelled: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
-        let (Some(first), Some(last), ..=LONGEST) =
-            (spelled.first(), spelled.last(), spelled.len())
-        else {
-            return HeaderName::from_bytes(spelled);
-        };
-        let place = spelled.len() * 7 + usize::from(*first) * 3 + usize::from(*last);
-        self.0.read(spelled, place, HeaderName::from_bytes)
-    }
+/// Parses a name.
+///
+/// # Errors
+/// When it is no name.
+pub(super) fn name(spelled: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
+    let (Some(first), Some(last), ..=LONGEST) = (spelled.first(), spelled.last(), spelled.len())
+    else {
+        return HeaderName::from_bytes(spelled);
+    };
+    let place = spelled.len() * 7 + usize::from(*first) * 3 + usize::from(*last);
+    NAMES.with_borrow_mut(|names| names.read(spelled, place, HeaderName::from_bytes))
 }
 
 #[cfg(test)]
@@ -54,8 +43,7 @@ mod tests {
         ) {
             for spelled in spelled {
                 let read = HeaderName::from_bytes(spelled.as_bytes()).ok();
-                let name = with_names(|mut names| names.name(spelled.as_bytes()));
-                prop_assert_eq!(name.ok(), read);
+                prop_assert_eq!(name(spelled.as_bytes()).ok(), read);
             }
         }
     }
