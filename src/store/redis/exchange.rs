@@ -41,12 +41,12 @@ impl Store {
         if subjects.is_empty() {
             return;
         }
-        if !*self.first_round_over.borrow() {
+        let is_first = !*self.first_round_over.borrow();
+        if is_first {
             self.client().start(worker);
             let connected = self.client().connected(worker..worker + 1);
             let _ = timeout(patience, connected).await;
         }
-        let is_first = !*self.first_round_over.borrow();
         // A start waits for all but checks.
         let awaited = subjects.iter().filter(|one| !one.is_check()).count();
         let left = Arc::new(AtomicUsize::new(awaited));
