@@ -26,7 +26,7 @@ mod cli;
 
 pub use cli::main;
 
-/// What benchmarks measure; nothing else is public.
+/// Items that benchmarks measure; nothing else is public.
 #[doc(hidden)]
 pub mod bench {
     pub use crate::clock::{Clock, Timestamp};
@@ -47,7 +47,7 @@ pub mod bench {
     pub use crate::store::{Charge, OnFull, Refusals, Table, charge_into};
 }
 
-/// What unit tests share with the black-box tests.
+/// Helpers that unit tests share with the black-box tests.
 #[cfg(test)]
 #[path = "../tests/support"]
 mod support {

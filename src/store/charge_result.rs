@@ -15,7 +15,7 @@ pub struct DecidedBucket {
     pub key: Fingerprint,
 }
 
-/// All that a request holds until it ends, beside the decisions on it.
+/// The resources that a request holds until it ends, beside the decisions on it.
 #[derive(Debug, Default)]
 pub struct Held {
     /// Units in use, returned on drop.
@@ -38,8 +38,7 @@ pub struct ChargeResult {
     pub verdict: Verdict,
     /// The deciding buckets, in the order of the decisions.
     pub buckets: SmallVec<[DecidedBucket; 4]>,
-    /// What the request holds beside its decisions. Boxed: few requests hold anything, and all
-    /// would have room for it.
+    /// The resources of the request. Boxed: few requests hold any, and all would have room for them.
     held: Option<Box<Held>>,
     /// The request is refused only because of charges that may be given back, since another store
     /// may refuse their requests: those are decided by this instant. No strike is counted.

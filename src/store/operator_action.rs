@@ -1,5 +1,5 @@
-//! What operators do to single keys: the changes, as machines announce them to each other, and the
-//! rules that are in force because of them.
+//! Changes of single keys by operators, as machines announce them to each other, and the rules that
+//! are in force because of them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

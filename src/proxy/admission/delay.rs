@@ -39,7 +39,7 @@ impl Delay {
         let held = admission.result.held();
         let queue_places = held.map(|held| std::mem::take(&mut held.queue_places));
         let mut queue_places = queue_places.unwrap_or_default();
-        // A limit in shadow delays nobody.
+        // A limit in shadow delays no request.
         let delaying = |record: &LimitRecord| record.word == LimitDecision::Delayed;
         let decided = admission.decided().filter(|(record, ..)| delaying(record));
         let places = decided.filter_map(|(record, _, decision)| {

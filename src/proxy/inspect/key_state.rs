@@ -104,7 +104,8 @@ pub struct GrantState {
     /// The end of the grant (RFC 3339).
     #[schemars(extend("format" = "date-time"))]
     pub until: String,
-    /// The operator, by role and place of the token.
+    /// The operator, by role and place of the token; empty until this machine has read the
+    /// announcement.
     pub actor: String,
     /// The operator's reason.
     pub reason: String,

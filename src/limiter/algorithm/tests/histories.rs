@@ -19,7 +19,7 @@ pub(super) fn histories() -> impl Strategy<Value = Vec<(u64, u32)>> {
     })
 }
 
-/// Which requests of a history the algorithm admits.
+/// The requests of a history that the algorithm admits.
 pub(super) fn admitted(algorithm: &Algorithm, history: &[(u64, u32)]) -> Vec<bool> {
     let mut bucket = Bucket::new(algorithm);
     let charge = |(now, cost): &(u64, u32)| bucket.charge(algorithm, at(*now), *cost).is_admitted();

@@ -82,7 +82,7 @@ fn quota(limit: u32, window: u64) -> Quota {
     Quota::new(limit, Duration::from_micros(window)).unwrap()
 }
 
-/// What a sliding window covers of its oldest part, `elapsed` into the newest.
+/// The share of its oldest part that a sliding window covers, `elapsed` into the newest.
 fn covered(oldest: OldestPart, part: u64, elapsed: u64) -> u64 {
     match oldest {
         OldestPart::Weighted => part - elapsed,
