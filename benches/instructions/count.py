@@ -1,10 +1,11 @@
 """Counts the instructions that a proxy executes for a request, on one connection that is kept.
 
-Each workload runs twice under callgrind, side by side, with few and with many requests: the difference
-leaves out what the start and the end of the process take. Everything is on 127.0.0.1.
+Callgrind counts from one request to another, both well after the start: a start gathers entropy, whose
+instructions vary by more than a million. Everything is on 127.0.0.1.
 """
 
 import contextlib
+import itertools
 import pathlib
 import re
 import socket
@@ -15,8 +16,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-FEW, MANY = 500, 5_500
 KEYS = 1_000
+# Requests before the first that counts (one for each key first), and those that count.
+WARM_UP, COUNTED = KEYS + 500, 5_000
 # A process under valgrind starts slowly.
 START_SECONDS = 60
 
@@ -91,19 +93,18 @@ def count(binary, names):
     ):
         threading.Thread(target=serve_origin, args=[listener], daemon=True).start()
         origin = "127.0.0.1:%d" % listener.getsockname()[1]
-        for name in names:
+
+        def run(place, name, port):
             template, values, status = WORKLOADS[name]
-            def run(requests, port):
-                own = pathlib.Path(folder) / str(requests)
-                return instructions(own, binary, template, {**values, "origin": origin, "port": port}, status, requests)
+            values = {**values, "origin": origin, "port": port}
+            return instructions(pathlib.Path(folder) / str(place), binary, template, values, status)
 
-            few, many = pool.map(run, (FEW, MANY), free_ports(2))
-            yield name, (many - few) / (MANY - FEW)
+        yield from zip(names, pool.map(run, itertools.count(), names, free_ports(len(names))))
 
 
-def instructions(folder, binary, template, values, status, count):
-    """The instructions of a process from its start to its end, with this number of requests."""
-    folder.mkdir(exist_ok=True)
+def instructions(folder, binary, template, values, status):
+    """The instructions of a request, on average."""
+    folder.mkdir()
     config = folder / "config.yaml"
     text = template
     for _ in range(2):
@@ -118,21 +119,30 @@ def instructions(folder, binary, template, values, status, count):
             stdout=errors, stderr=errors,
         )
     try:
-        ask(connect(values["port"], process), count, status)
+        with connect(values["port"], process) as connection:
+            ask(connection, range(WARM_UP), status)
+            control(process, "--zero")
+            ask(connection, range(WARM_UP, WARM_UP + COUNTED), status)
+            control(process, "--dump")
     except OSError as error:
         sys.exit(f"{error}:\n{output.read_text()}")
     finally:
         process.terminate()
         process.wait(60)
-    counted = re.search(r"Collected : (\d+)", output.read_text())
-    if counted is None:
-        sys.exit(f"callgrind counted nothing:\n{output.read_text()}")
-    return int(counted[1])
+    [total] = re.findall(r"^totals: (\d+)", (folder / "profile.1").read_text(), re.M)
+    return int(total) / COUNTED
 
 
-def ask(connection, count, status):
-    """Sends the requests one after another, with keys in turn, after one for each key."""
-    for number in range(KEYS + count):
+def control(process, command):
+    """Has callgrind carry out a command before the process's next instruction."""
+    done = subprocess.run(["callgrind_control", command, str(process.pid)], capture_output=True, text=True, timeout=60)
+    if "OK." not in done.stdout:
+        sys.exit(f"callgrind_control {command}: {done.stdout}{done.stderr}")
+
+
+def ask(connection, numbers, status):
+    """Sends the requests with these numbers one after another, with keys in turn."""
+    for number in numbers:
         connection.sendall(
             b"GET /item HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: count\r\nAccept: */*\r\nX-Api-Key: %06d\r\n\r\n"
             % (number % KEYS)
@@ -140,7 +150,6 @@ def ask(connection, count, status):
         got = read_response(connection)
         if number >= KEYS and got != status:
             sys.exit(f"a request is answered {got}, not {status}")
-    connection.close()
 
 
 def connect(port, process):
