@@ -230,8 +230,12 @@ fn granted(out: &mut Vec<u8>, policies: &[&str]) {
 /// Appends what opens a text, and the text, whose closing quote comes with what follows. What people
 /// would not see as it is, is escaped: readers of JSON get the same text.
 fn json_text(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
+    // Nearly all texts are ASCII that stands for itself.
+    static SPECIAL: [bool; 256] = special(0x80);
     out.extend_from_slice(opening);
-    // Nearly all texts are ASCII, and known to be so at a glance.
+    if !text.iter().any(|&byte| SPECIAL[usize::from(byte)]) {
+        return out.extend_from_slice(text);
+    }
     if text.is_ascii() {
         return json_escape(out, text);
     }
