@@ -24,7 +24,7 @@ pub use admin::{AdminMetrics, AdminRefusal, AdminStream};
 pub use clock::ClockMetrics;
 pub use config::ConfigMetrics;
 pub use endpoints::{EjectionReason, EndpointFailure, EndpointMetrics, RetryReason};
-pub use jwt::JwtMetrics;
+pub use jwt::{JwtMetrics, TokenResult};
 pub use limits::{
     BanMetrics, HeldMetrics, InUseMetrics, KeyAction, KeyCounts, KeyGauges, LimitDecision,
     LimitMetrics, PolicyInfo, PolicyMetrics, ReadCount, SettlementMetrics, SettlementResult,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::rules::{Token, TokenCheck, TokenRejection, Verifier};
 use crate::telemetry::log_throttle::LogThrottle;
-use crate::telemetry::metrics::JwtMetrics;
+use crate::telemetry::metrics::{JwtMetrics, TokenResult};
 use crate::telemetry::registry::Registry;
 
 /// Verifies the tokens of requests, and counts the results.
@@ -43,13 +43,13 @@ impl TokenVerifier {
 
     /// Counts and logs the result for a request's token.
     pub(crate) fn record(&self, checked: &TokenCheck, now: Timestamp) {
-        self.metrics.signatures(checked.signatures);
+        self.metrics.signatures.add(checked.signatures);
         match &checked.token {
             Ok(None) => {}
-            Ok(Some(Token::Verified(_))) => self.metrics.count("verified"),
-            Ok(Some(Token::Several)) => self.metrics.count("several"),
+            Ok(Some(Token::Verified(_))) => self.metrics.tokens.record(TokenResult::Verified),
+            Ok(Some(Token::Several)) => self.metrics.tokens.record(TokenResult::Several),
             Err(why) => {
-                self.metrics.count(why.name());
+                self.metrics.tokens.record(why.result());
                 let place = LOGGED_REJECTIONS.iter().position(|logged| logged == why);
                 if let Some(omitted) = place.and_then(|at| self.rejection_logs[at].admit(now)) {
                     tracing::warn!(reason = %why, omitted, "a token was rejected: the request counts as without one");

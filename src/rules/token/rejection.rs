@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::telemetry::metrics::TokenResult;
+
 /// The reason of a rejection. A rejected token counts as missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRejection {
@@ -23,16 +25,16 @@ pub enum TokenRejection {
 }
 
 impl TokenRejection {
-    /// Returns the label value for metrics, of a closed set.
-    pub fn name(self) -> &'static str {
+    /// Returns the result that metrics count.
+    pub fn result(self) -> TokenResult {
         match self {
-            Self::Malformed => "malformed",
-            Self::UnknownKey => "unknown_key",
-            Self::BadSignature => "bad_signature",
-            Self::WrongIssuer => "wrong_issuer",
-            Self::WrongAudience => "wrong_audience",
-            Self::Expired(_) => "expired",
-            Self::NotYetValid(_) => "not_yet_valid",
+            Self::Malformed => TokenResult::Malformed,
+            Self::UnknownKey => TokenResult::UnknownKey,
+            Self::BadSignature => TokenResult::BadSignature,
+            Self::WrongIssuer => TokenResult::WrongIssuer,
+            Self::WrongAudience => TokenResult::WrongAudience,
+            Self::Expired(_) => TokenResult::Expired,
+            Self::NotYetValid(_) => TokenResult::NotYetValid,
         }
     }
 }

@@ -1,46 +1,47 @@
 //! Tokens of requests: what became of them, and what they cost.
 
 use super::families::{JWT_SIGNATURES, JWT_TOKENS};
-use crate::telemetry::registry::{Counter, Registry};
+use crate::telemetry::registry::{Counter, Counters, Registry, label_values};
 
-/// The results of [`JWT_TOKENS`].
-const RESULTS: [&str; 9] = [
-    "verified",
-    "several",
-    "malformed",
-    "unknown_key",
-    "bad_signature",
-    "wrong_issuer",
-    "wrong_audience",
-    "expired",
-    "not_yet_valid",
-];
+label_values! {
+    /// What became of a request's token, as the `result` label has it.
+    TokenResult {
+        /// Its claims count.
+        Verified,
+        /// The request has several.
+        Several,
+        /// It is no JSON Web Token, is too long, or has critical parameters that are unknown.
+        Malformed,
+        /// No key has its `kid` and algorithm.
+        UnknownKey,
+        /// No key has signed it.
+        BadSignature,
+        /// `iss` is not the wanted one.
+        WrongIssuer,
+        /// `aud` has none of the wanted ones.
+        WrongAudience,
+        /// `exp` is over.
+        Expired,
+        /// `nbf` is still to come.
+        NotYetValid,
+    }
+}
 
 /// The counters of tokens.
 #[derive(Debug)]
 pub struct JwtMetrics {
-    results: [Counter; RESULTS.len()],
-    signatures: Counter,
+    /// The tokens of requests.
+    pub tokens: Counters<TokenResult>,
+    /// Signatures that were checked.
+    pub signatures: Counter,
 }
 
 impl JwtMetrics {
     /// Makes the handles.
     pub fn new(registry: &Registry) -> Self {
         Self {
-            results: RESULTS.map(|result| registry.counter(&JWT_TOKENS, &[result])),
+            tokens: registry.counters(&JWT_TOKENS, &[]),
             signatures: registry.counter(&JWT_SIGNATURES, &[]),
         }
-    }
-
-    /// Counts a request whose token came to this result, one of a closed set.
-    pub fn count(&self, result: &str) {
-        if let Some(place) = RESULTS.iter().position(|known| *known == result) {
-            self.results[place].increment();
-        }
-    }
-
-    /// Counts signatures that were checked.
-    pub fn signatures(&self, number: u64) {
-        self.signatures.add(number);
     }
 }
