@@ -1,19 +1,20 @@
 //! The Traceparent field (W3C Trace Context, section 3.2): which trace a request belongs to.
 
-use std::fmt;
-
 use aws_lc_rs::rand;
+use derive_more::Display;
 
 /// The length of a field of version 00.
 const LENGTH: usize = 55;
 
 /// The identity of a trace; never 0.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct TraceId(pub [u8; 16]);
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq)]
+#[display("{_0:032x}")]
+pub struct TraceId(pub u128);
 
 /// The identity of a span; never 0.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct SpanId(pub [u8; 8]);
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq)]
+#[display("{_0:016x}")]
+pub struct SpanId(pub u64);
 
 /// The trace of a request, as its caller or this proxy says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +37,10 @@ impl TraceContext {
         if !has_dashes || !ends_well || known.starts_with(b"ff") {
             return None;
         }
-        let [_version] = hex(&known[..2])?;
-        let (trace, span) = (hex(&known[3..35])?, hex(&known[36..52])?);
-        let [flags] = hex(&known[53..])?;
-        let is_valid = trace != [0; 16] && span != [0; 8];
+        let _version = hex(&known[..2])?;
+        let (trace, span) = (hex(&known[3..35])?, hex(&known[36..52])? as u64);
+        let flags = hex(&known[53..])?;
+        let is_valid = trace != 0 && span != 0;
         is_valid.then_some(Self {
             trace: TraceId(trace),
             span: SpanId(span),
@@ -58,25 +59,22 @@ impl TraceContext {
 impl TraceId {
     /// A new trace.
     pub fn random() -> Self {
-        Self(random())
+        Self(u128::from_be_bytes(random()).max(1))
     }
 }
 
 impl SpanId {
     /// A new span.
     pub fn random() -> Self {
-        Self(random())
+        Self(u64::from_be_bytes(random()).max(1))
     }
 }
 
-/// Random bytes that are not all 0.
+/// Random bytes.
 fn random<const LENGTH: usize>() -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
     // Without randomness of the system the identity is a constant: spans are no secrets.
     let _ = rand::fill(&mut bytes);
-    if bytes == [0; LENGTH] {
-        bytes[0] = 1;
-    }
     bytes
 }
 
@@ -92,46 +90,16 @@ pub fn is_chosen(percent: u32) -> bool {
     }
 }
 
-/// The bytes that lower-case hexadecimal digits say.
-fn hex<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
-    let value = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    };
-    let mut bytes = [0; BYTES];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = (value(pair[0])? << 4) | value(pair[1])?;
-    }
-    Some(bytes)
-}
-
-fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-}
-
-impl fmt::Display for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(f, &self.0)
-    }
-}
-
-impl fmt::Debug for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(f, &self.0)
-    }
-}
-
-impl fmt::Display for SpanId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(f, &self.0)
-    }
-}
-
-impl fmt::Debug for SpanId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(f, &self.0)
-    }
+/// The number that lower-case hexadecimal digits write.
+fn hex(digits: &[u8]) -> Option<u128> {
+    digits.iter().try_fold(0, |number, digit| {
+        let value = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some((number << 4) | u128::from(value))
+    })
 }
 
 #[cfg(test)]

@@ -208,9 +208,11 @@ fn server_span(request: &RequestSpans) -> Span {
         is_error.then_some(request.status),
     ));
     Span {
-        trace_id: request.trace.0.to_vec(),
-        span_id: request.server.0.to_vec(),
-        parent_span_id: request.parent.map_or(Vec::new(), |span| span.0.to_vec()),
+        trace_id: request.trace.0.to_be_bytes().to_vec(),
+        span_id: request.server.0.to_be_bytes().to_vec(),
+        parent_span_id: request
+            .parent
+            .map_or(Vec::new(), |span| span.0.to_be_bytes().to_vec()),
         name: match &*request.route {
             "" => request.method.to_owned(),
             route => format!("{} {route}", request.method),
@@ -244,9 +246,9 @@ fn client_span(request: &RequestSpans, forwarded: &Forwarded) -> Span {
     let is_error = !forwarded.has_response || status.is_client_error() || status.is_server_error();
     attributes.extend(error_type(request.error, is_error.then_some(status)));
     Span {
-        trace_id: request.trace.0.to_vec(),
-        span_id: request.client.0.to_vec(),
-        parent_span_id: request.server.0.to_vec(),
+        trace_id: request.trace.0.to_be_bytes().to_vec(),
+        span_id: request.client.0.to_be_bytes().to_vec(),
+        parent_span_id: request.server.0.to_be_bytes().to_vec(),
         name: request.method.to_owned(),
         kind: CLIENT,
         start_time_unix_nano: nanos(forwarded.started),

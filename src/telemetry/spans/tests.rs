@@ -7,10 +7,10 @@ use super::*;
 
 fn spans() -> RequestSpans {
     RequestSpans {
-        trace: TraceId([1; 16]),
-        parent: Some(SpanId([2; 8])),
-        server: SpanId([3; 8]),
-        client: SpanId([4; 8]),
+        trace: TraceId(1),
+        parent: Some(SpanId(2)),
+        server: SpanId(3),
+        client: SpanId(4),
         started: Timestamp::from_micros(1_000_000),
         ended: Timestamp::from_micros(1_500_000),
         method: "GET",
@@ -43,7 +43,7 @@ fn a_request_that_is_forwarded_has_two_spans() {
         panic!("{request:?}");
     };
     assert_eq!(server.name, "GET items");
-    assert_eq!(server.parent_span_id, [2; 8]);
+    assert_eq!(server.parent_span_id, [0, 0, 0, 0, 0, 0, 0, 2]);
     assert_eq!(client.parent_span_id, server.span_id);
     assert_eq!(server.trace_id, client.trace_id);
     assert_eq!(server.start_time_unix_nano, 1_000_000_000);
