@@ -59,7 +59,7 @@ pub(crate) use spec::StoreNames;
 pub use spec::{Home, OnStoreError, StoreSpec};
 pub(crate) use steering::SteeringSpec;
 pub use steering::{Steered, SteeredKeys, Steering, SteeringError, SteeringKey};
-pub use sync_recorder::tracker_metrics;
+pub use sync_recorder::tracker_series;
 pub use tracking_budget::TrackingBudget;
 
 /// The store of a ruleset. Clones are one.

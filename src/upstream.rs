@@ -176,7 +176,7 @@ impl Upstream {
 
     /// Counts a request that is not sent.
     pub fn refuse(&self, refusal: UpstreamRefusal) {
-        self.metrics.refuse(refusal);
+        self.metrics.refused.record(refusal);
     }
 
     /// Counts a response whose head took `elapsed`.
@@ -190,7 +190,7 @@ impl Upstream {
         if error.is_own() {
             self.refuse(UpstreamRefusal::Shortage);
         } else {
-            self.metrics.record_none();
+            self.metrics.unanswered.increment();
         }
         if let Some(omitted) = self.failure_log.admit(now) {
             if error.is_own() {

@@ -58,7 +58,7 @@ pub(super) async fn require_write(
 }
 
 fn refuse(state: &AdminState, refusal: AdminRefusal) -> Response {
-    state.admin_metrics.refused(refusal);
+    state.admin_metrics.refused.record(refusal);
     respond(refusal)
 }
 

@@ -113,7 +113,7 @@ impl HostCheck {
     }
 
     fn refuse(&self, host: &str, peer: PeerAddress) -> ProblemDetails {
-        self.metrics.refused(AdminRefusal::UnknownHost);
+        self.metrics.refused.record(AdminRefusal::UnknownHost);
         if let Some(omitted) = self.warnings.admit_now() {
             tracing::warn!(
                 host,

@@ -15,7 +15,7 @@ use super::readiness::Connections;
 use super::state::AdminState;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
-use crate::telemetry::metrics::{DurationCounts, LimitDecision};
+use crate::telemetry::metrics::{DurationCounts, LimitDecision, StatusClass};
 
 /// The seconds of requests whose durations make the quantiles.
 const SPAN: usize = 10;
@@ -183,8 +183,8 @@ impl Counts {
             policies: HashMap::new(),
         };
         for route in ruleset.routes.iter().chain([&ruleset.unmatched]) {
-            counts.requests += route.metrics.requests();
-            counts.errors += route.metrics.errors();
+            counts.requests += route.metrics.classes.total();
+            counts.errors += route.metrics.classes.count(StatusClass::ServerError);
             for limit in &route.limits {
                 let name = Arc::clone(&limit.policy.name);
                 let of_policy = counts.policies.entry(name).or_default();
@@ -200,7 +200,7 @@ impl Counts {
 fn durations(ruleset: &Ruleset) -> DurationCounts {
     let routes = ruleset.routes.iter().chain([&ruleset.unmatched]);
     routes.fold(DurationCounts::default(), |sum, route| {
-        sum.and(&route.metrics.durations())
+        sum.and(&route.metrics.duration.counts())
     })
 }
 

@@ -339,7 +339,7 @@ impl<'a> Uses<'a> {
                     .map(|(_, limit)| limit.metrics.count(decision))
                     .sum()
             }),
-            near: policy.metrics.near_count(),
+            near: policy.metrics.near.get(),
             bans: policy.penalties.as_ref().map(|one| one.bans_so_far()),
             banned_keys: banned_keys(policy, now),
             granted_keys: granted_keys(policy, now),

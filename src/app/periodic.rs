@@ -49,8 +49,11 @@ fn log_clock_change(change: ClockChange, metrics: &ClockMetrics) {
     let length = |by: i64| Duration::from_micros(by.unsigned_abs());
     match change {
         ClockChange::Set(by) => {
-            let direction = if by > 0 { "forward" } else { "back" };
-            metrics.stepped(direction);
+            let (direction, steps) = match by {
+                1.. => ("forward", &metrics.forward),
+                _ => ("back", &metrics.back),
+            };
+            steps.increment();
             tracing::warn!(
                 by = ?length(by),
                 "the wall clock was set {direction}: limits follow if it stays so for {} s",

@@ -273,7 +273,7 @@ impl SnapshotWriter {
                 self.problem.clear();
             }
             Err(error) => {
-                metrics.failed();
+                metrics.failed.increment();
                 self.warn_once(spec, error);
             }
         }

@@ -156,13 +156,13 @@ impl Exporter {
         let metrics = self.receiver.metrics();
         // Many collectors send an empty one with each success.
         let Some(partial) = partial.filter(|partial| *partial != PartialSuccess::default()) else {
-            return metrics.exported(count);
+            return metrics.exported.add(count);
         };
         let rejected = u64::try_from(partial.rejected_spans)
             .unwrap_or(0)
             .min(count);
-        metrics.exported(count - rejected);
-        metrics.dropped(SpanLoss::Refused, rejected);
+        metrics.exported.add(count - rejected);
+        metrics.dropped.add(SpanLoss::Refused, rejected);
         if self.rejections.admit_now().is_some() {
             let collector = &*self.in_force.load().url;
             let reason = shown(&partial.error_message);
@@ -172,7 +172,7 @@ impl Exporter {
 
     /// Counts a lost batch. The next one waits for as long as the collector asks for.
     fn lost(&self, count: u64, failure: &ExportError) {
-        self.receiver.metrics().dropped(failure.loss(), count);
+        self.receiver.metrics().dropped.add(failure.loss(), count);
         if self.failures.admit_now().is_some() {
             let collector = &*self.in_force.load().url;
             tracing::warn!(collector, error = %failure, "spans are not exported");

@@ -293,6 +293,6 @@ impl Admission {
 /// Counts an admission that leaves at most 20 % of the quota.
 fn note_near(limit: &Limit, decision: &Decision) {
     if decision.is_near() {
-        limit.policy.metrics.near();
+        limit.policy.metrics.near.increment();
     }
 }

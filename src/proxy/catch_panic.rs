@@ -26,7 +26,7 @@ pub(super) fn catch<T>(
     serve: impl FnOnce() -> T,
 ) -> Result<T, CaughtPanic> {
     catch_unwind(AssertUnwindSafe(serve)).map_err(|_| {
-        metrics.panicked();
+        metrics.panics.increment();
         CaughtPanic
     })
 }

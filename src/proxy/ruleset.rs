@@ -29,10 +29,8 @@ use crate::proxy::shadow_clients::ShadowClients;
 use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
 use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::{
-    KeyGauges, LimitMetrics, PolicyMetrics, RouteMetrics, TrackerMetrics,
-};
-use crate::telemetry::registry::Gauge;
+use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics};
+use crate::telemetry::registry::{Gauge, Observer};
 use crate::telemetry::spans::SpanQueue;
 use crate::upstream::{Dscp, RunningTarget, Upstream};
 use settlements::Settlements;
@@ -298,9 +296,9 @@ pub struct Policy {
     pub shadow_clients: Arc<ShadowClients>,
     /// Keys that operators steer.
     pub steering: Steering,
-    /// Series that live as long as the policy: keys that are tracked for other machines, keys that
-    /// are banned or granted units, and its settings.
-    pub(super) _series: (Option<TrackerMetrics>, KeyGauges, Gauge),
+    /// Series that live as long as the policy: figures that are read at each scrape, and its
+    /// settings.
+    pub(super) _series: (Vec<Observer>, Gauge),
     /// Counters of settlements, if responses settle costs.
     pub settlements: Option<Settlements>,
     /// The configuration lets clients learn of the policy.
@@ -314,7 +312,7 @@ pub struct Policy {
     /// The quotas of some keys.
     pub overrides: Vec<Quota>,
     /// Counters over all routes, overrides included.
-    pub metrics: Arc<PolicyMetrics>,
+    pub metrics: PolicyMetrics,
 }
 
 /// A quota that runs: that of a policy, of an override, or of an overflow bucket.

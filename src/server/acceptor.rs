@@ -118,7 +118,8 @@ impl<F> Acceptor<F> {
         let counted = self.bounds.count_client(peer, &rules);
         counted.inspect_err(|_| {
             let settings = &handler.settings;
-            settings.metrics.refuse(ConnectionRefusal::MaxPerClient);
+            let refused = &settings.metrics.refused;
+            refused.record(ConnectionRefusal::MaxPerClient);
             settings.log_refused(peer);
         })
     }
@@ -135,7 +136,7 @@ impl<F> Acceptor<F> {
     /// Counts a failed accept, and pauses unless the failure was one connection's own.
     async fn failed(&self, error: &io::Error) {
         let settings = self.handler().settings.clone();
-        settings.metrics.accept_error();
+        settings.metrics.accept_errors.increment();
         if is_of_one_connection(error) {
             return yield_now().await;
         }

@@ -77,19 +77,20 @@ impl ConnectionGuard {
     /// Counts a handshake that failed, unless the connection gave way to another.
     pub(super) fn handshake_failed(&self, error: &io::Error) {
         if !error.get_ref().is_some_and(|error| error.is::<Evicted>()) {
-            self.metrics().accept_error();
+            self.metrics().accept_errors.increment();
         }
     }
 
     /// Counts a preamble that is no header, unless the client has sent nothing.
     pub(super) fn preamble_failed(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::InvalidData {
-            self.metrics().refuse(ConnectionRefusal::BadPreamble);
+            let refused = &self.metrics().refused;
+            refused.record(ConnectionRefusal::BadPreamble);
         }
     }
 
     pub(super) fn bad_request(&self, reason: BadRequest) {
-        self.metrics().bad_request(reason);
+        self.metrics().bad_requests.record(reason);
     }
 
     /// Counts a connection of the client that a preamble names.
@@ -99,7 +100,8 @@ impl ConnectionGuard {
     pub(super) fn count_client(&self, client: PeerAddress, rules: &ClientIp) -> io::Result<()> {
         let counted = self.0.bounds.count_client(client, rules);
         self.0.client.set(counted.map_err(|_| {
-            self.metrics().refuse(ConnectionRefusal::MaxPerClient);
+            let refused = &self.metrics().refused;
+            refused.record(ConnectionRefusal::MaxPerClient);
             io::Error::other("the client has too many connections")
         })?);
         Ok(())
@@ -124,7 +126,7 @@ impl ConnectionGuard {
         let is_evicted = list.is_evicted(self.0.index, since, cx.waker());
         drop(list);
         if is_evicted || !was_idle && self.0.bounds.is_at_max() {
-            self.metrics().evicted();
+            self.metrics().evicted.increment();
             return Poll::Ready(());
         }
         Poll::Pending

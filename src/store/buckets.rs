@@ -11,8 +11,8 @@ use super::{Charge, Home, Store, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Fingerprint, Secret, WindowEnd};
 use crate::telemetry::log_throttle::LogThrottle;
-use crate::telemetry::metrics::{InUseMetrics, TrackingMetrics};
-use crate::telemetry::registry::Registry;
+use crate::telemetry::metrics::{self, TrackingMetrics};
+use crate::telemetry::registry::{Gauge, Registry};
 
 /// The buckets of a policy, one for each key.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Buckets {
     pub(super) sync_recorder: Option<SyncRecorder>,
     pub(super) redis: Option<RedisBinding>,
     /// Gauge of permits in use, for algorithms that return them.
-    pub(super) in_use: Option<InUseMetrics>,
+    pub(super) in_use: Option<Gauge>,
     /// The buckets of the next overflow tier, which requests charge if these cannot pay.
     pub(super) overflow: Option<Arc<Buckets>>,
 }
@@ -83,7 +83,7 @@ impl Buckets {
         };
         let is_concurrency = table.algorithm().is_concurrency();
         Buckets {
-            in_use: is_concurrency.then(|| InUseMetrics::new(registry, table.policy())),
+            in_use: is_concurrency.then(|| metrics::in_use(registry, table.policy())),
             home,
             sync_recorder,
             redis,

@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::Buckets;
 use super::memory::{Charge, Permit};
 use super::redis::LeaseGuard;
-use crate::telemetry::metrics::InUseMetrics;
-use crate::telemetry::registry::GaugeGuard;
+use crate::telemetry::registry::{Gauge, GaugeGuard};
 
 /// Units in use, returned on drop.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ pub enum Acquired {
 pub struct PermitPlace {
     permit: Permit,
     units: u32,
-    in_use: InUseMetrics,
+    in_use: Gauge,
     max_wait: Duration,
 }
 
@@ -47,20 +46,20 @@ impl InUse {
         Some(Self::of_permit(charge.permit()?, in_use, charge.cost))
     }
 
-    fn of_permit(permit: Permit, in_use: &InUseMetrics, units: u32) -> Self {
+    fn of_permit(permit: Permit, in_use: &Gauge, units: u32) -> Self {
         InUse {
             _permit: Some(permit),
             _lease: None,
-            _counted: Some(in_use.take(units)),
+            _counted: Some(in_use.hold(units)),
         }
     }
 
     /// The units under a lease in Redis, counted by `in_use` if no table counts them.
-    pub(super) fn of_lease(lease: LeaseGuard, in_use: Option<&InUseMetrics>, units: u32) -> Self {
+    pub(super) fn of_lease(lease: LeaseGuard, in_use: Option<&Gauge>, units: u32) -> Self {
         InUse {
             _permit: None,
             _lease: Some(lease),
-            _counted: in_use.map(|in_use| in_use.take(units)),
+            _counted: in_use.map(|in_use| in_use.hold(units)),
         }
     }
 }

@@ -9,8 +9,8 @@ use super::redis::{BanKeys, ForeignKeyWarning, Naming};
 use super::{Bans, Store};
 use crate::clock::Timestamp;
 use crate::limiter::{Ban, Fingerprint, Penalty, Secret};
-use crate::telemetry::metrics::{BanMetrics, TrackingMetrics};
-use crate::telemetry::registry::Registry;
+use crate::telemetry::metrics::{self, TrackingMetrics};
+use crate::telemetry::registry::{Counter, Registry};
 
 /// A policy's penalty, its strikes and its bans.
 #[derive(Debug)]
@@ -19,7 +19,8 @@ pub struct Penalties {
     /// Handed on by a reload while keys have the same names.
     pub(super) bans: Arc<Bans>,
     shared: Option<Shared>,
-    pub(super) metrics: BanMetrics,
+    /// The bans since the start of the process.
+    pub(super) counter: Counter,
     /// The last bans that [`take_recent`](Self::take_recent) has not taken.
     recent: Mutex<Vec<(Fingerprint, Timestamp)>>,
 }
@@ -45,7 +46,7 @@ impl Penalties {
         store: &Store,
         registry: &Registry,
     ) -> Self {
-        let metrics = BanMetrics::new(registry, policy);
+        let counter = metrics::bans(registry, policy);
         let store = store.redis();
         let naming = store.map(|store| store.naming());
         let before = before.filter(|before| before.naming() == naming);
@@ -63,7 +64,7 @@ impl Penalties {
             rule,
             bans,
             shared,
-            metrics,
+            counter,
             recent: Mutex::default(),
         }
     }
@@ -80,7 +81,7 @@ impl Penalties {
 
     /// The number of bans since the start of the process.
     pub fn bans_so_far(&self) -> u64 {
-        self.metrics.count()
+        self.counter.get()
     }
 
     /// The number of keys whose ban is in force at `now`.
@@ -154,7 +155,7 @@ impl Penalties {
     pub(crate) fn strike(&self, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
         let until = self.bans.strike(&self.rule, key, now);
         if let Some(until) = until {
-            self.metrics.banned();
+            self.counter.increment();
             let mut recent = self.recent.lock();
             if recent.len() < MAX_RECENT {
                 recent.push((key, until));

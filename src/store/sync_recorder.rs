@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::redis::{BucketName, NameBuilder, Naming, Tracker};
 use super::{Buckets, Table};
 use crate::limiter::{Algorithm, Secret, Start};
-use crate::telemetry::metrics::{SyncFigures, SyncMetrics, TrackerMetrics, TrackingMetrics};
-use crate::telemetry::registry::Registry;
+use crate::telemetry::metrics::{self, ReadCount, SyncMetrics, TrackingMetrics};
+use crate::telemetry::registry::{Observer, Registry};
 
 /// A policy's part in synchronisation.
 #[derive(Debug)]
@@ -63,24 +63,28 @@ impl SyncRecorder {
     }
 }
 
-/// Exports the number of tracked keys of these buckets under the name of their policy; `None` if
-/// none is synchronised.
-pub fn tracker_metrics<'a>(
+/// Shows what is tracked of these buckets of a policy for other machines; nothing if none is
+/// synchronised.
+pub fn tracker_series<'a>(
     policy: &str,
     buckets: impl Iterator<Item = &'a Buckets>,
     registry: &Registry,
-) -> Option<TrackerMetrics> {
+) -> Vec<Observer> {
     let recorders = buckets.filter_map(|one| one.sync_recorder.as_ref());
     let trackers: Vec<_> = recorders.map(|one| Arc::downgrade(&one.tracker)).collect();
     if trackers.is_empty() {
-        return None;
+        return Vec::new();
     }
-    Some(TrackerMetrics::new(registry, policy, move || {
-        let mut figures = SyncFigures::default();
-        for tracker in trackers.iter().filter_map(Weak::upgrade) {
-            figures.keys += tracker.keys() as u64;
-            figures.untracked += tracker.untracked();
-        }
-        figures
-    }))
+    let sum = |count: fn(&Tracker) -> u64| -> ReadCount {
+        let trackers = trackers.clone();
+        Box::new(move || {
+            let trackers = trackers.iter().filter_map(Weak::upgrade);
+            trackers.map(|tracker| count(&tracker)).sum()
+        })
+    };
+    let keys = sum(|tracker| tracker.keys() as u64);
+    vec![
+        metrics::sync_keys(registry, policy, keys),
+        metrics::sync_untracked(registry, policy, sum(Tracker::untracked)),
+    ]
 }

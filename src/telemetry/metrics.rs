@@ -26,17 +26,17 @@ pub use config::ConfigMetrics;
 pub use endpoints::{EjectionReason, EndpointFailure, EndpointMetrics, RetryReason};
 pub use jwt::{JwtMetrics, TokenResult};
 pub use limits::{
-    BanMetrics, HeldMetrics, InUseMetrics, KeyAction, KeyCounts, KeyGauges, LimitDecision,
-    LimitMetrics, PolicyInfo, PolicyMetrics, ReadCount, SettlementMetrics, SettlementResult,
-    SteeringMetrics, TableFigures, TrackedKeys, TrackingMetrics, WaitMetrics,
+    KeyAction, LimitDecision, LimitMetrics, PolicyInfo, PolicyMetrics, ReadCount,
+    SettlementMetrics, SettlementResult, SteeringMetrics, TrackedKeys, TrackingMetrics,
+    banned_keys, bans, buckets, evictions, granted_keys, held, in_use, unrecorded,
 };
 pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
 pub use pending::{PendingMetrics, PendingRefusal};
 pub use recent::{RecentCount, RecentCounts, RecentEvent};
-pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics, UpstreamRefusal};
+pub use requests::{RequestMetrics, RouteMetrics, StatusClass, UpstreamMetrics, UpstreamRefusal};
 pub use snapshots::SnapshotMetrics;
 pub use spans::{SpanLoss, SpanMetrics};
-pub use store::{RoundResult, StoreMetrics, SyncFigures, SyncMetrics, TrackerMetrics};
+pub use store::{RoundResult, StoreMetrics, SyncMetrics, sync_keys, sync_untracked};
 
 use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO, CONNECTION_PRESSURE, LOG_DROPPED};
 use super::logging::ProcessLog;

@@ -143,7 +143,7 @@ impl SpanQueue {
         if state.is_closed || state.waiting.len() >= CAPACITY {
             drop(state);
             let lost = spans.count();
-            self.shared().metrics.dropped(SpanLoss::QueueFull, lost);
+            self.shared().metrics.dropped.add(SpanLoss::QueueFull, lost);
             return;
         }
         state.waiting.push(spans);

@@ -241,7 +241,7 @@ impl Cluster {
             Err(_) if attempt.error().is_none() => return None,
             Err(bound) => self.wait_for_slot(bound, set, tried, outbound).await.ok()?,
         };
-        failed.metrics.retry(reason);
+        failed.metrics.retries.record(reason);
         Some(slot)
     }
 
@@ -276,7 +276,7 @@ impl Cluster {
         }
         // The requests that leave a stalled host are bounded by being there at one instant.
         if reason != RetryReason::Stalled && !self.budget.withdraw() {
-            failed.metrics.retry_denied();
+            failed.metrics.retries_denied.increment();
             return None;
         }
         Some(next)

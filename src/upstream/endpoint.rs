@@ -100,7 +100,7 @@ impl Endpoint {
             current: Mutex::new(Current {
                 answer: Answer::default(),
                 hosts: Arc::default(),
-                _counted: metrics.hosts(0),
+                _counted: metrics.hosts.hold(0),
             }),
             metrics: Arc::new(metrics),
             pending: Arc::clone(&context.pending),
@@ -112,7 +112,7 @@ impl Endpoint {
             let host = Arc::new(endpoint.host(DialAddress::Unix(Arc::clone(path))));
             let mut current = endpoint.current.lock();
             current.hosts = Arc::from([host]);
-            current._counted = endpoint.metrics.hosts(1);
+            current._counted = endpoint.metrics.hosts.hold(1);
         } else if let Some(address) = address {
             endpoint.replace_hosts(Answer::literal(address));
         }
@@ -121,7 +121,7 @@ impl Endpoint {
 
     /// Its host and port or its socket, as the configuration writes it.
     pub fn label(&self) -> &Arc<str> {
-        self.metrics.endpoint()
+        &self.metrics.endpoint
     }
 
     /// Its identity.
@@ -138,7 +138,7 @@ impl Endpoint {
     /// hosts of its cluster.
     pub(super) fn set_draining(&self, is_draining: bool) -> bool {
         let was_draining = self.is_draining.swap(is_draining, Relaxed);
-        self.metrics.set_draining(is_draining);
+        self.metrics.draining.set(is_draining.into());
         // Requests that are tried again have an earlier set of hosts.
         for host in &*self.hosts() {
             host.health.set_draining(is_draining, Instant::now());
@@ -180,7 +180,7 @@ impl Endpoint {
         let Some(lookups) = &self.lookups else {
             return;
         };
-        let (upstream, endpoint) = (self.metrics.upstream(), &**self.label());
+        let (upstream, endpoint) = (&*self.metrics.upstream, &**self.label());
         match lookups.run().await {
             Ok(answer) => {
                 if let Some(failures) = lookups.record_answer() {
@@ -191,7 +191,7 @@ impl Endpoint {
                 }
             }
             Err(error) => {
-                self.metrics.lookup_failure();
+                self.metrics.lookup_failures.increment();
                 let known = self.hosts().len();
                 if let Some(error) = lookups.record_failure(error) {
                     let error = &*error as &dyn std::error::Error;
@@ -212,9 +212,9 @@ impl Endpoint {
     pub(super) fn record_unresolved(&self, limit: Duration) -> Option<UpstreamError> {
         let kind = self.lookups.as_ref()?.failure(limit);
         let error = UpstreamError::new(self.label(), kind);
-        self.metrics.request();
+        self.metrics.requests.increment();
         if let Some(reason) = error.reason() {
-            self.metrics.failure(reason);
+            self.metrics.failures.record(reason);
         }
         Some(error)
     }
@@ -237,7 +237,7 @@ impl Endpoint {
         for gone in known.iter().filter(|host| !is_kept(host)) {
             gone.pool.close();
         }
-        current._counted = self.metrics.hosts(hosts.len());
+        current._counted = self.metrics.hosts.hold(hosts.len() as u32);
         current.hosts = hosts;
         Some(std::mem::replace(&mut current.answer, answer))
     }
@@ -251,7 +251,7 @@ impl Endpoint {
     /// Logs the addresses that came and went, and those that are not used.
     fn log_change(&self, before: &Answer) {
         let now = self.current.lock().answer.clone();
-        let (upstream, endpoint) = (self.metrics.upstream(), &**self.label());
+        let (upstream, endpoint) = (&*self.metrics.upstream, &**self.label());
         let (added, removed) = (now.beyond(before), before.beyond(&now));
         let Answer {
             unusable, omitted, ..

@@ -99,7 +99,7 @@ impl Host {
 
     /// Counts a response that the host did not finish.
     pub(super) fn record_broken_body(&self, reason: EndpointFailure) {
-        self.metrics.failure(reason);
+        self.metrics.failures.record(reason);
         self.health.counts.record_broken_body();
     }
 

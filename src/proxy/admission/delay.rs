@@ -50,7 +50,7 @@ impl Delay {
                 until: decision.delayed_until()?,
                 place: Some(queue_places.swap_remove(index).1),
                 clock: Arc::clone(clock),
-                _metrics: policy.metrics.waits()?.enter(),
+                _metrics: policy.metrics.waits.as_ref()?.waiting.hold(1),
             })
         });
         Some(Box::new(Delay {

@@ -104,13 +104,13 @@ impl AdmissionInputs<'_> {
                 Acquired::QueueFull => break,
                 Acquired::Permits(permits) => admission.acquired.push(number, permits, None),
                 Acquired::Place(place) => {
-                    let waits = self.route.limit(number).policy.metrics.waits();
+                    let waits = self.route.limit(number).policy.metrics.waits.as_ref();
                     return PermitsResult::Waits(Box::new(PermitWaiter {
                         acquired: std::mem::take(&mut admission.acquired),
                         limit: number,
                         place,
                         since: self.now,
-                        _waiting: waits.map(|waits| waits.enter()),
+                        _waiting: waits.map(|waits| waits.waiting.hold(1)),
                     }));
                 }
             }

@@ -82,7 +82,7 @@ impl Admission {
             return;
         };
         if charge.id.payer == Payer::Grant && decision.is_admitted() {
-            limit.policy.steering.keys().metrics().granted();
+            limit.policy.steering.keys().metrics().granted.increment();
         }
         if self.enforcement_of(record) == Enforcement::Shadowed {
             let outcome = match word {
@@ -97,8 +97,8 @@ impl Admission {
                 let until = decision.delayed_until();
                 let delay = until.map(|until| until.since(self.now));
                 let wait = delay.or_else(|| self.acquired.waited(record.limit));
-                if let (Some(waits), Some(wait)) = (limit.policy.metrics.waits(), wait) {
-                    waits.record(wait);
+                if let (Some(waits), Some(wait)) = (&limit.policy.metrics.waits, wait) {
+                    waits.wait.record(wait);
                 }
                 note_near(limit, decision);
             }

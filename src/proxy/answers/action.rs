@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue};
 
-use crate::telemetry::metrics::HeldMetrics;
-use crate::telemetry::registry::Registry;
+use crate::telemetry::metrics;
+use crate::telemetry::registry::{Gauge, Registry};
 
 /// Action on requests beyond the quota, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,14 +57,14 @@ pub struct Tag {
 #[derive(Debug)]
 pub struct Tarpit {
     spec: TarpitSpec,
-    waiting: HeldMetrics,
+    waiting: Gauge,
 }
 
 /// Place of a waiting request, free again on drop.
 #[derive(Debug)]
 pub(crate) struct TarpitSlot {
     delay: Duration,
-    waiting: HeldMetrics,
+    waiting: Gauge,
 }
 
 /// Decoys wait as long as real responses do, and so many at a time.
@@ -79,7 +79,7 @@ impl Action {
     pub(crate) fn new(spec: ActionSpec, policy: &str, registry: &Registry) -> Self {
         let tarpit = |spec| Tarpit {
             spec,
-            waiting: HeldMetrics::new(registry, policy),
+            waiting: metrics::held(registry, policy),
         };
         match spec {
             ActionSpec::Reject => Self::Reject,
@@ -138,7 +138,7 @@ impl Tarpit {
     /// Takes a place for this delay, if one is free.
     pub(crate) fn acquire_for(&self, delay: Duration) -> Option<TarpitSlot> {
         self.waiting
-            .enter_below(self.spec.max_held)
+            .increment_below(self.spec.max_held.into())
             .then(|| TarpitSlot {
                 delay,
                 waiting: self.waiting.clone(),
@@ -160,7 +160,7 @@ impl TarpitSlot {
 
 impl Drop for TarpitSlot {
     fn drop(&mut self) {
-        self.waiting.leave();
+        self.waiting.add(-1);
     }
 }
 

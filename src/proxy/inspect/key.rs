@@ -233,7 +233,7 @@ impl<'r> PolicyKey<'r> {
         let penalties = self.policy().penalties.as_deref();
         let penalties = penalties.map(|penalties| (penalties, self.ban_key()));
         steering.change(&key, change, by, penalties, now).await?;
-        steering.keys().metrics().record(change.action());
+        steering.keys().metrics().actions.record(change.action());
         Ok(())
     }
 

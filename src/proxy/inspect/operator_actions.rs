@@ -158,7 +158,8 @@ pub async fn revoke(
     };
     if execution == Execution::Apply {
         steering.revoke(key, (kind, &rule), now).await?;
-        steering.keys().metrics().record(kind.end(&rule).action());
+        let actions = &steering.keys().metrics().actions;
+        actions.record(kind.end(&rule).action());
     }
     Ok(Some(listed_action(policy, key, kind, rule)))
 }

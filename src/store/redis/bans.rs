@@ -138,7 +138,7 @@ fn apply_reply(
             continue;
         }
         if of.bans.merge_ban(&of.rule, one.key, ban, now) && one.is_own {
-            of.metrics.banned();
+            of.counter.increment();
         }
     }
     match reply.failure {

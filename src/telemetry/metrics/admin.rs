@@ -34,7 +34,8 @@ label_values! {
 /// Figures of the admin API. Clones count together.
 #[derive(Clone, Debug)]
 pub struct AdminMetrics {
-    refused: Counters<AdminRefusal>,
+    /// Refused requests.
+    pub refused: Counters<AdminRefusal>,
     /// One for each [`AdminStream`].
     readers: [Gauge; AdminStream::VARIANTS.len()],
 }
@@ -50,11 +51,6 @@ impl AdminMetrics {
             refused: registry.counters(&ADMIN_REFUSED, &[]),
             readers: std::array::from_fn(readers),
         }
-    }
-
-    /// Counts a refused request.
-    pub fn refused(&self, reason: AdminRefusal) {
-        self.refused.record(reason);
     }
 
     /// Counts a reader of a stream until the guard is dropped.

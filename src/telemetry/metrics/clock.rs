@@ -6,8 +6,10 @@ use crate::telemetry::registry::{Counter, Registry};
 /// Counts steps of the wall clock. Clones share the counters.
 #[derive(Clone, Debug)]
 pub struct ClockMetrics {
-    forward: Counter,
-    back: Counter,
+    /// Steps forward.
+    pub forward: Counter,
+    /// Steps back.
+    pub back: Counter,
 }
 
 impl ClockMetrics {
@@ -16,14 +18,6 @@ impl ClockMetrics {
         Self {
             forward: registry.counter(&CLOCK_STEPS, &["forward"]),
             back: registry.counter(&CLOCK_STEPS, &["back"]),
-        }
-    }
-
-    /// Counts a step in this direction: `forward` or `back`.
-    pub fn stepped(&self, direction: &str) {
-        match direction {
-            "forward" => self.forward.increment(),
-            _ => self.back.increment(),
         }
     }
 }

@@ -7,24 +7,36 @@ use super::families::{
     ENDPOINT_FAILURES, ENDPOINT_HEALTH_CHECKS, ENDPOINT_HOSTS, ENDPOINT_LOOKUP_FAILURES,
     ENDPOINT_REQUESTS, ENDPOINT_RETRIES, ENDPOINT_RETRIES_DENIED,
 };
-use crate::telemetry::registry::{Counter, Counters, Gauge, GaugeGuard, Registry, label_values};
+use crate::telemetry::registry::{Counter, Counters, Gauge, Registry, label_values};
 
 /// One endpoint of an upstream. Its series last as long as it and its connections.
 #[derive(Debug)]
 pub struct EndpointMetrics {
-    upstream: Arc<str>,
-    endpoint: Arc<str>,
-    requests: Counter,
-    failures: Counters<EndpointFailure>,
-    connections: Gauge,
-    hosts: Gauge,
-    lookup_failures: Counter,
-    available: Gauge,
-    ejections: Counters<EjectionReason>,
+    /// The upstream's name.
+    pub upstream: Arc<str>,
+    /// The endpoint's host and port, as the configuration writes it.
+    pub endpoint: Arc<str>,
+    /// Requests to the endpoint.
+    pub requests: Counter,
+    /// Failed requests.
+    pub failures: Counters<EndpointFailure>,
+    /// Open connections.
+    pub connections: Gauge,
+    /// Hosts that its name resolves to.
+    pub hosts: Gauge,
+    /// Failed lookups of its name.
+    pub lookup_failures: Counter,
+    /// Hosts that are available.
+    pub available: Gauge,
+    /// Ejections of hosts.
+    pub ejections: Counters<EjectionReason>,
     health_checks: Counters<CheckResult>,
-    retries: Counters<RetryReason>,
-    denied: Counter,
-    draining: Gauge,
+    /// Requests that are sent elsewhere after they failed here.
+    pub retries: Counters<RetryReason>,
+    /// Requests that are not sent elsewhere because the retry budget is spent.
+    pub retries_denied: Counter,
+    /// 1 if the endpoint drains.
+    pub draining: Gauge,
 }
 
 label_values! {
@@ -129,59 +141,9 @@ impl EndpointMetrics {
             ejections: registry.counters(&ENDPOINT_EJECTIONS, &labels),
             health_checks: registry.counters(&ENDPOINT_HEALTH_CHECKS, &labels),
             retries: registry.counters(&ENDPOINT_RETRIES, &labels),
-            denied: registry.counter(&ENDPOINT_RETRIES_DENIED, &labels),
+            retries_denied: registry.counter(&ENDPOINT_RETRIES_DENIED, &labels),
             draining: registry.gauge(&ENDPOINT_DRAINING, &labels),
         }
-    }
-
-    /// The upstream's name.
-    pub fn upstream(&self) -> &str {
-        &self.upstream
-    }
-
-    /// The endpoint's host and port, as the configuration writes it.
-    pub fn endpoint(&self) -> &Arc<str> {
-        &self.endpoint
-    }
-
-    /// Counts a request to the endpoint.
-    pub fn request(&self) {
-        self.requests.increment();
-    }
-
-    /// Counts a failed request.
-    pub fn failure(&self, reason: EndpointFailure) {
-        self.failures.record(reason);
-    }
-
-    /// Counts a connection as open until the guard is dropped.
-    pub fn connection(&self) -> GaugeGuard {
-        self.connections.hold(1)
-    }
-
-    /// Counts so many hosts until the guard is dropped.
-    pub fn hosts(&self, count: usize) -> GaugeGuard {
-        self.hosts.hold(count as u32)
-    }
-
-    /// Counts a lookup of the endpoint's name that failed.
-    pub fn lookup_failure(&self) {
-        self.lookup_failures.increment();
-    }
-
-    /// Counts a host as available until the guard is dropped.
-    pub fn available(&self) -> GaugeGuard {
-        self.available.hold(1)
-    }
-
-    /// Shows whether the endpoint drains.
-    pub fn set_draining(&self, is_draining: bool) {
-        self.draining.set(is_draining.into());
-    }
-
-    /// Counts an ejection.
-    pub fn ejection(&self, reason: EjectionReason) {
-        self.ejections.record(reason);
     }
 
     /// Counts a health check.
@@ -191,15 +153,5 @@ impl EndpointMetrics {
         } else {
             CheckResult::Unhealthy
         });
-    }
-
-    /// Counts a request that is sent elsewhere after it failed here.
-    pub fn retry(&self, reason: RetryReason) {
-        self.retries.record(reason);
-    }
-
-    /// Counts a request that is not sent elsewhere because the retry budget is spent.
-    pub fn retry_denied(&self) {
-        self.denied.increment();
     }
 }

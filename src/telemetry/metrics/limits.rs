@@ -1,7 +1,6 @@
 //! Policies: what they decided, and the tables of their buckets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::families::{
     LIMIT_BANNED_KEYS, LIMIT_BANS, LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_GRANTED,
@@ -9,7 +8,7 @@ use super::families::{
     LIMIT_TRACKING_EVICTIONS, LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING, POLICY_INFO,
 };
 use crate::telemetry::registry::{
-    Counter, Counters, Gauge, GaugeGuard, Histogram, Observer, Registry, label_values,
+    Counter, Counters, Gauge, Histogram, Observer, Registry, label_values,
 };
 
 label_values! {
@@ -69,45 +68,18 @@ impl SettlementMetrics {
     }
 }
 
-/// A function that reads a count.
-pub type ReadCount = Box<dyn Fn() -> u64 + Send + Sync>;
-
-/// Functions that read the figures of a policy's tables, at each scrape.
-pub struct TableFigures {
-    /// Buckets in use, estimated.
-    pub buckets: ReadCount,
-    /// Buckets evicted so far.
-    pub evictions: ReadCount,
-    /// Requests admitted unrecorded so far.
-    pub unrecorded: ReadCount,
-}
-
-/// The requests that a policy holds. Clones, and handles of the same name, count together.
-#[derive(Clone, Debug)]
-pub struct HeldMetrics(Gauge);
-
-impl HeldMetrics {
-    /// Makes the handle of the policy with this name.
-    pub fn new(registry: &Registry, policy: &str) -> Self {
-        Self(registry.gauge(&LIMIT_HELD, &[policy]))
-    }
-
-    /// Counts one more, unless there are `most`; whether it did.
-    pub fn enter_below(&self, most: u32) -> bool {
-        self.0.increment_below(i64::from(most))
-    }
-
-    /// Counts one less.
-    pub fn leave(&self) {
-        self.0.add(-1);
-    }
+/// Returns the number of requests that a policy holds. Handles of the same name count together.
+pub fn held(registry: &Registry, policy: &str) -> Gauge {
+    registry.gauge(&LIMIT_HELD, &[policy])
 }
 
 /// The requests that wait their turn in the line of one policy.
 #[derive(Debug)]
 pub struct WaitMetrics {
-    waiting: Gauge,
-    wait: Histogram,
+    /// Requests that wait.
+    pub waiting: Gauge,
+    /// The time for which requests have to wait.
+    pub wait: Histogram,
 }
 
 impl WaitMetrics {
@@ -118,33 +90,12 @@ impl WaitMetrics {
             wait: registry.histogram(&LIMIT_WAIT, &[policy]),
         }
     }
-
-    /// Counts for how long a request has to wait.
-    pub fn record(&self, wait: Duration) {
-        self.wait.record(wait);
-    }
-
-    /// Counts one that waits.
-    pub fn enter(&self) -> GaugeGuard {
-        self.waiting.hold(1)
-    }
 }
 
-/// The units of a policy that requests in flight use. Clones, and handles of the same name, count
+/// Returns the units of a policy that requests in flight use. Handles of the same name count
 /// together.
-#[derive(Clone, Debug)]
-pub struct InUseMetrics(Gauge);
-
-impl InUseMetrics {
-    /// Makes the handle of the policy with this name.
-    pub fn new(registry: &Registry, policy: &str) -> Self {
-        Self(registry.gauge(&LIMIT_IN_USE, &[policy]))
-    }
-
-    /// Counts so many more until the guard is dropped.
-    pub fn take(&self, units: u32) -> GaugeGuard {
-        self.0.hold(units)
-    }
+pub fn in_use(registry: &Registry, policy: &str) -> Gauge {
+    registry.gauge(&LIMIT_IN_USE, &[policy])
 }
 
 label_values! {
@@ -184,25 +135,9 @@ impl TrackingMetrics {
     }
 }
 
-/// The bans of a policy.
-#[derive(Clone, Debug)]
-pub struct BanMetrics(Counter);
-
-impl BanMetrics {
-    /// Makes the handle of the policy with this name.
-    pub fn new(registry: &Registry, policy: &str) -> Self {
-        Self(registry.counter(&LIMIT_BANS, &[policy]))
-    }
-
-    /// Counts one.
-    pub fn banned(&self) {
-        self.0.increment();
-    }
-
-    /// How many there were.
-    pub fn count(&self) -> u64 {
-        self.0.get()
-    }
+/// Returns the count of a policy's bans.
+pub fn bans(registry: &Registry, policy: &str) -> Counter {
+    registry.counter(&LIMIT_BANS, &[policy])
 }
 
 label_values! {
@@ -222,8 +157,10 @@ label_values! {
 /// The keys of one policy that operators steer.
 #[derive(Debug)]
 pub struct SteeringMetrics {
-    actions: Counters<KeyAction>,
-    granted: Counter,
+    /// Actions of operators.
+    pub actions: Counters<KeyAction>,
+    /// Requests that granted units paid.
+    pub granted: Counter,
 }
 
 impl SteeringMetrics {
@@ -233,16 +170,6 @@ impl SteeringMetrics {
             actions: registry.counters(&LIMIT_OPERATIONS, &[policy]),
             granted: registry.counter(&LIMIT_GRANTED, &[policy]),
         }
-    }
-
-    /// Counts one action.
-    pub fn record(&self, action: KeyAction) {
-        self.actions.record(action);
-    }
-
-    /// Counts a request that granted units paid.
-    pub fn granted(&self) {
-        self.granted.increment();
     }
 }
 
@@ -264,100 +191,63 @@ pub struct PolicyInfo<'a> {
 impl PolicyInfo<'_> {
     /// Shows the settings as long as the gauge is kept.
     pub fn show(self, registry: &Registry) -> Gauge {
-        let Self {
-            policy,
-            algorithm,
-            quota,
-            key,
-            store,
-        } = self;
-        let info = registry.gauge(&POLICY_INFO, &[policy, algorithm, quota, key, store]);
+        let labels = [
+            self.policy,
+            self.algorithm,
+            self.quota,
+            self.key,
+            self.store,
+        ];
+        let info = registry.gauge(&POLICY_INFO, &labels);
         info.set(1);
         info
-    }
-}
-
-/// The keys of a policy that are banned or have granted units, counted at each scrape.
-#[derive(Debug)]
-pub struct KeyGauges {
-    _series: Vec<Observer>,
-}
-
-/// A function that counts keys.
-pub type CountKeys = Box<dyn Fn() -> usize + Send + Sync>;
-
-/// Functions that count the keys of a policy.
-pub struct KeyCounts {
-    /// Keys that its penalty bans, if it has one.
-    pub banned_by_penalty: Option<CountKeys>,
-    /// Keys that an operator bans.
-    pub banned_by_operator: CountKeys,
-    /// Keys with granted units.
-    pub granted: CountKeys,
-}
-
-impl KeyGauges {
-    /// Makes the series of the policy with this name.
-    pub fn new(registry: &Registry, policy: &str, counts: KeyCounts) -> Self {
-        let banned = |by, count: CountKeys| {
-            let labels = [policy, by];
-            registry.observe(&LIMIT_BANNED_KEYS, &labels, move || count() as f64)
-        };
-        let penalty = counts.banned_by_penalty;
-        let granted = counts.granted;
-        let series = [
-            penalty.map(|count| banned("penalty", count)),
-            Some(banned("operator", counts.banned_by_operator)),
-            Some(registry.observe(&LIMIT_GRANTED_KEYS, &[policy], move || granted() as f64)),
-        ];
-        Self {
-            _series: series.into_iter().flatten().collect(),
-        }
     }
 }
 
 /// One policy's figures over all routes.
 #[derive(Debug)]
 pub struct PolicyMetrics {
-    near: Counter,
-    waits: Option<WaitMetrics>,
-    _table: [Observer; 3],
+    /// Requests that were admitted with at least 80 % of the quota used.
+    pub near: Counter,
+    /// The requests that the policy makes wait, if it does that.
+    pub waits: Option<WaitMetrics>,
 }
 
 impl PolicyMetrics {
-    /// Makes the handles of the policy with this name, whose tables `figures` reads.
-    pub fn new(registry: &Registry, policy: &str, figures: TableFigures) -> Self {
-        let observe =
-            |family, read: ReadCount| registry.observe(family, &[policy], move || read() as f64);
+    /// Makes the handles of the policy with this name.
+    pub fn new(registry: &Registry, policy: &str, delays: bool) -> Self {
         Self {
             near: registry.counter(&LIMIT_NEAR, &[policy]),
-            waits: None,
-            _table: [
-                observe(&LIMIT_BUCKETS, figures.buckets),
-                observe(&LIMIT_EVICTIONS, figures.evictions),
-                observe(&LIMIT_UNRECORDED, figures.unrecorded),
-            ],
+            waits: delays.then(|| WaitMetrics::new(registry, policy)),
         }
     }
+}
 
-    /// Counts those, too, that the policy makes wait.
-    #[must_use]
-    pub fn with_waits(self, waits: Option<WaitMetrics>) -> Self {
-        Self { waits, ..self }
-    }
+/// A function that reads a count, at each scrape.
+pub type ReadCount = Box<dyn Fn() -> u64 + Send + Sync>;
 
-    /// The requests that the policy makes wait, if it does that.
-    pub fn waits(&self) -> Option<&WaitMetrics> {
-        self.waits.as_ref()
-    }
+/// Shows the buckets of a policy that are in use, estimated, as long as the observer is kept.
+pub fn buckets(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
+    registry.observe(&LIMIT_BUCKETS, &[policy], move || read() as f64)
+}
 
-    /// Counts a request that was admitted with at least 80 % of the quota used.
-    pub fn near(&self) {
-        self.near.increment();
-    }
+/// Shows the buckets of a policy evicted so far, as long as the observer is kept.
+pub fn evictions(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
+    registry.observe(&LIMIT_EVICTIONS, &[policy], move || read() as f64)
+}
 
-    /// How many such requests there were.
-    pub fn near_count(&self) -> u64 {
-        self.near.get()
-    }
+/// Shows the requests admitted unrecorded so far, as long as the observer is kept.
+pub fn unrecorded(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
+    registry.observe(&LIMIT_UNRECORDED, &[policy], move || read() as f64)
+}
+
+/// Shows the keys of a policy that are banned by a `penalty` or by an `operator`, as long as the
+/// observer is kept.
+pub fn banned_keys(registry: &Registry, policy: &str, by: &str, read: ReadCount) -> Observer {
+    registry.observe(&LIMIT_BANNED_KEYS, &[policy, by], move || read() as f64)
+}
+
+/// Shows the keys of a policy with granted units, as long as the observer is kept.
+pub fn granted_keys(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
+    registry.observe(&LIMIT_GRANTED_KEYS, &[policy], move || read() as f64)
 }

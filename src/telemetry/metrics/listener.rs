@@ -11,10 +11,14 @@ use crate::telemetry::registry::{Counter, Counters, Gauge, Registry, label_value
 #[derive(Debug)]
 pub struct ListenerMetrics {
     open: Gauge,
-    accept_errors: Counter,
-    evicted: Counter,
-    refused: Counters<ConnectionRefusal>,
-    bad_requests: Counters<BadRequest>,
+    /// Connections that could not be accepted, or whose handshake failed.
+    pub accept_errors: Counter,
+    /// Idle connections that gave way to new ones.
+    pub evicted: Counter,
+    /// Connections that were closed before their first request.
+    pub refused: Counters<ConnectionRefusal>,
+    /// Requests that were answered before they reached a route.
+    pub bad_requests: Counters<BadRequest>,
 }
 
 impl ListenerMetrics {
@@ -33,26 +37,6 @@ impl ListenerMetrics {
     pub fn open(self: &Arc<Self>) -> OpenGuard {
         self.open.add(1);
         OpenGuard(self.clone())
-    }
-
-    /// Counts a connection that could not be accepted, or whose handshake failed.
-    pub fn accept_error(&self) {
-        self.accept_errors.increment();
-    }
-
-    /// Counts a connection that was closed before its first request.
-    pub fn refuse(&self, reason: ConnectionRefusal) {
-        self.refused.record(reason);
-    }
-
-    /// Counts an idle connection that gave way to a new one.
-    pub fn evicted(&self) {
-        self.evicted.increment();
-    }
-
-    /// Counts a request that was answered before anybody could see it.
-    pub fn bad_request(&self, reason: BadRequest) {
-        self.bad_requests.record(reason);
     }
 }
 

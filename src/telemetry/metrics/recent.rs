@@ -262,7 +262,7 @@ mod tests {
             let (mut now, mut history) = (0, Vec::new());
             for (pause, spans) in losses {
                 now += pause;
-                metrics.dropped(SpanLoss::Refused, spans);
+                metrics.dropped.add(SpanLoss::Refused, spans);
                 history.push((now, spans));
                 recent.sample(at(now), Duration::ZERO);
                 let within = |seconds: u64| -> u64 {

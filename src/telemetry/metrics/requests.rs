@@ -8,16 +8,15 @@ use super::families::{
     HTTP_DURATION, HTTP_PANICS, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION, UPSTREAM_REFUSED,
     UPSTREAM_RESPONSES,
 };
-use crate::telemetry::registry::{
-    Counter, Counters, DurationCounts, Histogram, Registry, label_values,
-};
+use crate::telemetry::registry::{Counter, Counters, Histogram, Registry, label_values};
 
 /// Requests by status code and method.
 #[derive(Debug)]
 pub struct RequestMetrics {
     registry: Registry,
     counters: Box<[OnceLock<Counter>]>,
-    panics: Counter,
+    /// Requests whose code has panicked.
+    pub panics: Counter,
 }
 
 /// Method label values; the last stands for every method that is not listed.
@@ -36,11 +35,6 @@ impl RequestMetrics {
             counters,
             panics: registry.counter(&HTTP_PANICS, &[]),
         }
-    }
-
-    /// Counts one request whose code has panicked.
-    pub fn panicked(&self) {
-        self.panics.increment();
     }
 
     /// Counts one answered request. Codes outside 100 to 599 count as `other`.
@@ -80,8 +74,10 @@ fn method_index(method: &Method) -> usize {
 /// together.
 #[derive(Debug)]
 pub struct RouteMetrics {
-    classes: Counters<StatusClass>,
-    duration: Histogram,
+    /// Answered requests.
+    pub classes: Counters<StatusClass>,
+    /// The time that they took.
+    pub duration: Histogram,
 }
 
 label_values! {
@@ -132,21 +128,6 @@ impl RouteMetrics {
         self.classes.record(StatusClass::of(status));
         self.duration.record(elapsed);
     }
-
-    /// How many there were.
-    pub fn requests(&self) -> u64 {
-        self.classes.total()
-    }
-
-    /// How many had a status of 500 and above.
-    pub fn errors(&self) -> u64 {
-        self.classes.count(StatusClass::ServerError)
-    }
-
-    /// How long they took.
-    pub fn durations(&self) -> DurationCounts {
-        self.duration.counts()
-    }
 }
 
 /// One upstream's responses, how long they took, and the requests that were not sent to it.
@@ -154,9 +135,10 @@ impl RouteMetrics {
 pub struct UpstreamMetrics {
     responses: Counters<StatusClass>,
     /// Requests without a response.
-    unanswered: Counter,
+    pub unanswered: Counter,
     duration: Histogram,
-    refused: Counters<UpstreamRefusal>,
+    /// Requests that are not sent.
+    pub refused: Counters<UpstreamRefusal>,
 }
 
 label_values! {
@@ -185,19 +167,9 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Counts a request that is not sent.
-    pub fn refuse(&self, reason: UpstreamRefusal) {
-        self.refused.record(reason);
-    }
-
     /// Counts one response.
     pub fn record(&self, status: StatusCode, elapsed: Duration) {
         self.responses.record(StatusClass::of(status));
         self.duration.record(elapsed);
-    }
-
-    /// Counts a request without a response.
-    pub fn record_none(&self) {
-        self.unanswered.increment();
     }
 }

@@ -7,7 +7,8 @@ use crate::telemetry::registry::{Counter, Gauge, Registry};
 #[derive(Debug)]
 pub struct SnapshotMetrics {
     succeeded: Counter,
-    failed: Counter,
+    /// Snapshots that could not be written.
+    pub failed: Counter,
     last_success: Gauge,
 }
 
@@ -25,10 +26,5 @@ impl SnapshotMetrics {
     pub fn saved(&self, micros: u64) {
         self.succeeded.increment();
         self.last_success.set((micros / 1_000_000) as i64);
-    }
-
-    /// Counts one that could not be written.
-    pub fn failed(&self) {
-        self.failed.increment();
     }
 }

@@ -18,8 +18,10 @@ label_values! {
 /// Spans that were exported, and those that were lost. Handles of one registry count together.
 #[derive(Debug)]
 pub struct SpanMetrics {
-    exported: Counter,
-    dropped: Counters<SpanLoss>,
+    /// Spans that the collector has taken.
+    pub exported: Counter,
+    /// Lost spans.
+    pub dropped: Counters<SpanLoss>,
 }
 
 impl SpanMetrics {
@@ -29,15 +31,5 @@ impl SpanMetrics {
             exported: registry.counter(&SPANS_EXPORTED, &[]),
             dropped: registry.counters(&SPANS_DROPPED, &[]),
         }
-    }
-
-    /// Counts spans that the collector has taken.
-    pub fn exported(&self, spans: u64) {
-        self.exported.add(spans);
-    }
-
-    /// Counts lost spans.
-    pub fn dropped(&self, reason: SpanLoss, spans: u64) {
-        self.dropped.add(reason, spans);
     }
 }

@@ -6,6 +6,7 @@ use super::families::{
     STORE_DURATION, STORE_LOST, STORE_REQUESTS, STORE_UP, SYNC_DURATION, SYNC_KEYS, SYNC_ROUNDS,
     SYNC_UNTRACKED,
 };
+use super::limits::ReadCount;
 use crate::telemetry::registry::{
     Counter, Counters, Gauge, Histogram, Observer, Registry, label_values,
 };
@@ -14,8 +15,10 @@ use crate::telemetry::registry::{
 #[derive(Debug)]
 pub struct StoreMetrics {
     registry: Registry,
-    up: Gauge,
-    duration: Histogram,
+    /// 1 if the store answers.
+    pub up: Gauge,
+    /// The time that calls took.
+    pub duration: Histogram,
 }
 
 impl StoreMetrics {
@@ -38,16 +41,6 @@ impl StoreMetrics {
     /// closed set.
     pub fn lost(&self, what: &str) -> Counter {
         self.registry.counter(&STORE_LOST, &[what])
-    }
-
-    /// Counts how long a call took that was sent.
-    pub fn record(&self, took: Duration) {
-        self.duration.record(took);
-    }
-
-    /// Says whether the store answers.
-    pub fn set_up(&self, is_up: bool) {
-        self.up.set(is_up.into());
     }
 }
 
@@ -87,37 +80,14 @@ impl SyncMetrics {
     }
 }
 
-/// Figures of a synchronised policy, read at each scrape.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SyncFigures {
-    /// Keys whose charges are told.
-    pub keys: u64,
-    /// Charges of which nobody was told.
-    pub untracked: u64,
+/// Shows the keys of a synchronised policy whose charges other machines are told, as long as the
+/// observer is kept.
+pub fn sync_keys(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
+    registry.observe(&SYNC_KEYS, &[policy], move || read() as f64)
 }
 
-/// The figures of one synchronised policy.
-#[derive(Debug)]
-pub struct TrackerMetrics {
-    _series: [Observer; 2],
-}
-
-impl TrackerMetrics {
-    /// Makes the handles of the policy with this name, whose trackers `figures` reads.
-    pub fn new(
-        registry: &Registry,
-        policy: &str,
-        figures: impl Fn() -> SyncFigures + Send + Sync + Clone + 'static,
-    ) -> Self {
-        let observe = |family, read: fn(SyncFigures) -> u64| {
-            let figures = figures.clone();
-            registry.observe(family, &[policy], move || read(figures()) as f64)
-        };
-        Self {
-            _series: [
-                observe(&SYNC_KEYS, |figures| figures.keys),
-                observe(&SYNC_UNTRACKED, |figures| figures.untracked),
-            ],
-        }
-    }
+/// Shows the charges to a synchronised policy that no other machine was told, as long as the
+/// observer is kept.
+pub fn sync_untracked(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
+    registry.observe(&SYNC_UNTRACKED, &[policy], move || read() as f64)
 }

@@ -85,19 +85,16 @@ fn a_failed_reload_leaves_the_running_configuration_named() {
     );
 }
 
-fn table_figures(buckets: u64, evictions: u64, unrecorded: u64) -> TableFigures {
-    TableFigures {
-        buckets: Box::new(move || buckets),
-        evictions: Box::new(move || evictions),
-        unrecorded: Box::new(move || unrecorded),
-    }
-}
-
 #[test]
 fn a_table_is_read_at_the_scrape() {
     let registry = Registry::default();
-    let policy = PolicyMetrics::new(&registry, "per-key", table_figures(7, 2, 1));
-    policy.near();
+    let policy = PolicyMetrics::new(&registry, "per-key", false);
+    let _table = [
+        buckets(&registry, "per-key", Box::new(|| 7)),
+        evictions(&registry, "per-key", Box::new(|| 2)),
+        unrecorded(&registry, "per-key", Box::new(|| 1)),
+    ];
+    policy.near.increment();
     assert_eq!(
         lines(&registry),
         [
@@ -145,7 +142,12 @@ fn promtool_finds_nothing_wrong() {
     for &decision in LimitDecision::VARIANTS {
         limit.record(decision);
     }
-    let _policy = PolicyMetrics::new(&registry, "per-key", table_figures(0, 0, 0));
+    let _policy = PolicyMetrics::new(&registry, "per-key", false);
+    let _table = [
+        buckets(&registry, "per-key", Box::new(|| 0)),
+        evictions(&registry, "per-key", Box::new(|| 0)),
+        unrecorded(&registry, "per-key", Box::new(|| 0)),
+    ];
     let _config = ConfigMetrics::new(&registry, "aaaa", 100);
     let _listener = ListenerMetrics::new(&registry, "0.0.0.0:8080");
     let _dropped = access_log_dropped(&registry);
@@ -246,7 +248,7 @@ fn counts_outlive_handles_that_first_count_after_newer_ones_are_made() {
     let (before, _after) = (made(), made());
     before.0.record(StatusCode::OK, Duration::from_millis(3));
     before.1.record(LimitDecision::Delayed);
-    before.2.failure(EndpointFailure::Closed);
+    before.2.failures.record(EndpointFailure::Closed);
     drop(before);
     let lines = lines(&registry);
     for line in [

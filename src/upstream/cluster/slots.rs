@@ -95,7 +95,7 @@ impl Cluster {
         let end = wait.since + max_wait.saturating_sub(wait.before());
         let deadline = outbound.deadline.filter(|(at, _)| *at <= end);
         let until = deadline.map_or(end, |(at, _)| at);
-        let _waiting = bound.metrics.enter();
+        let _waiting = bound.metrics.pending.hold(1);
         let Ok(assignment) = timeout_at(until, pending.assigned()).await else {
             return Err(match deadline {
                 Some((_, time)) => {
@@ -107,7 +107,7 @@ impl Cluster {
                 ),
             });
         };
-        bound.metrics.record(wait.since.elapsed());
+        bound.metrics.wait.record(wait.since.elapsed());
         let before = std::mem::replace(set, assignment.set);
         let renumbered = tried.iter().map(|&number| &before.hosts()[number].host);
         *tried = renumbered.filter_map(|host| set.number_of(host)).collect();
@@ -128,7 +128,7 @@ impl Cluster {
 impl Bound {
     /// Counts a request that gets no slot.
     fn refuse(&self, reason: PendingRefusal, error: UpstreamErrorKind) -> UpstreamError {
-        self.metrics.refuse(reason);
+        self.metrics.refused.record(reason);
         UpstreamError::new(&self.upstream, error)
     }
 }

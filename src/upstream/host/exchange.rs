@@ -27,7 +27,7 @@ impl Host {
         retries: &RetrySpec,
         may_stall: bool,
     ) -> Attempt {
-        self.metrics.request();
+        self.metrics.requests.increment();
         let waiting = self.health.counts.begin();
         let (worker, may_move) = (outbound.worker, may_stall && outbound.may_be_moved(retries));
         let limit = outbound.limit(timeouts);
@@ -64,7 +64,7 @@ impl Host {
     }
 
     fn error(&self, kind: UpstreamErrorKind) -> UpstreamError {
-        UpstreamError::new(self.metrics.endpoint(), kind)
+        UpstreamError::new(&self.metrics.endpoint, kind)
     }
 
     /// Sends a request over a kept session, or else over a new one.

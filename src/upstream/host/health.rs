@@ -123,7 +123,7 @@ impl HostHealth {
                 seconds: VecDeque::new(),
                 reason: None,
                 slow_start: Duration::MAX,
-                available: Some(metrics.available()),
+                available: Some(metrics.available.hold(1)),
             }),
             leave: (0..workers).map(|_| Notify::new()).collect(),
             metrics,
@@ -228,7 +228,7 @@ impl HostHealth {
             self.share.store(share, Relaxed);
         }
         if is_available != record.available.is_some() {
-            record.available = is_available.then(|| self.metrics.available());
+            record.available = is_available.then(|| self.metrics.available.hold(1));
         }
         result
     }
@@ -317,7 +317,7 @@ impl HostHealth {
             self.leave.iter().for_each(Notify::notify_waiters);
         }
         self.counts.forgive();
-        self.metrics.ejection(reason);
+        self.metrics.ejections.record(reason);
         Some(Ejection { reason, time })
     }
 

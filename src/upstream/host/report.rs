@@ -9,7 +9,7 @@ impl Host {
     /// Notes a good answer, and logs it if the host has failed.
     pub(in crate::upstream) fn report_answer(&self) {
         if let Some(failures) = self.log.record_response() {
-            let (upstream, endpoint) = (self.metrics.upstream(), &**self.metrics.endpoint());
+            let (upstream, endpoint) = (&*self.metrics.upstream, &*self.metrics.endpoint);
             let address = &self.connector.address;
             tracing::info!(upstream, endpoint, %address, failures, "the endpoint answers again");
         }
@@ -22,9 +22,9 @@ impl Host {
         ejection: Option<Ejection>,
     ) {
         let reason = error.reason();
-        let reason = reason.inspect(|reason| self.metrics.failure(*reason));
+        let reason = reason.inspect(|reason| self.metrics.failures.record(*reason));
         if let Some(reason) = reason.filter(|_| self.log.record_failure()) {
-            let (upstream, endpoint) = (self.metrics.upstream(), &**self.metrics.endpoint());
+            let (upstream, endpoint) = (&*self.metrics.upstream, &*self.metrics.endpoint);
             let address = &self.connector.address;
             let (reason, error) = (reason.as_str(), error as &dyn std::error::Error);
             let ejected = ejection.map(|ejection| tracing::field::debug(ejection.time));
@@ -37,7 +37,7 @@ impl Host {
     /// Logs that no endpoint is left that works, unless a line said so lately.
     pub(in crate::upstream) fn report_outage(&self, reason: EjectionReason) {
         if self.log.record_ejection() {
-            let (upstream, reason) = (self.metrics.upstream(), reason.as_str());
+            let (upstream, reason) = (&*self.metrics.upstream, reason.as_str());
             tracing::warn!(upstream, reason, "no endpoint of the upstream works");
         }
     }
@@ -45,7 +45,7 @@ impl Host {
     /// Logs an ejection, unless lines said so lately.
     pub(in crate::upstream) fn report_ejection(&self, ejection: Ejection) {
         if self.log.record_ejection() {
-            let (upstream, endpoint) = (self.metrics.upstream(), &**self.metrics.endpoint());
+            let (upstream, endpoint) = (&*self.metrics.upstream, &*self.metrics.endpoint);
             let address = &self.connector.address;
             let (reason, ejected) = (ejection.reason.as_str(), ejection.time);
             tracing::warn!(upstream, endpoint, %address, reason, ?ejected, "the endpoint is ejected");
@@ -54,7 +54,7 @@ impl Host {
 
     /// Logs that health checks have begun to fail, or pass again.
     pub(super) fn report_health(&self, failure: Option<&CheckFailure>) {
-        let (upstream, endpoint) = (self.metrics.upstream(), &**self.metrics.endpoint());
+        let (upstream, endpoint) = (&*self.metrics.upstream, &*self.metrics.endpoint);
         let address = &self.connector.address;
         match failure {
             None => tracing::info!(upstream, endpoint, %address, "the endpoint is healthy again"),

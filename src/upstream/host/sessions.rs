@@ -103,7 +103,7 @@ impl Host {
     }
 
     fn open_connection(&self, file: FilePermit) -> OpenConnection {
-        OpenConnection::new(self.metrics.connection(), file)
+        OpenConnection::new(self.metrics.connections.hold(1), file)
     }
 
     fn keep(&self, dscp: Option<Dscp>, stream: Stream, file: FilePermit) -> Box<PooledConnection> {

@@ -140,7 +140,7 @@ impl UpstreamBody {
             match (&exchange, &error) {
                 (Exchange::Http2(exchange), UpstreamBodyError::Reset(reset))
                     if exchange.missed_deadline(reset).is_some() => {}
-                _ if self.is_tunnel || is_excused => host.metrics.failure(reason),
+                _ if self.is_tunnel || is_excused => host.metrics.failures.record(reason),
                 _ => host.record_broken_body(reason),
             }
         }

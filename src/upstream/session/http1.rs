@@ -67,7 +67,7 @@ impl Http1Session {
                 (failure, error.into())
             }
         };
-        let error = UpstreamError::new(self.host.metrics.endpoint(), kind);
+        let error = UpstreamError::new(&self.host.metrics.endpoint, kind);
         let may_retry = is_repeatable || failure == AttemptFailure::Unsent;
         Attempt::failed(failure, error, may_retry, Some(self.host))
     }

@@ -41,7 +41,7 @@ impl Http2Session {
     ) -> Attempt {
         let informational = outbound.informational;
         let is_repeatable = is_repeatable(outbound.request);
-        let endpoint = Arc::clone(self.host.metrics.endpoint());
+        let endpoint = Arc::clone(&self.host.metrics.endpoint);
         let error = |kind| UpstreamError::new(&endpoint, kind);
         let mut exchange = match StreamExchange::begin(self, outbound, timeouts.response) {
             Ok(exchange) => exchange,

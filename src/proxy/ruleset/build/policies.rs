@@ -114,7 +114,9 @@ impl<'a> Builder<'a> {
         let penalties = penalties.map(|rule| self.penalties(rule, (name, spec.home), before));
         let mut name_hash = self.context.secret.hasher();
         name_hash.part(0, name.as_bytes());
-        let metrics = Arc::new(self.policy_metrics(name, &tables));
+        let metrics = self.policy_metrics(name, &tables);
+        let mut series = self.key_series(name, penalties.as_ref(), &steering);
+        series.extend(self.table_series(name, &tables));
         let mut parts = QuotaParts {
             policy: name,
             advertised_name: &spec.advertised_name,
@@ -134,13 +136,10 @@ impl<'a> Builder<'a> {
         let overrides: Vec<_> = overrides.collect();
         let quotas = std::iter::once(&quota).chain(&overrides);
         let buckets = quotas.flat_map(Quota::tiers).map(|quota| &*quota.buckets);
+        series.extend(store::tracker_series(name, buckets, registry));
         Policy {
             mark: name_hash.finish().bits(),
-            _series: (
-                store::tracker_metrics(name, buckets, registry),
-                self.key_gauges(name, penalties.as_ref(), &steering),
-                self.policy_info(name, &spec.key_parts, &quota),
-            ),
+            _series: (series, self.policy_info(name, &spec.key_parts, &quota)),
             shadow_clients: shadow_clients(before, &quota),
             settlements: spec.settles.then(|| Settlements::new(registry, name)),
             action: Action::new(spec.action, name, registry),

@@ -5,18 +5,20 @@ use std::sync::{Arc, Weak};
 use super::Builder;
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::Quota;
-use crate::store::{Penalties, Steering, Table};
-use crate::telemetry::metrics::{
-    KeyCounts, KeyGauges, PolicyInfo, PolicyMetrics, ReadCount, TableFigures, WaitMetrics,
-};
-use crate::telemetry::registry::Gauge;
+use crate::store::{Penalties, SteeredKeys, Steering, Table};
+use crate::telemetry::metrics::{self, PolicyInfo, PolicyMetrics, ReadCount};
+use crate::telemetry::registry::{Gauge, Observer};
 
 impl Builder<'_> {
     pub(super) fn policy_metrics(&self, name: &str, tables: &[Arc<Table>]) -> PolicyMetrics {
-        let registry = &self.context.registry;
         let mut algorithms = tables.iter().map(|table| table.algorithm());
         let delays = algorithms.any(|one| one.delays() || one.queueing().is_some());
-        let waits = delays.then(|| WaitMetrics::new(registry, name));
+        PolicyMetrics::new(&self.context.registry, name, delays)
+    }
+
+    /// The figures of the policy's tables.
+    pub(super) fn table_series(&self, policy: &str, tables: &[Arc<Table>]) -> [Observer; 3] {
+        let registry = &self.context.registry;
         let sum = |count: fn(&Table, Timestamp) -> u64| -> ReadCount {
             let tables: Vec<_> = tables.iter().map(Arc::downgrade).collect();
             let clock = Arc::clone(&self.context.clock);
@@ -25,34 +27,36 @@ impl Builder<'_> {
                 tables.map(|table| count(&table, clock.now())).sum()
             })
         };
-        let figures = TableFigures {
-            buckets: sum(|table, now| table.live(now) as u64),
-            evictions: sum(|table, _| table.evictions()),
-            unrecorded: sum(|table, _| table.unrecorded()),
-        };
-        PolicyMetrics::new(registry, name, figures).with_waits(waits)
+        [
+            metrics::buckets(registry, policy, sum(|table, now| table.live(now) as u64)),
+            metrics::evictions(registry, policy, sum(|table, _| table.evictions())),
+            metrics::unrecorded(registry, policy, sum(|table, _| table.unrecorded())),
+        ]
     }
 
     /// The numbers of keys that are banned, and that have granted units.
-    pub(super) fn key_gauges(
+    pub(super) fn key_series(
         &self,
         policy: &str,
         penalties: Option<&Arc<Penalties>>,
         steering: &Steering,
-    ) -> KeyGauges {
-        let clock = || Arc::clone(&self.context.clock);
-        let (banned, granted) = (Arc::clone(steering.keys()), Arc::clone(steering.keys()));
-        let by_penalty = penalties.map(|penalties| {
-            let (penalties, clock) = (Arc::clone(penalties), clock());
-            Box::new(move || penalties.banned_keys(clock.now())) as _
-        });
-        let (banned_clock, granted_clock) = (clock(), clock());
-        let counts = KeyCounts {
-            banned_by_penalty: by_penalty,
-            banned_by_operator: Box::new(move || banned.banned_keys(banned_clock.now())),
-            granted: Box::new(move || granted.granted_keys(granted_clock.now())),
+    ) -> Vec<Observer> {
+        let registry = &self.context.registry;
+        let steered = |count: fn(&SteeredKeys, Timestamp) -> usize| -> ReadCount {
+            let (keys, clock) = (Arc::clone(steering.keys()), Arc::clone(&self.context.clock));
+            Box::new(move || count(&keys, clock.now()) as u64)
         };
-        KeyGauges::new(&self.context.registry, policy, counts)
+        let by_penalty = penalties.map(|penalties| {
+            let (penalties, clock) = (Arc::clone(penalties), Arc::clone(&self.context.clock));
+            let count = Box::new(move || penalties.banned_keys(clock.now()) as u64);
+            metrics::banned_keys(registry, policy, "penalty", count)
+        });
+        let by_operator = steered(SteeredKeys::banned_keys);
+        let of_operators = [
+            metrics::banned_keys(registry, policy, "operator", by_operator),
+            metrics::granted_keys(registry, policy, steered(SteeredKeys::granted_keys)),
+        ];
+        by_penalty.into_iter().chain(of_operators).collect()
     }
 
     pub(super) fn policy_info(&self, policy: &str, key_parts: &[String], quota: &Quota) -> Gauge {

@@ -57,7 +57,7 @@ impl CallMetrics {
         let result = fault.map_or(0, |kind| RESULTS.len() + kind as usize);
         self.results[op as usize][result].increment();
         if op == Operation::Call {
-            self.metrics.record(took);
+            self.metrics.duration.record(took);
         }
     }
 
@@ -83,6 +83,6 @@ impl CallMetrics {
     }
 
     pub(super) fn set_up(&self, is_up: bool) {
-        self.metrics.set_up(is_up);
+        self.metrics.up.set(is_up.into());
     }
 }
