@@ -102,8 +102,8 @@ impl ModeStatus {
         Self {
             set_at: change.as_ref().map(|change| Rfc3339(change.at)),
             reason: change.and_then(|change| change.reason),
-            configured: policy.mode.configured().as_str().into(),
-            current: policy.mode.current().as_str().into(),
+            configured: policy.mode.configured().into_str().into(),
+            current: policy.mode.current().into_str().into(),
             percent: policy.mode.current().percent(),
         }
     }
@@ -257,7 +257,7 @@ pub(super) async fn set_mode(
                       change it there";
         return Err(ProblemDetails::impossible(detail));
     }
-    let before = policy.mode.current().as_str();
+    let before = policy.mode.current().into_str();
     let set = ModeChange {
         at: state.clock.now(),
         reason: request.reason.as_deref().map(Box::from),
@@ -321,7 +321,7 @@ impl<'a> Uses<'a> {
             name: Arc::clone(&policy.name),
             algorithm: algorithm.kind().into(),
             quota: quota.text.clone(),
-            unit: quota.advertised.unit.name().into(),
+            unit: quota.advertised.unit.into_str().into(),
             limit_units: algorithm.limit(),
             window_s: algorithm.window().map(seconds),
             capacity_units: algorithm.capacity(),

@@ -155,7 +155,7 @@ fn set_modes(ruleset: &Ruleset) -> impl Iterator<Item = String> {
         let change = policy.mode.change()?;
         let (name, at) = (&policy.name, rfc_3339(change.at));
         let [mode, configured] =
-            [policy.mode.current(), policy.mode.configured()].map(|mode| mode.as_str());
+            [policy.mode.current(), policy.mode.configured()].map(|mode| mode.into_str());
         let effect = if policy.mode.current().can_refuse() {
             "it refuses requests of all keys"
         } else {

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use strum::IntoStaticStr;
+
 use super::informational::InformationalQueue;
 use crate::net::drain::DrainWatcher;
 use crate::net::peer_address::PeerAddress;
@@ -30,40 +32,24 @@ pub struct ClientConnection {
     pub drain: DrainWatcher,
 }
 
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A version of TLS, which has the name that other servers log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum TlsVersion {
     /// TLS 1.2 (RFC 5246).
+    #[strum(serialize = "TLSv1.2")]
     V1_2,
     /// TLS 1.3 (RFC 8446).
+    #[strum(serialize = "TLSv1.3")]
     V1_3,
 }
 
-impl TlsVersion {
-    /// The name, as other servers log it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::V1_2 => "TLSv1.2",
-            Self::V1_3 => "TLSv1.3",
-        }
-    }
-}
-
-/// The scheme of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The scheme of requests, which has the name that URIs and X-Forwarded-Proto write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Scheme {
     /// In clear text.
     Http,
     /// Over TLS.
     Https,
-}
-
-impl Scheme {
-    /// Returns the scheme as URIs and X-Forwarded-Proto write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
 }

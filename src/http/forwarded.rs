@@ -43,7 +43,7 @@ impl Forwarding {
     /// The values of this connection.
     pub fn new(connection: &ClientConnection) -> Self {
         let address = connection.peer.ip();
-        let proto = connection.scheme.as_str();
+        let proto: &str = connection.scheme.into();
         let element = match address {
             Some(IpAddr::V4(address)) => format!("for={address};proto={proto}"),
             Some(IpAddr::V6(address)) => format!("for=\"[{address}]\";proto={proto}"),
@@ -74,7 +74,7 @@ impl Forwarding {
     }
 
     fn proto(&self) -> HeaderValue {
-        HeaderValue::from_static(self.scheme.as_str())
+        HeaderValue::from_static(self.scheme.into())
     }
 
     fn begin(&self, headers: &mut Headers) {

@@ -61,7 +61,7 @@ impl RequestTarget {
         trust: impl FnOnce() -> Peer,
     ) -> Result<(), Error> {
         let asks_for_tls = request.version() <= Version::HTTP_11
-            && request.uri().scheme_str() == Some(Scheme::Https.as_str());
+            && request.uri().scheme_str() == Some(Scheme::Https.into());
         if asks_for_tls && scheme == Scheme::Http && trust() == Peer::Untrusted {
             Err(Error::Request {
                 status: StatusCode::MISDIRECTED_REQUEST,

@@ -64,7 +64,7 @@ async fn answer(
     let mut body = request.into_parts().1;
     body.bound(u64::MAX, Duration::from_secs(60));
     let length = body.collect().await?.to_bytes().len();
-    let scheme = connection.scheme.as_str();
+    let scheme: &str = connection.scheme.into();
     Ok(Response::new(format!("{path} {scheme} {length}\n").into()))
 }
 

@@ -4,7 +4,8 @@ use super::{div_ceil, div_floor};
 use crate::clock::Timestamp;
 
 /// The weight of the oldest counter, whose part the window covers only partly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum OldestPart {
     /// Proportional to the covered share.
     #[default]

@@ -8,14 +8,16 @@ use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::rules::{Descriptor, Head, Key};
 
-/// The mode of a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The mode of a policy, which has the name that the configuration writes.
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum Mode {
     /// The policy refuses requests.
     Enforce,
     /// The policy decides and counts, and refuses no request.
     Shadow,
     /// The policy refuses requests of some keys, and shadows the others.
+    #[strum(serialize = "enforce")]
     Partly(Rollout),
     /// The policy applies to no request.
     Disabled,
@@ -71,7 +73,7 @@ impl ModeSwitch {
     /// Sets the mode with this word of the configuration, or the configured one for
     /// `configured`. Returns false for any other word.
     pub fn set(&self, word: &str, change: ModeChange) -> bool {
-        let is_word = |mode: &Mode| mode.as_str() == word;
+        let is_word = |mode: &Mode| mode.into_str() == word;
         let number = match SETTABLE.iter().position(is_word) {
             Some(index) => index as u8 + 1,
             None if word == "configured" => 0,
@@ -137,15 +139,6 @@ impl Rollout {
 }
 
 impl Mode {
-    /// The word of the configuration.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Enforce | Self::Partly(_) => "enforce",
-            Self::Shadow => "shadow",
-            Self::Disabled => "disabled",
-        }
-    }
-
     /// The percentage of keys for which the policy is enforced, if not for all.
     pub fn percent(&self) -> Option<u8> {
         match self {

@@ -31,8 +31,9 @@ pub struct TarpitSpec {
     pub max_held: u32,
 }
 
-/// Action of a policy that runs.
-#[derive(Debug)]
+/// Action of a policy that runs, which has the name that the configuration writes.
+#[derive(Debug, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum Action {
     /// As [`ActionSpec::Reject`].
     Reject,
@@ -106,17 +107,6 @@ impl Action {
             Self::Tarpit(_) => "held, then limited",
             Self::Drop => "dropped",
             Self::Tag(_) => "tagged",
-        }
-    }
-
-    /// The action, as the configuration writes it.
-    pub(crate) fn word(&self) -> &'static str {
-        match self {
-            Self::Reject => "reject",
-            Self::Decoy(_) => "decoy",
-            Self::Tarpit(_) => "tarpit",
-            Self::Drop => "drop",
-            Self::Tag(_) => "tag",
         }
     }
 

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use strum::{EnumString, IntoStaticStr, VariantNames};
+
 use super::negotiate::ResponseFormat;
 
 /// Most characters of a value: a client chooses the length of its path.
@@ -25,7 +27,8 @@ enum Piece {
 }
 
 /// Names between the braces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub(crate) enum Placeholder {
     Policy,
     Policies,
@@ -73,22 +76,8 @@ pub(crate) enum PlaceholderValue<'a> {
 }
 
 impl Template {
-    /// The placeholders' names, in the order of `Placeholder::ALL`.
-    pub const NAMES: [&'static str; 13] = [
-        "policy",
-        "policies",
-        "quota",
-        "retry_after",
-        "status",
-        "title",
-        "detail",
-        "docs_url",
-        "client_ip",
-        "method",
-        "host",
-        "path",
-        "route",
-    ];
+    /// The placeholders' names.
+    pub const NAMES: &'static [&'static str] = Placeholder::VARIANTS;
 
     /// Parses a body; `{{{{` stands for `{{` itself.
     ///
@@ -107,8 +96,9 @@ impl Template {
             }
             let (name, after) = after.split_once(CLOSE).ok_or(TemplateError::Unclosed)?;
             let name = name.trim();
-            let value = Placeholder::from_name(name)
-                .ok_or_else(|| TemplateError::Unknown(name.to_owned()))?;
+            let value = name
+                .parse()
+                .map_err(|_| TemplateError::Unknown(name.to_owned()))?;
             if !written.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut written).into()));
             }
@@ -124,7 +114,7 @@ impl Template {
     pub fn placeholders(&self) -> impl Iterator<Item = &'static str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Text(_) => None,
-            Piece::Value(placeholder) => Some(Self::NAMES[*placeholder as usize]),
+            Piece::Value(placeholder) => Some(placeholder.into_str()),
         })
     }
 
@@ -142,29 +132,6 @@ impl Template {
             }
         }
         body
-    }
-}
-
-impl Placeholder {
-    const ALL: [Self; Template::NAMES.len()] = [
-        Self::Policy,
-        Self::Policies,
-        Self::Quota,
-        Self::RetryAfter,
-        Self::Status,
-        Self::Title,
-        Self::Detail,
-        Self::DocsUrl,
-        Self::ClientIp,
-        Self::Method,
-        Self::Host,
-        Self::Path,
-        Self::Route,
-    ];
-
-    fn from_name(name: &str) -> Option<Self> {
-        let place = Template::NAMES.iter().position(|known| *known == name)?;
-        Some(Self::ALL[place])
     }
 }
 

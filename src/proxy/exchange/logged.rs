@@ -107,7 +107,7 @@ impl Exchange {
             user_agent: texts.user_agent,
             request_id: texts.request_id,
             trace_id: own_trace.as_ref().map_or(texts.trace_id, String::as_bytes),
-            tls_version: tls.map_or("", |version| version.as_str()),
+            tls_version: tls.map_or("", |version| version.into_str()),
             headers: &headers,
         };
         log.record(self.context.client.connection.worker, &record);

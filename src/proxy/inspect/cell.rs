@@ -9,7 +9,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::limiter::{ArrivalTime, BucketView, OldestPart};
+use crate::limiter::{ArrivalTime, BucketView};
 
 /// A bucket as its algorithm sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -171,7 +171,7 @@ impl From<BucketView> for CellView {
                 limit_units: limit,
                 part_ms: millis(part),
                 part_elapsed_ms: millis(elapsed),
-                oldest: weight(oldest).into(),
+                oldest: Cow::Borrowed(oldest.into()),
                 counts,
             },
             BucketView::SlidingLog {
@@ -234,12 +234,4 @@ fn ratio(dividend: f64, divisor: f64) -> f64 {
 
 fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3
-}
-
-const fn weight(oldest: OldestPart) -> &'static str {
-    match oldest {
-        OldestPart::Weighted => "weighted",
-        OldestPart::Whole => "whole",
-        OldestPart::Ignored => "ignored",
-    }
 }

@@ -171,9 +171,9 @@ impl<'r> PolicyKey<'r> {
         let mode = self.policy().mode.current();
         let hash = |secret: &Secret| self.is_whole.then(|| self.parts.fingerprint(secret));
         match (mode, mode.enforcement_of(hash)) {
-            (Mode::Disabled, _) => Mode::Disabled.as_str(),
-            (_, Enforcement::Enforced) => Mode::Enforce.as_str(),
-            (_, Enforcement::Shadowed) => Mode::Shadow.as_str(),
+            (Mode::Disabled, _) => Mode::Disabled.into_str(),
+            (_, Enforcement::Enforced) => Mode::Enforce.into_str(),
+            (_, Enforcement::Shadowed) => Mode::Shadow.into_str(),
         }
     }
 

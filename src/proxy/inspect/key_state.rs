@@ -202,7 +202,7 @@ impl KeyFacts {
             policy: key.policy().name.to_string(),
             key_id: format!("k_{:016x}", key.fingerprint().bits()),
             algorithm: quota.algorithm().kind().into(),
-            unit: quota.advertised.unit.name().into(),
+            unit: quota.advertised.unit.into_str().into(),
             quota: quota.text.clone(),
             limit: decision.capacity,
             used: decision.capacity - remaining,

@@ -126,7 +126,7 @@ impl Settlement<'_> {
         call.instant(now);
         call.text(what);
         call.number(cost);
-        call.text(charge.kind().name());
+        call.text(charge.kind().into_str());
         call.recipe(charge.algorithm);
         call.number(self.reserved.units);
         call.instant(self.since);

@@ -13,7 +13,8 @@ pub const SYNC: &str = include_str!("script/sync.lua");
 pub(super) const ALGORITHMS: &str = include_str!("script/algorithms.lua");
 
 /// A kind of algorithm, in the scripts' terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum AlgorithmKind {
     /// [`Gcra`](crate::limiter::Gcra), and a token bucket that refills continuously.
     Gcra,
@@ -50,21 +51,6 @@ impl AlgorithmKind {
             Algorithm::SlidingLog(_) => Self::SlidingLog,
             Algorithm::Concurrency(_) => Self::Concurrency,
             Algorithm::Grant(_) => Self::Grant,
-        }
-    }
-
-    /// The kind's name in the scripts.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gcra => "gcra",
-            Self::LeakyBucket => "leaky_bucket",
-            Self::IntervalRefill => "interval_refill",
-            Self::FixedWindow => "fixed_window",
-            Self::SlidingWindow => "sliding_window",
-            Self::SlidingCounters => "sliding_counters",
-            Self::SlidingLog => "sliding_log",
-            Self::Concurrency => "concurrency",
-            Self::Grant => "grant",
         }
     }
 }

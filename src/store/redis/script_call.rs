@@ -157,7 +157,7 @@ impl ChargeRequest<'_> {
     }
 
     fn push(&self, call: &mut ScriptCall, charge: &BucketCharge<'_>, retry: &RetryInputs) {
-        call.text(charge.kind().name());
+        call.text(charge.kind().into_str());
         call.text(match charge.tier {
             Tier::First => "first",
             Tier::Overflow => "further",
@@ -382,11 +382,7 @@ impl ScriptCall {
         self.number(limit);
         self.number(part);
         self.number(oldest.lasting(parts.into()));
-        self.text(match oldest {
-            OldestPart::Weighted => "weighted",
-            OldestPart::Whole => "whole",
-            OldestPart::Ignored => "ignored",
-        });
+        self.text(oldest.into());
     }
 }
 

@@ -127,7 +127,7 @@ fn check_template(own: &OnLimit, findings: &Findings<'_>) {
     let help = match &error {
         TemplateError::Unclosed => "write `{{{{` for two braces that are no placeholder".to_owned(),
         TemplateError::Unknown(name) => {
-            nearest::advice(name, &Template::NAMES, "known placeholders")
+            nearest::advice(name, Template::NAMES, "known placeholders")
         }
     };
     findings.add(Finding::error(body.node, Code::InvalidValue, error.to_string()).help(help));

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::field_value;
 use crate::http::headers::FieldValue;
@@ -11,9 +12,12 @@ use crate::limiter::Algorithm;
 const LARGEST_INTEGER: u64 = 999_999_999_999_999;
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
-/// The unit of a quota.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+/// The unit of a quota. Its name is the plural.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "snake_case")]
 #[schemars(rename = "Unit")]
 pub enum QuotaUnit {
     /// Requests.
@@ -21,16 +25,6 @@ pub enum QuotaUnit {
     Requests,
     /// Tokens of a language model, as costs say how many.
     Tokens,
-}
-
-impl QuotaUnit {
-    /// The plural, for people and the admin API.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::Tokens => "tokens",
-        }
-    }
 }
 
 /// A policy in header fields.

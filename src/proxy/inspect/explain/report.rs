@@ -239,7 +239,7 @@ impl Explanation<'_> {
             },
             Answer::Refused(limit) => AnswerReport {
                 policy: Some(Arc::clone(&limit.limit.policy.name)),
-                action: Some(limit.limit.policy.action.word().into()),
+                action: Some(limit.limit.policy.action.into_str().into()),
                 status: limit.status().map(|status| status.as_u16()),
                 retry_after_ms: limit.retry_at().map(wait),
                 ..empty
@@ -274,7 +274,7 @@ impl LimitTrace<'_> {
                 Enforcement::Enforced => "enforce".into(),
                 Enforcement::Shadowed => "shadow".into(),
             },
-            action: policy.action.word().into(),
+            action: policy.action.into_str().into(),
             bucket: self.tier + 1,
             cost: self.cost,
             cost_is_settled: self.limit.spec.settlement.is_some(),
