@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::{RedisWrite, ToRedisArgs, Value};
+use redis::Value;
 
-use super::client::{Client, Command, Operation, Script, Target};
+use super::client::{Client, Command, Operation, Script, ScriptWords, Target};
 use super::reply::{fields, number};
 use super::script::ALGORITHMS;
 
@@ -119,8 +119,13 @@ impl AlgorithmCheck {
 
     fn command(&self, group: &[Arc<CheckedPolicy>]) -> Command {
         let prefix = &self.client.spec().prefix;
-        let keys: Vec<_> = group.iter().map(|one| one.key(prefix)).collect();
-        Command::script(&self.script, &keys, &[Notes(group)])
+        let mut words = ScriptWords::default();
+        for one in group {
+            words.key(one.key(prefix).as_bytes());
+        }
+        words.number(NOTE_TTL);
+        group.iter().for_each(|one| words.text(one.algorithm));
+        Command::script(&self.script, &words)
     }
 }
 
@@ -194,18 +199,6 @@ fn changes<'a>(
 fn is_name(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     (1..=32).contains(&text.len()) && text.bytes().all(is_letter)
-}
-
-/// ARGV of the script.
-struct Notes<'a>(&'a [Arc<CheckedPolicy>]);
-
-impl ToRedisArgs for Notes<'_> {
-    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
-        NOTE_TTL.write_redis_args(out);
-        for one in self.0 {
-            one.algorithm.write_redis_args(out);
-        }
-    }
 }
 
 #[cfg(test)]

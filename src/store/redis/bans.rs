@@ -52,7 +52,6 @@ impl Store {
             keys: &taken.keys,
             read: &of.bans.last_read(),
             here: now,
-            now: None,
         };
         Some(self.command(&report.script_call()))
     }

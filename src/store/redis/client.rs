@@ -18,6 +18,7 @@ mod server_map;
 mod call_metrics;
 mod node;
 mod script;
+mod script_words;
 mod slot;
 mod spec;
 mod state;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use redis::{ToRedisArgs, Value};
+use redis::Value;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -39,6 +40,7 @@ pub use self::batch::Command;
 pub use self::call_metrics::Operation;
 pub use self::fault::{Fault, FaultKind};
 pub use self::script::Script;
+pub use self::script_words::ScriptWords;
 pub use self::slot::slot;
 #[cfg(test)]
 pub use self::spec::UrlError;
@@ -137,7 +139,7 @@ impl Client {
         }
     }
 
-    /// Runs the script on the server that has these keys, and returns its answer, within the caller's
+    /// Runs the script on the server that has its keys, and returns its answer, within the caller's
     /// deadline. In a cluster all keys share a slot.
     ///
     /// The script runs at most once, unless the server reports that it has not run it. After
@@ -148,16 +150,15 @@ impl Client {
     ///
     /// # Panics
     /// As [`Client::start`].
-    pub async fn call_by<K: AsRef<[u8]>, A: ToRedisArgs>(
+    pub async fn call_by(
         &self,
         deadline: Instant,
         worker: usize,
         script: &Script,
-        keys: &[K],
-        args: &[A],
+        words: &ScriptWords,
     ) -> Result<Value, Fault> {
         self.start(worker);
-        self.0.call(worker, deadline, script, keys, args).await
+        self.0.call(worker, deadline, script, words).await
     }
 
     /// The client's specification.
@@ -238,16 +239,17 @@ impl Shared {
         }
     }
 
-    async fn call<K: AsRef<[u8]>, A: ToRedisArgs>(
+    async fn call(
         &self,
         worker: usize,
         deadline: Instant,
         script: &Script,
-        keys: &[K],
-        args: &[A],
+        words: &ScriptWords,
     ) -> Result<Value, Fault> {
         let unsent = |_: &Fault| self.metrics.count_unsent(Operation::Call);
-        let found = self.connection(worker, deadline, || self.route(keys)).await;
+        let found = self
+            .connection(worker, deadline, || self.route(words.keys()))
+            .await;
         let (mut node, mut connection) = found.inspect_err(unsent)?;
         let mut is_asking = false;
         for hop in 0..=MAX_REDIRECTS {
@@ -258,9 +260,9 @@ impl Shared {
             let started = self.clock.now();
             let answer = async {
                 if is_asking {
-                    connection.run_after_asking(script, keys, args).await
+                    connection.run_after_asking(script, words).await
                 } else {
-                    connection.run(script, keys, args).await
+                    connection.run(script, words).await
                 }
             };
             let answer = timeout_at(deadline, answer)
@@ -283,7 +285,7 @@ impl Shared {
 
     /// The server that has these keys. If no server is known because discovery fails, its error is
     /// returned.
-    fn route<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Arc<Node>, Fault> {
+    fn route<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) -> Result<Arc<Node>, Fault> {
         let map = self.map.load();
         map.route(keys).cloned().map_err(|fault| match fault.kind {
             FaultKind::Connecting => self.discovery_error.lock().clone().unwrap_or(fault),

@@ -66,11 +66,7 @@ pub(super) struct Conversion {
     pub(super) replaces_value: bool,
 }
 
-impl HeapSize for ForeignValue {
-    fn heap_bytes(&self) -> usize {
-        0
-    }
-}
+impl HeapSize for ForeignValue {}
 
 impl Conversion {
     /// The conversion of a value without history.

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::client::ScriptWords;
 use super::reply::{ProtocolError, fields, number};
 use super::script::Procedure;
-use super::script_call::{BucketCharge, Lease, MAX_EXACT_INTEGER, ScriptCall, micros};
+use super::script_call::{BucketCharge, MAX_EXACT_INTEGER, ScriptCall, micros};
 use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Debt, ReservedCharge};
@@ -24,57 +25,44 @@ pub struct LeasedUnits<'a> {
 
 impl ScriptCall {
     /// Extends these leases by `duration` from now on ([`Procedure::Lease`]).
-    pub fn renew_leases(
-        leases: &[LeasedUnits<'_>],
-        duration: Duration,
-        now: Option<Timestamp>,
-    ) -> Self {
-        Self::lease_call("renew", leases, duration, now)
+    pub fn renew_leases(leases: &[LeasedUnits<'_>], duration: Duration) -> Self {
+        Self::lease_call("renew", leases, duration)
     }
 
     /// Returns these units ([`Procedure::Lease`]).
-    pub fn release_leases(leases: &[LeasedUnits<'_>], now: Option<Timestamp>) -> Self {
-        Self::lease_call("give_back", leases, Duration::ZERO, now)
+    pub fn release_leases(leases: &[LeasedUnits<'_>]) -> Self {
+        Self::lease_call("give_back", leases, Duration::ZERO)
     }
 
-    fn lease_call(
-        what: &str,
-        leases: &[LeasedUnits<'_>],
-        duration: Duration,
-        now: Option<Timestamp>,
-    ) -> Self {
-        let mut call = Self::new(Procedure::Lease);
+    fn lease_call(what: &str, leases: &[LeasedUnits<'_>], duration: Duration) -> Self {
+        let mut words = ScriptWords::default();
         for one in leases {
-            call.lease_key(one.name);
+            words.lease_key(one.name);
         }
-        call.instant(now);
-        call.text(what);
-        call.number(micros(duration));
+        words.server_time();
+        words.text(what);
+        words.number(micros(duration));
         for one in leases {
-            call.text(one.id);
-            call.number(one.units);
+            words.text(one.id);
+            words.number(one.units);
         }
-        call
+        Self::new(Procedure::Lease, words)
     }
 
     /// Leaves a queue ([`Procedure::Leave`]): gives back a delayed charge that left the bucket at
     /// `charged`, unless a later request has queued behind it. `None` for algorithms without a
     /// queue.
-    pub fn leave_queue(
-        charge: &BucketCharge<'_>,
-        charged: Cell,
-        now: Option<Timestamp>,
-    ) -> Option<Self> {
+    pub fn leave_queue(charge: &BucketCharge<'_>, charged: Cell) -> Option<Self> {
         let Algorithm::LeakyBucket(bucket) = charge.algorithm else {
             return None;
         };
-        let mut call = Self::new(Procedure::Leave);
-        charge.push_key(&mut call);
-        call.instant(now);
-        call.recipe(charge.algorithm);
-        call.text(&value::cell_text(charged));
-        call.spans(bucket.line(), charge.cost, Debt::Refused);
-        Some(call)
+        let mut words = ScriptWords::default();
+        charge.push_key(&mut words);
+        words.server_time();
+        words.recipe(charge.algorithm);
+        words.text(&value::cell_text(charged));
+        words.spans(bucket.line(), charge.cost, Debt::Refused);
+        Some(Self::new(Procedure::Leave, words))
     }
 }
 
@@ -106,11 +94,7 @@ pub enum SettlementReply {
 impl Settlement<'_> {
     /// The call of [`Procedure::Settle`] at `estimated_now`, in the server's time. `None` if the
     /// charge has the actual cost already and the bucket counts no unsettled units.
-    pub fn script_call(
-        &self,
-        estimated_now: Timestamp,
-        now: Option<Timestamp>,
-    ) -> Option<ScriptCall> {
+    pub fn script_call(&self, estimated_now: Timestamp) -> Option<ScriptCall> {
         let (what, cost) = match self.units.checked_sub(self.reserved.units) {
             Some(0) if self.since.is_none() => return None,
             Some(0) => ("keep", 0),
@@ -121,44 +105,40 @@ impl Settlement<'_> {
             cost,
             ..self.charge
         };
-        let mut call = ScriptCall::new(Procedure::Settle(charge.kind()));
-        charge.push_key(&mut call);
-        call.instant(now);
-        call.text(what);
-        call.number(cost);
-        call.text(charge.kind().into_str());
-        call.recipe(charge.algorithm);
-        call.number(self.reserved.units);
-        call.instant(self.since);
+        let mut words = ScriptWords::default();
+        charge.push_key(&mut words);
+        words.server_time();
+        words.text(what);
+        words.number(cost);
+        words.text(charge.kind().into_str());
+        words.recipe(charge.algorithm);
+        words.number(self.reserved.units);
+        words.instant(self.since);
         let Cell { expires, a, b } = self.reserved.cell;
-        call.number(expires);
-        call.number(a);
-        call.number(b);
-        call.number(self.reserved.at.as_micros());
-        self.push_units(&mut call);
-        let none = Lease {
-            id: "",
-            duration: Duration::ZERO,
-        };
-        charge.push_numbers(&mut call, estimated_now, none, Debt::CARRIED);
-        Some(call)
+        words.number(expires);
+        words.number(a);
+        words.number(b);
+        words.number(self.reserved.at.as_micros());
+        self.push_units(&mut words);
+        charge.push_numbers(&mut words, estimated_now, "", Debt::CARRIED);
+        Some(ScriptCall::new(Procedure::Settle(charge.kind()), words))
     }
 
     /// Adds the units of the charge, and those that were unsettled before it.
-    fn push_units(&self, call: &mut ScriptCall) {
+    fn push_units(&self, words: &mut ScriptWords) {
         let ReservedCharge {
             units, unsettled, ..
         } = self.reserved;
         match self.charge.algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
-                call.span(gcra.step(units));
-                call.span(gcra.step(u32::try_from(unsettled).unwrap_or(u32::MAX)));
+                words.span(gcra.step(units));
+                words.span(gcra.step(u32::try_from(unsettled).unwrap_or(u32::MAX)));
             }
             _ => {
-                call.number(units);
-                call.number(0_u32);
-                call.number(unsettled.min(MAX_EXACT_INTEGER));
-                call.number(0_u32);
+                words.number(units);
+                words.number(0_u32);
+                words.number(unsettled.min(MAX_EXACT_INTEGER));
+                words.number(0_u32);
             }
         }
     }

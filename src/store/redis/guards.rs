@@ -95,7 +95,7 @@ impl ChargedBucket {
             tier: Tier::First,
         };
         Some(QueuePlace {
-            leave: ScriptCall::leave_queue(&charge, reply.decision.cell, None)?,
+            leave: ScriptCall::leave_queue(&charge, reply.decision.cell)?,
             store: self.store,
             worker: self.worker,
         })
@@ -200,6 +200,6 @@ impl BucketReply {
             units: 0,
             since,
         };
-        settlement.script_call(self.at, None)
+        settlement.script_call(self.at)
     }
 }

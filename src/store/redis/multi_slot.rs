@@ -98,22 +98,24 @@ impl<'a> MultiSlotCharge<'a> {
     }
 
     pub(super) fn apply_reply(&mut self, call: &SlotCall<'_>, reply: &ChargeReply) {
-        if !reply.verdict.is_admitted() {
+        if !reply.is_admitted {
             self.is_refused = true;
             for (answer, charge) in self.replies.iter_mut().zip(first_buckets(self.buckets)) {
                 *answer = answer.filter(|_| charge.is_owed());
             }
         }
-        for (&charge, reply) in call.charges.iter().zip(reply.bucket_replies(&call.buckets)) {
-            self.replies[charge] = Some(reply);
+        for (&charge, reply) in call.charges.iter().zip(&reply.replies) {
+            self.replies[charge] = Some(*reply);
         }
         if !self.is_refused {
-            self.reversals.extend(reversals(&call.buckets, reply));
-            let paid = reply.buckets.iter().map(|&bucket| &call.buckets[bucket]);
-            let paid = paid.zip(&reply.verdict.decisions);
-            let made = paid.filter(|(charge, decision)| decision.is_admitted() && charge.cost > 0);
-            self.undecided
-                .extend(made.map(|(charge, _)| charge.undecided_key()));
+            let made = reply.replies.iter();
+            for reply in made.filter(|reply| reply.decision.is_admitted()) {
+                let charge = &call.buckets[reply.bucket];
+                self.reversals.extend(reversal(charge, reply));
+                if charge.cost > 0 {
+                    self.undecided.push(charge.undecided_key());
+                }
+            }
         }
     }
 
@@ -133,21 +135,14 @@ impl<'a> MultiSlotCharge<'a> {
     }
 }
 
-/// The calls that give back the charges of one reply.
-fn reversals(
-    charges: &[BucketCharge<'_>],
-    reply: &ChargeReply,
-) -> impl Iterator<Item = ScriptCall> {
-    let paid = reply.buckets.iter().map(|&bucket| &charges[bucket]);
-    let made = paid.zip(reply.bucket_replies(charges));
+/// The call that gives back a charge.
+fn reversal(charge: &BucketCharge<'_>, reply: &BucketReply) -> Option<ScriptCall> {
     // Units in use return with their lease guard.
-    let made = made.filter(|(charge, reply)| {
-        reply.decision.is_admitted() && !charge.is_owed() && !charge.algorithm.is_concurrency()
-    });
-    made.filter_map(|(charge, reply)| {
-        let leave = ScriptCall::leave_queue(charge, reply.decision.cell, None);
-        leave.or_else(|| reply.reversal_call(charge))
-    })
+    if charge.is_owed() || charge.algorithm.is_concurrency() {
+        return None;
+    }
+    let leave = ScriptCall::leave_queue(charge, reply.decision.cell);
+    leave.or_else(|| reply.reversal_call(charge))
 }
 
 /// The first bucket of each charge.

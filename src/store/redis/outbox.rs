@@ -19,14 +19,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::client::{Command, Fault, Operation};
 use super::follow_up::{LeasedUnits, Settlement, SettlementReply, count_foreign_keys};
-use super::script_call::{BucketCharge, ChargedRefusals, ScriptCall, Tier};
+use super::script_call::{BucketCharge, ChargedRefusals, LEASE_DURATION, ScriptCall, Tier};
 use super::store::Store;
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, ReservedCharge};
 use crate::store::Table;
 
-/// The lease of units in use without renewal. Units of a killed proxy stay taken that long.
-pub(super) const LEASE_DURATION: Duration = Duration::from_secs(10);
 /// The interval of renewals: three may fail before a lease expires.
 const RENEWAL_INTERVAL: Duration = Duration::from_millis(2_500);
 /// The most messages of a worker that wait. Further ones are lost.
@@ -209,7 +207,7 @@ impl Store {
             .collect();
         let commands = calls.iter().map(|lease| {
             let leases: Vec<_> = lease.iter().map(HeldLease::units).collect();
-            self.command(&ScriptCall::renew_leases(&leases, LEASE_DURATION, None))
+            self.command(&ScriptCall::renew_leases(&leases, LEASE_DURATION))
         });
         let answers = self
             .client()
@@ -236,12 +234,12 @@ impl OutboxMessage {
     fn command(&self, store: &Store) -> Option<Command> {
         match self {
             Self::Settle(pending, estimated_now) => {
-                let call = pending.settlement().script_call(*estimated_now, None)?;
+                let call = pending.settlement().script_call(*estimated_now)?;
                 Some(store.command(&call))
             }
             Self::Leave(call) => Some(store.command(call)),
             Self::GiveBack(lease) => {
-                let call = ScriptCall::release_leases(&[lease.units()], None);
+                let call = ScriptCall::release_leases(&[lease.units()]);
                 Some(store.command(&call))
             }
             Self::Decided { key, id } => Some(decided(key, id)),

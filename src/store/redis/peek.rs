@@ -3,8 +3,8 @@
 use tokio::time::Instant;
 
 use super::multi_slot::SlotGroup;
-use super::script_call::{BucketCharge, Tier};
-use super::store::{ChargeError, OneCall, Store};
+use super::script_call::{BucketCharge, ChargeRequest, Tier};
+use super::store::{ChargeError, Store};
 use crate::clock::Timestamp;
 use crate::limiter::Decision;
 
@@ -32,20 +32,16 @@ impl Store {
             let places = group.places().iter();
             let places = places.filter(|&&place| buckets[place].tier == Tier::First);
             let places = places.map(|&place| firsts(&buckets[..place]));
-            let call = OneCall {
-                deadline,
-                worker,
-                lease: "",
-                id: "",
+            let request = ChargeRequest {
                 is_peek: true,
+                ..self.request(&in_slot, firsts(&in_slot), now)
             };
-            let reply = self.charge_in_one_call(call, &in_slot, firsts(&in_slot), now);
+            let reply = self.charge_in_one_call(deadline, worker, &request, now);
             match reply.await {
                 Ok(reply) => {
-                    let decided = reply.verdict.decisions.iter().zip(&reply.doubted);
-                    for (place, (decision, is_doubted)) in places.zip(decided) {
-                        let mut decision = *decision;
-                        if *is_doubted {
+                    for (place, reply) in places.zip(&reply.replies) {
+                        let mut decision = reply.decision;
+                        if reply.is_doubted {
                             decision.doubt(self.decided_by(now));
                         }
                         decisions[place] = Ok(decision);

@@ -5,11 +5,11 @@ use std::num::NonZero;
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::config_drift::{ConfigDrift, Conversion};
-use super::script_call::{BucketCharge, ChargeRequest, ScriptCall, Tier};
+use super::client::ScriptWords;
+use super::script_call::{BucketCharge, ChargeRequest, Tier};
 use super::value::{self, StoredBucket};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Decision, Outcome, Verdict, WindowEnd};
+use crate::limiter::{Algorithm, Decision, Outcome, WindowEnd};
 
 /// The reply to one call.
 #[derive(Debug)]
@@ -27,16 +27,10 @@ pub enum ScriptReply {
 /// The decision on a request.
 #[derive(Debug)]
 pub struct ChargeReply {
-    /// One decision for each charge, by its deciding bucket. Instants are on the caller's clock;
-    /// cells are as stored, in the server's time.
-    pub verdict: Verdict,
-    /// The place of each deciding bucket among all buckets of the call.
-    pub buckets: SmallVec<[usize; 4]>,
-    /// For each deciding bucket, the units that were unsettled before, and the start of their
-    /// count.
-    pub unsettled: SmallVec<[(u64, Timestamp); 4]>,
-    /// For each deciding bucket, true for a refusal that is in doubt.
-    pub doubted: SmallVec<[bool; 4]>,
+    /// The reply to each charge.
+    pub replies: SmallVec<[BucketReply; 4]>,
+    /// True if no enforced charge refuses.
+    pub is_admitted: bool,
     /// The instant of the decision, in the server's time.
     pub at: Timestamp,
 }
@@ -44,8 +38,11 @@ pub struct ChargeReply {
 /// The decision on one charge.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketReply {
-    /// The decision of the deciding bucket.
+    /// The decision of the deciding bucket. Instants are on the caller's clock; the cell is as
+    /// stored, in the server's time.
     pub decision: Decision,
+    /// The place of that bucket among all buckets of the call.
+    pub bucket: usize,
     /// The place of that bucket in the overflow chain; 0 is the first.
     pub tier: usize,
     /// The instant of the decision, in the server's time.
@@ -87,12 +84,6 @@ pub enum ProtocolError {
     Contradiction,
 }
 
-struct BucketDecision {
-    decision: Decision,
-    unsettled: (u64, Timestamp),
-    is_doubted: bool,
-}
-
 /// The script's treatment of a bucket, in its own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChargeOutcome {
@@ -115,13 +106,13 @@ impl RetryInputs {
     }
 
     /// Writes the place, the digest and the converted value of each foreign bucket.
-    pub(super) fn push(&self, call: &mut ScriptCall) {
-        call.number(self.conversions.len() as u64);
+    pub(super) fn push(&self, words: &mut ScriptWords) {
+        words.number(self.conversions.len() as u64);
         for known in &self.conversions {
-            call.number(known.place as u64);
-            call.bytes(&known.digest);
-            call.bytes(&known.value);
-            call.text(if known.replaces_value { "left" } else { "" });
+            words.number(known.place as u64);
+            words.bytes(&known.digest);
+            words.bytes(&known.value);
+            words.text(if known.replaces_value { "left" } else { "" });
         }
     }
 }
@@ -155,8 +146,7 @@ impl ChargeRequest<'_> {
         let conversions = |[place, digest, value]: &[&[u8]; 3]| {
             let place = number(place)? as usize;
             let charge = self.charges.get(place).ok_or(ProtocolError::Malformed)?;
-            let observe = |drift: &ConfigDrift| drift.observe(charge, digest, at);
-            let conversion = self.drift.map_or(Conversion::first(at), observe);
+            let conversion = self.drift.observe(charge, digest, at);
             let converted = value::convert(charge.algorithm, value, conversion.at)
                 .ok_or(ProtocolError::Bucket)?;
             Ok(ConvertedValue {
@@ -184,79 +174,62 @@ impl ChargeRequest<'_> {
         if states.len() != self.charges.len() {
             return Err(ProtocolError::Malformed);
         }
-        let mut decided: SmallVec<[(usize, BucketDecision); 4]> = SmallVec::new();
-        for (place, (charge, state)) in self.charges.iter().zip(states).enumerate() {
+        let mut replies: SmallVec<[BucketReply; 4]> = SmallVec::new();
+        let mut tier = 0;
+        for (bucket, (charge, state)) in self.charges.iter().zip(states).enumerate() {
+            tier = match charge.tier {
+                Tier::First => 0,
+                Tier::Overflow => tier + 1,
+            };
             let outcome = ChargeOutcome::read(words.next().ok_or(ProtocolError::Malformed)?)?;
             if let Algorithm::Grant(_) = charge.algorithm {
-                let quota = decided.last_mut().ok_or(ProtocolError::Malformed)?;
-                charge.add_granted(quota, place, (outcome, state), at)?;
+                let quota = replies.last_mut().ok_or(ProtocolError::Malformed)?;
+                charge.add_granted(quota, (bucket, tier), (outcome, state), at)?;
                 continue;
             }
             if outcome == ChargeOutcome::Unasked && charge.tier == Tier::Overflow {
                 continue;
             }
-            if let (ChargeOutcome::Charged | ChargeOutcome::Owed, Some(drift)) =
-                (outcome, self.drift)
+            if let ChargeOutcome::Charged | ChargeOutcome::Owed = outcome
                 && charge.cost > 0
             {
-                drift.record_write(charge, at);
+                self.drift.record_write(charge, at);
             }
-            let one = charge.bucket_decision(outcome, state, at)?;
-            let is_shadowed = decided.len() > self.enforced;
-            let wait = |one: &BucketDecision| one.decision.outcome.wait();
-            match (charge.tier, decided.last_mut()) {
+            let one = charge.reply((bucket, tier), outcome, state, at)?;
+            let is_shadowed = replies.len() > self.enforced;
+            let wait = |one: &BucketReply| one.decision.outcome.wait();
+            match (charge.tier, replies.last_mut()) {
                 (Tier::Overflow, Some(before)) => {
-                    let is_doubted = before.1.is_doubted || one.is_doubted;
-                    if is_shadowed || wait(&one) < wait(&before.1) {
-                        *before = (place, one);
+                    let is_doubted = before.is_doubted || one.is_doubted;
+                    if is_shadowed || wait(&one) < wait(before) {
+                        *before = one;
                     }
-                    before.1.is_doubted = is_doubted && !before.1.decision.is_admitted();
+                    before.is_doubted = is_doubted && !before.decision.is_admitted();
                 }
-                _ => decided.push((place, one)),
+                _ => replies.push(one),
             }
         }
-        let to_local_clock =
-            |(_, one): &(usize, BucketDecision)| to_local_clock(one.decision, at, local);
+        for reply in &mut replies {
+            reply.decision = to_local_clock(reply.decision, at, local);
+        }
+        let mut enforced = replies.iter().take(self.enforced);
         Ok(ChargeReply {
-            verdict: Verdict::of(decided.iter().map(to_local_clock), self.enforced),
-            buckets: decided.iter().map(|(place, _)| *place).collect(),
-            unsettled: decided.iter().map(|(_, one)| one.unsettled).collect(),
-            doubted: decided.iter().map(|(_, one)| one.is_doubted).collect(),
+            is_admitted: enforced.all(|reply| reply.decision.is_admitted()),
+            replies,
             at,
         })
     }
 }
 
-impl ChargeReply {
-    /// The reply to each charge of this call.
-    pub(super) fn bucket_replies(
-        &self,
-        charges: &[BucketCharge<'_>],
-    ) -> impl Iterator<Item = BucketReply> {
-        let all = self.buckets.iter().zip(&self.verdict.decisions);
-        all.zip(&self.unsettled).zip(&self.doubted).map(
-            |(((&bucket, &decision), &unsettled), &is_doubted)| BucketReply {
-                decision,
-                unsettled,
-                is_doubted,
-                tier: charges[..=bucket]
-                    .iter()
-                    .rev()
-                    .take_while(|one| one.tier == Tier::Overflow)
-                    .count(),
-                at: self.at,
-            },
-        )
-    }
-}
-
 impl BucketCharge<'_> {
-    fn bucket_decision(
+    /// The reply of this bucket, which has this place among all and in the overflow chain.
+    fn reply(
         &self,
+        (place, tier): (usize, usize),
         outcome: ChargeOutcome,
         state: &[u8],
         now: Timestamp,
-    ) -> Result<BucketDecision, ProtocolError> {
+    ) -> Result<BucketReply, ProtocolError> {
         let bucket =
             StoredBucket::from_reply(self.algorithm, state).ok_or(ProtocolError::Bucket)?;
         let end = self.period.map(WindowEnd::of);
@@ -280,55 +253,54 @@ impl BucketCharge<'_> {
             more_at: more_at.and_then(|at| NonZero::new(at.as_micros())),
             ..decision
         };
-        Ok(BucketDecision {
+        Ok(BucketReply {
             decision,
+            bucket: place,
+            tier,
+            at: now,
             // The first reservation starts the count.
             unsettled: bucket.unsettled.unwrap_or((0, now)),
             is_doubted: outcome == ChargeOutcome::Doubted,
         })
     }
-}
 
-impl BucketCharge<'_> {
     /// Adds the granted units to the decision of the quota, which they replace if they pay.
     fn add_granted(
         &self,
-        quota: &mut (usize, BucketDecision),
-        place: usize,
+        quota: &mut BucketReply,
+        place: (usize, usize),
         (outcome, state): (ChargeOutcome, &[u8]),
         now: Timestamp,
     ) -> Result<(), ProtocolError> {
-        let quota_decision = quota.1.decision;
-        let more_at = quota_decision
+        let more_at = quota
+            .decision
             .more_at
             .map(|at| Timestamp::from_micros(at.get()));
         if outcome == ChargeOutcome::Unasked {
             let granted =
                 StoredBucket::from_reply(self.algorithm, state).ok_or(ProtocolError::Bucket)?;
             let left = self.algorithm.decide(granted.cell, now, 0).remaining;
-            quota.1.decision = quota_decision.with_granted(left, more_at);
+            quota.decision = quota.decision.with_granted(left, more_at);
             return Ok(());
         }
-        let granted = self.bucket_decision(outcome, state, now)?;
-        let told = quota_decision.with_granted(granted.decision.remaining, more_at);
+        let granted = self.reply(place, outcome, state, now)?;
+        let Decision { outcome, cell, .. } = granted.decision;
+        let told = quota
+            .decision
+            .with_granted(granted.decision.remaining, more_at);
         if granted.decision.is_admitted() {
-            let Decision { outcome, cell, .. } = granted.decision;
             let decision = Decision {
                 outcome,
                 cell,
                 ..told
             };
-            let unsettled = granted.unsettled;
-            *quota = (
-                place,
-                BucketDecision {
-                    decision,
-                    unsettled,
-                    is_doubted: false,
-                },
-            );
+            *quota = BucketReply {
+                decision,
+                is_doubted: false,
+                ..granted
+            };
         } else {
-            quota.1.decision = told
+            quota.decision = told;
         }
         Ok(())
     }

@@ -1,11 +1,9 @@
 //! Calls of the scripts: a request's charges as keys and arguments. `script/charge.lua` documents
 //! each argument.
 
-use std::ops::Range;
 use std::time::Duration;
 
-use redis::{RedisWrite, ToRedisArgs};
-
+use super::client::ScriptWords;
 use super::config_drift::ConfigDrift;
 use super::reply::RetryInputs;
 use super::script::{AlgorithmKind, Procedure};
@@ -70,25 +68,6 @@ pub enum Tier {
     Overflow,
 }
 
-/// The lease of units in use: its name, and its time to live without renewal.
-#[derive(Clone, Copy, Debug)]
-pub struct Lease<'a> {
-    /// An id that no other request has.
-    pub id: &'a str,
-    /// The time to live from the charge on.
-    pub duration: Duration,
-}
-
-/// The part of the cluster's other slots in a request.
-#[derive(Clone, Copy, Debug)]
-pub struct OtherSlots<'a> {
-    /// An id that no other request has, if they may still refuse the request: the charges may be
-    /// given back. Empty if not.
-    pub id: &'a str,
-    /// How long they may.
-    pub duration: Duration,
-}
-
 /// A request, decided and charged at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct ChargeRequest<'a> {
@@ -99,35 +78,30 @@ pub struct ChargeRequest<'a> {
     pub enforced: usize,
     /// Nothing is charged.
     pub is_peek: bool,
-    /// [`Refusals::Charged`] if a refusal is final; otherwise a refusal charges nothing.
-    pub refusals: Refusals,
-    /// The instant of the decision; `None` is the server's time.
-    pub now: Option<Timestamp>,
     /// Values under other recipes, as observed so far.
-    pub drift: Option<&'a ConfigDrift>,
+    pub drift: &'a ConfigDrift,
     /// The server's estimated time, which selects the calendar period of the first try.
     pub estimated_now: Timestamp,
-    /// The lease for units in use.
-    pub lease: Lease<'a>,
-    /// The other slots, in a cluster.
-    pub others: Option<OtherSlots<'a>>,
+    /// The id of the lease for units in use, which no other request has.
+    pub lease: &'a str,
+    /// An id that no other request has, if other slots of the cluster may still refuse the request:
+    /// the charges may be given back. Empty if not.
+    pub undecided: &'a str,
+    /// In a cluster, for how long other slots may refuse a request.
+    pub undecided_for: Option<Duration>,
 }
 
-/// A script with KEYS and ARGV, stored one after the other.
+/// A procedure with its keys and arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptCall {
-    procedure: Procedure,
-    words: Vec<u8>,
-    /// The end of each word.
-    ends: Vec<usize>,
-    /// The number of keys.
-    keys: usize,
+    /// The procedure to run.
+    pub procedure: Procedure,
+    /// KEYS and ARGV. The first argument is the instant.
+    pub words: ScriptWords,
 }
 
-/// ARGV of a call.
-#[derive(Clone, Copy, Debug)]
-pub struct Arguments<'a>(&'a ScriptCall);
-
+/// The lease of units in use without renewal. Units of a killed proxy stay taken that long.
+pub(super) const LEASE_DURATION: Duration = Duration::from_secs(10);
 /// The bound of exact integers in Lua's doubles.
 pub(super) const MAX_EXACT_INTEGER: u64 = 1 << 53;
 
@@ -135,57 +109,57 @@ impl ChargeRequest<'_> {
     /// The call of the script, with what an earlier reply asked for.
     pub fn script_call(&self, retry: &RetryInputs) -> ScriptCall {
         let kinds = self.charges.iter().map(BucketCharge::kind).collect();
-        let mut call = ScriptCall::new(Procedure::Charge(kinds));
+        let mut words = ScriptWords::default();
         for charge in self.charges {
-            charge.push_key(&mut call);
+            charge.push_key(&mut words);
         }
-        call.instant(self.now);
+        words.server_time();
         if self.is_peek {
-            call.text("peek")
+            words.text("peek")
         } else {
-            call.number(self.enforced as u64)
+            words.number(self.enforced as u64)
         }
-        retry.push(&mut call);
+        retry.push(&mut words);
         for charge in self.charges {
-            self.push(&mut call, charge, retry);
+            self.push(&mut words, charge, retry);
         }
-        if let Some(OtherSlots { id, duration }) = self.others {
-            call.text(id);
-            call.number(micros(duration));
+        if let Some(duration) = self.undecided_for {
+            words.text(self.undecided);
+            words.number(micros(duration));
         }
-        call
+        ScriptCall::new(Procedure::Charge(kinds), words)
     }
 
-    fn push(&self, call: &mut ScriptCall, charge: &BucketCharge<'_>, retry: &RetryInputs) {
-        call.text(charge.kind().into_str());
-        call.text(match charge.tier {
+    fn push(&self, words: &mut ScriptWords, charge: &BucketCharge<'_>, retry: &RetryInputs) {
+        words.text(charge.kind().into_str());
+        words.text(match charge.tier {
             Tier::First => "first",
             Tier::Overflow => "further",
         });
-        call.number(charge.cost);
-        call.text(if charge.exceeds_capacity() {
+        words.number(charge.cost);
+        words.text(if charge.exceeds_capacity() {
             "never"
         } else {
             "may"
         });
-        call.text(if charge.settles { "settles" } else { "stays" });
-        call.text(match (self.refusals, charge.charged_refusals) {
-            (Refusals::Free, _) | (_, ChargedRefusals::None) => "free",
-            (Refusals::Charged, ChargedRefusals::Own) => "owe_own",
-            (Refusals::Charged, ChargedRefusals::All) => "owe",
+        words.text(if charge.settles { "settles" } else { "stays" });
+        words.text(match charge.charged_refusals {
+            ChargedRefusals::None => "free",
+            ChargedRefusals::Own => "owe_own",
+            ChargedRefusals::All => "owe",
         });
-        call.recipe(charge.algorithm);
+        words.recipe(charge.algorithm);
         let estimated_now = retry.at().unwrap_or(self.estimated_now);
-        charge.push_numbers(call, estimated_now, self.lease, Debt::Refused);
+        charge.push_numbers(words, estimated_now, self.lease, Debt::Refused);
     }
 }
 
 impl BucketCharge<'_> {
-    pub(super) fn push_key(&self, call: &mut ScriptCall) {
+    pub(super) fn push_key(&self, words: &mut ScriptWords) {
         if self.algorithm.is_concurrency() {
-            call.lease_key(self.name)
+            words.lease_key(self.name)
         } else {
-            call.key(self.name)
+            words.key(self.name)
         }
     }
 
@@ -215,44 +189,44 @@ impl BucketCharge<'_> {
 
     pub(super) fn push_numbers(
         &self,
-        call: &mut ScriptCall,
+        words: &mut ScriptWords,
         estimated_now: Timestamp,
-        lease: Lease<'_>,
+        lease: &str,
         debt: Debt,
     ) {
         let limit = self.algorithm.limit();
         let window = self.algorithm.window().map_or(0, micros);
         match self.algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
-                call.spans(gcra, self.cost, debt)
+                words.spans(gcra, self.cost, debt)
             }
-            Algorithm::LeakyBucket(bucket) => call.spans(bucket.line(), self.cost, debt),
+            Algorithm::LeakyBucket(bucket) => words.spans(bucket.line(), self.cost, debt),
             Algorithm::IntervalRefill(bucket) => {
                 let (amount, interval) = bucket.refill();
-                call.number(limit);
-                call.number(amount);
-                call.number(interval);
-                call.number(bucket.max_debt(debt));
+                words.number(limit);
+                words.number(amount);
+                words.number(interval);
+                words.number(bucket.max_debt(debt));
             }
-            Algorithm::FixedWindow(fixed) => self.push_window(call, fixed, window, estimated_now),
+            Algorithm::FixedWindow(fixed) => self.push_window(words, fixed, window, estimated_now),
             Algorithm::SlidingWindow(sliding) => {
-                call.parts(limit, window, 1, sliding.oldest());
+                words.parts(limit, window, 1, sliding.oldest());
             }
             Algorithm::SlidingCounters(counters) => {
                 let (parts, oldest) = counters.parts();
-                call.parts(limit, window / u64::from(parts), parts, oldest);
-                call.number(parts);
+                words.parts(limit, window / u64::from(parts), parts, oldest);
+                words.number(parts);
             }
             Algorithm::SlidingLog(log) => {
                 let (tick, span) = log.ticks();
-                call.number(limit);
-                call.number(tick);
-                call.number(span);
+                words.number(limit);
+                words.number(tick);
+                words.number(span);
             }
             Algorithm::Concurrency(bound) => {
-                call.number(bound.max());
-                call.number(micros(lease.duration));
-                call.text(lease.id);
+                words.number(bound.max());
+                words.number(micros(LEASE_DURATION));
+                words.text(lease);
             }
             Algorithm::Grant(_) => {}
         }
@@ -260,7 +234,7 @@ impl BucketCharge<'_> {
 
     fn push_window(
         &self,
-        call: &mut ScriptCall,
+        words: &mut ScriptWords,
         fixed: &FixedWindow,
         window: u64,
         estimated_now: Timestamp,
@@ -279,62 +253,41 @@ impl BucketCharge<'_> {
                 ("span", start.as_micros(), end.as_micros())
             }
         };
-        call.text(start);
-        call.number(self.algorithm.limit());
-        call.number(one);
-        call.number(two.min(MAX_EXACT_INTEGER));
-        call.number(window);
+        words.text(start);
+        words.number(self.algorithm.limit());
+        words.number(one);
+        words.number(two.min(MAX_EXACT_INTEGER));
+        words.number(window);
     }
 }
 
 impl ScriptCall {
-    pub(super) fn new(procedure: Procedure) -> Self {
-        Self {
-            procedure,
-            words: Vec::with_capacity(256),
-            ends: Vec::with_capacity(32),
-            keys: 0,
-        }
+    pub(super) const fn new(procedure: Procedure, words: ScriptWords) -> Self {
+        Self { procedure, words }
     }
 
-    /// The procedure to run.
-    pub fn procedure(&self) -> Procedure {
-        self.procedure
+    #[cfg(test)]
+    /// The same call at another instant than the server's.
+    pub fn at(&self, now: Timestamp) -> Self {
+        let mut words = ScriptWords::default();
+        self.words.keys().for_each(|key| words.key(key));
+        words.number(now.as_micros());
+        self.words.args().skip(1).for_each(|word| words.bytes(word));
+        Self { words, ..*self }
     }
+}
 
-    /// KEYS.
-    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.words(0..self.keys)
-    }
-
-    /// ARGV.
-    pub fn args(&self) -> Arguments<'_> {
-        Arguments(self)
-    }
-
-    fn words(&self, places: Range<usize>) -> impl Iterator<Item = &[u8]> {
-        let mut start = match places.start {
-            0 => 0,
-            first => self.ends[first - 1],
-        };
-        self.ends[places].iter().map(move |&end| {
-            let from = std::mem::replace(&mut start, end);
-            &self.words[from..end]
-        })
-    }
-
-    /// Adds a key. Keys come before all arguments.
-    pub(super) fn key(&mut self, name: &[u8]) {
-        debug_assert_eq!(self.keys, self.ends.len(), "an argument came before");
-        self.bytes(name);
-        self.keys = self.ends.len();
-    }
-
+impl ScriptWords {
     /// Adds the key of a bucket's leases. The suffix keeps them apart from values if a policy
     /// changes its kind.
     pub(super) fn lease_key(&mut self, name: &[u8]) {
-        self.words.extend_from_slice(name);
+        self.next_word().extend_from_slice(name);
         self.key(b":leases");
+    }
+
+    /// Adds the instant of the call, which is the server's.
+    pub(super) fn server_time(&mut self) {
+        self.text("");
     }
 
     /// Adds an instant, or an empty word.
@@ -345,23 +298,10 @@ impl ScriptCall {
         }
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        self.words.extend_from_slice(bytes);
-        self.ends.push(self.words.len());
-    }
-
-    pub(super) fn text(&mut self, text: &str) {
-        self.bytes(text.as_bytes());
-    }
-
     /// Adds the recipe in the form that begins a stored value.
     pub(super) fn recipe(&mut self, algorithm: &Algorithm) {
-        value::write_recipe(&mut self.words, algorithm);
-        self.ends.push(self.words.len());
-    }
-
-    pub(super) fn number(&mut self, number: impl Into<u64>) {
-        self.text(itoa::Buffer::new().format(number.into()));
+        value::write_recipe(self.next_word(), algorithm);
+        self.bytes(b"");
     }
 
     pub(super) fn spans(&mut self, gcra: &Gcra, cost: u32, debt: Debt) {
@@ -388,13 +328,4 @@ impl ScriptCall {
 
 pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(MAX_EXACT_INTEGER)
-}
-
-impl ToRedisArgs for Arguments<'_> {
-    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        let Self(call) = self;
-        for word in call.words(call.keys..call.ends.len()) {
-            out.write_arg(word);
-        }
-    }
 }

@@ -14,7 +14,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::bans::BanKeys;
-use super::client::{Command, Fault, FaultKind, Operation};
+use super::client::{Command, Fault, FaultKind, Operation, ScriptWords};
 use super::exchange::{self, LONGEST_ROUND};
 use super::foreign_key_warning::ForeignKeyWarning;
 use super::reply::{ProtocolError, fields, number};
@@ -84,12 +84,12 @@ impl KeyEvent {
             KeyChange::Grant { until, .. } => until,
             _ => Timestamp::EPOCH,
         };
-        let mut call = ScriptCall::new(Procedure::Announce);
-        call.key(stream);
-        call.instant(None);
-        call.instant(at);
-        call.number(micros(keep));
-        call.number(MOST_ENTRIES);
+        let mut words = ScriptWords::default();
+        words.key(stream);
+        words.server_time();
+        words.instant(at);
+        words.number(micros(keep));
+        words.number(MOST_ENTRIES);
         for (name, value) in [
             ("policy", &*self.policy),
             ("key", &format!("{:016x}", self.key.bits())),
@@ -99,10 +99,10 @@ impl KeyEvent {
             ("reason", &self.by.reason),
             ("actor", &self.by.actor),
         ] {
-            call.text(name);
-            call.text(value);
+            words.text(name);
+            words.text(value);
         }
-        call
+        ScriptCall::new(Procedure::Announce, words)
     }
 
     /// Reads the fields of an entry; `None` for those of another release.
@@ -319,18 +319,19 @@ impl Store {
         names: &[Vec<u8>],
         replacement: Replacement,
     ) -> Result<(Timestamp, Vec<Vec<u8>>), Fault> {
-        let mut call = ScriptCall::new(Procedure::Replace);
-        names.iter().for_each(|name| call.key(name));
-        call.instant(None);
+        let mut words = ScriptWords::default();
+        names.iter().for_each(|name| words.key(name));
+        words.server_time();
         match replacement {
-            Replacement::Read => call.text("read"),
-            Replacement::Delete => call.text("delete"),
+            Replacement::Read => words.text("read"),
+            Replacement::Delete => words.text("delete"),
             Replacement::Grant(units, length) => {
-                call.text("grant");
-                call.number(units);
-                call.number(micros(length));
+                words.text("grant");
+                words.number(units);
+                words.number(micros(length));
             }
         }
+        let call = ScriptCall::new(Procedure::Replace, words);
         let reply = self.run_for_operator(&call).await?;
         let malformed = |error: ProtocolError| FaultKind::Script.with(error);
         let fields = fields(&reply).map_err(malformed)?;
@@ -352,12 +353,13 @@ impl Store {
         key: Fingerprint,
         keep: Duration,
     ) -> Result<(), Fault> {
-        let mut call = ScriptCall::new(Procedure::Lift);
-        call.key(names.stream());
-        call.key(&names.record(key));
-        call.instant(None);
-        call.text(&format!("{:016x}", key.bits()));
-        call.number(micros(keep));
+        let mut words = ScriptWords::default();
+        words.key(names.stream());
+        words.key(&names.record(key));
+        words.server_time();
+        words.text(&format!("{:016x}", key.bits()));
+        words.number(micros(keep));
+        let call = ScriptCall::new(Procedure::Lift, words);
         self.run_for_operator(&call).await.map(drop)
     }
 

@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -20,17 +19,15 @@ use super::naming::Naming;
 use super::outbox::{self, Outbox, OutboxMessage};
 use super::reply::{ChargeReply, ProtocolError, RetryInputs, ScriptReply};
 use super::script::{ALGORITHMS, Procedure, SYNC, Scripts};
-use super::script_call::{BucketCharge, ChargeRequest, Lease, OtherSlots, ScriptCall};
+use super::script_call::{BucketCharge, ChargeRequest, ScriptCall};
 use super::steering::SteeringFeed;
 use super::sync::Synchroniser;
 use crate::clock::{Clock, Timestamp};
-use crate::store::{Penalties, Refusals};
+use crate::store::Penalties;
 use crate::telemetry::metrics::SyncMetrics;
 
 /// The time after a reload in which requests may still begin under the earlier policies.
 const RELOAD_OVERLAP: Duration = Duration::from_millis(50);
-
-type Keys<'a> = SmallVec<[&'a [u8]; 4]>;
 
 /// One Redis store and its background work.
 #[derive(Debug)]
@@ -73,18 +70,6 @@ pub enum ChargeError {
         "the buckets that are there are under other parameters, and could not be carried over in time"
     )]
     Contended,
-}
-
-/// The part of one call that is not in its charges.
-pub(super) struct OneCall<'a> {
-    pub(super) deadline: Instant,
-    pub(super) worker: usize,
-    /// The id of the leases of units in use.
-    pub(super) lease: &'a str,
-    /// The id of the request, if other slots may still refuse it; else empty.
-    pub(super) id: &'a str,
-    /// Nothing is charged.
-    pub(super) is_peek: bool,
 }
 
 impl Store {
@@ -212,8 +197,7 @@ impl Store {
     }
 
     pub(super) fn command(&self, call: &ScriptCall) -> Command {
-        let keys: Keys<'_> = call.keys().collect();
-        Command::script(self.scripts.get(call.procedure()), &keys, &[call.args()])
+        Command::script(self.scripts.get(call.procedure), &call.words)
     }
 
     /// The cluster slot of a bucket; always 0 outside a cluster.
@@ -287,15 +271,12 @@ impl Store {
         let deadline = Instant::now() + self.client.spec().timeout;
         let groups = SlotGroup::group(buckets, |name| self.slot_of(name));
         if groups.len() <= 1 {
-            let call = OneCall {
-                deadline,
-                worker,
+            let request = ChargeRequest {
                 lease,
-                id: "",
-                is_peek: false,
+                ..self.request(buckets, enforced, now)
             };
-            let reply = self.charge_in_one_call(call, buckets, enforced, now);
-            return Ok(reply.await?.bucket_replies(buckets).map(Some).collect());
+            let reply = self.charge_in_one_call(deadline, worker, &request, now);
+            return Ok(reply.await?.replies.into_iter().map(Some).collect());
         }
         let mut request = MultiSlotCharge::new(buckets, enforced);
         let id = self.new_lease();
@@ -303,18 +284,14 @@ impl Store {
             let Some(slot_call) = request.call_for(group) else {
                 continue;
             };
-            let (buckets, enforced) = (&slot_call.buckets, slot_call.enforced);
             let is_last = place + 1 == groups.len() || request.is_refused();
-            let undecided = if is_last { "" } else { &*id };
-            let call = OneCall {
-                deadline,
-                worker,
+            let charge_request = ChargeRequest {
                 lease,
-                id: undecided,
-                is_peek: false,
+                undecided: if is_last { "" } else { &id },
+                ..self.request(&slot_call.buckets, slot_call.enforced, now)
             };
-            let reply = self.charge_in_one_call(call, buckets, enforced, now);
-            let reply = reply
+            let reply = self
+                .charge_in_one_call(deadline, worker, &charge_request, now)
                 .await
                 .inspect_err(|_| self.give_back(worker, &id, &mut request))?;
             request.apply_reply(&slot_call, &reply);
@@ -347,47 +324,45 @@ impl Store {
         }
     }
 
-    pub(super) async fn charge_in_one_call(
-        &self,
-        call: OneCall<'_>,
-        charges: &[BucketCharge<'_>],
+    /// A request with these charges, which takes no units in use and which no other slot refuses.
+    pub(super) fn request<'a>(
+        &'a self,
+        charges: &'a [BucketCharge<'a>],
         enforced: usize,
         now: Timestamp,
-    ) -> Result<ChargeReply, ChargeError> {
-        let OneCall {
-            deadline, worker, ..
-        } = call;
-        let request = ChargeRequest {
+    ) -> ChargeRequest<'a> {
+        ChargeRequest {
             charges,
             enforced,
-            is_peek: call.is_peek,
-            refusals: Refusals::Charged,
-            now: None,
+            is_peek: false,
             estimated_now: self.server_time_at(now),
-            drift: Some(&self.drift),
-            lease: Lease {
-                id: call.lease,
-                duration: outbox::LEASE_DURATION,
-            },
-            others: self.is_cluster().then(|| OtherSlots {
-                id: call.id,
-                duration: self.client.spec().timeout,
-            }),
-        };
+            drift: &self.drift,
+            lease: "",
+            undecided: "",
+            undecided_for: self.is_cluster().then_some(self.client.spec().timeout),
+        }
+    }
+
+    pub(super) async fn charge_in_one_call(
+        &self,
+        deadline: Instant,
+        worker: usize,
+        request: &ChargeRequest<'_>,
+        now: Timestamp,
+    ) -> Result<ChargeReply, ChargeError> {
         let mut retry = RetryInputs::default();
         // The script asks for a retry if a bucket is under other parameters, which machines that
         // have those may charge in between, and if the calendar period has ended meanwhile.
         loop {
-            let script_call = request.script_call(&retry);
-            let script = self.scripts.get(script_call.procedure());
-            let (keys, args): (Keys<'_>, _) = (script_call.keys().collect(), [script_call.args()]);
-            let reply = self.client.call_by(deadline, worker, script, &keys, &args);
+            let call = request.script_call(&retry);
+            let script = self.scripts.get(call.procedure);
+            let reply = self.client.call_by(deadline, worker, script, &call.words);
             let reply = reply.await.map_err(ChargeError::Fault)?;
             match request.read(&reply, now).map_err(ChargeError::Protocol)? {
                 ScriptReply::Decided(reply) => {
                     self.record_server_time(reply.at);
                     for place in retry.replaced_places() {
-                        self.drift.record_write(&charges[place], reply.at);
+                        self.drift.record_write(&request.charges[place], reply.at);
                     }
                     return Ok(reply);
                 }

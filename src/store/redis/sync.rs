@@ -16,12 +16,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::{RedisWrite, ToRedisArgs, Value};
+use redis::Value;
 use tokio::time::Instant;
 
 use self::tracked::Totals;
 use self::tracker::{SHARDS, SyncRequest};
-use super::client::{Client, Command, Fault, FaultKind, Operation, Script, Target};
+use super::client::{Client, Command, Fault, FaultKind, Operation, Script, ScriptWords, Target};
 use super::exchange::{self, LONGEST_ROUND};
 use super::foreign_key_warning::ForeignKeyWarning;
 use super::reply::{ProtocolError, fields, number};
@@ -205,8 +205,7 @@ impl Synchroniser {
     }
 
     fn command(&self, group: &[PendingRequest<'_>]) -> Command {
-        let names: Vec<_> = group.iter().map(|(_, request)| &request.name).collect();
-        Command::script(&self.script, &names, &[SyncArguments(group)])
+        Command::script(&self.script, &script_words(group))
     }
 
     /// # Errors
@@ -267,33 +266,27 @@ impl Synchroniser {
 /// A request, and the tracker that takes the answer.
 type PendingRequest<'a> = (&'a Arc<Tracker>, SyncRequest);
 
-/// ARGV of the requests of one tracker: its node, the time to live, its total for each bucket, and
-/// the last reset of each.
-struct SyncArguments<'a>(&'a [PendingRequest<'a>]);
-
-impl ToRedisArgs for SyncArguments<'_> {
-    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
-        let Some((tracker, _)) = self.0.first() else {
-            return;
-        };
-        let requests = || self.0.iter().map(|(_, request)| request);
-        let ttl_millis = requests().map(|request| request.ttl_millis).max();
-        let mut units = Vec::with_capacity(self.0.len() * 4);
-        for request in requests() {
-            let own = request.own.min(MAX_EXACT_UNITS);
-            units.extend_from_slice(itoa::Buffer::new().format(own).as_bytes());
-            units.push(b' ');
+/// The call for requests of one tracker, at least one: their names, the tracker's node, the time to
+/// live, its total for each bucket, and the last reset of each.
+fn script_words(group: &[PendingRequest<'_>]) -> ScriptWords {
+    let requests = || group.iter().map(|(_, request)| request);
+    let mut words = ScriptWords::default();
+    requests().for_each(|request| words.key(&request.name));
+    words.text(group[0].0.node());
+    let ttl_millis = requests().map(|request| request.ttl_millis).max();
+    words.number(ttl_millis.unwrap_or_default());
+    let mut list = |numbers: &mut dyn Iterator<Item = u64>| {
+        for number in numbers {
+            let mut digits = itoa::Buffer::new();
+            let word = words.next_word();
+            word.extend_from_slice(digits.format(number).as_bytes());
+            word.push(b' ');
         }
-        let mut resets = Vec::with_capacity(self.0.len() * 2);
-        for request in requests() {
-            resets.extend_from_slice(itoa::Buffer::new().format(request.reset).as_bytes());
-            resets.push(b' ');
-        }
-        tracker.node().write_redis_args(out);
-        ttl_millis.unwrap_or_default().write_redis_args(out);
-        out.write_arg(&units);
-        out.write_arg(&resets);
-    }
+        words.bytes(b"");
+    };
+    list(&mut requests().map(|request| request.own.min(MAX_EXACT_UNITS)));
+    list(&mut requests().map(|request| request.reset));
+    words
 }
 
 /// The bound of exact counts in the script.

@@ -4,6 +4,7 @@ use redis::Value;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Ban, BanHistory as Known, Fingerprint, Penalty};
+use crate::store::redis::client::ScriptWords;
 use crate::store::redis::naming::Naming;
 use crate::store::redis::reply::{ProtocolError, fields, number};
 use crate::store::redis::script::Procedure;
@@ -36,8 +37,6 @@ pub struct BanReport<'a> {
     pub read: &'a [u8],
     /// Now, on the machine's clock.
     pub here: Timestamp,
-    /// The server's instant; `None` is its clock's.
-    pub now: Option<Timestamp>,
 }
 
 /// The reply to a report.
@@ -92,41 +91,41 @@ impl BanKeys {
 impl BanReport<'_> {
     /// The call of [`Procedure::Ban`].
     pub fn script_call(&self) -> ScriptCall {
-        let mut call = ScriptCall::new(Procedure::Ban);
-        call.key(&self.names.stream);
+        let mut words = ScriptWords::default();
+        words.key(&self.names.stream);
         for (key, _) in self.keys {
-            call.key(&self.names.record(*key));
+            words.key(&self.names.record(*key));
         }
-        call.instant(self.now);
-        call.bytes(self.read);
-        call.number(READ_AT_ONCE);
-        call.text(&format!("{:x}", self.node));
+        words.server_time();
+        words.bytes(self.read);
+        words.number(READ_AT_ONCE);
+        words.text(&format!("{:x}", self.node));
         let (strikes, within) = self.rule.strikes();
-        call.number(strikes);
-        call.number(micros(within));
+        words.number(strikes);
+        words.number(micros(within));
         let lengths = self.rule.lengths();
-        call.number(lengths.len() as u64);
+        words.number(lengths.len() as u64);
         for length in lengths {
-            call.number(micros(*length));
+            words.number(micros(*length));
         }
         for (key, known) in self.keys {
-            self.push(&mut call, *key, known);
+            self.push(&mut words, *key, known);
         }
-        call
+        ScriptCall::new(Procedure::Ban, words)
     }
 
-    fn push(&self, call: &mut ScriptCall, key: Fingerprint, known: &Known) {
+    fn push(&self, words: &mut ScriptWords, key: Fingerprint, known: &Known) {
         let ban = known.last_ban();
-        call.text(&format!("{:016x}", key.bits()));
-        call.number(ban.number);
-        call.text(itoa::Buffer::new().format(ban.until.signed_micros_since(self.here)));
+        words.text(&format!("{:016x}", key.bits()));
+        words.number(ban.number);
+        words.text(itoa::Buffer::new().format(ban.until.signed_micros_since(self.here)));
         let mut strikes = String::new();
         for at in known.recent_strikes() {
             let ago = micros(self.here.since(*at));
             strikes.push_str(itoa::Buffer::new().format(ago));
             strikes.push(' ');
         }
-        call.text(&strikes);
+        words.text(&strikes);
     }
 }
 

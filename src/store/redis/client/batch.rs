@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redis::{Cmd, ToRedisArgs, Value};
+use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -11,6 +11,7 @@ use super::connection::Connection;
 use super::fault::{Fault, FaultKind};
 use super::node::Node;
 use super::script::Script;
+use super::script_words::ScriptWords;
 use super::{Client, Shared};
 
 /// The most commands sent before their answers are read: the server serves other clients in
@@ -35,14 +36,14 @@ impl Command {
         }
     }
 
-    /// A script with these keys, at least one, and arguments. In a cluster the keys share a slot.
+    /// A script with these words, of which the first is a key. In a cluster the keys share a slot.
     ///
     /// # Panics
     /// Without a key.
-    pub fn script<K: AsRef<[u8]>, A: ToRedisArgs>(script: &Script, keys: &[K], args: &[A]) -> Self {
+    pub fn script(script: &Script, words: &ScriptWords) -> Self {
         Self {
-            key: keys[0].as_ref().into(),
-            command: script.by_sha(keys, args),
+            key: words.keys().next().expect("a key").into(),
+            command: script.by_sha(words),
             script: Some(script.clone()),
         }
     }
@@ -95,7 +96,7 @@ impl Shared {
         let map = self.map.load();
         let mut parts: Vec<Part> = Vec::new();
         for (place, command) in commands.into_iter().enumerate() {
-            let node = map.route(&[&command.key]).cloned();
+            let node = map.route([&*command.key]).cloned();
             let is_its = |part: &&mut Part| match (&part.node, &node) {
                 (Ok(a), Ok(b)) => Arc::ptr_eq(a, b),
                 (Err(a), Err(b)) => a == b,

@@ -1,5 +1,6 @@
 //! Connections: name resolution, TCP, TLS, and the handshake with the server. Retries are not here.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tokio_rustls::TlsConnector;
 
 use super::fault::{Fault, FaultKind};
 use super::script::Script;
+use super::script_words::ScriptWords;
 use super::spec::{Address, Login};
 use crate::net::dial::{DialError, Dialler, name_in_certificates};
 
@@ -178,30 +180,22 @@ impl Connection {
     }
 
     /// Runs a script, with its text if the server lacks it.
-    pub(super) async fn run<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
-        &self,
-        script: &Script,
-        keys: &[K],
-        args: &[A],
-    ) -> Result<Value, Fault> {
-        match self.send(&script.by_sha(keys, args)).await {
-            Err(fault) if fault.is_unknown_script() => self.send(&script.by_text(keys, args)).await,
+    pub(super) async fn run(&self, script: &Script, words: &ScriptWords) -> Result<Value, Fault> {
+        match self.send(&script.by_sha(words)).await {
+            Err(fault) if fault.is_unknown_script() => self.send(&script.by_text(words)).await,
             answer => answer,
         }
     }
 
     /// Runs a script after ASKING, on a server that is importing the slot.
-    pub(super) async fn run_after_asking<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
+    pub(super) async fn run_after_asking(
         &self,
         script: &Script,
-        keys: &[K],
-        args: &[A],
+        words: &ScriptWords,
     ) -> Result<Value, Fault> {
         let mut pipeline = redis::pipe();
         // EVAL: a second ASKING would be another round trip of something rare.
-        pipeline
-            .cmd("ASKING")
-            .add_command(script.by_text(keys, args));
+        pipeline.cmd("ASKING").add_command(script.by_text(words));
         let mut answers = self.send_all(&pipeline).await?;
         answers.pop().unwrap_or(Err(FaultKind::Protocol.fault()))
     }
@@ -276,7 +270,7 @@ fn login_fault(fault: Fault) -> Fault {
 }
 
 /// The server's answer to HELLO.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Hello {
     version: String,
     mode: String,
@@ -284,24 +278,17 @@ struct Hello {
 
 impl Hello {
     fn of(answer: Value) -> Result<Self, Fault> {
-        let pairs: Vec<(Value, Value)> = match answer {
-            Value::Map(pairs) => pairs,
-            Value::Array(flat) => {
-                let mut flat = flat.into_iter();
-                std::iter::from_fn(|| Some((flat.next()?, flat.next()?))).collect()
-            }
-            _ => return Err(FaultKind::NotRedis.fault()),
+        let fields: Result<HashMap<String, Value>, _> = redis::from_redis_value(answer);
+        let mut fields = fields.map_err(|_| FaultKind::NotRedis.fault())?;
+        let mut text = |name| {
+            let value = fields.remove(name);
+            let text = value.and_then(|value| redis::from_redis_value(value).ok());
+            text.unwrap_or_default()
         };
-        let text = |value| redis::from_redis_value::<String>(value).unwrap_or_default();
-        let mut hello = Self::default();
-        for (name, value) in pairs {
-            match text(name).as_str() {
-                "version" => hello.version = text(value),
-                "mode" => hello.mode = text(value),
-                _ => {}
-            }
-        }
-        Ok(hello)
+        Ok(Self {
+            version: text("version"),
+            mode: text("mode"),
+        })
     }
 
     /// Checks kind and version. A missing field passes.

@@ -13,6 +13,7 @@ use super::connection::{CONNECT_DEADLINE, Connection};
 use super::fault::{Fault, FaultKind};
 use super::node::Node;
 use super::script::Script;
+use super::script_words::ScriptWords;
 use crate::clock::Timestamp;
 
 /// Writes as the store does: a replica, or a server without memory, refuses it. A key of another
@@ -71,14 +72,15 @@ async fn connect(shared: &Shared, node: &Node) -> Result<Connection, Fault> {
 async fn probe(shared: &Shared, node: &Node) -> Result<Connection, Fault> {
     let connection = Connection::open(&node.address, &shared.options).await?;
     load_scripts(shared, node, &connection).await;
-    let key = node.probe();
-    let check = PROBE.by_sha(&[key.as_bytes()], &[""; 0]);
+    let mut words = ScriptWords::default();
+    words.key(node.probe().as_bytes());
+    let check = PROBE.by_sha(&words);
     let mut answer = in_time(shared, connection.send(&check)).await;
     if answer.as_ref().is_err_and(Fault::is_unknown_script) {
         // The server has restarted since its scripts were loaded.
         node.set_scripts(0);
         load_scripts(shared, node, &connection).await;
-        answer = in_time(shared, connection.run(&PROBE, &[key.as_bytes()], &[""; 0])).await;
+        answer = in_time(shared, connection.run(&PROBE, &words)).await;
     }
     answer.map(|_| connection)
 }

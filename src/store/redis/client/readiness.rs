@@ -58,7 +58,7 @@ impl Shared {
     /// Waits until the deadline for discovery, if no server is known and no error explains it.
     pub(super) async fn found_servers(&self, deadline: Instant) {
         let mut changes = self.changes.subscribe();
-        while matches!(self.route(&[""]), Err(fault) if fault.kind == FaultKind::Connecting) {
+        while matches!(self.route([&b""[..]]), Err(fault) if fault.kind == FaultKind::Connecting) {
             if timeout_at(deadline, changes.changed()).await.is_err() {
                 return;
             }

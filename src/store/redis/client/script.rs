@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::script_words::ScriptWords;
+
 /// A script. Clones share its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
@@ -20,12 +22,8 @@ impl Script {
     }
 
     /// EVALSHA, without the text.
-    pub(super) fn by_sha<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
-        &self,
-        keys: &[K],
-        args: &[A],
-    ) -> redis::Cmd {
-        command("EVALSHA", &self.sha, keys, args)
+    pub(super) fn by_sha(&self, words: &ScriptWords) -> redis::Cmd {
+        command("EVALSHA", &self.sha, words)
     }
 
     /// SCRIPT LOAD.
@@ -36,12 +34,8 @@ impl Script {
     }
 
     /// EVAL, after which the server has the script.
-    pub(super) fn by_text<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
-        &self,
-        keys: &[K],
-        args: &[A],
-    ) -> redis::Cmd {
-        command("EVAL", &self.code, keys, args)
+    pub(super) fn by_text(&self, words: &ScriptWords) -> redis::Cmd {
+        command("EVAL", &self.code, words)
     }
 }
 
@@ -49,19 +43,11 @@ impl Script {
 const ARGUMENTS: usize = 48;
 const BYTES: usize = 512;
 
-fn command<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
-    name: &str,
-    script: &str,
-    keys: &[K],
-    args: &[A],
-) -> redis::Cmd {
+fn command(name: &str, script: &str, words: &ScriptWords) -> redis::Cmd {
     let mut command = redis::Cmd::with_capacity(ARGUMENTS, BYTES);
-    command.arg(name).arg(script).arg(keys.len());
-    for key in keys {
-        command.arg(key.as_ref());
-    }
-    for arg in args {
-        command.arg(arg);
+    command.arg(name).arg(script).arg(words.keys().len());
+    for word in words.keys().chain(words.args()) {
+        command.arg(word);
     }
     command
 }

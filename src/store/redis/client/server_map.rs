@@ -82,11 +82,14 @@ impl ServerMap {
     }
 
     /// The server that has these keys.
-    pub(super) fn route<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<&Arc<Node>, Fault> {
+    pub(super) fn route<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+    ) -> Result<&Arc<Node>, Fault> {
         let Some(slots) = &self.slots else {
             return self.nodes.first().ok_or(FaultKind::Connecting.fault());
         };
-        let mut keys = keys.iter().map(|key| slot(key.as_ref()));
+        let mut keys = keys.into_iter().map(slot);
         let first = keys
             .next()
             .ok_or(FaultKind::CrossSlot.with("a call without a key"))?;
@@ -161,11 +164,14 @@ mod tests {
                 100 | 8_000..=16_000 => Some(2),
                 _ => None,
             };
-            let found = map.route(&[key]).ok().map(|node| node.address.port);
+            let found = map
+                .route([key.as_bytes()])
+                .ok()
+                .map(|node| node.address.port);
             assert_eq!(found, expected);
         }
         for node in &map.nodes {
-            let found = map.route(&[node.probe().as_bytes()]).expect("a server");
+            let found = map.route([node.probe().as_bytes()]).expect("a server");
             assert_eq!(found.address, node.address);
         }
         // Not in the range of one slot, which takes many tries.
@@ -181,9 +187,9 @@ mod tests {
             "p:",
             1,
         );
-        assert!(map.route(&["a{x}", "b{x}"]).is_ok());
-        for keys in [&["a", "b"][..], &[]] {
-            let fault = map.route(keys).expect_err("no slot").kind;
+        assert!(map.route([&b"a{x}"[..], b"b{x}"]).is_ok());
+        for keys in [&[&b"a"[..], b"b"][..], &[]] {
+            let fault = map.route(keys.iter().copied()).expect_err("no slot").kind;
             assert_eq!(fault, FaultKind::CrossSlot);
         }
     }

@@ -86,9 +86,9 @@ impl Bans {
             keys,
             read,
             here: second(now),
-            now: Some(second(now)),
         };
-        let reply = self.redis.scripts.call(told.script_call());
+        self.redis.scripts.now = Some(second(now));
+        let reply = self.redis.scripts.call(&told.script_call());
         Ok(BanReply::read(&reply?).expect("a reply"))
     }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::worker::{Store, TIMEOUT, UP, login, single};
+use super::worker::{Store, TIMEOUT, UP, login, single, words};
 use crate::store::redis::client::{
     Address, Command, Fault, FaultKind, Script, Spec, State, Target,
 };
@@ -322,7 +322,9 @@ fn the_connections_end_with_the_client() {
     } = Store::at(server.address);
     let add = Script::new("return 1");
     wait_for("a call", || {
-        runtime.block_on(client.call(0, &add, &["x"], &[1])).ok()
+        runtime
+            .block_on(client.call(0, &add, &words(&["x"], 1)))
+            .ok()
     });
     drop(client);
     wait_for("the connection to end", || {
@@ -339,7 +341,7 @@ fn a_batch_has_an_answer_for_each_command_in_order() {
     let server = RedisServer::start();
     let store = Store::at(server.address);
     store.wait_up();
-    let add = |key: &str, n: usize| Command::script(&store.add, &[key], &[n]);
+    let add = |key: &str, n: u64| Command::script(&store.add, &words(&[key], n));
     let get = |key: &str| Command::new(key, redis::cmd("GET").arg(key).clone());
     command(&server, &["LPUSH", "list", "x"]);
     command(&server, &["SCRIPT", "FLUSH"]);

@@ -14,7 +14,8 @@ use crate::limiter::{
     IntervalRefill, LeakyBucket, OldestPart, Outcome, Period, Quota, RingMemory, SlidingCounters,
     SlidingLog, SlidingWindow, Start, Verdict,
 };
-use crate::store::redis::script_call::{ChargeRequest, ChargedRefusals, Lease, Tier};
+use crate::store::redis::config_drift::ConfigDrift;
+use crate::store::redis::script_call::{ChargeRequest, ChargedRefusals, Tier};
 use crate::store::{self, OnFull, Refusals, Table};
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
@@ -86,6 +87,7 @@ struct Redis {
     policies: Vec<Algorithm>,
     prefix: String,
     scripts: Scripts,
+    drift: &'static ConfigDrift,
 }
 
 impl Redis {
@@ -94,6 +96,7 @@ impl Redis {
             policies: policies.to_vec(),
             prefix: server.prefix(),
             scripts: Scripts::new(server),
+            drift: Box::leak(Box::default()),
         }
     }
 }
@@ -121,18 +124,15 @@ impl Store for Redis {
             charges: &asked,
             enforced: asked.len(),
             is_peek: false,
-            refusals: Refusals::Charged,
-            now: Some(now),
+            drift: self.drift,
             // As if the server's clock differed from the estimate.
-            drift: None,
             estimated_now: now.saturating_sub_micros(86_400_000_000),
-            lease: Lease {
-                id: "none",
-                duration: Duration::from_secs(1),
-            },
-            others: None,
+            lease: "none",
+            undecided: "",
+            undecided_for: None,
         };
-        self.scripts.decide(&request, now).verdict
+        self.scripts.now = Some(now);
+        self.scripts.decide(&request, now).verdict(asked.len())
     }
 }
 

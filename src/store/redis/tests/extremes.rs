@@ -212,7 +212,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
             if now.saturating_add_signed(2 * longest) >= 1 << 53 {
                 break;
             }
-            redis.now = Some(at(now));
+            redis.scripts.now = Some(at(now));
             let asked: Vec<_> = drawn
                 .iter()
                 .enumerate()
@@ -251,7 +251,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                 enforced,
                 ..redis.request(&in_redis)
             };
-            let verdict = redis.scripts.decide(&request, at(now)).verdict;
+            let verdict = redis.scripts.decide(&request, at(now)).verdict(enforced);
             prop_assert_eq!(verdict.deciding, expected.deciding);
             for ((one, expected), found) in in_redis
                 .iter()
@@ -299,7 +299,6 @@ fn pairs() -> impl Strategy<Value = (Algorithm, Algorithm)> {
 fn a_bucket_under_another_recipe_is_converted_as_in_memory() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
-    redis.drift = Some(Box::leak(Box::default()));
     let mut runner = TestRunner::new(ProptestConfig::with_cases(256));
     let redis = RefCell::new(&mut redis);
     let strategy = (
@@ -317,7 +316,7 @@ fn a_bucket_under_another_recipe_is_converted_as_in_memory() {
         let old = Table::new("test", from.clone(), 1_024, OnFull::Forget);
         for (cost, gap) in before {
             now += gap;
-            redis.now = Some(at(now));
+            redis.scripts.now = Some(at(now));
             let cost = cost.of(from.capacity());
             redis.charge(&from, "a", cost);
             store::charge_all(
@@ -331,7 +330,7 @@ fn a_bucket_under_another_recipe_is_converted_as_in_memory() {
             );
         }
         now += gap;
-        redis.now = Some(at(now));
+        redis.scripts.now = Some(at(now));
         let room = to.clone().with_room_of(&from);
         let new = Arc::new(Table::new("test", room, 1_024, OnFull::Forget));
         old.migrate_to(new.clone(), at(now));
@@ -340,7 +339,7 @@ fn a_bucket_under_another_recipe_is_converted_as_in_memory() {
         let after = after.map(|(cost, gap)| (cost.of(to.capacity()), *gap));
         for (cost, gap) in at_once.into_iter().chain(after) {
             now += gap;
-            redis.now = Some(at(now));
+            redis.scripts.now = Some(at(now));
             let expected = store::charge_all(
                 &[store::Charge {
                     table: &new,
@@ -373,13 +372,13 @@ fn products_that_no_double_holds_are_compared_exactly() {
     let quota = quota(u32::MAX, PART);
     let window = Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Weighted));
     let start = (START / PART + 1) * PART;
-    redis.now = Some(at(start));
+    redis.scripts.now = Some(at(start));
     assert!(redis.charge(&window, "a", 4_287_450_748).is_admitted());
     // The counted part exceeds the room by 5,285,888 / 31,104,000,000,000: as doubles the products
     // are equal.
     let just_before = start + PART + 5_281_584_146_944;
     for (now, is_admitted) in [(just_before, false), (just_before + 1, true)] {
-        redis.now = Some(at(now));
+        redis.scripts.now = Some(at(now));
         let decision = redis.charge(&window, "a", 735_542_907);
         assert_eq!(decision.is_admitted(), is_admitted, "{now}");
     }
@@ -451,7 +450,7 @@ fn settle_in_turn(
         if now.saturating_add_signed(longest) >= 1 << 53 {
             break;
         }
-        redis.now = Some(at(now));
+        redis.scripts.now = Some(at(now));
         let (cost, units) = (cost.of(capacity), units.of(capacity).saturating_mul(times));
         let charge = charge(algorithm, &name, cost);
         let decision = redis.charge(algorithm, "a", cost);
@@ -476,7 +475,7 @@ fn settle_in_turn(
                 units,
                 since: None,
             };
-            let settled = redis.scripts.settle(&settlement, at(now), redis.now);
+            let settled = redis.scripts.settle(&settlement, at(now));
             prop_assert_eq!(
                 settled,
                 (units != reserved.units).then_some(SettlementReply::Settled)
@@ -532,7 +531,7 @@ fn logs_and_parts_are_given_back_as_in_memory() {
         let (mut now, mut open) = (START, Vec::new());
         for (cost, gap, at_once, which) in turns {
             now = now.saturating_add_signed(if at_once { 0 } else { gap });
-            redis.now = Some(at(now));
+            redis.scripts.now = Some(at(now));
             let made = charge(&algorithm, &name, cost);
             let settled = store::SettleableCharge {
                 index: 0,
@@ -569,7 +568,7 @@ fn logs_and_parts_are_given_back_as_in_memory() {
                     units: 0,
                     since: None,
                 };
-                let settled = redis.scripts.settle(&settlement, at(now), redis.now);
+                let settled = redis.scripts.settle(&settlement, at(now));
                 prop_assert_eq!(settled, Some(SettlementReply::Settled));
                 reservation.settle(0, at(now));
             }
@@ -623,7 +622,7 @@ fn windows_of_claimed_zones_end_as_in_memory() {
             let mut now = START + u64::from(first % 31_000_000) * SECOND + u64::from(first % 7);
             for (gap, zone, cost) in turns {
                 now += gap * 3_600 * SECOND * if month { 31 } else { 1 };
-                redis.now = Some(at(now));
+                redis.scripts.now = Some(at(now));
                 let zone = zones.get(zone).map(|(name, _)| name);
                 let period = zone.and_then(|zone| calendars.period_at(zone, at(now)));
                 let asked = BucketCharge {
@@ -639,7 +638,7 @@ fn windows_of_claimed_zones_end_as_in_memory() {
                     window_end,
                 };
                 let here = charge_all(&[here], at(now)).decisions[0];
-                let there = there.verdict.decisions[0];
+                let there = there.replies[0].decision;
                 prop_assert_eq!(
                     told(&algorithm, &there, at(now)),
                     told(&algorithm, &here, at(now))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use super::worker::{Store, TIMEOUT, single};
+use super::worker::{Store, TIMEOUT, single, words};
 use crate::clock::Clock;
 use crate::store::redis::client::{Client, FaultKind, Spec, State};
 use crate::support::redis::RedisServer;
@@ -22,7 +22,7 @@ fn calls_beyond_the_bound_fail_at_once_and_none_exceeds_its_deadline() {
     let calls: Vec<_> = (0..3_000)
         .map(|_| {
             let (client, add) = (Arc::clone(&store.client), store.add.clone());
-            let call = async move { client.call(0, &add, &["sluicegate:n"], &[1]).await };
+            let call = async move { client.call(0, &add, &words(&["sluicegate:n"], 1)).await };
             store.runtime.spawn(call)
         })
         .collect();

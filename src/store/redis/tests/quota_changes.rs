@@ -27,11 +27,10 @@ fn a_machine_with_a_lower_quota_frees_no_units_of_a_higher_one() {
     let server = SharedRedis::new();
     for (high, low) in algorithms(40).iter().zip(&algorithms(30)) {
         let mut redis = Redis::new(&server);
-        redis.drift = Some(Box::leak(Box::default()));
         assert!(redis.charge(high, "a", 40).is_admitted());
         let (mut admitted, mut hours) = (40, 0);
         for hour in 0..12 {
-            redis.now = Some(at(START + hour * 3_600 * SECOND));
+            redis.scripts.now = Some(at(START + hour * 3_600 * SECOND));
             for algorithm in [low, high, low] {
                 admitted += u64::from(redis.charge(algorithm, "a", 1).is_admitted());
             }

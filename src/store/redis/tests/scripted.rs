@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota};
-use crate::store::Refusals;
+use crate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota, Verdict};
 use crate::store::redis::config_drift::ConfigDrift;
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
 use crate::store::redis::reply::{ChargeReply, RetryInputs, ScriptReply};
 use crate::store::redis::script::Procedure;
 use crate::store::redis::script_call::{
-    BucketCharge, ChargeRequest, ChargedRefusals, Lease, ScriptCall, Tier,
+    BucketCharge, ChargeRequest, ChargedRefusals, ScriptCall, Tier,
 };
 use redis::{RedisResult, Script, Value};
 
@@ -64,6 +63,8 @@ pub struct Scripts {
     known: Vec<(Procedure, Script)>,
     /// The number of charge calls.
     pub calls: usize,
+    /// The instant of calls; `None` is the server's time.
+    pub now: Option<Timestamp>,
 }
 
 impl Scripts {
@@ -72,6 +73,7 @@ impl Scripts {
             connection: server.connection(),
             known: Vec::new(),
             calls: 0,
+            now: Some(at(START)),
         }
     }
 
@@ -83,7 +85,7 @@ impl Scripts {
     /// Calls once.
     pub fn ask(&mut self, request: &ChargeRequest<'_>, again: &RetryInputs) -> RedisResult<Value> {
         self.calls += 1;
-        self.call(request.script_call(again))
+        self.call(&request.script_call(again))
     }
 
     /// Decides a request, and calls again if needed; `local` is now on the caller's clock.
@@ -105,7 +107,7 @@ impl Scripts {
 
     /// Renews or returns leases. Says of each if it existed.
     pub fn leases(&mut self, ask: ScriptCall) -> Vec<bool> {
-        let reply = self.call(ask).expect("the script runs");
+        let reply = self.call(&ask).expect("the script runs");
         presence(reply)
     }
 
@@ -114,33 +116,35 @@ impl Scripts {
         &mut self,
         settlement: &Settlement<'_>,
         estimated_now: Timestamp,
-        now: Option<Timestamp>,
     ) -> Option<SettlementReply> {
-        let ask = settlement.script_call(estimated_now, now)?;
-        let reply = self.call(ask).expect("the script runs");
+        let ask = settlement.script_call(estimated_now)?;
+        let reply = self.call(&ask).expect("the script runs");
         Some(settlement.read(&reply).expect("it says what became of it"))
     }
 
     /// Calls a script.
-    pub fn call(&mut self, ask: ScriptCall) -> RedisResult<Value> {
+    pub fn call(&mut self, ask: &ScriptCall) -> RedisResult<Value> {
+        let ask = self.now.map_or_else(|| ask.clone(), |now| ask.at(now));
         let mut known = self.known.iter();
-        let at = known.position(|(procedure, _)| *procedure == ask.procedure());
+        let at = known.position(|(procedure, _)| *procedure == ask.procedure);
         let at = at.unwrap_or_else(|| {
-            let script = Script::new(&ask.procedure().text());
-            self.known.push((ask.procedure(), script));
+            let script = Script::new(&ask.procedure.text());
+            self.known.push((ask.procedure, script));
             self.known.len() - 1
         });
         let mut call = self.known[at].1.prepare_invoke();
-        for key in ask.keys() {
+        for key in ask.words.keys() {
             call.key(key);
         }
-        call.arg(ask.args());
+        for word in ask.words.args() {
+            call.arg(word);
+        }
         call.invoke(&mut self.connection)
     }
 
     /// Leaves a queue. Returns true if a waiter was the last in it.
     pub fn leave(&mut self, ask: ScriptCall) -> bool {
-        let reply = self.call(ask).expect("the script runs");
+        let reply = self.call(&ask).expect("the script runs");
         presence(reply)[0]
     }
 }
@@ -169,8 +173,7 @@ pub fn fingerprint(key: u64) -> Fingerprint {
 pub struct Redis {
     pub scripts: Scripts,
     pub prefix: String,
-    pub now: Option<Timestamp>,
-    pub drift: Option<&'static ConfigDrift>,
+    pub drift: &'static ConfigDrift,
 }
 
 impl Redis {
@@ -178,8 +181,7 @@ impl Redis {
         Self {
             scripts: Scripts::new(server),
             prefix: server.prefix(),
-            now: Some(at(START)),
-            drift: None,
+            drift: Box::leak(Box::default()),
         }
     }
 
@@ -192,22 +194,19 @@ impl Redis {
             charges,
             enforced: charges.len(),
             is_peek: false,
-            refusals: Refusals::Charged,
-            now: self.now,
             drift: self.drift,
-            estimated_now: self.now.unwrap_or(at(START)),
-            lease: Lease {
-                id: "a",
-                duration: Duration::from_secs(10),
-            },
-            others: None,
+            estimated_now: self.scripts.now.unwrap_or(at(START)),
+            lease: "a",
+            undecided: "",
+            undecided_for: None,
         }
     }
 
     #[track_caller]
     pub fn decide(&mut self, charges: &[BucketCharge<'_>]) -> ChargeReply {
         let request = self.request(charges);
-        self.scripts.decide(&request, self.now.unwrap_or(at(START)))
+        self.scripts
+            .decide(&request, self.scripts.now.unwrap_or(at(START)))
     }
 
     /// A charge of a single bucket with this name.
@@ -215,7 +214,7 @@ impl Redis {
     pub fn charge(&mut self, algorithm: &Algorithm, of: &str, cost: u32) -> Decision {
         let name = self.name(of);
         let told = self.decide(&[charge(algorithm, &name, cost)]);
-        told.verdict.decisions[0]
+        told.replies[0].decision
     }
 
     /// The milliseconds until a key expires.
@@ -247,6 +246,18 @@ pub fn charge<'a>(algorithm: &'a Algorithm, name: &'a str, cost: u32) -> BucketC
         settles: false,
         period: None,
         tier: Tier::First,
+    }
+}
+
+impl ChargeReply {
+    /// The decisions together, of which the first `enforced` are enforced.
+    pub fn verdict(&self, enforced: usize) -> Verdict {
+        Verdict::of(self.replies.iter().map(|reply| reply.decision), enforced)
+    }
+
+    /// The places of the deciding buckets.
+    pub fn buckets(&self) -> Vec<usize> {
+        self.replies.iter().map(|reply| reply.bucket).collect()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::store::redis::follow_up::{LeasedUnits, Settlement, SettlementReply};
 use crate::store::redis::reply::{RetryInputs, ScriptReply};
 use crate::store::redis::script::Procedure;
 use crate::store::redis::script_call::{
-    BucketCharge, ChargeRequest, ChargedRefusals, Lease, ScriptCall, Tier,
+    BucketCharge, ChargeRequest, ChargedRefusals, ScriptCall, Tier,
 };
 use jiff::tz::TimeZone;
 
@@ -33,9 +33,9 @@ fn a_call_is_one_script_whatever_the_number_of_limits() {
         .zip(&names)
         .map(|(one, name)| charge(one, name, 1))
         .collect();
-    assert!(redis.decide(&charges).verdict.is_admitted());
+    assert!(redis.decide(&charges).is_admitted);
     // The bucket with a single unit refuses, and no other is charged.
-    let refused = redis.decide(&charges).verdict;
+    let refused = redis.decide(&charges).verdict(charges.len());
     assert_eq!((refused.is_admitted(), refused.deciding), (false, 0));
     let remaining: Vec<_> = refused.decisions.iter().map(|one| one.remaining).collect();
     assert_eq!(remaining, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
@@ -55,12 +55,12 @@ fn unsettled_units_are_counted_until_the_bucket_is_full() {
         }];
         let told = redis.decide(&asked);
         let reserved = ReservedCharge {
-            cell: told.verdict.decisions[0].cell,
+            cell: told.replies[0].decision.cell,
             at: told.at,
             units,
-            unsettled: told.unsettled[0].0,
+            unsettled: told.replies[0].unsettled.0,
         };
-        (reserved, told.unsettled[0].1)
+        (reserved, told.replies[0].unsettled.1)
     };
     let settle = |redis: &mut Redis, (reserved, since): (ReservedCharge, _), units| {
         let settlement = Settlement {
@@ -69,8 +69,7 @@ fn unsettled_units_are_counted_until_the_bucket_is_full() {
             units,
             since: Some(since),
         };
-        let now = redis.now;
-        redis.scripts.settle(&settlement, reserved.at, now)
+        redis.scripts.settle(&settlement, reserved.at)
     };
     let left = |redis: &mut Redis| redis.charge(&policy, "a", 0).remaining;
     let [first, second] = [10, 5].map(|units| take(&mut redis, units));
@@ -91,7 +90,7 @@ fn unsettled_units_are_counted_until_the_bucket_is_full() {
     assert_eq!(left(&mut redis), 100 - 3 - 5 - 9 - 2);
     assert_eq!(take(&mut redis, 1).0.unsettled, 2);
     // All units are refilled, and a new count begins, with nothing to give back.
-    redis.now = Some(at(START + 200 * SECOND));
+    redis.scripts.now = Some(at(START + 200 * SECOND));
     let new = take(&mut redis, 50);
     assert_eq!(new.0.unsettled, 0);
     assert_eq!(
@@ -110,7 +109,7 @@ fn parallel_requests_get_exactly_the_units_available() {
     let admitted: usize = thread::scope(|scope| {
         let one = || {
             let mut redis = Redis::new(&server);
-            (redis.now, redis.prefix) = (None, prefix.clone());
+            (redis.scripts.now, redis.prefix) = (None, prefix.clone());
             let charges = (0..40).map(|_| redis.charge(&policy, "a", 1));
             charges.filter(Decision::is_admitted).count()
         };
@@ -160,7 +159,7 @@ fn every_set_of_algorithms_has_a_script_that_decides_each_as_alone() {
             .zip(&names)
             .map(|(&place, name)| charge(&kinds[place], name, 2))
             .collect();
-        let told = redis.decide(&charges).verdict;
+        let told = redis.decide(&charges).verdict(charges.len());
         let together = told.decisions.iter().map(|one| one.remaining);
         let apart = places.iter().map(|&place| alone[place]);
         assert!(together.eq(apart), "{places:?}: {told:?}");
@@ -174,13 +173,13 @@ fn every_set_of_algorithms_has_a_script_that_decides_each_as_alone() {
 fn a_key_expires_within_a_millisecond_of_its_bucket_being_full() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
-    redis.now = None;
+    redis.scripts.now = None;
     for (place, algorithm) in one_of_each().iter().enumerate() {
         let name = redis.name(&place.to_string());
         for cost in [3, 1, 4] {
             let asked = [charge(algorithm, &name, cost)];
             let told = redis.decide(&asked);
-            let whole = told.verdict.decisions[0].cell.expires;
+            let whole = told.replies[0].decision.cell.expires;
             let ends: u64 = redis.run(&["PEXPIRETIME", &name]);
             assert_eq!(ends, whole.div_ceil(1_000), "{algorithm:?}");
         }
@@ -200,7 +199,7 @@ fn a_key_expires_within_a_millisecond_of_its_bucket_being_full() {
 fn a_bucket_in_debt_lasts_as_long_as_the_debt() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
-    redis.now = None;
+    redis.scripts.now = None;
     for (place, algorithm) in one_of_each().iter().enumerate() {
         let name = redis.name(&place.to_string());
         for cost in [10, 10, 7] {
@@ -210,7 +209,7 @@ fn a_bucket_in_debt_lasts_as_long_as_the_debt() {
             }];
             redis.decide(&asked);
             let asked = [charge(algorithm, &name, 0)];
-            let whole = redis.decide(&asked).verdict.decisions[0].cell.expires;
+            let whole = redis.decide(&asked).replies[0].decision.cell.expires;
             assert_eq!(
                 redis.run::<u64>(&["PEXPIRETIME", &name]),
                 whole.div_ceil(1_000)
@@ -294,7 +293,7 @@ fn stored_and_replied_numbers_are_integers() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let odd = gcra(7, 31_535_999_999_999);
-    redis.now = Some(at((1 << 52) - 1));
+    redis.scripts.now = Some(at((1 << 52) - 1));
     redis.charge(&odd, "odd", 5);
     let name = redis.name("odd");
     let value: String = redis.run(&["GET", &name]);
@@ -308,7 +307,7 @@ fn stored_and_replied_numbers_are_integers() {
 fn the_servers_time_decides_and_replies_use_the_callers_clock() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
-    redis.now = None;
+    redis.scripts.now = None;
     let policy = gcra(2, 3_600 * SECOND);
     redis.charge(&policy, "a", 2);
     let name = redis.name("a");
@@ -323,7 +322,7 @@ fn the_servers_time_decides_and_replies_use_the_callers_clock() {
     let before = time(&mut redis);
     let told = redis.scripts.decide(&request, local);
     assert!((before..=time(&mut redis)).contains(&told.at.as_micros()));
-    let decision = told.verdict.decisions[0];
+    let decision = told.replies[0].decision;
     let Outcome::Refuse {
         retry_at: Some(retry_at),
     } = decision.outcome
@@ -360,26 +359,24 @@ fn an_overflow_bucket_pays_when_those_before_it_cannot() {
         },
         charge(&other, &names[2], 1),
     ];
-    let paid: Vec<_> = (0..3)
-        .map(|_| redis.decide(&charges).buckets.to_vec())
-        .collect();
+    let paid: Vec<_> = (0..3).map(|_| redis.decide(&charges).buckets()).collect();
     assert_eq!(paid, [[0, 2], [1, 2], [1, 2]]);
     // None can pay: the reply has the refusal that ends first, and nothing is charged, not even the
     // other limit.
     let refused = redis.decide(&charges);
     assert_eq!(
-        (refused.verdict.is_admitted(), refused.buckets.to_vec()),
+        (refused.is_admitted, refused.buckets()),
         (false, vec![0, 2])
     );
     let retry_at = Some(at(START + SECOND));
     assert_eq!(
-        refused.verdict.decisions[0].outcome,
+        refused.replies[0].decision.outcome,
         Outcome::Refuse { retry_at }
     );
-    assert_eq!(refused.verdict.decisions[1].remaining, 1);
+    assert_eq!(refused.replies[1].decision.remaining, 1);
     // Only the paying bucket is charged.
-    redis.now = Some(at(START + SECOND));
-    assert_eq!(redis.decide(&charges).buckets.to_vec(), [0, 2]);
+    redis.scripts.now = Some(at(START + SECOND));
+    assert_eq!(redis.decide(&charges).buckets(), [0, 2]);
     assert_eq!(redis.charge(&second, "second", 0).remaining, 0);
     assert_eq!(redis.scripts.calls, 6);
 }
@@ -412,30 +409,26 @@ fn a_wrong_calendar_period_of_the_caller_causes_a_retry() {
             ..redis.request(&charges)
         };
         let told = redis.scripts.decide(&request, at(START));
-        assert_eq!(told.verdict.decisions[0].reset, day.period_at(at(START)).1);
-        assert_eq!(
-            told.verdict.decisions[1].reset,
-            tokyo.period_at(at(START)).1
-        );
+        assert_eq!(told.replies[0].decision.reset, day.period_at(at(START)).1);
+        assert_eq!(told.replies[1].decision.reset, tokyo.period_at(at(START)).1);
         assert_eq!(
             redis.scripts.calls - before,
             if days == 0 { calls } else { 1 },
             "a running window needs no end"
         );
     }
-    redis.now = Some(at(START + 40 * 86_400 * SECOND));
+    redis.scripts.now = Some(at(START + 40 * 86_400 * SECOND));
     let charges = [charge(&utc, &names[0], 1)];
     let before = redis.scripts.calls;
     let request = ChargeRequest {
-        drift: None,
         estimated_now: at(START),
         ..redis.request(&charges)
     };
-    let told = redis.scripts.decide(&request, redis.now.unwrap());
+    let told = redis.scripts.decide(&request, redis.scripts.now.unwrap());
     assert_eq!(
         (
             redis.scripts.calls - before,
-            told.verdict.decisions[0].remaining
+            told.replies[0].decision.remaining
         ),
         (2, 4)
     );
@@ -456,61 +449,52 @@ fn permits_are_leases_that_end_with_their_holder() {
     let take = |redis: &mut Redis, id, cost| {
         let asked = [charge(&three, &name, cost)];
         let request = ChargeRequest {
-            lease: Lease { id, duration: ten },
+            lease: id,
             ..redis.request(&asked)
         };
-        let told = redis.scripts.decide(&request, redis.now.unwrap());
-        (
-            told.verdict.is_admitted(),
-            told.verdict.decisions[0].remaining,
-        )
+        let told = redis.scripts.decide(&request, redis.scripts.now.unwrap());
+        (told.is_admitted, told.replies[0].decision.remaining)
     };
     assert_eq!(take(&mut redis, "1", 2), (true, 1));
     assert_eq!(take(&mut redis, "2", 2), (false, 1));
     assert_eq!(take(&mut redis, "3", 1), (true, 0));
     assert_eq!(take(&mut redis, "4", 1), (false, 0));
     // No unit is in use twice, and none is returned twice.
-    let now = redis.now;
     assert_eq!(
-        redis.scripts.leases(ScriptCall::release_leases(
-            &[lent("3", 1), lent("3", 1)],
-            now
-        )),
+        redis
+            .scripts
+            .leases(ScriptCall::release_leases(&[lent("3", 1), lent("3", 1)])),
         [true, false]
     );
     assert_eq!(take(&mut redis, "5", 1), (true, 0));
     // One lease is renewed, the other expires.
-    redis.now = Some(at(START + 6 * SECOND));
+    redis.scripts.now = Some(at(START + 6 * SECOND));
     assert_eq!(
         redis
             .scripts
-            .leases(ScriptCall::renew_leases(&[lent("1", 2)], ten, redis.now)),
+            .leases(ScriptCall::renew_leases(&[lent("1", 2)], ten)),
         [true]
     );
-    redis.now = Some(at(START + 10 * SECOND - 1));
+    redis.scripts.now = Some(at(START + 10 * SECOND - 1));
     assert_eq!(take(&mut redis, "6", 1), (false, 0));
-    redis.now = Some(at(START + 10 * SECOND));
+    redis.scripts.now = Some(at(START + 10 * SECOND));
     assert_eq!(take(&mut redis, "7", 1), (true, 0));
     // A lease whose holder still lives counts again, beyond the bound.
     assert_eq!(
         redis
             .scripts
-            .leases(ScriptCall::renew_leases(&[lent("5", 1)], ten, redis.now)),
+            .leases(ScriptCall::renew_leases(&[lent("5", 1)], ten)),
         [false]
     );
     let all = [lent("1", 2), lent("5", 1)];
     assert_eq!(
-        redis
-            .scripts
-            .leases(ScriptCall::release_leases(&all, redis.now)),
+        redis.scripts.leases(ScriptCall::release_leases(&all)),
         [true, true]
     );
     assert_eq!(take(&mut redis, "8", 3), (false, 2));
     let all = [lent("7", 1)];
     assert_eq!(
-        redis
-            .scripts
-            .leases(ScriptCall::release_leases(&all, redis.now)),
+        redis.scripts.leases(ScriptCall::release_leases(&all)),
         [true]
     );
     assert!(
@@ -523,7 +507,7 @@ fn permits_are_leases_that_end_with_their_holder() {
 fn the_key_of_leases_lives_as_long_as_the_last_lease() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
-    redis.now = None;
+    redis.scripts.now = None;
     let three = Algorithm::Concurrency(Concurrency::new(3, Duration::from_secs(1)));
     redis.charge(&three, "a", 1);
     let (name, key) = (redis.name("a"), redis.name("a:leases"));
@@ -535,11 +519,9 @@ fn the_key_of_leases_lives_as_long_as_the_last_lease() {
         id: "a",
         units: 1,
     }];
-    redis.scripts.leases(ScriptCall::renew_leases(
-        &lent,
-        Duration::from_secs(60),
-        None,
-    ));
+    redis
+        .scripts
+        .leases(ScriptCall::renew_leases(&lent, Duration::from_secs(60)));
     assert!(within(redis.ttl(&key), 60));
 }
 
@@ -547,7 +529,7 @@ fn the_key_of_leases_lives_as_long_as_the_last_lease() {
 fn leases_are_renewed_beside_a_key_of_another_program() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
-    redis.now = None;
+    redis.scripts.now = None;
     let three = Algorithm::Concurrency(Concurrency::new(3, Duration::from_secs(1)));
     redis.charge(&three, "a", 1);
     redis.charge(&three, "b", 1);
@@ -562,13 +544,11 @@ fn leases_are_renewed_beside_a_key_of_another_program() {
     let minute = Duration::from_secs(60);
     let renewed = redis
         .scripts
-        .leases(ScriptCall::renew_leases(&lent, minute, None));
+        .leases(ScriptCall::renew_leases(&lent, minute));
     assert_eq!(renewed, [false, true, false]);
     let key = redis.name("a:leases");
     assert!(redis.ttl(&key) > 50_000, "it lasts");
-    let back = redis
-        .scripts
-        .leases(ScriptCall::release_leases(&lent, None));
+    let back = redis.scripts.leases(ScriptCall::release_leases(&lent));
     assert_eq!(back, [false, true, false]);
     assert_eq!(redis.run::<String>(&["GET", &others]), "mine");
 }
@@ -582,25 +562,22 @@ fn a_request_that_leaves_a_queue_gives_back_its_place_if_it_is_the_last() {
     let first = redis.charge(&line, "a", 2);
     let second = redis.charge(&line, "a", 3);
     let name = redis.name("a");
-    let ask = |cost, decision: Decision, now| {
-        ScriptCall::leave_queue(&charge(&line, &name, cost), decision.cell, now).unwrap()
+    let ask = |cost, decision: Decision| {
+        ScriptCall::leave_queue(&charge(&line, &name, cost), decision.cell).unwrap()
     };
     assert!(
-        !redis.scripts.leave(ask(2, first, redis.now)),
+        !redis.scripts.leave(ask(2, first)),
         "somebody came after him"
     );
-    redis.now = Some(at(START + 5));
-    assert!(redis.scripts.leave(ask(3, second, redis.now)));
+    redis.scripts.now = Some(at(START + 5));
+    assert!(redis.scripts.leave(ask(3, second)));
     assert_eq!(redis.charge(&line, "a", 0).cell, first.cell);
-    assert!(redis.scripts.leave(ask(2, first, redis.now)));
+    assert!(redis.scripts.leave(ask(2, first)));
     assert!(
         !redis.run::<bool>(&["EXISTS", &name]),
         "nobody is in the line"
     );
-    assert!(
-        !redis.scripts.leave(ask(2, first, redis.now)),
-        "he has left"
-    );
+    assert!(!redis.scripts.leave(ask(2, first)), "he has left");
 }
 
 #[test]
@@ -617,7 +594,7 @@ fn a_conversion_counts_only_while_the_value_is_unchanged() {
         match request.read(&reply, at(START)).unwrap() {
             ScriptReply::Retry(again) => Some(again),
             ScriptReply::Decided(told) => {
-                assert_eq!(told.verdict.decisions[0].remaining, 14);
+                assert_eq!(told.replies[0].decision.remaining, 14);
                 None
             }
         }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::store::redis::client::{
-    Address, Client, Command, Fault, FaultKind, Login, Operation, Password, Script, Spec, State,
-    Target,
+    Address, Client, Command, Fault, FaultKind, Login, Operation, Password, Script, ScriptWords,
+    Spec, State, Target,
 };
 use crate::telemetry::metrics::StoreMetrics;
 use crate::telemetry::registry::Registry;
-use redis::{ToRedisArgs, Value};
+use redis::Value;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
@@ -95,7 +95,7 @@ impl Store {
         let started = now();
         let (client, script, key) = (Arc::clone(&self.client), script.clone(), key.to_owned());
         // On a thread of the runtime, as a worker does it, and where the log is captured.
-        let call = async move { client.call(0, &script, &[key], &[1]).await };
+        let call = async move { client.call(0, &script, &words(&[&key], 1)).await };
         let answer = self.runtime.block_on(self.runtime.spawn(call));
         let took = started.elapsed();
         assert!(took < TIMEOUT + SLACK, "a call took {took:?}");
@@ -185,14 +185,21 @@ pub fn login(user: Option<&str>, password: &str) -> Login {
 
 impl Client {
     /// Runs a script within [`Spec::timeout`].
-    pub(super) async fn call<K: AsRef<[u8]>, A: ToRedisArgs>(
+    pub(super) async fn call(
         &self,
         worker: usize,
         script: &Script,
-        keys: &[K],
-        args: &[A],
+        words: &ScriptWords,
     ) -> Result<Value, Fault> {
         let deadline = Instant::now() + self.spec().timeout;
-        self.call_by(deadline, worker, script, keys, args).await
+        self.call_by(deadline, worker, script, words).await
     }
+}
+
+/// These keys and this argument.
+pub fn words(keys: &[&str], argument: u64) -> ScriptWords {
+    let mut words = ScriptWords::default();
+    keys.iter().for_each(|key| words.key(key.as_bytes()));
+    words.number(argument);
+    words
 }
