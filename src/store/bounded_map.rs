@@ -23,7 +23,9 @@ const EVICTIONS: usize = 4;
 /// A value of a bounded map.
 pub(super) trait HeapSize {
     /// Bytes on the heap that belong to this entry alone, beyond its `size_of`.
-    fn heap_bytes(&self) -> usize;
+    fn heap_bytes(&self) -> usize {
+        0
+    }
 
     /// The end of the value's use, if it has one. Among such values the earliest end is evicted
     /// first, however often they are used.

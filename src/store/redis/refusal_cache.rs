@@ -32,11 +32,7 @@ struct CachedRefusal {
     decision: Decision,
 }
 
-impl HeapSize for CachedRefusal {
-    fn heap_bytes(&self) -> usize {
-        0
-    }
-}
+impl HeapSize for CachedRefusal {}
 
 impl RefusalCache {
     /// An empty cache of at most `bytes`. With a zero `max_age` it stays empty.

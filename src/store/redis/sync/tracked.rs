@@ -55,11 +55,7 @@ impl RemoteUnits {
     }
 }
 
-impl HeapSize for RemoteUnits {
-    fn heap_bytes(&self) -> usize {
-        0
-    }
-}
+impl HeapSize for RemoteUnits {}
 
 /// A bucket's units in one epoch.
 #[derive(Clone, Copy, Debug)]
