@@ -5,12 +5,11 @@ mod locking;
 use parking_lot::MutexGuard;
 
 use super::bucket::{Bucket, Origin, SlotChoice, Slots};
-use super::permits::Permit;
 use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use super::table_rules::{TableRules, refuse_for_memory};
 use crate::clock::Timestamp;
-use crate::limiter::{BucketFacts, BucketView, Cell, Decision, Fingerprint, Verdict, WindowEnd};
+use crate::limiter::{Cell, Decision, Fingerprint, Verdict, WindowEnd};
 use locking::{LockedBuckets, lock_all};
 
 /// A charge to one bucket.
@@ -195,40 +194,12 @@ impl Charge<'_> {
         self.cost > 0 && self.table.refusals() == Refusals::Charged
     }
 
-    /// A guard that returns the units of this charge when it is dropped; `None` if they recover
-    /// with time. Callers take it once, after the charge: units without a guard stay in use.
-    pub fn permit(&self) -> Option<Permit> {
-        self.table.permit(self.key, self.cost)
-    }
-
-    /// The decision of `charge_all` for this charge alone, without charging.
-    pub fn peek(&self, now: Timestamp) -> Decision {
-        self.table.peek_at(self, now)
-    }
-
-    /// The bucket as its algorithm sees it at `now`, for people to look at.
-    pub fn view(&self, now: Timestamp) -> BucketView {
-        self.table.view_at(self, now)
-    }
-
-    /// The bucket in the numbers of a decision at `now`.
-    pub fn facts(&self, now: Timestamp) -> BucketFacts {
-        self.table.facts_at(self, now)
-    }
-
     /// The rules of a table, its own or a successor, for this charge.
     pub(super) fn rules<'t>(&self, table: &'t Table) -> TableRules<'t> {
         TableRules {
             window_end: self.window_end,
             ..table.rules()
         }
-    }
-
-    /// Takes the units of this charge, or a place in the queue for them, which dropping the permit
-    /// gives up. `None` if the queue is full, or if units recover with time. All callers acquire
-    /// permits in the same order, which prevents deadlock.
-    pub fn acquire(&self) -> Option<Permit> {
-        self.table.acquire(self.key, self.cost)
     }
 
     /// Decides by the chosen cell, which becomes the key's own if the request is admitted.

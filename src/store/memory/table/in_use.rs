@@ -2,9 +2,26 @@
 
 use std::sync::Arc;
 
-use super::Table;
-use crate::limiter::Fingerprint;
+use super::{Charge, Table};
 use crate::store::memory::permits::{Permit, Permits};
+
+impl Charge<'_> {
+    /// A guard that returns the units of this charge when it is dropped; `None` if they recover
+    /// with time. Callers take it once, after the charge: units without a guard stay in use.
+    pub fn permit(&self) -> Option<Permit> {
+        let permits = self.table.permits.as_ref()?;
+        Some(permits.permit(self.key, self.cost))
+    }
+
+    /// Takes the units of this charge, or a place in the queue for them, which dropping the permit
+    /// gives up. `None` if the queue is full, or if units recover with time. All callers acquire
+    /// permits in the same order, which prevents deadlock.
+    pub fn acquire(&self) -> Option<Permit> {
+        let queue = self.table.algorithm.queueing()?.queue();
+        let permits = self.table.permits.as_ref()?;
+        permits.acquire(self.key, self.cost, queue)
+    }
+}
 
 impl Table {
     /// Enables settlement of charges.
@@ -33,19 +50,6 @@ impl Table {
     /// in use.
     pub const fn can_succeed(&self, before: &Self) -> bool {
         self.permits.is_some() == before.permits.is_some()
-    }
-
-    /// A guard of taken units of a key; `None` for tables of cells.
-    pub(in crate::store::memory) fn permit(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
-        let permits = self.permits.as_ref()?;
-        Some(permits.permit(key, cost))
-    }
-
-    /// Takes units of a key, or a place in its queue; `None` if the queue is full, or if there is
-    /// none.
-    pub(in crate::store::memory) fn acquire(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
-        let queue = self.algorithm.queueing()?.queue();
-        self.permits.as_ref()?.acquire(key, cost, queue)
     }
 
     /// The units in use; `None` for tables of cells.

@@ -13,15 +13,11 @@ struct FoundBucket<'a> {
     has_no_memory: bool,
 }
 
-impl Table {
-    /// The decision of [`Charge::peek`].
-    pub(in crate::store::memory) fn peek_at(
-        &self,
-        charge: &Charge<'_>,
-        now: Timestamp,
-    ) -> Decision {
-        self.read(charge, now, |found| {
-            let decision = found.rules.decide(found.cell, now, charge.cost);
+impl Charge<'_> {
+    /// The decision of `charge_all` for this charge alone, without charging.
+    pub fn peek(&self, now: Timestamp) -> Decision {
+        self.table.read(self, now, |found| {
+            let decision = found.rules.decide(found.cell, now, self.cost);
             if found.has_no_memory {
                 refuse_for_memory(decision, found.cell, now)
             } else {
@@ -30,27 +26,19 @@ impl Table {
         })
     }
 
-    /// The bucket of [`Charge::view`].
-    pub(in crate::store::memory) fn view_at(
-        &self,
-        charge: &Charge<'_>,
-        now: Timestamp,
-    ) -> BucketView {
-        self.read(charge, now, |found| {
+    /// The bucket as its algorithm sees it at `now`, for people to look at.
+    pub fn view(&self, now: Timestamp) -> BucketView {
+        self.table.read(self, now, |found| {
             let state = found.rules.state(found.cell);
             found.rules.algorithm.view(state, now)
         })
     }
 
-    /// The bucket of [`Charge::facts`].
-    pub(in crate::store::memory) fn facts_at(
-        &self,
-        charge: &Charge<'_>,
-        now: Timestamp,
-    ) -> BucketFacts {
-        self.read(charge, now, |found| {
+    /// The bucket in the numbers of a decision at `now`.
+    pub fn facts(&self, now: Timestamp) -> BucketFacts {
+        self.table.read(self, now, |found| {
             let state = found.rules.state(found.cell);
-            let facts = found.rules.algorithm.facts(state, charge.cost, now);
+            let facts = found.rules.algorithm.facts(state, self.cost, now);
             if found.has_no_memory {
                 BucketFacts {
                     for_cost: refuse_for_memory(facts.for_cost, found.cell, now),
@@ -61,7 +49,9 @@ impl Table {
             }
         })
     }
+}
 
+impl Table {
     /// True if the table has a live entry of this key, or requests in flight have units of it.
     pub(in crate::store) fn contains(&self, key: Fingerprint, now: Timestamp) -> bool {
         if self.permits.is_some() {

@@ -11,6 +11,11 @@ fn queueing(max: u32, queue: u32) -> Table {
     Table::new("test", Algorithm::Concurrency(bound), 1, OnFull::Forget)
 }
 
+fn acquire(table: &Table, cost: u32) -> Option<Permit> {
+    let nothing = Charge::of_nothing(table, key(7));
+    Charge { cost, ..nothing }.acquire()
+}
+
 /// Counts the wake-ups of a waiter.
 #[derive(Default)]
 struct Woken(AtomicUsize);
@@ -102,7 +107,7 @@ proptest! {
             match step {
                 Step::Enter(units) => {
                     let expected = model.enter(&requests, units);
-                    let permit = table.acquire(key(7), units);
+                    let permit = acquire(&table, units);
                     prop_assert_eq!(permit.as_ref().map(|permit| !permit.has_to_wait()), expected);
                     if let (Some(permit), Some(taken)) = (permit, expected) {
                         let (woken, waited) = (Arc::default(), !taken);
@@ -155,8 +160,7 @@ fn on_several_threads_every_waiter_gets_its_turn_within_the_bound() {
                     let (table, served, inside) = (table.clone(), served.clone(), inside.clone());
                     tasks.spawn_local(async move {
                         for _ in 0..ROUNDS {
-                            let permit =
-                                table.acquire(key(7), 1).expect("the queue is long enough");
+                            let permit = acquire(&table, 1).expect("the queue is long enough");
                             permit.acquired().await;
                             assert!(inside.fetch_add(1, Ordering::SeqCst) < MAX as usize);
                             tokio::task::yield_now().await;
@@ -180,8 +184,8 @@ fn on_several_threads_every_waiter_gets_its_turn_within_the_bound() {
 #[test]
 fn a_waiter_that_leaves_unaware_of_its_turn_passes_it_on() {
     let table = queueing(1, 5);
-    let holder = table.acquire(key(7), 1).expect("it is free");
-    let [first, second] = [(); 2].map(|()| table.acquire(key(7), 1).expect("a place"));
+    let holder = acquire(&table, 1).expect("it is free");
+    let [first, second] = [(); 2].map(|()| acquire(&table, 1).expect("a place"));
     drop(holder);
     drop(first);
     let waker = Waker::noop();
