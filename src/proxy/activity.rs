@@ -22,6 +22,7 @@ use crate::rules::{Head, PartValue};
 use crate::telemetry::access_log::KeyForm;
 use crate::telemetry::metrics::LimitDecision;
 pub use sample::RefusalSamples;
+use top_keys::TopKeys;
 pub use windows::{KeyRefusals, Measure, Top, TopRow, Window};
 use windows::{Sketches, Windows};
 
@@ -135,16 +136,16 @@ impl Activity {
             let id = sketch_id(limit.policy.mark, key);
             let record = || KeyRecord::new(limit, key, head);
             if limited.word == LimitDecision::Limited {
-                cell.sketches.limited.hit(id, 1, record);
+                cell.sketches[Measure::Limited as usize].hit(id, 1, record);
             }
             if !is_watched {
                 continue;
             }
-            cell.sketches.busiest.hit(id, 1, record);
+            cell.sketches[Measure::Busiest as usize].hit(id, 1, record);
             let is_charged = !is_refused && decision.is_admitted();
             match limit.spec.cost.of(inputs.head) {
                 Ok(cost) if is_charged && cost > 0 => {
-                    cell.sketches.units.hit(id, cost.into(), record);
+                    cell.sketches[Measure::Units as usize].hit(id, cost.into(), record);
                 }
                 _ => {}
             }
@@ -158,7 +159,7 @@ impl Activity {
         for cell in &self.workers {
             windows.take(|sketches| {
                 let mut cell = cell.0.lock();
-                if cell.sketches.is_empty() {
+                if cell.sketches.iter().all(TopKeys::is_empty) {
                     false
                 } else {
                     std::mem::swap(&mut cell.sketches, sketches);

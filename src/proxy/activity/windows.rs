@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
 use super::KeyRecord;
-use super::top_keys::TopKeys;
+use super::top_keys::{TopEntry, TopKeys};
 use crate::clock::Timestamp;
 use crate::limiter::Fingerprint;
 
@@ -18,10 +18,8 @@ use crate::limiter::Fingerprint;
 const SLICE: Duration = Duration::from_secs(10);
 /// The longest window.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
-/// The most keys that a worker counts until the next collection.
-const OF_WORKER: usize = 1024;
-/// The most keys that the present slice counts.
-const OF_SLICE: usize = 1024;
+/// The most keys that a worker counts until the next collection, and that the present slice counts.
+const FOLLOWED: usize = 1024;
 /// The most keys that are kept of an earlier slice.
 const KEPT: usize = 256;
 
@@ -129,42 +127,20 @@ pub struct KeyRefusals {
     pub counted: Duration,
 }
 
-/// Sketches of one worker.
-#[derive(Debug)]
-pub(super) struct Sketches {
-    pub(super) limited: TopKeys<KeyRecord>,
-    pub(super) busiest: TopKeys<KeyRecord>,
-    pub(super) units: TopKeys<KeyRecord>,
-}
+/// Sketches of one worker, by [`Measure`].
+pub(super) type Sketches = [TopKeys<KeyRecord>; 3];
 
-impl Default for Sketches {
+impl Default for TopKeys<KeyRecord> {
     fn default() -> Self {
-        Self {
-            limited: TopKeys::new(OF_WORKER),
-            busiest: TopKeys::new(OF_WORKER),
-            units: TopKeys::new(OF_WORKER),
-        }
-    }
-}
-
-impl Sketches {
-    pub(super) fn is_empty(&self) -> bool {
-        self.limited.is_empty() && self.busiest.is_empty()
-    }
-
-    fn clear(&mut self) {
-        self.limited.clear();
-        self.busiest.clear();
-        self.units.clear();
+        Self::new(FOLLOWED)
     }
 }
 
 /// Counts of all workers over the longest window.
 #[derive(Debug)]
 pub(super) struct Windows {
-    limited: Series,
-    busiest: Series,
-    units: Series,
+    /// By [`Measure`].
+    series: [Series; 3],
     /// Empty sketches, to exchange for those of a worker.
     spare: Sketches,
     /// The begin of the present slice.
@@ -178,7 +154,7 @@ pub(super) struct Windows {
 }
 
 /// Counts of one measure.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Series {
     slices: VecDeque<Slice>,
     present: TopKeys<KeyRecord>,
@@ -204,12 +180,20 @@ struct Count {
     record: KeyRecord,
 }
 
+impl From<&TopEntry<KeyRecord>> for Count {
+    fn from(entry: &TopEntry<KeyRecord>) -> Self {
+        Self {
+            count: entry.count,
+            excess: entry.excess,
+            record: entry.value.clone(),
+        }
+    }
+}
+
 impl Windows {
     pub(super) fn new(now: Timestamp) -> Self {
         Self {
-            limited: Series::default(),
-            busiest: Series::default(),
-            units: Series::default(),
+            series: Default::default(),
             spare: Sketches::default(),
             slice_began: now,
             began: now,
@@ -223,8 +207,8 @@ impl Windows {
         if self.watch_ends <= now {
             // All measures have the same slices, so that their counts can be compared.
             self.end_slice(now);
-            self.busiest = Series::default();
-            self.units = Series::default();
+            let [_limited, watched @ ..] = &mut self.series;
+            watched.fill_with(Series::default);
             self.watch_began = now;
         }
         self.watch_ends = until;
@@ -238,7 +222,7 @@ impl Windows {
     }
 
     fn end_slice(&mut self, now: Timestamp) {
-        for series in [&mut self.limited, &mut self.busiest, &mut self.units] {
+        for series in &mut self.series {
             series.end_slice(self.slice_began, now);
         }
         self.slice_began = now;
@@ -247,17 +231,17 @@ impl Windows {
     /// Adds the sketches of a worker, if `exchange` exchanges them for the empty ones.
     pub(super) fn take(&mut self, exchange: impl FnOnce(&mut Sketches) -> bool) {
         if exchange(&mut self.spare) {
-            self.limited.add(&self.spare.limited);
-            self.busiest.add(&self.spare.busiest);
-            self.units.add(&self.spare.units);
-            self.spare.clear();
+            for (series, sketch) in self.series.iter_mut().zip(&mut self.spare) {
+                series.add(sketch);
+                sketch.clear();
+            }
         }
     }
 
     /// The refused requests of a key over the last five minutes.
     pub(super) fn refusals_of(&self, id: Fingerprint, now: Timestamp) -> KeyRefusals {
         let since = now.saturating_sub(Window::FiveMinutes.length());
-        let counts = self.limited.counts(since.max(self.began));
+        let counts = self.series[Measure::Limited as usize].counts(since.max(self.began));
         let found = counts.by_key.get(&id);
         let excess = found.map_or(0, |count| count.excess);
         KeyRefusals {
@@ -280,13 +264,9 @@ impl Windows {
             Measure::Busiest | Measure::Units => self.watch_began,
         };
         let since = now.saturating_sub(window.length()).max(counting_began);
-        let [limited, busiest, units] =
-            [&self.limited, &self.busiest, &self.units].map(|series| series.counts(since));
-        let ordering = match by {
-            Measure::Limited => &limited,
-            Measure::Busiest => &busiest,
-            Measure::Units => &units,
-        };
+        let counts = self.series.each_ref().map(|series| series.counts(since));
+        let ordering = &counts[by as usize];
+        let [limited, busiest, units] = &counts;
         let is_watched = self.watch_began <= ordering.began && now < self.watch_ends;
         let is_wanted = |count: &Count| policy.is_none_or(|policy| count.record.policy == policy);
         let mut rows: Vec<_> = ordering
@@ -341,16 +321,6 @@ impl Counts {
     }
 }
 
-impl Default for Series {
-    fn default() -> Self {
-        Self {
-            slices: VecDeque::new(),
-            present: TopKeys::new(OF_SLICE),
-            missed: 0,
-        }
-    }
-}
-
 impl Series {
     fn add(&mut self, sketch: &TopKeys<KeyRecord>) {
         self.present.merge(sketch);
@@ -362,14 +332,8 @@ impl Series {
         if !self.present.is_empty() {
             let most = self.present.most(KEPT + 1);
             let left_out = most.get(KEPT).map_or(0, |entry| entry.count);
-            let counts = most.into_iter().take(KEPT).map(|entry| {
-                let count = Count {
-                    count: entry.count,
-                    excess: entry.excess,
-                    record: entry.value.clone(),
-                };
-                (entry.key, count)
-            });
+            let most = most.into_iter().take(KEPT);
+            let counts = most.map(|entry| (entry.key, entry.into()));
             self.slices.push_back(Slice {
                 began,
                 ended,
@@ -397,12 +361,7 @@ impl Series {
             began: since,
         };
         for entry in self.present.entries() {
-            let count = Count {
-                count: entry.count,
-                excess: entry.excess,
-                record: entry.value.clone(),
-            };
-            counts.add(entry.key, count);
+            counts.add(entry.key, entry.into());
         }
         for slice in self.slices.iter().filter(|slice| slice.ended > since) {
             counts.missed = counts.missed.saturating_add(slice.missed);
@@ -432,7 +391,7 @@ mod tests {
         windows.advance(second(at));
         let mut counted = Sketches::default();
         for key in keys {
-            counted.limited.hit(id(key), 1, || KeyRecord {
+            counted[Measure::Limited as usize].hit(id(key), 1, || KeyRecord {
                 policy: key % 2,
                 key: id(key),
                 text: None,
@@ -466,7 +425,7 @@ mod tests {
         refuse(&mut windows, 110, []);
         refuse(&mut windows, 1_100, []);
         assert_eq!(top(&windows, Window::QuarterHour, None, 1_100), []);
-        assert!(windows.limited.slices.is_empty());
+        assert!(windows.series[0].slices.is_empty());
     }
 
     #[test]
@@ -505,7 +464,7 @@ mod tests {
             assert!(count.abs_diff(exact) <= row.error, "{row:?}");
             assert!(row.error < exact, "{row:?}");
         }
-        let slices = windows.limited.slices.iter();
+        let slices = windows.series[0].slices.iter();
         assert!(
             slices
                 .map(|slice| slice.counts.len())
@@ -532,9 +491,9 @@ mod tests {
             key: id(1),
             text: None,
         };
-        counted.limited.hit(id(1), refused, record);
-        counted.busiest.hit(id(1), requests, record);
-        counted.units.hit(id(1), requests - refused, record);
+        counted[Measure::Limited as usize].hit(id(1), refused, record);
+        counted[Measure::Busiest as usize].hit(id(1), requests, record);
+        counted[Measure::Units as usize].hit(id(1), requests - refused, record);
         windows.take(|spare| {
             std::mem::swap(&mut counted, spare);
             true
