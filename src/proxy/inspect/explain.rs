@@ -10,7 +10,6 @@ use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::StatusCode;
 use http::header::{HOST, HeaderValue};
 
 use limit::{LimitOutcome, LimitTrace};
@@ -65,24 +64,17 @@ struct Trace<'r> {
 /// The answer of a request, as the last line of the explanation says.
 #[derive(Debug)]
 enum Answer<'a> {
-    /// It goes to the upstream.
-    Forwarded {
+    /// It goes to the upstream at once.
+    Forwarded { upstream: &'a str },
+    /// It goes to the upstream at this instant, or else once other requests have ended.
+    Delayed {
         upstream: &'a str,
-        departure: Departure,
+        until: Option<Timestamp>,
     },
     /// A limit refuses it.
     Refused(&'a LimitTrace<'a>),
     /// The proxy answers it itself.
-    Own { status: StatusCode, detail: &'a str },
-}
-
-/// The moment at which a request is forwarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Departure {
-    AtOnce,
-    At(Timestamp),
-    /// Once other requests have ended.
-    InTurn,
+    Own(&'a Error),
 }
 
 /// The outcome for a request, in a word.
@@ -135,26 +127,10 @@ fn explain_in_memory<'r>(
 }
 
 impl Explanation<'_> {
-    /// The outcome, in a word.
-    fn answer(&self) -> AnswerKind {
-        match self.find_answer() {
-            Answer::Forwarded {
-                departure: Departure::AtOnce,
-                ..
-            } => AnswerKind::Allowed,
-            Answer::Forwarded { .. } => AnswerKind::Delayed,
-            Answer::Refused(_) => AnswerKind::Limited,
-            Answer::Own { .. } => AnswerKind::Answered,
-        }
-    }
-
-    fn find_answer(&self) -> Answer<'_> {
+    fn answer(&self) -> Answer<'_> {
         match &self.trace {
             Ok(trace) => trace.answer(),
-            Err(error) => Answer::Own {
-                status: error.status(),
-                detail: error.detail(),
-            },
+            Err(error) => Answer::Own(error),
         }
     }
 }
@@ -165,29 +141,20 @@ impl Trace<'_> {
             return Answer::Refused(limit);
         }
         if self.limits.iter().any(LimitTrace::refuses_without_store) {
-            return Answer::Own {
-                status: Error::Undecided.status(),
-                detail: Error::Undecided.detail(),
-            };
+            return Answer::Own(&Error::Undecided);
         }
-        match &self.upstream {
-            Some(upstream) => Answer::Forwarded {
-                upstream,
-                departure: self.departure(),
-            },
-            None => Answer::Own {
-                status: Error::NoRoute.status(),
-                detail: Error::NoRoute.detail(),
-            },
-        }
-    }
-
-    fn departure(&self) -> Departure {
+        let Some(upstream) = &self.upstream else {
+            return Answer::Own(&Error::NoRoute);
+        };
         let waits = self.limits.iter().filter_map(LimitTrace::delayed_until);
-        match waits.max() {
-            _ if self.limits.iter().any(LimitTrace::is_queued) => Departure::InTurn,
-            Some(until) => Departure::At(until),
-            None => Departure::AtOnce,
+        let until = waits.max();
+        if self.limits.iter().any(LimitTrace::is_queued) {
+            let until = None;
+            Answer::Delayed { upstream, until }
+        } else if until.is_some() {
+            Answer::Delayed { upstream, until }
+        } else {
+            Answer::Forwarded { upstream }
         }
     }
 

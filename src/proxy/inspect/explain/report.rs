@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, AnswerKind, Departure, Explanation, LimitOutcome, LimitTrace};
+use super::{Answer, AnswerKind, Explanation, LimitOutcome, LimitTrace};
 use crate::clock::Timestamp;
 use crate::clock::text::{Millis, rfc_3339};
 use crate::proxy::admission::mode::Enforcement;
@@ -214,8 +214,8 @@ impl Explanation<'_> {
     }
 
     fn answer_report(&self) -> AnswerReport {
-        let empty = AnswerReport {
-            decision: self.answer(),
+        let report = |decision| AnswerReport {
+            decision,
             upstream: None,
             policy: None,
             action: None,
@@ -225,29 +225,27 @@ impl Explanation<'_> {
             retry_after_ms: None,
         };
         let wait = |until: Timestamp| Millis::from(until.since(self.now));
-        match self.find_answer() {
-            Answer::Forwarded {
-                upstream,
-                departure,
-            } => AnswerReport {
+        match self.answer() {
+            Answer::Forwarded { upstream } => AnswerReport {
                 upstream: Some(upstream.to_owned()),
-                delay_ms: match departure {
-                    Departure::At(until) => Some(wait(until)),
-                    Departure::AtOnce | Departure::InTurn => None,
-                },
-                ..empty
+                ..report(AnswerKind::Allowed)
+            },
+            Answer::Delayed { upstream, until } => AnswerReport {
+                upstream: Some(upstream.to_owned()),
+                delay_ms: until.map(wait),
+                ..report(AnswerKind::Delayed)
             },
             Answer::Refused(limit) => AnswerReport {
                 policy: Some(Arc::clone(&limit.limit.policy.name)),
                 action: Some(limit.limit.policy.action.into_str().into()),
                 status: limit.status().map(|status| status.as_u16()),
                 retry_after_ms: limit.retry_at().map(wait),
-                ..empty
+                ..report(AnswerKind::Limited)
             },
-            Answer::Own { status, detail } => AnswerReport {
-                status: Some(status.as_u16()),
-                detail: Some(detail.to_owned()),
-                ..empty
+            Answer::Own(error) => AnswerReport {
+                status: Some(error.status().as_u16()),
+                detail: Some(error.detail().to_owned()),
+                ..report(AnswerKind::Answered)
             },
         }
     }

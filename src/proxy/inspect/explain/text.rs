@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Answer, Departure, Explanation, LimitOutcome, LimitTrace, Trace};
+use super::{Answer, Explanation, LimitOutcome, LimitTrace, Trace};
 use crate::clock::Timestamp;
 use crate::clock::text::{Span, Wait};
 use crate::limiter::Outcome;
@@ -24,7 +24,7 @@ impl fmt::Display for Explanation<'_> {
 impl Explanation<'_> {
     /// The answer to the request.
     fn answer_text(&self) -> String {
-        match self.find_answer() {
+        match self.answer() {
             Answer::Refused(limit) => {
                 let policy = &limit.limit.policy;
                 let (verb, policy) = (policy.action.name(), &policy.name);
@@ -33,22 +33,17 @@ impl Explanation<'_> {
                     None => format!("{verb} by {policy}"),
                 }
             }
-            Answer::Forwarded {
-                upstream,
-                departure,
-            } => match departure {
-                Departure::AtOnce => format!("allowed, and forwarded to {upstream}"),
-                Departure::At(until) => {
-                    let wait = Span(until.since(self.now));
-                    format!("delayed, and forwarded to {upstream} after {wait}")
-                }
-                Departure::InTurn => {
-                    format!("delayed, and forwarded to {upstream} once others have ended")
-                }
-            },
+            Answer::Forwarded { upstream } => format!("allowed, and forwarded to {upstream}"),
+            Answer::Delayed { upstream, until } => {
+                let when = match until {
+                    Some(until) => format!("after {}", Span(until.since(self.now))),
+                    None => "once others have ended".to_owned(),
+                };
+                format!("delayed, and forwarded to {upstream} {when}")
+            }
             // The line of the route says why.
-            Answer::Own { status, .. } if self.trace.is_ok() => status.to_string(),
-            Answer::Own { status, detail } => format!("{status}: {detail}"),
+            Answer::Own(error) if self.trace.is_ok() => error.status().to_string(),
+            Answer::Own(error) => format!("{}: {}", error.status(), error.detail()),
         }
     }
 }
