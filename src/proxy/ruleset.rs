@@ -318,8 +318,9 @@ pub struct Policy {
 /// A quota that runs: that of a policy, of an override, or of an overflow bucket.
 #[derive(Debug)]
 pub struct Quota {
-    /// The key as configured, with the keys that an override is for.
-    pub key: String,
+    /// The key as configured, with the keys that an override is for. Identifies the quota among
+    /// those of its policy.
+    pub id: String,
     /// The quota as configured.
     pub text: String,
     /// Its buckets, one for each key.

@@ -160,8 +160,8 @@ impl<'r> PolicyKey<'r> {
     /// The exception that gives the key another quota, as the configuration has it.
     pub(super) fn override_for(&self) -> Option<String> {
         self.place?;
-        let (own, key) = (&self.policy().quota.key, &self.quota().key);
-        let exception = key.strip_prefix(own.as_str())?;
+        let (own, id) = (&self.policy().quota.id, &self.quota().id);
+        let exception = id.strip_prefix(own.as_str())?;
         Some(shown_exception(exception.trim_start_matches(" where ")))
     }
 

@@ -198,7 +198,7 @@ impl Builder<'_> {
 /// The quotas of a policy, by its name and their keys.
 fn quotas_by_id(policy: &Policy) -> impl Iterator<Item = ((&str, &str), &Quota)> {
     let quotas = policy.quotas();
-    quotas.map(|quota| ((&*policy.name, quota.key.as_str()), quota))
+    quotas.map(|quota| ((&*policy.name, quota.id.as_str()), quota))
 }
 
 /// The learned responses of a ruleset, by route name.

@@ -15,12 +15,9 @@ use super::{Ruleset, RulesetSpec};
 use crate::limiter::{Algorithm, Compatibility};
 use crate::store::{Home, StoreNames, StoreSpec};
 
-/// The tables of a ruleset that runs, or of one that may run.
-pub struct PolicyTables<'a> {
-    tables: Vec<PolicyTable<'a>>,
-    /// The key of each policy, by name.
-    keys: HashMap<&'a str, &'a str>,
-}
+/// The tables of a ruleset that runs, or of one that may run: of each policy its own, then those of
+/// its overrides.
+pub struct PolicyTables<'a>(Vec<PolicyTable<'a>>);
 
 /// A policy or an override, with the number of keys in its table.
 struct PolicyTable<'a> {
@@ -37,15 +34,17 @@ pub fn compare<'a>(
     old: impl Into<PolicyTables<'a>>,
     new: impl Into<PolicyTables<'a>>,
 ) -> Vec<BucketChange> {
-    let (old, new) = (old.into(), new.into());
-    let known: HashMap<_, _> = old.tables.iter().map(|table| (table.id(), table)).collect();
-    let now: HashSet<_> = new.tables.iter().map(PolicyTable::id).collect();
-    let stays = new.tables.iter().map(|table| match known.get(&table.id()) {
+    let (PolicyTables(old), PolicyTables(new)) = (old.into(), new.into());
+    let known: HashMap<_, _> = old.iter().map(|table| (table.id(), table)).collect();
+    let now: HashSet<_> = new.iter().map(PolicyTable::id).collect();
+    // The first table of a policy has its key.
+    let keys: HashMap<_, _> = new.iter().rev().map(PolicyTable::id).collect();
+    let stays = new.iter().map(|table| match known.get(&table.id()) {
         Some(before) => before.change_to(table),
         None => table.change(OutcomeKind::New, []),
     });
-    let gone = old.tables.iter().filter(|table| !now.contains(&table.id()));
-    let gone = gone.map(|table| table.change_without_policy(new.keys.get(table.name).copied()));
+    let gone = old.iter().filter(|table| !now.contains(&table.id()));
+    let gone = gone.map(|table| table.change_without_policy(keys.get(table.name).copied()));
     stays.chain(gone).collect()
 }
 
@@ -57,17 +56,13 @@ impl<'a> From<&'a RulesetSpec> for PolicyTables<'a> {
         let shares = shares(&spec.policies, spec.max_size).into_iter();
         let tables = all.zip(shares).map(|((policy, quota), share)| PolicyTable {
             name: &policy.name,
-            key: &quota.key,
+            key: &quota.id,
             quota: &quota.text,
             algorithm: &quota.algorithm,
             keys: share.keys,
             home: (policy.home, store.map(StoreSpec::names)),
         });
-        let keys = spec.policies.iter();
-        PolicyTables {
-            tables: tables.collect(),
-            keys: keys.map(|one| (&*one.name, &*one.quota.key)).collect(),
-        }
+        PolicyTables(tables.collect())
     }
 }
 
@@ -77,17 +72,13 @@ impl<'a> From<&'a Ruleset> for PolicyTables<'a> {
         let all = policies.flat_map(|policy| policy.quotas().map(move |quota| (policy, quota)));
         let tables = all.map(|(policy, quota)| PolicyTable {
             name: &policy.name,
-            key: &quota.key,
+            key: &quota.id,
             quota: &quota.text,
             algorithm: quota.algorithm(),
             keys: quota.buckets.table.keys(),
             home: (quota.buckets.home, ruleset.store.names()),
         });
-        let keys = ruleset.policies.iter();
-        PolicyTables {
-            tables: tables.collect(),
-            keys: keys.map(|one| (&*one.name, &*one.quota.key)).collect(),
-        }
+        PolicyTables(tables.collect())
     }
 }
 

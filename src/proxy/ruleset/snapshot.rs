@@ -2,25 +2,25 @@
 
 use super::Ruleset;
 use crate::store::Table;
-use crate::store::snapshot::PolicyKeys;
+use crate::store::snapshot::PolicyKeyRules;
 
 impl Ruleset {
-    /// All tables for the snapshot file, with the key of their policy.
+    /// All tables for the snapshot file, with the ids of their quotas.
     ///
-    /// Synchronised tables are missing: their charges come back from Redis, and would count twice.
+    /// Leaves out synchronised tables: their charges return from Redis, and would count twice.
     pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
         let quotas = self.policies.iter().flat_map(|policy| policy.quotas());
         quotas
             .filter(|quota| !quota.buckets.is_synchronised())
-            .map(|quota| (quota.key.as_str(), &*quota.buckets.table))
+            .map(|quota| (quota.id.as_str(), &*quota.buckets.table))
     }
 
     /// Strikes, bans and grants of all policies for the snapshot file. Shared bans are included,
     /// since Redis may be down at the next start.
-    pub fn keys(&self) -> impl Iterator<Item = PolicyKeys<'_>> {
-        self.policies.iter().map(|policy| PolicyKeys {
+    pub fn keys(&self) -> impl Iterator<Item = PolicyKeyRules<'_>> {
+        self.policies.iter().map(|policy| PolicyKeyRules {
             policy: &policy.name,
-            key: &policy.quota.key,
+            key: &policy.quota.id,
             secret: policy.steering.secret().unwrap_or(self.secret),
             bans: policy.penalties.as_ref().map(|one| one.known()),
             steered: Some(policy.steering.keys()),

@@ -100,7 +100,7 @@ pub struct PolicySpec {
 pub struct QuotaSpec {
     /// The key as configured, with the keys that an override is for. Identifies the quota among
     /// those of its policy.
-    pub key: String,
+    pub id: String,
     /// The quota as configured.
     pub text: String,
     /// Algorithm with its quota.

@@ -64,7 +64,7 @@ const AHEAD: Duration = Duration::from_hours(48);
 
 /// The keys of one policy beside its buckets: strikes, bans and grants.
 #[derive(Clone, Copy, Debug)]
-pub struct PolicyKeys<'a> {
+pub struct PolicyKeyRules<'a> {
     /// The policy's name.
     pub policy: &'a str,
     /// The policy's key as configured. Name and key identify the policy.

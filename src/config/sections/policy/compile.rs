@@ -157,7 +157,7 @@ impl<'a> Policies<'a> {
         match algorithm(policy) {
             Ok(algorithm) => Some(QuotaSpec {
                 overflow: self.overflow(&key, policy),
-                key,
+                id: key,
                 text: policy.amounts.to_string(),
                 local_periods: self.local(policy),
                 max_keys: if algorithm.is_concurrency() {

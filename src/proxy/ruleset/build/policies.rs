@@ -53,7 +53,7 @@ impl<'a> Builder<'a> {
         let mut taken = HashSet::new();
         let policies = specs.into_iter().map(|spec| {
             let tables = spec.quotas().zip(&mut shares).map(|(quota, share)| {
-                let before = self.previous_quota(&spec.name, &quota.key);
+                let before = self.previous_quota(&spec.name, &quota.id);
                 let before = before.map(|before| &before.buckets.table);
                 let before = before.filter(|table| taken.insert(Arc::as_ptr(table)));
                 self.table(&spec, quota, share, before)
@@ -102,7 +102,7 @@ impl<'a> Builder<'a> {
         let (name, registry) = (spec.name.as_str(), &self.context.registry);
         // The policy of the same name and key.
         let before = self.previous_policies.get(name).copied();
-        let before = before.filter(|before| before.quota.key == spec.quota.key);
+        let before = before.filter(|before| before.quota.id == spec.quota.id);
         let steering = SteeringSpec {
             policy: name,
             label: name,
@@ -130,7 +130,7 @@ impl<'a> Builder<'a> {
         let quota = self.quota(spec.quota, name.into(), &mut parts);
         let overrides = spec.overrides.into_iter();
         let overrides = overrides.map(|quota| {
-            let label = label_of_override(name, &quota.key);
+            let label = label_of_override(name, &quota.id);
             self.quota(quota, label, &mut parts)
         });
         let overrides: Vec<_> = overrides.collect();
@@ -174,7 +174,7 @@ impl<'a> Builder<'a> {
             };
             Arc::ptr_eq(&before.table, &table) || self.migrations.iter().any(is_its)
         };
-        let before = self.previous_quota(parts.policy, &spec.key);
+        let before = self.previous_quota(parts.policy, &spec.id);
         let next = overflow.as_ref();
         let buckets = BucketsSpec {
             home: parts.home,
@@ -191,7 +191,7 @@ impl<'a> Builder<'a> {
             rejection: parts.rejection(&spec.text),
             buckets: Arc::new(buckets),
             local_periods: spec.local_periods,
-            key: spec.key,
+            id: spec.id,
             text: spec.text,
             overflow,
         }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{PolicyKeys, ReadError, Reader, SnapshotWriter};
+use super::{PolicyKeyRules, ReadError, Reader, SnapshotWriter};
 use crate::clock::Timestamp;
 use crate::files;
 use crate::limiter::Secret;
@@ -48,7 +48,7 @@ pub fn save<'a>(
     secret: &Secret,
     now: Timestamp,
     tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
-    keys: impl IntoIterator<Item = PolicyKeys<'a>>,
+    keys: impl IntoIterator<Item = PolicyKeyRules<'a>>,
 ) -> io::Result<()> {
     files::replaceable(path)?;
     let new = beside(path, ".new");
@@ -67,7 +67,7 @@ fn write<'a>(
     secret: &Secret,
     now: Timestamp,
     tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
-    keys: impl IntoIterator<Item = PolicyKeys<'a>>,
+    keys: impl IntoIterator<Item = PolicyKeyRules<'a>>,
 ) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -4,7 +4,7 @@ use std::hash::Hasher;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use super::{
-    AHEAD, BANNED, END, FLOOR, GRANTED, KEY, KEYS, MAGIC, PolicyKeys, ReadError, STEP, STRIKES,
+    AHEAD, BANNED, END, FLOOR, GRANTED, KEY, KEYS, MAGIC, PolicyKeyRules, ReadError, STEP, STRIKES,
     TABLE, VERSION, check_of, checksum,
 };
 use crate::clock::Timestamp;
@@ -79,7 +79,7 @@ impl<R: Read + Seek> Reader<R> {
     pub fn restore<'t>(
         mut self,
         find_table: impl Fn(&str, &str) -> Option<&'t Table>,
-        find_keys: impl Fn(&str, &str) -> Option<PolicyKeys<'t>>,
+        find_keys: impl Fn(&str, &str) -> Option<PolicyKeyRules<'t>>,
         now: Timestamp,
     ) -> Result<RestoreCounts, ReadError> {
         let mut restored = RestoreCounts::default();
@@ -184,7 +184,7 @@ impl<R: Read + Seek> Reader<R> {
     /// with another secret name other keys.
     fn policy_keys<'t>(
         &mut self,
-        find: &impl Fn(&str, &str) -> Option<PolicyKeys<'t>>,
+        find: &impl Fn(&str, &str) -> Option<PolicyKeyRules<'t>>,
         now: Timestamp,
         restored: &mut RestoreCounts,
     ) -> Result<u8, ReadError> {

@@ -94,8 +94,8 @@ fn rule() -> Penalty {
     Penalty::new(2, 60 * minute, vec![minute, 24 * 60 * minute])
 }
 
-fn policy_bans<'a>(rule: &'a Penalty, bans: &'a Bans) -> PolicyKeys<'a> {
-    PolicyKeys {
+fn policy_bans<'a>(rule: &'a Penalty, bans: &'a Bans) -> PolicyKeyRules<'a> {
+    PolicyKeyRules {
         policy: "p",
         key: "client_ip",
         secret: SECRET,
@@ -113,8 +113,8 @@ fn no_steering() -> Steering {
     Steering::new(spec, &Store::Memory, None, &Registry::default())
 }
 
-fn policy_steering(keys: &SteeredKeys) -> PolicyKeys<'_> {
-    PolicyKeys {
+fn policy_steering(keys: &SteeredKeys) -> PolicyKeyRules<'_> {
+    PolicyKeyRules {
         policy: "p",
         key: "client_ip",
         secret: SECRET,
@@ -123,12 +123,12 @@ fn policy_steering(keys: &SteeredKeys) -> PolicyKeys<'_> {
     }
 }
 
-fn saved_keys(keys: PolicyKeys<'_>, now: Timestamp) -> Vec<u8> {
+fn saved_keys(keys: PolicyKeyRules<'_>, now: Timestamp) -> Vec<u8> {
     let writer = SnapshotWriter::new(Vec::new(), &SECRET, now).unwrap();
     writer.finish([keys]).unwrap()
 }
 
-fn restored_keys(bytes: &[u8], to: PolicyKeys<'_>, now: Timestamp) -> RestoreCounts {
+fn restored_keys(bytes: &[u8], to: PolicyKeyRules<'_>, now: Timestamp) -> RestoreCounts {
     let reader = Reader::new(Cursor::new(bytes), now).unwrap();
     let find = |policy: &str, key: &str| ((policy, key) == (to.policy, to.key)).then_some(to);
     reader.restore(|_, _| None, find, now).unwrap()
@@ -210,7 +210,7 @@ proptest! {
         let reader = read(&bytes).expect("its sum is right");
         let (rule, bans) = (rule(), Bans::default());
         let steering = no_steering();
-        let to = PolicyKeys {
+        let to = PolicyKeyRules {
             steered: Some(steering.keys()),
             ..policy_bans(&rule, &bans)
         };
@@ -252,7 +252,7 @@ fn sample() -> Vec<u8> {
         bans.strike(&rule, key(number), NOW);
     }
     let steering = steering();
-    let keys = PolicyKeys {
+    let keys = PolicyKeyRules {
         steered: Some(steering.keys()),
         ..policy_bans(&rule, &bans)
     };
@@ -313,12 +313,12 @@ fn bans_and_grants_by_operators_are_restored_until_they_end() {
     let after = no_steering();
     let to = policy_steering(after.keys());
     let others = [
-        PolicyKeys { policy: "q", ..to },
-        PolicyKeys {
+        PolicyKeyRules { policy: "q", ..to },
+        PolicyKeyRules {
             key: "constant",
             ..to
         },
-        PolicyKeys {
+        PolicyKeyRules {
             secret: Secret::from_key([3, 6]),
             ..to
         },
@@ -343,10 +343,10 @@ fn bans_of_another_policy_or_secret_and_forgotten_ones_are_dropped() {
         let found = restored_keys(&bytes, to, later);
         (found.bans, found.dropped)
     };
-    assert_eq!(counted(PolicyKeys { policy: "q", ..to }, 0), (0, 3));
+    assert_eq!(counted(PolicyKeyRules { policy: "q", ..to }, 0), (0, 3));
     assert_eq!(
         counted(
-            PolicyKeys {
+            PolicyKeyRules {
                 key: "constant",
                 ..to
             },
@@ -355,7 +355,7 @@ fn bans_of_another_policy_or_secret_and_forgotten_ones_are_dropped() {
         (0, 3)
     );
     let secret = Secret::from_key([3, 6]);
-    assert_eq!(counted(PolicyKeys { secret, ..to }, 0), (0, 3));
+    assert_eq!(counted(PolicyKeyRules { secret, ..to }, 0), (0, 3));
     assert_eq!(counted(to, 2), (0, 0));
     assert_eq!(counted(to, 1), (2, 0), "the bans count for a minute longer");
     assert_eq!(counted(to, 0), (3, 0));

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use siphasher::sip::SipHasher13;
 
 use super::{
-    BANNED, END, FLOOR, GRANTED, KEY, KEYS, MAGIC, PolicyKeys, STEP, STRIKES, TABLE, VERSION,
+    BANNED, END, FLOOR, GRANTED, KEY, KEYS, MAGIC, PolicyKeyRules, STEP, STRIKES, TABLE, VERSION,
     check_of, checksum,
 };
 use crate::clock::Timestamp;
@@ -60,7 +60,10 @@ impl<W: Write> SnapshotWriter<W> {
     }
 
     /// Adds the keys beside the buckets, and ends the snapshot.
-    pub fn finish<'a>(mut self, keys: impl IntoIterator<Item = PolicyKeys<'a>>) -> io::Result<W> {
+    pub fn finish<'a>(
+        mut self,
+        keys: impl IntoIterator<Item = PolicyKeyRules<'a>>,
+    ) -> io::Result<W> {
         for of in keys {
             self.keys(&of)?;
         }
@@ -71,7 +74,7 @@ impl<W: Write> SnapshotWriter<W> {
         Ok(self.out)
     }
 
-    fn keys(&mut self, of: &PolicyKeys<'_>) -> io::Result<()> {
+    fn keys(&mut self, of: &PolicyKeyRules<'_>) -> io::Result<()> {
         let now = self.saved_at;
         self.buffer.push(KEYS);
         self.put_text(of.policy);
