@@ -130,7 +130,8 @@ pub(super) fn is_repeatable(request: &Request<RequestBody>) -> bool {
 /// An attempt that has ended.
 #[derive(Debug)]
 pub(super) struct Attempt {
-    pub outcome: AttemptOutcome,
+    /// The head of a response, or why there is none.
+    pub outcome: Result<Response<UpstreamBody>, (AttemptFailure, UpstreamError)>,
     /// A host may receive the request again, if its body can be sent again: the request is
     /// idempotent, or nothing of it was processed.
     pub may_retry: bool,
@@ -138,14 +139,6 @@ pub(super) struct Attempt {
     pub in_flight: Option<InFlight>,
     /// The client still owed a part of its request: the host may have failed for that alone.
     pub is_owed: bool,
-}
-
-/// The outcome of an attempt.
-#[derive(Debug)]
-pub(super) enum AttemptOutcome {
-    /// The head of a response.
-    Response(Response<UpstreamBody>),
-    Failed(AttemptFailure, UpstreamError),
 }
 
 /// The way in which an attempt failed.
@@ -170,7 +163,7 @@ impl Attempt {
     /// An attempt that the host has answered.
     pub(super) fn answered(response: Response<UpstreamBody>, may_retry: bool) -> Self {
         Attempt {
-            outcome: AttemptOutcome::Response(response),
+            outcome: Ok(response),
             may_retry,
             in_flight: None,
             is_owed: false,
@@ -185,7 +178,7 @@ impl Attempt {
         in_flight: Option<InFlight>,
     ) -> Self {
         Attempt {
-            outcome: AttemptOutcome::Failed(failure, error),
+            outcome: Err((failure, error)),
             may_retry,
             in_flight,
             is_owed: false,
@@ -194,27 +187,19 @@ impl Attempt {
 
     /// The reason why there is no response.
     pub(super) fn error(&self) -> Option<&UpstreamError> {
-        match &self.outcome {
-            AttemptOutcome::Response(_) => None,
-            AttemptOutcome::Failed(_, error) => Some(error),
-        }
+        self.outcome.as_ref().err().map(|(_, error)| error)
     }
 
     pub(super) fn into_result(self) -> Result<Response<UpstreamBody>, UpstreamError> {
-        match self.outcome {
-            AttemptOutcome::Response(response) => Ok(response),
-            AttemptOutcome::Failed(_, error) => Err(error),
-        }
+        self.outcome.map_err(|(_, error)| error)
     }
 
     /// The evidence about the host.
     pub(super) fn evidence(&self) -> HostEvidence {
         match &self.outcome {
-            AttemptOutcome::Response(response) if is_failure(response.status()) => {
-                HostEvidence::Failed
-            }
-            AttemptOutcome::Response(_) => HostEvidence::Good,
-            AttemptOutcome::Failed(AttemptFailure::Refused, error) => match &error.kind {
+            Ok(response) if is_failure(response.status()) => HostEvidence::Failed,
+            Ok(_) => HostEvidence::Good,
+            Err((AttemptFailure::Refused, error)) => match &error.kind {
                 UpstreamErrorKind::Resolve(_)
                 | UpstreamErrorKind::NoStream(_)
                 | UpstreamErrorKind::Shortage(_) => HostEvidence::Excused,
@@ -227,8 +212,8 @@ impl Attempt {
                 }
                 _ => HostEvidence::NoConnection,
             },
-            AttemptOutcome::Failed(AttemptFailure::Stalled, _) => HostEvidence::Excused,
-            AttemptOutcome::Failed(_, error) => match &error.kind {
+            Err((AttemptFailure::Stalled, _)) => HostEvidence::Excused,
+            Err((_, error)) => match &error.kind {
                 _ if self.is_owed => HostEvidence::Excused,
                 UpstreamErrorKind::RequestBody(_)
                 | UpstreamErrorKind::Bystander(_)

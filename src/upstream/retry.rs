@@ -5,7 +5,7 @@ mod budget;
 
 pub(super) use budget::RetryBudget;
 
-use super::attempt::{Attempt, AttemptFailure, AttemptOutcome, is_repeatable};
+use super::attempt::{Attempt, AttemptFailure, is_repeatable};
 use super::error::UpstreamErrorKind;
 use super::spec::RetrySpec;
 use crate::http::body::RequestBody;
@@ -20,11 +20,11 @@ impl RetrySpec {
             return None;
         }
         let (reason, is_wanted) = match &attempt.outcome {
-            AttemptOutcome::Response(response) => {
+            Ok(response) => {
                 let is_wanted = on.statuses.contains(&response.status());
                 (RetryReason::Status, is_wanted)
             }
-            AttemptOutcome::Failed(failure, error) => match failure {
+            Err((failure, error)) => match failure {
                 AttemptFailure::Refused => (RetryReason::ConnectFailure, on.connect_failure),
                 AttemptFailure::Unsent | AttemptFailure::Unprocessed => {
                     (RetryReason::Refused, on.refused)

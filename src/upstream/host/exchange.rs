@@ -6,9 +6,7 @@ use std::sync::Arc;
 use tokio::time::{Sleep, sleep_until};
 
 use super::{Ejection, Host, HostEvidence, InFlight};
-use crate::upstream::attempt::{
-    Attempt, AttemptFailure, AttemptOutcome, OutboundRequest, is_repeatable,
-};
+use crate::upstream::attempt::{Attempt, AttemptFailure, OutboundRequest, is_repeatable};
 use crate::upstream::error::{UpstreamError, UpstreamErrorKind};
 use crate::upstream::retry::is_retried_on_new_connection;
 use crate::upstream::spec::{ClusterTimeouts, RetrySpec};
@@ -119,7 +117,7 @@ impl Host {
     fn has_refused(&self, attempt: &Attempt) -> bool {
         let is_unprocessed = matches!(
             attempt.outcome,
-            AttemptOutcome::Failed(AttemptFailure::Unsent | AttemptFailure::Unprocessed, _)
+            Err((AttemptFailure::Unsent | AttemptFailure::Unprocessed, _))
         );
         is_unprocessed && self.speaks_http2() && is_retried_on_new_connection(attempt)
     }

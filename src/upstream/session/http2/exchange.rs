@@ -7,7 +7,7 @@ use std::time::Duration;
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream};
 use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderMap, Method, StatusCode, Version};
 use tokio::time::Instant;
 
 use super::connection::MAX_HEAD;
@@ -21,7 +21,7 @@ use crate::http::http1::{InvalidMessage, content_length};
 use crate::http::http2::UploadError;
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
-use crate::http::trailers::TOO_LARGE;
+use crate::http::trailers::{self, TOO_LARGE};
 use crate::http::websocket;
 use crate::net::idle_timer::IdleTimer;
 use crate::upstream::attempt::OutboundRequest;
@@ -288,7 +288,7 @@ impl StreamExchange {
     fn apportion(&self, error: ExchangeError) -> ExchangeError {
         match error {
             ExchangeError::Protocol(error)
-                if error.is_go_away() && !self.session.permit.takes_blame() =>
+                if error.is_go_away() && !self.session.permit.counts_as_failure() =>
             {
                 ExchangeError::Bystander(error)
             }
@@ -302,9 +302,7 @@ fn fields(map: HeaderMap) -> Result<Headers, ExchangeError> {
         let what = "its head has more than 256 fields";
         return Err(ExchangeError::Invalid(InvalidMessage::TooLarge(what)));
     }
-    // Names, values and 32 bytes for each field (RFC 9113 section 6.5.2).
-    let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 32;
-    if map.iter().map(size).sum::<usize>() > MAX_HEAD as usize {
+    if trailers::size(&map) > MAX_HEAD as usize {
         let what = "its head has more than 64 KiB";
         return Err(ExchangeError::Invalid(InvalidMessage::TooLarge(what)));
     }
