@@ -226,7 +226,7 @@ impl LimitInputs {
             let input = Input::new(Some(Arc::clone(policy)), purpose, &part, token_field);
             (part, input)
         };
-        let when = limit.spec.when.iter().flat_map(|when| when.fields());
+        let when = limit.spec.when.iter().flat_map(|when| when.inputs());
         let keys = limit.spec.descriptor.parts().iter();
         let keys = keys.filter(|part| part.is_from_fields()).cloned();
         let instead = Purpose::Key(fallback(&limit.spec.descriptor));

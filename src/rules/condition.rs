@@ -38,26 +38,26 @@ pub enum Condition {
 /// A pattern for paths, in each spelling that the route treats as equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathCondition {
-    form: PathEquivalence,
+    equivalence: PathEquivalence,
     spellings: Vec<PathPattern>,
 }
 
 impl PathCondition {
-    /// Makes the condition that `path` matches under the equivalence `form`.
-    pub fn new(path: PathPattern, form: PathEquivalence) -> Self {
+    /// Makes the condition that `path` matches under this equivalence.
+    pub fn new(path: PathPattern, equivalence: PathEquivalence) -> Self {
         let route = RouteMatch {
             path,
-            form,
+            form: equivalence,
             ..RouteMatch::default()
         };
         PathCondition {
-            form,
+            equivalence,
             spellings: route.spellings(),
         }
     }
 
     fn matches(&self, path: &str) -> bool {
-        let path = self.form.fold(path);
+        let path = self.equivalence.fold(path);
         self.spellings.iter().any(|pattern| pattern.matches(&path))
     }
 }
@@ -98,14 +98,14 @@ impl Condition {
     }
 
     /// Returns the fields and claims that the condition reads.
-    pub fn fields(&self) -> Vec<KeyPart> {
+    pub fn inputs(&self) -> Vec<KeyPart> {
         match self {
             Self::Header(name, _) => vec![KeyPart::Header(name.clone())],
             Self::Claim(name, _) => vec![KeyPart::Claim(name.clone())],
             Self::Any(conditions) | Self::All(conditions) => {
-                conditions.iter().flat_map(Self::fields).collect()
+                conditions.iter().flat_map(Self::inputs).collect()
             }
-            Self::Not(condition) => condition.fields(),
+            Self::Not(condition) => condition.inputs(),
             Self::Method(_) | Self::Path(_) | Self::ClientIp(_) | Self::Unknown => Vec::new(),
         }
     }
@@ -134,17 +134,16 @@ impl Condition {
                 let within = |network: &IpNet| network.contains(&head.client_ip);
                 Some(networks.iter().any(within))
             }
-            Self::Any(conditions) => any_decides(conditions, true, head),
-            Self::All(conditions) => any_decides(conditions, false, head),
+            Self::Any(conditions) => combine(conditions, true, head),
+            Self::All(conditions) => combine(conditions, false, head),
             Self::Not(condition) => condition.is_met(head).map(|met| !met),
             Self::Unknown => None,
         }
     }
 }
 
-/// Evaluates a list in which one `decisive` result decides. Without one, an unknown result makes
-/// the list unknown.
-fn any_decides(conditions: &[Condition], decisive: bool, head: &Head<'_>) -> Option<bool> {
+/// Combines conditions by Kleene's three-valued logic. `decisive` is true for `any`, false for `all`.
+fn combine(conditions: &[Condition], decisive: bool, head: &Head<'_>) -> Option<bool> {
     let mut met = Some(!decisive);
     for condition in conditions {
         match condition.is_met(head) {

@@ -143,7 +143,7 @@ impl RunningListener {
     /// A listener that stays, with another spec for its address.
     fn change(mut self, spec: ListenerSpec, by_worker: &mut [Vec<WorkerListener>]) -> Self {
         let running = &self.settings.spec;
-        if !running.adopts(&spec) {
+        if !running.differs_only_in_certificates(&spec) {
             self.settings = Arc::new(ListenerSettings {
                 spec,
                 ..ListenerSettings::clone(&self.settings)

@@ -44,11 +44,17 @@ pub struct ListenerSpec {
 
 impl ListenerSpec {
     /// Returns true if another spec for this address differs in certificates at most.
-    pub(super) fn adopts(&self, other: &Self) -> bool {
-        let versions = |spec: &Self| spec.tls.as_ref().map(|tls| tls.min_version);
-        self.protocols == other.protocols
-            && self.proxy_protocol == other.proxy_protocol
-            && versions(self) == versions(other)
+    pub(super) fn differs_only_in_certificates(&self, other: &Self) -> bool {
+        let Self {
+            address: _,
+            proxy_protocol,
+            protocols,
+            tls,
+        } = self;
+        let min_version = |tls: &Option<Tls>| tls.as_ref().map(|tls| tls.min_version);
+        *proxy_protocol == other.proxy_protocol
+            && *protocols == other.protocols
+            && min_version(tls) == min_version(&other.tls)
     }
 }
 

@@ -74,7 +74,7 @@ impl SharedConnections {
                     shared.since = now;
                 }
                 let is_fresh = now.wrapping_sub(shared.since) <= limit;
-                is_fresh && !shared.lease.is_over(now) && shared.connection.room().is_some()
+                is_fresh && !shared.lease.is_over(now) && shared.connection.check_room().is_some()
             });
         }
     }
@@ -101,7 +101,7 @@ impl Group {
             connection, lease, ..
         }) = self.connections.get_mut(place)
         {
-            match connection.room() {
+            match connection.check_room() {
                 None => {
                     if connection.state.has_violated.load(Relaxed) {
                         self.careful = CAREFUL_REQUESTS;
@@ -138,7 +138,7 @@ impl Group {
         let last = self.connections.last();
         let begins = !self.is_dialling
             && self.connections.len() < MAX_CONNECTIONS
-            && !last.is_some_and(|last| last.connection.is_barred());
+            && !last.is_some_and(|last| last.connection.is_idle_without_streams());
         self.is_dialling |= begins;
         begins
     }

@@ -61,11 +61,12 @@ pub(in crate::upstream) struct ConnectionState {
     /// The host does not answer pings.
     is_dead: AtomicBool,
     /// The host allows no stream; a request may wait until it does.
-    is_barred: AtomicBool,
+    allows_no_streams: AtomicBool,
     /// The host has violated HTTP/2, which ended the connection with all its streams.
     pub has_violated: AtomicBool,
-    /// One of these streams counts as a failure of the host, and the others do not.
-    is_blamed: AtomicBool,
+    /// Set once one stream has counted as the host's failure: h2 doesn't say which response violated
+    /// HTTP/2.
+    has_counted_failure: AtomicBool,
     /// Wakes the task, for a ping or the end.
     task: Notify,
     /// Wakes the requests that wait for a stream.
@@ -94,7 +95,7 @@ impl SharedConnection {
     pub(in crate::upstream) async fn open(
         stream: Stream,
         freed: Arc<Notify>,
-        open: OpenConnection,
+        guard: OpenConnection,
     ) -> io::Result<Arc<Self>> {
         let state = Arc::new(ConnectionState {
             freed,
@@ -103,7 +104,7 @@ impl SharedConnection {
         let io = FrameIo::with_server(stream, state.io.clone());
         let (requests, mut connection) = builder().handshake(io).await.map_err(into_io)?;
         poll_fn(|cx| poll_settings(&mut connection, cx)).await?;
-        tokio::task::spawn_local(drive(connection, Arc::clone(&state), open));
+        tokio::task::spawn_local(drive(connection, Arc::clone(&state), guard));
         Ok(Arc::new(SharedConnection {
             requests: Mutex::new(requests),
             state,
@@ -112,7 +113,7 @@ impl SharedConnection {
 
     /// The room for further requests; `None` if the connection takes no more: it has ended, the host
     /// sent GOAWAY, or too many of its requests were cancelled.
-    pub(in crate::upstream) fn room(&self) -> Option<Room> {
+    pub(in crate::upstream) fn check_room(&self) -> Option<Room> {
         if self.state.io.is_worn_out() {
             return None;
         }
@@ -130,7 +131,7 @@ impl SharedConnection {
         let limit = u32::try_from(requests.current_max_send_streams());
         let limit = limit.map_or(MAX_STREAMS, |limit| limit.min(MAX_STREAMS));
         if limit == 0 {
-            self.state.is_barred.store(true, Relaxed);
+            self.state.allows_no_streams.store(true, Relaxed);
         }
         let free = limit.saturating_sub(self.state.streams.load(Relaxed));
         Some(Room {
@@ -139,7 +140,7 @@ impl SharedConnection {
         })
     }
 
-    /// Reserves one of the free streams of its [`room`](Self::room).
+    /// Reserves one of the free streams of its [`check_room`](Self::check_room).
     pub(in crate::upstream) fn reserve(self: &Arc<Self>) -> StreamPermit {
         self.state.is_used.store(true, Relaxed);
         self.state.streams.fetch_add(1, Relaxed);
@@ -148,13 +149,12 @@ impl SharedConnection {
 
     /// Returns true if the host allows no stream for now, on a connection that has none (RFC 9113
     /// section 5.1.2).
-    pub(in crate::upstream) fn is_barred(&self) -> bool {
-        self.state.is_barred.load(Relaxed) && self.state.streams.load(Relaxed) == 0
+    pub(in crate::upstream) fn is_idle_without_streams(&self) -> bool {
+        self.state.allows_no_streams.load(Relaxed) && self.state.streams.load(Relaxed) == 0
     }
 
-    /// Looks after a connection with open streams, once a second: a silent host is pinged, and the
-    /// connection of one that does not answer ends. Returns true if requests have used the
-    /// connection since the last call.
+    /// Pings a silent host while streams are open, and ends the connection if it doesn't answer.
+    /// Call once a second. Returns true if requests have used the connection since the last call.
     pub(in crate::upstream) fn sweep(&self) -> bool {
         let state = &self.state;
         let has_streams = state.streams.load(Relaxed) > 0;
@@ -180,10 +180,10 @@ impl StreamPermit {
         self.0.requests.lock().send_request(request, is_whole)
     }
 
-    /// Returns true for the first stream that asks why the connection has ended: one response has
-    /// violated HTTP/2, and h2 does not say which.
-    pub(super) fn takes_blame(&self) -> bool {
-        !self.0.state.is_blamed.swap(true, Relaxed)
+    /// Returns true if the end of the connection counts as the host's failure: for the first stream
+    /// that asks.
+    pub(super) fn counts_as_failure(&self) -> bool {
+        !self.0.state.has_counted_failure.swap(true, Relaxed)
     }
 
     /// Returns true if the host supports extended CONNECT (RFC 8441).
@@ -234,7 +234,7 @@ fn poll_settings(
 async fn drive(
     mut connection: Connection<HostIo, Bytes>,
     state: Arc<ConnectionState>,
-    open: OpenConnection,
+    guard: OpenConnection,
 ) {
     let mut pings = connection.ping_pong();
     loop {
@@ -258,7 +258,7 @@ async fn drive(
             }
         }
     }
-    drop((connection, open));
+    drop((connection, guard));
     state.freed.notify_waiters();
 }
 
@@ -269,8 +269,8 @@ fn poll_frames(
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), h2::Error>> {
     let polled = Pin::new(&mut *connection).poll(cx);
-    if state.is_barred.load(Relaxed) && connection.max_concurrent_send_streams() > 0 {
-        state.is_barred.store(false, Relaxed);
+    if state.allows_no_streams.load(Relaxed) && connection.max_concurrent_send_streams() > 0 {
+        state.allows_no_streams.store(false, Relaxed);
         state.freed.notify_waiters();
     }
     polled
