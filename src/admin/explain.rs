@@ -1,5 +1,5 @@
-//! `POST /v1/explain`: what becomes of one request now, and why. Nothing is charged, and the answer
-//! repeats no secret of the request.
+//! `POST /v1/explain`: explains what would happen to a request now. Nothing is charged, and the
+//! answer contains no secret of the request.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -21,7 +21,7 @@ use crate::visible::trim_spaces;
 /// The longest URL, in bytes.
 const MAX_URL: usize = 8 * 1024;
 
-/// The most header fields: as many as HTTP/1 clients may send.
+/// The most header fields: the default of `client.max_fields`.
 const MAX_FIELDS: usize = 100;
 
 /// The request to explain.
@@ -84,7 +84,7 @@ impl ExplainRequest {
         let method = Method::from_bytes(self.method.as_bytes());
         *request.method_mut() = method.map_err(|_| {
             ProblemDetails::impossible(
-                "`method` is no method of HTTP: write a word such as GET or POST",
+                "`method` isn't an HTTP method: write one such as GET or POST",
             )
         })?;
         *request.uri_mut() = self.uri()?;
@@ -107,11 +107,11 @@ impl ExplainRequest {
             .is_some_and(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
         match uri.authority() {
             Some(authority) if authority.as_str().contains('@') => Err(ProblemDetails::impossible(
-                "`url` has user information, which requests do not: send it as a field",
+                "`url` contains user information: send it in an `authorization` header",
             )),
             Some(_) if is_http => Ok(uri),
             _ => Err(ProblemDetails::impossible(format!(
-                "`url` is relative, or not of http or https: write it as in {EXAMPLE}"
+                "`url`: expected an absolute http or https URL, as in {EXAMPLE}"
             ))),
         }
     }
@@ -125,12 +125,10 @@ impl ExplainRequest {
         let fields = self.headers.iter().enumerate().map(|(place, field)| {
             let [name, value] = field.each_ref().map(|text| trim_spaces(text));
             let wrong = |what| {
-                ProblemDetails::impossible(format!(
-                    "`headers[{place}]` has {what} that HTTP does not take"
-                ))
+                ProblemDetails::impossible(format!("`headers[{place}]` has an invalid {what}"))
             };
-            let name = HeaderName::try_from(name).map_err(|_| wrong("a name"))?;
-            let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong("a value"))?;
+            let name = HeaderName::try_from(name).map_err(|_| wrong("name"))?;
+            let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong("value"))?;
             Ok((name, value))
         });
         fields.collect()
@@ -142,7 +140,7 @@ impl ExplainRequest {
         };
         let address: Result<IpAddr, _> = from.parse();
         address.map(|address| address.to_canonical()).map_err(|_| {
-            ProblemDetails::impossible("`from` is no IP address: write it as in 203.0.113.7")
+            ProblemDetails::impossible("`from` isn't an IP address: write it as in 203.0.113.7")
         })
     }
 }

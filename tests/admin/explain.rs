@@ -275,35 +275,41 @@ fn a_request_that_cannot_be_sent_is_refused_without_its_text() {
     for (change, wanted) in [
         (
             &[("method", json!("GET hunter2"))][..],
-            "`method` is no method",
+            "`method` isn't an HTTP method",
         ),
-        (&[("method", json!(""))], "`method` is no method"),
-        (&[("url", json!("/items?hunter2"))], "`url` is relative"),
+        (&[("method", json!(""))], "`method` isn't an HTTP method"),
+        (
+            &[("url", json!("/items?hunter2"))],
+            "`url`: expected an absolute http or https URL",
+        ),
         (
             &[("url", json!("ftp://hunter2/"))],
-            "`url` is relative, or not of http",
+            "`url`: expected an absolute http or https URL",
         ),
         (&[("url", json!("http://a b/hunter2"))], "`url` isn't a URL"),
         (&[("url", json!(""))], "`url` isn't a URL"),
         (
             &[("url", json!("http://root:hunter2@example.com/"))],
-            "`url` has user information",
+            "`url` contains user information",
         ),
         (
             &[("url", json!(format!("{URL}?{}", "x".repeat(8_192))))],
             "`url` is longer than 8192 bytes",
         ),
-        (&field("hunter2 2", "x"), "`headers[1]` has a name"),
-        (&field("", "x"), "`headers[1]` has a name"),
-        (&field("x", "hunter2\r\ny: z"), "`headers[1]` has a value"),
+        (&field("hunter2 2", "x"), "`headers[1]` has an invalid name"),
+        (&field("", "x"), "`headers[1]` has an invalid name"),
+        (
+            &field("x", "hunter2\r\ny: z"),
+            "`headers[1]` has an invalid value",
+        ),
         (
             &[("headers", json!(vec![["a", "b"]; 101]))],
             "`headers` has more than 100 fields",
         ),
-        (&[("from", json!("hunter2"))], "`from` is no IP address"),
+        (&[("from", json!("hunter2"))], "`from` isn't an IP address"),
         (
             &[("from", json!("203.0.113.7:80"))],
-            "`from` is no IP address",
+            "`from` isn't an IP address",
         ),
     ] {
         let detail = refused(change);
