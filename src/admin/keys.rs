@@ -104,9 +104,9 @@ pub(super) async fn lookup(
     if !found.stored && request.key.has_id() {
         return Err(id_problem());
     }
-    let (mark, id) = (key.policy().mark, key.fingerprint());
+    let (name_hash, id) = (key.policy().name_hash, key.fingerprint());
     // The sum goes over all keys that are counted: it does not hold up streams.
-    let counting = spawn_blocking(move || state.gateway.activity().refusals_of(mark, id, now));
+    let counting = spawn_blocking(move || state.gateway.activity().refusals_of(name_hash, id, now));
     let counted = counting.await.map_err(ProblemDetails::internal)?;
     found.limited = Some(counted.into());
     Ok(Json(found))

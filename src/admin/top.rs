@@ -1,5 +1,5 @@
-//! The keys with the highest counts over the last minutes. The text of a key is answered only if the
-//! configuration allows it.
+//! `GET /v1/top`: the keys with the highest counts over the last minutes. The text of a key is
+//! included only with `admin.keys: readable`.
 
 use std::sync::Arc;
 
@@ -94,49 +94,43 @@ pub(super) async fn top(
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let policy = match query.policy.as_deref() {
         None | Some("") => None,
-        Some(name) => Some(policies::find(&ruleset, name)?.mark),
+        Some(name) => Some(policies::find(&ruleset, name)?.name_hash),
     };
     // Adding up full windows takes milliseconds.
     let answer = spawn_blocking(move || {
         let activity = state.gateway.activity();
         let top = activity.top(query.by, query.window, policy, query.limit, now);
         let form = activity.key_form();
-        let rows = top.rows.into_iter();
-        let items = rows.filter_map(|row| TopItem::new(&ruleset, row, form));
-        let mut items: Vec<_> = items.collect();
-        for (rank, item) in (1..).zip(&mut items) {
-            item.rank = rank;
-        }
         Top {
             by: query.by,
             window: query.window,
             counted_s: top.counted.as_millis() as f64 / 1_000.0,
             keys: form,
-            items,
+            items: items(&ruleset, top.rows, form),
         }
     });
     answer.await.map(Json).map_err(ProblemDetails::internal)
 }
 
-impl TopItem {
-    /// `None` for a key of a policy that a reload has removed.
-    fn new(ruleset: &Ruleset, row: TopRow, form: KeyForm) -> Option<Self> {
-        let mut policies = ruleset.policies.iter();
-        let policy = policies.find(|policy| policy.mark == row.record.policy)?;
-        Some(Self {
-            rank: 0,
-            policy: Arc::clone(&policy.name),
-            key_id: row.record.key.to_string(),
-            key: match form {
-                KeyForm::Hashed => None,
-                KeyForm::Readable => readable(ruleset, &policy.name, &row.record),
-            },
-            limited: row.limited,
-            requests: row.requests,
-            units: row.units,
-            error_bound: row.error,
-        })
-    }
+/// The keys in their order, without those of policies that a reload has removed.
+fn items(ruleset: &Ruleset, rows: Vec<TopRow>, form: KeyForm) -> Vec<TopItem> {
+    let policy_of = |hash| ruleset.policies.iter().find(|one| one.name_hash == hash);
+    let rows = rows.into_iter();
+    let known = rows.filter_map(|row| Some((policy_of(row.record.policy)?, row)));
+    let items = (1..).zip(known).map(|(rank, (policy, row))| TopItem {
+        rank,
+        policy: Arc::clone(&policy.name),
+        key_id: row.record.key.to_string(),
+        key: match form {
+            KeyForm::Hashed => None,
+            KeyForm::Readable => readable(ruleset, &policy.name, &row.record),
+        },
+        limited: row.limited,
+        requests: row.requests,
+        units: row.units,
+        error_bound: row.error,
+    });
+    items.collect()
 }
 
 /// The key as `/v1/keys/lookup` takes it. `None` if that would find another bucket: a reload may

@@ -70,7 +70,7 @@ pub struct KeyRecord {
 impl KeyRecord {
     fn new(limit: &Limit, key: Fingerprint, head: Option<&Head<'_>>) -> Self {
         Self {
-            policy: limit.policy.mark,
+            policy: limit.policy.name_hash,
             key,
             text: head.and_then(|head| limit.spec.descriptor.write_key(head)),
         }
@@ -133,7 +133,7 @@ impl Activity {
         }
         for (limited, charge, decision) in admission.decided() {
             let (limit, key) = (inputs.route.limit(limited.limit), charge.key);
-            let id = sketch_id(limit.policy.mark, key);
+            let id = sketch_id(limit.policy.name_hash, key);
             let record = || KeyRecord::new(limit, key, head);
             if limited.word == LimitDecision::Limited {
                 cell.sketches[Measure::Limited as usize].hit(id, 1, record);

@@ -285,7 +285,7 @@ pub struct Policy {
     /// The policy's name.
     pub name: Arc<str>,
     /// A keyed hash of the name: tells its keys from equal ones of other policies.
-    pub mark: u64,
+    pub name_hash: u64,
     /// The parts of the key as configured.
     pub key_parts: Vec<String>,
     /// Enforced or in shadow.

@@ -138,7 +138,7 @@ impl<'a> Builder<'a> {
         let buckets = quotas.flat_map(Quota::tiers).map(|quota| &*quota.buckets);
         series.extend(store::tracker_series(name, buckets, registry));
         Policy {
-            mark: name_hash.finish().bits(),
+            name_hash: name_hash.finish().bits(),
             _series: (series, self.policy_info(name, &spec.key_parts, &quota)),
             shadow_clients: shadow_clients(before, &quota),
             settlements: spec.settles.then(|| Settlements::new(registry, name)),
