@@ -1,4 +1,4 @@
-//! A change of a key, in one policy or in all of a client: made, audited and answered.
+//! Changes a key, in one policy or in all policies of a client, and audits each change.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub struct OtherPolicy {
     pub result: String,
 }
 
-/// Makes a change, also if the caller leaves meanwhile: none is half made.
+/// Makes the change in a task of its own, so that it completes even if the caller disconnects.
 pub(super) async fn change(
     state: AdminState,
     actor: Actor,
@@ -69,74 +69,71 @@ pub(super) async fn change(
     change: KeyChange,
     now: Timestamp,
 ) -> Result<Json<KeyChanged>, ProblemDetails> {
-    let made = spawn(async move { make(&state, &actor, &request, change, now).await });
-    made.await.map_err(ProblemDetails::internal)?.map(Json)
-}
-
-async fn make(
-    state: &AdminState,
-    actor: &Actor,
-    request: &ChangeRequest,
-    change: KeyChange,
-    now: Timestamp,
-) -> Result<KeyChanged, ProblemDetails> {
-    let ruleset = state.gateway.ruleset();
-    let key = find(&ruleset, &request.policy, &request.key)?;
-    if request.key.has_id() && !key.state(now).await.map_err(store_problem)?.stored {
-        return Err(id_problem());
-    }
-    let by = Attribution {
-        actor: actor.to_string().into(),
-        reason: request.reason.as_deref().unwrap_or_default().into(),
-    };
-    let call = KeyCall {
-        actor,
-        request,
-        audited: Change {
-            dry_run: request.dry_run,
-            ..audited(change, request.reason.as_deref(), now)
-        },
-        change,
-        by: &by,
-    };
-    let ChangedKey {
-        before,
-        after,
-        replaced,
-    } = call.make(state, &key).await.map_err(change_problem)?;
-    let also = if request.all_policies {
-        call.make_elsewhere(state, &ruleset, &key).await?
-    } else {
-        Vec::new()
-    };
-    let failed = (also.iter()).filter(|one| one.result != result_word(request.dry_run));
-    let failed = failed.map(|one| format!("not in {}: {}", one.policy, one.result));
-    let notes = [
-        unknown_key(&before),
-        replaced,
-        remaining_ban(change, &after),
-    ];
-    let notes: Vec<_> = notes.into_iter().flatten().chain(failed).collect();
-    Ok(KeyChanged {
-        before,
-        after,
-        note: (!notes.is_empty()).then(|| notes.join("; ")),
-        also,
-    })
+    let task = spawn(async move {
+        let call = KeyCall::new(&actor, &request, change, now);
+        call.apply_and_answer(&state, now).await
+    });
+    task.await.map_err(ProblemDetails::internal)?.map(Json)
 }
 
 /// A change that a caller asks for, in one policy or in all.
 struct KeyCall<'a> {
     actor: &'a Actor,
     request: &'a ChangeRequest,
-    audited: Change<'a>,
+    audit_record: Change<'a>,
     change: KeyChange,
-    by: &'a Attribution,
+    by: Attribution,
 }
 
-impl KeyCall<'_> {
+impl<'a> KeyCall<'a> {
+    fn new(
+        actor: &'a Actor,
+        request: &'a ChangeRequest,
+        change: KeyChange,
+        now: Timestamp,
+    ) -> Self {
+        let reason = request.reason.as_deref();
+        Self {
+            actor,
+            request,
+            audit_record: Change {
+                dry_run: request.dry_run,
+                ..audit_record(change, reason, now)
+            },
+            change,
+            by: Attribution {
+                actor: actor.to_string().into(),
+                reason: reason.unwrap_or_default().into(),
+            },
+        }
+    }
+
+    async fn apply_and_answer(
+        &self,
+        state: &AdminState,
+        now: Timestamp,
+    ) -> Result<KeyChanged, ProblemDetails> {
+        let (ruleset, request) = (state.gateway.ruleset(), self.request);
+        let key = find(&ruleset, &request.policy, &request.key)?;
+        if request.key.has_id() && !key.state(now).await.map_err(store_problem)?.stored {
+            return Err(id_problem());
+        }
+        let changed = self.apply(state, &key).await.map_err(change_problem)?;
+        let also = if request.all_policies {
+            self.apply_elsewhere(state, &ruleset, &key).await?
+        } else {
+            Vec::new()
+        };
+        Ok(KeyChanged {
+            note: self.note(&changed, &also),
+            before: changed.before,
+            after: changed.after,
+            also,
+        })
+    }
+
     /// Changes a key of one policy, and audits that.
-    async fn make(
+    async fn apply(
         &self,
         state: &AdminState,
         key: &PolicyKey<'_>,
@@ -147,24 +144,25 @@ impl KeyCall<'_> {
         } else {
             Execution::Apply
         };
+        // The calls for other policies may have taken a while.
         let now = state.clock.now();
-        let result = key.change(self.change, self.by, execution, now).await;
+        let result = key.change(self.change, &self.by, execution, now).await;
         let change = Change {
             policy: Some(&key.policy().name),
             key_id: Some(key.fingerprint().to_string()),
-            ..self.audited.clone()
+            ..self.audit_record.clone()
         };
-        let told = match &result {
+        let outcome = match &result {
             Ok(_) => result_word(dry_run).to_owned(),
             Err(error) => error.to_string(),
         };
-        audit::log(state, self.actor, change, &told);
+        audit::log(state, self.actor, change, &outcome);
         result
     }
 
     /// Changes the key in the other policies whose keys have the same parts, up to one whose store
     /// does not answer.
-    async fn make_elsewhere(
+    async fn apply_elsewhere(
         &self,
         state: &AdminState,
         ruleset: &Ruleset,
@@ -173,15 +171,15 @@ impl KeyCall<'_> {
         let texts = self.request.key.texts()?;
         let others = ruleset.policies.iter();
         let others = others.filter(|policy| *policy.name != *self.request.policy);
-        let mut made = Vec::new();
+        let mut results = Vec::new();
         for policy in others.filter(|policy| policy.key_parts == first.policy().key_parts) {
             // One that no route uses has no keys.
             let Ok(key) = ruleset.policy_key(&policy.name, &texts) else {
                 continue;
             };
-            let result = self.make(state, &key).await;
+            let result = self.apply(state, &key).await;
             let is_over = matches!(result, Err(KeyChangeError::Store(SteeringError::Store(_))));
-            made.push(OtherPolicy {
+            results.push(OtherPolicy {
                 policy: Arc::clone(&policy.name),
                 result: match result {
                     Ok(_) => result_word(self.request.dry_run).to_owned(),
@@ -192,7 +190,22 @@ impl KeyCall<'_> {
                 break;
             }
         }
-        Ok(made)
+        Ok(results)
+    }
+
+    /// A doubt about the key, what the change replaces, the ban that it leaves in force, and the
+    /// policies that it fails in.
+    fn note(&self, changed: &ChangedKey, also: &[OtherPolicy]) -> Option<String> {
+        let success = result_word(self.request.dry_run);
+        let failed = also.iter().filter(|one| one.result != success);
+        let failed = failed.map(|one| format!("not in {}: {}", one.policy, one.result));
+        let notes = [
+            unknown_key(&changed.before),
+            changed.replaced.clone(),
+            remaining_ban(self.change, &changed.after),
+        ];
+        let notes: Vec<_> = notes.into_iter().flatten().chain(failed).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 }
 
@@ -201,7 +214,7 @@ pub(super) fn result_word(dry_run: bool) -> &'static str {
     if dry_run { "dry_run" } else { "applied" }
 }
 
-/// The answer to a change that fails, which is in the audit log.
+/// The answer to a failed change. It is marked as logged, since the audit log has it.
 fn change_problem(error: KeyChangeError) -> ProblemDetails {
     let problem = match error {
         KeyChangeError::Impossible(why) => ProblemDetails::impossible(why),
@@ -240,23 +253,23 @@ fn remaining_ban(change: KeyChange, after: &KeyState) -> Option<String> {
 }
 
 /// The change, of no key so far, for the audit log.
-fn audited(change: KeyChange, reason: Option<&str>, now: Timestamp) -> Change<'_> {
+fn audit_record(change: KeyChange, reason: Option<&str>, now: Timestamp) -> Change<'_> {
     let action = match change {
         KeyChange::Reset => Action::Reset,
         KeyChange::Grant { .. } => Action::Grant,
         KeyChange::Ban { .. } => Action::Ban,
         KeyChange::Unban => Action::Unban,
     };
-    let mut audited = Change::new(action, reason);
+    let mut record = Change::new(action, reason);
     match change {
         KeyChange::Grant { units, until } => {
-            (audited.units, audited.until) = (Some(units), Some(rfc_3339(until)));
+            (record.units, record.until) = (Some(units), Some(rfc_3339(until)));
         }
         KeyChange::Ban { until } => {
-            audited.until = Some(rfc_3339(until));
-            audited.for_s = Some(until.since(now).as_secs_f64());
+            record.until = Some(rfc_3339(until));
+            record.for_s = Some(until.since(now).as_secs_f64());
         }
         KeyChange::Reset | KeyChange::Unban => {}
     }
-    audited
+    record
 }
