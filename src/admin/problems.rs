@@ -72,12 +72,10 @@ fn bounded(mut problems: Vec<String>) -> Vec<String> {
 impl ProblemKind {
     /// The problems of this kind that there are now.
     fn find(self, state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
-        let recent = |event, problem: &dyn Fn(&RecentCount, usize) -> String| {
-            let counts = state.recent.of(event);
-            counts
-                .iter()
-                .map(|count| problem(count, event.minutes()))
-                .collect()
+        let recent = |event, describe: &dyn Fn(&RecentCount, usize) -> String| {
+            recent(state, event, |count, minutes| {
+                Some(describe(count, minutes))
+            })
         };
         match self {
             Self::ReloadFailed => failed_reload(state).into_iter().collect(),
@@ -149,6 +147,20 @@ impl ProblemKind {
     }
 }
 
+/// The problems that `describe` finds in the counts of an event, and in the minutes for which it is
+/// remembered.
+fn recent(
+    state: &AdminState,
+    event: RecentEvent,
+    describe: impl Fn(&RecentCount, usize) -> Option<String>,
+) -> Vec<String> {
+    let counts = state.recent.of(event);
+    let problems = counts
+        .iter()
+        .filter_map(|count| describe(count, event.minutes()));
+    problems.collect()
+}
+
 /// A number of things.
 fn number(count: u64, thing: &str) -> String {
     match count {
@@ -196,78 +208,61 @@ fn undecided(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
             .map(|name| format!("policy {name} refuses requests{keys}: it cannot reach redis"))
             .collect();
     }
-    let counts = state.recent.of(RecentEvent::Undecided).into_iter();
-    let problems = counts.map(|count| {
+    recent(state, RecentEvent::Undecided, |count, minutes| {
         let (name, requests) = (&count.labels[0], number(count.events, "request"));
-        let minutes = RecentEvent::Undecided.minutes();
-        format!(
+        Some(format!(
             "policy {name}: redis did not decide {requests} in the last {minutes} minutes, which \
              passed or were refused as `on_store_error` says"
-        )
-    });
-    problems.collect()
+        ))
+    })
 }
 
 /// The upstreams that work by now, and left most requests of the last minutes without a response.
 fn unanswered(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
     let down: Vec<_> = upstreams::down(ruleset).collect();
-    let counts = state.recent.of(RecentEvent::Unanswered).into_iter();
-    let often = counts.filter(|count| count.events * 2 > count.all);
-    let problems = often.filter_map(|count| {
-        let RecentCount {
-            labels,
-            events,
-            all,
-        } = count;
-        let (name, minutes) = (&*labels[0], RecentEvent::Unanswered.minutes());
+    recent(state, RecentEvent::Unanswered, |count, minutes| {
+        let (name, events, all) = (&*count.labels[0], count.events, count.all);
         let is_down = down.iter().any(|down| &***down == name);
-        (!is_down).then(|| {
+        (events * 2 > all && !is_down).then(|| {
             format!(
                 "upstream {name}: {events} of {all} requests in the last {minutes} minutes got no \
                  response of it"
             )
         })
-    });
-    problems.collect()
+    })
 }
 
 /// The endpoints that are ejected again and again.
 fn flapping(state: &AdminState) -> Vec<String> {
-    let counts = state.recent.of(RecentEvent::Ejection).into_iter();
-    let often = counts.filter(|count| count.events > 5);
-    let problems = often.map(|count| {
-        let ([upstream, endpoint, ..], times) = (&*count.labels, count.events) else {
-            return String::new();
-        };
-        let minutes = RecentEvent::Ejection.minutes();
-        format!("upstream {upstream}: {endpoint} was ejected {times} times in the last {minutes} minutes")
-    });
-    problems.collect()
+    recent(state, RecentEvent::Ejection, |count, minutes| {
+        let (upstream, endpoint, times) = (&count.labels[0], &count.labels[1], count.events);
+        (times > 5).then(|| {
+            format!("upstream {upstream}: {endpoint} was ejected {times} times in the last {minutes} minutes")
+        })
+    })
 }
 
 /// The policies whose costs are often not settled.
 fn unsettled(state: &AdminState) -> Vec<String> {
-    let counts = state.recent.of(RecentEvent::Unsettled).into_iter();
-    // One response in a hundred may fail.
-    let often = counts.filter(|count| count.events * 100 > count.all);
-    let problems = often.map(|RecentCount { labels, events, all }| {
-        let (name, minutes) = (&labels[0], RecentEvent::Unsettled.minutes());
-        format!("policy {name}: {events} of {all} responses in the last {minutes} minutes state no cost")
-    });
-    problems.collect()
+    recent(state, RecentEvent::Unsettled, |count, minutes| {
+        let (name, events, all) = (&count.labels[0], count.events, count.all);
+        // One response in a hundred may fail.
+        (events * 100 > all).then(|| {
+            format!("policy {name}: {events} of {all} responses in the last {minutes} minutes state no cost")
+        })
+    })
 }
 
 fn refused_logins(state: &AdminState) -> Vec<String> {
-    let counts = state.recent.of(RecentEvent::AdminRefusal).into_iter();
-    let many = counts.filter(|count| count.events > REFUSED_LOGINS);
-    let problems = many.map(|count| {
-        let (requests, minutes) = (count.events, RecentEvent::AdminRefusal.minutes());
-        format!(
-            "{requests} requests to the admin listener were refused in the last {minutes} minutes: the \
-             log has the addresses"
-        )
-    });
-    problems.collect()
+    recent(state, RecentEvent::AdminRefusal, |count, minutes| {
+        let requests = count.events;
+        (requests > REFUSED_LOGINS).then(|| {
+            format!(
+                "{requests} requests to the admin listener were refused in the last {minutes} minutes: the \
+                 log has the addresses"
+            )
+        })
+    })
 }
 
 /// Bounds that are nearly reached: connections, requests at upstreams, files.
