@@ -4,6 +4,7 @@
 //! A key that is shown so leads back to its bytes: a backslash before `u`, another or an escape is doubled. The
 //! dashboard has the same tables (`js/visible.js`), and a test in a browser compares them.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Characters that nobody sees, or that move text: controls, white space beside the space, format
@@ -164,6 +165,14 @@ pub fn text(text: &str) -> String {
         }
     }
     shown
+}
+
+/// The first `most` characters of a text, and an ellipsis if there are more.
+pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
 }
 
 /// A field's name or value without the spaces and tabs around it (RFC 9110 section 5.5). Other white

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::nearest;
 use crate::telemetry::metrics::AdminRefusal;
+use crate::visible;
 
 /// The media type of errors.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
@@ -55,14 +56,9 @@ pub(super) struct LoggedChange;
 impl ProblemDetails {
     /// An error with this status. `detail` says in a sentence what is wrong, and what to do.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        let mut detail = detail.into();
-        if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL) {
-            detail.truncate(end);
-            detail += "..";
-        }
         Self {
             status,
-            detail,
+            detail: visible::cut(&detail.into(), MAX_DETAIL).into_owned(),
             findings: None,
             is_logged: false,
         }
@@ -117,7 +113,7 @@ impl ProblemDetails {
             None => format!("the configuration names {}", some_of(known)),
         };
         // A path may be as long as a request's head.
-        let name: String = name.chars().take(100).collect();
+        let name = visible::cut(name, 100);
         let detail = format!("there is no {kind} `{name}`: {advice}");
         Self::new(StatusCode::NOT_FOUND, detail)
     }
@@ -191,7 +187,7 @@ mod tests {
     fn a_detail_is_bounded() {
         let long = "\u{e9}".repeat(2 * MAX_DETAIL);
         let problem = ProblemDetails::new(StatusCode::BAD_REQUEST, long);
-        assert_eq!(problem.detail.chars().count(), MAX_DETAIL + 2);
+        assert_eq!(problem.detail.chars().count(), MAX_DETAIL + 1);
         let whole = "x".repeat(MAX_DETAIL);
         let problem = ProblemDetails::new(StatusCode::BAD_REQUEST, whole.clone());
         assert_eq!(problem.detail, whole);

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::problem_details::ProblemDetails;
 use crate::nearest;
+use crate::visible;
 
 /// The characters of an unknown name that are shown.
 const MAX_NAME: usize = 100;
@@ -41,7 +42,7 @@ pub(super) fn read<T: DeserializeOwned + JsonSchema>(query: &str) -> Result<T, S
                 .map(String::as_str)
                 .collect();
             let known = nearest::list(&known);
-            let name: String = name.chars().take(MAX_NAME).collect();
+            let name = visible::cut(&name, MAX_NAME);
             return Err(format!("unknown parameter `{name}`: known are {known}"));
         }
         let value = match (parameter["minimum"].as_u64(), parameter["maximum"].as_u64()) {

@@ -6,6 +6,7 @@ mod json;
 mod lines;
 mod request;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use http::{HeaderValue, StatusCode};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
+use crate::visible;
 pub(super) use lines::{LogLines, RawLine};
 pub(super) use request::MalformedRequest;
 
@@ -130,12 +132,8 @@ impl LineError {
 }
 
 /// The beginning of a text that may be of any length.
-fn shortened(text: &str) -> String {
-    const LONGEST: usize = 80;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+fn shortened(text: &str) -> Cow<'_, str> {
+    visible::cut(text, 80)
 }
 
 /// Reads the lines of one log.

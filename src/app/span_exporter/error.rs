@@ -9,6 +9,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::net::dial::DialError;
 use crate::telemetry::metrics::SpanLoss;
+use crate::visible;
 
 /// The most characters of a collector's words in the log.
 const MAX_SHOWN: usize = 200;
@@ -135,8 +136,8 @@ impl fmt::Display for Refusal {
 
 /// The words of a collector as the log has them: their beginning, without control characters.
 pub(super) fn shown(words: &str) -> String {
-    let beginning = words.chars().take(MAX_SHOWN);
-    beginning.flat_map(char::escape_debug).collect()
+    let beginning = visible::cut(words, MAX_SHOWN);
+    beginning.escape_debug().to_string()
 }
 
 #[cfg(test)]

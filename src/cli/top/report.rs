@@ -64,8 +64,8 @@ impl Report {
                 _ => "-".to_owned(),
             };
             [
-                shortened(key(item)),
-                shortened(item.policy.to_string()),
+                visible::cut(&key(item), MAX_TEXT).into_owned(),
+                visible::cut(&item.policy, MAX_TEXT).into_owned(),
                 number(item.limited),
                 number(item.requests),
                 number(item.units),
@@ -140,14 +140,6 @@ fn key(item: &TopItem) -> String {
         None | Some(Key::None) => item.key_id.clone(),
         Some(Key::One(text)) => visible::key(text),
         Some(Key::Parts(parts)) => parts.iter().map(part).collect::<Vec<_>>().join(", "),
-    }
-}
-
-/// A text, cut to its bound.
-fn shortened(text: String) -> String {
-    match text.char_indices().nth(MAX_TEXT) {
-        None => text,
-        Some((end, _)) => format!("{}..", &text[..end]),
     }
 }
 
