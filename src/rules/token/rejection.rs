@@ -1,7 +1,9 @@
 //! The reasons to reject a token.
 
 use std::fmt;
+use std::time::Duration;
 
+use crate::clock::text::Span;
 use crate::telemetry::metrics::TokenResult;
 
 /// The reason of a rejection. A rejected token counts as missing.
@@ -39,37 +41,17 @@ impl TokenRejection {
     }
 }
 
-/// Seconds as the configuration writes durations, in the two largest units: `2h5m`.
-fn format_seconds(seconds: u64) -> String {
-    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
-    let mut rest = seconds;
-    let parts = UNITS.map(|(length, name)| {
-        let number = rest / length;
-        rest %= length;
-        (number, name)
-    });
-    let parts = parts.iter().skip_while(|(number, _)| *number == 0).take(2);
-    let parts = parts.filter(|(number, _)| *number > 0);
-    let text: String = parts
-        .map(|(number, name)| format!("{number}{name}"))
-        .collect();
-    if text.is_empty() {
-        "0s".to_owned()
-    } else {
-        text
-    }
-}
-
 impl fmt::Display for TokenRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |number| Span(Duration::from_secs(number));
         match *self {
             Self::Malformed => f.write_str("malformed"),
             Self::UnknownKey => f.write_str("unknown key: none has its `kid` and algorithm"),
             Self::BadSignature => f.write_str("bad signature"),
             Self::WrongIssuer => f.write_str("wrong issuer (`iss`)"),
             Self::WrongAudience => f.write_str("wrong audience (`aud`)"),
-            Self::Expired(ago) => write!(f, "expired since {}", format_seconds(ago)),
-            Self::NotYetValid(ahead) => write!(f, "not yet valid: in {}", format_seconds(ahead)),
+            Self::Expired(ago) => write!(f, "expired since {}", seconds(ago)),
+            Self::NotYetValid(ahead) => write!(f, "not yet valid: in {}", seconds(ahead)),
         }
     }
 }
