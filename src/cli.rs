@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
+use self::admin_client::CallError;
 use crate::config::{Audience, Colour, Report};
 use crate::telemetry::terminal::has_colours;
 
@@ -114,6 +115,45 @@ fn advised(mut error: clap::Error) -> clap::Error {
 const WRONG: u8 = 1;
 /// The command line asks for something impossible.
 const USAGE: u8 = 2;
+
+/// The exit code of a command that failed, and a sentence for people.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn wrong_usage(message: impl Into<String>) -> Self {
+        Self {
+            code: USAGE,
+            message: message.into(),
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self {
+            code: WRONG,
+            message,
+        }
+    }
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        error.to_string().into()
+    }
+}
+
+/// Returns the exit code of a command, and says why it failed.
+fn conclude(ended: Result<ExitCode, Failure>) -> ExitCode {
+    ended.unwrap_or_else(|Failure { code, message }| {
+        tell(message);
+        ExitCode::from(code)
+    })
+}
 
 /// Prints a report to stderr, in colours on a terminal. Lines of the file show values that are no
 /// secrets: they are the caller's own.

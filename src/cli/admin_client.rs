@@ -2,7 +2,7 @@
 //! to print on a terminal.
 
 use std::error::Error;
-use std::io;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -49,6 +49,22 @@ pub(super) struct Answer<T> {
     pub(super) json: Value,
     /// Its fields. Texts have no characters that would disturb a terminal.
     pub(super) fields: T,
+}
+
+impl<T> Answer<T> {
+    /// Returns the answer as indented JSON, or as what `text` makes of it.
+    pub(super) fn render(&self, json: bool, text: impl FnOnce(&T) -> String) -> String {
+        if json {
+            format!("{:#}\n", self.json)
+        } else {
+            text(&self.fields)
+        }
+    }
+
+    /// Prints the answer as [`Answer::render`] returns it.
+    pub(super) fn print(&self, json: bool, text: impl FnOnce(&T) -> String) -> io::Result<()> {
+        io::stdout().write_all(self.render(json, text).as_bytes())
+    }
 }
 
 /// The reason why a call has no answer. No text has characters that would disturb a terminal.
@@ -279,10 +295,9 @@ impl AdminClient {
     }
 
     fn foreign(&self, reason: &str) -> CallError {
-        let reason: String = reason.chars().take(MAX_REASON).collect();
         CallError::Foreign {
             url: self.url(),
-            reason: visible::text(&reason),
+            reason: visible::text(&visible::cut(reason, MAX_REASON)),
         }
     }
 }

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use http::{HeaderName, HeaderValue, Method, Uri};
 
 use super::admin_options::TokenArgs;
-use super::{USAGE, WRONG, run};
+use super::{Failure, WRONG, run};
 use crate::http::message::Request;
 use crate::proxy::inspect::explain::{self, AnswerKind, ExplanationReport};
 use crate::visible::trim_spaces;
@@ -70,31 +70,7 @@ enum Expected {
 }
 
 pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
-    let request = match options.request() {
-        Ok(request) => request,
-        Err(message) => {
-            super::tell(message);
-            return ExitCode::from(USAGE);
-        }
-    };
-    if let Some(admin) = &options.admin {
-        return options.explain_live(admin.as_deref());
-    }
-    if options.token.is_given() {
-        super::tell("a token is for a running proxy: --admin asks one");
-        return ExitCode::from(USAGE);
-    }
-    let source = run::find(options.config.clone());
-    let compiled = match source.and_then(|source| source.compile()) {
-        Ok(compiled) => compiled,
-        Err(report) => {
-            super::print_report(&report);
-            return ExitCode::from(WRONG);
-        }
-    };
-    let explanation = explain::explain(compiled.rules, request, options.from);
-    let code = options.judge(explanation.answer.decision, explanation.answer_text());
-    super::finish(options.print(&explanation), code)
+    super::conclude(options.run())
 }
 
 /// # Errors
@@ -140,6 +116,30 @@ impl Expected {
 }
 
 impl ExplainArgs {
+    /// # Errors
+    /// The options make no request, or the proxy refuses or does not answer.
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let request = self.request().map_err(Failure::wrong_usage)?;
+        if let Some(admin) = &self.admin {
+            return self.explain_live(admin.as_deref());
+        }
+        if self.token.is_given() {
+            let message = "a token is for a running proxy: --admin asks one";
+            return Err(Failure::wrong_usage(message));
+        }
+        let source = run::find(self.config.clone());
+        let compiled = match source.and_then(|source| source.compile()) {
+            Ok(compiled) => compiled,
+            Err(report) => {
+                super::print_report(&report);
+                return Ok(ExitCode::from(WRONG));
+            }
+        };
+        let explanation = explain::explain(compiled.rules, request, self.from);
+        let code = self.judge(explanation.answer.decision, explanation.answer_text());
+        Ok(super::finish(self.print(&explanation), code))
+    }
+
     /// The exit code for a decision; says what is not as expected.
     fn judge(&self, decision: AnswerKind, answer_text: &str) -> ExitCode {
         let checked = self
@@ -155,21 +155,18 @@ impl ExplainArgs {
     }
 
     /// Asks the proxy at `admin`, or that of the configuration.
-    fn explain_live(&self, admin: Option<&str>) -> ExitCode {
-        let explanation = match self.ask(admin) {
-            Ok(explanation) => explanation,
-            Err(message) => {
-                super::tell(message);
-                return ExitCode::from(WRONG);
-            }
-        };
+    ///
+    /// # Errors
+    /// The proxy refuses or does not answer.
+    fn explain_live(&self, admin: Option<&str>) -> Result<ExitCode, Failure> {
+        let explanation = self.ask(admin)?;
         let code = self.judge(explanation.decision, &explanation.answer_text());
         let text = if self.json {
             format!("{:#}\n", explanation.json)
         } else {
             explanation.text()
         };
-        super::finish(io::stdout().write_all(text.as_bytes()), code)
+        Ok(super::finish(io::stdout().write_all(text.as_bytes()), code))
     }
 
     fn print(&self, explanation: &ExplanationReport) -> io::Result<()> {

@@ -6,7 +6,6 @@ mod key_text;
 mod operator_actions;
 mod state_table;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -17,9 +16,9 @@ use serde::de::DeserializeOwned;
 use self::find::FindArgs;
 use self::key_text::KeyTextArgs;
 use self::operator_actions::{ListArgs, RevokeArgs};
+use super::Failure;
 use super::admin_client::{Answer, CallError};
 use super::admin_options::AdminArgs;
-use super::{USAGE, WRONG};
 use crate::admin::json::Reason;
 use crate::admin::keys::change::{ChangeRequest, KeyChanged};
 use crate::admin::keys::key_input::Key;
@@ -190,9 +189,9 @@ impl CallArgs {
     fn read_key(&self, key: &KeyTextArgs) -> Result<Key, Failure> {
         if key.is_from_stdin() && self.admin.token.is_from_stdin() {
             let message = "stdin has the key or the token, not both: name a file for one";
-            return Err((USAGE, message.to_owned()));
+            return Err(Failure::wrong_usage(message));
         }
-        key.read().map_err(|message| (USAGE, message))
+        key.read().map_err(Failure::wrong_usage)
     }
 
     /// The answer to a question about a key.
@@ -206,36 +205,22 @@ impl CallArgs {
         key: &Key,
         body: &impl Serialize,
     ) -> Result<Answer<T>, Failure> {
-        let client = self
-            .admin
-            .client(role)
-            .map_err(|message| (WRONG, message))?;
+        let client = self.admin.client(role)?;
         let answer = client.post(&format!("/v1/keys/{action}"), body);
         answer.map_err(|error: CallError| {
             let is_impossible = error.status() == Some(StatusCode::UNPROCESSABLE_ENTITY);
-            let message = if is_impossible && *key == Key::None {
+            if is_impossible && *key == Key::None {
                 let policy = &subject.policy;
-                format!("{error}; name the key: sluicegate keys {action} {policy} KEY")
+                format!("{error}; name the key: sluicegate keys {action} {policy} KEY").into()
             } else {
-                error.to_string()
-            };
-            (WRONG, message)
+                error.into()
+            }
         })
-    }
-
-    /// Prints an answer as JSON, or as this text.
-    fn print<T>(&self, answer: &Answer<T>, text: impl Fn(&T) -> String) -> io::Result<()> {
-        let text = if self.json {
-            format!("{:#}\n", answer.json)
-        } else {
-            text(&answer.fields)
-        };
-        io::stdout().lock().write_all(text.as_bytes())
     }
 }
 
 pub(super) fn keys(options: &KeysArgs) -> ExitCode {
-    let said = match &options.action {
+    super::conclude(match &options.action {
         KeyAction::Find(find) => find.run(),
         KeyAction::Lookup(lookup) => lookup.run(),
         KeyAction::Reset(one) => one.run("reset"),
@@ -244,15 +229,8 @@ pub(super) fn keys(options: &KeysArgs) -> ExitCode {
         KeyAction::Ban(ban) => ban.run(),
         KeyAction::List(list) => list.run(),
         KeyAction::Revoke(revoke) => revoke.run(),
-    };
-    said.unwrap_or_else(|(code, message)| {
-        super::tell(message);
-        ExitCode::from(code)
     })
 }
-
-/// The exit code of a command that failed, and a sentence for people.
-type Failure = (u8, String);
 
 impl LookupArgs {
     /// # Errors
@@ -268,7 +246,7 @@ impl LookupArgs {
         if let Some(doubt) = state_table::doubt(&answer.fields) {
             super::tell(doubt);
         }
-        let printed = call.print(&answer, state_table::state);
+        let printed = answer.print(call.json, state_table::state);
         Ok(super::finish(printed, ExitCode::SUCCESS))
     }
 }
@@ -285,7 +263,7 @@ impl ChangeOptions {
         body: &impl Serialize,
     ) -> Result<ExitCode, Failure> {
         let answer: Answer<KeyChanged> = self.call.post(TokenRole::Write, named, key, body)?;
-        let printed = self.call.print(&answer, state_table::change);
+        let printed = answer.print(self.call.json, state_table::change);
         if self.dry_run {
             super::tell("a dry run: nothing is changed");
         }
@@ -316,7 +294,7 @@ impl GrantArgs {
         let (change, subject, end) = (&self.change, &self.subject, &self.end);
         if end.until.is_none() && end.length.is_none() && self.units > 0 {
             let message = "say when the grant ends: --for DURATION, such as 1h, or --until INSTANT";
-            return Err((USAGE, message.to_owned()));
+            return Err(Failure::wrong_usage(message));
         }
         let body = GrantRequest {
             policy: subject.policy.clone(),

@@ -1,15 +1,13 @@
 //! `sluicegate status`: the state of a running proxy, and its problems.
 
 use std::fmt;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 
-use super::WRONG;
-use super::admin_client::Answer;
 use super::admin_options::AdminArgs;
+use super::{Failure, WRONG};
 use crate::admin::readiness::Connections;
 use crate::admin::status::Status;
 use crate::clock::text::{Span, rfc_3339};
@@ -33,29 +31,23 @@ pub(super) struct StatusArgs {
 }
 
 pub(super) fn status(options: &StatusArgs) -> ExitCode {
-    let client = options.admin.client(TokenRole::Read);
-    let answer = client.and_then(|client| {
-        let answer = client.get::<Status>("/v1/status");
-        answer.map_err(|error| error.to_string())
-    });
-    let Answer { json, fields } = match answer {
-        Ok(answer) => answer,
-        Err(message) => {
-            super::tell(message);
-            return ExitCode::from(WRONG);
-        }
-    };
-    let text = if options.json {
-        format!("{json:#}\n")
-    } else {
-        Lines(&fields).to_string()
-    };
-    let code = if fields.problems.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(WRONG)
-    };
-    super::finish(io::stdout().write_all(text.as_bytes()), code)
+    super::conclude(options.run())
+}
+
+impl StatusArgs {
+    /// # Errors
+    /// The proxy refuses or does not answer.
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let client = self.admin.client(TokenRole::Read)?;
+        let answer = client.get::<Status>("/v1/status")?;
+        let code = if answer.fields.problems.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(WRONG)
+        };
+        let printed = answer.print(self.json, |status| Lines(status).to_string());
+        Ok(super::finish(printed, code))
+    }
 }
 
 /// A line for each fact, which starts with its kind.

@@ -13,7 +13,7 @@ use clap::Args;
 use strum::VariantArray;
 
 use self::report::{Report, counted, take_keys};
-use super::WRONG;
+use super::Failure;
 use super::admin_client::{AdminClient, Answer};
 use super::admin_options::AdminArgs;
 use crate::admin::top::Top;
@@ -82,19 +82,13 @@ struct Question {
 }
 
 pub(super) fn top(options: &TopArgs) -> ExitCode {
-    match options.run() {
-        Ok(code) => code,
-        Err(message) => {
-            super::tell(message);
-            ExitCode::from(WRONG)
-        }
-    }
+    super::conclude(options.run())
 }
 
 impl TopArgs {
     /// # Errors
-    /// A sentence for people.
-    fn run(&self) -> Result<ExitCode, String> {
+    /// The proxy refuses or does not answer, or the terminal cannot be used.
+    fn run(&self) -> Result<ExitCode, Failure> {
         let client = self.admin.client(TokenRole::Read)?;
         let question = Question {
             by: self.by,
@@ -110,15 +104,11 @@ impl TopArgs {
                 sleep(LEAST_COUNTED);
                 answer = question.ask(&client)?;
             }
-            let text = if self.json {
-                format!("{:#}\n", answer.json)
-            } else {
-                Report::new(&answer.fields).to_string()
-            };
+            let text = answer.render(self.json, |top| Report::new(top).to_string());
             return Ok(print(&text).unwrap_or(ExitCode::SUCCESS));
         }
         if !self.follow && !self.json && has_cursor(&out) && has_colours(&out) {
-            return screen::run(client, question);
+            return Ok(screen::run(client, question)?);
         }
         loop {
             let answer = question.ask(&client)?;

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::ExplainArgs;
 use crate::admin::explain::ExplainRequest;
+use crate::cli::Failure;
 use crate::cli::admin_client::Answer;
 use crate::cli::admin_options::find_client;
 use crate::config::TokenRole;
@@ -24,12 +25,12 @@ impl ExplainArgs {
     /// Asks the proxy at `admin`, or that of the configuration.
     ///
     /// # Errors
-    /// A sentence for people.
-    pub(super) fn ask(&self, admin: Option<&str>) -> Result<LiveExplanation, String> {
+    /// The proxy refuses or does not answer.
+    pub(super) fn ask(&self, admin: Option<&str>) -> Result<LiveExplanation, Failure> {
         let config = self.config.as_ref();
         let client = find_client(admin, &self.token, config, TokenRole::Read)?;
-        let answer = client.post::<ExplanationReport>("/v1/explain", &self.body());
-        let Answer { json, fields } = answer.map_err(|error| error.to_string())?;
+        let Answer { json, fields } =
+            client.post::<ExplanationReport>("/v1/explain", &self.body())?;
         Ok(LiveExplanation {
             proxy: client.url(),
             json,

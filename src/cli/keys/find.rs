@@ -1,6 +1,5 @@
 //! `sluicegate keys find`: the limits of one client, in all policies whose keys have as many parts.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -8,12 +7,12 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::key_text::KeyTextArgs;
-use super::{CallArgs, Failure, state_table};
+use super::{CallArgs, state_table};
 use crate::admin::keys::LookupRequest;
 use crate::admin::keys::key_input::Key;
 use crate::admin::policies::PolicyList;
-use crate::cli::admin_client::{AdminClient, CallError};
-use crate::cli::{WRONG, finish, tell};
+use crate::cli::admin_client::{AdminClient, Answer, CallError};
+use crate::cli::{Failure, finish, tell};
 use crate::config::TokenRole;
 use crate::proxy::inspect::key_state::KeyState;
 
@@ -40,19 +39,18 @@ impl FindArgs {
     /// The key cannot be read, no policy takes it, or the proxy does not answer.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let key = self.call.read_key(&self.key)?;
-        let client = self.call.admin.client(TokenRole::Read);
-        let client = client.map_err(|message| (WRONG, message))?;
-        let found = look_up(&client, &key);
-        let found = found.map_err(|error| (WRONG, error.to_string()))?;
-        let text = match (self.call.json, &found.refusal) {
-            (_, Some(refusal)) if found.states.is_empty() => {
-                return Err((WRONG, refusal.to_string()));
-            }
-            _ if found.states.is_empty() => return Err((WRONG, no_policy(&key))),
-            (true, _) => format!("{:#}\n", Value::Array(found.json)),
-            (false, _) => table(&found.states),
+        let client = self.call.admin.client(TokenRole::Read)?;
+        let found = look_up(&client, &key)?;
+        if found.states.is_empty() {
+            let refusal = found.refusal.map(Failure::from);
+            return Err(refusal.unwrap_or_else(|| no_policy(&key).into()));
+        }
+        let answer = Answer {
+            json: Value::Array(found.json),
+            fields: found.states,
         };
-        Ok(finish(print(&text), ExitCode::SUCCESS))
+        let printed = answer.print(self.call.json, |states| table(states));
+        Ok(finish(printed, ExitCode::SUCCESS))
     }
 }
 
@@ -106,8 +104,4 @@ fn table(states: &[KeyState]) -> String {
         )),
     }
     state_table::overview(&stored)
-}
-
-fn print(text: &str) -> io::Result<()> {
-    io::stdout().lock().write_all(text.as_bytes())
 }

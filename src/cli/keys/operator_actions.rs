@@ -1,16 +1,14 @@
 //! `sluicegate keys list` and `revoke`: the bans and grants of operators that are in force, and the end of
 //! one by its id in that list.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{CallArgs, ChangeOptions, Failure};
+use super::{CallArgs, ChangeOptions};
 use crate::admin::keys::operator_actions::{RevokeRequest, Revoked};
-use crate::cli::admin_client::Answer;
 use crate::cli::table::table;
-use crate::cli::{WRONG, finish, tell};
+use crate::cli::{Failure, finish, tell};
 use crate::config::TokenRole;
 use crate::proxy::inspect::operator_actions::{ActionPage, ListedAction};
 use crate::store::OperatorActionKind;
@@ -64,24 +62,19 @@ impl ListArgs {
             }
         }
         let path = format!("/v1/keys?{}", query.finish());
-        let client = self.call.admin.client(TokenRole::Read);
-        let client = client.map_err(|message| (WRONG, message))?;
-        let answer = client.get::<ActionPage>(&path);
-        let Answer { json, fields } = answer.map_err(|error| (WRONG, error.to_string()))?;
-        let text = if self.call.json {
-            format!("{json:#}\n")
-        } else {
-            action_table(&fields.items)
-        };
-        let (shown, total) = (fields.items.len(), fields.total);
-        match &fields.next {
+        let client = self.call.admin.client(TokenRole::Read)?;
+        let answer = client.get::<ActionPage>(&path)?;
+        let page = &answer.fields;
+        let (shown, total) = (page.items.len(), page.total);
+        match &page.next {
             Some(next) => tell(format_args!(
                 "{shown} of {total}; for the next: --after {next}"
             )),
             None if total == 0 => tell("no ban or grant by an operator is in force"),
             None => {}
         }
-        Ok(finish(print(&text), ExitCode::SUCCESS))
+        let printed = answer.print(self.call.json, |page| action_table(&page.items));
+        Ok(finish(printed, ExitCode::SUCCESS))
     }
 }
 
@@ -101,21 +94,16 @@ impl RevokeArgs {
             reason: reason.clone(),
             dry_run: *dry_run,
         };
-        let client = call.admin.client(TokenRole::Write);
-        let client = client.map_err(|message| (WRONG, message))?;
-        let answer = client.post::<Revoked>("/v1/keys/revoke", &body);
-        let Answer { json, fields } = answer.map_err(|error| (WRONG, error.to_string()))?;
-        let text = if call.json {
-            format!("{json:#}\n")
-        } else {
-            action_table(&[fields.revoked])
-        };
+        let client = call.admin.client(TokenRole::Write)?;
+        let answer = client.post::<Revoked>("/v1/keys/revoke", &body)?;
         tell(if *dry_run {
             "a dry run: nothing is changed"
         } else {
             "this has ended"
         });
-        Ok(finish(print(&text), ExitCode::SUCCESS))
+        let one = |answer: &Revoked| action_table(std::slice::from_ref(&answer.revoked));
+        let printed = answer.print(call.json, one);
+        Ok(finish(printed, ExitCode::SUCCESS))
     }
 }
 
@@ -134,8 +122,4 @@ fn row(item: &ListedAction) -> [String; 6] {
     let texts = [&item.id, &item.until, &item.actor, &item.reason].map(String::clone);
     let [id, until, actor, reason] = texts;
     [item.policy.clone(), what, id, until, actor, reason]
-}
-
-fn print(text: &str) -> io::Result<()> {
-    io::stdout().lock().write_all(text.as_bytes())
 }
