@@ -1,12 +1,13 @@
-//! Assembles the parts that a configuration asks for, runs them, and exchanges them on a reload.
+//! Starts, runs, reloads and stops the process.
 
 mod access_logs;
 mod config_log;
-mod connections;
-mod descriptors;
+mod file_shares;
 mod periodic;
 mod playground;
 mod process;
+mod process_series;
+mod redis_connections;
 mod reload;
 mod run;
 mod signals;

@@ -24,7 +24,7 @@ mod validate;
 pub mod value;
 mod variables;
 
-pub use compile::{Compiled, ConfigText, SnapshotSpec, compile, compile_policies, compile_rules};
+pub use compile::{Compiled, ProcessSpec, SnapshotSpec, compile, compile_policies, compile_rules};
 pub use diagnostic::{Audience, Code, Colour, Place, Problem, Report, Severity};
 pub use document::{Document, NodeId};
 pub use finding::Finding;

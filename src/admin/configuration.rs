@@ -50,9 +50,9 @@ pub(super) async fn running(State(state): State<AdminState>) -> Json<Config> {
             .collect()
     });
     Json(Config {
-        source: running.source,
-        text: running.text,
-        hash: running.hash,
+        source: running.info.source,
+        text: running.info.text,
+        hash: running.info.hash,
         loaded_at: Rfc3339(running.loaded_at),
         last_error,
         reset,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use derive_more::Deref;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,9 +18,9 @@ const MAX_RELOADS: usize = 50;
 /// The most changes of buckets that are kept of a reload.
 const MAX_CHANGES: usize = 200;
 
-/// The running configuration.
+/// The facts of a configuration, for people.
 #[derive(Clone, Debug)]
-pub struct RunningConfig {
+pub struct ConfigInfo {
     /// The path of the file, or another name of the text.
     pub source: String,
     /// The text, with its secrets masked.
@@ -28,6 +29,14 @@ pub struct RunningConfig {
     pub hash: String,
     /// The ends of its certificates.
     pub certificates: Arc<[CertificateEnd]>,
+}
+
+/// The running configuration.
+#[derive(Clone, Debug, Deref)]
+pub struct RunningConfig {
+    /// Its facts.
+    #[deref]
+    pub info: ConfigInfo,
     /// The instant since which it runs.
     pub loaded_at: Timestamp,
 }
@@ -180,10 +189,12 @@ mod tests {
 
     fn running(hash: &str) -> RunningConfig {
         RunningConfig {
-            source: "sluicegate.yaml".to_owned(),
-            text: "".into(),
-            hash: hash.to_owned(),
-            certificates: Arc::default(),
+            info: ConfigInfo {
+                source: "sluicegate.yaml".to_owned(),
+                text: "".into(),
+                hash: hash.to_owned(),
+                certificates: Arc::default(),
+            },
             loaded_at: Timestamp::EPOCH,
         }
     }

@@ -109,7 +109,7 @@ pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
         phase: state.readiness.get(),
         workers: facts.workers,
         ruleset: RunningRuleset {
-            hash: running.hash,
+            hash: running.info.hash,
             loaded_at: Rfc3339(running.loaded_at),
         },
         notes: set_modes(&ruleset)

@@ -10,7 +10,7 @@ use super::access::Access;
 use super::computations::{Computation, PlaygroundApi};
 use super::hosts::AllowedHosts;
 use super::readiness::{Phase, Readiness};
-use super::reload_history::{ReloadHistory, RunningConfig};
+use super::reload_history::{ConfigInfo, ReloadHistory, RunningConfig};
 use super::service::AdminService;
 use super::state::ProcessFacts;
 use super::status_problem::StatusProblem;
@@ -66,10 +66,12 @@ fn state(registry: &Registry) -> AdminState {
             write: vec![TokenDigest::of("writer")],
         }),
         reloads: ReloadHistory::new(RunningConfig {
-            source: "test.yaml".to_owned(),
-            text: "".into(),
-            hash: "0".to_owned(),
-            certificates: Arc::default(),
+            info: ConfigInfo {
+                source: "test.yaml".to_owned(),
+                text: "".into(),
+                hash: "0".to_owned(),
+                certificates: Arc::default(),
+            },
             loaded_at: now,
         }),
         facts: ProcessFacts {

@@ -15,10 +15,11 @@ use tokio::time::{sleep, timeout};
 use super::StartupError;
 use super::access_logs;
 use super::config_log;
-use super::connections::Connections;
-use super::descriptors;
+use super::file_shares;
 use super::periodic::{run_periodic_work, tick_upstreams};
 use super::playground;
+use super::process_series::{self, ProcessSeries};
+use super::redis_connections::RedisConnections;
 use super::reload::{Prepared, Reloader, Running};
 use super::signals::{EndSignal, SignalCommand, Signals};
 use super::snapshot_owner::Owner;
@@ -31,18 +32,16 @@ use crate::admin::listener::{BoundAdmin, bind};
 use crate::admin::readiness::{Phase, Readiness};
 use crate::admin::state::{AdminContext, ProcessFacts};
 use crate::admin::status_problem::StatusProblem;
-use crate::clock::{Clock, Timestamp};
-use crate::config::{Source, compile};
+use crate::clock::Clock;
+use crate::config::{Compiled, Source, compile};
 use crate::limiter::Secret;
-use crate::net::file_budget;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset, gateway};
 use crate::server::{BoundListeners, Server, ServerSpec, StartError};
 use crate::store::StoreSpec;
 use crate::telemetry::logging::ProcessLog;
-use crate::telemetry::metrics::{self, ClockMetrics, RecentCounts, RequestMetrics};
-use crate::telemetry::process;
-use crate::telemetry::registry::{Gauge, Observer, Registry};
+use crate::telemetry::metrics::{ClockMetrics, RecentCounts, RequestMetrics};
+use crate::telemetry::registry::Registry;
 
 /// How long the last lines of the access log may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
@@ -52,14 +51,6 @@ const LAST_SPANS: Duration = Duration::from_secs(3);
 
 /// How long the workers may take to end after the last connection.
 const LAST_WORKERS: Duration = Duration::from_secs(10);
-
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// The commit that this was built from, where the build said so.
-const REVISION: &str = match option_env!("SLUICEGATE_REVISION") {
-    Some(revision) => revision,
-    None => "unknown",
-};
 
 /// The parts of the running process.
 pub(super) struct Process {
@@ -71,7 +62,7 @@ pub(super) struct Process {
     reloader: Reloader,
     snapshots: SnapshotThread,
     synchronising: SyncThread,
-    connections: Connections,
+    redis_connections: RedisConnections,
     /// True once workers accept clients.
     is_open: watch::Sender<bool>,
     clock_metrics: ClockMetrics,
@@ -90,55 +81,54 @@ impl Process {
         let clock = Arc::new(Clock::system());
         let started_at = clock.now();
         let loaded = source.load()?;
-        let compiled = compile(&loaded)?;
+        let Compiled {
+            rules,
+            access_log,
+            export,
+            process: spec,
+        } = compile(&loaded)?;
         config_log::log_warnings(loaded, started_at);
-        let files = descriptors::provide(&compiled.server);
-        let mut served = compiled.server.clone();
+        let files = file_shares::raise_and_divide(&spec.server);
+        let mut served = spec.server.clone();
         served.client.max_connections = files.clients;
         // Before the snapshot is touched: where another process listens, this one does not start.
-        let admin = bind(
-            compiled.admin.address,
-            compiled.admin.tls.clone(),
-            files.admin,
-            &registry,
-        )?;
+        let tls = spec.admin.tls.clone();
+        let admin = bind(spec.admin.address, tls, files.admin, &registry)?;
         let listeners = BoundListeners::bind(&served, &registry)?;
-        let owner = Owner::at_start(compiled.snapshot.as_ref());
-        let previous = PreviousSnapshot::find(compiled.snapshot.as_ref(), &owner, clock.now());
+        let owner = Owner::at_start(spec.snapshot.as_ref());
+        let previous = PreviousSnapshot::find(spec.snapshot.as_ref(), &owner, clock.now());
         if let Some(previous) = &previous {
             clock.continue_from(previous.saved_at());
         }
         let context = BuildContext {
-            workers: compiled.server.workers.get(),
+            workers: spec.server.workers.get(),
             registry: registry.clone(),
             clock: Arc::clone(&clock),
-            secret: key_secret(previous.as_ref(), compiled.rules.store.as_ref()),
+            secret: key_secret(previous.as_ref(), rules.store.as_ref()),
         };
-        let access_log = access_logs::provide(compiled.access_log.as_ref(), &context, None)?;
-        let export = SpanExport::provide(compiled.export.clone(), &registry, None)?;
+        let access_log = access_logs::provide(access_log.as_ref(), &context, None)?;
+        let export = SpanExport::provide(export, &registry, None)?;
         let spans = export.as_ref().map(SpanExport::queue);
-        let connections = Connections::new(context.workers);
+        let redis_connections = RedisConnections::new(context.workers);
         let mut reloader = Reloader::new(
             source,
-            &compiled,
+            &spec,
             context.clone(),
             export,
-            connections.clone(),
+            redis_connections.clone(),
         );
-        let prepared = PreparedRuleset::new(compiled.rules, &context, None)
+        let prepared = PreparedRuleset::new(rules, &context, None)
             .with_access_log(access_log)
             .with_spans(spans);
         let ruleset = first_ruleset(prepared, previous, &clock);
-        reloader.follow(&ruleset);
-        connections.begin(&ruleset);
+        reloader.access_logs.note(&ruleset);
+        redis_connections.begin(&ruleset);
         let gateway = new_gateway(ruleset, &context);
         files.limit_upstreams(&gateway);
-        gateway
-            .activity()
-            .set_key_form(compiled.admin.keys, started_at);
+        gateway.activity().set_key_form(spec.admin.keys, started_at);
         let snapshot_problem = StatusProblem::default();
         let snapshots = SnapshotThread::start(
-            compiled.snapshot,
+            spec.snapshot,
             owner,
             snapshot_problem.clone(),
             Arc::clone(&gateway),
@@ -149,22 +139,36 @@ impl Process {
             context.workers,
             Arc::clone(&gateway),
             Arc::clone(&clock),
-            &connections,
+            &redis_connections,
         )?;
         let readiness = Readiness::default();
         let is_open = watch::Sender::new(false);
-        let facts = process_facts(context.workers, started_at);
+        let recent = RecentCounts::new(&registry);
         let admin_context = AdminContext {
+            registry: registry.clone(),
+            readiness: readiness.clone(),
+            gateway: Arc::clone(&gateway),
+            clock: Arc::clone(&clock),
+            access: reloader.access.clone(),
+            hosts: reloader.hosts.clone(),
+            reloads: reloader.history.clone(),
+            facts: ProcessFacts {
+                version: process_series::VERSION,
+                revision: process_series::REVISION,
+                workers: context.workers,
+                started_at,
+            },
+            recent: recent.clone(),
             snapshot_problem,
-            ..admin_context(&context, &gateway, &readiness, &reloader, facts)
+            restart_problem: reloader.restart_problem.clone(),
+            playground: playground::api(),
         };
-        let recent = admin_context.recent.clone();
         let admin = start_admin(admin, admin_context)?;
-        let startup = worker_startup(&connections, &is_open);
+        let startup = worker_startup(&redis_connections, &is_open);
         let server = start_server(served, listeners, &gateway, startup)?;
         readiness.watch(server.pressure());
         Ok(Process {
-            _series: process_series(&registry, &server, &gateway, log),
+            _series: process_series::register(&registry, &server, &gateway, log),
             clock_metrics: ClockMetrics::new(&registry),
             clock,
             gateway,
@@ -174,7 +178,7 @@ impl Process {
             reloader,
             snapshots,
             synchronising,
-            connections,
+            redis_connections,
             is_open,
             recent,
         })
@@ -182,12 +186,12 @@ impl Process {
 
     /// Accepts clients once Redis is connected, or does not answer in time.
     fn open(&self) -> impl Future<Output = ()> + use<> {
-        let connections = self.connections.clone();
+        let redis_connections = self.redis_connections.clone();
         let ruleset = self.gateway.ruleset();
         let (is_open, readiness) = (self.is_open.clone(), self.readiness.clone());
         let addresses = self.server.addresses();
         async move {
-            connections.ready(&ruleset).await;
+            redis_connections.ready(&ruleset).await;
             is_open.send_replace(true);
             for address in addresses {
                 tracing::info!(%address, "listening");
@@ -203,7 +207,7 @@ impl Process {
         opening.abort();
         // Clients that wait already are served as any others.
         self.is_open.send_replace(true);
-        let shutdown = self.reloader.shutdown();
+        let shutdown = self.reloader.shutdown;
         let deadline = shutdown.deadline.get();
         let delay = match ended_by {
             EndSignal::Terminate => shutdown.delay.get(),
@@ -279,7 +283,7 @@ impl Process {
     async fn reload(&mut self, prepared: Result<Prepared, StartupError>, watch: &mut FileWatcher) {
         let running = Running {
             gateway: &self.gateway,
-            keeper: &self.snapshots,
+            snapshot_thread: &self.snapshots,
             server: &mut self.server,
             admin: &mut self.admin,
         };
@@ -293,43 +297,6 @@ impl Process {
         if let Some(log) = &self.gateway.ruleset().access_log {
             log.reopen();
         }
-    }
-}
-
-/// The series of the process itself, which are shown as long as this lives.
-type ProcessSeries = (Observer, Gauge, Observer, Vec<Observer>);
-
-fn process_series(
-    registry: &Registry,
-    server: &Server,
-    gateway: &Arc<Gateway>,
-    log: &ProcessLog,
-) -> ProcessSeries {
-    let (connections, gateway) = (server.pressure(), Arc::clone(gateway));
-    let share = move || {
-        let requests = gateway.upstream_shares();
-        let clients = connections.open() as f64 / connections.max() as f64;
-        let upstreams = requests.in_flight() as f64 / requests.max() as f64;
-        if file_budget::UPSTREAMS.is_short() {
-            1.0
-        } else {
-            clients.max(upstreams)
-        }
-    };
-    (
-        metrics::connection_pressure(registry, share),
-        metrics::build_info(registry, VERSION, REVISION),
-        metrics::log_dropped(registry, log),
-        process::register(registry),
-    )
-}
-
-const fn process_facts(workers: usize, started_at: Timestamp) -> ProcessFacts {
-    ProcessFacts {
-        version: VERSION,
-        revision: REVISION,
-        workers,
-        started_at,
     }
 }
 
@@ -359,29 +326,6 @@ fn new_gateway(ruleset: Arc<Ruleset>, context: &BuildContext) -> Arc<Gateway> {
     Arc::new(gateway.with_activity(context.workers))
 }
 
-fn admin_context(
-    context: &BuildContext,
-    gateway: &Arc<Gateway>,
-    readiness: &Readiness,
-    reloader: &Reloader,
-    facts: ProcessFacts,
-) -> AdminContext {
-    AdminContext {
-        registry: context.registry.clone(),
-        readiness: readiness.clone(),
-        gateway: Arc::clone(gateway),
-        clock: Arc::clone(&context.clock),
-        access: reloader.access().clone(),
-        hosts: reloader.hosts().clone(),
-        reloads: reloader.history.clone(),
-        facts,
-        recent: RecentCounts::new(&context.registry),
-        snapshot_problem: StatusProblem::default(),
-        restart_problem: reloader.restart_problem.clone(),
-        playground: playground::api(),
-    }
-}
-
 /// Starts the workers; each accepts clients after its `startup`.
 fn start_server(
     spec: ServerSpec,
@@ -401,7 +345,7 @@ fn start_server(
 
 /// The startup of each worker, before it accepts clients.
 fn worker_startup(
-    connections: &Connections,
+    connections: &RedisConnections,
     is_open: &watch::Sender<bool>,
 ) -> impl Fn(usize) -> Pin<Box<dyn Future<Output = ()>>> + Clone + Send + use<> {
     let (connections, is_open) = (connections.clone(), is_open.clone());

@@ -1,7 +1,7 @@
 //! Exchanges the running ruleset for a new one, or leaves all as it is.
 //!
 //! Everything that can fail is done first, aside, and off the runtimes that serve: new addresses are
-//! bound, too. Then the buckets are handed over, the snapshot is swapped, and listeners change: none
+//! bound, too. Then the buckets are handed over, the ruleset is swapped, and listeners change: none
 //! of it can fail.
 
 use std::sync::Arc;
@@ -9,42 +9,44 @@ use std::sync::Arc;
 use super::StartupError;
 use super::access_logs::{self, Writers};
 use super::config_log;
-use super::connections::Connections;
-use super::descriptors::{self, FileShares};
+use super::file_shares::{self, FileShares};
+use super::redis_connections::RedisConnections;
 use super::snapshot_thread::SnapshotThread;
 use super::span_exporter::SpanExport;
 use crate::admin::access::Access;
 use crate::admin::hosts::AllowedHosts;
-use crate::admin::reload_history::{ReloadHistory, RunningConfig};
+use crate::admin::listener;
+use crate::admin::reload_history::{ConfigInfo, ReloadHistory, RunningConfig};
 use crate::admin::status_problem::StatusProblem;
-use crate::admin::{AdminSpec, listener};
 use crate::clock::Timestamp;
-use crate::config::{Compiled, ConfigText, Loaded, ShutdownTimes, SnapshotSpec, Source, compile};
+use crate::config::{Loaded, ProcessSpec, ShutdownTimes, Source, compile};
 use crate::files::VersionedFile;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::reload_diff::{BucketChange, compare};
 use crate::proxy::{Gateway, Ruleset};
-use crate::server::tls::CertificateEnd;
-use crate::server::{ClientRules, Server, ServerChange, ServerSpec};
+use crate::server::{ClientRules, Server, ServerChange};
 use crate::telemetry::metrics::ConfigMetrics;
 
 /// The state of a reload, and the state that it keeps for the next.
 #[derive(Debug)]
 pub(super) struct Reloader {
     source: Source,
-    surroundings: BuildContext,
+    context: BuildContext,
     client_rules: ClientRules,
-    access: Access,
-    hosts: AllowedHosts,
+    /// The tokens of the admin API's callers.
+    pub(super) access: Access,
+    /// The hosts of the admin listener.
+    pub(super) hosts: AllowedHosts,
     /// The running configuration, and the last reloads.
     pub(super) history: ReloadHistory,
-    shutdown: ShutdownTimes,
+    /// How long shutting down may take.
+    pub(super) shutdown: ShutdownTimes,
     files: Vec<VersionedFile>,
     /// The access logs that are being written.
     pub(super) access_logs: Writers,
     /// The export of spans, if there is one.
     export: Option<SpanExport>,
-    connections: Connections,
+    redis_connections: RedisConnections,
     /// The changes that wait for a restart, if there are any.
     pub(super) restart_problem: StatusProblem,
     metrics: ConfigMetrics,
@@ -54,32 +56,31 @@ impl Reloader {
     /// Remembers what was started with.
     pub(super) fn new(
         source: Source,
-        compiled: &Compiled,
-        surroundings: BuildContext,
+        spec: &ProcessSpec,
+        context: BuildContext,
         export: Option<SpanExport>,
-        connections: Connections,
+        redis_connections: RedisConnections,
     ) -> Self {
-        let now = surroundings.clock.now();
-        let running = running_config(&compiled.text, &compiled.certificates, now);
-        let metrics = ConfigMetrics::new(&surroundings.registry, &running.hash, seconds(now));
-        metrics.certificates(ends(&running));
+        let now = context.clock.now();
+        let metrics = ConfigMetrics::new(&context.registry, &spec.info.hash, seconds(now));
+        metrics.certificates(ends(&spec.info));
         Reloader {
             metrics,
-            client_rules: compiled.server.client_rules.clone(),
-            access: Access::new(compiled.admin.access.clone()),
-            hosts: AllowedHosts::of_listener(
-                compiled.admin.address.ip(),
-                compiled.admin.hosts.clone(),
-            ),
-            history: ReloadHistory::new(running),
-            shutdown: compiled.shutdown,
-            files: compiled.files.clone(),
+            client_rules: spec.server.client_rules.clone(),
+            access: Access::new(spec.admin.access.clone()),
+            hosts: AllowedHosts::of_listener(spec.admin.address.ip(), spec.admin.hosts.clone()),
+            history: ReloadHistory::new(RunningConfig {
+                info: spec.info.clone(),
+                loaded_at: now,
+            }),
+            shutdown: spec.shutdown,
+            files: spec.files.clone(),
             access_logs: Writers::default(),
             export,
-            connections,
+            redis_connections,
             restart_problem: StatusProblem::default(),
             source,
-            surroundings,
+            context,
         }
     }
 
@@ -93,26 +94,6 @@ impl Reloader {
             .collect()
     }
 
-    /// The tokens of the admin API's callers, which reloads replace.
-    pub(super) fn access(&self) -> &Access {
-        &self.access
-    }
-
-    /// The hosts of the admin listener, which reloads replace.
-    pub(super) fn hosts(&self) -> &AllowedHosts {
-        &self.hosts
-    }
-
-    /// Takes note of what of a snapshot that now runs will have to be ended.
-    pub(super) fn follow(&mut self, snapshot: &Ruleset) {
-        self.access_logs.note(snapshot);
-    }
-
-    /// How the process is to end.
-    pub(super) fn shutdown(&self) -> ShutdownTimes {
-        self.shutdown
-    }
-
     /// Reads the configuration again, and connects to its store. Changes nothing that serves, so it may be dropped.
     ///
     /// # Errors
@@ -122,23 +103,31 @@ impl Reloader {
         running: Arc<Ruleset>,
         (server, admin): (&Server, &Server),
     ) -> Result<Prepared, StartupError> {
-        let build = build(
+        let (source, context, export) = (
             self.source.clone(),
-            self.surroundings.clone(),
+            self.context.clone(),
             self.export.clone(),
-            Arc::clone(&running),
         );
-        let Built { ruleset, rest } = off_the_runtime(build).await??;
-        let files = descriptors::provide(&rest.server);
-        let mut client = rest.server.client;
+        let before = Arc::clone(&running);
+        let built = off_the_runtime(move || build(&source, &context, export.as_ref(), &before));
+        let (ruleset, config) = built.await??;
+        let ProcessSpec {
+            server: spec,
+            admin: admin_spec,
+            ..
+        } = &config.spec;
+        let files = file_shares::raise_and_divide(spec);
+        let mut client = spec.client;
         client.max_connections = files.clients;
-        let server = server.plan(&rest.server.listeners, client)?;
-        let listener = listener::listener(rest.admin.address, rest.admin.tls.clone());
+        let server = server.plan(&spec.listeners, client)?;
+        let listener = listener::listener(admin_spec.address, admin_spec.tls.clone());
         let admin = admin.plan(&[listener], admin.client())?;
-        self.connections.connect(ruleset.ruleset(), &running).await;
+        self.redis_connections
+            .connect(ruleset.ruleset(), &running)
+            .await;
         Ok(Prepared {
             ruleset,
-            rest,
+            config,
             files,
             server,
             admin,
@@ -156,76 +145,85 @@ impl Reloader {
             Err(why) => return self.failed(&why),
         };
         let Prepared {
-            ruleset,
-            rest,
+            ruleset: prepared_ruleset,
+            config,
             files,
             server,
             admin,
         } = prepared;
-        let clock = Arc::clone(&self.surroundings.clock);
-        let snapshot = match off_the_runtime(move || ruleset.migrate_buckets(clock.now())).await {
-            Ok(snapshot) => snapshot,
+        let clock = Arc::clone(&self.context.clock);
+        let migrated = off_the_runtime(move || prepared_ruleset.migrate_buckets(clock.now()));
+        let ruleset = match migrated.await {
+            Ok(ruleset) => ruleset,
             Err(panicked) => return self.failed(&panicked),
         };
-        self.swap(snapshot, &rest, running.gateway);
+        self.swap(ruleset, &config.spec, running.gateway);
         files.limit_upstreams(running.gateway);
-        let deadline = rest.shutdown.deadline.get();
+        let deadline = config.spec.shutdown.deadline.get();
         running.server.adopt(server, deadline).await;
         running.admin.adopt(admin, deadline).await;
-        self.apply(rest, running.gateway, running.keeper);
+        self.apply(config, running.gateway, running.snapshot_thread);
     }
 
     /// Decides the next requests by the new ruleset, before listeners change.
-    fn swap(&mut self, snapshot: Arc<Ruleset>, rest: &Rest, gateway: &Gateway) {
-        self.follow(&snapshot);
-        if self.history.is_running(&rest.text.hash) {
+    fn swap(&mut self, ruleset: Arc<Ruleset>, spec: &ProcessSpec, gateway: &Gateway) {
+        self.access_logs.note(&ruleset);
+        if self.history.is_running(&spec.info.hash) {
             // Another file has changed, such as a certificate.
-            snapshot.keep_modes(&gateway.ruleset());
+            ruleset.keep_modes(&gateway.ruleset());
         }
-        gateway.swap(snapshot);
-        self.client_rules.adopt(&rest.server.client_rules);
+        gateway.swap(ruleset);
+        self.client_rules.adopt(&spec.server.client_rules);
     }
 
     fn failed(&self, why: &StartupError) {
-        let now = self.surroundings.clock.now();
+        let now = self.context.clock.now();
         self.history.failed(now, &why.to_string());
         config_log::log_failure(why);
-        // Last: whoever sees the count finds the rest.
+        // Last, so that anyone who sees the count also finds the log line and the history.
         self.metrics.failed();
     }
 
-    fn apply(&mut self, compiled: Rest, gateway: &Gateway, keeper: &SnapshotThread) {
-        self.warn_of_restart(&compiled);
-        keeper.follow(compiled.snapshot);
-        self.access.reload(compiled.admin.access);
-        let admin = compiled.admin.address.ip();
-        self.hosts.reload(admin, compiled.admin.hosts);
-        let now = self.surroundings.clock.now();
-        gateway.activity().set_key_form(compiled.admin.keys, now);
-        self.export = compiled.export;
+    fn apply(&mut self, config: ProcessConfig, gateway: &Gateway, snapshots: &SnapshotThread) {
+        let ProcessConfig {
+            spec,
+            export,
+            loaded,
+            buckets,
+        } = config;
+        self.report_pending_restart(&spec);
+        snapshots.follow(spec.snapshot);
+        self.access.reload(spec.admin.access);
+        self.hosts.reload(spec.admin.address.ip(), spec.admin.hosts);
+        let now = self.context.clock.now();
+        gateway.activity().set_key_form(spec.admin.keys, now);
+        self.export = export;
         self.export.iter().for_each(SpanExport::enforce);
-        self.shutdown = compiled.shutdown;
-        self.files = compiled.files;
-        let running = running_config(&compiled.text, &compiled.certificates, now);
-        let hash = running.hash.clone();
-        self.metrics.certificates(ends(&running));
+        self.shutdown = spec.shutdown;
+        self.files = spec.files;
+        let hash = spec.info.hash.clone();
+        self.metrics.certificates(ends(&spec.info));
         tracing::info!(hash, "the configuration is reloaded");
-        let warnings = compiled.loaded.warnings.sentences();
-        let changes = compiled.buckets.clone();
-        self.history.succeeded(running, changes, warnings);
-        config_log::log_changes(&compiled.buckets);
-        config_log::log_warnings(compiled.loaded, now);
-        // Last: whoever sees the count finds the rest.
+        let running = RunningConfig {
+            info: spec.info,
+            loaded_at: now,
+        };
+        let warnings = loaded.warnings.sentences();
+        self.history.succeeded(running, buckets.clone(), warnings);
+        config_log::log_changes(&buckets);
+        config_log::log_warnings(loaded, now);
+        // Last, so that anyone who sees the count also finds the log line and the history.
         self.metrics.reloaded(&hash, seconds(now));
     }
 
-    /// Says what is not what runs, and will not be before a restart.
-    fn warn_of_restart(&self, new: &Rest) {
+    /// Reports a change that needs a restart: in the log, and in `/v1/status`.
+    fn report_pending_restart(&self, new: &ProcessSpec) {
         self.restart_problem.clear();
-        if self.surroundings.workers != new.server.workers.get() {
-            tracing::warn!("changes of workers take effect at a restart");
-            let problem = "restart pending: changes of workers take effect at a restart";
-            self.restart_problem.set(problem.to_owned());
+        if self.context.workers != new.server.workers.get() {
+            let change = "changes of workers take effect at a restart";
+            tracing::warn!("{change}");
+            self.restart_problem
+                .set(format!("restart pending: {change}"));
         }
     }
 }
@@ -233,7 +231,7 @@ impl Reloader {
 /// The parts of the process that a reload changes.
 pub(super) struct Running<'a> {
     pub(super) gateway: &'a Gateway,
-    pub(super) keeper: &'a SnapshotThread,
+    pub(super) snapshot_thread: &'a SnapshotThread,
     pub(super) server: &'a mut Server,
     pub(super) admin: &'a mut Server,
 }
@@ -242,28 +240,16 @@ pub(super) struct Running<'a> {
 /// take over the buckets.
 pub(super) struct Prepared {
     ruleset: PreparedRuleset,
-    rest: Rest,
+    config: ProcessConfig,
     files: FileShares,
     server: ServerChange,
     admin: ServerChange,
 }
 
-/// A compiled configuration.
-struct Built {
-    ruleset: PreparedRuleset,
-    rest: Rest,
-}
-
 /// The compiled configuration outside the ruleset.
-struct Rest {
-    server: ServerSpec,
-    admin: AdminSpec,
-    snapshot: Option<SnapshotSpec>,
-    shutdown: ShutdownTimes,
+struct ProcessConfig {
+    spec: ProcessSpec,
     export: Option<SpanExport>,
-    files: Vec<VersionedFile>,
-    certificates: Vec<CertificateEnd>,
-    text: ConfigText,
     loaded: Loaded,
     /// The outcome for the buckets of the running ruleset.
     buckets: Vec<BucketChange>,
@@ -276,56 +262,32 @@ async fn off_the_runtime<T: Send + 'static>(
     done.map_err(|panicked| StartupError::system("the reload")(panicked.into()))
 }
 
+/// Compiles the configuration, and prepares the ruleset that takes over from `running`.
 fn build(
-    source: Source,
-    surroundings: BuildContext,
-    export: Option<SpanExport>,
-    running: Arc<Ruleset>,
-) -> impl FnOnce() -> Result<Built, StartupError> {
-    move || {
-        let loaded = source.load()?;
-        let compiled = compile(&loaded)?;
-        let access_log = compiled.access_log.as_ref();
-        let access_log = access_logs::provide(access_log, &surroundings, Some(&running))?;
-        let registry = &surroundings.registry;
-        let export = SpanExport::provide(compiled.export, registry, export.as_ref())?;
-        let ruleset = PreparedRuleset::new(compiled.rules, &surroundings, Some(&running))
-            .with_access_log(access_log)
-            .with_spans(export.as_ref().map(SpanExport::queue));
-        let rest = Rest {
-            loaded,
-            buckets: compare(&*running, ruleset.ruleset()),
-            server: compiled.server,
-            admin: compiled.admin,
-            snapshot: compiled.snapshot,
-            shutdown: compiled.shutdown,
-            export,
-            files: compiled.files,
-            certificates: compiled.certificates,
-            text: compiled.text,
-        };
-        Ok(Built { ruleset, rest })
-    }
-}
-
-/// The configuration that runs from `now` on.
-fn running_config(
-    text: &ConfigText,
-    certificates: &[CertificateEnd],
-    now: Timestamp,
-) -> RunningConfig {
-    RunningConfig {
-        source: text.source.clone(),
-        text: Arc::clone(&text.masked),
-        hash: text.hash.clone(),
-        certificates: certificates.into(),
-        loaded_at: now,
-    }
+    source: &Source,
+    context: &BuildContext,
+    export: Option<&SpanExport>,
+    running: &Ruleset,
+) -> Result<(PreparedRuleset, ProcessConfig), StartupError> {
+    let loaded = source.load()?;
+    let compiled = compile(&loaded)?;
+    let access_log = access_logs::provide(compiled.access_log.as_ref(), context, Some(running))?;
+    let export = SpanExport::provide(compiled.export, &context.registry, export)?;
+    let ruleset = PreparedRuleset::new(compiled.rules, context, Some(running))
+        .with_access_log(access_log)
+        .with_spans(export.as_ref().map(SpanExport::queue));
+    let config = ProcessConfig {
+        spec: compiled.process,
+        export,
+        loaded,
+        buckets: compare(running, ruleset.ruleset()),
+    };
+    Ok((ruleset, config))
 }
 
 /// The ends of its certificates, by file.
-fn ends(running: &RunningConfig) -> impl Iterator<Item = (String, u64)> {
-    let certificates = running.certificates.iter();
+fn ends(info: &ConfigInfo) -> impl Iterator<Item = (String, u64)> {
+    let certificates = info.certificates.iter();
     certificates.map(|one| (one.path.display().to_string(), one.not_after))
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
 use super::StartupError;
-use super::connections::Connections;
+use super::redis_connections::RedisConnections;
 use crate::clock::Clock;
 use crate::proxy::Gateway;
 
@@ -34,7 +34,7 @@ impl SyncThread {
         worker: usize,
         gateway: Arc<Gateway>,
         clock: Arc<Clock>,
-        connections: &Connections,
+        connections: &RedisConnections,
     ) -> Result<Self, StartupError> {
         let (reloads, reloaded) = unbounded_channel();
         let (ending, ended) = channel();

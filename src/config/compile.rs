@@ -18,48 +18,42 @@ use super::{Code, Finding, Loaded, NodeId};
 use super::{Report, schema};
 use crate::admin::AdminSpec;
 use crate::admin::listener::PROTOCOLS;
+use crate::admin::reload_history::ConfigInfo;
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{PolicySpec, RulesetSpec};
 use crate::server::ServerSpec;
-use crate::server::tls::CertificateEnd;
 use crate::store::Home;
 use crate::telemetry::access_log::{AccessLogSpec, LogTarget};
 
 /// A configuration, in the terms of the layers that run it.
 #[derive(Debug)]
 pub struct Compiled {
-    /// Workers, listeners, bounds for clients.
-    pub server: ServerSpec,
-    /// The admin listener, and the tokens of its callers.
-    pub admin: AdminSpec,
+    /// Policies, routes, upstreams.
+    pub rules: RulesetSpec,
     /// The access log, unless it is disabled.
     pub access_log: Option<AccessLogSpec>,
     /// The export of spans, if there is one.
     pub export: Option<ExportSpec>,
+    /// The rest of the process.
+    pub process: ProcessSpec,
+}
+
+/// The parts of the process around the ruleset.
+#[derive(Debug)]
+pub struct ProcessSpec {
+    /// Workers, listeners, bounds for clients.
+    pub server: ServerSpec,
+    /// The admin listener, and the tokens of its callers.
+    pub admin: AdminSpec,
     /// The snapshot file; `None` if buckets are not saved.
     pub snapshot: Option<SnapshotSpec>,
     /// How the process ends.
     pub shutdown: ShutdownTimes,
-    /// Policies, routes, upstreams.
-    pub rules: RulesetSpec,
     /// The files beside the configuration that it was compiled from.
     pub files: Vec<VersionedFile>,
-    /// The ends of its certificates.
-    pub certificates: Vec<CertificateEnd>,
-    /// The text that it was compiled from.
-    pub text: ConfigText,
-}
-
-/// The text of a configuration, for people.
-#[derive(Clone, Debug)]
-pub struct ConfigText {
-    /// The path of the file, or another name of the text.
-    pub source: String,
-    /// The text, with its secrets masked.
-    pub masked: Arc<str>,
-    /// A hash of the text: 16 hexadecimal digits.
-    pub hash: String,
+    /// The text that it was compiled from, and the ends of its certificates.
+    pub info: ConfigInfo,
 }
 
 /// The snapshot file of the buckets, and its interval.
@@ -101,22 +95,24 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     let access_log = config.access_log.as_ref();
     let snapshot = config.store.memory.snapshot.as_ref();
     Ok(Compiled {
-        server,
-        admin,
+        rules,
         access_log: access_log.and_then(|log| compiler.access_log(log)),
         export,
-        snapshot: snapshot.map(|spec| SnapshotSpec {
-            path: loaded.resolve(spec.path.as_path()),
-            every: spec.every.get(),
-        }),
-        shutdown: config.shutdown.value,
-        rules,
-        files: compiler.files,
-        certificates: certificate_ends(loaded),
-        text: ConfigText {
-            source: loaded.document.name().to_owned(),
-            masked: loaded.document.source().masked_text().into(),
-            hash: loaded.hash.clone(),
+        process: ProcessSpec {
+            server,
+            admin,
+            snapshot: snapshot.map(|spec| SnapshotSpec {
+                path: loaded.resolve(spec.path.as_path()),
+                every: spec.every.get(),
+            }),
+            shutdown: config.shutdown.value,
+            files: compiler.files,
+            info: ConfigInfo {
+                source: loaded.document.name().to_owned(),
+                text: loaded.document.source().masked_text().into(),
+                hash: loaded.hash.clone(),
+                certificates: certificate_ends(loaded).into(),
+            },
         },
     })
 }

@@ -293,7 +293,11 @@ fn the_proxy_names_no_redis_type() {
         let found = violations_of("proxy/admission.rs", code);
         assert_eq!(found.len(), 1, "{code}: {found:?}");
         assert!(found[0].contains("the store alone"), "{found:?}");
-        assert_eq!(violations_of("app/connections.rs", code), [""; 0], "{code}");
+        assert_eq!(
+            violations_of("app/redis_connections.rs", code),
+            [""; 0],
+            "{code}"
+        );
     }
     let neither = "use crate::store::Store; fn f() { let store = Store::Redis(redis()); }";
     assert_eq!(violations_of("proxy/gateway.rs", neither), [""; 0]);

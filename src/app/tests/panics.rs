@@ -52,7 +52,7 @@ impl Proxy {
             PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
         let metrics = Arc::new(RequestMetrics::new(&registry));
         let gateway = Arc::new(Gateway::new(snapshot, clock, metrics));
-        let server = Server::start(compiled.server, &registry, move |connection| {
+        let server = Server::start(compiled.process.server, &registry, move |connection| {
             gateway::service(&gateway, connection)
         });
         Proxy {

@@ -102,7 +102,7 @@ fn shown(text: &str) -> String {
                 Ok(compiled) => {
                     shown += &format!(
                         "{}\n{:?}\n",
-                        compiled.text.masked,
+                        compiled.process.info.text,
                         compiled.rules.routes.len()
                     )
                 }

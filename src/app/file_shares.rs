@@ -8,10 +8,10 @@ use crate::proxy::Gateway;
 use crate::server::ServerSpec;
 
 /// Descriptors for logs, files that are read, and listeners.
-const OTHERS: u64 = 64;
+const RESERVED: u64 = 64;
 
 /// Descriptors of a worker: its runtime, and its connections to Redis.
-const OF_WORKER: u64 = 8;
+const PER_WORKER: u64 = 8;
 
 /// The requests at upstreams that are allowed if there are files enough, or as many as clients.
 const UPSTREAM_REQUESTS: usize = 20_000;
@@ -29,12 +29,12 @@ pub(super) struct FileShares {
     pub admin: usize,
 }
 
-/// Raises the soft limit of open files to the hard one, and shares the files out. Says so if they are too few for
-/// `max_connections`.
+/// Raises the soft limit of open files to the hard one, and divides it. Logs a warning if that is
+/// too little for `max_connections`.
 ///
 /// The soft limit is 1024 on most systems for the sake of programs that use select(2), which this is
 /// none of (systemd.exec(5)).
-pub(super) fn provide(server: &ServerSpec) -> FileShares {
+pub(super) fn raise_and_divide(server: &ServerSpec) -> FileShares {
     let max_connections = server.client.max_connections;
     let found = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -47,8 +47,8 @@ pub(super) fn provide(server: &ServerSpec) -> FileShares {
     };
     // Without a number there is no limit.
     let limit = limit.unwrap_or(u64::MAX);
-    let of_worker = OF_WORKER + server.listeners.len() as u64;
-    let own = OTHERS + of_worker * server.workers.get() as u64;
+    let per_worker = PER_WORKER + server.listeners.len() as u64;
+    let own = RESERVED + per_worker * server.workers.get() as u64;
     let shares = FileShares::new(limit, own, max_connections);
     let FileShares { clients, .. } = shares;
     if clients < max_connections {

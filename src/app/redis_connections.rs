@@ -12,7 +12,7 @@ use crate::store::redis::client::State;
 
 /// The connections of the workers. Clones are one.
 #[derive(Clone, Debug)]
-pub(super) struct Connections {
+pub(super) struct RedisConnections {
     wanted: watch::Sender<Option<ConnectTarget>>,
     workers: usize,
 }
@@ -24,7 +24,7 @@ struct ConnectTarget {
     workers: Range<usize>,
 }
 
-impl Connections {
+impl RedisConnections {
     /// Nothing to connect to, for so many workers; the thread that synchronises counts as one more.
     pub(super) fn new(workers: usize) -> Self {
         Self {
