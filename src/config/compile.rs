@@ -196,7 +196,7 @@ impl Compiler<'_> {
             preflight: responses::preflight(&config.responses.cors),
             debug: self.debug_header(config),
             max_size: config.store.memory.max_size.get(),
-            tokens: self.tokens(config),
+            tokens: self.token_verifier(config),
             store: self.redis(config).filter(|_| is_shared),
         }
     }

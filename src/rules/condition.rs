@@ -1,8 +1,8 @@
 //! Conditions on request heads, which say if a limit applies.
 //!
-//! If a field has different values, the upstream may use any of them: a condition on it is neither
-//! met nor unmet. A limit applies unless its condition is certainly unmet, so that no client
-//! escapes it by repeating a field.
+//! If a header is repeated with different values, the upstream may use either, so a condition on it
+//! is *unknown*. A limit applies unless its condition is certainly false, so repeating a header
+//! doesn't avoid the limit.
 
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
@@ -31,7 +31,7 @@ pub enum Condition {
     All(Vec<Condition>),
     /// This is not met.
     Not(Box<Condition>),
-    /// Neither met nor unmet.
+    /// True or false, but it is not known which.
     Unknown,
 }
 
@@ -63,7 +63,7 @@ impl PathCondition {
 }
 
 impl Condition {
-    /// Returns true unless the condition is certainly unmet.
+    /// Returns true unless the condition is certainly false.
     pub fn applies(&self, head: &Head<'_>) -> bool {
         self.is_met(head) != Some(false)
     }
@@ -110,7 +110,8 @@ impl Condition {
         }
     }
 
-    /// Returns `None` if a field has different values.
+    /// Returns `None` if that is unknown: a header or claim has different values, or the method or
+    /// path isn't known yet ([`Unknown`](Self::Unknown)).
     fn is_met(&self, head: &Head<'_>) -> Option<bool> {
         match self {
             Self::Method(methods) => Some(methods.contains(head.method)),

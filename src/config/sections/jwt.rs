@@ -14,6 +14,9 @@ use crate::config::value::{Duration, FieldName, FilePath, KeyPart, Text};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
+/// The largest key file, in bytes.
+const MAX_KEY_FILE: u64 = 1 << 20;
+
 /// The largest difference of clocks.
 pub type Leeway = Duration<0, { 10 * MINUTE }, MINUTE>;
 
@@ -21,7 +24,7 @@ pub type Leeway = Duration<0, { 10 * MINUTE }, MINUTE>;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jwt {
-    /// The field that has the token; in `authorization` after `Bearer`.
+    /// The header that carries the token; in `authorization` after `Bearer`.
     #[serde(default = "authorization")]
     pub header: Located<FieldName>,
     /// Keys that verify tokens.
@@ -29,10 +32,11 @@ pub struct Jwt {
     pub keys: List<JwtKey>,
     /// The required `iss`; anything unless given.
     pub issuer: Option<Located<Text>>,
-    /// One of which their `aud` has to have; anything unless given.
+    /// Accepted values of `aud`; any value unless given.
     #[serde(default)]
     pub audiences: List<Text>,
-    /// How long before `nbf` and after `exp` they are still taken, `0s` to `10m`: clocks differ.
+    /// How long before `nbf` and after `exp` a token is accepted, because clocks differ: `0s` to
+    /// `10m`.
     #[serde(default)]
     pub leeway: Located<Leeway>,
 }
@@ -83,7 +87,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         return;
     };
     if used.is_empty() {
-        let message = "no key and no condition asks for a claim";
+        let message = "nothing uses a claim";
         let finding = Finding::warning(jwt.node, Code::Unused, message);
         let finding = finding.at_key();
         findings.add(finding.help("name one, as in `key: jwt:sub`, or remove the section"));
@@ -103,7 +107,7 @@ fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {
             let Some(other) = file.or(algorithm).or(id) else {
                 return;
             };
-            let message = "the set says all of its keys itself";
+            let message = "`jwks_file` already describes its keys";
             let finding =
                 Finding::error(other, Code::Conflict, message).related(set.node, "the set");
             finding.help("use `jwks_file` alone, or `file` and `algorithm`")
@@ -113,21 +117,25 @@ fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {
             Finding::error(file, Code::MissingKey, "the key `algorithm` is missing")
                 .help("say what the key is for: `algorithm: RS256`")
         }
-        (None, None, _) => Finding::error(node, Code::MissingKey, "there is no file with a key")
-            .help("name one: `{ jwks_file: keys.json }`, or `{ algorithm: RS256, file: key.pem }`"),
+        (None, None, _) => {
+            let message = "expected `jwks_file`, or `file` and `algorithm`";
+            Finding::error(node, Code::MissingKey, message).help(
+                "name one: `{ jwks_file: keys.json }`, or `{ algorithm: RS256, file: key.pem }`",
+            )
+        }
     };
     findings.add(finding);
 }
 
 impl Compiler<'_> {
-    pub(in crate::config) fn tokens(&mut self, config: &Config) -> Option<Verifier> {
+    pub(in crate::config) fn token_verifier(&mut self, config: &Config) -> Option<Verifier> {
         let jwt = config.jwt.as_ref()?;
-        let keys = jwt.keys.iter().filter_map(|key| self.keys(key)).flatten();
-        let keys = keys.collect();
+        let keys = jwt.keys.iter().filter_map(|key| self.read_keys(key));
+        let keys = keys.flatten().collect();
         Some(Verifier::new(spec(jwt, keys, config)))
     }
 
-    fn keys(&mut self, key: &JwtKey) -> Option<Vec<TokenKey>> {
+    fn read_keys(&mut self, key: &JwtKey) -> Option<Vec<TokenKey>> {
         let file = key.jwks_file.as_ref().or(key.file.as_ref())?;
         let (path, content) = self.read(file, MAX_KEY_FILE)?;
         let found = match &key.algorithm {
@@ -148,22 +156,19 @@ impl Compiler<'_> {
         let help = match error {
             KeyError::Private => "`openssl pkey -in KEY -pubout` prints the public one",
             KeyError::NoKey => "a public key begins with `-----BEGIN PUBLIC KEY-----`",
-            KeyError::Pem(_) => "copy the file again, whole",
+            KeyError::Pem(_) => "copy the complete file again",
             KeyError::Several(_) => "write an item of `keys` with a file of its own for each key",
             KeyError::ShortSecret => "`openssl rand -base64 48` prints a new one",
             KeyError::NoSet(_) => {
                 "a set is `{ \"keys\": [..] }`, as issuers publish it at their `jwks_uri`"
             }
             KeyError::NoneUsable => "ask the issuer for a key of one of these kinds",
-            KeyError::TooMany => "leave out keys that sign no more",
+            KeyError::TooMany => "remove keys that no longer sign",
         };
         let finding = Finding::error(node, Code::Unreadable, message);
         self.findings.push(finding.help(help));
     }
 }
-
-/// The largest key file, in bytes.
-const MAX_KEY_FILE: u64 = 1 << 20;
 
 fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
     let claims = used_claims(config).into_iter();
@@ -182,39 +187,39 @@ fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
 
 /// Every used claim and its node.
 fn used_claims(config: &Config) -> Vec<(&str, NodeId)> {
-    let mut claims: Vec<_> = config.all_policies().flat_map(of_policy).collect();
+    let mut claims: Vec<_> = config.all_policies().flat_map(claims_in_policy).collect();
     let hashes = config.upstreams.values();
     let hashes = hashes.filter_map(|upstream| upstream.balance.key());
     let parts = hashes.flat_map(|key| &key.0);
-    claims.extend(parts.filter_map(|part| of_part((&part.value, part.node))));
+    claims.extend(parts.filter_map(|part| claim_in_part((&part.value, part.node))));
     let exempt = config.exempt.iter().filter_map(|one| one.part.as_ref());
-    claims.extend(exempt.filter_map(|part| of_part((&part.value, part.node))));
+    claims.extend(exempt.filter_map(|part| claim_in_part((&part.value, part.node))));
     claims
 }
 
-fn of_part((part, node): (&KeyPart, NodeId)) -> Option<(&str, NodeId)> {
+fn claim_in_part((part, node): (&KeyPart, NodeId)) -> Option<(&str, NodeId)> {
     match part {
         KeyPart::Claim(name) => Some((name, node)),
         _ => None,
     }
 }
 
-fn of_policy(policy: &Policy) -> Vec<(&str, NodeId)> {
-    let mut claims: Vec<_> = policy.parts().filter_map(of_part).collect();
+fn claims_in_policy(policy: &Policy) -> Vec<(&str, NodeId)> {
+    let mut claims: Vec<_> = policy.parts().filter_map(claim_in_part).collect();
     let zone = policy.time_zone.as_ref().and_then(|zone| zone.claim());
     claims.extend(zone.map(|claim| (claim.as_str(), claim.node)));
     if let Some(when) = &policy.when {
-        of_condition(when, &mut claims);
+        add_condition_claims(when, &mut claims);
     }
     claims
 }
 
-fn of_condition<'a>(condition: &'a Condition, claims: &mut Vec<(&'a str, NodeId)>) {
+fn add_condition_claims<'a>(condition: &'a Condition, claims: &mut Vec<(&'a str, NodeId)>) {
     let own = condition.jwt.iter();
     claims.extend(own.map(|(name, value)| (name.as_str(), value.node)));
     let inner = condition.any.iter().chain(condition.all.iter());
-    inner.for_each(|one| of_condition(one, claims));
+    inner.for_each(|one| add_condition_claims(one, claims));
     if let Some(not) = &condition.not {
-        of_condition(not, claims);
+        add_condition_claims(not, claims);
     }
 }
