@@ -25,13 +25,13 @@ pub use super::sections::penalty::Penalty;
 pub use super::sections::policy::{
     AlgorithmName, Key, Limit, Mode, OldestWindow, Policy, WindowStart,
 };
-pub use super::sections::redis::{RedisStore, StoreName, SyncInterval};
+pub use super::sections::redis::{RedisStore, SyncInterval};
 pub use super::sections::responses::{
     Action, BodyFormat, Cors, DebugHeader, HeaderFields, OnLimit, Responses,
 };
 pub use super::sections::route::{Match, RequestChanges, Route};
 pub use super::sections::secret_value::SecretValue;
-pub use super::sections::store::Store;
+pub use super::sections::store::{Store, StoreName};
 pub use super::sections::traces::Tracing;
 pub use super::sections::upstream::{Ejection, Upstream, UpstreamTls};
 pub use super::sections::zone::Zone;

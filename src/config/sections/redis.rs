@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::checks::{exactly_one, report_empty, report_twice};
 use crate::config::compiler::{Compiler, KeyFiles};
-use crate::config::schema::{Config, MINUTE, Policy, SECOND, UpstreamTls};
+use crate::config::schema::{Config, MINUTE, Policy, SECOND, StoreName, UpstreamTls};
 use crate::config::sections::algorithm;
 use crate::config::sections::secret_value::{self, SecretForm, SecretValue, TEXT};
 use crate::config::value::{Duration, Flag, KeyPrefix, ServerAddress, Text, Whole};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::limiter::Secret;
+use crate::store::StoreSpec;
 use crate::store::redis::client::{Address, Login, Password, Spec, Target};
 use crate::store::redis::{KeyFormat, Naming};
-use crate::store::{Home, StoreSpec};
 use crate::upstream::client_config;
 
 /// `store.redis`: where Redis, or Valkey, is, and what things are called there.
@@ -87,17 +87,6 @@ pub struct Sentinel {
     pub user: Option<Located<Text>>,
     /// The sentinels' password, which is not that of the servers; none where it is empty.
     pub password: Option<Located<SecretValue>>,
-}
-
-/// `store` of a policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StoreName {
-    /// The memory of this process.
-    #[default]
-    Memory,
-    /// Redis, as `store.redis` says.
-    Redis,
 }
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
@@ -331,15 +320,6 @@ impl Compiler<'_> {
         let node = node_of(&tls.ca).unwrap_or(node);
         let config = self.usable(node, client_config(&roots, name))?;
         Some(Arc::new(config))
-    }
-}
-
-/// The home of a policy's buckets.
-pub(in crate::config) fn home(policy: &Policy) -> Home {
-    match (policy.store.value, &policy.sync) {
-        (StoreName::Memory, _) => Home::Memory,
-        (StoreName::Redis, Some(interval)) => Home::Synchronised(interval.get()),
-        (StoreName::Redis, None) => Home::Redis(policy.on_store_error.value),
     }
 }
 

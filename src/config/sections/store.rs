@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::located::Located;
-use crate::config::schema::{DAY, RedisStore, SECOND};
+use crate::config::schema::{DAY, Policy, RedisStore, SECOND};
 use crate::config::value::{Duration, FilePath, Size};
+use crate::store::Home;
 
 /// The size of all buckets in memory.
 pub type StoreSize = Size<{ 1 << 20 }, { 1 << 40 }, { 64 << 20 }>;
@@ -44,4 +45,24 @@ pub struct Snapshot {
     /// How often, `1s` to `1d`: so much a crash forgets at most.
     #[serde(default)]
     pub every: Located<SnapshotInterval>,
+}
+
+/// `store` of a policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreName {
+    /// The memory of this process.
+    #[default]
+    Memory,
+    /// Redis, as `store.redis` says.
+    Redis,
+}
+
+/// The home of a policy's buckets.
+pub(in crate::config) fn home(policy: &Policy) -> Home {
+    match (policy.store.value, &policy.sync) {
+        (StoreName::Memory, _) => Home::Memory,
+        (StoreName::Redis, Some(interval)) => Home::Synchronised(interval.get()),
+        (StoreName::Redis, None) => Home::Redis(policy.on_store_error.value),
+    }
 }

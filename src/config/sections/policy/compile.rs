@@ -8,14 +8,14 @@ use jiff::tz::TimeZone;
 
 use crate::config::schema::{self, Amounts, Policy, Selection};
 use crate::config::sections::algorithm::{algorithm, local_period};
-use crate::config::sections::{cost, penalty, redis, responses};
+use crate::config::sections::{cost, penalty, responses, store};
 use crate::config::value::{KeyPart, all_time_zones, fields};
 use crate::config::{Code, Finding, NodeId, node_of};
 use crate::limiter::{Calendars, Period};
 use crate::proxy::ruleset::{OverflowSpec, PolicySpec, QuotaSpec};
 use crate::proxy::{Mode, Rollout};
 use crate::rules::LocalPeriods;
-use crate::store;
+use crate::store::Refusals;
 use crate::upstream::Dscp;
 
 /// The smallest table, for policies with one key or none.
@@ -132,12 +132,12 @@ impl<'a> Policies<'a> {
             advertised_name: self.config.responses.advertised_name(name),
             key_parts: key_parts(policy).collect(),
             unit: policy.unit.value,
-            home: redis::home(policy),
+            home: store::home(policy),
             on_full: policy.on_full.value,
             refusals: if policy.charge_refused.get() {
-                store::Refusals::Charged
+                Refusals::Charged
             } else {
-                store::Refusals::Free
+                Refusals::Free
             },
             settles: cost::settlement(policy).is_some(),
             penalty: penalty.map(|penalty| penalty::compile(penalty)),

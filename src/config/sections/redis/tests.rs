@@ -4,7 +4,7 @@ use super::*;
 use crate::config::{compile, compile_rules, parse};
 use crate::proxy::ruleset;
 use crate::proxy::ruleset::build::tracking_room;
-use crate::store::OnStoreError;
+use crate::store::{Home, OnStoreError};
 
 fn rules(store: &str, policy: &str) -> ruleset::RulesetSpec {
     let text = format!(
