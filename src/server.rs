@@ -41,7 +41,8 @@ use self::{
 use crate::{
     http::connection::ClientConnection,
     http::service::HttpService,
-    net::listener::{BindError, ListenAddress, bind},
+    net::listener::{BindError, bind},
+    net::socket::StreamAddress,
     telemetry::registry::Registry,
 };
 
@@ -125,7 +126,7 @@ impl Server {
     }
 
     /// Returns the bound addresses, in the order of the spec.
-    pub fn addresses(&self) -> Vec<ListenAddress> {
+    pub fn addresses(&self) -> Vec<StreamAddress> {
         let listeners = self.listeners.iter();
         listeners.map(|one| one.settings.local.clone()).collect()
     }

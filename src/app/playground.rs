@@ -12,7 +12,7 @@ use crate::admin::computations::{Computation, PlaygroundApi};
 use crate::admin::playground;
 use crate::admin::problem_details::ProblemDetails;
 use crate::config::{self, Problem};
-use crate::net::listener::ListenAddress;
+use crate::net::socket::StreamAddress;
 use crate::replay::playground::{Answer, PlayError, PlayRequest, play};
 use crate::telemetry::panics;
 use crate::telemetry::registry::Registry;
@@ -32,7 +32,7 @@ pub(super) fn api() -> PlaygroundApi {
 /// When it cannot start.
 pub fn playground(
     address: SocketAddr,
-    tell: impl FnOnce(&ListenAddress),
+    tell: impl FnOnce(&StreamAddress),
 ) -> Result<(), StartupError> {
     panics::install_hook();
     let runtime = tokio::runtime::Builder::new_current_thread()

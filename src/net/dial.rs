@@ -1,11 +1,8 @@
 //! Connections to an address, or to a host and port: name, addresses, TCP ("happy eyeballs", RFC
 //! 8305).
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -14,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::resolve;
-use super::socket::Socket;
+use super::socket::{Socket, StreamAddress};
 
 /// A code point of Differentiated Services (RFC 2474), by which networks tell the classes of
 /// packets.
@@ -49,32 +46,14 @@ pub(crate) fn name_in_certificates(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// An address to connect to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DialAddress {
-    /// An IP address and a port.
-    Tcp(SocketAddr),
-    /// The path of a Unix socket.
-    Unix(Arc<Path>),
-}
-
-impl fmt::Display for DialAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
 /// Connects to one address. Packets over TCP have this code point, if any.
 ///
 /// # Errors
 /// The system's.
-pub(crate) async fn dial(address: &DialAddress, dscp: Option<Dscp>) -> io::Result<Socket> {
+pub(crate) async fn dial(address: &StreamAddress, dscp: Option<Dscp>) -> io::Result<Socket> {
     match address {
-        DialAddress::Tcp(address) => connect(*address, dscp).await.map(Socket::Tcp),
-        DialAddress::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
+        StreamAddress::Tcp(address) => connect(*address, dscp).await.map(Socket::Tcp),
+        StreamAddress::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
     }
 }
 

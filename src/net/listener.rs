@@ -8,8 +8,6 @@ use std::{
     io::{self, ErrorKind},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     os::unix::net::UnixListener,
-    path::Path,
-    sync::Arc,
 };
 
 use rustix::io::Errno;
@@ -18,41 +16,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 pub(crate) use self::unix::SocketFile;
 use super::peer_address::PeerAddress;
-use super::socket::Socket;
-
-/// An address to listen on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum ListenAddress {
-    /// An IP address and a port; port 0 takes a free one.
-    Tcp(SocketAddr),
-    /// The path of a Unix socket, at most 107 bytes.
-    Unix(Arc<Path>),
-}
-
-impl ListenAddress {
-    /// Returns the IP address and port, unless it is the path of a Unix socket.
-    pub fn tcp(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Tcp(address) => Some(*address),
-            Self::Unix(_) => None,
-        }
-    }
-}
-
-impl From<SocketAddr> for ListenAddress {
-    fn from(address: SocketAddr) -> Self {
-        Self::Tcp(address)
-    }
-}
-
-impl fmt::Display for ListenAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
+use super::socket::{Socket, StreamAddress};
 
 /// A bound socket, before it is registered with a runtime.
 #[derive(Debug)]
@@ -65,7 +29,7 @@ pub(crate) enum BoundSocket {
 #[derive(Debug)]
 pub(crate) struct Bound {
     /// The address, with the port that was free.
-    pub(crate) address: ListenAddress,
+    pub(crate) address: StreamAddress,
     pub(crate) sockets: Vec<BoundSocket>,
     /// The file of a Unix socket.
     pub(crate) file: Option<SocketFile>,
@@ -79,9 +43,9 @@ pub(crate) struct Bound {
 ///
 /// The address with the system's error, and advice for known ones.
 pub(crate) fn bind(
-    address: &ListenAddress,
+    address: &StreamAddress,
     count: usize,
-    own: &[ListenAddress],
+    own: &[StreamAddress],
 ) -> Result<Bound, BindError> {
     bind_exactly(address, count, own).or_else(|error| {
         let tcp = address.tcp();
@@ -100,23 +64,23 @@ pub(crate) fn bind(
 }
 
 fn bind_exactly(
-    address: &ListenAddress,
+    address: &StreamAddress,
     count: usize,
-    own: &[ListenAddress],
+    own: &[StreamAddress],
 ) -> Result<Bound, BindError> {
     let bound = match address {
-        ListenAddress::Tcp(tcp) => {
+        StreamAddress::Tcp(tcp) => {
             let overlaps = |own: SocketAddr| {
                 own.port() == tcp.port() && (own.ip().is_unspecified() || tcp.ip().is_unspecified())
             };
-            let is_shared = own.iter().filter_map(ListenAddress::tcp).any(overlaps);
+            let is_shared = own.iter().filter_map(StreamAddress::tcp).any(overlaps);
             bind_tcp(*tcp, count, is_shared).map(|(address, sockets)| Bound {
                 address: address.into(),
                 sockets: sockets.into_iter().map(BoundSocket::Tcp).collect(),
                 file: None,
             })
         }
-        ListenAddress::Unix(path) => unix::bind(path, count).map(|(sockets, file)| Bound {
+        StreamAddress::Unix(path) => unix::bind(path, count).map(|(sockets, file)| Bound {
             address: address.clone(),
             sockets: sockets.into_iter().map(BoundSocket::Unix).collect(),
             file: Some(file),
@@ -288,7 +252,7 @@ impl Accepted {
 #[derive(Debug)]
 pub struct BindError {
     /// The address.
-    pub address: ListenAddress,
+    pub address: StreamAddress,
     /// Why.
     pub source: io::Error,
 }
@@ -297,39 +261,39 @@ impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { address, source } = self;
         match (source.kind(), address) {
-            (ErrorKind::AddrInUse, ListenAddress::Tcp(tcp)) => write!(
+            (ErrorKind::AddrInUse, StreamAddress::Tcp(tcp)) => write!(
                 f,
                 "address in use: something listens on {address} already; stop it (`ss -ltnp 'sport = :{port}'` \
                  names it), or choose another address",
                 port = tcp.port()
             ),
-            (ErrorKind::PermissionDenied, ListenAddress::Tcp(_)) => write!(
+            (ErrorKind::PermissionDenied, StreamAddress::Tcp(_)) => write!(
                 f,
                 "not permitted to listen on {address}: ports below 1024 need CAP_NET_BIND_SERVICE; choose \
                  another port, or grant it"
             ),
-            (ErrorKind::AddrNotAvailable, ListenAddress::Tcp(_)) => {
+            (ErrorKind::AddrNotAvailable, StreamAddress::Tcp(_)) => {
                 write!(
                     f,
                     "cannot listen on {address}: this machine has no such address"
                 )
             }
-            (ErrorKind::AddrInUse, ListenAddress::Unix(path)) => write!(
+            (ErrorKind::AddrInUse, StreamAddress::Unix(path)) => write!(
                 f,
                 "address in use: something listens on {address} already; stop it (`ss -lxp 'src = {}'` \
                  names it), or choose another path",
                 path.display()
             ),
-            (ErrorKind::AlreadyExists, ListenAddress::Unix(_)) => write!(
+            (ErrorKind::AlreadyExists, StreamAddress::Unix(_)) => write!(
                 f,
                 "cannot listen on {address}: the file is there, and is no socket; remove it, or choose \
                  another path"
             ),
-            (ErrorKind::NotFound, ListenAddress::Unix(_)) => write!(
+            (ErrorKind::NotFound, StreamAddress::Unix(_)) => write!(
                 f,
                 "cannot listen on {address}: its directory is missing; create it, or choose another path"
             ),
-            (ErrorKind::PermissionDenied, ListenAddress::Unix(_)) => write!(
+            (ErrorKind::PermissionDenied, StreamAddress::Unix(_)) => write!(
                 f,
                 "not permitted to listen on {address}: the process needs write permission for the directory"
             ),

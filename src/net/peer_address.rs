@@ -1,14 +1,16 @@
 //! The other end of an accepted connection.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use derive_more::Display;
+
 /// The address of a peer, or of the client that it names in a preamble.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum PeerAddress {
     /// Over TCP. An IPv4 address mapped into IPv6 is converted to IPv4.
     Tcp(SocketAddr),
     /// Over a Unix socket, whose peers have no address.
+    #[display("unix:")]
     Unix,
 }
 
@@ -32,14 +34,5 @@ impl From<SocketAddr> for PeerAddress {
 impl From<IpAddr> for PeerAddress {
     fn from(address: IpAddr) -> Self {
         SocketAddr::new(address, 0).into()
-    }
-}
-
-impl fmt::Display for PeerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix => f.write_str("unix:"),
-        }
     }
 }

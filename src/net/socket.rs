@@ -6,10 +6,14 @@
 use std::{
     io::{self, IoSlice},
     mem::MaybeUninit,
+    net::SocketAddr,
+    path::Path,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
+use derive_more::Display;
 use smallvec::SmallVec;
 use socket2::SockRef;
 use tokio::{
@@ -20,6 +24,32 @@ use tokio::{
 /// Buffers up to this many bytes together are copied into one; beyond, copying costs more than it
 /// saves.
 const JOINED: usize = 4096;
+
+/// An address to listen on or to connect to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Display)]
+pub enum StreamAddress {
+    /// An IP address and a port. A listener on port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket, at most 107 bytes.
+    #[display("unix:{}", _0.display())]
+    Unix(Arc<Path>),
+}
+
+impl StreamAddress {
+    /// Returns the IP address and port, unless it is the path of a Unix socket.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl From<SocketAddr> for StreamAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
 
 /// A stream that prefers one `send` to a `writev`.
 #[derive(Debug)]

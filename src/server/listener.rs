@@ -6,8 +6,8 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::spec::ListenerSpec;
-use crate::net::listener::ListenAddress;
 use crate::net::peer_address::PeerAddress;
+use crate::net::socket::StreamAddress;
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::ListenerMetrics;
 
@@ -18,7 +18,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct ListenerSettings {
     pub(super) spec: ListenerSpec,
     /// The bound address.
-    pub(super) local: ListenAddress,
+    pub(super) local: StreamAddress,
     pub(super) metrics: Arc<ListenerMetrics>,
     pub(super) warnings: Arc<AcceptWarnings>,
 }

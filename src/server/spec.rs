@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::client_rules::ClientRules;
 use super::tls::Tls;
-use crate::net::listener::ListenAddress;
+use crate::net::socket::StreamAddress;
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct ServerSpec {
 #[derive(Clone, Debug)]
 pub struct ListenerSpec {
     /// The address to bind.
-    pub address: ListenAddress,
+    pub address: StreamAddress,
     /// Trusted proxies, and peers over a Unix socket, begin with a header of the PROXY protocol.
     pub proxy_protocol: bool,
     /// The versions of HTTP that it speaks.

@@ -192,7 +192,7 @@ fn a_mapped_address_becomes_ipv4() {
         move |request| Box::pin(answer(connection.clone(), request))
     };
     let mut spec = spec(Protocols::Both);
-    spec.listeners[0].address = ListenAddress::Tcp("[::]:0".parse().expect("an address"));
+    spec.listeners[0].address = StreamAddress::Tcp("[::]:0".parse().expect("an address"));
     let server = Server::start(spec, &Registry::default(), factory).expect("starts");
     let port = address(&server).port();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("listening on both families");

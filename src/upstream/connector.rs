@@ -16,9 +16,9 @@ use tokio_util::either::Either;
 use super::spec::ALPN_HTTP2;
 use super::{EndpointSpec, UpstreamErrorKind, UpstreamProtocol, proxy_header};
 use crate::http::connection::ClientConnection;
-use crate::net::dial::{self, DialAddress, Dscp};
+use crate::net::dial::{self, Dscp};
 use crate::net::file_budget::{self, FilePermit};
-use crate::net::socket::Socket;
+use crate::net::socket::{Socket, StreamAddress};
 use crate::telemetry::registry::GaugeGuard;
 
 /// The stream of a connection to a host, without or with TLS.
@@ -43,7 +43,7 @@ impl OpenConnection {
 /// Connects to one host.
 #[derive(Debug)]
 pub(super) struct Connector {
-    pub address: DialAddress,
+    pub address: StreamAddress,
     /// The TLS settings, and the name to verify; `None` for clear text.
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// The configured version of HTTP.
@@ -53,7 +53,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(address: DialAddress, spec: &EndpointSpec) -> Self {
+    pub(super) fn new(address: StreamAddress, spec: &EndpointSpec) -> Self {
         Connector {
             address,
             tls: spec
@@ -147,7 +147,7 @@ mod tests {
     async fn class(address: &str, dscp: Option<Dscp>) -> u32 {
         let listener = TcpListener::bind((address, 0)).expect("a port");
         let connector = Connector {
-            address: DialAddress::Tcp(listener.local_addr().expect("it listens")),
+            address: StreamAddress::Tcp(listener.local_addr().expect("it listens")),
             tls: None,
             protocol: UpstreamProtocol::Http1,
             sends_proxy_header: false,

@@ -18,8 +18,8 @@ use super::error::UpstreamError;
 use super::host::{Host, HostStatus};
 use super::pending::PendingQueue;
 use super::spec::{EndpointSpec, UpstreamProtocol};
-use crate::net::dial::DialAddress;
 use crate::net::resolve::Resolver;
+use crate::net::socket::StreamAddress;
 use crate::telemetry::metrics::EndpointMetrics;
 use crate::telemetry::registry::{GaugeGuard, Registry};
 use answer::Answer;
@@ -109,7 +109,7 @@ impl Endpoint {
             spec,
         };
         if let Some(path) = &endpoint.spec.socket {
-            let host = Arc::new(endpoint.host(DialAddress::Unix(Arc::clone(path))));
+            let host = Arc::new(endpoint.host(StreamAddress::Unix(Arc::clone(path))));
             let mut current = endpoint.current.lock();
             current.hosts = Arc::from([host]);
             current._counted = endpoint.metrics.hosts.hold(1);
@@ -228,7 +228,7 @@ impl Endpoint {
         }
         let known = Arc::clone(&current.hosts);
         let host = |&address: &SocketAddr| {
-            let address = DialAddress::Tcp(address);
+            let address = StreamAddress::Tcp(address);
             let known = known.iter().find(|host| host.connector.address == address);
             known.map_or_else(|| Arc::new(self.host(address)), Arc::clone)
         };
@@ -242,7 +242,7 @@ impl Endpoint {
         Some(std::mem::replace(&mut current.answer, answer))
     }
 
-    fn host(&self, address: DialAddress) -> Host {
+    fn host(&self, address: StreamAddress) -> Host {
         let connector = Connector::new(address, &self.spec);
         let (metrics, pending) = (Arc::clone(&self.metrics), Arc::clone(&self.pending));
         Host::new(connector, self.workers, metrics, pending)

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tls::ClientTls;
-use crate::net::dial::DialAddress;
+use crate::net::socket::StreamAddress;
 
 /// The settings of an upstream.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ impl EndpointSpec {
     /// Its name in metrics and logs, and true with TLS. No two endpoints of an upstream share both.
     pub(super) fn origin(&self) -> (String, bool) {
         let label = match &self.socket {
-            Some(path) => DialAddress::Unix(Arc::clone(path)).to_string(),
+            Some(path) => StreamAddress::Unix(Arc::clone(path)).to_string(),
             None => self.authority.to_string(),
         };
         (label, self.tls.is_some())

@@ -8,7 +8,7 @@ use crate::config::lint::Finding;
 use crate::config::schema::{Config, Ejection, Upstream};
 use crate::config::value::{OriginUrl, UpstreamRef, Workers};
 use crate::config::{NodeId, node_of};
-use crate::net::listener::ListenAddress;
+use crate::net::socket::StreamAddress;
 use crate::upstream::UpstreamProtocol;
 
 /// Warns of routes for gRPC, which needs HTTP/2, to upstreams that speak HTTP/1.1.
@@ -124,8 +124,8 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
     let findings = endpoints.chain(in_place).filter_map(|(url, node)| {
         let mut listeners = config.listeners.iter();
         let own = listeners.find(|listener| match (&listener.address.value, &url.socket) {
-            (ListenAddress::Tcp(address), None) => accepts(*address, url),
-            (ListenAddress::Unix(listener), Some(socket)) => listener == socket,
+            (StreamAddress::Tcp(address), None) => accepts(*address, url),
+            (StreamAddress::Unix(listener), Some(socket)) => listener == socket,
             _ => false,
         })?;
         let address = &own.address;

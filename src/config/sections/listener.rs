@@ -17,7 +17,7 @@ use crate::config::value::{Duration, FilePath, Flag, Size, TrustedProxy, Whole, 
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::files::VersionedFile;
 use crate::http::client_ip::{self, Header};
-use crate::net::listener::ListenAddress;
+use crate::net::socket::StreamAddress;
 use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
 use crate::server::{
     ClientRules, ClientSpec, ConnectionLife, HalfClose, ListenerSpec, Protocols, ServerSpec,
@@ -29,7 +29,7 @@ use crate::server::{
 #[serde(deny_unknown_fields)]
 pub struct Listener {
     /// The IP address and port to listen on, or a Unix socket (`unix:/run/sluicegate.sock`).
-    pub address: Located<ListenAddress>,
+    pub address: Located<StreamAddress>,
     /// Requires a header of the PROXY protocol, version 1 or 2, from `client_ip.trusted_proxies` and
     /// from peers over a Unix socket. Other peers are read as plain clients.
     #[serde(default)]
@@ -47,7 +47,7 @@ impl Default for Listener {
     fn default() -> Self {
         let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8080));
         Self {
-            address: ListenAddress::Tcp(address).into(),
+            address: StreamAddress::Tcp(address).into(),
             proxy_protocol: Located::default(),
             protocols: both(),
             tls: None,
@@ -174,7 +174,7 @@ fn check_addresses(config: &Config, findings: &Findings<'_>) {
     let public = config.listeners.iter().map(|listener| &listener.address);
     let public = public.map(|address| (address.value.clone(), address.node));
     let admin = &config.admin.address;
-    let admin = (ListenAddress::Tcp(admin.get()), admin.node);
+    let admin = (StreamAddress::Tcp(admin.get()), admin.node);
     let addresses: Vec<_> = public.chain([admin]).collect();
     for (index, (later, node)) in addresses.iter().enumerate() {
         let mut before = addresses[..index].iter();
@@ -185,15 +185,15 @@ fn check_addresses(config: &Config, findings: &Findings<'_>) {
         let finding = Finding::error(node.or(*other), Code::DuplicateName, message);
         let finding = finding.related(*other, "the other one");
         findings.add(finding.help(match later {
-            ListenAddress::Tcp(_) => {
+            StreamAddress::Tcp(_) => {
                 "give each listener a port of its own; `[::]` is every address, also of IPv4"
             }
-            ListenAddress::Unix(_) => "give each listener a path of its own",
+            StreamAddress::Unix(_) => "give each listener a path of its own",
         }));
     }
 }
 
-fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
+fn overlap(one: &StreamAddress, other: &StreamAddress) -> bool {
     let (Some(one), Some(other)) = (one.tcp(), other.tcp()) else {
         return one == other;
     };

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use derive_more::Display;
 
 use super::{ParseFailure, TextValue, failure, text_value};
-use crate::net::listener::ListenAddress;
+use crate::net::socket::StreamAddress;
 
 /// An IP address and a port; port 0 takes any free one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
@@ -65,12 +65,12 @@ fn listen_help(text: &str) -> String {
     }
 }
 
-text_value!(ListenAddress = "127.0.0.1:0");
+text_value!(StreamAddress = "127.0.0.1:0");
 
 /// The longest path of a Unix socket, in bytes (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 
-impl TextValue for ListenAddress {
+impl TextValue for StreamAddress {
     const NAME: &'static str = "ListenAddress";
     const EXPECTED: &'static str =
         "an IP address with a port, as in `0.0.0.0:8080`, or `unix:/run/sluicegate.sock`";
@@ -214,12 +214,12 @@ mod tests {
     fn listens_on_unix_sockets() {
         let longest = format!("unix:/{}", "x".repeat(MAX_SOCKET_PATH - 1));
         for text in ["unix:/run/s.sock", "0.0.0.0:8080", &longest] {
-            let address = ListenAddress::parse(text).map(|address| address.to_string());
+            let address = StreamAddress::parse(text).map(|address| address.to_string());
             assert_eq!(address, Ok(text.to_owned()));
         }
         let longer = format!("{longest}x");
         for text in ["unix:run/s.sock", "unix:", "unix:/run/", &longer] {
-            assert!(ListenAddress::parse(text).is_err(), "{text}");
+            assert!(StreamAddress::parse(text).is_err(), "{text}");
         }
     }
 

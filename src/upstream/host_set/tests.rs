@@ -3,7 +3,7 @@
 use http::uri::Authority;
 
 use super::*;
-use crate::net::dial::DialAddress;
+use crate::net::socket::StreamAddress;
 use crate::telemetry::metrics::EndpointMetrics;
 use crate::telemetry::registry::Registry;
 use crate::upstream::connector::Connector;
@@ -22,7 +22,7 @@ pub(in crate::upstream) fn hosts(weights: &[u16]) -> Vec<WeightedHost> {
         sends_proxy_header: false,
     };
     let host = |(endpoint, &weight): (usize, &u16)| {
-        let address = DialAddress::Tcp(([10, 0, 0, 1], endpoint as u16).into());
+        let address = StreamAddress::Tcp(([10, 0, 0, 1], endpoint as u16).into());
         let connector = Connector::new(address, &spec);
         WeightedHost {
             host: Arc::new(Host::new(
