@@ -42,7 +42,7 @@ pub use host::{HostCondition, HostStatus};
 pub use session::{UpstreamBody, UpstreamBodyError};
 pub use spec::{
     Balance, ClusterSpec, ClusterTimeouts, ConnectionBound, ConnectionLimits, EjectionSpec,
-    EndpointSpec, HealthRequest, HealthSpec, HostHeader, MAX_GRPC_SERVICE, RetryConditions,
+    EndpointSpec, HealthRequest, HealthSpec, HostHeader, MAX_GRPC_SERVICE, RetryCondition,
     RetrySpec, TargetSpec, UpstreamProtocol, UpstreamSpec,
 };
 pub use tls::{ClientTls, Roots, client_config, pinned_config};

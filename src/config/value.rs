@@ -37,7 +37,7 @@ pub use quota::{CalendarUnit, Quota, Refill};
 pub use redis::{KeyPrefix, ServerAddress};
 pub use secret::{Hidden, SecretText};
 pub use size::Size;
-pub use status::{RetryCondition, Statuses};
+pub use status::Statuses;
 pub use text::{FilePath, LintCode, Name, Text, WebUrl};
 pub use time_zone::{TimeZone, all as all_time_zones};
 pub use url::{CollectorUrl, HostField, OriginForm, OriginUrl, UpstreamRef};

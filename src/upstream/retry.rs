@@ -7,7 +7,7 @@ pub(super) use budget::RetryBudget;
 
 use super::attempt::{Attempt, AttemptFailure, is_repeatable};
 use super::error::UpstreamErrorKind;
-use super::spec::RetrySpec;
+use super::spec::{RetryCondition, RetrySpec};
 use crate::http::body::RequestBody;
 use crate::http::message::Request;
 use crate::telemetry::metrics::RetryReason;
@@ -15,35 +15,38 @@ use crate::telemetry::metrics::RetryReason;
 impl RetrySpec {
     /// The reason to send a request to another host after `attempt`; `None` if it must not be.
     pub(super) fn reason(&self, attempt: &Attempt) -> Option<RetryReason> {
-        let on = &self.retry_on;
         if !attempt.may_retry || self.attempts == 0 {
             return None;
         }
-        let (reason, is_wanted) = match &attempt.outcome {
-            Ok(response) => {
-                let is_wanted = on.statuses.contains(&response.status());
-                (RetryReason::Status, is_wanted)
-            }
+        let (reason, condition) = match &attempt.outcome {
+            Ok(response) if !response.status().is_server_error() => return None,
+            Ok(response) => (
+                RetryReason::Status,
+                RetryCondition::Status(response.status()),
+            ),
             Err((failure, error)) => match failure {
-                AttemptFailure::Refused => (RetryReason::ConnectFailure, on.connect_failure),
+                AttemptFailure::Refused => {
+                    (RetryReason::ConnectFailure, RetryCondition::ConnectFailure)
+                }
                 AttemptFailure::Unsent | AttemptFailure::Unprocessed => {
-                    (RetryReason::Refused, on.refused)
+                    (RetryReason::Refused, RetryCondition::Refused)
                 }
-                AttemptFailure::Broken => {
-                    (RetryReason::Reset, on.reset && error.reason().is_some())
-                }
-                AttemptFailure::TimedOut => (RetryReason::Timeout, on.timeout),
-                AttemptFailure::Stalled => (RetryReason::Stalled, true),
+                AttemptFailure::Broken if error.reason().is_none() => return None,
+                AttemptFailure::Broken => (RetryReason::Reset, RetryCondition::Reset),
+                AttemptFailure::TimedOut => (RetryReason::Timeout, RetryCondition::Timeout),
+                AttemptFailure::Stalled => return Some(RetryReason::Stalled),
             },
         };
-        is_wanted.then_some(reason)
+        self.retry_on.contains(&condition).then_some(reason)
     }
 
     /// Returns true if the body of `request` has to be kept, in case that it is sent again. Over
     /// HTTP/2 any request may be refused after a part of its body was sent.
     pub(super) fn keeps_body(&self, request: &Request<RequestBody>) -> bool {
-        let may_be_sent_again = is_repeatable(request) || (self.is_http2 && self.retry_on.refused);
-        self.attempts > 0 && may_be_sent_again && !request.body().is_empty()
+        let may_be_refused = || self.is_http2 && self.retry_on.contains(&RetryCondition::Refused);
+        self.attempts > 0
+            && !request.body().is_empty()
+            && (is_repeatable(request) || may_be_refused())
     }
 }
 
@@ -63,18 +66,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::upstream::{RetryConditions, UpstreamError};
+    use crate::upstream::UpstreamError;
 
     fn spec() -> RetrySpec {
         RetrySpec {
             attempts: 2,
-            retry_on: RetryConditions {
-                connect_failure: true,
-                refused: true,
-                reset: true,
-                timeout: true,
-                statuses: Vec::new(),
-            },
+            retry_on: vec![
+                RetryCondition::ConnectFailure,
+                RetryCondition::Refused,
+                RetryCondition::Reset,
+                RetryCondition::Timeout,
+            ],
             budget: 20,
             min_per_second: 10,
             max_body: 1024,
@@ -138,10 +140,7 @@ mod tests {
     fn only_failures_of_the_list_are_retried() {
         let reset = attempt(AttemptFailure::Broken, closed(), true);
         let mut few = spec();
-        few.retry_on = RetryConditions {
-            connect_failure: true,
-            ..RetryConditions::default()
-        };
+        few.retry_on = vec![RetryCondition::ConnectFailure];
         assert_eq!(few.reason(&reset), None);
         let none = RetrySpec {
             attempts: 0,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use derive_more::Display;
 use http::StatusCode;
 use http::uri::{Authority, PathAndQuery};
 use schemars::JsonSchema;
@@ -255,7 +256,7 @@ pub struct RetrySpec {
     /// The most attempts at a request after the first.
     pub attempts: u32,
     /// The failures that are followed by another attempt.
-    pub retry_on: RetryConditions,
+    pub retry_on: Vec<RetryCondition>,
     /// Retries as a percentage of the requests of the last ten seconds.
     pub budget: u32,
     /// Retries a second beside that share.
@@ -266,17 +267,21 @@ pub struct RetrySpec {
     pub is_http2: bool,
 }
 
-/// The failures that are followed by another attempt.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RetryConditions {
+/// A failure that is followed by another attempt. After `reset`, `timeout` and a status only
+/// idempotent requests are sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display)]
+#[display(rename_all = "snake_case")]
+pub enum RetryCondition {
     /// There is no connection.
-    pub connect_failure: bool,
+    #[default]
+    ConnectFailure,
     /// The host has not processed the request.
-    pub refused: bool,
-    /// There is no valid response to an idempotent request.
-    pub reset: bool,
-    /// The response to an idempotent request is late.
-    pub timeout: bool,
-    /// An idempotent request was answered with one of these statuses.
-    pub statuses: Vec<StatusCode>,
+    Refused,
+    /// The connection breaks, or the response is not valid.
+    Reset,
+    /// The response is late.
+    Timeout,
+    /// The response has this status, 500 to 599.
+    #[display("{}", _0.as_u16())]
+    Status(StatusCode),
 }

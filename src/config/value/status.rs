@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use derive_more::Display;
 use http::StatusCode;
 
 use super::{ParseFailure, TextValue, failure, text_value};
+use crate::upstream::RetryCondition;
 
 /// The highest status.
 const MAX: u16 = 599;
@@ -107,24 +107,6 @@ impl<const MIN: u16> TextValue for Statuses<MIN> {
     fn schema() -> serde_json::Value {
         super::number_schema::<Self>(MIN.into(), MAX.into())
     }
-}
-
-/// A failure that is followed by another attempt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display)]
-#[display(rename_all = "snake_case")]
-pub enum RetryCondition {
-    /// There is no connection.
-    #[default]
-    ConnectFailure,
-    /// The endpoint has not processed the request.
-    Refused,
-    /// The connection breaks, or the response is not valid.
-    Reset,
-    /// The response is late.
-    Timeout,
-    /// The response has this status, 500 to 599.
-    #[display("{}", _0.as_u16())]
-    Status(StatusCode),
 }
 
 text_value!(RetryCondition);

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::config::checks::report_twice;
 use crate::config::located::written_by_form;
 use crate::config::schema::{DAY, HOUR, MINUTE, SECOND, Timeout, Upstream};
-use crate::config::value::{Duration, Percentage, RetryCondition, Size, Whole};
+use crate::config::value::{Duration, Percentage, Size, Whole};
 use crate::config::{Code, Finding, Findings, List, Located};
-use crate::upstream::{ClusterTimeouts, EjectionSpec, RetryConditions, RetrySpec};
+use crate::upstream::{ClusterTimeouts, EjectionSpec, RetryCondition, RetrySpec};
 
 /// `timeouts` of an upstream: each `1ms` to `1d`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -76,19 +76,9 @@ impl Default for Retries {
 }
 
 pub(super) fn retries(retries: &Retries) -> RetrySpec {
-    let mut retry_on = RetryConditions::default();
-    for condition in retries.retry_on.iter() {
-        match condition.value {
-            RetryCondition::ConnectFailure => retry_on.connect_failure = true,
-            RetryCondition::Refused => retry_on.refused = true,
-            RetryCondition::Reset => retry_on.reset = true,
-            RetryCondition::Timeout => retry_on.timeout = true,
-            RetryCondition::Status(status) => retry_on.statuses.push(status),
-        }
-    }
     RetrySpec {
         attempts: retries.attempts.get(),
-        retry_on,
+        retry_on: retries.retry_on.iter().map(|one| one.value).collect(),
         budget: retries.budget.get(),
         min_per_second: retries.min_per_second.get(),
         max_body: retries.max_body.get() as usize,
