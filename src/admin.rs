@@ -12,7 +12,7 @@
 //! Other paths are 404, other methods 405, and hosts that are not of the listener 421.
 
 pub mod access;
-mod actor;
+pub mod actor;
 mod api;
 mod assets;
 mod audit;

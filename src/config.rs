@@ -34,7 +34,7 @@ pub use load::{Loaded, load, parse};
 use located::node_of;
 pub use located::{List, Located, Table};
 pub use schema::json_schema;
-pub use sections::admin::{ShutdownTimes, TokenRole};
+pub use sections::admin::ShutdownTimes;
 pub use sections::traces::ExportSpec;
 pub use source::{CheckReport, CheckVerdict, Checked, Source};
 

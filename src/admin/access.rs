@@ -18,7 +18,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use self::guesses::Guesses;
-use super::actor::Role;
+use super::actor::TokenRole;
 use crate::clock::Timestamp;
 use crate::http::token_digest::TokenDigest;
 use crate::net::peer_address::PeerAddress;
@@ -96,7 +96,7 @@ impl Access {
         headers: &HeaderMap,
         peer: PeerAddress,
         now: Timestamp,
-    ) -> Result<(Role, usize), AdminRefusal> {
+    ) -> Result<(TokenRole, usize), AdminRefusal> {
         let token = bearer(headers).ok_or(AdminRefusal::Unauthenticated)?;
         let address = peer.ip();
         if address.is_some_and(|address| self.guesses.check(address, now).is_err()) {
@@ -116,15 +116,15 @@ impl Access {
     }
 
     /// The role of a token, and its place from 1. Compares with all tokens, whatever matches.
-    fn identify(&self, token: &str) -> Option<(Role, usize)> {
+    fn identify(&self, token: &str) -> Option<(TokenRole, usize)> {
         let (given, known) = (TokenDigest::of(token), self.in_force.load());
         let find = |role, digests: &[TokenDigest]| {
             let numbered = digests.iter().zip(1..);
             let matching = numbered.filter(|(digest, _)| digest.matches(&given));
             matching.last().map(|(_, number)| (role, number))
         };
-        let readers = find(Role::Read, &known.read);
-        find(Role::Write, &known.write).or(readers)
+        let readers = find(TokenRole::Read, &known.read);
+        find(TokenRole::Write, &known.write).or(readers)
     }
 }
 

@@ -4,18 +4,20 @@ use std::fmt;
 
 use crate::net::peer_address::PeerAddress;
 
-/// The role of a caller. Each includes those before it.
+/// The role of a token and its callers. Each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub(super) enum Role {
+pub enum TokenRole {
+    /// Callers may read.
     Read,
+    /// Callers may also change what runs.
     Write,
 }
 
 /// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Actor {
-    pub(super) role: Role,
+    pub(super) role: TokenRole,
     /// The place of its token in the configuration, from 1.
     pub(super) number: usize,
     /// The other end of its connection.
@@ -24,7 +26,7 @@ pub(super) struct Actor {
 
 impl Actor {
     /// The role and the place of its token, which tell tokens apart.
-    pub(super) fn token(&self) -> (Role, usize) {
+    pub(super) fn token(&self) -> (TokenRole, usize) {
         (self.role, self.number)
     }
 }

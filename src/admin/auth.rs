@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http::header::{HOST, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
 
 use super::access::Access;
-use super::actor::{Actor, Role};
+use super::actor::{Actor, TokenRole};
 use super::audit::{self, Action};
 use super::problem_details::{LoggedChange, ProblemDetails};
 use super::state::AdminState;
@@ -24,7 +24,7 @@ pub(super) async fn require_read(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match authorise(Role::Read, &state.access, &request, state.clock.now()) {
+    match authorise(TokenRole::Read, &state.access, &request, state.clock.now()) {
         Ok(actor) => {
             request.extensions_mut().insert(actor);
             next.run(request).await
@@ -40,7 +40,7 @@ pub(super) async fn require_write(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let actor = match authorise(Role::Write, &state.access, &request, state.clock.now()) {
+    let actor = match authorise(TokenRole::Write, &state.access, &request, state.clock.now()) {
         Ok(actor) => actor,
         Err(refusal) => {
             audit::log_refused(&state, action, peer(&request), refusal);
@@ -69,7 +69,7 @@ fn peer(request: &Request) -> PeerAddress {
 }
 
 fn authorise(
-    role: Role,
+    role: TokenRole,
     access: &Access,
     request: &Request,
     now: Timestamp,
@@ -79,7 +79,7 @@ fn authorise(
     if held < role {
         return Err(AdminRefusal::Forbidden);
     }
-    if role == Role::Write && is_cross_origin(headers) {
+    if role == TokenRole::Write && is_cross_origin(headers) {
         return Err(AdminRefusal::CrossOrigin);
     }
     Ok(Actor {

@@ -10,7 +10,7 @@ use http::uri::Authority;
 use super::admin_client::AdminClient;
 use super::admin_tls::{self, AdminAddress};
 use super::{run, text_file};
-use crate::config::TokenRole;
+use crate::admin::actor::TokenRole;
 
 /// The largest file with a token, in bytes.
 const MAX_TOKEN: u64 = 4 << 10;

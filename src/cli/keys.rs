@@ -19,11 +19,11 @@ use self::operator_actions::{ListArgs, RevokeArgs};
 use super::Failure;
 use super::admin_client::{Answer, CallError};
 use super::admin_options::AdminArgs;
+use crate::admin::actor::TokenRole;
 use crate::admin::json::Reason;
 use crate::admin::keys::change::{ChangeRequest, KeyChanged};
 use crate::admin::keys::key_input::Key;
 use crate::admin::keys::{BanRequest, GrantRequest, LookupRequest};
-use crate::config::TokenRole;
 use crate::proxy::inspect::key_state::KeyState;
 
 const EXAMPLES: &str = "\

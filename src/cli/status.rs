@@ -8,10 +8,10 @@ use clap::Args;
 
 use super::admin_options::AdminArgs;
 use super::{Failure, WRONG};
+use crate::admin::actor::TokenRole;
 use crate::admin::readiness::Connections;
 use crate::admin::status::Status;
 use crate::clock::text::{Span, rfc_3339};
-use crate::config::TokenRole;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -16,8 +16,8 @@ use self::report::{Report, counted, take_keys};
 use super::Failure;
 use super::admin_client::{AdminClient, Answer};
 use super::admin_options::AdminArgs;
+use crate::admin::actor::TokenRole;
 use crate::admin::top::Top;
-use crate::config::TokenRole;
 use crate::proxy::activity::{Measure, Window};
 use crate::telemetry::terminal::{has_colours, has_cursor};
 

@@ -12,9 +12,9 @@ use super::diagnostic::{Report, SourceText};
 use super::document::{Document, Environment};
 use super::finding::{Finding, Findings};
 use super::schema::{self, Config};
-use super::sections::admin::TokenRole;
 use super::sections::route::unreachable;
 use super::{file_errors, odd_spaces, validate};
+use crate::admin::actor::TokenRole;
 use crate::files;
 
 /// The largest file that is read.

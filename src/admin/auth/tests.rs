@@ -13,7 +13,7 @@ fn access(read: &[&str], write: &[&str]) -> Access {
 }
 
 /// The caller that these header fields authorise, or the refusal.
-fn call(access: &Access, role: Role, fields: &[(&str, &str)]) -> Result<String, AdminRefusal> {
+fn call(access: &Access, role: TokenRole, fields: &[(&str, &str)]) -> Result<String, AdminRefusal> {
     let request = fields.iter().fold(Request::builder(), |request, field| {
         request.header(field.0, field.1)
     });
@@ -24,8 +24,8 @@ fn call(access: &Access, role: Role, fields: &[(&str, &str)]) -> Result<String, 
 #[test]
 fn each_token_has_its_role_and_place() {
     let access = access(&["reader-1", "reader-2", "both"], &["writer", "both"]);
-    let read = |token: &str| call(&access, Role::Read, &[("authorization", token)]);
-    let write = |token: &str| call(&access, Role::Write, &[("authorization", token)]);
+    let read = |token: &str| call(&access, TokenRole::Read, &[("authorization", token)]);
+    let write = |token: &str| call(&access, TokenRole::Write, &[("authorization", token)]);
     assert_eq!(read("Bearer reader-2"), Ok("read#2".to_owned()));
     assert_eq!(read("bearer  writer"), Ok("write#1".to_owned()));
     assert_eq!(write("Bearer both"), Ok("write#2".to_owned()));
@@ -49,7 +49,7 @@ fn each_token_has_its_role_and_place() {
 fn two_tokens_are_none() {
     let access = access(&[], &["writer"]);
     let fields = [("authorization", "Bearer writer"); 2];
-    let twice = call(&access, Role::Read, &fields);
+    let twice = call(&access, TokenRole::Read, &fields);
     assert_eq!(twice, Err(AdminRefusal::Unauthenticated));
 }
 
@@ -69,9 +69,9 @@ fn pages_of_other_origins_change_nothing() {
             ("host", host),
             ("origin", origin),
         ];
-        let write = call(&access, Role::Write, &fields);
+        let write = call(&access, TokenRole::Write, &fields);
         assert_eq!(write.is_ok(), is_own, "{origin}");
-        assert!(call(&access, Role::Read, &fields).is_ok(), "{origin}");
+        assert!(call(&access, TokenRole::Read, &fields).is_ok(), "{origin}");
     }
     for (site, is_own) in [
         ("same-origin", true),
@@ -80,8 +80,8 @@ fn pages_of_other_origins_change_nothing() {
         ("cross-site", false),
     ] {
         let fields = [("authorization", "Bearer writer"), ("sec-fetch-site", site)];
-        let write = call(&access, Role::Write, &fields);
+        let write = call(&access, TokenRole::Write, &fields);
         assert_eq!(write.is_ok(), is_own, "{site}");
-        assert!(call(&access, Role::Read, &fields).is_ok(), "{site}");
+        assert!(call(&access, TokenRole::Read, &fields).is_ok(), "{site}");
     }
 }

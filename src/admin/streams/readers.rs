@@ -165,7 +165,7 @@ mod tests {
 
     use super::super::places::{MAX_OF_ADDRESS, MAX_OF_TOKEN, MAX_READERS};
     use super::*;
-    use crate::admin::actor::Role;
+    use crate::admin::actor::TokenRole;
     use crate::telemetry::registry::Registry;
 
     fn streams(registry: &Registry) -> Streams {
@@ -175,7 +175,7 @@ mod tests {
     /// The caller with this token, from this address.
     fn caller(token: usize, address: u8) -> Actor {
         Actor {
-            role: Role::Read,
+            role: TokenRole::Read,
             number: token,
             peer: IpAddr::from([192, 0, 2, address]).into(),
         }

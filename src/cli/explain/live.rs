@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::ExplainArgs;
+use crate::admin::actor::TokenRole;
 use crate::admin::explain::ExplainRequest;
 use crate::cli::Failure;
 use crate::cli::admin_client::Answer;
 use crate::cli::admin_options::find_client;
-use crate::config::TokenRole;
 use crate::proxy::inspect::explain::{AnswerKind, ExplanationReport};
 use crate::visible::{self, trim_spaces};
 

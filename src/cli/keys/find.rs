@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::key_text::KeyTextArgs;
 use super::{CallArgs, state_table};
+use crate::admin::actor::TokenRole;
 use crate::admin::keys::LookupRequest;
 use crate::admin::keys::key_input::Key;
 use crate::admin::policies::PolicyList;
 use crate::cli::admin_client::{AdminClient, Answer, CallError};
 use crate::cli::{Failure, finish, tell};
-use crate::config::TokenRole;
 use crate::proxy::inspect::key_state::KeyState;
 
 #[derive(Args, Debug)]

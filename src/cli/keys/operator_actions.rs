@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{CallArgs, ChangeOptions};
+use crate::admin::actor::TokenRole;
 use crate::admin::keys::operator_actions::{RevokeRequest, Revoked};
 use crate::cli::table::table;
 use crate::cli::{Failure, finish, tell};
-use crate::config::TokenRole;
 use crate::proxy::inspect::operator_actions::{ActionPage, ListedAction};
 use crate::store::OperatorActionKind;
 

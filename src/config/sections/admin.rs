@@ -94,15 +94,6 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     });
 }
 
-/// The list that a token is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenRole {
-    /// `read`.
-    Read,
-    /// `write`.
-    Write,
-}
-
 impl Compiler<'_> {
     /// The tokens of the admin API; those in files are read.
     pub(in crate::config) fn access(&mut self, tokens: &AdminTokens) -> AccessSpec {
