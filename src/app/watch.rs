@@ -13,7 +13,7 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::files::{FileVersion, VersionedFile};
+use crate::files::VersionedFile;
 
 /// Some changes raise no event: those on network file systems, and behind further links.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -23,8 +23,8 @@ const SETTLED: Duration = Duration::from_millis(20);
 /// The files of a configuration.
 #[derive(Debug)]
 pub(super) struct FileWatcher {
-    files: Vec<PathBuf>,
-    seen: Vec<Option<FileVersion>>,
+    /// The files as they were last seen.
+    files: Vec<VersionedFile>,
     events: Arc<Notify>,
     /// `None` where the system has no events left to give; then only the slow look remains.
     watcher: Option<RecommendedWatcher>,
@@ -38,7 +38,6 @@ impl FileWatcher {
         let watcher = notify::recommended_watcher(move |_| waker.notify_one());
         let mut watch = FileWatcher {
             files: Vec::new(),
-            seen: Vec::new(),
             events,
             watcher: watcher
                 .inspect_err(|error| tracing::warn!(%error, "changes are seen every 2 s only"))
@@ -49,13 +48,10 @@ impl FileWatcher {
     }
 
     /// Watches these files from now on, for changes of the versions that were read.
-    pub(super) fn set_files(&mut self, versioned: Vec<VersionedFile>) {
-        let files: Vec<_> = versioned.iter().map(|file| file.path.clone()).collect();
-        let directories = |files: &[PathBuf]| -> HashSet<PathBuf> {
-            files
-                .iter()
-                .map(|file| directory(file).to_owned())
-                .collect()
+    pub(super) fn set_files(&mut self, mut files: Vec<VersionedFile>) {
+        let directories = |files: &[VersionedFile]| -> HashSet<PathBuf> {
+            let directories = files.iter().map(|file| directory(&file.path).to_owned());
+            directories.collect()
         };
         let (old, new) = (directories(&self.files), directories(&files));
         if let Some(watcher) = &mut self.watcher {
@@ -71,19 +67,21 @@ impl FileWatcher {
             }
         }
         // A file that stays keeps the version that was looked at before it was read.
-        self.seen = versioned
-            .into_iter()
-            .map(|file| {
-                let known = self.files.iter().position(|old| *old == file.path);
-                known.map_or(file.version, |at| self.seen[at].clone())
-            })
-            .collect();
+        for file in &mut files {
+            if let Some(known) = self.files.iter().find(|old| old.path == file.path) {
+                file.version.clone_from(&known.version);
+            }
+        }
         self.files = files;
     }
 
     /// Takes the files as they are now for known: they are about to be read, whatever the reason.
-    pub(super) fn look(&mut self) {
-        self.seen = versions(&self.files);
+    /// Returns true if one of them is another than before.
+    pub(super) fn look(&mut self) -> bool {
+        let files = self.files.iter().map(|file| file.path.clone());
+        let now: Vec<_> = files.map(VersionedFile::new).collect();
+        let before = std::mem::replace(&mut self.files, now);
+        self.files != before
     }
 
     /// Waits until one of the files is another than when this returned last, or when they were looked at.
@@ -92,9 +90,7 @@ impl FileWatcher {
             if timeout(LOOK_EVERY, self.events.notified()).await.is_ok() {
                 sleep(SETTLED).await;
             }
-            let now = versions(&self.files);
-            if now != self.seen {
-                self.seen = now;
+            if self.look() {
                 return;
             }
         }
@@ -106,10 +102,6 @@ fn directory(file: &Path) -> &Path {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     }
-}
-
-fn versions(files: &[PathBuf]) -> Vec<Option<FileVersion>> {
-    files.iter().map(|file| FileVersion::of(file)).collect()
 }
 
 #[cfg(test)]
