@@ -22,6 +22,8 @@ pub struct SettlementRule {
     pub counted: Option<CountedResponses>,
     /// The source of their cost.
     pub by: CostSource,
+    /// The most units of a stated cost that count, from 1.
+    pub max: u32,
 }
 
 /// Responses that are charged.
@@ -47,35 +49,15 @@ pub enum ProxyResponses {
 pub enum CostSource {
     /// The units charged before.
     Reserve,
-    /// The whole number in this field, at most `max`; without one, the units charged before.
-    Header {
-        /// The field's name.
-        name: HeaderName,
-        /// The most that counts, from 1.
-        max: u32,
-    },
-    /// The whole number in this trailer field, at most `max`.
-    Trailer {
-        /// The field's name.
-        name: HeaderName,
-        /// The most that counts, from 1.
-        max: u32,
-    },
-    /// The sum of the whole numbers at these pointers in the body, or in the last events of a
-    /// stream that have them; at most `max`.
-    Json {
-        /// At least one pointer.
-        pointers: Box<[Arc<JsonPointer>]>,
-        /// The most that counts, from 1.
-        max: u32,
-    },
-    /// One unit for each started `unit` bytes of the body, at most `max`.
-    Bytes {
-        /// From 1.
-        unit: u64,
-        /// The most that counts, from 1.
-        max: u32,
-    },
+    /// The whole number in this field; without one, the units charged before.
+    Header(HeaderName),
+    /// The whole number in this trailer field.
+    Trailer(HeaderName),
+    /// The sum of the whole numbers at these pointers, at least one, in the body, or in the last
+    /// events of a stream that have them.
+    Json(Box<[Arc<JsonPointer>]>),
+    /// One unit for each started block of this many bytes of the body, from 1.
+    Bytes(u64),
 }
 
 /// Cost of a request, as its response states it.
@@ -136,8 +118,8 @@ impl SettlementRule {
         }
         match &self.by {
             CostSource::Reserve => Some(ReportedCost::Units(reserved)),
-            CostSource::Header { name, max } => Some(cost_in_field(headers.get_all(name), *max)),
-            CostSource::Trailer { .. } | CostSource::Json { .. } | CostSource::Bytes { .. } => None,
+            CostSource::Header(name) => Some(self.cost_in_field(headers.get_all(name))),
+            CostSource::Trailer(_) | CostSource::Json(_) | CostSource::Bytes(_) => None,
         }
     }
 
@@ -148,7 +130,7 @@ impl SettlementRule {
     /// When the body should state the cost and cannot.
     pub fn usage_scan(&self, headers: &Headers) -> Result<Option<UsageScan>, ReportedCost> {
         match &self.by {
-            CostSource::Json { pointers, .. } => UsageScan::new(pointers, headers).map(Some),
+            CostSource::Json(pointers) => UsageScan::new(pointers, headers).map(Some),
             _ => Ok(None),
         }
     }
@@ -163,23 +145,23 @@ impl SettlementRule {
         end: BodyEnd<'_>,
     ) -> ReportedCost {
         match (&self.by, usage, end) {
-            (CostSource::Bytes { unit, max }, ..) => {
+            (CostSource::Bytes(unit), ..) => {
                 let units = u32::try_from(bytes.div_ceil(*unit)).unwrap_or(u32::MAX);
-                let units = units.min(*max);
+                let units = units.min(self.max);
                 match end {
                     BodyEnd::Complete(_) => ReportedCost::Units(units),
                     BodyEnd::BrokenOff => ReportedCost::NoResponse { stated: units },
                 }
             }
             (CostSource::Reserve, ..) => ReportedCost::Units(reserved),
-            (CostSource::Json { max, .. }, Some(usage), BodyEnd::Complete(_)) => usage.cost(*max),
-            (CostSource::Json { max, .. }, Some(usage), BodyEnd::BrokenOff) => {
-                let stated = usage.partial(*max);
+            (CostSource::Json(_), Some(usage), BodyEnd::Complete(_)) => usage.cost(self.max),
+            (CostSource::Json(_), Some(usage), BodyEnd::BrokenOff) => {
+                let stated = usage.partial(self.max);
                 ReportedCost::NoResponse { stated }
             }
-            (CostSource::Trailer { name, max }, _, BodyEnd::Complete(Some(trailers))) => {
+            (CostSource::Trailer(name), _, BodyEnd::Complete(Some(trailers))) => {
                 let values = trailers.get_all(name).iter();
-                cost_in_field(values.map(|value| value.as_bytes()), *max)
+                self.cost_in_field(values.map(|value| value.as_bytes()))
             }
             (_, _, BodyEnd::Complete(_)) => ReportedCost::Missing,
             (_, _, BodyEnd::BrokenOff) => ReportedCost::NoResponse { stated: 0 },
@@ -189,11 +171,18 @@ impl SettlementRule {
     /// Returns the cost from a record of an earlier response, at most today's `max`; `None` if
     /// responses do not state the cost.
     pub fn by_record(&self, units: u32) -> Option<ReportedCost> {
-        match self.by {
-            CostSource::Header { max, .. }
-            | CostSource::Trailer { max, .. }
-            | CostSource::Json { max, .. } => Some(ReportedCost::Units(units.min(max))),
-            CostSource::Reserve | CostSource::Bytes { .. } => None,
+        let is_stated = self.by.is_stated();
+        is_stated.then(|| ReportedCost::Units(units.min(self.max)))
+    }
+
+    /// The cost that the values of a field state.
+    fn cost_in_field<'a>(&self, values: impl Iterator<Item = &'a [u8]>) -> ReportedCost {
+        match Lookup::among(values) {
+            Lookup::One(value) => parse_whole(value).map_or(ReportedCost::Malformed, |units| {
+                ReportedCost::Units(units.min(self.max))
+            }),
+            Lookup::Missing => ReportedCost::Missing,
+            Lookup::Several => ReportedCost::Malformed,
         }
     }
 }
@@ -202,20 +191,9 @@ impl CostSource {
     /// Returns true if the response has to state the cost. Statuses and lengths are known anyway.
     pub fn is_stated(&self) -> bool {
         match self {
-            Self::Header { .. } | Self::Trailer { .. } | Self::Json { .. } => true,
-            Self::Reserve | Self::Bytes { .. } => false,
+            Self::Header(_) | Self::Trailer(_) | Self::Json(_) => true,
+            Self::Reserve | Self::Bytes(_) => false,
         }
-    }
-}
-
-/// The cost that the values of a field state, at most `max`.
-fn cost_in_field<'a>(values: impl Iterator<Item = &'a [u8]>, max: u32) -> ReportedCost {
-    match Lookup::among(values) {
-        Lookup::One(value) => parse_whole(value).map_or(ReportedCost::Malformed, |units| {
-            ReportedCost::Units(units.min(max))
-        }),
-        Lookup::Missing => ReportedCost::Missing,
-        Lookup::Several => ReportedCost::Malformed,
     }
 }
 
@@ -224,13 +202,13 @@ impl fmt::Display for CostSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reserve => f.write_str("count"),
-            Self::Header { name, .. } => write!(f, "response_header: {name}"),
-            Self::Trailer { name, .. } => write!(f, "response_trailer: {name}"),
-            Self::Json { pointers, .. } => {
+            Self::Header(name) => write!(f, "response_header: {name}"),
+            Self::Trailer(name) => write!(f, "response_trailer: {name}"),
+            Self::Json(pointers) => {
                 let pointers: Vec<_> = pointers.iter().map(|one| one.to_string()).collect();
                 write!(f, "response_json: {}", pointers.join(", "))
             }
-            Self::Bytes { unit, .. } => write!(f, "response_bytes: {unit}B"),
+            Self::Bytes(unit) => write!(f, "response_bytes: {unit}B"),
         }
     }
 }
@@ -254,9 +232,11 @@ mod tests {
     fn by_header(values: &[&str]) -> Option<ReportedCost> {
         let field = |value: &&str| (NAME, HeaderValue::from_str(value).expect("a value"));
         let headers = values.iter().map(field).collect();
-        let (name, max) = (NAME, 100);
-        let by = CostSource::Header { name, max };
-        let settlement = SettlementRule { counted: None, by };
+        let settlement = SettlementRule {
+            counted: None,
+            by: CostSource::Header(NAME),
+            max: 100,
+        };
         settlement.by_head(7, 200, ResponseOrigin::Upstream, &headers)
     }
 
@@ -287,6 +267,7 @@ mod tests {
                 own,
             }),
             by: CostSource::Reserve,
+            max: u32::MAX,
         };
         let units = |own, status, author| {
             let cost = counting(own).by_head(2, status, author, &Headers::new());
@@ -314,8 +295,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_part_of_a_unit_is_a_unit(bytes: u64, unit in 1..u64::MAX, max in 1..u32::MAX) {
-            let by = CostSource::Bytes { unit, max };
-            let settlement = SettlementRule { counted: None, by };
+            let by = CostSource::Bytes(unit);
+            let settlement = SettlementRule { counted: None, by, max };
             prop_assert_eq!(settlement.by_head(1, 200, ResponseOrigin::Upstream, &Headers::new()), None);
             let exact = u128::from(bytes).div_ceil(u128::from(unit)).min(u128::from(max));
             let cost = settlement.by_body(1, None, bytes, BodyEnd::Complete(None));

@@ -302,9 +302,9 @@ fn reserve(stated: &StatedCost) -> rules::Cost {
 
 /// The settlement by responses, if any.
 pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
-    let by = match &policy.cost.value {
-        Cost::Constant(_) => CostSource::Reserve,
-        Cost::Stated(stated) => settled_by(stated),
+    let (by, max) = match &policy.cost.value {
+        Cost::Constant(_) => (CostSource::Reserve, u32::MAX),
+        Cost::Stated(stated) => (settled_by(stated), stated.max.get()),
     };
     let statuses = policy.count.iter().flat_map(|statuses| statuses.range());
     let statuses: Vec<_> = statuses.collect();
@@ -317,24 +317,19 @@ pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
         },
     });
     let settles = counted.is_some() || by != CostSource::Reserve;
-    settles.then_some(SettlementRule { counted, by })
+    settles.then_some(SettlementRule { counted, by, max })
 }
 
 fn settled_by(stated: &StatedCost) -> CostSource {
-    let max = stated.max.get();
     if let Some(name) = &stated.response_header {
-        let name = name.get().clone();
-        CostSource::Header { name, max }
+        CostSource::Header(name.get().clone())
     } else if let Some(name) = &stated.response_trailer {
-        let name = name.get().clone();
-        CostSource::Trailer { name, max }
+        CostSource::Trailer(name.get().clone())
     } else if let Some(pointers) = &stated.response_json {
         let pointers = pointers.0.iter().map(|pointer| Arc::clone(pointer.get()));
-        let pointers = pointers.collect();
-        CostSource::Json { pointers, max }
+        CostSource::Json(pointers.collect())
     } else if let Some(unit) = &stated.response_bytes {
-        let unit = unit.get();
-        CostSource::Bytes { unit, max }
+        CostSource::Bytes(unit.get())
     } else {
         CostSource::Reserve
     }

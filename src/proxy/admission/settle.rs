@@ -77,8 +77,8 @@ impl Admission {
         let charges = self.reserved_charges.iter();
         let settlements = charges.map(|charge| &route.limit(charge.limit).spec.settlement);
         for settlement in settlements.flatten() {
-            wanted.plain_body |= matches!(settlement.by, CostSource::Json { .. });
-            wanted.trailers |= matches!(settlement.by, CostSource::Trailer { .. });
+            wanted.plain_body |= matches!(settlement.by, CostSource::Json(_));
+            wanted.trailers |= matches!(settlement.by, CostSource::Trailer(_));
         }
         wanted
     }
