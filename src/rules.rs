@@ -24,7 +24,7 @@ pub use condition::{Condition, PathCondition};
 pub use cost::{Cost, InvalidCost};
 pub use descriptor::{
     Descriptor, Key, KeyFault, KeyPart, KeyText, KeyTextError, OnMissingKey, OnSeveralValues,
-    PartDescription, PartText, PartValue,
+    PartDescription, PartText,
 };
 pub use matcher::{
     CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment,

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use super::json::Json;
-use super::keys::key_input::{Key, KeyPart};
+use super::keys::key_input::Key;
 use super::policies;
 use super::problem_details::ProblemDetails;
 use super::query::Query;
 use super::state::AdminState;
 use crate::proxy::Ruleset;
 use crate::proxy::activity::{KeyRecord, Measure, TopRow, Window};
-use crate::rules::{PartText, PartValue};
+use crate::rules::PartText;
 use crate::telemetry::access_log::KeyForm;
 
 /// The keys with the highest counts.
@@ -137,14 +137,13 @@ fn items(ruleset: &Ruleset, rows: Vec<TopRow>, form: KeyForm) -> Vec<TopItem> {
 /// have changed the parts of the key.
 fn readable(ruleset: &Ruleset, policy: &str, record: &KeyRecord) -> Option<Key> {
     let parts = record.text.as_deref()?;
-    let texts: Vec<PartText<'_>> = parts.iter().map(PartValue::as_text).collect();
-    let found = ruleset.policy_key(policy, &texts).ok()?;
+    let found = ruleset.policy_key(policy, parts).ok()?;
     if found.fingerprint() != record.key {
         return None;
     }
-    Some(match texts[..] {
-        [PartText::Value(value)] => Key::One(value.to_owned()),
-        _ => Key::Parts(texts.into_iter().map(KeyPart::from).collect()),
+    Some(match parts {
+        [PartText::Value(value)] => Key::One(value.to_string()),
+        _ => Key::Parts(parts.to_vec()),
     })
 }
 

@@ -18,7 +18,7 @@ use super::admission::{Admission, AdmissionInputs};
 use super::ruleset::Limit;
 use crate::clock::Timestamp;
 use crate::limiter::Fingerprint;
-use crate::rules::{Head, PartValue};
+use crate::rules::{Head, PartText};
 use crate::telemetry::access_log::KeyForm;
 use crate::telemetry::metrics::LimitDecision;
 pub use sample::RefusalSamples;
@@ -64,7 +64,7 @@ pub struct KeyRecord {
     /// The key of the bucket.
     pub key: Fingerprint,
     /// The text of the key, if texts are allowed and this one is short enough.
-    pub text: Option<Arc<[PartValue]>>,
+    pub text: Option<Arc<[PartText]>>,
 }
 
 impl KeyRecord {

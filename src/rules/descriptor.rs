@@ -23,7 +23,7 @@ use super::{Head, Lookup, PathEquivalence, query, segments};
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::visible;
 
-pub use key_text::{KeyText, KeyTextError, PartText, PartValue};
+pub use key_text::{KeyText, KeyTextError, PartText};
 
 /// A part of a request that can be in a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -120,7 +120,7 @@ impl<'a> KeyCall<'a> {
         }
         let changed = self.apply(state, &key).await.map_err(change_problem)?;
         let also = if request.all_policies {
-            self.apply_elsewhere(state, &ruleset, &key).await?
+            self.apply_elsewhere(state, &ruleset, &key).await
         } else {
             Vec::new()
         };
@@ -167,8 +167,8 @@ impl<'a> KeyCall<'a> {
         state: &AdminState,
         ruleset: &Ruleset,
         first: &PolicyKey<'_>,
-    ) -> Result<Vec<OtherPolicy>, ProblemDetails> {
-        let texts = self.request.key.texts()?;
+    ) -> Vec<OtherPolicy> {
+        let texts = self.request.key.texts();
         let others = ruleset.policies.iter();
         let others = others.filter(|policy| *policy.name != *self.request.policy);
         let mut results = Vec::new();
@@ -190,7 +190,7 @@ impl<'a> KeyCall<'a> {
                 break;
             }
         }
-        Ok(results)
+        results
     }
 
     /// A doubt about the key, what the change replaces, the ban that it leaves in force, and the

@@ -1,6 +1,6 @@
 //! A key as bodies of requests and answers have it.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,20 +27,7 @@ pub enum Key {
     /// The text of its only part.
     One(String),
     /// Its parts.
-    Parts(Vec<KeyPart>),
-}
-
-/// A part of a key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum KeyPart {
-    /// The value of the part.
-    Value(String),
-    /// The part that replaces a missing one, and its value.
-    #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
-    StandIn(BTreeMap<String, String>),
-    /// Requests lack the part.
-    Missing(()),
+    Parts(Vec<PartText>),
 }
 
 impl Key {
@@ -52,7 +39,7 @@ impl Key {
             Self::One(text) => is_id(text),
             Self::Parts(parts) => parts
                 .iter()
-                .any(|part| matches!(part, KeyPart::Value(text) if is_id(text))),
+                .any(|part| matches!(part, PartText::Value(text) if is_id(text))),
         }
     }
 
@@ -66,42 +53,11 @@ impl Key {
     }
 
     /// The texts of its parts.
-    ///
-    /// # Errors
-    /// A part is neither a text, nor one replacement, nor null.
-    pub(super) fn texts(&self) -> Result<Vec<PartText<'_>>, ProblemDetails> {
+    pub(super) fn texts(&self) -> Cow<'_, [PartText]> {
         match self {
-            Self::None => Ok(Vec::new()),
-            Self::One(text) => Ok(vec![PartText::Value(text)]),
-            Self::Parts(parts) => parts.iter().map(KeyPart::text).collect(),
-        }
-    }
-}
-
-impl KeyPart {
-    fn text(&self) -> Result<PartText<'_>, ProblemDetails> {
-        match self {
-            Self::Value(text) => Ok(PartText::Value(text)),
-            Self::Missing(()) => Ok(PartText::Missing),
-            Self::StandIn(parts) => match parts.iter().next() {
-                Some((part, value)) if parts.len() == 1 => Ok(PartText::StandIn { part, value }),
-                _ => Err(ProblemDetails::impossible(
-                    "name the one part that replaces a missing one, such as {\"client_ip\": \
-                     \"192.0.2.1\"}",
-                )),
-            },
-        }
-    }
-}
-
-impl From<PartText<'_>> for KeyPart {
-    fn from(text: PartText<'_>) -> Self {
-        match text {
-            PartText::Value(value) => Self::Value(value.to_owned()),
-            PartText::StandIn { part, value } => {
-                Self::StandIn(BTreeMap::from([(part.to_owned(), value.to_owned())]))
-            }
-            PartText::Missing => Self::Missing(()),
+            Self::None => Cow::default(),
+            Self::One(text) => vec![PartText::Value(text.as_str().into())].into(),
+            Self::Parts(parts) => parts.into(),
         }
     }
 }
@@ -125,7 +81,7 @@ pub(super) fn find<'r>(
     policy: &str,
     key: &Key,
 ) -> Result<PolicyKey<'r>, ProblemDetails> {
-    let found = ruleset.policy_key(policy, &key.texts()?);
+    let found = ruleset.policy_key(policy, &key.texts());
     found.map_err(|error| match error {
         KeyError::UnknownPolicy(name) => {
             let known: Vec<_> = ruleset.policies.iter().map(|one| &*one.name).collect();

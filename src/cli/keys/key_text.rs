@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::admin::keys::key_input::{Key, KeyPart};
+use crate::admin::keys::key_input::Key;
 use crate::cli::text_file;
+use crate::rules::PartText;
 
 /// The most bytes of a key in a file. The API takes no larger body.
 const MAX_KEY: u64 = 64 * 1024;
@@ -61,10 +62,12 @@ fn parts<'a>(texts: impl Iterator<Item = &'a str>) -> Key {
     match texts[..] {
         [] => Key::None,
         [text] => Key::One(text.to_owned()),
-        _ => {
-            let parts = texts.into_iter();
-            Key::Parts(parts.map(|text| KeyPart::Value(text.to_owned())).collect())
-        }
+        _ => Key::Parts(
+            texts
+                .into_iter()
+                .map(|text| PartText::Value(text.into()))
+                .collect(),
+        ),
     }
 }
 
@@ -79,7 +82,7 @@ mod tests {
         assert_eq!(read(""), Key::None);
         assert_eq!(read("alice"), one("alice"));
         assert_eq!(read("alice\n"), one("alice"));
-        let pair = [" a b", "c"].map(|text| KeyPart::Value(text.to_owned()));
+        let pair = [" a b", "c"].map(|text| PartText::Value(text.into()));
         assert_eq!(read(" a b\r\nc\n"), Key::Parts(pair.into()));
     }
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::admin::keys::key_input::{Key, KeyPart};
+use crate::admin::keys::key_input::Key;
 use crate::admin::top::{Top, TopItem};
 use crate::cli::table::table;
 use crate::clock::text::Span;
 use crate::proxy::activity::Measure;
+use crate::rules::PartText;
 use crate::visible;
 
 /// The number of columns.
@@ -126,10 +127,10 @@ fn columns(by: Measure) -> [&'static str; COLUMNS] {
 
 /// The text of a key, or its name.
 fn key(item: &TopItem) -> String {
-    let part = |part: &KeyPart| match part {
-        KeyPart::Value(text) => visible::key(text),
-        KeyPart::Missing(()) => "(missing)".to_owned(),
-        KeyPart::StandIn(parts) => {
+    let part = |part: &PartText| match part {
+        PartText::Value(text) => visible::key(text),
+        PartText::Missing(()) => "(missing)".to_owned(),
+        PartText::StandIn(parts) => {
             let texts = parts.iter();
             let texts = texts
                 .map(|(name, value)| format!("{}={}", visible::text(name), visible::key(value)));

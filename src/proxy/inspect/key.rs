@@ -93,11 +93,7 @@ impl Ruleset {
     ///
     /// # Errors
     /// The policy is unknown or unused, or the texts are no key of it.
-    pub fn policy_key(
-        &self,
-        policy: &str,
-        texts: &[PartText<'_>],
-    ) -> Result<PolicyKey<'_>, KeyError> {
+    pub fn policy_key(&self, policy: &str, texts: &[PartText]) -> Result<PolicyKey<'_>, KeyError> {
         let routes = self.routes.iter().chain([&self.unmatched]);
         let limits = routes.flat_map(|route| &route.limits);
         let mut limits = limits.filter(|limit| *limit.policy.name == *policy);

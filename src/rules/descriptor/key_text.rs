@@ -2,11 +2,14 @@
 //! client's requests charge.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Descriptor, KeyPart, MISSING, OTHER_METHOD, OnMissingKey, STAND_IN, address_bits, method,
@@ -15,52 +18,26 @@ use crate::limiter::KeyParts;
 use crate::rules::selector::canonical_value;
 use crate::rules::{Head, Lookup};
 
-/// The text for one part of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PartText<'a> {
-    /// The value of the part.
-    Value(&'a str),
-    /// Requests lack the part, and another part replaces it.
-    StandIn {
-        /// The other part, as the configuration writes it.
-        part: &'a str,
-        /// Its value.
-        value: &'a str,
-    },
-    /// Requests lack the part, and share a bucket or have a constant value.
-    Missing,
-}
-
-/// The text for one part of the key of a request. Its `Debug` output leaves the value out.
-#[derive(Clone, PartialEq, Eq)]
-pub enum PartValue {
+/// A part of a key.
+// It is a secret: its `Debug` output leaves it out.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "KeyPart")]
+pub enum PartText {
     /// The value of the part.
     Value(Box<str>),
-    /// The request lacks the part, and another part replaces it.
-    StandIn {
-        /// The other part, as the configuration writes it.
-        part: Box<str>,
-        /// Its value.
-        value: Box<str>,
-    },
-    /// The request lacks the part, and shares a bucket or has a constant value.
-    Missing,
+    /// The part that replaces a missing one, and its value.
+    // The part as the configuration writes it, such as `client_ip`.
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
+    StandIn(BTreeMap<Box<str>, Box<str>>),
+    /// Requests lack the part.
+    // They share a bucket, or have a constant value.
+    Missing(()),
 }
 
-impl PartValue {
-    /// The text, as [`Descriptor::read_key`] takes it.
-    pub fn as_text(&self) -> PartText<'_> {
-        match self {
-            Self::Value(value) => PartText::Value(value),
-            Self::StandIn { part, value } => PartText::StandIn { part, value },
-            Self::Missing => PartText::Missing,
-        }
-    }
-}
-
-impl fmt::Debug for PartValue {
+impl fmt::Debug for PartText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PartValue(..)")
+        f.write_str("PartText(..)")
     }
 }
 
@@ -98,6 +75,11 @@ pub enum KeyTextError {
         /// The rule of the limit.
         on_missing: String,
     },
+    /// No part replaces a missing one, or several do.
+    #[error(
+        "name the one part that replaces a missing one, such as {{\"client_ip\": \"192.0.2.1\"}}"
+    )]
+    StandIn,
 }
 
 /// A key of a limit. Its `Debug` output leaves the values out: they are secrets.
@@ -121,7 +103,7 @@ impl Descriptor {
     ///
     /// # Errors
     /// The texts name no bucket of this limit.
-    pub fn read_key(&self, texts: &[PartText<'_>]) -> Result<KeyText, KeyTextError> {
+    pub fn read_key(&self, texts: &[PartText]) -> Result<KeyText, KeyTextError> {
         let takes_text = |part: &&KeyPart| **part != KeyPart::Constant;
         let named = || self.parts.iter().filter(takes_text);
         if named().count() != texts.len() {
@@ -136,26 +118,27 @@ impl Descriptor {
         };
         let mut texts = texts.iter();
         for part in &self.parts {
-            let text = match part {
-                KeyPart::Constant => PartText::Value(""),
-                _ => *texts.next().expect("there is a text for each such part"),
-            };
-            self.read_part(part, text, &mut key)?;
+            if *part == KeyPart::Constant {
+                key.push(part, 0, "")?;
+            } else {
+                let text = texts.next().expect("there is a text for each such part");
+                self.read_part(part, text, &mut key)?;
+            }
         }
         Ok(key)
     }
 
     /// Writes the key of a request, a text for each part except `constant`: the inverse of
     /// [`read_key`](Self::read_key). `None` if a value has more than 256 bytes, or is no UTF-8.
-    pub fn write_key(&self, head: &Head<'_>) -> Option<Arc<[PartValue]>> {
+    pub fn write_key(&self, head: &Head<'_>) -> Option<Arc<[PartText]>> {
         let takes_text = |part: &&KeyPart| **part != KeyPart::Constant;
         let parts = self.parts.iter().filter(takes_text);
         parts.map(|part| self.write_part(part, head)).collect()
     }
 
-    fn write_part(&self, part: &KeyPart, head: &Head<'_>) -> Option<PartValue> {
+    fn write_part(&self, part: &KeyPart, head: &Head<'_>) -> Option<PartText> {
         let value = match part.whole_text(head) {
-            Lookup::One(value) => return value.map(PartValue::Value),
+            Lookup::One(value) => return value.map(PartText::Value),
             found => found,
         };
         match &self.on_missing {
@@ -164,10 +147,10 @@ impl Descriptor {
                 chain.into_iter().find_map(|part| {
                     let value = part.whole_text(head).one()??;
                     let part = part.to_string().into();
-                    Some(PartValue::StandIn { part, value })
+                    Some(PartText::StandIn(BTreeMap::from([(part, value)])))
                 })
             }
-            OnMissingKey::Shared | OnMissingKey::Value(_) => Some(PartValue::Missing),
+            OnMissingKey::Shared | OnMissingKey::Value(_) => Some(PartText::Missing(())),
             _ => None,
         }
     }
@@ -175,22 +158,25 @@ impl Descriptor {
     fn read_part(
         &self,
         part: &KeyPart,
-        text: PartText<'_>,
+        text: &PartText,
         key: &mut KeyText,
     ) -> Result<(), KeyTextError> {
         match (text, &self.on_missing) {
             (PartText::Value(text), _) => key.push(part, 0, text),
-            (PartText::StandIn { part: name, value }, OnMissingKey::Part(other)) => {
+            (PartText::StandIn(parts), on_missing) => {
+                let (Some((name, value)), 1) = (parts.first_key_value(), parts.len()) else {
+                    return Err(KeyTextError::StandIn);
+                };
                 let address = self.client_address();
-                match [other, &address]
-                    .into_iter()
-                    .find(|one| one.to_string() == name)
-                {
-                    Some(other) => key.push(other, STAND_IN, value),
-                    None => Err(self.has_no_bucket_without(part)),
-                }
+                let others = match on_missing {
+                    OnMissingKey::Part(other) => &[other, &address][..],
+                    _ => &[],
+                };
+                let named = others.iter().find(|one| one.to_string() == **name);
+                let other = named.ok_or_else(|| self.has_no_bucket_without(part))?;
+                key.push(other, STAND_IN, value)
             }
-            (PartText::Missing, OnMissingKey::Shared) => {
+            (PartText::Missing(()), OnMissingKey::Shared) => {
                 key.fed.push(FedPart {
                     part: KeyPart::Constant,
                     kind: MISSING,
@@ -198,7 +184,7 @@ impl Descriptor {
                 });
                 Ok(())
             }
-            (PartText::Missing, OnMissingKey::Value(value)) => key.push(part, 0, value),
+            (PartText::Missing(()), OnMissingKey::Value(value)) => key.push(part, 0, value),
             _ => Err(self.has_no_bucket_without(part)),
         }
     }

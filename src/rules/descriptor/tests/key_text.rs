@@ -4,11 +4,7 @@ use super::*;
 
 const SHARED: [OnMissingKey; 2] = [OnMissingKey::Shared, OnMissingKey::Skip];
 
-fn key(
-    parts: Vec<KeyPart>,
-    on_missing: OnMissingKey,
-    texts: &[PartText<'_>],
-) -> Option<Fingerprint> {
+fn key(parts: Vec<KeyPart>, on_missing: OnMissingKey, texts: &[PartText]) -> Option<Fingerprint> {
     let descriptor = Descriptor::new(parts, on_missing, 64);
     let key = descriptor.read_key(texts).ok()?;
     let mut hasher = SECRET.hasher();
@@ -52,7 +48,7 @@ fn a_text_names_the_bucket_of_the_request() {
         (credentials, "bearer abc"),
     ] {
         let parts = || vec![part.clone(), KeyPart::Constant];
-        let own = key(parts(), OnMissingKey::Skip, &[PartText::Value(text)]);
+        let own = key(parts(), OnMissingKey::Skip, &[PartText::Value(text.into())]);
         let of_request = asked(parts(), OnMissingKey::Skip, &request);
         assert!(own.is_some(), "{part}");
         assert_eq!(own, of_request, "{part}");
@@ -60,7 +56,7 @@ fn a_text_names_the_bucket_of_the_request() {
     let mapped = key(
         vec![ADDRESS],
         OnMissingKey::Skip,
-        &[PartText::Value("::ffff:192.0.2.1")],
+        &[PartText::Value("::ffff:192.0.2.1".into())],
     );
     assert_eq!(
         mapped,
@@ -72,7 +68,10 @@ fn a_text_names_the_bucket_of_the_request() {
 fn several_parts_are_in_the_order_of_the_key() {
     let parts = || vec![ADDRESS, field("x-key")];
     let request = Request::new().field("x-key", "alice");
-    let texts = [PartText::Value("192.0.2.1"), PartText::Value("alice")];
+    let texts = [
+        PartText::Value("192.0.2.1".into()),
+        PartText::Value("alice".into()),
+    ];
     let own = key(parts(), OnMissingKey::Skip, &texts);
     assert_eq!(own, asked(parts(), OnMissingKey::Skip, &request));
     assert_eq!(key(parts(), OnMissingKey::Skip, &texts[..1]), None);
@@ -83,7 +82,8 @@ fn a_missing_part_names_the_bucket_of_requests_without_it() {
     let parts = || vec![field("x-key")];
     let (bare, cookied) = (Request::new(), Request::new().field("cookie", "s=1"));
     let other = || OnMissingKey::Part(cookie("s"));
-    let stand_in = |part, value| [PartText::StandIn { part, value }];
+    let stand_in =
+        |part: &str, value: &str| [PartText::StandIn([(part.into(), value.into())].into())];
     let of_cookie = key(parts(), other(), &stand_in("cookie:s", "1"));
     assert_eq!(of_cookie, asked(parts(), other(), &cookied));
     let of_address = key(parts(), other(), &stand_in("client_ip", "192.0.2.1"));
@@ -94,29 +94,32 @@ fn a_missing_part_names_the_bucket_of_requests_without_it() {
         .into_iter()
         .chain([OnMissingKey::Value("free".into())])
     {
-        let own = key(parts(), on_missing.clone(), &[PartText::Missing]);
+        let own = key(parts(), on_missing.clone(), &[PartText::Missing(())]);
         assert_eq!(own, asked(parts(), on_missing, &bare));
     }
-    assert_eq!(key(parts(), other(), &[PartText::Missing]), None);
+    assert_eq!(key(parts(), other(), &[PartText::Missing(())]), None);
 }
 
 #[test]
 fn messages_name_parts_and_no_values() {
-    let read = |parts, texts: &[PartText<'_>]| {
+    let read = |parts, texts: &[PartText]| {
         let descriptor = Descriptor::new(parts, OnMissingKey::Refuse, 64);
         descriptor.read_key(texts).expect_err("no key").to_string()
     };
     assert_eq!(
-        read(vec![ADDRESS], &[PartText::Value("alice")]),
+        read(vec![ADDRESS], &[PartText::Value("alice".into())]),
         "`client_ip` takes an IP address"
     );
     assert_eq!(
-        read(vec![ADDRESS, field("x-key")], &[PartText::Value("alice")]),
+        read(
+            vec![ADDRESS, field("x-key")],
+            &[PartText::Value("alice".into())]
+        ),
         "the key has 2 parts [client_ip, header:x-key], not 1"
     );
     assert_eq!(
-        read(vec![field("x-key")], &[PartText::Missing]),
+        read(vec![field("x-key")], &[PartText::Missing(())]),
         "requests without `header:x-key` have no such bucket: on_missing_key is refuse"
     );
-    assert!(read(vec![field("x-key")], &[PartText::Value("")]).contains("is empty"));
+    assert!(read(vec![field("x-key")], &[PartText::Value("".into())]).contains("is empty"));
 }
