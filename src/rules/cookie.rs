@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use http::header::COOKIE;
+use percent_encoding::percent_decode;
 
 use super::Lookup;
 use crate::http::headers::Headers;
@@ -25,7 +26,9 @@ pub(super) fn cookies<'a>(
     pairs.filter_map(move |pair| {
         let equals = pair.iter().position(|&byte| byte == b'=')?;
         let (key, value) = (&pair[..equals], &pair[equals + 1..]);
-        (key.trim_ascii() == name.as_bytes()).then(|| decoded(unquoted(value.trim_ascii())))
+        // Malformed encodings stand for themselves.
+        let decoded = || percent_decode(unquoted(value.trim_ascii())).into();
+        (key.trim_ascii() == name.as_bytes()).then(decoded)
     })
 }
 
@@ -34,36 +37,6 @@ fn unquoted(value: &[u8]) -> &[u8] {
         [b'"', inner @ .., b'"'] => inner,
         bare => bare,
     }
-}
-
-/// Malformed encodings stand for themselves.
-fn decoded(value: &[u8]) -> Cow<'_, [u8]> {
-    if !value.contains(&b'%') {
-        return Cow::Borrowed(value);
-    }
-    let mut decoded = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let [byte, behind @ ..] = rest {
-        match encoded_byte(rest) {
-            Some(encoded) => {
-                decoded.push(encoded);
-                rest = &rest[3..];
-            }
-            None => {
-                decoded.push(*byte);
-                rest = behind;
-            }
-        }
-    }
-    Cow::Owned(decoded)
-}
-
-fn encoded_byte(rest: &[u8]) -> Option<u8> {
-    let [b'%', high, low, ..] = *rest else {
-        return None;
-    };
-    let digit = |digit| char::from(digit).to_digit(16);
-    Some((digit(high)? << 4 | digit(low)?) as u8)
 }
 
 #[cfg(test)]

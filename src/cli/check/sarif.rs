@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::section;
@@ -9,6 +10,14 @@ use crate::config::{CheckReport, Code, Place, Problem, Severity};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+
+/// All but the unreserved characters of URIs and the slash.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
 
 /// The log of one run: the problems of all files, and the rules that they break.
 pub(super) fn log(files: &[CheckReport]) -> Value {
@@ -114,16 +123,7 @@ fn uri(file: &str) -> String {
         ""
     };
     let relative = file.strip_prefix("./").unwrap_or(file);
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-    let mut uri = scheme.to_owned();
-    for byte in relative.bytes() {
-        if plain(byte) {
-            uri.push(char::from(byte))
-        } else {
-            uri.push_str(&format!("%{byte:02X}"))
-        }
-    }
-    uri
+    format!("{scheme}{}", utf8_percent_encode(relative, ENCODED))
 }
 
 #[cfg(test)]

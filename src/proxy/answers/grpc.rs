@@ -3,11 +3,12 @@
 //! Trailers-only responses (gRPC over HTTP2, `doc/PROTOCOL-HTTP2.md`) have a head and no body.
 //! gRPC-Web clients read the same fields.
 
-use std::fmt::Write;
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::http::grpc;
 use crate::http::headers::Headers;
@@ -18,6 +19,9 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 const WEB: &str = "-web";
+
+/// All but printable ASCII, and `%`.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// Status codes of gRPC (`doc/statuscodes.md`) that a proxy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,18 +74,9 @@ pub(crate) fn trailers_only(
     response
 }
 
-/// Percent-encodes `%` and all but printable ASCII.
 fn percent_encoded(message: &str) -> HeaderValue {
-    let mut encoded = String::with_capacity(message.len());
-    for byte in message.bytes() {
-        match byte {
-            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
-            _ => {
-                let _ = write!(encoded, "%{byte:02X}");
-            }
-        }
-    }
-    HeaderValue::try_from(encoded).expect("printable ASCII")
+    let encoded: Cow<'_, str> = utf8_percent_encode(message, ENCODED).into();
+    HeaderValue::from_str(&encoded).expect("printable ASCII")
 }
 
 #[cfg(test)]
