@@ -2,12 +2,12 @@
 //! callers until their deadlines, and takes no more than those threads. Caches nothing.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 
+use derive_more::Debug;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -26,8 +26,11 @@ type Addresses = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
 pub(crate) type LookUp = Box<dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
 /// Finds the addresses of names. Callers that ask for one name at a time share its lookup.
+#[derive(Debug)]
 pub(crate) struct Resolver {
+    #[debug(skip)]
     look_up: LookUp,
+    #[debug(skip)]
     queue: Mutex<Queue>,
 }
 
@@ -118,12 +121,6 @@ impl Resolver {
             queue.lookups.remove(&name);
         }
         queue.threads -= 1;
-    }
-}
-
-impl fmt::Debug for Resolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resolver").finish_non_exhaustive()
     }
 }
 

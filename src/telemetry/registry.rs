@@ -12,7 +12,6 @@ mod render;
 use std::{
     any::Any,
     collections::BTreeMap,
-    fmt,
     ops::Bound,
     sync::{Arc, Weak},
 };
@@ -184,15 +183,10 @@ macro_rules! label_values {
 pub(crate) use label_values;
 
 /// All families and their live series. Cheap to clone; clones are one registry.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
 pub struct Registry {
+    #[debug(skip)]
     tables: Arc<Mutex<BTreeMap<&'static str, Table>>>,
-}
-
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").finish_non_exhaustive()
-    }
 }
 
 impl Registry {

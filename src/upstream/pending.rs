@@ -5,11 +5,11 @@
 //! which hosts those are (`cluster::slots`).
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 use arc_swap::ArcSwap;
+use derive_more::Debug;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -24,11 +24,14 @@ pub(super) const UNBOUNDED: u32 = u32::MAX;
 ///
 /// Its length and the counts of the hosts are sequentially consistent: a request that enters looks
 /// for slots afterwards, and a request that ends looks for those that wait. One sees the other.
+#[derive(Debug)]
 pub(super) struct PendingQueue {
     /// The most requests in flight at each host.
     max: AtomicU32,
     /// How many wait. Changed under the lock.
     length: AtomicUsize,
+    /// Each leads to the hosts, which lead here.
+    #[debug(skip)]
     waiters: Mutex<Waiters>,
 }
 
@@ -168,16 +171,6 @@ impl SlotClaim {
             set: Arc::clone(&set),
             slot,
         })
-    }
-}
-
-/// Shows no waiting request: each leads to the hosts, which lead here.
-impl fmt::Debug for PendingQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingQueue")
-            .field("max", &self.max)
-            .field("length", &self.length)
-            .finish_non_exhaustive()
     }
 }
 

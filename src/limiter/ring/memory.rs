@@ -1,17 +1,21 @@
 //! The memory of rings, in chunks.
 
-use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use derive_more::Debug;
 
 use super::{CHUNKS, Ring, RingShape};
 use crate::limiter::Segments;
 
 /// The memory of rings: chunks numbered from 1, in segments that are allocated on first use.
+#[derive(Debug)]
 pub struct RingMemory {
     shape: RingShape,
     chunks: u32,
+    #[debug(skip)]
     cut: Segments,
+    #[debug(skip)]
     segments: Box<[OnceLock<Box<[AtomicU32]>>]>,
 }
 
@@ -94,14 +98,5 @@ impl RingMemory {
             ring.set(slot, value);
         }
         (words, ROOT)
-    }
-}
-
-impl fmt::Debug for RingMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RingMemory")
-            .field("shape", &self.shape)
-            .field("chunks", &self.chunks)
-            .finish_non_exhaustive()
     }
 }

@@ -1,8 +1,6 @@
 //! The memory for the rings of one table: the free list of its chunks. `limiter` defines the
 //! content of rings; `table` reclaims them.
 
-use std::fmt;
-
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -12,6 +10,7 @@ use crate::limiter::{BucketState, Cell, RingMemory, RingShape};
 pub(super) type Chunks = SmallVec<[u32; 4]>;
 
 /// A fixed number of chunks for rings.
+#[derive(Debug)]
 pub(super) struct Slab {
     words: RingMemory,
     free: Mutex<Free>,
@@ -20,6 +19,7 @@ pub(super) struct Slab {
     reserve: u32,
 }
 
+#[derive(Debug)]
 struct Free {
     /// The head of the list of returned chunks. Each starts with the number of the next.
     first: u32,
@@ -132,11 +132,5 @@ impl Free {
                 chunk
             }
         }
-    }
-}
-
-impl fmt::Debug for Slab {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slab").finish_non_exhaustive()
     }
 }

@@ -230,16 +230,11 @@ impl DurationCounts {
 }
 
 /// Keeps a series that is computed at each scrape; the series ends when this is dropped.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub struct Observer {
+    #[debug(skip)]
     pub(super) _function: Arc<ObservedFn>,
 }
 
 /// Computes the number of a series.
 pub(super) struct ObservedFn(pub(super) Box<dyn Fn() -> f64 + Send + Sync>);
-
-impl fmt::Debug for Observer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer").finish_non_exhaustive()
-    }
-}
