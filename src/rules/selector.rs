@@ -65,26 +65,19 @@ impl Exceptions {
 
     /// Returns the exception of this request.
     pub fn find(&self, head: &Head<'_>) -> Option<Exception> {
-        match self
-            .exempt_everywhere
-            .find(head)
-            .or_else(|| self.exempt.find(head))
-        {
-            Some(_) => Some(Exception::Exempt),
-            None => self.overrides.find(head).map(Exception::Override),
-        }
+        self.find_with(|selectors| selectors.find(head))
     }
 
     /// Returns the exception of requests with this key. Exceptions by parts that the key lacks are
     /// unknown, and match none.
     pub fn find_by_key(&self, key: &KeyText) -> Option<Exception> {
-        match self
-            .exempt_everywhere
-            .find_by_key(key)
-            .or_else(|| self.exempt.find_by_key(key))
-        {
+        self.find_with(|selectors| selectors.find_by_key(key))
+    }
+
+    fn find_with(&self, find: impl Fn(&Selectors) -> Option<usize>) -> Option<Exception> {
+        match find(&self.exempt_everywhere).or_else(|| find(&self.exempt)) {
             Some(_) => Some(Exception::Exempt),
-            None => self.overrides.find_by_key(key).map(Exception::Override),
+            None => find(&self.overrides).map(Exception::Override),
         }
     }
 
