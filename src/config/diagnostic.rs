@@ -4,6 +4,7 @@
 
 mod code;
 mod shown;
+mod source_text;
 
 use std::fmt;
 use std::ops::Range;
@@ -18,102 +19,14 @@ use shown::ShownText;
 use shown::stretches_of_lines;
 pub use shown::{Audience, MASK};
 pub(super) use shown::{Content, Stretch, disjoint};
+pub use source_text::SourceText;
 
 /// At most this many problems are printed; the rest are counted.
 const MAX_PRINTED: usize = 50;
 /// At most this many problems are reported to machines; the rest are counted.
 const MAX_REPORTED: usize = 1_000;
-/// The bytes of a block whose characters are counted at once.
-const BLOCK: usize = 4096;
 /// Bytes that are printed of each end of a long message.
 const ENDS: usize = 250;
-
-/// The text of a configuration and its display name.
-pub struct SourceText {
-    /// The path as the user gave it; reports print it before the line number.
-    pub name: String,
-    /// The whole text, without a byte order mark.
-    pub text: String,
-    /// The offsets of its lines, so that each place is found without reading all of it.
-    line_starts: Vec<usize>,
-    /// The characters before each [`BLOCK`] of bytes, so that a place in a long line is found as soon.
-    chars_before_blocks: Box<[usize]>,
-    /// The places of keys and values, in order. Nothing else is shown but punctuation.
-    pub(super) stretches: Vec<Stretch>,
-}
-
-/// Omits the text, which may hold passwords.
-impl fmt::Debug for SourceText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SourceText")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
-impl SourceText {
-    /// A text of which nothing may be shown yet.
-    pub(super) fn new(name: &str, text: String) -> Self {
-        let newlines = memchr::memchr_iter(b'\n', text.as_bytes());
-        let line_starts = std::iter::once(0).chain(newlines.map(|at| at + 1));
-        let blocks = text.as_bytes().chunks(BLOCK).scan(0, |chars, block| {
-            *chars += count_chars(block);
-            Some(*chars)
-        });
-        Self {
-            name: name.to_owned(),
-            line_starts: line_starts.collect(),
-            chars_before_blocks: std::iter::once(0).chain(blocks).collect(),
-            text,
-            stretches: Vec::new(),
-        }
-    }
-
-    /// The text without secrets, unknown values and comments. Lines keep their numbers.
-    pub(super) fn masked_text(&self) -> String {
-        self.shown(0..self.text.len(), Audience::Owner).text
-    }
-
-    fn shown(&self, range: Range<usize>, audience: Audience) -> ShownText {
-        ShownText::new(&self.text, &self.stretches, range, audience)
-    }
-
-    /// The place of a byte range.
-    pub(super) fn place(&self, span: Range<usize>) -> Place {
-        let (line, column) = self.position(span.start);
-        let (end_line, end_column) = self.position(span.end);
-        Place {
-            start: span.start,
-            end: span.end,
-            line,
-            column,
-            end_line,
-            end_column,
-        }
-    }
-
-    fn position(&self, offset: usize) -> (usize, usize) {
-        let offset = self.text.floor_char_boundary(offset);
-        let line = self.line_starts.partition_point(|start| *start <= offset);
-        let start = self.line_starts[line - 1];
-        (
-            line,
-            self.chars_before(offset) - self.chars_before(start) + 1,
-        )
-    }
-
-    /// The number of characters before a byte.
-    fn chars_before(&self, offset: usize) -> usize {
-        let block = offset / BLOCK;
-        self.chars_before_blocks[block] + count_chars(&self.text.as_bytes()[block * BLOCK..offset])
-    }
-}
-
-/// Counts the characters that begin in these bytes of UTF-8.
-fn count_chars(bytes: &[u8]) -> usize {
-    let begins = |byte: &&u8| !matches!(byte, 0x80..=0xbf);
-    bytes.iter().filter(begins).count()
-}
 
 /// Severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -254,12 +167,8 @@ impl Report {
 
     /// A report of the error that keeps a text from being read at all. Of its lines, only keys that
     /// the schema has may be shown.
-    pub(super) fn of_syntax(source: SourceText, problem: Problem, keys: &[String]) -> Self {
-        let stretches = stretches_of_lines(&source.text, keys);
-        let source = SourceText {
-            stretches,
-            ..source
-        };
+    pub(super) fn of_syntax(mut source: SourceText, problem: Problem, keys: &[String]) -> Self {
+        source.stretches = stretches_of_lines(&source.text, keys);
         Self::new(Arc::new(source), vec![problem])
     }
 
