@@ -180,7 +180,7 @@ fn a_route_without_a_name_is_named_after_what_it_matches() {
         titles,
         [
             "login",
-            "GET|POST *.example.com/v1/{id} ?deep=*** x-a:***",
+            "GET,POST *.example.com /v1/{id} header:x-a query:deep",
             "/**"
         ]
     );

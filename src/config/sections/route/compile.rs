@@ -274,6 +274,16 @@ fn resolve<'a>(
     }
 }
 
+impl Route {
+    /// The name, or the conditions in words, which no name looks like.
+    pub(in crate::config) fn title(&self) -> String {
+        match &self.name {
+            Some(name) => name.to_string(),
+            None => matches(self).to_string(),
+        }
+    }
+}
+
 fn matches(route: &Route) -> RouteMatch {
     let matches = &route.matches;
     let (path, query) = (matches.path_pattern(), matches.query.iter());

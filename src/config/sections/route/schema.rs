@@ -1,7 +1,5 @@
 //! Routes: their matches, upstreams, limits and changes to requests.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -97,39 +95,4 @@ impl Match {
         let grpc = self.grpc.as_ref().map(|grpc| grpc.path());
         grpc.or_else(|| self.path.as_ref().map(|path| path.value.clone()))
     }
-}
-
-impl Route {
-    /// The name, or the match: `GET|POST api.example.com/v1/**`, which no name looks like.
-    pub fn title(&self) -> String {
-        if let Some(name) = &self.name {
-            return name.to_string();
-        }
-        let Match {
-            hosts,
-            path: _,
-            grpc,
-            methods,
-            headers,
-            query,
-        } = &self.matches.value;
-        let mut title = join(methods, "|");
-        title.push_str(if title.is_empty() { "" } else { " " });
-        title.push_str(&join(hosts, "|"));
-        let path = self.matches.path_pattern().unwrap_or_default();
-        title.push_str(&path.to_string());
-        title.push_str(if grpc.is_some() { " (gRPC)" } else { "" });
-        for (name, value) in query.iter() {
-            title.push_str(&format!(" ?{}={}", name.value, value.value));
-        }
-        for (name, value) in headers.iter() {
-            title.push_str(&format!(" {}:{}", name.value, value.value));
-        }
-        title
-    }
-}
-
-fn join<T: fmt::Display>(items: &[Located<T>], separator: &str) -> String {
-    let shown: Vec<_> = items.iter().map(|item| item.value.to_string()).collect();
-    shown.join(separator)
 }
