@@ -69,7 +69,7 @@ impl PreparedRuleset {
             .into_iter()
             .map(|route| builder.route(route, &policies, &upstreams))
             .collect();
-        let unmatched = builder.unmatched(&spec.unmatched, &policies);
+        let unmatched = Arc::new(builder.unforwarded("", &spec.unmatched, &policies));
         PreparedRuleset {
             migrations: builder.migrations,
             tracking_room: builder.tracking_room,

@@ -19,19 +19,16 @@ impl Builder<'_> {
         policies: &[Arc<Policy>],
         upstreams: &[Arc<Upstream>],
     ) -> Arc<Route> {
-        let (limits, refusing) = self.limits(&spec.name, &spec.limits, policies);
+        let route = self.unforwarded(&spec.name, &spec.limits, policies);
         let origin = match upstreams[spec.upstream].target() {
             RunningTarget::Echo | RunningTarget::Status => LearnedOrigin::BuiltIn,
             RunningTarget::Cluster(_) => LearnedOrigin::Servers,
         };
         Arc::new(Route {
-            priority_fields: priority_fields(&limits),
-            learned_responses: self.learned_responses(&spec.name, &limits, origin),
-            limits,
-            refusing,
+            priority_fields: priority_fields(&route.limits),
+            learned_responses: self.learned_responses(&spec.name, &route.limits, origin),
             reported: self.reported(&spec, policies),
-            preflight: self.preflight,
-            reads_token: reads_token(&spec.limits, policies)
+            reads_token: route.reads_token
                 || reads_token(&spec.reported, policies)
                 || spec
                     .balance_key
@@ -41,32 +38,35 @@ impl Builder<'_> {
             upstream: Some(Arc::clone(&upstreams[spec.upstream])),
             rewrite: spec.rewrite,
             max_body: spec.max_body,
-            metrics: RouteMetrics::new(&self.context.registry, &spec.name),
-            name: spec.name.into(),
+            ..route
         })
     }
 
-    /// The limits of requests without a route.
-    pub(super) fn unmatched(&self, limits: &[LimitSpec], policies: &[Arc<Policy>]) -> Arc<Route> {
-        const NAME: &str = "";
+    /// A route to no upstream, as that of requests that no route takes: the proxy itself answers
+    /// them.
+    pub(super) fn unforwarded(
+        &self,
+        name: &str,
+        limits: &[LimitSpec],
+        policies: &[Arc<Policy>],
+    ) -> Route {
         let reads_token = reads_token(limits, policies);
-        let (limits, refusing) = self.limits(NAME, limits, policies);
-        Arc::new(Route {
+        let (limits, refusing) = self.limits(name, limits, policies);
+        Route {
             priority_fields: Vec::new(),
             limits,
             refusing,
             reported: Vec::new(),
             preflight: self.preflight,
             reads_token,
-            // The proxy itself answers such requests.
             learned_responses: None,
             upstream: None,
             balance_key: None,
             rewrite: Default::default(),
             max_body: 0,
-            metrics: RouteMetrics::new(&self.context.registry, NAME),
-            name: NAME.into(),
-        })
+            metrics: RouteMetrics::new(&self.context.registry, name),
+            name: name.into(),
+        }
     }
 
     /// The responses that decoys imitate, if the route has decoys: those of the previous route of
