@@ -26,6 +26,7 @@ use std::{
 
 use http::{HeaderName, StatusCode, Version};
 use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
 
 pub use self::fields::{KeyForm, LogField, LoggedParts, MAX_HEADER_VALUE, MAX_HEADER_VALUES};
 use self::{
@@ -33,7 +34,7 @@ use self::{
     writer::LogWriter,
 };
 use super::{
-    metrics::access_log_dropped,
+    metrics::{LimitDecision, access_log_dropped},
     registry::{Counter, Registry},
 };
 use crate::clock::Timestamp;
@@ -82,7 +83,7 @@ impl fmt::Display for LogTarget {
 }
 
 /// The logged fields of one request. Texts may be any bytes; an empty one stands for an absent one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Record<'a> {
     /// When the request's head had arrived.
     pub time: Timestamp,
@@ -90,10 +91,8 @@ pub struct Record<'a> {
     pub client_ip: IpAddr,
     /// The method.
     pub method: &'a [u8],
-    /// The host asked for, without a port.
-    pub host: &'a [u8],
-    /// The path with its query.
-    pub path: &'a [u8],
+    /// The request's own texts.
+    pub texts: RequestTexts<'a>,
     /// The version of HTTP.
     pub version: Version,
     /// The status answered.
@@ -118,22 +117,23 @@ pub struct Record<'a> {
     pub attempts: u32,
     /// Why there is no response of the upstream's, or not all of it.
     pub error: &'static str,
-    /// The deciding policy.
-    pub policy: &'a [u8],
-    /// The decision.
-    pub decision: &'static str,
-    /// True if the deciding policy bans the key.
-    pub is_banned: bool,
-    /// The policies whose granted units paid.
-    pub granted: &'a [&'a str],
-    /// The key of the deciding bucket.
-    pub key: LoggedKey<'a>,
-    /// Units that the deciding bucket has left.
-    pub remaining: Option<u32>,
-    /// The time until the same request is allowed, if it is refused and ever will be.
-    pub retry_after: Option<Duration>,
+    /// The part of the limits.
+    pub limits: LoggedDecision<'a>,
     /// Costs that the response stated, by policy.
     pub costs: &'a [(Arc<str>, u32)],
+    /// The version of TLS; empty for a connection in clear text.
+    pub tls_version: &'static str,
+    /// Header fields of the operator's choice; those of one name stand together.
+    pub headers: &'a [LoggedHeader<'a>],
+}
+
+/// Texts of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestTexts<'a> {
+    /// The path with its query.
+    pub path: &'a [u8],
+    /// The host asked for, without a port.
+    pub host: &'a [u8],
     /// The Referer field.
     pub referer: &'a [u8],
     /// The User-Agent field.
@@ -142,10 +142,40 @@ pub struct Record<'a> {
     pub request_id: &'a [u8],
     /// The trace of the Traceparent field.
     pub trace_id: &'a [u8],
-    /// The version of TLS; empty for a connection in clear text.
-    pub tls_version: &'static str,
-    /// Header fields of the operator's choice; those of one name stand together.
-    pub headers: &'a [LoggedHeader<'a>],
+}
+
+/// The decision of the limits on a request.
+#[derive(Debug)]
+pub struct LoggedDecision<'a> {
+    /// The deciding policy.
+    pub policy: &'a str,
+    /// The decision.
+    pub decision: LimitDecision,
+    /// True if the deciding policy bans the key.
+    pub is_banned: bool,
+    /// The policies whose granted units paid.
+    pub granted: SmallVec<[&'a str; 2]>,
+    /// The key of the deciding bucket.
+    pub key: LoggedKey<'a>,
+    /// Units that the deciding bucket has left.
+    pub remaining: Option<u32>,
+    /// The time until the same request is allowed, if it is refused and ever will be.
+    pub retry_after: Option<Duration>,
+}
+
+impl LoggedDecision<'_> {
+    /// No limit has decided.
+    pub fn none() -> Self {
+        Self {
+            policy: "",
+            decision: LimitDecision::Allowed,
+            is_banned: false,
+            granted: SmallVec::new(),
+            key: LoggedKey::None,
+            remaining: None,
+            retry_after: None,
+        }
+    }
 }
 
 /// The key of a bucket, as a line has it.

@@ -12,23 +12,14 @@ use crate::limiter::Decision;
 use crate::proxy::admission::Admission;
 use crate::proxy::ruleset::Route;
 use crate::rules::Head;
-use crate::telemetry::access_log::{AccessLog, KeyForm, LogField, LoggedKey, LoggedParts, Record};
+use crate::telemetry::access_log::{
+    AccessLog, KeyForm, LogField, LoggedDecision, LoggedKey, LoggedParts, Record, RequestTexts,
+};
 use crate::telemetry::metrics::LimitDecision;
 pub(super) use request::LoggedRequest;
 
 /// The values of the parts of a key, as lines have them.
 pub(in crate::proxy) type KeyText = Box<[Box<[u8]>]>;
-
-/// The part of a line that the limits contribute.
-struct LoggedDecision<'a> {
-    policy: &'a str,
-    decision: LimitDecision,
-    is_banned: bool,
-    granted: SmallVec<[&'a str; 2]>,
-    key: LoggedKey<'a>,
-    remaining: Option<u32>,
-    retry_after: Option<Duration>,
-}
 
 impl RequestContext {
     /// The text of the deciding bucket's key, if lines of the access log have it.
@@ -59,15 +50,6 @@ impl Exchange {
         let (route, parts) = (self.route(), log.parts());
         let (upstream, endpoint) = self.sent_to(route).unwrap_or_default();
         let texts = logged.texts();
-        let LoggedDecision {
-            policy,
-            decision,
-            is_banned,
-            granted,
-            key,
-            remaining,
-            retry_after,
-        } = self.decision(route, parts);
         // The request names no trace: the proxy's own is logged.
         let own_trace = self.context.trace.as_ref();
         let own_trace = own_trace.filter(|_| texts.trace_id.is_empty());
@@ -78,8 +60,10 @@ impl Exchange {
             time: self.context.wall_start(),
             client_ip: self.context.client_ip,
             method: self.context.method.as_str().as_bytes(),
-            host: texts.host,
-            path: texts.target,
+            texts: RequestTexts {
+                trace_id: own_trace.as_ref().map_or(texts.trace_id, String::as_bytes),
+                ..texts
+            },
             version: self.context.version,
             status,
             bytes: self.sent,
@@ -95,18 +79,8 @@ impl Exchange {
             attempts: self.attempts.get(),
             error: self.error.unwrap_or_default(),
             route: route.name.as_bytes(),
-            policy: policy.as_bytes(),
-            decision: decision.as_str(),
-            is_banned,
-            granted: &granted,
-            key,
-            remaining,
-            retry_after,
+            limits: self.decision(route, parts),
             costs: &self.stated,
-            referer: texts.referer,
-            user_agent: texts.user_agent,
-            request_id: texts.request_id,
-            trace_id: own_trace.as_ref().map_or(texts.trace_id, String::as_bytes),
             tls_version: tls.map_or("", |version| version.into_str()),
             headers: &headers,
         };
@@ -124,17 +98,8 @@ impl Exchange {
 
     /// The deciding policy and its decision.
     fn decision<'a>(&'a self, route: &'a Route, parts: &LoggedParts) -> LoggedDecision<'a> {
-        let none = LoggedDecision {
-            policy: "",
-            decision: LimitDecision::Allowed,
-            is_banned: false,
-            granted: SmallVec::new(),
-            key: LoggedKey::None,
-            remaining: None,
-            retry_after: None,
-        };
         if !parts.has_decision() {
-            return none;
+            return LoggedDecision::none();
         }
         let Some(admission) = self.admission() else {
             // The client left while the request waited.
@@ -142,9 +107,9 @@ impl Exchange {
                 Some(policy) => LoggedDecision {
                     policy,
                     decision: LimitDecision::Delayed,
-                    ..none
+                    ..LoggedDecision::none()
                 },
-                None => none,
+                None => LoggedDecision::none(),
             };
         };
         let logged = admission.logged(route);

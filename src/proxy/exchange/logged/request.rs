@@ -5,7 +5,7 @@ use http::header::{self, HeaderName};
 use super::super::traced::TRACEPARENT;
 use crate::http::message::Request;
 use crate::telemetry::access_log::{
-    LogField, LoggedHeader, LoggedParts, MAX_HEADER_VALUE, MAX_HEADER_VALUES,
+    LogField, LoggedHeader, LoggedParts, MAX_HEADER_VALUE, MAX_HEADER_VALUES, RequestTexts,
 };
 use crate::telemetry::spans::context::TraceContext;
 
@@ -32,17 +32,6 @@ struct LoggedValue {
 
 /// Target, host, referer, user agent, request id and trace id.
 const TEXTS: usize = 6;
-
-/// The texts of a request; empty if absent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RequestTexts<'a> {
-    pub(super) target: &'a [u8],
-    pub(super) host: &'a [u8],
-    pub(super) referer: &'a [u8],
-    pub(super) user_agent: &'a [u8],
-    pub(super) request_id: &'a [u8],
-    pub(super) trace_id: &'a [u8],
-}
 
 impl LoggedRequest {
     /// Copies the parts that lines have.
@@ -97,14 +86,13 @@ impl LoggedRequest {
 
     pub(super) fn texts(&self) -> RequestTexts<'_> {
         let mut rest = &*self.texts;
-        let [target, host, referer, user_agent, request_id, trace_id] =
-            self.lengths.map(|length| {
-                let (text, after) = rest.split_at(length as usize);
-                rest = after;
-                text
-            });
+        let [path, host, referer, user_agent, request_id, trace_id] = self.lengths.map(|length| {
+            let (text, after) = rest.split_at(length as usize);
+            rest = after;
+            text
+        });
         RequestTexts {
-            target,
+            path,
             host,
             referer,
             user_agent,

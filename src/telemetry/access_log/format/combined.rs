@@ -13,15 +13,15 @@ impl Formatter {
         out.extend_from_slice(time.as_bytes());
         // A token, in which nothing has to be escaped.
         out.extend_from_slice(record.method);
-        combined_text(out, b" ", record.path);
+        combined_text(out, b" ", record.texts.path);
         out.push(b' ');
         out.extend_from_slice(version(record.version));
         out.extend_from_slice(b"\" ");
         out.extend_from_slice(record.status.as_str().as_bytes());
         out.push(b' ');
         number(out, record.bytes);
-        combined_text(out, b" \"", record.referer);
-        combined_text(out, b"\" \"", record.user_agent);
+        combined_text(out, b" \"", record.texts.referer);
+        combined_text(out, b"\" \"", record.texts.user_agent);
         out.extend_from_slice(b"\"\n");
     }
 }

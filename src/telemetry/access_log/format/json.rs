@@ -41,11 +41,11 @@ impl Formatter {
             }
             LogField::Method => plain(out, b",\"method\":\"", record.method),
             LogField::Host => {
-                json_text(out, b",\"host\":\"", record.host);
+                json_text(out, b",\"host\":\"", record.texts.host);
                 out.push(b'"');
             }
             LogField::Path => {
-                json_text(out, b",\"path\":\"", record.path);
+                json_text(out, b",\"path\":\"", record.texts.path);
                 out.push(b'"');
             }
             LogField::Version => plain(out, b",\"version\":\"", version(record.version)),
@@ -74,23 +74,29 @@ impl Formatter {
             LogField::Upstream => text(out, b",\"upstream\":\"", record.upstream),
             LogField::Endpoint => text(out, b",\"endpoint\":\"", record.endpoint),
             LogField::Error => text(out, b",\"error\":\"", record.error.as_bytes()),
-            LogField::Policy => text(out, b",\"policy\":\"", record.policy),
-            LogField::Decision => text(out, b",\"decision\":\"", record.decision.as_bytes()),
-            LogField::Banned if record.is_banned => out.extend_from_slice(b",\"banned\":true"),
+            LogField::Policy => text(out, b",\"policy\":\"", record.limits.policy.as_bytes()),
+            LogField::Decision => text(
+                out,
+                b",\"decision\":\"",
+                record.limits.decision.as_str().as_bytes(),
+            ),
+            LogField::Banned if record.limits.is_banned => {
+                out.extend_from_slice(b",\"banned\":true")
+            }
             LogField::Banned => {}
-            LogField::Granted => granted(out, record.granted),
-            LogField::Key => key(out, record.key),
+            LogField::Granted => granted(out, &record.limits.granted),
+            LogField::Key => key(out, record.limits.key),
             LogField::Remaining => {
-                if let Some(units) = record.remaining {
+                if let Some(units) = record.limits.remaining {
                     out.extend_from_slice(b",\"remaining\":");
                     number(out, units.into());
                 }
             }
-            LogField::RetryAfterMs => time(out, b",\"retry_after_ms\":", record.retry_after),
-            LogField::Referer => text(out, b",\"referer\":\"", record.referer),
-            LogField::UserAgent => text(out, b",\"user_agent\":\"", record.user_agent),
-            LogField::RequestId => text(out, b",\"request_id\":\"", record.request_id),
-            LogField::TraceId => text(out, b",\"trace_id\":\"", record.trace_id),
+            LogField::RetryAfterMs => time(out, b",\"retry_after_ms\":", record.limits.retry_after),
+            LogField::Referer => text(out, b",\"referer\":\"", record.texts.referer),
+            LogField::UserAgent => text(out, b",\"user_agent\":\"", record.texts.user_agent),
+            LogField::RequestId => text(out, b",\"request_id\":\"", record.texts.request_id),
+            LogField::TraceId => text(out, b",\"trace_id\":\"", record.texts.trace_id),
             LogField::TlsVersion => {
                 text(out, b",\"tls_version\":\"", record.tls_version.as_bytes());
             }

@@ -5,15 +5,30 @@ use http::{StatusCode, Version};
 
 use super::values::{address, digits, number};
 use super::*;
-use crate::telemetry::access_log::{LogTarget, LoggedHeader, LoggedKey};
+use crate::telemetry::access_log::{
+    LogTarget, LoggedDecision, LoggedHeader, LoggedKey, RequestTexts,
+};
+use crate::telemetry::metrics::LimitDecision;
+
+fn limited<'a>() -> LoggedDecision<'a> {
+    LoggedDecision {
+        policy: "per-key",
+        decision: LimitDecision::Limited,
+        ..LoggedDecision::none()
+    }
+}
 
 fn record<'a>(path: &'a [u8], user_agent: &'a [u8]) -> Record<'a> {
     Record {
         time: Timestamp::from_micros(1_795_236_060_007_999),
         client_ip: [192, 0, 2, 7].into(),
         method: b"GET",
-        host: b"api.example.com",
-        path,
+        texts: RequestTexts {
+            path,
+            host: b"api.example.com",
+            user_agent,
+            ..RequestTexts::default()
+        },
         version: Version::HTTP_11,
         status: StatusCode::TOO_MANY_REQUESTS,
         bytes: 180,
@@ -26,18 +41,8 @@ fn record<'a>(path: &'a [u8], user_agent: &'a [u8]) -> Record<'a> {
         endpoint: b"",
         attempts: 1,
         error: "",
-        policy: b"per-key",
-        decision: "limited",
+        limits: limited(),
         costs: &[],
-        referer: b"",
-        user_agent,
-        request_id: b"",
-        is_banned: false,
-        granted: &[],
-        key: LoggedKey::None,
-        remaining: None,
-        retry_after: None,
-        trace_id: b"",
         tls_version: "",
         headers: &[],
     }
@@ -114,8 +119,12 @@ fn json_tells_a_ban_from_a_used_quota() {
         (true, "\"decision\":\"limited\",\"banned\":true}\n"),
         (false, "\"decision\":\"limited\"}\n"),
     ] {
-        let refused = Record {
+        let limits = LoggedDecision {
             is_banned,
+            ..limited()
+        };
+        let refused = Record {
+            limits,
             ..record(b"/", b"")
         };
         let line = line(LineFormat::Json, &refused);
@@ -126,9 +135,12 @@ fn json_tells_a_ban_from_a_used_quota() {
 #[test]
 fn json_says_whose_bucket_decided_and_for_how_long() {
     let refused = |key| Record {
-        key,
-        remaining: Some(0),
-        retry_after: Some(Duration::from_micros(2_554_000_500)),
+        limits: LoggedDecision {
+            key,
+            remaining: Some(0),
+            retry_after: Some(Duration::from_micros(2_554_000_500)),
+            ..limited()
+        },
         ..record(b"/", b"")
     };
     let parts = [b"alice"[..].into(), b"a\"b"[..].into()];
@@ -215,17 +227,26 @@ fn json_names_fields_as_the_configuration_does() {
         attempts: 2,
         error: "a",
         costs: &costs,
-        referer: b"a",
-        request_id: b"a",
-        is_banned: true,
-        granted: &["a"],
-        key: LoggedKey::Hashed(1),
-        remaining: Some(1),
-        retry_after: Some(Duration::ZERO),
-        trace_id: b"a",
+        texts: RequestTexts {
+            path: b"/",
+            host: b"a",
+            referer: b"a",
+            user_agent: b"a",
+            request_id: b"a",
+            trace_id: b"a",
+        },
+        limits: LoggedDecision {
+            policy: "a",
+            decision: LimitDecision::Limited,
+            is_banned: true,
+            granted: ["a"].into_iter().collect(),
+            key: LoggedKey::Hashed(1),
+            remaining: Some(1),
+            retry_after: Some(Duration::ZERO),
+        },
         tls_version: "a",
         headers: &headers,
-        ..record(b"/", b"a")
+        ..record(b"", b"")
     };
     for field in LogField::all() {
         let spec = AccessLogSpec {
@@ -246,9 +267,13 @@ fn json_lists_the_policies_whose_grants_pay() {
         fields: vec![LogField::Granted],
         ..AccessLogSpec::new(LineFormat::Json, LogTarget::Stdout)
     };
-    let paid = |granted| {
+    let paid = |granted: &[&'static str]| {
+        let granted = granted.iter().copied().collect();
         let record = Record {
-            granted,
+            limits: LoggedDecision {
+                granted,
+                ..limited()
+            },
             ..record(b"/", b"a")
         };
         line_of(&spec, &record)
