@@ -80,172 +80,123 @@ const EVENTS: &[(&str, Describe)] = &[
 fn endpoints(state: &AdminState) -> Vec<Endpoint> {
     let playground = state.playground.api;
     vec![
-        get("/v1/openapi.json", "openapi", "This document.", document).open(),
-        get(
-            "/v1/status",
-            "status",
-            "The state of the process, and its problems.",
-            status::status,
-        ),
-        get("/v1/policies", "policies", "All policies.", policies::list),
-        get(
-            "/v1/policies/{name}",
-            "policy",
-            "One policy.",
-            policies::one,
-        )
-        .fails(&[UNKNOWN]),
-        post(
-            "/v1/policies/{name}/mode",
-            "setMode",
-            "Sets the mode of a policy until the configuration changes.",
-            policies::set_mode,
-        )
-        .changes(Action::Mode)
-        .fails(&[UNKNOWN, IMPOSSIBLE]),
-        get("/v1/routes", "routes", "All routes.", routes::list),
-        get(
-            "/v1/upstreams",
+        get("/v1/openapi.json", document)
+            .named("openapi", "This document.")
+            .open(),
+        get("/v1/status", status::status)
+            .named("status", "The state of the process, and its problems."),
+        get("/v1/policies", policies::list).named("policies", "All policies."),
+        get("/v1/policies/{name}", policies::one)
+            .named("policy", "One policy.")
+            .fails(&[UNKNOWN]),
+        post("/v1/policies/{name}/mode", policies::set_mode)
+            .named(
+                "setMode",
+                "Sets the mode of a policy until the configuration changes.",
+            )
+            .changes(Action::Mode)
+            .fails(&[UNKNOWN, IMPOSSIBLE]),
+        get("/v1/routes", routes::list).named("routes", "All routes."),
+        get("/v1/upstreams", upstreams::list).named(
             "upstreams",
             "All upstreams, with the state of their endpoints.",
-            upstreams::list,
         ),
         post(
             "/v1/upstreams/{name}/endpoints/{endpoint}/drain",
+            upstreams::drain,
+        )
+        .named(
             "drain",
             "Begins or ends the draining of an endpoint. Lasts until undone or a \
              restart; a reload keeps it.",
-            upstreams::drain,
         )
         .changes(Action::Drain)
         .fails(&[UNKNOWN]),
         post(
             "/v1/upstreams/{name}/endpoints/{endpoint}/readmit",
+            upstreams::readmit,
+        )
+        .named(
             "readmit",
             "Ends the ejections of an endpoint's addresses, which take their whole \
              share of the requests at once.",
-            upstreams::readmit,
         )
         .changes(Action::Readmit)
         .fails(&[UNKNOWN]),
-        post(
-            "/v1/playground",
-            "playground",
-            "Decisions on arrivals of your choice, by the real code on virtual time.",
-            playground::play,
-        )
-        .computes(playground.play)
-        .fails(&[IMPOSSIBLE, NO_TIME]),
-        post(
-            service::CHECK,
-            "check",
-            "Finds what is wrong with a configuration, without a look at files or the \
-             environment.",
-            playground::check,
-        )
-        .computes(playground.check)
-        .fails(&[NO_TIME]),
-        get(
-            "/v1/config",
-            "config",
-            "The running configuration.",
-            configuration::running,
-        ),
-        get(
-            "/v1/reloads",
-            "reloads",
-            "The last reloads.",
-            configuration::reloads,
-        ),
-        post(
-            "/v1/explain",
-            "explain",
-            "Explains what would happen to a request now, without charging it.",
-            explain::explain,
-        )
-        .fails(&[IMPOSSIBLE]),
-        get(
-            "/v1/top",
-            "top",
-            "The keys with the highest counts over the last minutes.",
-            top::top,
-        )
-        .fails(&[UNKNOWN]),
-        get(
-            "/v1/live",
-            "live",
-            "Figures of each second, as server-sent events.",
-            streams::live,
-        )
-        .streams(LIVE)
-        .fails(&[NO_PLACE]),
-        get(
-            "/v1/events",
-            "events",
-            "What happens, as server-sent events.",
-            streams::events,
-        )
-        .streams(EVENTS)
-        .fails(&[NO_PLACE]),
-        get(
-            "/v1/keys",
-            "listOperatorActions",
-            "The bans and grants of operators that are in force, the newest first.",
-            keys::list,
-        )
-        .fails(&[UNKNOWN]),
-        post(
-            "/v1/keys/revoke",
-            "revokeOperatorAction",
-            "Lifts a ban by an operator, or takes a grant back, by its id in `/v1/keys`.",
-            keys::revoke,
-        )
-        .changes(Action::Revoke)
-        .fails(OF_KEYS),
-        post(
-            "/v1/keys/lookup",
-            "lookupKey",
-            "The state of one key.",
-            keys::lookup,
-        )
-        .fails(OF_KEYS),
-        post(
-            "/v1/keys/reset",
-            "resetKey",
-            "Makes the bucket of a key whole.",
-            keys::reset,
-        )
-        .changes(Action::Reset)
-        .fails(OF_KEYS),
-        post(
-            "/v1/keys/grant",
-            "grantKey",
-            "Grants units to a key, beyond its quota.",
-            keys::grant,
-        )
-        .changes(Action::Grant)
-        .fails(OF_KEYS),
-        post(
-            "/v1/keys/ban",
-            "banKey",
-            "Bans a key for a time.",
-            keys::ban,
-        )
-        .changes(Action::Ban)
-        .fails(OF_KEYS),
-        post(
-            "/v1/keys/unban",
-            "unbanKey",
-            "Ends the ban of a key.",
-            keys::unban,
-        )
-        .changes(Action::Unban)
-        .fails(OF_KEYS),
+        post("/v1/playground", playground::play)
+            .named(
+                "playground",
+                "Decisions on arrivals of your choice, by the real code on virtual time.",
+            )
+            .computes(playground.play)
+            .fails(&[IMPOSSIBLE, NO_TIME]),
+        post(service::CHECK, playground::check)
+            .named(
+                "check",
+                "Finds what is wrong with a configuration, without a look at files or the \
+                 environment.",
+            )
+            .computes(playground.check)
+            .fails(&[NO_TIME]),
+        get("/v1/config", configuration::running).named("config", "The running configuration."),
+        get("/v1/reloads", configuration::reloads).named("reloads", "The last reloads."),
+        post("/v1/explain", explain::explain)
+            .named(
+                "explain",
+                "Explains what would happen to a request now, without charging it.",
+            )
+            .fails(&[IMPOSSIBLE]),
+        get("/v1/top", top::top)
+            .named(
+                "top",
+                "The keys with the highest counts over the last minutes.",
+            )
+            .fails(&[UNKNOWN]),
+        get("/v1/live", streams::live)
+            .named("live", "Figures of each second, as server-sent events.")
+            .streams(LIVE)
+            .fails(&[NO_PLACE]),
+        get("/v1/events", streams::events)
+            .named("events", "What happens, as server-sent events.")
+            .streams(EVENTS)
+            .fails(&[NO_PLACE]),
+        get("/v1/keys", keys::list)
+            .named(
+                "listOperatorActions",
+                "The bans and grants of operators that are in force, the newest first.",
+            )
+            .fails(&[UNKNOWN]),
+        post("/v1/keys/revoke", keys::revoke)
+            .named(
+                "revokeOperatorAction",
+                "Lifts a ban by an operator, or takes a grant back, by its id in `/v1/keys`.",
+            )
+            .changes(Action::Revoke)
+            .fails(OF_KEYS),
+        post("/v1/keys/lookup", keys::lookup)
+            .named("lookupKey", "The state of one key.")
+            .fails(OF_KEYS),
+        post("/v1/keys/reset", keys::reset)
+            .named("resetKey", "Makes the bucket of a key whole.")
+            .changes(Action::Reset)
+            .fails(OF_KEYS),
+        post("/v1/keys/grant", keys::grant)
+            .named("grantKey", "Grants units to a key, beyond its quota.")
+            .changes(Action::Grant)
+            .fails(OF_KEYS),
+        post("/v1/keys/ban", keys::ban)
+            .named("banKey", "Bans a key for a time.")
+            .changes(Action::Ban)
+            .fails(OF_KEYS),
+        post("/v1/keys/unban", keys::unban)
+            .named("unbanKey", "Ends the ban of a key.")
+            .changes(Action::Unban)
+            .fails(OF_KEYS),
     ]
 }
 
 /// An endpoint that is read, for callers that may read.
-fn get<H, A>(path: &'static str, id: &'static str, summary: &'static str, handler: H) -> Endpoint
+fn get<H, A>(path: &'static str, handler: H) -> Endpoint
 where
     H: Handler<A, AdminState> + Documented<A>,
     A: 'static,
@@ -253,8 +204,8 @@ where
     Endpoint {
         path,
         method: "get",
-        id,
-        summary,
+        id: "",
+        summary: "",
         callers: Callers::Readers,
         failures: &[],
         describe: vec![Box::new(H::describe)],
@@ -263,7 +214,7 @@ where
 }
 
 /// An endpoint that takes a body, for callers that may read.
-fn post<H, A>(path: &'static str, id: &'static str, summary: &'static str, handler: H) -> Endpoint
+fn post<H, A>(path: &'static str, handler: H) -> Endpoint
 where
     H: Handler<A, AdminState> + Documented<A>,
     A: 'static,
@@ -271,11 +222,20 @@ where
     Endpoint {
         method: "post",
         handler: routing::post(handler.clone()),
-        ..get(path, id, summary, handler)
+        ..get(path, handler)
     }
 }
 
 impl Endpoint {
+    /// Names and documents the operation.
+    fn named(self, id: &'static str, summary: &'static str) -> Self {
+        Self {
+            id,
+            summary,
+            ..self
+        }
+    }
+
     /// Opens the endpoint to everybody.
     fn open(self) -> Self {
         Self {

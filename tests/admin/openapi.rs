@@ -232,7 +232,12 @@ fn the_document_is_one_of_openapi_3_1() {
     assert_eq!(document["openapi"], "3.1.0");
     for (path, methods) in document["paths"].as_object().expect("paths") {
         for (method, operation) in methods.as_object().expect("methods") {
-            assert!(operation["operationId"].is_string(), "{method} {path}");
+            for name in ["operationId", "summary"] {
+                let is_there = operation[name]
+                    .as_str()
+                    .is_some_and(|text| !text.is_empty());
+                assert!(is_there, "{method} {path}: {name}");
+            }
             assert!(operation["responses"]["200"].is_object(), "{method} {path}");
         }
     }
