@@ -70,7 +70,12 @@ impl FileShares {
     }
 
     /// The shares of `limit` files, of which the process needs `own`. Each client has a file for its request at an
-    /// upstream.
+    /// upstream:
+    ///
+    /// - admin: `limit / 32`, at least 16 and at most the bound of the listener, or `limit / 8`
+    /// - traffic: `limit - own - admin`, at least `limit / 2`
+    /// - clients: `max_connections`, at most `traffic / 2`
+    /// - upstreams: `traffic - clients`
     fn new(limit: u64, own: u64, max_connections: usize) -> Self {
         let admin = (limit / 32)
             .clamp(16, listener::MAX_CONNECTIONS as u64)

@@ -103,24 +103,16 @@ impl Reloader {
         running: Arc<Ruleset>,
         (server, admin): (&Server, &Server),
     ) -> Result<Prepared, StartupError> {
-        let (source, context, export) = (
-            self.source.clone(),
-            self.context.clone(),
-            self.export.clone(),
-        );
-        let before = Arc::clone(&running);
+        let (source, context) = (self.source.clone(), self.context.clone());
+        let (export, before) = (self.export.clone(), Arc::clone(&running));
         let built = off_the_runtime(move || build(&source, &context, export.as_ref(), &before));
         let (ruleset, config) = built.await??;
-        let ProcessSpec {
-            server: spec,
-            admin: admin_spec,
-            ..
-        } = &config.spec;
-        let files = file_shares::raise_and_divide(spec);
-        let mut client = spec.client;
+        let spec = &config.spec;
+        let files = file_shares::raise_and_divide(&spec.server);
+        let mut client = spec.server.client;
         client.max_connections = files.clients;
-        let server = server.plan(&spec.listeners, client)?;
-        let listener = listener::listener(admin_spec.address, admin_spec.tls.clone());
+        let server = server.plan(&spec.server.listeners, client)?;
+        let listener = listener::listener(spec.admin.address, spec.admin.tls.clone());
         let admin = admin.plan(&[listener], admin.client())?;
         self.redis_connections
             .connect(ruleset.ruleset(), &running)
@@ -140,17 +132,16 @@ impl Reloader {
         prepared: Result<Prepared, StartupError>,
         running: Running<'_>,
     ) {
-        let prepared = match prepared {
-            Ok(prepared) => prepared,
-            Err(why) => return self.failed(&why),
-        };
         let Prepared {
             ruleset: prepared_ruleset,
             config,
             files,
             server,
             admin,
-        } = prepared;
+        } = match prepared {
+            Ok(prepared) => prepared,
+            Err(why) => return self.failed(&why),
+        };
         let clock = Arc::clone(&self.context.clock);
         let migrated = off_the_runtime(move || prepared_ruleset.migrate_buckets(clock.now()));
         let ruleset = match migrated.await {

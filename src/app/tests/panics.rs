@@ -41,7 +41,7 @@ impl Proxy {
         // The limit makes an exception that its policy does not have.
         rules.policies[0].overrides.clear();
         let (registry, clock) = (Registry::default(), Arc::new(Clock::system()));
-        let surroundings = BuildContext {
+        let context = BuildContext {
             // No worker has a pool of connections.
             workers: 0,
             registry: registry.clone(),
@@ -49,7 +49,7 @@ impl Proxy {
             secret: Secret::from_key([1, 2]),
         };
         let snapshot =
-            PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
+            PreparedRuleset::new(rules, &context, None).migrate_buckets(Timestamp::EPOCH);
         let metrics = Arc::new(RequestMetrics::new(&registry));
         let gateway = Arc::new(Gateway::new(snapshot, clock, metrics));
         let server = Server::start(compiled.process.server, &registry, move |connection| {

@@ -13,7 +13,7 @@ use crate::telemetry::registry::Registry;
 
 #[test]
 fn a_ruleset_that_never_runs_changes_no_interval() {
-    let surroundings = BuildContext {
+    let context = BuildContext {
         workers: 1,
         registry: Registry::default(),
         clock: Arc::new(Clock::system()),
@@ -27,12 +27,12 @@ routes: [{{ upstream: echo, limits: [{{ quota: 10/1s, key: client_ip, store: red
         let loaded = config::parse("test.yaml", text, &|_| None);
         let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
         let rules = config::compile_rules(&loaded).unwrap_or_else(|report| panic!("{report}"));
-        PreparedRuleset::new(rules, &surroundings, previous)
+        PreparedRuleset::new(rules, &context, previous)
     };
-    let running = build("10ms", None).migrate_buckets(surroundings.clock.now());
+    let running = build("10ms", None).migrate_buckets(context.clock.now());
     let is_synchronised = |millis| {
         let store = running.store.redis().expect("a store");
-        let metrics = SyncMetrics::new(&surroundings.registry);
+        let metrics = SyncMetrics::new(&context.registry);
         let synchroniser = store.synchroniser(Duration::from_millis(millis), &metrics);
         synchroniser.is_in_use()
     };
@@ -44,6 +44,6 @@ routes: [{{ upstream: echo, limits: [{{ quota: 10/1s, key: client_ip, store: red
     );
     drop(built);
     assert!(is_synchronised(10));
-    let _runs = build("100ms", Some(&running)).migrate_buckets(surroundings.clock.now());
+    let _runs = build("100ms", Some(&running)).migrate_buckets(context.clock.now());
     assert!(!is_synchronised(10) && is_synchronised(100));
 }
