@@ -7,7 +7,6 @@ mod syntax;
 mod yaml;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,7 +55,10 @@ impl NodeId {
     }
 }
 
-/// A parsed configuration whose values know their places.
+/// A parsed configuration whose values know their places. `Debug` omits the values, which may be
+/// passwords.
+#[derive(derive_more::Debug)]
+#[debug("Document({source:?})")]
 pub struct Document {
     source: Arc<SourceText>,
     nodes: Vec<Node>,
@@ -84,15 +86,6 @@ impl Visibility {
         } else {
             Content::Unknown
         }
-    }
-}
-
-/// Omits the values, which may be passwords.
-impl fmt::Debug for Document {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Document")
-            .field("source", &self.source)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,12 +1,11 @@
 //! Secrets that operators send in a header field, kept as digests.
 
-use std::fmt;
-
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// The SHA-256 of a token. The token itself is not kept.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The SHA-256 of a token. The token itself is not kept, and `Debug` omits the digest.
+#[derive(Clone, Copy, PartialEq, Eq, derive_more::Debug)]
+#[debug("TokenDigest")]
 pub struct TokenDigest([u8; 32]);
 
 impl TokenDigest {
@@ -19,12 +18,5 @@ impl TokenDigest {
     /// Compares in constant time.
     pub fn matches(&self, other: &Self) -> bool {
         verify_slices_are_equal(&self.0, &other.0).is_ok()
-    }
-}
-
-/// Omits the digest.
-impl fmt::Debug for TokenDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TokenDigest")
     }
 }

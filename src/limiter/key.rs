@@ -48,7 +48,8 @@ impl FromStr for Fingerprint {
 }
 
 /// The 128-bit key of fingerprints. Clients do not know it, so they cannot aim at a bucket.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, derive_more::Debug)]
+#[debug("Secret(..)")]
 pub struct Secret {
     key: [u64; 2],
 }
@@ -78,12 +79,6 @@ impl Secret {
     /// Starts a 128-bit name that machines share.
     pub fn wide_hasher(&self) -> WideKeyHasher {
         WideKeyHasher(sip128::SipHasher13::new_with_keys(self.key[0], self.key[1]))
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
     }
 }
 

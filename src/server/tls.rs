@@ -94,17 +94,12 @@ pub struct Certificate {
 }
 
 /// A listener's TLS. Cheap to clone; clones share their certificates.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Tls(..)")]
 pub struct Tls {
     pub(super) min_version: MinVersion,
     acceptor: TlsAcceptor,
     certificates: Arc<Certificates>,
-}
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").finish_non_exhaustive()
-    }
 }
 
 impl Tls {

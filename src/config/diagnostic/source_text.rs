@@ -1,6 +1,5 @@
 //! The text of a configuration, with what is needed to find and show places in it quickly.
 
-use std::fmt;
 use std::ops::Range;
 
 use super::Place;
@@ -9,7 +8,10 @@ use super::shown::{Audience, ShownText, Stretch};
 /// The bytes of a block whose characters are counted at once.
 const BLOCK: usize = 4096;
 
-/// The text of a configuration and its display name.
+/// The text of a configuration and its display name. `Debug` omits the text, which may hold
+/// passwords.
+#[derive(derive_more::Debug)]
+#[debug("SourceText({name})")]
 pub struct SourceText {
     /// The path as the user gave it; reports print it before the line number.
     pub name: String,
@@ -21,15 +23,6 @@ pub struct SourceText {
     chars_before_blocks: Box<[usize]>,
     /// The places of keys and values, in order. Nothing else is shown but punctuation.
     pub(in crate::config) stretches: Vec<Stretch>,
-}
-
-/// Omits the text, which may hold passwords.
-impl fmt::Debug for SourceText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SourceText")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
 }
 
 impl SourceText {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+use derive_more::{Debug, Display};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
@@ -14,7 +15,9 @@ use crate::config::document::SECRET;
 
 /// A value that is never shown: a password, a token, or a text that clients send and that may be one
 /// of theirs. `Debug`, `Display`, reports and pages hide it.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Display)]
+#[debug("{MASK}")]
+#[display("{MASK}")]
 pub struct Hidden<T>(T);
 
 /// A password, or a text that has one.
@@ -24,18 +27,6 @@ impl<T> Hidden<T> {
     /// The value.
     pub const fn reveal(&self) -> &T {
         &self.0
-    }
-}
-
-impl<T> fmt::Debug for Hidden<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MASK)
-    }
-}
-
-impl<T> fmt::Display for Hidden<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MASK)
     }
 }
 

@@ -3,7 +3,6 @@
 //! The admin API and its clients come here, and explanations of requests. The key leads to the
 //! buckets that requests with this key charge, by the same steps.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::key_state::{KeyBan, KeyFacts, KeyState, rfc_3339};
@@ -38,7 +37,8 @@ pub struct PolicyKey<'r> {
 
 /// The parts of a key in the spelling in which they are hashed. Its `Debug` output leaves them out:
 /// they are secrets.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("HashedParts(..)")]
 struct HashedParts(Vec<(u8, Box<[u8]>)>);
 
 /// The reason why a policy has no such key.
@@ -391,12 +391,6 @@ impl HashedParts {
 impl KeyParts for HashedParts {
     fn part(&mut self, kind: u8, value: &[u8]) {
         self.0.push((kind, value.into()));
-    }
-}
-
-impl fmt::Debug for HashedParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HashedParts(..)")
     }
 }
 

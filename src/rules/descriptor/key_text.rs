@@ -83,7 +83,8 @@ pub enum KeyTextError {
 }
 
 /// A key of a limit. Its `Debug` output leaves the values out: they are secrets.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("KeyText(..)")]
 pub struct KeyText {
     fed: Vec<FedPart>,
     /// The address of the client, if the key has it.
@@ -266,12 +267,6 @@ impl KeyText {
             _ => canonical_value(part, text.as_bytes()),
         };
         Ok(value.into_owned())
-    }
-}
-
-impl fmt::Debug for KeyText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeyText(..)")
     }
 }
 

@@ -14,6 +14,8 @@ const VERIFIED_SLOTS: usize = 2048;
 const REJECTED_SLOTS: usize = 8192;
 
 /// A fixed number of slots. Each token has one.
+#[derive(derive_more::Debug)]
+#[debug("Cache(..)")]
 pub(super) struct Cache {
     /// Two secrets, so that no client finds two tokens with the same digest.
     secrets: [Secret; 2],
@@ -89,11 +91,4 @@ impl Cache {
 
 fn index(place: &CacheSlot<'_>, places: usize) -> usize {
     (place.digest[0] % places as u64) as usize
-}
-
-/// Tokens are secret as passwords are.
-impl std::fmt::Debug for Cache {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Cache(..)")
-    }
 }

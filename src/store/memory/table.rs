@@ -11,7 +11,6 @@ mod read;
 mod reclaim;
 mod migrate;
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -34,6 +33,8 @@ pub(super) use export::ExportedEntry;
 /// Its size is fixed: 1.5 entries for each key, 38 bytes, of which hashing leaves some unused
 /// ([`Table::size_keeping`]). An untouched table costs almost nothing, and a fully touched one
 /// never allocates. No task sweeps it: an expired entry is free space.
+#[derive(derive_more::Debug)]
+#[debug("Table({policy})")]
 pub struct Table {
     policy: Box<str>,
     algorithm: Algorithm,
@@ -241,14 +242,6 @@ impl Table {
                 self.unrecorded.fetch_add(1, Ordering::Relaxed);
             }
         }
-    }
-}
-
-impl fmt::Debug for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table")
-            .field("policy", &self.policy)
-            .finish_non_exhaustive()
     }
 }
 

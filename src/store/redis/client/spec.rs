@@ -80,7 +80,8 @@ pub struct Login {
 }
 
 /// A password. `Debug` hides it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+#[debug("***")]
 pub struct Password(Arc<str>);
 
 impl Spec {
@@ -194,11 +195,5 @@ impl Password {
     /// The text, for a server.
     pub(super) fn reveal(&self) -> &str {
         &self.0
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
     }
 }
