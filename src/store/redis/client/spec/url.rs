@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 
 use super::{Address, Login, PORT, Password, SENTINEL_PORT, Spec, Target};
@@ -196,22 +197,15 @@ fn login_of(text: &str) -> Result<Login, UrlError> {
 
 /// Decodes every `%XX`.
 fn decoded(text: &str) -> Result<String, UrlError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let [high, low, tail @ ..] = tail else {
-            return Err(UrlError::Encoding);
-        };
-        let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(UrlError::Encoding);
-        bytes.push((digit(*high)? * 16 + digit(*low)?) as u8);
-        rest = tail;
+    let has_digits = |after: &str| {
+        let digits = after.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(has_digits) {
+        return Err(UrlError::Encoding);
     }
-    String::from_utf8(bytes).map_err(|_| UrlError::Encoding)
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Into::into).map_err(|_| UrlError::Encoding)
 }
 
 #[cfg(test)]
