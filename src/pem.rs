@@ -1,8 +1,6 @@
 //! PEM files (RFC 7468), read to their last byte: a block that is damaged is an error with its line,
 //! never one block less. Text between blocks is allowed, as `openssl` writes it.
 
-use std::fmt;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::CertificateDer;
@@ -27,7 +25,8 @@ pub struct Block<'a> {
 }
 
 /// A place in a PEM file, and what is wrong there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {fault}")]
 pub struct PemError {
     /// The line, from 1.
     pub line: usize,
@@ -54,14 +53,6 @@ pub enum PemFault {
     #[error("`{0}` is not a certificate that can be used: expected `CERTIFICATE`")]
     OtherKind(String),
 }
-
-impl fmt::Display for PemError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.fault)
-    }
-}
-
-impl std::error::Error for PemError {}
 
 /// Returns the blocks of a file.
 ///

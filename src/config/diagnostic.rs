@@ -6,11 +6,11 @@ mod code;
 mod shown;
 mod source_text;
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use derive_more::Display;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -103,8 +103,10 @@ impl Problem {
     }
 }
 
-/// Everything found in one configuration, in the order of the file.
-#[derive(Clone, Debug)]
+/// Everything found in one configuration, in the order of the file. Logs and the admin API show keys
+/// alone of the file's lines.
+#[derive(Clone, Debug, Display)]
+#[display("{}", self.render(Colour::Plain, Audience::Others))]
 pub struct Report {
     source: Arc<SourceText>,
     /// The problems, by place.
@@ -308,13 +310,6 @@ fn shorten(text: &mut String) {
         let start = text.floor_char_boundary(ENDS);
         let end = text.ceil_char_boundary(text.len() - ENDS);
         text.replace_range(start..end, "[...]");
-    }
-}
-
-/// As logs and the admin API show it: of the file's lines keys alone.
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.render(Colour::Plain, Audience::Others))
     }
 }
 

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Deref;
 
+use derive_more::{Deref, Display};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
@@ -17,10 +17,12 @@ use super::document::{LOCATED, NodeId};
 ///
 /// An unreadable value is recorded as an error and replaced by its default. Its parent can still be
 /// checked, but is never used.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deref, Display, Serialize)]
+#[display("{value}")]
 #[serde(transparent)]
 pub struct Located<T> {
     /// The value, or its default.
+    #[deref]
     pub value: T,
     /// The node; [`NodeId::ABSENT`] for a default.
     #[serde(skip)]
@@ -50,20 +52,6 @@ impl<T> From<T> for Located<T> {
 impl<T: Default> Default for Located<T> {
     fn default() -> Self {
         Self::from(T::default())
-    }
-}
-
-impl<T> Deref for Located<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T: fmt::Display> fmt::Display for Located<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.fmt(f)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU8;
 
+use derive_more::Display;
 use http::header::{FORWARDED, HeaderName};
 use ipnet::IpNet;
 
@@ -20,7 +21,8 @@ pub(super) const MAX_HOPS: usize = 64;
 pub const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The field that names the client.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display)]
+#[display("{}", self.name())]
 pub enum Header {
     /// `X-Forwarded-For`.
     #[default]

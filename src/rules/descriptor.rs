@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use derive_more::Display;
 use http::Method;
 use http::header::{AUTHORIZATION, HeaderName};
 use schemars::JsonSchema;
@@ -25,25 +26,32 @@ use crate::visible;
 
 pub use key_text::{KeyText, KeyTextError, PartText};
 
-/// A part of a request that can be in a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A part of a request that can be in a key. It is shown as the configuration writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
+#[display(rename_all = "snake_case")]
 pub enum KeyPart {
     /// The client's address; an IPv6 address by its first bits only, 1 to 128 of them.
+    #[display("client_ip")]
     ClientIp {
         /// How many bits.
         ipv6_prefix: u8,
     },
     /// The value of this field, unless it is empty.
+    #[display("header:{_0}")]
     Header(HeaderName),
     /// The value of this cookie, decoded, unless it is empty.
+    #[display("cookie:{_0}")]
     Cookie(String),
     /// The value of this parameter, decoded, unless it is empty.
+    #[display("query:{_0}")]
     Query(String),
     /// This claim of the request's token, which has to be verified.
+    #[display("jwt:{_0}")]
     Claim(String),
     /// The user of basic authentication, unless it is empty.
     BasicUser,
     /// A segment of the path.
+    #[display("path segment {}", place.saturating_add(1))]
     Segment {
         /// Its place, counted from 0.
         place: usize,
@@ -51,19 +59,23 @@ pub enum KeyPart {
         form: PathEquivalence,
     },
     /// The whole path, in the canonical form of the paths that the route treats as equal.
+    #[display("path")]
     Path(PathEquivalence),
     /// The method. All that HTTP does not define itself count as one.
     Method,
     /// The host.
     Host,
     /// The route's name.
+    #[display("route")]
     Route(Arc<str>),
     /// Nothing: one bucket for all.
     Constant,
 }
 
-/// The rule for requests without a part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The rule for requests without a part. It is shown as the configuration writes it, without a
+/// constant.
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
+#[display(rename_all = "snake_case")]
 pub enum OnMissingKey {
     /// This part replaces it; if that is missing too, the client's address does.
     Part(KeyPart),
@@ -74,6 +86,7 @@ pub enum OnMissingKey {
     /// All such requests share a bucket.
     Shared,
     /// The part has this value, as if the request had sent it.
+    #[display("a value")]
     Value(Arc<str>),
 }
 
@@ -469,39 +482,6 @@ impl KeyPart {
                 Lookup::One(net.to_string())
             }
             _ => self.with_value(head, |value| shown(&String::from_utf8_lossy(value))),
-        }
-    }
-}
-
-/// As the configuration writes it.
-impl std::fmt::Display for KeyPart {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::ClientIp { .. } => f.write_str("client_ip"),
-            Self::Header(name) => write!(f, "header:{name}"),
-            Self::Cookie(name) => write!(f, "cookie:{name}"),
-            Self::Query(name) => write!(f, "query:{name}"),
-            Self::Claim(name) => write!(f, "jwt:{name}"),
-            Self::BasicUser => f.write_str("basic_user"),
-            Self::Segment { place, .. } => write!(f, "path segment {}", place.saturating_add(1)),
-            Self::Path(_) => f.write_str("path"),
-            Self::Method => f.write_str("method"),
-            Self::Host => f.write_str("host"),
-            Self::Route(_) => f.write_str("route"),
-            Self::Constant => f.write_str("constant"),
-        }
-    }
-}
-
-/// As the configuration writes it, without a constant.
-impl std::fmt::Display for OnMissingKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Part(part) => part.fmt(f),
-            Self::Skip => f.write_str("skip"),
-            Self::Refuse => f.write_str("refuse"),
-            Self::Shared => f.write_str("shared"),
-            Self::Value(_) => f.write_str("a value"),
         }
     }
 }

@@ -90,33 +90,26 @@ pub enum TrailingSlash {
 }
 
 /// The first condition of a route that a request does not meet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
 pub enum Mismatch {
     /// Another host.
+    #[display("another host")]
     Host,
     /// Another path.
+    #[display("another path")]
     Path,
     /// Another method.
+    #[display("another method")]
     Method,
     /// This field is absent, or has another value, alone or besides.
+    #[display("the header {_0} is absent, or another")]
     Header(HeaderName),
     /// This parameter is absent, or has another value, alone or besides.
+    #[display("the query parameter {_0} is absent, or another")]
     Query(String),
     /// No request of gRPC.
+    #[display("no request of gRPC")]
     Grpc,
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host => f.write_str("another host"),
-            Self::Path => f.write_str("another path"),
-            Self::Method => f.write_str("another method"),
-            Self::Header(name) => write!(f, "the header {name} is absent, or another"),
-            Self::Query(name) => write!(f, "the query parameter {name} is absent, or another"),
-            Self::Grpc => f.write_str("no request of gRPC"),
-        }
-    }
 }
 
 /// The conditions in words: `POST api.example.com /v1/items/{id} header:x-beta`. Values of fields and

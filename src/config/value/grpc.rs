@@ -1,14 +1,13 @@
 //! Patterns for the methods of gRPC services, and names of services.
 
-use std::fmt;
-
 use derive_more::{Deref, Display};
 
 use super::{ParseFailure, PathPattern, Segment, TextValue, failure, text_value};
 use crate::upstream::MAX_GRPC_SERVICE;
 
 /// A method of a gRPC service, or all of its methods.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display)]
+#[display("{service}/{}", method.as_deref().unwrap_or("*"))]
 pub struct GrpcPattern {
     service: String,
     /// `None` for all methods.
@@ -24,13 +23,6 @@ impl GrpcPattern {
             segments: segments.map(Segment::Literal).collect(),
             is_prefix: self.method.is_none(),
         }
-    }
-}
-
-impl fmt::Display for GrpcPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let method = self.method.as_deref().unwrap_or("*");
-        write!(f, "{}/{method}", self.service)
     }
 }
 

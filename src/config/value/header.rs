@@ -1,7 +1,5 @@
 //! Parts of an HTTP head: methods, field names, field values (RFC 9110).
 
-use std::fmt;
-
 use derive_more::Display;
 
 use super::{Hidden, ParseFailure, TextValue, failure, text_value};
@@ -62,14 +60,9 @@ pub(in crate::config) fn hidden_fields(
 }
 
 /// The value of a field: printable ASCII, spaces and tabs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
+#[display("{}", _0.to_str().unwrap_or_default())]
 pub struct FieldValue(http::HeaderValue);
-
-impl fmt::Display for FieldValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.to_str().unwrap_or_default())
-    }
-}
 
 text_value!(FieldValue: http::HeaderValue = "");
 
@@ -123,16 +116,6 @@ impl TextValue for Method {
                 "as in `GET` or `POST`; leave `methods` out to take all",
             )),
         }
-    }
-}
-
-impl fmt::Display for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::XForwardedFor => "x-forwarded-for",
-            Self::Forwarded => "forwarded",
-            Self::Single(name) => name.as_str(),
-        })
     }
 }
 

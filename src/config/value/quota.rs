@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use derive_more::Display;
+
 use super::duration::{parse_micros, parse_unit, show};
 use super::{ParseFailure, TextValue, failure, text_value};
 
@@ -192,7 +194,8 @@ fn window_unit(text: &str, window: &str, unit: &str) -> ParseFailure {
 }
 
 /// Tokens that return together, and the interval: 1 to 2^32 - 1 tokens, 1 ms to 366 days.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[display("{amount} per {}", show(*interval_micros))]
 pub struct Refill {
     amount: u32,
     interval_micros: u64,
@@ -207,12 +210,6 @@ impl Refill {
     /// The interval.
     pub const fn interval(self) -> Duration {
         Duration::from_micros(self.interval_micros)
-    }
-}
-
-impl fmt::Display for Refill {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} per {}", self.amount, show(self.interval_micros))
     }
 }
 

@@ -174,7 +174,8 @@ impl TextValue for UpstreamRef {
 const SPANS: &str = "/v1/traces";
 
 /// A collector: an origin, and a path that those of OTLP are below of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
+#[display("{origin}{}", spans.path().strip_suffix(SPANS).unwrap_or_default())]
 pub struct CollectorUrl {
     /// Scheme, host and port.
     pub origin: OriginUrl,
@@ -186,13 +187,6 @@ impl CollectorUrl {
     /// The path that takes spans, which ends with `/v1/traces`.
     pub fn spans(&self) -> &PathAndQuery {
         &self.spans
-    }
-}
-
-impl fmt::Display for CollectorUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let base = self.spans.path().strip_suffix(SPANS);
-        write!(f, "{}{}", self.origin, base.unwrap_or_default())
     }
 }
 
