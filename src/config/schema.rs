@@ -22,7 +22,9 @@ pub use super::sections::listener::{ClientBounds, ClientIp, Listener};
 pub use super::sections::missing_key::OnMissingKey;
 pub use super::sections::overflow::Overflow;
 pub use super::sections::penalty::Penalty;
-pub use super::sections::policy::{AlgorithmName, Key, Limit, Mode, Policy, WindowStart};
+pub use super::sections::policy::{
+    AlgorithmName, Key, Limit, Mode, OldestWindow, Policy, WindowStart,
+};
 pub use super::sections::redis::{RedisStore, SyncInterval};
 pub use super::sections::responses::{
     Action, BodyFormat, Cors, DebugHeader, HeaderFields, OnLimit, Responses,

@@ -1,35 +1,19 @@
 //! The weight of counters in a sliding window: arithmetic for any number of parts.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{div_ceil, div_floor};
 use crate::clock::Timestamp;
 
-/// How the oldest part of a sliding window counts.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    strum::IntoStaticStr,
-    Deserialize,
-    Serialize,
-    JsonSchema,
-)]
+/// The weight of the oldest counter, whose part the window covers only partly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "OldestWindow")]
 pub enum OldestPart {
-    /// In proportion to what the window still covers of it.
+    /// Proportional to the covered share.
     #[default]
     Weighted,
-    /// As a whole: never more than the limit in any window.
-    // Refusals come up to one part early.
+    /// The whole counter: never more than the limit in any window, but refusals up to one part
+    /// early.
     Whole,
-    /// Not at all.
+    /// None.
     Ignored,
 }
 

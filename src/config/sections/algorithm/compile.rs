@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::config::schema::{AlgorithmName, Policy, WindowStart};
+use crate::config::schema::{AlgorithmName, OldestWindow, Policy, WindowStart};
 use crate::config::value::{self, CalendarUnit, Claim};
 use crate::limiter::{
-    Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Period,
-    Quota, QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart,
+    Period, Quota, QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 
 /// The algorithm of a checked policy.
@@ -27,9 +27,9 @@ pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaEr
         AlgorithmName::TokenBucket => Algorithm::TokenBucket(Gcra::new(quota, burst)?),
         AlgorithmName::FixedWindow => Algorithm::FixedWindow(fixed_window(policy, written, quota)),
         AlgorithmName::SlidingWindow => match policy.precision.get() {
-            1 => Algorithm::SlidingWindow(SlidingWindow::new(quota, policy.oldest.value)),
+            1 => Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest(policy))),
             parts => {
-                Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, policy.oldest.value)?)
+                Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, oldest(policy))?)
             }
         },
         AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(leaky_bucket(policy, quota)?),
@@ -91,5 +91,13 @@ fn period(policy: &Policy, unit: CalendarUnit) -> Period {
             anchor: policy.anchor.get() as i8,
         },
         CalendarUnit::Year => Period::Year,
+    }
+}
+
+fn oldest(policy: &Policy) -> OldestPart {
+    match policy.oldest.value {
+        OldestWindow::Weighted => OldestPart::Weighted,
+        OldestWindow::Whole => OldestPart::Whole,
+        OldestWindow::Ignored => OldestPart::Ignored,
     }
 }

@@ -12,7 +12,6 @@ use crate::config::schema::{
 };
 use crate::config::value::{Flag, KeyPart, Name, Statuses, Whole};
 use crate::config::{List, Located, NodeId};
-use crate::limiter::OldestPart;
 use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::rules::OnSeveralValues;
 use crate::store::OnFull;
@@ -86,7 +85,7 @@ pub struct Policy {
     pub precision: Located<Precision>,
     /// The weight of the oldest part, which a sliding window covers only partly; for
     /// `sliding_window` only.
-    pub oldest: Located<OldestPart>,
+    pub oldest: Located<OldestWindow>,
     /// The unit of the quota in header fields.
     pub unit: Located<QuotaUnit>,
     /// Units that a request takes, 1 to 4294967295; or where the request or its response says so,
@@ -262,6 +261,19 @@ pub enum WindowStart {
     Staggered,
     /// With the first request of a key after its last window.
     FirstRequest,
+}
+
+/// How the oldest part of a sliding window counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OldestWindow {
+    /// In proportion to what the window still covers of it.
+    #[default]
+    Weighted,
+    /// As a whole: never more than the limit in any window.
+    Whole,
+    /// Not at all.
+    Ignored,
 }
 
 /// The mode of a policy.
