@@ -12,7 +12,8 @@ use crate::limiter::Algorithm;
 const LARGEST_INTEGER: u64 = 999_999_999_999_999;
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
-/// The unit of a quota. Its name is the plural.
+/// The unit of a quota.
+// Its name is the plural.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema, IntoStaticStr,
 )]
