@@ -59,7 +59,7 @@ struct WorkerActivity {
 /// A key of a policy.
 #[derive(Clone, Debug)]
 pub struct KeyRecord {
-    /// The [mark](super::ruleset::Policy::mark) of the policy.
+    /// The [hash of the policy's name](super::ruleset::Policy::name_hash).
     pub policy: u64,
     /// The key of the bucket.
     pub key: Fingerprint,
