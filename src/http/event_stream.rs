@@ -161,6 +161,20 @@ mod tests {
     }
 
     #[test]
+    fn a_content_type_may_have_parameters() {
+        for is in [
+            "text/event-stream",
+            "Text/Event-Stream;charset=utf-8",
+            "text/event-stream ; x=y",
+        ] {
+            assert!(is_content_type(is.as_bytes()), "{is:?}");
+        }
+        for other in ["", "text/event-streams", "text/plain; text/event-stream"] {
+            assert!(!is_content_type(other.as_bytes()), "{other:?}");
+        }
+    }
+
+    #[test]
     fn reads_the_data_of_events() {
         for (text, expected, is_open) in [
             ("data: a\n\n", &["a"][..], false),

@@ -253,6 +253,7 @@ mod tests {
             prop_assert!(second.is_end_stream());
             drop(second);
             let third = replayed.take_again().expect("it is whole");
+            prop_assert!(!third.is_end_stream());
             let collected = runtime.block_on(third.collect());
             prop_assert_eq!(collected.expect("it has ended").to_bytes(), all);
         }

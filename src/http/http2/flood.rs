@@ -260,6 +260,16 @@ mod tests {
         assert_eq!(taken(&mut counter, ping, 5000), 1000);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn data_of_one_window_allows_no_pings_in_the_next() {
+        let mut counter = FloodCounter::default();
+        let ping = head(PING, 8, 0);
+        (0..1500).for_each(|_| counter.sent(head(DATA, 1, 1)));
+        assert_eq!(taken(&mut counter, ping, 2500), 2500);
+        tokio::time::advance(CONTROL_WINDOW).await;
+        assert_eq!(taken(&mut counter, ping, 5000), 1000);
+    }
+
     #[test]
     fn the_last_frame_names_the_last_stream() {
         let mut counter = FloodCounter::default();
