@@ -160,6 +160,27 @@ fn every_limit_of_the_route_is_described() {
 }
 
 #[test]
+fn a_request_is_not_named_after_a_limit_in_shadow_that_admits_it() {
+    let gateway = Gateway::start(&format!(
+        "{DEBUG}policies:
+  quiet: {{ quota: 1/1h, mode: shadow, overflow: {{ quota: 100/1h }} }}
+  kept: {{ quota: 100/1h }}
+routes:
+  - {{ match: {{ path: /alone }}, upstream: echo, limits: [quiet] }}
+  - {{ upstream: echo, limits: [quiet, kept] }}
+"
+    ));
+    let alone = debug(&gateway, "/alone", "");
+    assert_eq!(of_request(&alone, "policy"), None);
+    let beside = debug(&gateway, "/", "");
+    assert_eq!(
+        of_limit(&beside, "quiet", "decision").as_deref(),
+        Some("overflowed")
+    );
+    assert_eq!(of_request(&beside, "policy").as_deref(), Some("kept"));
+}
+
+#[test]
 fn a_wrong_token_has_no_effect() {
     let gateway = with_decisions();
     let token = format!("x-sluicegate-debug: {TOKEN}\r\n");

@@ -130,6 +130,15 @@ fn the_last_queued_client_that_leaves_returns_its_place() {
 }
 
 #[test]
+fn a_request_that_has_gone_on_gives_nothing_back() {
+    let gateway = gateway("quota: 1/8s, queue: 5, max_wait: 30s");
+    for _ in 0..2 {
+        assert_eq!(get(gateway.address(), "/").status, 200);
+    }
+    let _next = join(&gateway, 1);
+}
+
+#[test]
 fn a_delayed_response_has_the_limit_fields_of_its_departure() {
     let gateway = gateway("quota: 1/3s, queue: 9");
     assert_eq!(get(gateway.address(), "/").status, 200);

@@ -349,6 +349,26 @@ routes:
 }
 
 #[test]
+fn no_signature_is_checked_for_a_request_without_another_key() {
+    let keys = set();
+    let gateway = Gateway::start(&format!(
+        "jwt: {{ keys: [{keys}] }}
+policies:
+  by-account: {{ key: \"header:x-account\", on_missing_key: refuse, quota: 5/1h }}
+  by-subject: {{ key: jwt:sub, quota: 100/1h }}
+routes: [{{ upstream: echo, limits: [by-subject, by-account] }}]
+"
+    ));
+    let signatures = || metric(&gateway, "sluicegate_jwt_signatures_total");
+    let token = forged(1);
+    assert_eq!(statuses(&gateway, "/", &token, 1), [400]);
+    assert_eq!(signatures(), 0);
+    let token = format!("x-account: a\r\n{token}");
+    assert_eq!(statuses(&gateway, "/", &token, 1), [200]);
+    assert_eq!(signatures(), 1);
+}
+
+#[test]
 fn explain_says_why_a_token_is_rejected() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     fs::write(dir.path().join("c.yaml"), config(&set())).expect("the directory is writable");
