@@ -134,6 +134,30 @@ fn a_grant_is_shared_by_all_machines_and_spent_once() {
 }
 
 #[test]
+fn a_policy_that_a_reload_adds_knows_the_bans_that_hold() {
+    let redis = RedisServer::start();
+    let policies = ["quota: 1000000/1h"; 2];
+    let [gateway]: [Gateway; 1] = proxies(&redis, &shared_config(&policies));
+    let [other]: [Gateway; 1] = proxies(&redis, &shared_config(&policies[..1]));
+    for policy in ["p1", "p0"] {
+        steer(
+            &gateway,
+            "ban",
+            policy,
+            json!({ "for": "1h", "reason": "scrapes" }),
+        );
+    }
+    // It has read both announcements.
+    wait_for_status(&other, "/0", 429);
+    other.reload(&format!(
+        "{}{}",
+        store(redis.address),
+        shared_config(&policies)
+    ));
+    wait_for_status(&other, "/1", 429);
+}
+
+#[test]
 fn a_ban_and_its_end_are_felt_on_all_machines() {
     let redis = RedisServer::start();
     let penalty = "quota: 1/300d, penalty: { strikes: 2, within: 1h, for: [1h] }";
