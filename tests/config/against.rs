@@ -260,6 +260,7 @@ fn buckets_in_another_store_start_anew() {
             [secret, staggered],
             "reset memory becomes synchronised memory",
         ),
+        ([secret, staggered], [secret, staggered], "survives"),
         (
             [secret, staggered],
             ["prefix: x", staggered],
