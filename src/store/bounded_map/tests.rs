@@ -97,6 +97,18 @@ fn a_smaller_capacity_applies_with_the_next_new_keys() {
     assert_eq!(map.keys(), 10);
 }
 
+#[test]
+fn values_that_a_pass_over_all_has_resized_are_counted() {
+    let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
+    let counted = || map.shards()[0].lock().bytes;
+    (0..10).for_each(|bits| assert!(!touch(&map, bits)));
+    let small = counted();
+    map.change_all(|_, value| *value = Bytes(Vec::with_capacity(100)));
+    assert_eq!(counted(), small + 10 * 100);
+    map.change_all(|_, value| *value = empty());
+    assert_eq!(counted(), small);
+}
+
 proptest! {
     /// After any steps the map exceeds its room by at most one entry, and finds its keys.
     #[test]

@@ -281,6 +281,18 @@ mod tests {
         assert_eq!(observe(&drift, "b", 1, "v", 2_160_000), (2_100_000, true));
     }
 
+    #[test]
+    fn others_count_as_active_for_at_most_a_day() {
+        const DAY: u64 = 86_400_000;
+        let drift = ConfigDrift::default();
+        for day in 1..=20 {
+            observe(&drift, "a", 1, &day.to_string(), day * DAY);
+        }
+        let (last, end) = (20 * DAY, 21 * DAY);
+        assert_eq!(observe(&drift, "a", 1, "20", end - 1), (end - 1, false));
+        assert_eq!(observe(&drift, "a", 1, "20", end), (last, true));
+    }
+
     /// A window with the same count as before has the same digest.
     #[test]
     fn a_value_that_returns_after_a_local_write_was_changed_by_others() {

@@ -11,12 +11,13 @@ use crate::limiter::{
     OldestPart, Outcome, Period, ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::redis::follow_up::{LeasedUnits, Settlement, SettlementReply};
-use crate::store::redis::reply::{RetryInputs, ScriptReply};
+use crate::store::redis::reply::{ProtocolError, RetryInputs, ScriptReply};
 use crate::store::redis::script::Procedure;
 use crate::store::redis::script_call::{
     BucketCharge, ChargeRequest, ChargedRefusals, ScriptCall, Tier,
 };
 use jiff::tz::TimeZone;
+use redis::Value;
 
 use super::scripted::{Redis, SECOND, START, SharedRedis, YEAR, at, charge, gcra, quota};
 
@@ -40,6 +41,24 @@ fn a_call_is_one_script_whatever_the_number_of_limits() {
     let remaining: Vec<_> = refused.decisions.iter().map(|one| one.remaining).collect();
     assert_eq!(remaining, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(redis.scripts.calls, 2);
+}
+
+#[test]
+fn a_reply_that_contradicts_its_own_state_is_no_decision() {
+    let server = SharedRedis::new();
+    let redis = Redis::new(&server);
+    let policy = gcra(1, SECOND);
+    let name = redis.name("a");
+    let charges = [charge(&policy, &name, 1)];
+    let read = |outcome| {
+        // A whole bucket.
+        let words = [format!("told {START} {outcome}"), "0 0 0".to_owned()];
+        let words = words.map(|words| Value::BulkString(words.into_bytes()));
+        let reply = Value::Array(words.to_vec());
+        redis.request(&charges).read(&reply, at(START))
+    };
+    assert!(matches!(read("charged"), Ok(ScriptReply::Decided(_))));
+    assert_eq!(read("refused").err(), Some(ProtocolError::Contradiction));
 }
 
 #[test]
@@ -99,6 +118,26 @@ fn unsettled_units_are_counted_until_the_bucket_is_full() {
     );
     assert_eq!(left(&mut redis), 50);
     assert_eq!(take(&mut redis, 1).0.unsettled, 50);
+}
+
+#[test]
+fn undecided_requests_are_known_until_the_last_of_them_is_decided() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    redis.scripts.now = None;
+    let policy = gcra(100, 3_600 * SECOND);
+    let name = redis.name("a");
+    let charges = [charge(&policy, &name, 1)];
+    for (id, seconds) in [("one", 600), ("other", 5)] {
+        let request = ChargeRequest {
+            undecided: id,
+            undecided_for: Some(Duration::from_secs(seconds)),
+            ..redis.request(&charges)
+        };
+        assert!(redis.scripts.decide(&request, at(START)).is_admitted);
+    }
+    let left = redis.ttl(&format!("{name}:undecided"));
+    assert!(left > 300_000, "{left} ms");
 }
 
 #[test]
