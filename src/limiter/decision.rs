@@ -352,6 +352,15 @@ mod tests {
             never.decisions[0].outcome,
             Outcome::Refuse { retry_at: None }
         );
+        for (reset, more_at) in [(3, 9), (20, 20)] {
+            let reset = Timestamp::from_micros(reset);
+            let mut never = of([Decision {
+                reset,
+                ..refusal(None)
+            }]);
+            never.ban(0, Timestamp::from_micros(9));
+            assert_eq!(never.decisions[0].more_at, NonZero::new(more_at));
+        }
     }
 
     #[test]

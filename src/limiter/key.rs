@@ -188,6 +188,23 @@ mod tests {
     }
 
     #[test]
+    fn a_name_has_all_digits_of_its_key() {
+        let key = Fingerprint::from_bits(0xab);
+        assert_eq!(key.to_string(), "k_00000000000000ab");
+        assert_eq!(key.to_string().parse(), Ok(key));
+        for other in [
+            "",
+            "k_",
+            "k_ab",
+            "k_000000000000000ab",
+            "k_+0000000000000ab",
+            "00000000000000ab",
+        ] {
+            assert_eq!(other.parse::<Fingerprint>(), Err(()), "{other:?}");
+        }
+    }
+
+    #[test]
     fn a_secret_is_not_printed() {
         assert_eq!(format!("{:?}", Secret::from_key([7, 7])), "Secret(..)");
     }

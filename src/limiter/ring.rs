@@ -224,6 +224,14 @@ mod tests {
     }
 
     #[test]
+    fn counters_have_room_for_their_limit() {
+        for limit in [1, 65_535, 65_536, u32::MAX] {
+            let most = RingShape::of_counters(61, limit).max_value();
+            assert!(most >= limit, "{most} for {limit}");
+        }
+    }
+
+    #[test]
     fn slots_of_half_a_word_hold_what_they_are_given_and_nothing_of_their_neighbours() {
         let shape = RingShape::halved(61);
         let known = |slot: u32| (slot * 7919) % 65_536;

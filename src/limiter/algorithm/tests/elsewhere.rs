@@ -50,3 +50,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_window_that_a_request_starts_is_charged_for_no_other_machine() {
+    let window = |start| Algorithm::FixedWindow(FixedWindow::new(quota(5, 1_000), start));
+    let can = [Start::EPOCH, Start::Staggered, Start::FirstRequest]
+        .map(|start| window(start).can_charge_remote());
+    assert_eq!(can, [true, true, false]);
+}

@@ -89,3 +89,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_units_that_a_shorter_queue_cut_off_stay_when_a_request_leaves() {
+    const SECOND: u64 = 1_000_000;
+    let wait = Duration::from_secs(3_600);
+    let line = |queue| {
+        let line = LeakyBucket::new(quota(10, 10 * SECOND), queue, wait, 0);
+        Algorithm::LeakyBucket(line.expect("a short wait"))
+    };
+    let (long, short, now) = (line(9), line(4), at(1_000 * SECOND));
+    let full = long.decide(Cell::EMPTY, now, 10).cell;
+    let cut = short.convert_cell(&long, full, now);
+    assert_eq!(cut.b, 5);
+    let later = now.saturating_add_micros(SECOND);
+    let joined = short.decide(cut, later, 1).cell;
+    assert_eq!(short.leave_queue(joined, joined, 1, later), Some(cut));
+}

@@ -82,3 +82,14 @@ fn parts_beyond_the_bound_are_counted_together() {
     assert_eq!(counts[counts.len() - 4..], [14, 62, 62, 62]);
     assert_eq!(counts.iter().sum::<u32>(), 200);
 }
+
+#[test]
+fn a_grant_that_is_over_does_not_run() {
+    let (grant, granted) = (Algorithm::Grant(Grant), Grant::cell(3, at(9)));
+    let ends_in = |now| match grant.view(granted, at(now)) {
+        BucketView::FixedWindow { ends_in, .. } => ends_in,
+        other => panic!("{other:?}"),
+    };
+    let two = Duration::from_micros(2);
+    assert_eq!([7, 9].map(ends_in), [Some(two), None]);
+}
