@@ -41,6 +41,8 @@ fn head<'a>(path: &'a str, headers: &'a Headers) -> Head<'a> {
         query: Some("page=2&q=a%20b"),
         headers,
         client_ip: [192, 0, 2, 1].into(),
+        local: None,
+        scheme: None,
         token: None,
     }
 }
@@ -109,7 +111,7 @@ fn forwarding(c: &mut Criterion) {
     let forwarding = Forwarding::new(&ClientConnection {
         id: 0,
         peer: SocketAddr::from(([192, 0, 2, 1], 5000)).into(),
-        local: Some(([127, 0, 0, 1], 8080).into()),
+        local: SocketAddr::from(([127, 0, 0, 1], 8080)).into(),
         scheme: Scheme::Http,
         server_name: None,
         tls_version: None,

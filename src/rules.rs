@@ -1,16 +1,19 @@
 //! Finds the route of a request and the keys of its buckets. Matchers, routes and keys are compiled
 //! from a configuration, and are pure functions of a request head: no store and no socket.
 
+mod access;
 mod condition;
 mod cookie;
 mod cost;
 mod credentials;
 mod descriptor;
 mod matcher;
+mod network_set;
 mod query;
 mod router;
 mod selector;
 mod settlement;
+mod string_matcher;
 mod token;
 mod zone;
 
@@ -18,8 +21,11 @@ use std::net::IpAddr;
 
 use http::Method;
 
+use crate::http::connection::Scheme;
 use crate::http::headers::Headers;
+use crate::net::socket::StreamAddress;
 
+pub use access::{Access, Denial};
 pub use condition::{Condition, PathCondition};
 pub use cost::{Cost, InvalidCost};
 pub use descriptor::{
@@ -30,12 +36,14 @@ pub use matcher::{
     CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment,
     TrailingSlash,
 };
+pub use network_set::NetworkSet;
 pub use router::Router;
 pub use selector::{Exception, Exceptions, Selector, Selectors};
 pub use settlement::{
     BodyEnd, CostSource, CountedResponses, ProxyResponses, ReportedCost, ResponseOrigin,
     SettlementRule, UsageScan,
 };
+pub use string_matcher::{LinearRegex, StringMatcher, StringPattern, TextList};
 pub use token::{
     KeyError, RequestToken, Token, TokenAlgorithm, TokenCheck, TokenKey, TokenRejection, TokenSpec,
     Verifier,
@@ -58,6 +66,10 @@ pub struct Head<'a> {
     pub headers: &'a Headers,
     /// The client's address, which may differ from the peer's.
     pub client_ip: IpAddr,
+    /// The address at which the connection was accepted; `None` if there is no connection.
+    pub local: Option<&'a StreamAddress>,
+    /// The scheme of the client's connection; `None` if there is none.
+    pub scheme: Option<Scheme>,
     /// The token, if a limit of the route may read a claim.
     pub token: Option<&'a RequestToken<'a>>,
 }

@@ -43,6 +43,7 @@ fn state(registry: &Registry) -> AdminState {
         upstreams: Vec::new(),
         routes: Vec::new(),
         unmatched: Vec::new(),
+        unmatched_access: None,
         client_ip: Arc::new(ClientIp::default()),
         body_timeout: Duration::ZERO,
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),

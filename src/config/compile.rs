@@ -22,6 +22,7 @@ use crate::admin::reload_history::ConfigInfo;
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{PolicySpec, RulesetSpec};
+use crate::rules::PathEquivalence;
 use crate::server::ServerSpec;
 use crate::store::Home;
 use crate::telemetry::access_log::{AccessLogSpec, LogTarget};
@@ -170,7 +171,8 @@ impl Compiler<'_> {
 
     fn rules(&mut self, config: &schema::Config, client_ip: Arc<ClientIp>) -> RulesetSpec {
         let (mut policies, mut upstreams) = (Policies::new(config), Upstreams::default());
-        let route_compiler = route::RouteCompiler::new(config, &mut policies);
+        let lists = self.file_lists(config);
+        let route_compiler = route::RouteCompiler::new(config, &mut policies, &lists);
         let routes = config.routes.iter().zip(route::names(config));
         let routes = routes.map(|(route, name)| {
             let upstream = self.upstream(config, &mut upstreams, &route.upstream);
@@ -190,6 +192,7 @@ impl Compiler<'_> {
             upstreams: upstreams.specs,
             routes,
             unmatched,
+            unmatched_access: route_compiler.top_access(PathEquivalence::default()),
             client_ip,
             body_timeout: config.client.timeouts.body.get(),
             styles: responses::styles(&config.responses),

@@ -53,6 +53,25 @@ impl<'a> Compiler<'a> {
         file: &Located<FilePath>,
         largest: u64,
     ) -> Option<(PathBuf, Vec<u8>)> {
+        self.read_file(file, largest, self.key_files == KeyFiles::Needed)
+    }
+
+    /// Like [`read`](Self::read), of a file that decides about requests: it has to be there even if
+    /// nothing is forwarded.
+    pub(super) fn read_for_decisions(
+        &mut self,
+        file: &Located<FilePath>,
+        largest: u64,
+    ) -> Option<(PathBuf, Vec<u8>)> {
+        self.read_file(file, largest, true)
+    }
+
+    fn read_file(
+        &mut self,
+        file: &Located<FilePath>,
+        largest: u64,
+        is_needed: bool,
+    ) -> Option<(PathBuf, Vec<u8>)> {
         if self.key_files == KeyFiles::Unread {
             return None;
         }
@@ -61,7 +80,7 @@ impl<'a> Compiler<'a> {
         match files::read(&path, largest) {
             Ok(content) => Some((path, content)),
             Err(error) => {
-                if self.key_files == KeyFiles::Needed {
+                if is_needed {
                     self.unreadable(&path, file.node, &error);
                 }
                 None

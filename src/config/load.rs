@@ -144,7 +144,7 @@ fn unreachable_among_errors(
     document: &Document,
     errors: &[Finding],
 ) -> Vec<Finding> {
-    const ELSEWHERE: [&str; 4] = [".limits", ".name", ".request", ".upstream"];
+    const ELSEWHERE: [&str; 5] = [".access", ".limits", ".name", ".request", ".upstream"];
     let doubtful: HashSet<String> = errors
         .iter()
         .filter_map(|error| {

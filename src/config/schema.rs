@@ -10,6 +10,7 @@ use super::document::NodeId;
 use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
+pub use super::sections::access::Access;
 pub use super::sections::access_log::{AccessLog, AccessLogFormat};
 pub use super::sections::admin::{Admin, ShutdownTimes};
 pub use super::sections::allowed_warnings::CheckRules;
@@ -87,6 +88,8 @@ pub struct Config {
     pub upstreams: Table<Name, Upstream>,
     /// Limits by name: every route that names one shares its buckets.
     pub policies: Table<Name, Policy>,
+    /// Which requests are served, before any route and any limit.
+    pub access: Option<Located<Access>>,
     /// Limits for every request, before any route: names of policies, or inline limits.
     pub limits: List<Limit>,
     /// Requests that no limit applies to, wherever it stands.
@@ -126,5 +129,26 @@ impl Config {
     pub(super) fn all_policies(&self) -> impl Iterator<Item = &Policy> {
         let named = self.policies.values().map(|policy| &policy.value);
         named.chain(self.all_limits().filter_map(|limit| limit.in_place()))
+    }
+
+    /// All rules of access.
+    pub(super) fn accesses(&self) -> impl Iterator<Item = &Located<Access>> {
+        let of_routes = self.routes.iter();
+        let of_routes = of_routes.filter_map(|route| route.access.as_ref());
+        self.access.iter().chain(of_routes)
+    }
+
+    /// The conditions of policies, routes and access.
+    pub(super) fn conditions(&self) -> impl Iterator<Item = &Condition> {
+        let of_policies = self
+            .all_policies()
+            .filter_map(|policy| policy.when.as_ref());
+        let of_routes = self.routes.iter();
+        let of_routes = of_routes.filter_map(|route| route.matches.when.as_ref());
+        let of_access = self.accesses().flat_map(|access| access.conditions());
+        of_policies
+            .chain(of_routes)
+            .chain(of_access)
+            .map(|when| &when.value)
     }
 }

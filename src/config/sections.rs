@@ -1,5 +1,6 @@
 //! The sections of the configuration: schema, checks and compilation of each.
 
+pub(super) mod access;
 pub(super) mod access_log;
 pub(super) mod admin;
 pub(super) mod algorithm;
@@ -21,4 +22,5 @@ pub(super) mod secret_value;
 pub(super) mod store;
 pub(super) mod traces;
 pub(super) mod upstream;
+pub(super) mod value_match;
 pub(super) mod zone;

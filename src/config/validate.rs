@@ -4,7 +4,8 @@
 use super::Findings;
 use super::schema::Config;
 use super::sections::{
-    access_log, admin, exception, jwt, listener, policy, redis, responses, route, traces, upstream,
+    access, access_log, admin, exception, jwt, listener, policy, redis, responses, route, traces,
+    upstream,
 };
 
 /// Checks a whole configuration.
@@ -17,6 +18,9 @@ pub(super) fn validate(config: &Config, findings: &Findings<'_>) {
     jwt::check(config, findings);
     redis::check(config, findings);
     policy::check(config, findings);
+    if let Some(rules) = &config.access {
+        access::check(rules, rules.node, config, findings);
+    }
     exception::check_top_level(config, findings);
     route::check_limits(config, findings);
     route::check(config, findings);

@@ -28,7 +28,7 @@ pub use bounded::{Flag, Percentage, Whole, Workers};
 pub use duration::Duration;
 pub use grpc::{GrpcPattern, GrpcService};
 pub use header::{FieldName, FieldValue, Method};
-pub(super) use header::{NO_VALUE, fields, hidden_fields};
+pub(super) use header::{NO_VALUE, fields};
 pub use host::ServerName;
 pub use json_pointer::Pointer;
 pub use key_part::{Claim, KeyPart, KeyValue, MissingKeyWord};

@@ -1,13 +1,16 @@
 //! The client's connection, as it is known before the first request.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use strum::IntoStaticStr;
+use http::Uri;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::informational::InformationalQueue;
 use crate::net::drain::DrainWatcher;
 use crate::net::peer_address::PeerAddress;
+use crate::net::socket::StreamAddress;
 
 /// A client's connection, the same for all requests on it.
 #[derive(Clone, Debug)]
@@ -16,8 +19,8 @@ pub struct ClientConnection {
     pub id: u64,
     /// The other end: the peer, or the client that its preamble names.
     pub peer: PeerAddress,
-    /// The address at which it was accepted; `None` for a Unix socket.
-    pub local: Option<SocketAddr>,
+    /// The address at which it was accepted.
+    pub local: StreamAddress,
     /// `https` if the connection is encrypted.
     pub scheme: Scheme,
     /// The version of TLS; `None` in clear text.
@@ -45,11 +48,33 @@ pub enum TlsVersion {
 }
 
 /// The scheme of requests, which has the name that URIs and X-Forwarded-Proto write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    IntoStaticStr,
+    EnumString,
+    Deserialize,
+    Serialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", ascii_case_insensitive)]
 pub enum Scheme {
     /// In clear text.
+    #[default]
     Http,
     /// Over TLS.
     Https,
+}
+
+impl Scheme {
+    /// Returns the scheme of an absolute URI; `None` for another or a relative one.
+    pub fn of(uri: &Uri) -> Option<Self> {
+        uri.scheme_str()?.parse().ok()
+    }
 }

@@ -39,6 +39,29 @@ pub struct Forwarding {
     element: FieldValue,
 }
 
+impl Peer {
+    /// The trust in a peer of whom it is known if it is trusted.
+    pub fn of(is_trusted: bool) -> Self {
+        if is_trusted {
+            Self::Trusted
+        } else {
+            Self::Untrusted
+        }
+    }
+}
+
+/// The scheme that trusted proxies name in X-Forwarded-Proto, if they name one. It is unknown if
+/// they name different ones: who appended which isn't known.
+pub fn named_scheme(headers: &Headers) -> Option<Option<Scheme>> {
+    let name = X_FORWARDED_PROTO;
+    let names = headers
+        .get_all(&name)
+        .flat_map(|field| field.split(|&byte| byte == b','));
+    let mut named = names.map(|name| std::str::from_utf8(name.trim_ascii()).ok()?.parse().ok());
+    let first: Option<Scheme> = named.next()?;
+    Some(first.filter(|_| named.all(|other| other == first)))
+}
+
 impl Forwarding {
     /// The values of this connection.
     pub fn new(connection: &ClientConnection) -> Self {
@@ -55,7 +78,7 @@ impl Forwarding {
         Forwarding {
             address: address.map(|address| value(&address.to_string())),
             scheme: connection.scheme,
-            port: connection.local.map(|address| address.port()),
+            port: connection.local.tcp().map(|address| address.port()),
             element: value(&element),
         }
     }

@@ -43,6 +43,17 @@ impl StreamAddress {
             Self::Unix(_) => None,
         }
     }
+
+    /// Returns true if a listener on this address accepts connections to `local`.
+    pub fn accepts_at(&self, local: &Self) -> bool {
+        match (self, local) {
+            (Self::Tcp(own), Self::Tcp(local)) => {
+                let any = own.ip().is_unspecified() && own.is_ipv4() == local.is_ipv4();
+                own.port() == local.port() && (any || own.ip() == local.ip())
+            }
+            (own, local) => own == local,
+        }
+    }
 }
 
 impl From<SocketAddr> for StreamAddress {

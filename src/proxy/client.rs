@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use super::exchange::RequestContext;
 use super::gateway::state::Gateway;
+use super::target::{Connection, Sender};
 use crate::http::connection::ClientConnection;
 use crate::http::forwarded::Forwarding;
+use crate::http::headers::Headers;
 
 /// A client's connection, and what all its requests share.
 #[derive(Debug)]
@@ -21,5 +24,15 @@ impl Client {
             forwarding: Forwarding::new(connection),
             connection: connection.clone(),
         }
+    }
+
+    /// The client as rules see it.
+    pub(super) fn sender(&self, context: &RequestContext, headers: &Headers) -> Sender<'_> {
+        let connection = Connection {
+            local: Some(&self.connection.local),
+            scheme: Some(self.connection.scheme),
+            peer: context.trust(),
+        };
+        Sender::new(context.client_ip, connection, headers)
     }
 }

@@ -140,7 +140,7 @@ impl Exchange {
         let debug = ruleset.debug.as_ref();
         let trail = debug.and_then(|debug| debug.begin(request.headers()));
         let trace = ruleset.spans.as_ref().map(|queue| {
-            let trust = trust(ruleset.client_ip.trusts(peer));
+            let trust = Peer::of(ruleset.client_ip.trusts(peer));
             RequestTrace::begin(queue, request.headers(), request.uri().path(), trust)
         });
         // Boxed: it moves from future to future, and into the response body.
@@ -524,15 +524,7 @@ impl RequestContext {
     /// Trusted if the peer may name the client in forwarding fields.
     pub(super) fn trust(&self) -> Peer {
         let client_ip = &self.ruleset.whole().client_ip;
-        trust(client_ip.trusts(self.client.connection.peer))
-    }
-}
-
-fn trust(is_trusted: bool) -> Peer {
-    if is_trusted {
-        Peer::Trusted
-    } else {
-        Peer::Untrusted
+        Peer::of(client_ip.trusts(self.client.connection.peer))
     }
 }
 

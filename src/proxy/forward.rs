@@ -40,7 +40,7 @@ pub(super) fn balance_key(
     let token = context.token(route, request.headers());
     let head = Head {
         token: token.as_ref(),
-        ..target.head(request, context.client_ip)
+        ..target.head(request, context.client().sender(context, request.headers()))
     };
     let key = descriptor.fingerprint(&BALANCE_SECRET, &head);
     context.count_token();

@@ -59,8 +59,10 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
         let mut response = bare(StatusCode::OK);
         let decided = catch_panic::catch(metrics, || {
             let target = check_target(&exchange, &request)?;
-            let head = target.head(&request, exchange.context().client_ip);
+            let sender = known.sender(exchange.context(), request.headers());
+            let head = target.head(&request, sender);
             exchange.find_route(&head);
+            check_access(&exchange, &head)?;
             let resumed = ResumeWith::Permits(AcquiredPermits::default());
             let decided = admit(&mut exchange, &head, &mut response, resumed)?;
             Ok((target, decided))
@@ -68,7 +70,12 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
         match decided.unwrap_or_else(|panicked| Err(panicked.into())) {
             Ok((_, Disposition::Respond)) => discard::discard(&mut request),
             Ok((target, decided)) => return serve_later(exchange, request, target, decided),
-            Err(error) => response = exchange.error_response(&error, request.headers()),
+            Err(error) => {
+                if let Error::Denied(_) = error {
+                    discard::discard(&mut request);
+                }
+                response = exchange.error_response(&error, request.headers());
+            }
         }
         exchange.complete(&mut response);
         ResponseFuture::Ready(Some(response))
@@ -85,6 +92,27 @@ fn check_target(
     let scheme = context.client().connection.scheme;
     RequestTarget::check_scheme(request, scheme, || context.trust())?;
     RequestTarget::of(request)
+}
+
+/// Checks the access rules of the request's route, once: the token's check and its instant stay the
+/// same.
+fn check_access(exchange: &Exchange, head: &Head<'_>) -> Result<(), Error> {
+    let route = exchange.route();
+    let Some(access) = &route.access else {
+        return Ok(());
+    };
+    let context = exchange.context();
+    let token = context.token(route, head.headers);
+    let denial = access.denial(&Head {
+        token: token.as_ref(),
+        ..*head
+    });
+    let Some(denial) = denial else {
+        return Ok(());
+    };
+    context.count_token();
+    access.denied.increment();
+    Err(Error::Denied(denial))
 }
 
 /// The outcome of admission: what happens to the request next.
@@ -313,7 +341,9 @@ fn refused(
     target: &RequestTarget,
 ) -> Response<ResponseBody> {
     let mut response = bare(StatusCode::OK);
-    let head = target.head(request, exchange.context().client_ip);
+    let client = Rc::clone(exchange.context().shared_client());
+    let sender = client.sender(exchange.context(), request.headers());
+    let head = target.head(request, sender);
     exchange.refuse_now(&head, &mut response);
     response
 }
@@ -326,6 +356,7 @@ async fn wait(
     response: &mut Response<ResponseBody>,
     mut pending: Pending,
 ) -> Result<Disposition, Error> {
+    let client = Rc::clone(exchange.context().shared_client());
     loop {
         let resumed = match pending {
             Pending::Permit(waiter) => {
@@ -340,7 +371,8 @@ async fn wait(
             }
             Pending::Store(charge) => ResumeWith::Decision(exchange.decide(charge).await),
         };
-        let head = target.head(request, exchange.context().client_ip);
+        let sender = client.sender(exchange.context(), request.headers());
+        let head = target.head(request, sender);
         match admit(exchange, &head, response, resumed)? {
             Disposition::Wait(next) => pending = next,
             decided => return Ok(decided),

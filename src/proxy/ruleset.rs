@@ -26,10 +26,13 @@ use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::shadow_clients::ShadowClients;
-use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
+use crate::rules::{
+    Access, Denial, Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck,
+};
 use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics};
+use crate::telemetry::registry::Counter;
 use crate::telemetry::registry::{Gauge, Observer};
 use crate::telemetry::spans::SpanQueue;
 use crate::upstream::{Dscp, RunningTarget, Upstream};
@@ -168,7 +171,9 @@ pub struct Route {
     pub priority_fields: Vec<HeaderName>,
     /// Treatment of preflight requests.
     pub preflight: Preflight,
-    /// A limit or the balancer's key reads a claim of the token.
+    /// The rules of access; `None` if all requests are served.
+    pub access: Option<RouteAccess>,
+    /// A limit, an access rule or the balancer's key reads a claim of the token.
     pub reads_token: bool,
     /// Changes to requests before they are forwarded.
     pub rewrite: Rewrite,
@@ -178,6 +183,22 @@ pub struct Route {
     pub(super) learned_responses: Option<Arc<LearnedResponses>>,
     /// Counters of its requests.
     pub metrics: RouteMetrics,
+}
+
+/// The access rules of a route.
+#[derive(Debug)]
+pub struct RouteAccess {
+    /// All of these have to let a request pass.
+    pub rules: Vec<Arc<Access>>,
+    /// Requests that were denied.
+    pub denied: Counter,
+}
+
+impl RouteAccess {
+    /// The reason if the rules deny a request.
+    pub fn denial(&self, head: &Head<'_>) -> Option<Denial> {
+        self.rules.iter().find_map(|access| access.denial(head))
+    }
 }
 
 /// Treatment of CORS preflight requests.

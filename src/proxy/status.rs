@@ -39,7 +39,7 @@ pub(super) async fn respond(
     let token = context.token(route, request.headers());
     let head = Head {
         token: token.as_ref(),
-        ..target.head(request, context.client_ip)
+        ..target.head(request, context.client().sender(context, request.headers()))
     };
     let inputs = AdmissionInputs {
         route,

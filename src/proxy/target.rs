@@ -7,9 +7,11 @@ use std::rc::Rc;
 use http::{Method, StatusCode, Version};
 
 use crate::http::connection::Scheme;
-use crate::http::forwarded::Peer;
+use crate::http::forwarded::{self, Peer};
+use crate::http::headers::Headers;
 use crate::http::message::Request;
 use crate::http::{framing, host, path};
+use crate::net::socket::StreamAddress;
 use crate::proxy::answers::error::Error;
 use crate::rules::Head;
 
@@ -21,6 +23,41 @@ pub(super) struct RequestTarget {
     pub(super) path: Option<String>,
     /// The path to compare and count, if it differs from the path to forward.
     comparable_path: Option<String>,
+}
+
+/// The client and its connection, as rules see them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender<'a> {
+    client_ip: IpAddr,
+    local: Option<&'a StreamAddress>,
+    scheme: Option<Scheme>,
+}
+
+/// A connection of a client, or of one that is only imagined.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connection<'a> {
+    /// The address at which it was accepted, if known.
+    pub local: Option<&'a StreamAddress>,
+    /// The scheme, if known.
+    pub scheme: Option<Scheme>,
+    /// Trust in its other end.
+    pub peer: Peer,
+}
+
+impl<'a> Sender<'a> {
+    /// The client with this address. Its scheme is that of its own connection to a trusted proxy, if
+    /// the proxy names it; unknown if the proxies name different ones.
+    pub(super) fn new(client_ip: IpAddr, connection: Connection<'a>, headers: &Headers) -> Self {
+        let named = match connection.peer {
+            Peer::Trusted => forwarded::named_scheme(headers),
+            Peer::Untrusted => None,
+        };
+        Self {
+            client_ip,
+            local: connection.local,
+            scheme: named.unwrap_or(connection.scheme),
+        }
+    }
 }
 
 impl RequestTarget {
@@ -73,7 +110,7 @@ impl RequestTarget {
     }
 
     /// The head, as rules see it, without a token.
-    pub(super) fn head<'h, B>(&'h self, request: &'h Request<B>, client_ip: IpAddr) -> Head<'h> {
+    pub(super) fn head<'h, B>(&'h self, request: &'h Request<B>, sender: Sender<'h>) -> Head<'h> {
         let comparable_path = self.comparable_path.as_deref().or(self.path.as_deref());
         Head {
             method: request.method(),
@@ -81,7 +118,9 @@ impl RequestTarget {
             path: comparable_path.unwrap_or(request.uri().path()),
             query: request.uri().query(),
             headers: request.headers(),
-            client_ip,
+            client_ip: sender.client_ip,
+            local: sender.local,
+            scheme: sender.scheme,
             token: None,
         }
     }

@@ -113,10 +113,13 @@ impl Warnings {
         let has_host = |limit: &Limit| limit.spec.descriptor.parts().contains(&KeyPart::Host);
         let tokens = ruleset.tokens.as_ref();
         let token_field = tokens.map_or(&AUTHORIZATION, |tokens| tokens.verifier.header());
-        let headers = routes.iter().flat_map(|route| &route.headers);
-        let mut chosen_by: Vec<_> = headers
-            .map(|(name, _)| {
-                let part = KeyPart::Header(name.clone());
+        let conditions = routes.iter().flat_map(|route| &route.conditions);
+        let parts = conditions.flat_map(|condition| condition.inputs());
+        let access = limits().filter_map(|route| route.access.as_ref());
+        let of_access = access.flat_map(|access| access.rules.iter());
+        let parts = parts.chain(of_access.flat_map(|access| access.inputs()));
+        let mut chosen_by: Vec<_> = parts
+            .map(|part| {
                 let input = Input::new(None, Purpose::Route, &part, token_field);
                 (part, input)
             })

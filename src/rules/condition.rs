@@ -1,30 +1,50 @@
-//! Conditions on request heads, which say if a limit applies.
+//! Conditions on request heads: which requests a route takes, which a limit applies to, and which are
+//! denied.
 //!
 //! If a header is repeated with different values, the upstream may use either, so a condition on it
 //! is *unknown*. A limit applies unless its condition is certainly false, so repeating a header
 //! doesn't avoid the limit.
 
-use http::Method;
-use http::header::{HeaderName, HeaderValue};
-use ipnet::IpNet;
+use std::fmt;
 
-use super::descriptor::KeyPart;
-use super::matcher::{PathEquivalence, PathPattern, RouteMatch};
-use super::{Head, Lookup};
+use http::Method;
+use http::header::HeaderName;
+
+use super::cookie::cookie;
+use super::descriptor::{KeyPart, bytes};
+use super::matcher::{HostPattern, PathEquivalence, PathPattern, RouteMatch};
+use super::network_set::NetworkSet;
+use super::string_matcher::StringMatcher;
+use super::{Head, Lookup, query};
+use crate::http::connection::Scheme;
+use crate::http::grpc;
+use crate::net::socket::StreamAddress;
 
 /// A condition on a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// The method is one of these.
     Method(Vec<Method>),
-    /// This field has this value and no other.
-    Header(HeaderName, HeaderValue),
-    /// The token has this claim with this value.
-    Claim(String, String),
+    /// The host is one of these.
+    Host(Vec<HostPattern>),
+    /// This field has a value that matches, and no other.
+    Header(HeaderName, StringMatcher),
+    /// This query parameter, decoded, has a value that matches, and no other.
+    Query(String, StringMatcher),
+    /// This cookie, decoded, has a value that matches, and no other.
+    Cookie(String, StringMatcher),
+    /// The token has this claim with a value that matches.
+    Claim(String, StringMatcher),
     /// The path matches.
     Path(PathCondition),
     /// The client's address is in one of these networks.
-    ClientIp(Vec<IpNet>),
+    ClientIp(NetworkSet),
+    /// The connection was accepted at one of these addresses.
+    Listener(Vec<StreamAddress>),
+    /// The client's connection has this scheme.
+    Scheme(Scheme),
+    /// The request is one of gRPC.
+    Grpc,
     /// One of these is met.
     Any(Vec<Condition>),
     /// All of these are met.
@@ -36,7 +56,7 @@ pub enum Condition {
 }
 
 /// A pattern for paths, in each spelling that the route treats as equal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathCondition {
     equivalence: PathEquivalence,
     spellings: Vec<PathPattern>,
@@ -68,16 +88,42 @@ impl Condition {
         self.is_met(head) != Some(false)
     }
 
+    /// Returns true if the condition is certainly true.
+    pub fn is_certain(&self, head: &Head<'_>) -> bool {
+        self.is_met(head) == Some(true)
+    }
+
+    /// Returns true if this is true of each request of which `other` is, as far as that shows
+    /// without their values.
+    pub(super) fn is_implied_by(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Method(own), Self::Method(others)) => {
+                others.iter().all(|method| own.contains(method))
+            }
+            _ => self == other,
+        }
+    }
+
     /// Returns the condition for a client whose next request may have any method and any path.
     #[must_use]
     pub fn for_any_target(&self) -> Self {
         let all = |conditions: &[Self]| conditions.iter().map(Self::for_any_target).collect();
         match self {
-            Self::Method(_) | Self::Path(_) | Self::Unknown => Self::Unknown,
+            Self::Method(_)
+            | Self::Host(_)
+            | Self::Path(_)
+            | Self::Query(..)
+            | Self::Grpc
+            | Self::Unknown => Self::Unknown,
             Self::Any(conditions) => Self::Any(all(conditions)),
             Self::All(conditions) => Self::All(all(conditions)),
             Self::Not(condition) => Self::Not(Box::new(condition.for_any_target())),
-            Self::Header(..) | Self::Claim(..) | Self::ClientIp(_) => self.clone(),
+            Self::Header(..)
+            | Self::Cookie(..)
+            | Self::Claim(..)
+            | Self::ClientIp(_)
+            | Self::Listener(_)
+            | Self::Scheme(_) => self.clone(),
         }
     }
 
@@ -90,23 +136,38 @@ impl Condition {
             }
             Self::Not(condition) => condition.reads_token(),
             Self::Method(_)
+            | Self::Host(_)
             | Self::Header(..)
+            | Self::Query(..)
+            | Self::Cookie(..)
             | Self::Path(_)
             | Self::ClientIp(_)
+            | Self::Listener(_)
+            | Self::Scheme(_)
+            | Self::Grpc
             | Self::Unknown => false,
         }
     }
 
-    /// Returns the fields and claims that the condition reads.
+    /// Returns the fields, cookies and claims that the condition reads.
     pub fn inputs(&self) -> Vec<KeyPart> {
         match self {
             Self::Header(name, _) => vec![KeyPart::Header(name.clone())],
+            Self::Cookie(name, _) => vec![KeyPart::Cookie(name.clone())],
             Self::Claim(name, _) => vec![KeyPart::Claim(name.clone())],
             Self::Any(conditions) | Self::All(conditions) => {
                 conditions.iter().flat_map(Self::inputs).collect()
             }
             Self::Not(condition) => condition.inputs(),
-            Self::Method(_) | Self::Path(_) | Self::ClientIp(_) | Self::Unknown => Vec::new(),
+            Self::Method(_)
+            | Self::Host(_)
+            | Self::Query(..)
+            | Self::Path(_)
+            | Self::ClientIp(_)
+            | Self::Listener(_)
+            | Self::Scheme(_)
+            | Self::Grpc
+            | Self::Unknown => Vec::new(),
         }
     }
 
@@ -115,31 +176,63 @@ impl Condition {
     fn is_met(&self, head: &Head<'_>) -> Option<bool> {
         match self {
             Self::Method(methods) => Some(methods.contains(head.method)),
-            Self::Header(name, value) => match Lookup::among(head.headers.get_all(name)) {
-                Lookup::One(given) => Some(given == value),
-                Lookup::Missing => Some(false),
-                Lookup::Several => None,
-            },
-            Self::Claim(name, value) => {
-                match head
-                    .token
-                    .map_or(Lookup::Missing, |token| token.claim(name))
-                {
-                    Lookup::One(given) => Some(given == value),
-                    Lookup::Missing => Some(false),
-                    Lookup::Several => None,
-                }
+            Self::Host(hosts) => Some(hosts.iter().any(|host| host.matches(head.host))),
+            Self::Header(name, matcher) => {
+                matched(Lookup::among(head.headers.get_all(name)), matcher)
+            }
+            Self::Query(name, matcher) => {
+                let value = query::parameter(head.query, name);
+                matched(value.map(bytes), matcher)
+            }
+            Self::Cookie(name, matcher) => matched(cookie(head.headers, name), matcher),
+            Self::Claim(name, matcher) => {
+                let claim = head.token.map(|token| token.claim(name));
+                matched(claim.unwrap_or(Lookup::Missing), matcher)
             }
             Self::Path(path) => Some(path.matches(head.path)),
-            Self::ClientIp(networks) => {
-                let within = |network: &IpNet| network.contains(&head.client_ip);
-                Some(networks.iter().any(within))
+            Self::ClientIp(networks) => Some(networks.contains(head.client_ip)),
+            Self::Listener(addresses) => {
+                let local = head.local?;
+                Some(addresses.iter().any(|address| address.accepts_at(local)))
             }
+            Self::Scheme(scheme) => Some(head.scheme? == *scheme),
+            Self::Grpc => Some(grpc::is_request(head.headers)),
             Self::Any(conditions) => combine(conditions, true, head),
             Self::All(conditions) => combine(conditions, false, head),
             Self::Not(condition) => condition.is_met(head).map(|met| !met),
             Self::Unknown => None,
         }
+    }
+}
+
+/// What a request that doesn't meet the condition lacks. Values are left out: they may be secrets.
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Method(_) => f.write_str("another method"),
+            Self::Host(_) => f.write_str("another host"),
+            Self::Header(name, _) => write!(f, "the header {name} is absent, or another"),
+            Self::Query(name, _) => write!(f, "the query parameter {name} is absent, or another"),
+            Self::Cookie(name, _) => write!(f, "the cookie {name} is absent, or another"),
+            Self::Claim(name, _) => write!(f, "the claim {name} is absent, or another"),
+            Self::Path(_) => f.write_str("another path"),
+            Self::ClientIp(_) => f.write_str("another client address"),
+            Self::Listener(_) => f.write_str("another listener"),
+            Self::Scheme(_) => f.write_str("another scheme"),
+            Self::Grpc => f.write_str("no request of gRPC"),
+            Self::Any(_) | Self::All(_) | Self::Not(_) | Self::Unknown => {
+                f.write_str("a condition of `when` isn't met")
+            }
+        }
+    }
+}
+
+/// Matches the only value of a name.
+fn matched(value: Lookup<impl AsRef<[u8]>>, matcher: &StringMatcher) -> Option<bool> {
+    match value {
+        Lookup::One(value) => Some(matcher.matches(value.as_ref())),
+        Lookup::Missing => Some(false),
+        Lookup::Several => None,
     }
 }
 

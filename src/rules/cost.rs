@@ -75,6 +75,8 @@ mod tests {
             query: None,
             headers: &headers,
             client_ip: [192, 0, 2, 1].into(),
+            local: None,
+            scheme: None,
             token: None,
         })
     }

@@ -498,7 +498,7 @@ impl std::fmt::Display for PartDescription {
     }
 }
 
-fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),

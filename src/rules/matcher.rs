@@ -5,12 +5,12 @@ use std::fmt;
 
 use derive_more::Display;
 use http::Method;
-use http::header::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Head, Lookup, query, segments};
-use crate::http::{grpc, path};
+use super::condition::Condition;
+use super::{Head, segments};
+use crate::http::path;
 
 /// All conditions of a route. An empty list is no condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,14 +19,8 @@ pub struct RouteMatch {
     pub hosts: Vec<HostPattern>,
     /// This path.
     pub path: PathPattern,
-    /// One of these methods.
-    pub methods: Vec<Method>,
-    /// All of these fields, each with this value and no other.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// All of these parameters, each with this value and no other, decoded.
-    pub query: Vec<(String, String)>,
-    /// The requests of gRPC alone.
-    pub is_grpc: bool,
+    /// Further conditions, all of which must be certainly met.
+    pub conditions: Vec<Condition>,
     /// The paths that count as equal.
     pub form: PathEquivalence,
 }
@@ -90,46 +84,44 @@ pub enum TrailingSlash {
 }
 
 /// The first condition of a route that a request does not meet.
-#[derive(Clone, Debug, PartialEq, Eq, Display)]
-pub enum Mismatch {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+pub enum Mismatch<'a> {
     /// Another host.
     #[display("another host")]
     Host,
     /// Another path.
     #[display("another path")]
     Path,
-    /// Another method.
-    #[display("another method")]
-    Method,
-    /// This field is absent, or has another value, alone or besides.
-    #[display("the header {_0} is absent, or another")]
-    Header(HeaderName),
-    /// This parameter is absent, or has another value, alone or besides.
-    #[display("the query parameter {_0} is absent, or another")]
-    Query(String),
-    /// No request of gRPC.
-    #[display("no request of gRPC")]
-    Grpc,
+    /// This condition isn't certainly met.
+    Condition(&'a Condition),
 }
 
 /// The conditions in words: `POST api.example.com /v1/items/{id} header:x-beta`. Values of fields and
 /// parameters are left out: they may be secrets.
 impl fmt::Display for RouteMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let methods: Vec<_> = self.methods.iter().map(Method::as_str).collect();
+        for condition in &self.conditions {
+            if let Condition::Method(methods) = condition {
+                let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
+                write!(f, "{} ", methods.join(","))?;
+            }
+        }
         let hosts: Vec<_> = self.hosts.iter().map(ToString::to_string).collect();
-        let lists = [methods.join(","), hosts.join(",")];
-        for list in lists.iter().filter(|list| !list.is_empty()) {
-            write!(f, "{list} ")?;
+        if !hosts.is_empty() {
+            write!(f, "{} ", hosts.join(","))?;
         }
         write!(f, "{}", self.path)?;
-        for (name, _) in &self.headers {
-            write!(f, " header:{name}")?;
+        for condition in &self.conditions {
+            match condition {
+                Condition::Method(_) => {}
+                Condition::Header(name, _) => write!(f, " header:{name}")?,
+                Condition::Query(name, _) => write!(f, " query:{name}")?,
+                Condition::Cookie(name, _) => write!(f, " cookie:{name}")?,
+                Condition::Grpc => f.write_str(" grpc")?,
+                _ => f.write_str(" when")?,
+            }
         }
-        for (name, _) in &self.query {
-            write!(f, " query:{name}")?;
-        }
-        f.write_str(if self.is_grpc { " grpc" } else { "" })
+        Ok(())
     }
 }
 
@@ -185,61 +177,29 @@ impl PathPattern {
 
 impl RouteMatch {
     /// Returns the first condition that `head` does not meet.
-    pub fn mismatch(&self, head: &Head<'_>) -> Option<Mismatch> {
+    pub fn mismatch(&self, head: &Head<'_>) -> Option<Mismatch<'_>> {
         if !self.hosts.is_empty() && !self.hosts.iter().any(|host| host.matches(head.host)) {
             return Some(Mismatch::Host);
         }
         if !self.matches_path(head.path) {
             return Some(Mismatch::Path);
         }
-        self.unmet_condition(head)
+        self.unmet_condition(head).map(Mismatch::Condition)
     }
 
-    /// The first condition beyond host and path that `head` does not meet.
-    pub(super) fn unmet_condition(&self, head: &Head<'_>) -> Option<Mismatch> {
-        if !self.methods.is_empty() && !self.methods.contains(head.method) {
-            return Some(Mismatch::Method);
-        }
-        if self.is_grpc && !grpc::is_request(head.headers) {
-            return Some(Mismatch::Grpc);
-        }
-        let header = self.headers.iter().find(|(name, value)| {
-            Lookup::among(head.headers.get_all(name)) != Lookup::One(value.as_bytes())
-        });
-        if let Some((name, _)) = header {
-            return Some(Mismatch::Header(name.clone()));
-        }
-        let parameter = self.query.iter().find(|(name, value)| {
-            query::parameter(head.query, name) != Lookup::One(Cow::Borrowed(value))
-        });
-        parameter.map(|(name, _)| Mismatch::Query(name.clone()))
-    }
-
-    /// How many conditions there are beyond host and path.
-    pub(super) fn conditions(&self) -> usize {
-        let flags = [!self.methods.is_empty(), self.is_grpc];
-        let flags = flags.into_iter().map(usize::from).sum::<usize>();
-        flags + self.headers.len() + self.query.len()
+    /// The first condition beyond host and path that `head` does not certainly meet.
+    pub(super) fn unmet_condition(&self, head: &Head<'_>) -> Option<&Condition> {
+        let mut conditions = self.conditions.iter();
+        conditions.find(|condition| !condition.is_certain(head))
     }
 
     /// Returns true if the conditions beyond host and path match each request that those of `other`
     /// match.
     pub(super) fn is_at_least_as_general_as(&self, other: &Self) -> bool {
-        let methods = match (self.methods.as_slice(), other.methods.as_slice()) {
-            ([], _) => true,
-            (_, []) => false,
-            (own, others) => others.iter().all(|method| own.contains(method)),
-        };
-        methods
-            && (other.is_grpc || !self.is_grpc)
-            && self
-                .headers
-                .iter()
-                .all(|header| other.headers.contains(header))
-            && self
-                .query
-                .iter()
-                .all(|parameter| other.query.contains(parameter))
+        self.conditions.iter().all(|own| {
+            let mut others = other.conditions.iter();
+            others.any(|other| own.is_implied_by(other))
+        })
     }
 
     fn matches_path(&self, path: &str) -> bool {

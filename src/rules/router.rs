@@ -7,10 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use http::{HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use super::Head;
+use super::condition::Condition;
 use super::matcher::{
     CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment,
     TrailingSlash,
@@ -162,7 +162,7 @@ impl Router {
 
     /// Returns the mismatches of the routes that precede the matching one, in order of precedence;
     /// of all routes if none matches. Looks at every route: not for use on the request path.
-    pub fn mismatches(&self, head: &Head<'_>) -> Vec<(usize, Mismatch)> {
+    pub fn mismatches(&self, head: &Head<'_>) -> Vec<(usize, Mismatch<'_>)> {
         let mut mismatches = Vec::new();
         let mut is_named = vec![false; self.routes.len()];
         for (place, host) in self.entries() {
@@ -232,31 +232,30 @@ impl Router {
 /// routes that share its condition, however many there are.
 #[derive(Default)]
 struct EquivalentRoutes<'a> {
+    /// Those without a condition, or with conditions on the method alone.
     unconditional: Vec<usize>,
-    by_header: HashMap<&'a (HeaderName, HeaderValue), Vec<usize>>,
-    by_query: HashMap<&'a (String, String), Vec<usize>>,
+    by_condition: HashMap<&'a Condition, Vec<usize>>,
+}
+
+/// The conditions that are met by the same requests only if they are equal.
+fn distinct(route: &RouteMatch) -> impl Iterator<Item = &Condition> {
+    let conditions = route.conditions.iter();
+    conditions.filter(|condition| !matches!(condition, Condition::Method(_)))
 }
 
 impl<'a> EquivalentRoutes<'a> {
     fn push(&mut self, rank: usize, route: &'a RouteMatch) {
-        let list = match (route.headers.first(), route.query.first()) {
-            (Some(header), _) => self.by_header.entry(header).or_default(),
-            (None, Some(query)) => self.by_query.entry(query).or_default(),
-            (None, None) => &mut self.unconditional,
+        let list = match distinct(route).next() {
+            Some(condition) => self.by_condition.entry(condition).or_default(),
+            None => &mut self.unconditional,
         };
         list.push(rank);
     }
 
     /// Returns a superset of the routes that have no further condition than `route`.
     fn more_general_candidates(&self, route: &RouteMatch) -> impl Iterator<Item = usize> {
-        let headers = route
-            .headers
-            .iter()
-            .filter_map(|one| self.by_header.get(one));
-        let query = route.query.iter().filter_map(|one| self.by_query.get(one));
-        let lists = std::iter::once(&self.unconditional)
-            .chain(headers)
-            .chain(query);
+        let alike = distinct(route).filter_map(|condition| self.by_condition.get(condition));
+        let lists = std::iter::once(&self.unconditional).chain(alike);
         lists.flatten().copied()
     }
 }
@@ -326,7 +325,7 @@ impl Rank {
             },
             length: Reverse(segments.len()),
             captures,
-            conditions: Reverse(route.conditions()),
+            conditions: Reverse(route.conditions.len()),
             place,
         }
     }

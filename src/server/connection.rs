@@ -7,7 +7,6 @@ pub(super) mod http2;
 use std::{
     future::{Future, poll_fn},
     io,
-    net::SocketAddr,
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -33,7 +32,7 @@ use crate::http::informational::InformationalQueue;
 use crate::http::service::{BoxError, HttpService};
 use crate::net::listener::Accepted;
 use crate::net::peer_address::PeerAddress;
-use crate::net::socket::Socket;
+use crate::net::socket::{Socket, StreamAddress};
 
 /// The client preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -156,11 +155,13 @@ impl ConnectionHandler {
 
     /// The address at which a connection was accepted: the listener's, or the system's answer if
     /// that listens on all addresses.
-    fn local_address(&self, socket: &Socket) -> Option<SocketAddr> {
-        let listener = self.settings.local.tcp()?;
-        match (listener.ip().is_unspecified(), socket) {
-            (true, Socket::Tcp(stream)) => stream.local_addr().ok().or(Some(listener)),
-            _ => Some(listener),
+    fn local_address(&self, socket: &Socket) -> StreamAddress {
+        let listener = &self.settings.local;
+        match (listener, socket) {
+            (StreamAddress::Tcp(address), Socket::Tcp(stream)) if address.ip().is_unspecified() => {
+                StreamAddress::Tcp(stream.local_addr().unwrap_or(*address))
+            }
+            _ => listener.clone(),
         }
     }
 

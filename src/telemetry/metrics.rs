@@ -38,7 +38,9 @@ pub use snapshots::SnapshotMetrics;
 pub use spans::{SpanLoss, SpanMetrics};
 pub use store::{RoundResult, StoreMetrics, SyncMetrics, sync_keys, sync_untracked};
 
-use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO, CONNECTION_PRESSURE, LOG_DROPPED};
+use self::families::{
+    ACCESS_DENIED, ACCESS_LOG_DROPPED, BUILD_INFO, CONNECTION_PRESSURE, LOG_DROPPED,
+};
 use super::logging::ProcessLog;
 pub use super::registry::DurationCounts;
 use super::registry::{Counter, Gauge, Observer, Registry};
@@ -52,6 +54,11 @@ pub(super) fn access_log_dropped(registry: &Registry) -> Counter {
 pub fn log_dropped(registry: &Registry, log: &ProcessLog) -> Observer {
     let log = log.clone();
     registry.observe(&LOG_DROPPED, &[], move || log.dropped_lines() as f64)
+}
+
+/// Makes the counter of a route's denied requests.
+pub fn access_denied(registry: &Registry, route: &str) -> Counter {
+    registry.counter(&ACCESS_DENIED, &[route])
 }
 
 /// Shows the share of connections that are in use, as long as the observer is kept.

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::http::connection::ClientConnection;
 use crate::net::peer_address::PeerAddress;
+use crate::net::socket::StreamAddress;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -18,9 +19,9 @@ type Header = SmallVec<[u8; 52]>;
 /// of the proxy itself.
 pub(super) fn header(client: Option<&ClientConnection>) -> Header {
     let mut header = Header::from_slice(SIGNATURE);
-    match client.map(|client| (client.peer, client.local)) {
-        Some((PeerAddress::Tcp(source), Some(destination))) => {
-            write_addresses(source, destination, &mut header);
+    match client.map(|client| (client.peer, &client.local)) {
+        Some((PeerAddress::Tcp(source), StreamAddress::Tcp(destination))) => {
+            write_addresses(source, *destination, &mut header);
         }
         _ => header.extend_from_slice(&[0x20, 0x00, 0, 0]),
     }
@@ -54,13 +55,18 @@ fn write_addresses(source: SocketAddr, destination: SocketAddr, header: &mut Hea
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::http::connection::Scheme;
     use crate::net::drain::DrainWatcher;
 
     /// The header behind the signature.
     fn header_of(peer: PeerAddress, local: Option<&str>) -> Vec<u8> {
-        let local = local.map(|text| text.parse().expect("an address"));
+        let local = match local {
+            Some(text) => StreamAddress::Tcp(text.parse().expect("an address")),
+            None => StreamAddress::Unix(Path::new("/run/a.sock").into()),
+        };
         let header = header(Some(&ClientConnection {
             id: 0,
             peer,

@@ -6,6 +6,7 @@ mod support;
 mod balancing;
 mod client_faults;
 mod clients;
+mod conditions;
 mod ejection;
 mod endpoints;
 mod fair_connections;

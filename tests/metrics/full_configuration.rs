@@ -53,6 +53,7 @@ policies:
   f: {{ algorithm: sliding_log, quota: 5/1h, key: jwt:sub, on_missing_key: shared }}
   g: {{ algorithm: concurrency, max: 5, queue: 5 }}
   h: {{ quota: 100/1h, cost: {{ response_header: x-cost, reserve: 1, max: 10 }} }}
+access: {{ deny: [{{ header: {{ x-denied: yes }} }}] }}
 routes:
   - {{ name: all, upstream: api, limits: [a, b, c, d, e, f, g, h] }}
   - {{ name: free, match: {{ path: /free }}, upstream: api }}

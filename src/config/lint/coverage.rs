@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::{AppliedPolicy, Finding, RouteLimits};
 use crate::config::diagnostic::Code;
 use crate::config::schema::Condition;
+use crate::config::sections::value_match::ValueMatch;
 use crate::config::value::UpstreamRef;
 
 /// Warns of routes with policies for several values of a claim or field, and none for other values.
@@ -64,16 +65,14 @@ fn wanted(applied: &AppliedPolicy<'_>) -> Option<(String, String)> {
     if !others.is_empty() {
         return None;
     }
+    let text = |value: &ValueMatch| value.text().map(|text| text.reveal().to_string());
     let claims = when.jwt.iter();
-    let claims =
-        claims.map(|(name, value)| (format!("claim `{name}`"), value.reveal().to_string()));
+    let claims = claims.map(|(name, value)| Some((format!("claim `{name}`"), text(value)?)));
     let fields = when.header.iter();
     let fields = fields.map(|(name, value)| {
-        (
-            format!("field `{}`", name.value),
-            value.reveal().to_string(),
-        )
+        let text = text(value)?;
+        Some((format!("field `{}`", name.value), text))
     });
     let mut wanted = claims.chain(fields);
-    wanted.next().filter(|_| wanted.next().is_none())
+    wanted.next()?.filter(|_| wanted.next().is_none())
 }

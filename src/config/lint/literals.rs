@@ -1,11 +1,10 @@
 //! Values that mean more in other proxies than they do here.
 
-use std::fmt::Display;
-
 use crate::config::diagnostic::Code;
-use crate::config::schema::{Condition, Config, Match, Selection};
-use crate::config::value::{Hidden, PathPattern, Segment};
-use crate::config::{Finding, Located, Table};
+use crate::config::schema::{Config, Match, Selection};
+use crate::config::sections::value_match::ValueMatch;
+use crate::config::value::{Hidden, PathPattern, Segment, Text};
+use crate::config::{Finding, Located, NodeId};
 
 /// Warns of paths, prefixes and values that are compared as they are, and that nginx, Traefik, Kong or
 /// Envoy would read as a prefix or as a pattern.
@@ -13,13 +12,12 @@ pub(super) fn literal_values(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for route in config.routes.iter() {
         found.extend(slash_at_the_end(config, &route.matches));
-        values(&route.matches.headers, &mut found);
-        values(&route.matches.query, &mut found);
+        values(route.matches.values(), &mut found);
+    }
+    for condition in config.conditions().flat_map(|condition| condition.all()) {
+        values(condition.values(), &mut found);
     }
     for policy in config.all_policies() {
-        if let Some(when) = &policy.when {
-            condition(when, &mut found);
-        }
         let overridden = policy.overrides.iter().map(|one| &one.selection);
         let exempt = policy.exempt.iter().map(|one| &one.value);
         overridden
@@ -61,36 +59,28 @@ fn slash_at_the_end(config: &Config, matches: &Match) -> Option<Finding> {
     )))
 }
 
-fn condition(condition: &Condition, found: &mut Vec<Finding>) {
-    values(&condition.header, found);
-    values(&condition.jwt, found);
-    let inner = condition.any.iter().chain(condition.all.iter());
-    inner.for_each(|inner| self::condition(inner, found));
-    if let Some(not) = &condition.not {
-        self::condition(not, found);
-    }
-}
-
-fn values<K, V: Display>(values: &Table<K, Hidden<V>>, found: &mut Vec<Finding>) {
-    found.extend(values.values().filter_map(pattern));
+/// Those that are written in full, and look like a pattern.
+fn values<'a>(values: impl Iterator<Item = &'a Located<ValueMatch>>, found: &mut Vec<Finding>) {
+    let help =
+        "write the value in full, or a pattern: `{ prefix: pro- }` or `{ regex: \"^v[0-9]\" }`";
+    let texts = values.filter_map(|value| Some((value.text()?, value.node)));
+    found.extend(texts.filter_map(|(text, node)| pattern(text, node, help)));
 }
 
 fn selected(selection: &Selection, found: &mut Vec<Finding>) {
-    let texts = [&selection.value, &selection.prefix];
-    found.extend(texts.into_iter().flatten().filter_map(pattern));
+    let help = "write the value in full; for values that start alike, `exempt` and `overrides` have \
+                `prefix`, without a `*`";
+    let texts = [&selection.value, &selection.prefix].into_iter().flatten();
+    found.extend(texts.filter_map(|text| pattern(&text.value, text.node, help)));
 }
 
 /// A finding for a value that looks like a pattern.
-fn pattern<V: Display>(value: &Located<Hidden<V>>) -> Option<Finding> {
-    if !looks_like_pattern(&value.reveal().to_string()) {
+fn pattern(value: &Hidden<Text>, node: NodeId, help: &'static str) -> Option<Finding> {
+    if !looks_like_pattern(value.reveal().as_str()) {
         return None;
     }
     let message = "this looks like a pattern, but it's compared as it is, letter by letter";
-    let finding = Finding::warning(value.node, Code::LiteralValue, message);
-    Some(finding.help(
-        "write the value in full; for values that start alike, `exempt` and `overrides` have \
-         `prefix`, without a `*`",
-    ))
+    Some(Finding::warning(node, Code::LiteralValue, message).help(help))
 }
 
 /// True for `pro-*`, `/prod.*/`, `^prod$` and the like. `*` and `*/*` are values of `Accept`.

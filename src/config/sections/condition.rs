@@ -1,16 +1,19 @@
-//! `when` of a policy: the requests on which it applies.
+//! Conditions on requests: `when` of policies and routes, and the rules of `access`.
 
+use http::header::HOST;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{report_empty, report_twice};
-use crate::config::value::{
-    Cidr, FieldName, FieldValue, Hidden, Method, PathPattern, Text, hidden_fields,
-};
+use crate::config::checks::{report_empty, report_repeated, report_twice};
+use crate::config::schema::Config;
+use crate::config::sections::value_match::{self, FileLists, Networks, ValueMatch, network_sets};
+use crate::config::value::{FieldName, FilePath, Method, PathPattern, Text};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
-use crate::rules::{self, PathCondition, PathEquivalence};
+use crate::http::connection::Scheme;
+use crate::net::socket::StreamAddress;
+use crate::rules::{self, HostPattern, PathCondition, PathEquivalence};
 
-/// `when` of a policy; all that is said here must be met.
+/// A condition; all that is said here must be met.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("minProperties" = 1))]
@@ -19,21 +22,37 @@ pub struct Condition {
     #[schemars(length(min = 1))]
     #[serde(skip_serializing_if = "is_absent")]
     pub method: List<Method>,
-    /// Fields with their exact values, all of them. One that is given with different values does
-    /// not take a request out of the policy.
+    /// The host is one of these: `api.example.com`, or `*.example.com` for all names below.
+    #[schemars(length(min = 1))]
     #[serde(skip_serializing_if = "is_absent")]
-    pub header: Table<FieldName, Hidden<FieldValue>>,
-    /// Claims of the request's token, which has to be verified, with their exact values, all of
-    /// them.
+    pub host: List<HostPattern>,
+    /// Fields with their values, all of them: a text in full, or a pattern. A field that is given
+    /// with different values may have any of them.
     #[serde(skip_serializing_if = "is_absent")]
-    pub jwt: Table<Text, Hidden<Text>>,
+    pub header: Table<FieldName, ValueMatch>,
+    /// Query parameters with their values, all of them; decoded, as for `header`.
+    #[serde(skip_serializing_if = "is_absent")]
+    pub query: Table<Text, ValueMatch>,
+    /// Cookies with their values, all of them; decoded, as for `header`.
+    #[serde(skip_serializing_if = "is_absent")]
+    pub cookie: Table<Text, ValueMatch>,
+    /// Claims of the request's token, which has to be verified, with their values, all of them.
+    #[serde(skip_serializing_if = "is_absent")]
+    pub jwt: Table<Text, ValueMatch>,
     /// The path, as in `match` of a route: `/a/b` exactly, `/a/{name}` any one segment, `/a/**`
     /// everything below and `/a` itself.
     pub path: Option<Located<PathPattern>>,
     /// The client's address is one of these, or in one of these networks.
     #[schemars(length(min = 1))]
     #[serde(skip_serializing_if = "is_absent")]
-    pub cidr: List<Cidr>,
+    pub cidr: List<Networks>,
+    /// The client's connection came in at one of these addresses of `listeners`.
+    #[schemars(length(min = 1))]
+    #[serde(skip_serializing_if = "is_absent")]
+    pub listener: List<StreamAddress>,
+    /// The client's connection is in clear text (`http`) or over TLS (`https`). Behind a trusted
+    /// proxy it's the scheme that the proxy names in X-Forwarded-Proto.
+    pub scheme: Option<Located<Scheme>>,
     /// One of these is met.
     #[schemars(length(min = 1))]
     #[serde(skip_serializing_if = "is_absent")]
@@ -54,18 +73,57 @@ impl Condition {
     /// True without any condition.
     pub fn is_empty(&self) -> bool {
         is_absent(&self.method)
+            && is_absent(&self.host)
             && is_absent(&self.header)
+            && is_absent(&self.query)
+            && is_absent(&self.cookie)
             && is_absent(&self.jwt)
             && self.path.is_none()
             && is_absent(&self.cidr)
+            && is_absent(&self.listener)
+            && self.scheme.is_none()
             && is_absent(&self.any)
             && is_absent(&self.all)
             && self.not.is_none()
     }
+
+    /// The condition and those inside it.
+    pub(in crate::config) fn all(&self) -> Vec<&Self> {
+        let lists = self.any.iter().chain(self.all.iter()).map(|one| &one.value);
+        let not = self.not.iter().map(|not| &*not.value);
+        let inner = lists.chain(not).flat_map(Self::all);
+        std::iter::once(self).chain(inner).collect()
+    }
+
+    /// The values of its fields, parameters, cookies and claims.
+    pub(in crate::config) fn values(&self) -> impl Iterator<Item = &Located<ValueMatch>> {
+        let texts = [&self.query, &self.cookie, &self.jwt];
+        let texts = texts.into_iter().flat_map(|table| table.values());
+        self.header.values().chain(texts)
+    }
+
+    /// The files that list values, and if these ignore the case of letters.
+    pub(in crate::config) fn value_files(&self) -> Vec<(&Located<FilePath>, bool)> {
+        let all = self.all().into_iter();
+        all.flat_map(|one| one.values().filter_map(|value| value.file()))
+            .collect()
+    }
+
+    /// The files that list networks.
+    pub(in crate::config) fn network_files(&self) -> Vec<&Located<FilePath>> {
+        let all = self.all().into_iter();
+        all.flat_map(|one| one.cidr.iter().filter_map(|one| one.file()))
+            .collect()
+    }
 }
 
 /// Checks the condition at `node` and those inside it.
-pub(in crate::config) fn check(condition: &Condition, node: NodeId, findings: &Findings<'_>) {
+pub(in crate::config) fn check(
+    condition: &Condition,
+    node: NodeId,
+    config: &Config,
+    findings: &Findings<'_>,
+) {
     if condition.is_empty() {
         let finding = Finding::error(node, Code::NoValue, "a condition that says nothing");
         findings.add(finding.help("add a condition, as in `{ method: [POST] }`, or remove it"));
@@ -76,9 +134,19 @@ pub(in crate::config) fn check(condition: &Condition, node: NodeId, findings: &F
         "name a method at least, or remove it",
     );
     report_empty(
+        &condition.host,
+        findings,
+        "name a host at least, or remove it",
+    );
+    report_empty(
         &condition.cidr,
         findings,
         "name a network at least, or remove it",
+    );
+    report_empty(
+        &condition.listener,
+        findings,
+        "name a listener at least, or remove it",
     );
     report_empty(
         &condition.header,
@@ -86,46 +154,112 @@ pub(in crate::config) fn check(condition: &Condition, node: NodeId, findings: &F
         "name a field at least, or remove it",
     );
     report_empty(
+        &condition.query,
+        findings,
+        "name a parameter at least, or remove it",
+    );
+    report_empty(
+        &condition.cookie,
+        findings,
+        "name a cookie at least, or remove it",
+    );
+    report_empty(
         &condition.jwt,
         findings,
         "name a claim at least, or remove it",
     );
+    check_fields(&condition.header, "host", findings);
+    for table in [&condition.query, &condition.cookie, &condition.jwt] {
+        for value in table.values() {
+            value_match::check(value, value.node, false, findings);
+        }
+    }
+    for listener in condition.listener.iter() {
+        check_listener(listener, config, findings);
+    }
     for list in [&condition.any, &condition.all] {
         report_empty(list, findings, "give it a condition at least, or remove it");
         for inner in list.iter() {
-            check(inner, inner.node, findings);
+            check(inner, inner.node, config, findings);
         }
     }
     if let Some(not) = &condition.not {
-        check(not, not.node, findings);
+        check(not, not.node, config, findings);
     }
     report_twice(&condition.method, findings);
-    report_twice(&condition.cidr, findings);
+    report_twice(&condition.host, findings);
+    let networks = condition.cidr.iter();
+    report_repeated(
+        networks.map(|one| (one.to_string(), one.node)),
+        findings,
+        |one| (format!("`{one}` twice"), "remove one of them"),
+    );
 }
 
-/// Compiles a checked condition for a route on which `form` makes paths equal.
-pub(in crate::config) fn condition(written: &Condition, form: PathEquivalence) -> rules::Condition {
+/// Checks conditions on header fields. The option `host` compares hosts.
+pub(in crate::config) fn check_fields(
+    fields: &Table<FieldName, ValueMatch>,
+    host: &str,
+    findings: &Findings<'_>,
+) {
+    for (name, value) in fields.iter() {
+        value_match::check(value, value.node, true, findings);
+        if *name.get() == HOST {
+            let message = "requests of HTTP/2 have no `host` field, and spellings of hosts differ";
+            let finding = Finding::error(value.node, Code::Conflict, message).at_key();
+            findings.add(finding.help(format!("use `{host}`, which compares hosts")));
+        }
+    }
+}
+
+/// Checks that there is such a listener.
+fn check_listener(listener: &Located<StreamAddress>, config: &Config, findings: &Findings<'_>) {
+    let mut listeners = config.listeners.iter();
+    if !listeners.any(|known| known.address.value == listener.value) {
+        let message = format!("nothing listens on `{listener}`");
+        let finding = Finding::error(listener.node, Code::UnknownName, message);
+        findings.add(finding.help("name an `address` of `listeners`, as it is written there"));
+    }
+}
+
+/// Compiles a checked condition for a route on which `equivalence` makes paths equal.
+pub(in crate::config) fn condition(
+    written: &Condition,
+    equivalence: PathEquivalence,
+    lists: &FileLists,
+) -> rules::Condition {
     let mut all = Vec::new();
     if !written.method.is_empty() {
         let methods = written.method.iter().map(|method| method.get().clone());
         all.push(rules::Condition::Method(methods.collect()));
     }
-    let fields = hidden_fields(&written.header);
-    all.extend(fields.map(|(name, value)| rules::Condition::Header(name, value)));
-    let claims = written.jwt.iter();
-    all.extend(claims.map(|(name, value)| {
-        rules::Condition::Claim(name.as_str().to_owned(), value.reveal().as_str().to_owned())
-    }));
-    if let Some(path) = &written.path {
-        let path = PathCondition::new(path.comparable(), form);
-        all.push(rules::Condition::Path(path));
+    if !written.host.is_empty() {
+        let hosts = written.host.iter().map(|host| host.value.clone());
+        all.push(rules::Condition::Host(hosts.collect()));
+    }
+    if let Some(scheme) = &written.scheme {
+        all.push(rules::Condition::Scheme(scheme.value));
+    }
+    if !written.listener.is_empty() {
+        let listeners = written.listener.iter().map(|one| one.value.clone());
+        all.push(rules::Condition::Listener(listeners.collect()));
     }
     if !written.cidr.is_empty() {
-        let networks = written.cidr.iter().map(|cidr| cidr.get());
-        all.push(rules::Condition::ClientIp(networks.collect()));
+        let sets = network_sets(&written.cidr, lists).into_iter();
+        all.push(rules::Condition::Any(
+            sets.map(rules::Condition::ClientIp).collect(),
+        ));
     }
+    if let Some(path) = &written.path {
+        let path = PathCondition::new(path.comparable(), equivalence);
+        all.push(rules::Condition::Path(path));
+    }
+    all.extend(headers(&written.header, lists));
+    all.extend(named(&written.query, rules::Condition::Query, lists));
+    all.extend(named(&written.cookie, rules::Condition::Cookie, lists));
+    all.extend(named(&written.jwt, rules::Condition::Claim, lists));
     let list = |list: &List<Condition>| {
-        let conditions = list.iter().map(|one| condition(one, form));
+        let conditions = list.iter().map(|one| condition(one, equivalence, lists));
         conditions.collect::<Vec<_>>()
     };
     if !written.any.is_empty() {
@@ -133,10 +267,30 @@ pub(in crate::config) fn condition(written: &Condition, form: PathEquivalence) -
     }
     all.append(&mut list(&written.all));
     if let Some(not) = &written.not {
-        all.push(rules::Condition::Not(Box::new(condition(not, form))));
+        let not = condition(not, equivalence, lists);
+        all.push(rules::Condition::Not(Box::new(not)));
     }
     match <[rules::Condition; 1]>::try_from(all) {
         Ok([only]) => only,
         Err(all) => rules::Condition::All(all),
     }
+}
+
+/// Compiles conditions on header fields.
+pub(in crate::config) fn headers(
+    fields: &Table<FieldName, ValueMatch>,
+    lists: &FileLists,
+) -> impl Iterator<Item = rules::Condition> {
+    let fields = fields.iter();
+    fields.map(|(name, value)| rules::Condition::Header(name.get().clone(), value.compile(lists)))
+}
+
+/// Compiles conditions on what has a name and a value.
+pub(in crate::config) fn named(
+    values: &Table<Text, ValueMatch>,
+    condition: fn(String, rules::StringMatcher) -> rules::Condition,
+    lists: &FileLists,
+) -> impl Iterator<Item = rules::Condition> {
+    let values = values.iter();
+    values.map(move |(name, value)| condition(name.as_str().to_owned(), value.compile(lists)))
 }

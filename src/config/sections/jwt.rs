@@ -192,6 +192,9 @@ fn used_claims(config: &Config) -> Vec<(&str, NodeId)> {
     let hashes = hashes.filter_map(|upstream| upstream.balance.key());
     let parts = hashes.flat_map(|key| &key.0);
     claims.extend(parts.filter_map(|part| claim_in_part((&part.value, part.node))));
+    for condition in config.accesses().flat_map(|access| access.conditions()) {
+        add_condition_claims(condition, &mut claims);
+    }
     let exempt = config.exempt.iter().filter_map(|one| one.part.as_ref());
     claims.extend(exempt.filter_map(|part| claim_in_part((&part.value, part.node))));
     claims
@@ -215,11 +218,6 @@ fn claims_in_policy(policy: &Policy) -> Vec<(&str, NodeId)> {
 }
 
 fn add_condition_claims<'a>(condition: &'a Condition, claims: &mut Vec<(&'a str, NodeId)>) {
-    let own = condition.jwt.iter();
+    let own = condition.all().into_iter().flat_map(|one| one.jwt.iter());
     claims.extend(own.map(|(name, value)| (name.as_str(), value.node)));
-    let inner = condition.any.iter().chain(condition.all.iter());
-    inner.for_each(|one| add_condition_claims(one, claims));
-    if let Some(not) = &condition.not {
-        add_condition_claims(not, claims);
-    }
 }

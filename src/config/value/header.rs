@@ -2,7 +2,7 @@
 
 use derive_more::Display;
 
-use super::{Hidden, ParseFailure, TextValue, failure, text_value};
+use super::{ParseFailure, TextValue, failure, text_value};
 use crate::config::located::Table;
 use crate::http::client_ip::Header;
 
@@ -49,14 +49,6 @@ pub(in crate::config) fn fields(
 ) -> impl Iterator<Item = (http::HeaderName, http::HeaderValue)> {
     let fields = table.iter();
     fields.map(|(name, value)| (name.get().clone(), value.get().clone()))
-}
-
-/// The fields of a table whose values are not shown.
-pub(in crate::config) fn hidden_fields(
-    table: &Table<FieldName, Hidden<FieldValue>>,
-) -> impl Iterator<Item = (http::HeaderName, http::HeaderValue)> {
-    let fields = table.iter();
-    fields.map(|(name, value)| (name.get().clone(), value.reveal().get().clone()))
 }
 
 /// The value of a field: printable ASCII, spaces and tabs.

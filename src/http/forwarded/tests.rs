@@ -1,9 +1,11 @@
 use std::net::SocketAddr;
+use std::path::Path;
 
 use super::*;
 use crate::http::headers::ascii;
 use crate::net::drain::DrainWatcher;
 use crate::net::peer_address::PeerAddress;
+use crate::net::socket::StreamAddress;
 
 fn forwarding(peer: &str, scheme: Scheme) -> Forwarding {
     let peer = peer.parse::<SocketAddr>().expect("an address").into();
@@ -14,7 +16,10 @@ fn forwarding_of(peer: PeerAddress, port: Option<u16>, scheme: Scheme) -> Forwar
     Forwarding::new(&ClientConnection {
         id: 0,
         peer,
-        local: port.map(|port| SocketAddr::from(([127, 0, 0, 1], port))),
+        local: match port {
+            Some(port) => SocketAddr::from(([127, 0, 0, 1], port)).into(),
+            None => StreamAddress::Unix(Path::new("/run/a.sock").into()),
+        },
         scheme,
         tls_version: None,
         server_name: None,

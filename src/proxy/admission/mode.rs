@@ -206,6 +206,8 @@ mod tests {
             query: None,
             headers: &headers,
             client_ip: [192, 0, 2, 1].into(),
+            local: None,
+            scheme: None,
             token: None,
         };
         let descriptor = Descriptor::new(vec![KeyPart::Header(NAME)], OnMissingKey::Refuse, 64);
@@ -247,6 +249,8 @@ mod tests {
             query: None,
             headers: &headers,
             client_ip: [192, 0, 2, 1].into(),
+            local: None,
+            scheme: None,
             token: None,
         };
         for on_missing in [

@@ -10,7 +10,7 @@ use crate::http::framing::FramingError;
 use crate::http::host::HostError;
 use crate::http::max_forwards::NoCount;
 use crate::http::path::PathError;
-use crate::rules::InvalidCost;
+use crate::rules::{Denial, InvalidCost};
 use crate::store::Undecided;
 use crate::telemetry::metrics::{EndpointFailure, UpstreamRefusal};
 use crate::upstream::{UpstreamError, UpstreamErrorKind as Kind};
@@ -26,6 +26,9 @@ pub enum Error {
         /// A sentence for the client.
         reason: &'static str,
     },
+    /// A rule of `access` denies the request.
+    #[error("{0} denies this request")]
+    Denied(Denial),
     /// No route matches.
     #[error("no route takes this request")]
     NoRoute,
@@ -111,6 +114,7 @@ impl Error {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Request { status, .. } => *status,
+            Self::Denied(denial) => denial.status(),
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Undecided | Self::NoShare(_) | Self::DrainDeadline => {
@@ -172,6 +176,7 @@ impl Error {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Request { .. } => "bad_request",
+            Self::Denied(_) => "denied",
             Self::NoRoute => "no_route",
             Self::TooLarge => "body_too_large",
             Self::Undecided => "store",
@@ -191,10 +196,19 @@ impl Error {
         }
     }
 
+    /// The [`detail`](Self::detail) for operators, who may know which rule denies a request.
+    pub fn explanation(&self) -> String {
+        match self {
+            Self::Denied(denial) => format!("{} ({denial})", self.detail()),
+            _ => self.detail().to_owned(),
+        }
+    }
+
     /// A sentence for the client: names the step that failed, and no internal address.
     pub fn detail(&self) -> &'static str {
         match self {
             Self::Request { reason, .. } => reason,
+            Self::Denied(_) => "Access is denied.",
             Self::NoRoute => "No route takes this request.",
             Self::TooLarge => "The request body is larger than allowed.",
             Self::Undecided => "A limit cannot be checked at the moment.",

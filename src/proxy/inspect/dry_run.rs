@@ -10,6 +10,8 @@ use http::StatusCode;
 use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
+use crate::http::connection::Scheme;
+use crate::http::forwarded::Peer;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 use crate::limiter::{BucketView, Decision, Fingerprint, Secret};
@@ -19,7 +21,7 @@ use crate::proxy::admission::{self, Admission, AdmissionInputs, tag};
 use crate::proxy::answers::error::Error;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset};
-use crate::proxy::target::RequestTarget;
+use crate::proxy::target::{Connection, RequestTarget, Sender};
 use crate::rules::{BodyEnd, Head, ResponseOrigin};
 use crate::store::{Attribution, InUse, KeyChange, Store};
 use crate::telemetry::metrics::LimitDecision;
@@ -80,8 +82,21 @@ pub fn dry_run<T>(
     let client_ip = ruleset.client_ip.resolve(peer.into(), request.headers());
     let target = RequestTarget::of(request)?;
     let checked = OnceCell::new();
-    let matched = MatchedRequest::new(ruleset, target.head(request, client_ip), now, &checked);
+    let connection = Connection {
+        local: None,
+        scheme: Scheme::of(request.uri()),
+        peer: Peer::of(ruleset.client_ip.trusts(peer.into())),
+    };
+    let sender = Sender::new(client_ip, connection, request.headers());
+    let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
     let (route, head) = (matched.route, matched.head());
+    if let Some(denial) = route
+        .access
+        .as_ref()
+        .and_then(|access| access.denial(&head))
+    {
+        return Err(Error::Denied(denial));
+    }
     let inputs = AdmissionInputs {
         route,
         limits: &route.limits,

@@ -18,6 +18,8 @@ pub use live::explain_live;
 pub use report::ExplanationReport;
 
 use crate::clock::{Clock, Timestamp};
+use crate::http::connection::Scheme;
+use crate::http::forwarded::Peer;
 use crate::http::message::Request;
 use crate::limiter::Secret;
 use crate::proxy::admission::applicability::Applicability;
@@ -25,7 +27,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Limit, Ruleset, RulesetSpec};
-use crate::proxy::target::RequestTarget;
+use crate::proxy::target::{Connection, RequestTarget, Sender};
 use crate::rules::{Head, Mismatch, Token};
 use crate::telemetry::registry::Registry;
 use schemars::JsonSchema;
@@ -53,7 +55,7 @@ struct Trace<'r> {
     path: String,
     /// Routes that take precedence but do not match (all routes, if none matches), with the first
     /// mismatch.
-    mismatches: Vec<(&'r Arc<str>, Mismatch)>,
+    mismatches: Vec<(&'r Arc<str>, Mismatch<'r>)>,
     /// The number of such routes beside these.
     mismatches_omitted: usize,
     route: Option<&'r Arc<str>>,
@@ -116,13 +118,19 @@ fn explain_in_memory<'r>(
 ) -> Explanation<'r> {
     add_host(&mut request);
     let client_ip = ruleset.client_ip.resolve(from.into(), request.headers());
+    let connection = Connection {
+        local: None,
+        scheme: Scheme::of(request.uri()),
+        peer: Peer::of(ruleset.client_ip.trusts(from.into())),
+    };
+    let sender = Sender::new(client_ip, connection, request.headers());
     Explanation {
         method: request.method().to_string(),
         url: request.uri().to_string(),
         client_ip,
         now,
         trace: RequestTarget::of(&request)
-            .and_then(|target| trace(ruleset, target.head(&request, client_ip), now, look)),
+            .and_then(|target| trace(ruleset, target.head(&request, sender), now, look)),
     }
 }
 
@@ -193,6 +201,9 @@ fn trace<'r>(
     let matched = MatchedRequest::new(ruleset, head, now, &checked);
     // The route of the ruleset, which outlives the request.
     let (route, head) = (&**ruleset.route(matched.route_index), &matched.head());
+    if let Some(denial) = route.access.as_ref().and_then(|access| access.denial(head)) {
+        return Err(Error::Denied(denial));
+    }
     let (mismatches, mismatches_omitted) = nearest(ruleset.router.mismatches(head));
     let limits = route.limits_for(head).iter();
     let limits = limits.chain(route.tags_for(head).map(|(_, tag)| tag));
@@ -223,13 +234,13 @@ fn trace<'r>(
 
 /// The mismatches in their order, and 0; of too many, those that match most conditions, and the
 /// number of the others.
-fn nearest(mut mismatches: Vec<(usize, Mismatch)>) -> (Vec<(usize, Mismatch)>, usize) {
+fn nearest(mut mismatches: Vec<(usize, Mismatch<'_>)>) -> (Vec<(usize, Mismatch<'_>)>, usize) {
     let omitted = mismatches.len().saturating_sub(MAX_MISMATCHES);
     if omitted > 0 {
         mismatches.sort_by_key(|(_, mismatch)| match mismatch {
             Mismatch::Host => 2,
             Mismatch::Path => 1,
-            Mismatch::Method | Mismatch::Grpc | Mismatch::Header(_) | Mismatch::Query(_) => 0,
+            Mismatch::Condition(_) => 0,
         });
         mismatches.truncate(MAX_MISMATCHES);
     }

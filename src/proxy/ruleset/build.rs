@@ -69,7 +69,8 @@ impl PreparedRuleset {
             .into_iter()
             .map(|route| builder.route(route, &policies, &upstreams))
             .collect();
-        let unmatched = Arc::new(builder.unforwarded("", &spec.unmatched, &policies));
+        let access = spec.unmatched_access.into_iter().collect();
+        let unmatched = Arc::new(builder.unforwarded("", &spec.unmatched, access, &policies));
         PreparedRuleset {
             migrations: builder.migrations,
             tracking_room: builder.tracking_room,

@@ -14,8 +14,8 @@ use crate::proxy::answers::action::ActionSpec;
 use crate::proxy::answers::limit_headers::{HeaderStyles, QuotaUnit};
 use crate::proxy::answers::rejection::RejectSpec;
 use crate::rules::{
-    Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch, SettlementRule,
-    Verifier,
+    Access, Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch,
+    SettlementRule, Verifier,
 };
 use crate::store::{Home, OnFull, Refusals, StoreSpec};
 use crate::upstream::{Dscp, UpstreamSpec};
@@ -31,6 +31,8 @@ pub struct RulesetSpec {
     pub routes: Vec<RouteSpec>,
     /// The limits of requests without a route.
     pub unmatched: Vec<LimitSpec>,
+    /// The rules of access for requests without a route.
+    pub unmatched_access: Option<Arc<Access>>,
     /// Finds the client's address.
     pub client_ip: Arc<ClientIp>,
     /// Longest pause of a client within a request's body.
@@ -171,6 +173,8 @@ pub struct RouteSpec {
     pub name: String,
     /// Conditions of its requests.
     pub matches: RouteMatch,
+    /// The rules of access, the top-level one first.
+    pub access: Vec<Arc<Access>>,
     /// The limits, top-level ones first.
     pub limits: Vec<LimitSpec>,
     /// The limits that the route reports to clients; none unless its upstream is the report.

@@ -190,6 +190,7 @@ fn rules(policy: PolicySpec) -> RulesetSpec {
         upstreams: Vec::new(),
         routes: Vec::new(),
         unmatched: vec![limit],
+        unmatched_access: None,
         client_ip: Arc::new(ClientIp::default()),
         body_timeout: Duration::ZERO,
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),

@@ -62,6 +62,8 @@ impl Request {
             query: self.query.as_deref(),
             headers: &self.headers,
             client_ip: self.client_ip,
+            local: None,
+            scheme: None,
             token: None,
         }
     }

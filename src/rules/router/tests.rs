@@ -5,6 +5,7 @@ use proptest::sample::{select, subsequence};
 
 use super::*;
 use crate::http::headers::Headers;
+use crate::rules::StringMatcher;
 
 /// A route for `[METHOD[,METHOD] ][HOST]PATH[?NAME=VALUE]`; `~` in front: any case; `+`: any slash.
 fn route(text: &str) -> RouteMatch {
@@ -25,15 +26,17 @@ fn route(text: &str) -> RouteMatch {
     };
     let (methods, text) = text.split_once(' ').unwrap_or(("", text));
     let methods = methods.split(',').filter(|method| !method.is_empty());
-    route.methods = methods
+    let methods: Vec<_> = methods
         .map(|method| method.parse().expect("a method"))
         .collect();
+    if !methods.is_empty() {
+        route.conditions.push(Condition::Method(methods));
+    }
     let (target, query) = text.split_once('?').unwrap_or((text, ""));
     let query = query.split_once('=');
-    route.query = query
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into_iter()
-        .collect();
+    route
+        .conditions
+        .extend(query.map(|(name, value)| parameter(name, value)));
     let (host, path) = target.split_at(target.find('/').expect("a path"));
     route.hosts = match host.strip_prefix("*.") {
         Some(domain) => vec![HostPattern::Subdomains(domain.to_owned())],
@@ -42,6 +45,10 @@ fn route(text: &str) -> RouteMatch {
     };
     route.path = pattern(path);
     route
+}
+
+fn parameter(name: &str, value: &str) -> Condition {
+    Condition::Query(name.to_owned(), StringMatcher::exact(value.as_bytes()))
 }
 
 fn pattern(path: &str) -> PathPattern {
@@ -73,6 +80,8 @@ fn taken<'t>(texts: &[&'t str], method: &Method, host: &str, target: &str) -> Op
         query,
         headers: &Headers::new(),
         client_ip: [127, 0, 0, 1].into(),
+        local: None,
+        scheme: None,
         token: None,
     };
     router.find(&head).map(|place| texts[place])
@@ -173,7 +182,7 @@ fn the_whole_server_is_for_who_takes_every_path() {
 }
 
 /// What is said of the routes that are asked first, for a GET.
-fn lacking<'t>(texts: &[&'t str], host: &str, path: &str) -> Vec<(&'t str, Mismatch)> {
+fn lacking<'t>(texts: &[&'t str], host: &str, path: &str) -> Vec<(&'t str, String)> {
     let router = Router::new(texts.iter().map(|text| route(text)).collect());
     let head = Head {
         method: &Method::GET,
@@ -182,11 +191,13 @@ fn lacking<'t>(texts: &[&'t str], host: &str, path: &str) -> Vec<(&'t str, Misma
         query: None,
         headers: &Headers::new(),
         client_ip: [127, 0, 0, 1].into(),
+        local: None,
+        scheme: None,
         token: None,
     };
     let mismatches = router.mismatches(&head).into_iter();
     mismatches
-        .map(|(place, mismatch)| (texts[place], mismatch))
+        .map(|(place, mismatch)| (texts[place], mismatch.to_string()))
         .collect()
 }
 
@@ -196,11 +207,14 @@ fn what_routes_lack_is_said_in_the_order_in_which_they_are_asked() {
     assert_eq!(
         lacking(&texts, "a.example", "/x"),
         [
-            ("b.example/x", Mismatch::Host),
-            ("*.b/x", Mismatch::Host),
-            ("/x?q=1", Mismatch::Query("q".to_owned())),
-            ("POST /x", Mismatch::Method),
-            ("/y", Mismatch::Path),
+            ("b.example/x", "another host".to_owned()),
+            ("*.b/x", "another host".to_owned()),
+            (
+                "/x?q=1",
+                "the query parameter q is absent, or another".to_owned()
+            ),
+            ("POST /x", "another method".to_owned()),
+            ("/y", "another path".to_owned()),
         ]
     );
     assert_eq!(lacking(&texts[..1], "a.example", "/x"), []);
@@ -213,8 +227,8 @@ fn where_none_takes_a_request_every_route_lacks_something() {
     assert_eq!(
         lacking(&texts, "a.example", "/x"),
         [
-            ("b.example/x", Mismatch::Host),
-            ("POST /x", Mismatch::Method)
+            ("b.example/x", "another host".to_owned()),
+            ("POST /x", "another method".to_owned())
         ]
     );
 }
@@ -278,7 +292,7 @@ fn scan(routes: &[RouteMatch], head: &Head<'_>) -> Option<usize> {
             (false, _) => 1,
         };
         let length = usize::MAX - route.path.segments.len();
-        let conditions = usize::MAX - route.conditions();
+        let conditions = usize::MAX - route.conditions.len();
         (
             host.min().unwrap_or((2, 0)),
             class,
@@ -311,16 +325,18 @@ fn some_route() -> impl Strategy<Value = RouteMatch> {
             let mut route = RouteMatch {
                 hosts: hosts.into_iter().map(below).collect(),
                 path: pattern(&format!("{path}{end}")),
-                methods,
                 ..RouteMatch::default()
             };
+            if !methods.is_empty() {
+                route.conditions.push(Condition::Method(methods));
+            }
             let name = HeaderName::from_static("h");
+            route.conditions.extend(
+                field.map(|value| Condition::Header(name, StringMatcher::exact(value.as_bytes()))),
+            );
             route
-                .headers
-                .extend(field.map(|value| (name, HeaderValue::from_static(value))));
-            route
-                .query
-                .extend(parameter.map(|value| ("q".to_owned(), value.to_owned())));
+                .conditions
+                .extend(parameter.map(|value| self::parameter("q", value)));
             if any_case {
                 route.form.case = CaseSensitivity::Insensitive;
             }
@@ -367,7 +383,9 @@ proptest! {
                 (HeaderName::from_static("h"), HeaderValue::from_static(value))
             }));
             let client_ip = [127, 0, 0, 1].into();
-            let head = Head { method, host, path, query: *query, headers: &headers, client_ip, token: None, };
+            let head = Head { method, host, path, query: *query, headers: &headers, client_ip, local: None,
+            scheme: None,
+            token: None, };
             let found = router.find(&head);
             prop_assert_eq!(found, scan(&routes, &head));
             prop_assert!(!found.is_some_and(|place| hidden.contains_key(&place)));

@@ -39,6 +39,8 @@ fn found(
         query: None,
         headers: &headers,
         client_ip: from.parse().expect("an address"),
+        local: None,
+        scheme: None,
         token: None,
     })
 }

@@ -98,7 +98,7 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
         let connection = ClientConnection {
             id: 0,
             peer: address.into(),
-            local: Some(address),
+            local: address.into(),
             scheme: Scheme::Http,
             tls_version: None,
             server_name: None,

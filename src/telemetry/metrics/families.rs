@@ -30,6 +30,8 @@ families! {
         "Requests that ended by a panic of the proxy, answered 500 unless the response had begun. Any is a bug: the log says where it is.";
     ROUTE_REQUESTS: Counter large "sluicegate_route_requests_total" ["route", "class"],
         "Requests answered by route and status class.";
+    ACCESS_DENIED: Counter "sluicegate_access_denied_total" ["route"],
+        "Requests that `access` denied, by route. Nothing is charged for them.";
     UPSTREAM_DURATION: Histogram "sluicegate_upstream_request_duration_seconds" ["upstream"],
         "Time from forwarding a request to the head of the upstream's response.";
     UPSTREAM_RESPONSES: Counter "sluicegate_upstream_responses_total" ["upstream", "class"],

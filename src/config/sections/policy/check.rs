@@ -56,7 +56,7 @@ fn check_names(config: &Config, findings: &Findings<'_>) {
 fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     check_key(policy, findings);
     if let Some(when) = &policy.when {
-        condition::check(when, when.node, findings);
+        condition::check(when, when.node, config, findings);
     }
     algorithm::check(policy, node, config, findings);
     overflow::check(policy, config, findings);

@@ -5,6 +5,8 @@ use http::header::HOST;
 use crate::config::checks::{report_repeated, report_reserved, report_twice};
 use crate::config::schema::{Config, Match, RequestChanges, Route};
 use crate::config::sections::secret_value::{self, FIELD};
+use crate::config::sections::value_match;
+use crate::config::sections::{access, condition};
 use crate::config::value::{PathPattern, PathPrefix, Segment};
 use crate::config::{Code, Finding, Findings, NodeId};
 use crate::nearest;
@@ -22,7 +24,10 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         (message, "give each a name of its own, or none")
     });
     for route in config.routes.iter() {
-        check_match(route, findings);
+        check_match(route, config, findings);
+        if let Some(access) = &route.access {
+            access::check(access, access.node, config, findings);
+        }
         check_upstream(route, config, findings);
         check_changes(&route.request, findings);
         check_strip_prefix(route, findings);
@@ -30,8 +35,24 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     }
 }
 
-fn check_match(route: &Route, findings: &Findings<'_>) {
+fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
     let matches = &route.matches;
+    condition::check_fields(&matches.headers, "hosts", findings);
+    for value in matches.query.values().chain(matches.cookies.values()) {
+        value_match::check(value, value.node, false, findings);
+    }
+    if let Some(when) = &matches.when {
+        condition::check(when, when.node, config, findings);
+        let claims = when.all().into_iter();
+        let claims = claims.filter(|one| one.jwt.node != NodeId::ABSENT);
+        for one in claims {
+            let message = "a route can't depend on a claim";
+            let finding = Finding::error(one.jwt.node, Code::Conflict, message).at_key();
+            findings.add(finding.help(
+                "tokens are verified for the limits of a route, once it is found; put `jwt` into `when` of a policy",
+            ));
+        }
+    }
     report_twice(&matches.hosts, findings);
     report_twice(&matches.methods, findings);
     check_grpc(matches, findings);

@@ -1,16 +1,19 @@
 //! Compiles routes and their limits.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::compiler::Compiler;
 use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route};
-use crate::config::sections::condition::condition;
+use crate::config::sections::access;
+use crate::config::sections::condition::{condition, headers, named};
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
 use crate::config::sections::policy::Policies;
 use crate::config::sections::secret_value::FIELD;
-use crate::config::value::{KeyPart, MissingKeyWord, hidden_fields};
+use crate::config::sections::value_match::FileLists;
+use crate::config::value::{KeyPart, MissingKeyWord};
 use crate::config::{Code, Finding, Located};
 use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{
@@ -28,6 +31,9 @@ const UNMATCHED: &str = "unmatched";
 /// Compiles routes.
 pub(in crate::config) struct RouteCompiler<'a> {
     pub(super) config: &'a schema::Config,
+    lists: &'a FileLists,
+    /// The top-level rules of access, which routes with the same paths share.
+    top_access: RefCell<HashMap<PathEquivalence, Arc<rules::Access>>>,
     /// The policies of the top-level limits, in order.
     top_level: Vec<usize>,
     /// The exemptions from all limits; `None` if their key parts differ between routes.
@@ -67,7 +73,21 @@ pub(in crate::config) fn unreachable<'a>(
     routes: impl Iterator<Item = &'a Located<Route>>,
 ) -> Vec<Finding> {
     let routes: Vec<_> = routes.collect();
-    let router = Router::new(routes.iter().map(|route| matches(route)).collect());
+    // A file stands for its contents: two routes with one file take the same requests.
+    let files = routes.iter().flat_map(|route| {
+        let of_when = route
+            .matches
+            .when
+            .iter()
+            .flat_map(|when| when.value_files());
+        route.matches.value_files().chain(of_when)
+    });
+    let whens = routes
+        .iter()
+        .filter_map(|route| route.matches.when.as_ref());
+    let networks = whens.flat_map(|when| when.network_files());
+    let lists = FileLists::named(files, networks);
+    let router = Router::new(routes.iter().map(|route| matches(route, &lists)).collect());
     let hidden = router.unreachable().into_iter().map(|(hidden, taker)| {
         let [hidden, taker] = [hidden, taker].map(|place| routes[place]);
         let message = format!(
@@ -102,7 +122,11 @@ fn description(route: &Route) -> String {
 }
 
 impl<'a> RouteCompiler<'a> {
-    pub(in crate::config) fn new(config: &'a schema::Config, policies: &mut Policies<'a>) -> Self {
+    pub(in crate::config) fn new(
+        config: &'a schema::Config,
+        policies: &mut Policies<'a>,
+        lists: &'a FileLists,
+    ) -> Self {
         let mut top_level = Vec::new();
         for (place, limit) in config.limits.iter().enumerate() {
             let policy = resolve(policies, limit, TOP_LEVEL, place);
@@ -113,6 +137,8 @@ impl<'a> RouteCompiler<'a> {
         let is_of_a_route = parts.any(|part| matches!(part, KeyPart::Path | KeyPart::Route));
         let mut context = RouteCompiler {
             config,
+            lists,
+            top_access: RefCell::default(),
             top_level,
             from_all: None,
             exceptions: ExceptionCache::default(),
@@ -131,6 +157,19 @@ impl<'a> RouteCompiler<'a> {
         }
     }
 
+    /// The top-level rules of access, for a route on which `equivalence` makes paths equal.
+    pub(in crate::config) fn top_access(
+        &self,
+        equivalence: PathEquivalence,
+    ) -> Option<Arc<rules::Access>> {
+        let written = self.config.access.as_ref()?;
+        let mut known = self.top_access.borrow_mut();
+        let compiled = known.entry(equivalence).or_insert_with(|| {
+            access::compile(written, "access".to_owned(), equivalence, self.lists)
+        });
+        Some(Arc::clone(compiled))
+    }
+
     /// The limits of unmatched requests. A key part with a captured segment is missing there.
     pub(in crate::config) fn unmatched(&self, policies: &Policies<'_>) -> Vec<LimitSpec> {
         self.limits(&self.top_level, policies, UNMATCHED, &RouteMatch::default())
@@ -144,7 +183,7 @@ impl<'a> RouteCompiler<'a> {
         policies: &mut Policies<'a>,
         upstream: usize,
     ) -> RouteSpec {
-        let matches = matches(route);
+        let matches = matches(route, self.lists);
         let mut applied = if route.inherit.get() {
             self.top_level.clone()
         } else {
@@ -155,7 +194,17 @@ impl<'a> RouteCompiler<'a> {
             let policy = resolve(policies, limit, &name, place);
             applied.extend(policy.filter(|policy| !applied.contains(policy)));
         }
+        let own = route.access.as_ref();
+        let own = own.map(|access| {
+            let place = format!("routes.{name}.access");
+            access::compile(access, place, matches.form, self.lists)
+        });
         RouteSpec {
+            access: self
+                .top_access(matches.form)
+                .into_iter()
+                .chain(own)
+                .collect(),
             limits: self.limits(&applied, policies, &name, &matches),
             reported: Vec::new(),
             upstream,
@@ -222,7 +271,10 @@ impl<'a> RouteCompiler<'a> {
         let parts = parts.map(|located| part(&located.value)).collect();
         LimitSpec {
             policy: index,
-            when: policy.when.as_ref().map(|when| condition(when, taken.form)),
+            when: policy
+                .when
+                .as_ref()
+                .map(|when| condition(when, taken.form, self.lists)),
             exceptions: self.exceptions.of((index, policy), from_all, part),
             descriptor: Descriptor::new(parts, on_missing, prefix)
                 .with_several(policy.on_several_values.value),
@@ -279,37 +331,50 @@ impl Route {
     pub(in crate::config) fn title(&self) -> String {
         match &self.name {
             Some(name) => name.to_string(),
-            None => matches(self).to_string(),
+            None => {
+                // What files have doesn't show.
+                matches(self, &FileLists::default()).to_string()
+            }
         }
     }
 }
 
-fn matches(route: &Route) -> RouteMatch {
+fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
     let matches = &route.matches;
-    let (path, query) = (matches.path_pattern(), matches.query.iter());
-    let is_grpc = matches.grpc.is_some();
-    let (hosts, methods) = (matches.hosts.iter(), matches.methods.iter());
-    RouteMatch {
-        hosts: hosts.map(|host| host.value.clone()).collect(),
-        path: path.unwrap_or_default().comparable(),
-        methods: if is_grpc {
-            vec![http::Method::POST]
+    let equivalence = PathEquivalence {
+        case: if route.case_sensitive.get() {
+            CaseSensitivity::Sensitive
         } else {
-            methods.map(|method| method.get().clone()).collect()
+            CaseSensitivity::Insensitive
         },
-        is_grpc,
-        headers: hidden_fields(&matches.headers).collect(),
-        query: query
-            .map(|(name, value)| (name.to_string(), value.reveal().to_string()))
+        trailing_slash: route.trailing_slash.value,
+    };
+    let mut conditions = Vec::new();
+    if matches.grpc.is_some() {
+        conditions.push(rules::Condition::Method(vec![http::Method::POST]));
+        conditions.push(rules::Condition::Grpc);
+    } else if !matches.methods.is_empty() {
+        let methods = matches.methods.iter().map(|method| method.get().clone());
+        conditions.push(rules::Condition::Method(methods.collect()));
+    }
+    conditions.extend(headers(&matches.headers, lists));
+    conditions.extend(named(&matches.query, rules::Condition::Query, lists));
+    conditions.extend(named(&matches.cookies, rules::Condition::Cookie, lists));
+    conditions.extend(
+        matches
+            .when
+            .as_ref()
+            .map(|when| condition(when, equivalence, lists)),
+    );
+    RouteMatch {
+        hosts: matches
+            .hosts
+            .iter()
+            .map(|host| host.value.clone())
             .collect(),
-        form: PathEquivalence {
-            case: if route.case_sensitive.get() {
-                CaseSensitivity::Sensitive
-            } else {
-                CaseSensitivity::Insensitive
-            },
-            trailing_slash: route.trailing_slash.value,
-        },
+        path: matches.path_pattern().unwrap_or_default().comparable(),
+        conditions,
+        form: equivalence,
     }
 }
 
@@ -325,6 +390,18 @@ fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
 }
 
 impl Compiler<'_> {
+    /// Reads the files that conditions name.
+    pub(in crate::config) fn file_lists(&mut self, config: &schema::Config) -> FileLists {
+        let mut lists = FileLists::default();
+        let texts = config.conditions().flat_map(|when| when.value_files());
+        let of_routes = config.routes.iter();
+        let of_routes = of_routes.flat_map(|route| route.matches.value_files());
+        self.read_texts(texts.chain(of_routes), &mut lists);
+        let networks = config.conditions().flat_map(|when| when.network_files());
+        self.read_networks(networks, &mut lists);
+        lists
+    }
+
     /// The fields that a route sets; those in files are read, unless nothing is forwarded.
     pub(in crate::config) fn set_headers(
         &mut self,

@@ -4,11 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::located::{List, Located, Table};
-use crate::config::schema::Limit;
+use crate::config::schema::{Access, Condition, Limit};
 use crate::config::sections::listener::BodySize;
 use crate::config::sections::secret_value::SecretValue;
+use crate::config::sections::value_match::ValueMatch;
 use crate::config::value::{
-    FieldName, FieldValue, Flag, GrpcPattern, Hidden, Method, Name, PathPattern, PathPrefix, Text,
+    FieldName, FilePath, Flag, GrpcPattern, Method, Name, PathPattern, PathPrefix, Text,
     UpstreamRef,
 };
 use crate::rules::{HostPattern, TrailingSlash};
@@ -28,6 +29,8 @@ pub struct Route {
     /// `strict` makes `/login/` another path than `/login`, `ignore` the same.
     #[serde(default)]
     pub trailing_slash: Located<TrailingSlash>,
+    /// Which of its requests are served, besides the top-level `access`.
+    pub access: Option<Located<Access>>,
     /// Limits, in order: names of policies, or inline limits.
     #[serde(default)]
     pub limits: List<Limit>,
@@ -60,10 +63,15 @@ pub struct Match {
     pub grpc: Option<Located<GrpcPattern>>,
     /// Methods, any of them. `GET` does not include `HEAD`. Every method without it.
     pub methods: List<Method>,
-    /// Fields with their exact values, all of them.
-    pub headers: Table<FieldName, Hidden<FieldValue>>,
-    /// Query parameters with their exact values, all of them.
-    pub query: Table<Text, Hidden<Text>>,
+    /// Fields with their values, all of them: a text in full, or a pattern.
+    pub headers: Table<FieldName, ValueMatch>,
+    /// Query parameters with their values, all of them; decoded, as for `headers`.
+    pub query: Table<Text, ValueMatch>,
+    /// Cookies with their values, all of them; decoded, as for `headers`.
+    pub cookies: Table<Text, ValueMatch>,
+    /// A further condition, as `when` of a policy, but without `jwt`. The route takes requests for
+    /// which it is certainly true.
+    pub when: Option<Located<Condition>>,
 }
 
 /// `status` of a route with `upstream: status`.
@@ -90,6 +98,19 @@ pub struct RequestChanges {
 }
 
 impl Match {
+    /// The values of its fields, parameters and cookies.
+    pub(in crate::config) fn values(&self) -> impl Iterator<Item = &Located<ValueMatch>> {
+        let texts = self.query.values().chain(self.cookies.values());
+        self.headers.values().chain(texts)
+    }
+
+    /// The files that list values, except those of `when`.
+    pub(in crate::config) fn value_files(
+        &self,
+    ) -> impl Iterator<Item = (&Located<FilePath>, bool)> {
+        self.values().filter_map(|value| value.file())
+    }
+
     /// The pattern of its paths, by `path` or by `grpc`; `None` for every path.
     pub(in crate::config) fn path_pattern(&self) -> Option<PathPattern> {
         let grpc = self.grpc.as_ref().map(|grpc| grpc.path());

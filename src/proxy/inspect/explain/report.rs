@@ -244,7 +244,7 @@ impl Explanation<'_> {
             },
             Answer::Own(error) => AnswerReport {
                 status: Some(error.status().as_u16()),
-                detail: Some(error.detail().to_owned()),
+                detail: Some(error.explanation()),
                 ..report(AnswerKind::Answered)
             },
         }

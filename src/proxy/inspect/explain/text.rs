@@ -43,7 +43,7 @@ impl Explanation<'_> {
             }
             // The line of the route says why.
             Answer::Own(error) if self.trace.is_ok() => error.status().to_string(),
-            Answer::Own(error) => format!("{}: {}", error.status(), error.detail()),
+            Answer::Own(error) => format!("{}: {}", error.status(), error.explanation()),
         }
     }
 }

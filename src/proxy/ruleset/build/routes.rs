@@ -7,19 +7,20 @@ use http::HeaderName;
 
 use super::Builder;
 use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
-use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteSpec};
-use crate::rules::Descriptor;
-use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
+use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteAccess, RouteSpec};
+use crate::rules::{Access, Descriptor};
+use crate::telemetry::metrics::{LimitMetrics, RouteMetrics, access_denied};
 use crate::upstream::{RunningTarget, Upstream};
 
 impl Builder<'_> {
     pub(super) fn route(
         &self,
-        spec: RouteSpec,
+        mut spec: RouteSpec,
         policies: &[Arc<Policy>],
         upstreams: &[Arc<Upstream>],
     ) -> Arc<Route> {
-        let route = self.unforwarded(&spec.name, &spec.limits, policies);
+        let access = std::mem::take(&mut spec.access);
+        let route = self.unforwarded(&spec.name, &spec.limits, access, policies);
         let origin = match upstreams[spec.upstream].target() {
             RunningTarget::Echo | RunningTarget::Status => LearnedOrigin::BuiltIn,
             RunningTarget::Cluster(_) => LearnedOrigin::Servers,
@@ -48,9 +49,11 @@ impl Builder<'_> {
         &self,
         name: &str,
         limits: &[LimitSpec],
+        access: Vec<Arc<Access>>,
         policies: &[Arc<Policy>],
     ) -> Route {
-        let reads_token = reads_token(limits, policies);
+        let reads_token =
+            reads_token(limits, policies) || access.iter().any(|access| access.reads_token());
         let (limits, refusing) = self.limits(name, limits, policies);
         Route {
             priority_fields: Vec::new(),
@@ -64,9 +67,18 @@ impl Builder<'_> {
             balance_key: None,
             rewrite: Default::default(),
             max_body: 0,
+            access: self.access(name, access),
             metrics: RouteMetrics::new(&self.context.registry, name),
             name: name.into(),
         }
+    }
+
+    fn access(&self, route: &str, rules: Vec<Arc<Access>>) -> Option<RouteAccess> {
+        let denied = || access_denied(&self.context.registry, route);
+        (!rules.is_empty()).then(|| RouteAccess {
+            rules,
+            denied: denied(),
+        })
     }
 
     /// The responses that decoys imitate, if the route has decoys: those of the previous route of

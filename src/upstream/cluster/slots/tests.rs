@@ -135,7 +135,7 @@ impl Sent {
             client: ClientConnection {
                 id: 0,
                 peer: address.into(),
-                local: Some(address),
+                local: address.into(),
                 scheme: Scheme::Http,
                 server_name: None,
                 tls_version: None,

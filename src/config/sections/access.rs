@@ -1,0 +1,85 @@
+//! `access`: which requests are served at all.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::checks::report_empty;
+use crate::config::schema::{Condition, Config};
+use crate::config::sections::condition::{self, condition};
+use crate::config::sections::value_match::FileLists;
+use crate::config::value::Whole;
+use crate::config::{Code, Finding, Findings, List, Located, NodeId};
+use crate::rules::{self, PathEquivalence};
+
+/// The status of denied requests.
+pub type DeniedStatus = Whole<400, 499, 403>;
+
+/// `access`, on top for all requests, or of a route: which requests are served. Nothing is charged
+/// for others.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["allow"] }, { "required": ["deny"] }]))]
+pub struct Access {
+    /// Only requests for which one of these conditions is true are served. A condition on a field
+    /// that has different values isn't true.
+    #[schemars(length(min = 1))]
+    pub allow: Option<List<Condition>>,
+    /// Requests for which one of these conditions is true are denied, also if `allow` has them. A
+    /// condition on a field that has different values counts as true.
+    #[schemars(length(min = 1))]
+    pub deny: Option<List<Condition>>,
+    /// The status of the answer to denied requests, 400 to 499.
+    pub status: Located<DeniedStatus>,
+}
+
+impl Access {
+    /// All conditions.
+    pub(in crate::config) fn conditions(&self) -> impl Iterator<Item = &Located<Condition>> {
+        let lists = self.allow.iter().chain(&self.deny);
+        lists.flat_map(|list| list.iter())
+    }
+}
+
+/// Checks the rules at `node`.
+pub(in crate::config) fn check(
+    access: &Access,
+    node: NodeId,
+    config: &Config,
+    findings: &Findings<'_>,
+) {
+    if access.allow.is_none() && access.deny.is_none() {
+        let finding = Finding::error(node, Code::MissingKey, "expected `allow` or `deny`");
+        findings.add(finding.help("add one, as in `deny: [{ cidr: [192.0.2.0/24] }]`"));
+    }
+    for list in access.allow.iter().chain(&access.deny) {
+        report_empty(list, findings, "give it a condition at least, or remove it");
+    }
+    for condition in access.conditions() {
+        condition::check(condition, condition.node, config, findings);
+    }
+}
+
+/// Compiles checked rules, which stand at `place`, for a route on which `equivalence` makes paths equal.
+pub(in crate::config) fn compile(
+    access: &Access,
+    place: String,
+    equivalence: PathEquivalence,
+    lists: &FileLists,
+) -> Arc<rules::Access> {
+    let list = |list: &Option<List<Condition>>| {
+        let conditions = list.iter().flat_map(|list| list.iter());
+        conditions
+            .map(|one| condition(one, equivalence, lists))
+            .collect()
+    };
+    let status = StatusCode::from_u16(access.status.get() as u16);
+    Arc::new(rules::Access {
+        place,
+        allow: list(&access.allow),
+        deny: list(&access.deny),
+        status: status.unwrap_or(StatusCode::FORBIDDEN),
+    })
+}

@@ -1,0 +1,332 @@
+//! Values that conditions ask for: written in full, as a pattern, or listed in a file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::checks::exactly_one;
+use crate::config::compiler::Compiler;
+use crate::config::located::written_by_form;
+use crate::config::value::{Cidr, FieldValue, FilePath, Flag, Hidden, NO_VALUE, Text};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
+use crate::rules::{LinearRegex, NetworkSet, StringMatcher, StringPattern, TextList};
+
+/// The largest list in a file, in bytes.
+const MAX_LIST: u64 = 16 << 20;
+/// The most lines of a list.
+const MAX_LINES: usize = 100_000;
+
+/// A value in full, or the pattern of values.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    expecting = "a value, or a pattern of values: `{ prefix: bot }`"
+)]
+#[schemars(rename = "ValueMatch", untagged)]
+pub enum ValueMatch {
+    /// This value.
+    #[serde(rename = "scalar")]
+    Exact(Hidden<Text>),
+    /// Values of this pattern.
+    #[serde(rename = "mapping")]
+    Pattern(ValuePattern),
+}
+
+written_by_form!(ValueMatch: Exact, Pattern);
+
+/// A pattern of values, by one of these options.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{ "required": ["exact"] }, { "required": ["prefix"] }, { "required": ["suffix"] }, { "required": ["contains"] }, { "required": ["regex"] }, { "required": ["file"] }]))]
+pub struct ValuePattern {
+    /// This value.
+    pub exact: Option<Located<Hidden<Text>>>,
+    /// Values that begin with this text; with an empty one every value that is there.
+    pub prefix: Option<Located<Hidden<Text>>>,
+    /// Values that end with this text.
+    pub suffix: Option<Located<Hidden<Text>>>,
+    /// Values that contain this text.
+    pub contains: Option<Located<Hidden<Text>>>,
+    /// Values in which this regular expression finds something: `^` and `$` anchor it. It has no
+    /// back references and no look-around, so that it takes time in proportion to the value.
+    pub regex: Option<Located<Hidden<Text>>>,
+    /// A file with a value in each line, 100,000 of them at most; lines that begin with `#` and
+    /// empty ones don't count. Read again when it changes.
+    pub file: Option<Located<FilePath>>,
+    /// `true` ignores the case of ASCII letters.
+    pub ignore_case: Located<Flag<false>>,
+}
+
+/// One network, or a file that lists networks.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    expecting = "an address, a network such as `10.0.0.0/8`, or a file with one in each line: `{ file: networks.txt }`"
+)]
+#[schemars(rename = "Networks", untagged)]
+pub enum Networks {
+    /// This network.
+    #[serde(rename = "scalar")]
+    One(Cidr),
+    /// The networks in a file.
+    #[serde(rename = "mapping")]
+    File(NetworkFile),
+}
+
+written_by_form!(Networks: One, File);
+
+/// A file with networks.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkFile {
+    /// The path of a file with an address or a network in each line, 100,000 of them at most; lines
+    /// that begin with `#` and empty ones don't count. Read again when it changes.
+    pub file: Located<FilePath>,
+}
+
+impl Networks {
+    /// The file that lists networks.
+    pub(in crate::config) fn file(&self) -> Option<&Located<FilePath>> {
+        match self {
+            Self::One(_) => None,
+            Self::File(file) => Some(&file.file),
+        }
+    }
+}
+
+/// The written form, which tells networks apart.
+impl fmt::Display for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(network) => network.fmt(f),
+            Self::File(file) => file.file.fmt(f),
+        }
+    }
+}
+
+/// The lists of all files that conditions name, by path.
+#[derive(Debug, Default)]
+pub(in crate::config) struct FileLists {
+    /// With and without the case of letters.
+    texts: BTreeMap<(PathBuf, bool), TextList>,
+    networks: BTreeMap<PathBuf, NetworkSet>,
+}
+
+impl FileLists {
+    /// Lists in which the name of each file stands for its contents.
+    pub(in crate::config) fn named<'a>(
+        texts: impl Iterator<Item = (&'a Located<FilePath>, bool)>,
+        networks: impl Iterator<Item = &'a Located<FilePath>>,
+    ) -> Self {
+        let texts = texts.map(|(file, ignores_case)| {
+            let name = file.as_path().to_string_lossy();
+            let list = TextList::new([&*name].into_iter(), false);
+            ((file.as_path().to_owned(), ignores_case), list)
+        });
+        // A network of its own for each file: those at the end of the range, which nobody has.
+        let networks = networks.zip(0..).map(|(file, number)| {
+            let address = IpAddr::V6((u128::MAX - number).into());
+            let networks = std::iter::once(IpNet::from(address)).collect();
+            (file.as_path().to_owned(), networks)
+        });
+        Self {
+            texts: texts.collect(),
+            networks: networks.collect(),
+        }
+    }
+}
+
+impl ValuePattern {
+    fn texts(&self) -> [(&'static str, Option<&Located<Hidden<Text>>>); 5] {
+        [
+            ("exact", self.exact.as_ref()),
+            ("prefix", self.prefix.as_ref()),
+            ("suffix", self.suffix.as_ref()),
+            ("contains", self.contains.as_ref()),
+            ("regex", self.regex.as_ref()),
+        ]
+    }
+
+    fn regex(&self, text: &Text) -> Result<LinearRegex, String> {
+        LinearRegex::new(text.as_str(), self.ignore_case.get())
+    }
+}
+
+impl ValueMatch {
+    /// The text of a value that is written in full.
+    pub fn text(&self) -> Option<&Hidden<Text>> {
+        match self {
+            Self::Exact(text) => Some(text),
+            Self::Pattern(_) => None,
+        }
+    }
+
+    /// The file that lists values, and if it ignores the case of letters.
+    pub(in crate::config) fn file(&self) -> Option<(&Located<FilePath>, bool)> {
+        match self {
+            Self::Exact(_) => None,
+            Self::Pattern(pattern) => Some((pattern.file.as_ref()?, pattern.ignore_case.get())),
+        }
+    }
+
+    /// Compiles a checked value.
+    pub(in crate::config) fn compile(&self, lists: &FileLists) -> StringMatcher {
+        let pattern = match self {
+            Self::Exact(text) => return StringMatcher::exact(text.reveal().as_bytes()),
+            Self::Pattern(pattern) => pattern,
+        };
+        let bytes = |text: &Located<Hidden<Text>>| Box::from(text.reveal().as_bytes());
+        let compiled = match (pattern.texts(), &pattern.file) {
+            ([(_, Some(exact)), ..], _) => StringPattern::Exact(bytes(exact)),
+            ([_, (_, Some(prefix)), ..], _) => StringPattern::Prefix(bytes(prefix)),
+            ([_, _, (_, Some(suffix)), ..], _) => StringPattern::Suffix(bytes(suffix)),
+            ([_, _, _, (_, Some(part)), _], _) => StringPattern::Contains(bytes(part)),
+            ([.., (_, Some(regex))], _) => match pattern.regex(regex.reveal()) {
+                Ok(regex) => StringPattern::Regex(regex),
+                // A check has reported it.
+                Err(_) => StringPattern::Listed(TextList::default()),
+            },
+            (_, file) => {
+                let path = file.as_ref().map(|file| file.as_path().to_owned());
+                let place = (path.unwrap_or_default(), pattern.ignore_case.get());
+                StringPattern::Listed(lists.texts.get(&place).cloned().unwrap_or_default())
+            }
+        };
+        StringMatcher::new(compiled, pattern.ignore_case.get())
+    }
+}
+
+/// Compiles checked networks: one set for those of each file, and one for all others.
+pub(in crate::config) fn network_sets(
+    networks: &List<Networks>,
+    lists: &FileLists,
+) -> Vec<NetworkSet> {
+    let files = networks.iter().filter_map(|one| one.file());
+    let files = files.filter_map(|file| lists.networks.get(file.as_path()));
+    let others = networks.iter().filter_map(|one| match &one.value {
+        Networks::One(network) => Some(network.get()),
+        Networks::File(_) => None,
+    });
+    let others: NetworkSet = others.collect();
+    files.cloned().chain([others]).collect()
+}
+
+/// Checks a value at `node`. `is_field` is true for the value of a header field.
+pub(in crate::config) fn check(
+    value: &ValueMatch,
+    node: NodeId,
+    is_field: bool,
+    findings: &Findings<'_>,
+) {
+    let check_text = |text: &Hidden<Text>, node: NodeId| {
+        if is_field && text.reveal().parse::<FieldValue>().is_err() {
+            let message = "this isn't a value of a header field";
+            findings.add(Finding::error(node, Code::InvalidValue, message).help(NO_VALUE));
+        }
+    };
+    let pattern = match value {
+        ValueMatch::Exact(text) => return check_text(text, node),
+        ValueMatch::Pattern(pattern) => pattern,
+    };
+    let texts = pattern.texts();
+    let mut options: Vec<_> = texts
+        .iter()
+        .map(|(name, text)| (*name, text.map(|text| text.node)))
+        .collect();
+    options.push(("file", node_of(&pattern.file)));
+    let none = (
+        "the pattern is missing",
+        "add one, as in `{ contains: bot }`: `exact`, `prefix`, `suffix`, `contains`, `regex` or `file`",
+    );
+    exactly_one(&options, node, none, "keep one of them", findings);
+    for (name, text) in texts {
+        let Some(text) = text else { continue };
+        if name != "regex" {
+            check_text(text, text.node);
+            continue;
+        }
+        if let Err(message) = pattern.regex(text.reveal()) {
+            let message = format!("not a regular expression: {message}");
+            let finding = Finding::error(text.node, Code::InvalidValue, message);
+            findings.add(finding.help(
+                "the syntax is that of Rust's `regex`, which has no back references and no look-around",
+            ));
+        }
+    }
+}
+
+impl Compiler<'_> {
+    /// Reads the lists of values.
+    pub(in crate::config) fn read_texts<'a>(
+        &mut self,
+        files: impl Iterator<Item = (&'a Located<FilePath>, bool)>,
+        lists: &mut FileLists,
+    ) {
+        for (file, ignores_case) in files {
+            let place = (file.as_path().to_owned(), ignores_case);
+            lists.texts.entry(place).or_insert_with(|| {
+                let listed = self.read_list(file, |line| Some(line.to_owned()), "a value");
+                let listed = listed.unwrap_or_default();
+                TextList::new(listed.iter().map(String::as_str), ignores_case)
+            });
+        }
+    }
+
+    /// Reads the lists of networks.
+    pub(in crate::config) fn read_networks<'a>(
+        &mut self,
+        files: impl Iterator<Item = &'a Located<FilePath>>,
+        lists: &mut FileLists,
+    ) {
+        for file in files {
+            let path = file.as_path().to_owned();
+            lists.networks.entry(path).or_insert_with(|| {
+                let parse = |line: &str| line.parse().ok().map(|network: Cidr| network.get());
+                let listed = self.read_list(file, parse, "a network or an address");
+                listed.into_iter().flatten().collect()
+            });
+        }
+    }
+
+    /// Reads a file with an item in each line. `None` with a finding.
+    fn read_list<T>(
+        &mut self,
+        file: &Located<FilePath>,
+        parse: impl Fn(&str) -> Option<T>,
+        expected: &str,
+    ) -> Option<Vec<T>> {
+        let (path, content) = self.read_for_decisions(file, MAX_LIST)?;
+        // Without the text: it may be a secret.
+        let mut wrong = |message: String| {
+            let message = format!("{}: {message}", path.display());
+            let finding = Finding::error(file.node, Code::InvalidValue, message);
+            self.findings
+                .push(finding.help(format!("write {expected} in each line")));
+            None
+        };
+        let Ok(text) = String::from_utf8(content) else {
+            return wrong("this isn't text in UTF-8".to_owned());
+        };
+        let mut items = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if items.len() == MAX_LINES {
+                return wrong(format!("there are more than {MAX_LINES} lines"));
+            }
+            match parse(line) {
+                Some(item) => items.push(item),
+                None => return wrong(format!("line {number}: expected {expected}")),
+            }
+        }
+        Some(items)
+    }
+}
