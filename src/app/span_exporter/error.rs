@@ -137,7 +137,8 @@ impl fmt::Display for Refusal {
 /// The words of a collector as the log has them: their beginning, without control characters.
 pub(super) fn shown(words: &str) -> String {
     let beginning = visible::cut(words, MAX_SHOWN);
-    beginning.escape_debug().to_string()
+    // Letter by letter: a whole text would keep marks that join the letter before.
+    beginning.chars().flat_map(char::escape_debug).collect()
 }
 
 #[cfg(test)]

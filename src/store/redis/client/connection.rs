@@ -278,6 +278,9 @@ struct Hello {
 
 impl Hello {
     fn of(answer: Value) -> Result<Self, Fault> {
+        if answer == Value::Nil {
+            return Err(FaultKind::NotRedis.fault());
+        }
         let fields: Result<HashMap<String, Value>, _> = redis::from_redis_value(answer);
         let mut fields = fields.map_err(|_| FaultKind::NotRedis.fault())?;
         let mut text = |name| {
@@ -345,7 +348,9 @@ mod tests {
         for mode in ["sentinel", "cluster"] {
             assert_eq!(kind(hello("7.0.0", mode)), Some(FaultKind::WrongKind));
         }
-        let not = Hello::of(Value::Okay).expect_err("no HELLO").kind;
-        assert_eq!(not, FaultKind::NotRedis);
+        for answer in [Value::Okay, Value::Nil] {
+            let not = Hello::of(answer).expect_err("no HELLO").kind;
+            assert_eq!(not, FaultKind::NotRedis);
+        }
     }
 }
