@@ -51,14 +51,19 @@ impl Peer {
 }
 
 /// The scheme that trusted proxies name in X-Forwarded-Proto, if they name one. It is unknown if
-/// they name different ones: who appended which isn't known.
+/// they name different ones, because either proxy or client may have added each. Some proxies name
+/// `ws` and `wss` for WebSockets.
 pub fn named_scheme(headers: &Headers) -> Option<Option<Scheme>> {
     let name = X_FORWARDED_PROTO;
     let names = headers
         .get_all(&name)
         .flat_map(|field| field.split(|&byte| byte == b','));
-    let mut named = names.map(|name| std::str::from_utf8(name.trim_ascii()).ok()?.parse().ok());
-    let first: Option<Scheme> = named.next()?;
+    let mut named = names.map(|name| match std::str::from_utf8(name.trim_ascii()).ok()? {
+        "ws" => Some(Scheme::Http),
+        "wss" => Some(Scheme::Https),
+        name => name.parse().ok(),
+    });
+    let first = named.next()?;
     Some(first.filter(|_| named.all(|other| other == first)))
 }
 

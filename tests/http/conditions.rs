@@ -238,6 +238,7 @@ routes: [{{ match: {{ when: {{ scheme: https }} }}, upstream: echo }}]"
         status(&behind, "/", "x-forwarded-proto: https, http\r\n"),
         404
     );
+    assert_eq!(status(&behind, "/", "x-forwarded-proto: wss\r\n"), 200);
     let two = "x-forwarded-proto: https\r\nx-forwarded-proto: http\r\n";
     assert_eq!(status(&behind, "/", two), 404);
     let alone = Gateway::start(&config("192.0.2.1"));
