@@ -1,6 +1,7 @@
 //! The compiled ruleset: immutable, shared by all workers, replaced as a whole. A new ruleset finds
 //! live state again in the one before it, by identity: buckets, connections, metric series.
 
+mod access;
 pub mod build;
 pub mod reload_diff;
 mod settlements;
@@ -26,19 +27,17 @@ use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::shadow_clients::ShadowClients;
-use crate::rules::{
-    Access, Denial, Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck,
-};
+use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
 use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics};
-use crate::telemetry::registry::Counter;
 use crate::telemetry::registry::{Gauge, Observer};
 use crate::telemetry::spans::SpanQueue;
 use crate::upstream::{Dscp, RunningTarget, Upstream};
 use settlements::Settlements;
 use tokens::TokenVerifier;
 
+pub use access::RouteAccess;
 pub use spec::{
     DebugSpec, LimitSpec, OverflowSpec, PolicySpec, QuotaSpec, Rewrite, RouteSpec, RulesetSpec,
 };
@@ -183,22 +182,6 @@ pub struct Route {
     pub(super) learned_responses: Option<Arc<LearnedResponses>>,
     /// Counters of its requests.
     pub metrics: RouteMetrics,
-}
-
-/// The access rules of a route.
-#[derive(Debug)]
-pub struct RouteAccess {
-    /// All of these have to let a request pass.
-    pub rules: Vec<Arc<Access>>,
-    /// Requests that were denied.
-    pub denied: Counter,
-}
-
-impl RouteAccess {
-    /// The reason if the rules deny a request.
-    pub fn denial(&self, head: &Head<'_>) -> Option<Denial> {
-        self.rules.iter().find_map(|access| access.denial(head))
-    }
 }
 
 /// Treatment of CORS preflight requests.

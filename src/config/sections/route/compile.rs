@@ -4,21 +4,19 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::matches::matches;
 use crate::config::compiler::Compiler;
 use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route};
 use crate::config::sections::access;
-use crate::config::sections::condition::{condition, headers, named};
+use crate::config::sections::condition::condition;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
 use crate::config::sections::policy::Policies;
 use crate::config::sections::secret_value::FIELD;
 use crate::config::sections::value_match::FileLists;
 use crate::config::value::{KeyPart, MissingKeyWord};
-use crate::config::{Code, Finding, Located};
 use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
-use crate::rules::{
-    self, CaseSensitivity, Descriptor, PathEquivalence, RouteMatch, Router, Selectors,
-};
+use crate::rules::{self, Descriptor, PathEquivalence, RouteMatch, Selectors};
 
 /// Separates the owner of an inline limit from its position. Names cannot contain it, so no policy
 /// has such a name. It needs no escape in a quoted string of a header field.
@@ -66,40 +64,6 @@ pub(in crate::config) fn names(config: &schema::Config) -> Vec<String> {
         }
     });
     names.collect()
-}
-
-/// Warns of routes whose requests earlier routes all take.
-pub(in crate::config) fn unreachable<'a>(
-    routes: impl Iterator<Item = &'a Located<Route>>,
-) -> Vec<Finding> {
-    let routes: Vec<_> = routes.collect();
-    // A file stands for its contents: two routes with one file take the same requests.
-    let files = routes.iter().flat_map(|route| {
-        let of_when = route
-            .matches
-            .when
-            .iter()
-            .flat_map(|when| when.value_files());
-        route.matches.value_files().chain(of_when)
-    });
-    let whens = routes
-        .iter()
-        .filter_map(|route| route.matches.when.as_ref());
-    let networks = whens.flat_map(|when| when.network_files());
-    let lists = FileLists::named(files, networks);
-    let router = Router::new(routes.iter().map(|route| matches(route, &lists)).collect());
-    let hidden = router.unreachable().into_iter().map(|(hidden, taker)| {
-        let [hidden, taker] = [hidden, taker].map(|place| routes[place]);
-        let message = format!(
-            "`{}` never takes a request: `{}` is asked first, and takes them all",
-            hidden.title(),
-            taker.title()
-        );
-        Finding::warning(hidden.node, Code::UnreachableRoute, message)
-            .related(taker.node, "the route that takes them")
-            .help("remove it, add a condition to it, or put it first")
-    });
-    hidden.collect()
 }
 
 /// Describes the match of an unnamed route in the characters of names.
@@ -326,58 +290,6 @@ fn resolve<'a>(
     }
 }
 
-impl Route {
-    /// The name, or the conditions in words, which no name looks like.
-    pub(in crate::config) fn title(&self) -> String {
-        match &self.name {
-            Some(name) => name.to_string(),
-            None => {
-                // What files have doesn't show.
-                matches(self, &FileLists::default()).to_string()
-            }
-        }
-    }
-}
-
-fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
-    let matches = &route.matches;
-    let equivalence = PathEquivalence {
-        case: if route.case_sensitive.get() {
-            CaseSensitivity::Sensitive
-        } else {
-            CaseSensitivity::Insensitive
-        },
-        trailing_slash: route.trailing_slash.value,
-    };
-    let mut conditions = Vec::new();
-    if matches.grpc.is_some() {
-        conditions.push(rules::Condition::Method(vec![http::Method::POST]));
-        conditions.push(rules::Condition::Grpc);
-    } else if !matches.methods.is_empty() {
-        let methods = matches.methods.iter().map(|method| method.get().clone());
-        conditions.push(rules::Condition::Method(methods.collect()));
-    }
-    conditions.extend(headers(&matches.headers, lists));
-    conditions.extend(named(&matches.query, rules::Condition::Query, lists));
-    conditions.extend(named(&matches.cookies, rules::Condition::Cookie, lists));
-    conditions.extend(
-        matches
-            .when
-            .as_ref()
-            .map(|when| condition(when, equivalence, lists)),
-    );
-    RouteMatch {
-        hosts: matches
-            .hosts
-            .iter()
-            .map(|host| host.value.clone())
-            .collect(),
-        path: matches.path_pattern().unwrap_or_default().comparable(),
-        conditions,
-        form: equivalence,
-    }
-}
-
 /// The changes of requests, except fields to set, which may be in files.
 fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
     let removed = changes.remove_headers.iter();
@@ -390,18 +302,6 @@ fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
 }
 
 impl Compiler<'_> {
-    /// Reads the files that conditions name.
-    pub(in crate::config) fn file_lists(&mut self, config: &schema::Config) -> FileLists {
-        let mut lists = FileLists::default();
-        let texts = config.conditions().flat_map(|when| when.value_files());
-        let of_routes = config.routes.iter();
-        let of_routes = of_routes.flat_map(|route| route.matches.value_files());
-        self.read_texts(texts.chain(of_routes), &mut lists);
-        let networks = config.conditions().flat_map(|when| when.network_files());
-        self.read_networks(networks, &mut lists);
-        lists
-    }
-
     /// The fields that a route sets; those in files are read, unless nothing is forwarded.
     pub(in crate::config) fn set_headers(
         &mut self,

@@ -9,7 +9,7 @@ use super::Builder;
 use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
 use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteAccess, RouteSpec};
 use crate::rules::{Access, Descriptor};
-use crate::telemetry::metrics::{LimitMetrics, RouteMetrics, access_denied};
+use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
 use crate::upstream::{RunningTarget, Upstream};
 
 impl Builder<'_> {
@@ -67,18 +67,10 @@ impl Builder<'_> {
             balance_key: None,
             rewrite: Default::default(),
             max_body: 0,
-            access: self.access(name, access),
+            access: RouteAccess::new(&self.context.registry, name, access),
             metrics: RouteMetrics::new(&self.context.registry, name),
             name: name.into(),
         }
-    }
-
-    fn access(&self, route: &str, rules: Vec<Arc<Access>>) -> Option<RouteAccess> {
-        let denied = || access_denied(&self.context.registry, route);
-        (!rules.is_empty()).then(|| RouteAccess {
-            rules,
-            denied: denied(),
-        })
     }
 
     /// The responses that decoys imitate, if the route has decoys: those of the previous route of

@@ -1,0 +1,107 @@
+//! Compiles the conditions of routes, and finds routes that never take a request.
+
+use crate::config::compiler::Compiler;
+use crate::config::schema::{Config, Route};
+use crate::config::sections::condition::{condition, headers, named};
+use crate::config::sections::value_match::FileLists;
+use crate::config::{Code, Finding, Located};
+use crate::rules::{self, CaseSensitivity, PathEquivalence, RouteMatch, Router};
+
+/// Warns of routes whose requests earlier routes all take.
+pub(in crate::config) fn unreachable<'a>(
+    routes: impl Iterator<Item = &'a Located<Route>>,
+) -> Vec<Finding> {
+    let routes: Vec<_> = routes.collect();
+    // A file stands for its contents: two routes with one file take the same requests.
+    let files = routes.iter().flat_map(|route| {
+        let of_when = route
+            .matches
+            .when
+            .iter()
+            .flat_map(|when| when.value_files());
+        route.matches.value_files().chain(of_when)
+    });
+    let whens = routes
+        .iter()
+        .filter_map(|route| route.matches.when.as_ref());
+    let networks = whens.flat_map(|when| when.network_files());
+    let lists = FileLists::named(files, networks);
+    let router = Router::new(routes.iter().map(|route| matches(route, &lists)).collect());
+    let hidden = router.unreachable().into_iter().map(|(hidden, taker)| {
+        let [hidden, taker] = [hidden, taker].map(|place| routes[place]);
+        let message = format!(
+            "`{}` never takes a request: `{}` is asked first, and takes them all",
+            hidden.title(),
+            taker.title()
+        );
+        Finding::warning(hidden.node, Code::UnreachableRoute, message)
+            .related(taker.node, "the route that takes them")
+            .help("remove it, add a condition to it, or put it first")
+    });
+    hidden.collect()
+}
+
+impl Route {
+    /// The name, or the conditions in words, which no name looks like.
+    pub(in crate::config) fn title(&self) -> String {
+        match &self.name {
+            Some(name) => name.to_string(),
+            // Values don't show, and so neither do those in files.
+            None => matches(self, &FileLists::default()).to_string(),
+        }
+    }
+}
+
+/// Compiles the conditions of a checked route.
+pub(super) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
+    let matches = &route.matches;
+    let equivalence = PathEquivalence {
+        case: if route.case_sensitive.get() {
+            CaseSensitivity::Sensitive
+        } else {
+            CaseSensitivity::Insensitive
+        },
+        trailing_slash: route.trailing_slash.value,
+    };
+    let mut conditions = Vec::new();
+    if matches.grpc.is_some() {
+        conditions.push(rules::Condition::Method(vec![http::Method::POST]));
+        conditions.push(rules::Condition::Grpc);
+    } else if !matches.methods.is_empty() {
+        let methods = matches.methods.iter().map(|method| method.get().clone());
+        conditions.push(rules::Condition::Method(methods.collect()));
+    }
+    conditions.extend(headers(&matches.headers, lists));
+    conditions.extend(named(&matches.query, rules::Condition::Query, lists));
+    conditions.extend(named(&matches.cookies, rules::Condition::Cookie, lists));
+    conditions.extend(
+        matches
+            .when
+            .as_ref()
+            .map(|when| condition(when, equivalence, lists)),
+    );
+    RouteMatch {
+        hosts: matches
+            .hosts
+            .iter()
+            .map(|host| host.value.clone())
+            .collect(),
+        path: matches.path_pattern().unwrap_or_default().comparable(),
+        conditions,
+        form: equivalence,
+    }
+}
+
+impl Compiler<'_> {
+    /// Reads the files that conditions name.
+    pub(in crate::config) fn file_lists(&mut self, config: &Config) -> FileLists {
+        let mut lists = FileLists::default();
+        let texts = config.conditions().flat_map(|when| when.value_files());
+        let of_routes = config.routes.iter();
+        let of_routes = of_routes.flat_map(|route| route.matches.value_files());
+        self.read_texts(texts.chain(of_routes), &mut lists);
+        let networks = config.conditions().flat_map(|when| when.network_files());
+        self.read_networks(networks, &mut lists);
+        lists
+    }
+}
