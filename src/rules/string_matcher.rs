@@ -7,6 +7,9 @@ use std::sync::Arc;
 use memchr::memmem;
 use regex::bytes::{Regex, RegexBuilder};
 
+/// The largest compiled expression, in bytes.
+const MAX_REGEX: usize = 32 << 10;
+
 /// A matcher for a value of a header field, cookie, query parameter or claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StringMatcher {
@@ -61,14 +64,11 @@ impl TextList {
     }
 }
 
-/// The largest compiled expression, in bytes.
-const MAX_REGEX: usize = 32 << 10;
-
 impl LinearRegex {
     /// Compiles an expression in the syntax of the `regex` crate, which has no back references.
     ///
     /// # Errors
-    /// The text is no such expression, or needs more than 32 KiB: the message says which.
+    /// The text isn't such an expression, or needs more than 32 KiB. The message has no part of it.
     pub fn new(text: &str, ignores_case: bool) -> Result<Self, String> {
         let compiled = RegexBuilder::new(text)
             .case_insensitive(ignores_case)
@@ -109,21 +109,12 @@ impl Hash for LinearRegex {
 impl StringMatcher {
     /// Makes a matcher. If it ignores case, ASCII letters compare equal; an expression or a list has
     /// to be made so already.
-    pub fn new(pattern: StringPattern, ignores_case: bool) -> Self {
-        let fold = |text: Box<[u8]>| {
-            if ignores_case {
-                text.to_ascii_lowercase().into()
-            } else {
-                text
-            }
-        };
-        let pattern = match pattern {
-            StringPattern::Exact(text) => StringPattern::Exact(fold(text)),
-            StringPattern::Prefix(text) => StringPattern::Prefix(fold(text)),
-            StringPattern::Suffix(text) => StringPattern::Suffix(fold(text)),
-            StringPattern::Contains(text) => StringPattern::Contains(fold(text)),
-            other @ (StringPattern::Regex(_) | StringPattern::Listed(_)) => other,
-        };
+    pub fn new(mut pattern: StringPattern, ignores_case: bool) -> Self {
+        if let StringPattern::Contains(part) = &mut pattern
+            && ignores_case
+        {
+            part.make_ascii_lowercase();
+        }
         Self {
             pattern,
             ignores_case,

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +128,7 @@ impl FileLists {
             let list = TextList::new([&*name].into_iter(), false);
             ((file.as_path().to_owned(), ignores_case), list)
         });
-        // A network of its own for each file: those at the end of the range, which nobody has.
+        // A network of its own for each file, from the end of the range: no client has it.
         let networks = networks.zip(0..).map(|(file, number)| {
             let address = IpAddr::V6((u128::MAX - number).into());
             let networks = std::iter::once(IpNet::from(address)).collect();
@@ -202,7 +201,7 @@ impl ValueMatch {
     }
 }
 
-/// Compiles checked networks: one set for those of each file, and one for all others.
+/// Compiles checked networks: one set for those of each file, and one for all others if there are any.
 pub(in crate::config) fn network_sets(
     networks: &List<Networks>,
     lists: &FileLists,
@@ -214,7 +213,8 @@ pub(in crate::config) fn network_sets(
         Networks::File(_) => None,
     });
     let others: NetworkSet = others.collect();
-    files.cloned().chain([others]).collect()
+    let others = (others != NetworkSet::default()).then_some(others);
+    files.cloned().chain(others).collect()
 }
 
 /// Checks a value at `node`. `is_field` is true for the value of a header field.
