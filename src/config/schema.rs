@@ -88,7 +88,7 @@ pub struct Config {
     pub upstreams: Table<Name, Upstream>,
     /// Limits by name: every route that names one shares its buckets.
     pub policies: Table<Name, Policy>,
-    /// Which requests are served, before any route and any limit.
+    /// The requests that are served, before any route and any limit; all unless given.
     pub access: Option<Located<Access>>,
     /// Limits for every request, before any route: names of policies, or inline limits.
     pub limits: List<Limit>,

@@ -33,7 +33,7 @@ pub(super) struct Sender<'a> {
     scheme: Option<Scheme>,
 }
 
-/// A connection of a client, or of one that is only imagined.
+/// The connection of a request, or of one that is only explained or replayed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Connection<'a> {
     /// The address at which it was accepted, if known.

@@ -1,5 +1,5 @@
-//! Conditions on request heads: which requests a route takes, which a limit applies to, and which are
-//! denied.
+//! Conditions on request heads. They say which requests a route takes, a limit applies to, and access
+//! rules deny.
 //!
 //! If a header is repeated with different values, the upstream may use either, so a condition on it
 //! is *unknown*. A limit applies unless its condition is certainly false, so repeating a header
@@ -93,8 +93,8 @@ impl Condition {
         self.is_met(head) == Some(true)
     }
 
-    /// Returns true if this is true of each request of which `other` is, as far as that shows
-    /// without their values.
+    /// Returns true if every request that meets `other` meets this condition too. Only lists of
+    /// methods are compared item by item; other conditions have to be equal.
     pub(super) fn is_implied_by(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Method(own), Self::Method(others)) => {
@@ -205,7 +205,7 @@ impl Condition {
     }
 }
 
-/// What a request that doesn't meet the condition lacks. Values are left out: they may be secrets.
+/// The reason why a request doesn't meet the condition, without values, which may be secrets.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -232,7 +232,7 @@ impl Router {
 /// routes that share its condition, however many there are.
 #[derive(Default)]
 struct EquivalentRoutes<'a> {
-    /// Those without a condition, or with conditions on the method alone.
+    /// Routes without a condition, or with conditions on the method alone.
     unconditional: Vec<usize>,
     by_condition: HashMap<&'a Condition, Vec<usize>>,
 }

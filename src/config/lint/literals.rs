@@ -59,7 +59,7 @@ fn slash_at_the_end(config: &Config, matches: &Match) -> Option<Finding> {
     )))
 }
 
-/// Those that are written in full, and look like a pattern.
+/// Adds a finding for each value that is written in full and looks like a pattern.
 fn values<'a>(values: impl Iterator<Item = &'a Located<ValueMatch>>, found: &mut Vec<Finding>) {
     let help =
         "write the value in full, or a pattern: `{ prefix: pro- }` or `{ regex: \"^v[0-9]\" }`";

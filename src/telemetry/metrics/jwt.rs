@@ -4,7 +4,7 @@ use super::families::{JWT_SIGNATURES, JWT_TOKENS};
 use crate::telemetry::registry::{Counter, Counters, Registry, label_values};
 
 label_values! {
-    /// What became of a request's token, as the `result` label has it.
+    /// The result of checking a request's token: the `result` label.
     TokenResult {
         /// Its claims count.
         Verified,

@@ -80,7 +80,7 @@ impl SyncMetrics {
     }
 }
 
-/// Shows the keys of a synchronised policy whose charges other machines are told, as long as the
+/// Shows the keys of a synchronised policy whose charges are shared with other machines, as long as the
 /// observer is kept.
 pub fn sync_keys(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
     registry.observe(&SYNC_KEYS, &[policy], move || read() as f64)

@@ -29,7 +29,7 @@ pub struct Route {
     /// `strict` makes `/login/` another path than `/login`, `ignore` the same.
     #[serde(default)]
     pub trailing_slash: Located<TrailingSlash>,
-    /// Which of its requests are served, besides the top-level `access`.
+    /// The requests of the route that are served; they have to pass the top-level `access` too.
     pub access: Option<Located<Access>>,
     /// Limits, in order: names of policies, or inline limits.
     #[serde(default)]
