@@ -15,6 +15,7 @@ mod exchange;
 mod forward;
 pub mod gateway;
 pub mod inspect;
+mod own_response;
 mod request;
 pub mod ruleset;
 pub mod shadow_clients;

@@ -75,7 +75,7 @@ pub struct Head<'a> {
 }
 
 /// The segments of a path; a trailing slash makes an empty last one.
-fn segments(path: &str) -> std::str::Split<'_, char> {
+pub(crate) fn segments(path: &str) -> std::str::Split<'_, char> {
     path.strip_prefix('/').unwrap_or(path).split('/')
 }
 

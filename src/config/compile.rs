@@ -21,7 +21,7 @@ use crate::admin::listener::PROTOCOLS;
 use crate::admin::reload_history::ConfigInfo;
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
-use crate::proxy::ruleset::{PolicySpec, RulesetSpec};
+use crate::proxy::ruleset::{Destination, PolicySpec, RulesetSpec};
 use crate::rules::PathEquivalence;
 use crate::server::ServerSpec;
 use crate::store::Home;
@@ -175,8 +175,14 @@ impl Compiler<'_> {
         let route_compiler = route::RouteCompiler::new(config, &mut policies, &lists);
         let routes = config.routes.iter().zip(route::names(config));
         let routes = routes.map(|(route, name)| {
-            let upstream = self.upstream(config, &mut upstreams, &route.upstream);
-            let mut spec = route_compiler.route(route, name, &mut policies, upstream);
+            let destination = match self.route_answer(route) {
+                Some(answer) => Destination::Answer(answer),
+                None => {
+                    let upstream = route.upstream.clone().unwrap_or_default();
+                    Destination::Upstream(self.upstream(config, &mut upstreams, &upstream))
+                }
+            };
+            let mut spec = route_compiler.route(route, name, &mut policies, destination);
             spec.rewrite.set_headers = self.set_headers(&route.request);
             spec
         });

@@ -158,6 +158,15 @@ impl<'a> Findings<'a> {
         paths.any(|found| found.strip_prefix(path).is_some_and(below))
     }
 
+    /// The paths of routes that have findings, such as `routes[0]`.
+    pub(super) fn faulty_routes(&self) -> HashSet<String> {
+        let list = self.list.borrow();
+        let paths = list.iter().map(|finding| self.document.path(finding.node));
+        let routes = paths.filter(|path| path.starts_with("routes["));
+        let route = |path: String| path.split_inclusive(']').next().map(str::to_owned);
+        routes.filter_map(route).collect()
+    }
+
     pub(super) fn has_errors(&self) -> bool {
         let list = self.list.borrow();
         list.iter()

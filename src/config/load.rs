@@ -144,7 +144,15 @@ fn unreachable_among_errors(
     document: &Document,
     errors: &[Finding],
 ) -> Vec<Finding> {
-    const ELSEWHERE: [&str; 5] = [".access", ".limits", ".name", ".request", ".upstream"];
+    const ELSEWHERE: [&str; 7] = [
+        ".access",
+        ".limits",
+        ".name",
+        ".redirect",
+        ".request",
+        ".respond",
+        ".upstream",
+    ];
     let doubtful: HashSet<String> = errors
         .iter()
         .filter_map(|error| {

@@ -7,6 +7,7 @@ pub(super) mod algorithm;
 pub(super) mod allowed_warnings;
 pub(super) mod amounts;
 pub(super) mod condition;
+pub(super) mod content;
 pub(super) mod cost;
 pub(super) mod exception;
 pub(super) mod jwt;

@@ -7,6 +7,8 @@ pub(super) mod error;
 pub(super) mod grpc;
 pub mod limit_headers;
 pub(super) mod negotiate;
+pub mod redirect;
 pub(super) mod rejection;
 pub(super) mod respond;
+pub mod route_answer;
 pub(super) mod template;

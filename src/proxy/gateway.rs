@@ -29,7 +29,7 @@ use super::client::Client;
 use super::exchange::{DecisionInputs, Exchange, RequestContext};
 use super::ruleset::Route;
 use super::target::RequestTarget;
-use super::{catch_panic, discard, forward, status};
+use super::{catch_panic, discard, forward, own_response};
 use crate::http::body::RequestBody;
 use crate::http::connection::ClientConnection;
 use crate::http::message::{Request, Response};
@@ -308,7 +308,7 @@ async fn serve(
                 exchange.resume();
             }
             if exchange.route().answers_itself() {
-                let response = Box::pin(status::respond(exchange, request, &target)).await;
+                let response = Box::pin(own_response::respond(exchange, request, &target)).await?;
                 forward::learn(exchange, request, &response);
                 return Ok(Some(response));
             }

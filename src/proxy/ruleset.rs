@@ -26,6 +26,7 @@ use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
+use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::proxy::shadow_clients::ShadowClients;
 use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
 use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store};
@@ -39,7 +40,8 @@ use tokens::TokenVerifier;
 
 pub use access::RouteAccess;
 pub use spec::{
-    DebugSpec, LimitSpec, OverflowSpec, PolicySpec, QuotaSpec, Rewrite, RouteSpec, RulesetSpec,
+    DebugSpec, Destination, LimitSpec, OverflowSpec, PolicySpec, QuotaSpec, Rewrite, RouteSpec,
+    RulesetSpec,
 };
 
 /// The running ruleset.
@@ -162,8 +164,10 @@ pub struct Route {
     pub refusing: usize,
     /// The limits that the route reports to clients, if its upstream is the report.
     pub reported: Vec<Limit>,
-    /// The upstream; `None` for requests without a route.
+    /// The upstream; `None` for requests without a route, and if the route has an answer.
     pub upstream: Option<Arc<Upstream>>,
+    /// The answer to requests, in place of an upstream.
+    pub answer: Option<RouteAnswer>,
     /// The key by which the upstream chooses hosts, if it hashes one.
     pub balance_key: Option<Descriptor>,
     /// Fields that tell the upstream of a lower priority.
@@ -206,8 +210,10 @@ impl Preflight {
 impl Route {
     /// The proxy itself answers the requests that the limits admit.
     pub fn answers_itself(&self) -> bool {
-        let upstream = self.upstream.as_deref();
-        upstream.is_some_and(|upstream| matches!(upstream.target(), RunningTarget::Status))
+        match &self.upstream {
+            Some(upstream) => matches!(upstream.target(), RunningTarget::Status),
+            None => self.answer.is_some(),
+        }
     }
 
     /// The limits that apply to a request, except those that tag.

@@ -13,6 +13,7 @@ use crate::http::message::Request;
 use crate::http::{framing, host, path};
 use crate::net::socket::StreamAddress;
 use crate::proxy::answers::error::Error;
+use crate::proxy::answers::redirect::RedirectedRequest;
 use crate::rules::Head;
 
 /// Host and normalised path of a request.
@@ -106,6 +107,15 @@ impl RequestTarget {
             })
         } else {
             Ok(())
+        }
+    }
+
+    /// The parts of the request that a redirect may repeat.
+    pub(super) fn redirected<'h, B>(&'h self, request: &'h Request<B>) -> RedirectedRequest<'h> {
+        RedirectedRequest {
+            host: &self.host,
+            path: self.path.as_deref().unwrap_or(request.uri().path()),
+            query: request.uri().query(),
         }
     }
 

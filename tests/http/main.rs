@@ -35,6 +35,7 @@ mod process_life;
 mod proxy_header;
 mod proxy_protocol;
 mod retries;
+mod route_answers;
 mod stalled_bodies;
 mod tls;
 mod trailers;

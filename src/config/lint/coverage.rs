@@ -42,7 +42,7 @@ fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {
 /// Warns of routes with `upstream: status` on which no limit is enforced.
 pub(super) fn unlimited_status(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let unlimited = places.iter().filter_map(|place| {
-        let upstream = &place.route?.upstream;
+        let upstream = place.route?.upstream.as_ref()?;
         let is_limited = place.policies().any(AppliedPolicy::is_enforced);
         (upstream.value == UpstreamRef::Status && !is_limited).then_some(upstream)
     });

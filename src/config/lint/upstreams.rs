@@ -15,14 +15,15 @@ use crate::upstream::UpstreamProtocol;
 pub(super) fn grpc_over_http1(config: &Config) -> Vec<Finding> {
     let findings = config.routes.iter().filter_map(|route| {
         let grpc = route.matches.grpc.as_ref()?;
-        let protocol = match &route.upstream.value {
+        let upstream = route.upstream.as_ref()?;
+        let protocol = match &upstream.value {
             UpstreamRef::Echo | UpstreamRef::Status => return None,
             UpstreamRef::Url(_) => UpstreamProtocol::default(),
             UpstreamRef::Named(name) => config.upstreams.get(name.as_str())?.protocol.value,
         };
         let message = "gRPC needs HTTP/2, and the upstream speaks HTTP/1.1";
         let finding = Finding::warning(grpc.node, Code::NoEffect, message);
-        let finding = finding.related(route.upstream.node, "the upstream");
+        let finding = finding.related(upstream.node, "the upstream");
         (protocol == UpstreamProtocol::Http1).then(|| {
             finding.help("write `protocol: h2` in the upstream, which has to be in `upstreams`")
         })
@@ -117,8 +118,9 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
     let in_place = config
         .routes
         .iter()
-        .filter_map(|route| match &route.upstream.value {
-            UpstreamRef::Url(url) => Some((url, route.upstream.node)),
+        .filter_map(|route| route.upstream.as_ref())
+        .filter_map(|upstream| match &upstream.value {
+            UpstreamRef::Url(url) => Some((url, upstream.node)),
             UpstreamRef::Echo | UpstreamRef::Status | UpstreamRef::Named(_) => None,
         });
     let findings = endpoints.chain(in_place).filter_map(|(url, node)| {

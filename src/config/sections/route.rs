@@ -1,5 +1,6 @@
 //! Routes and their limits.
 
+mod answer;
 mod check;
 mod compile;
 mod limits;

@@ -94,7 +94,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let used = config
         .routes
         .iter()
-        .filter_map(|route| route.upstream.name());
+        .filter_map(|route| route.upstream_name());
     let used: HashSet<_> = used.collect();
     for (name, upstream) in config.upstreams.iter() {
         endpoints::check(upstream, findings);

@@ -1,5 +1,5 @@
-//! Configured bodies with placeholders, such as `{{retry_after}}`. Values are escaped for the
-//! body's type, so that a client can neither add markup nor break a document.
+//! Configured texts with placeholders, such as `{{retry_after}}` in bodies. Values are escaped for
+//! the body's type, so that a client can neither add markup nor break a document.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -11,25 +11,25 @@ use super::negotiate::ResponseFormat;
 /// Most characters of a value: a client chooses the length of its path.
 const MAX_VALUE: usize = 256;
 
-const OPEN: &str = "{{";
-const CLOSE: &str = "}}";
+/// The signs around names in bodies.
+const BODY: [&str; 2] = ["{{", "}}"];
 
-/// Body with placeholders.
+/// Text with placeholders: those of bodies, or `P`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
-    pieces: Vec<Piece>,
+pub struct Template<P = Placeholder> {
+    pieces: Vec<Piece<P>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum Piece<P> {
     Text(Box<str>),
-    Value(Placeholder),
+    Value(P),
 }
 
 /// Names between the braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(const_into_str, serialize_all = "snake_case")]
-pub(crate) enum Placeholder {
+pub enum Placeholder {
     Policy,
     Policies,
     Quota,
@@ -48,12 +48,12 @@ pub(crate) enum Placeholder {
 /// Error in a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// A placeholder has no end.
-    #[error("`{{{{` without `}}}}`")]
-    Unclosed,
-    #[error("there is no placeholder `{{{{{0}}}}}`")]
-    /// The name of no placeholder.
-    Unknown(String),
+    /// A placeholder has no end. The signs around names.
+    #[error("`{}` without `{}`", _0[0], _0[1])]
+    Unclosed([&'static str; 2]),
+    /// The name of no placeholder, and the signs around it.
+    #[error("there is no placeholder `{}{_0}{}`", _1[0], _1[1])]
+    Unknown(String, [&'static str; 2]),
 }
 
 /// Escaping of values.
@@ -84,38 +84,12 @@ impl Template {
     /// # Errors
     /// An unclosed placeholder, or an unknown name.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
-        let mut pieces = Vec::new();
-        let mut written = String::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once(OPEN) {
-            written.push_str(before);
-            if let Some(after) = after.strip_prefix(OPEN) {
-                written.push_str(OPEN);
-                rest = after;
-                continue;
-            }
-            let (name, after) = after.split_once(CLOSE).ok_or(TemplateError::Unclosed)?;
-            let name = name.trim();
-            let value = name
-                .parse()
-                .map_err(|_| TemplateError::Unknown(name.to_owned()))?;
-            if !written.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut written).into()));
-            }
-            pieces.push(Piece::Value(value));
-            rest = after;
-        }
-        written.push_str(rest);
-        pieces.push(Piece::Text(written.into()));
-        Ok(Template { pieces })
+        Self::parse_with(text, BODY, |name, _| name.trim().parse().ok())
     }
 
     /// The names of its placeholders.
     pub fn placeholders(&self) -> impl Iterator<Item = &'static str> {
-        self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(_) => None,
-            Piece::Value(placeholder) => Some(placeholder.into_str()),
-        })
+        self.values().map(|placeholder| placeholder.into_str())
     }
 
     /// Writes the body, with `value` of each placeholder.
@@ -124,14 +98,66 @@ impl Template {
         escape: Escape,
         value: impl Fn(Placeholder) -> PlaceholderValue<'a>,
     ) -> String {
-        let mut body = String::new();
+        self.write(|placeholder, body| escape.write(&value(*placeholder), body))
+    }
+}
+
+impl<P> Template<P> {
+    /// Parses a text with names between these signs, of which the first twice stands for itself.
+    /// `read` gets a name, and the text before it.
+    ///
+    /// # Errors
+    /// An unclosed placeholder, or a name that `read` does not know.
+    pub(super) fn parse_with(
+        text: &str,
+        signs: [&'static str; 2],
+        read: impl Fn(&str, &str) -> Option<P>,
+    ) -> Result<Self, TemplateError> {
+        let [open, close] = signs;
+        let mut pieces = Vec::new();
+        let mut written = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once(open) {
+            written.push_str(before);
+            if let Some(after) = after.strip_prefix(open) {
+                written.push_str(open);
+                rest = after;
+                continue;
+            }
+            let unclosed = TemplateError::Unclosed(signs);
+            let (name, after) = after.split_once(close).ok_or(unclosed)?;
+            let start = text.len() - (name.len() + close.len() + after.len());
+            let value = read(name, &text[..start - open.len()]);
+            let value = value.ok_or_else(|| TemplateError::Unknown(name.trim().to_owned(), signs));
+            if !written.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut written).into()));
+            }
+            pieces.push(Piece::Value(value?));
+            rest = after;
+        }
+        written.push_str(rest);
+        pieces.push(Piece::Text(written.into()));
+        Ok(Template { pieces })
+    }
+
+    /// Its placeholders.
+    pub(super) fn values(&self) -> impl Iterator<Item = &P> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::Value(placeholder) => Some(placeholder),
+        })
+    }
+
+    /// Writes the text, of which `value` writes the placeholders.
+    pub(super) fn write(&self, value: impl Fn(&P, &mut String)) -> String {
+        let mut written = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => body.push_str(text),
-                Piece::Value(placeholder) => escape.write(&value(*placeholder), &mut body),
+                Piece::Text(text) => written.push_str(text),
+                Piece::Value(placeholder) => value(placeholder, &mut written),
             }
         }
-        body
+        written
     }
 }
 
@@ -227,7 +253,10 @@ mod tests {
 
     #[test]
     fn errors_name_the_placeholder() {
-        assert_eq!(Template::parse("a {{path"), Err(TemplateError::Unclosed));
+        assert_eq!(
+            Template::parse("a {{path"),
+            Err(TemplateError::Unclosed(BODY))
+        );
         let unknown = Template::parse("{{pth}}").expect_err("no such value");
         assert_eq!(unknown.to_string(), "there is no placeholder `{{pth}}`");
     }

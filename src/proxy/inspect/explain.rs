@@ -24,12 +24,15 @@ use crate::http::message::Request;
 use crate::limiter::Secret;
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::answers::error::Error;
+use crate::proxy::answers::redirect::RedirectedRequest;
+use crate::proxy::answers::route_answer::PreparedAnswer;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::ruleset::{Limit, Ruleset, RulesetSpec};
+use crate::proxy::ruleset::{Limit, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::{Connection, RequestTarget, Sender};
 use crate::rules::{Head, Mismatch, Token};
 use crate::telemetry::registry::Registry;
+use derive_more::Display;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,18 +62,29 @@ struct Trace<'r> {
     /// The number of such routes beside these.
     mismatches_omitted: usize,
     route: Option<&'r Arc<str>>,
-    upstream: Option<&'r Arc<str>>,
+    /// Where it goes if its limits allow; `None` without a route.
+    destination: Option<Destination<'r>>,
     limits: Vec<LimitTrace<'r>>,
+}
+
+/// Where an allowed request goes.
+#[derive(Debug, Display)]
+enum Destination<'r> {
+    #[display("forwarded to {_0}")]
+    Upstream(&'r Arc<str>),
+    /// The route answers it.
+    #[display("{_0}")]
+    Route(PreparedAnswer<'r>),
 }
 
 /// The answer of a request, as the last line of the explanation says.
 #[derive(Debug)]
 enum Answer<'a> {
-    /// It goes to the upstream at once.
-    Forwarded { upstream: &'a str },
-    /// It goes to the upstream at this instant, or else once other requests have ended.
+    /// It goes on at once.
+    Allowed { destination: &'a Destination<'a> },
+    /// It goes on at this instant, or else once other requests have ended.
     Delayed {
-        upstream: &'a str,
+        destination: &'a Destination<'a>,
         until: Option<Timestamp>,
     },
     /// A limit refuses it.
@@ -83,9 +97,9 @@ enum Answer<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerKind {
-    /// It is forwarded at once.
+    /// It is forwarded at once, or its route answers it.
     Allowed,
-    /// It is forwarded after a delay.
+    /// The same after a delay.
     Delayed,
     /// A limit refuses it.
     Limited,
@@ -130,7 +144,7 @@ fn explain_in_memory<'r>(
         client_ip,
         now,
         trace: RequestTarget::of(&request)
-            .and_then(|target| trace(ruleset, target.head(&request, sender), now, look)),
+            .and_then(|target| trace(ruleset, (&request, &target), sender, now, look)),
     }
 }
 
@@ -151,18 +165,18 @@ impl Trace<'_> {
         if self.limits.iter().any(LimitTrace::refuses_without_store) {
             return Answer::Own(&Error::Undecided);
         }
-        let Some(upstream) = &self.upstream else {
+        let Some(destination) = &self.destination else {
             return Answer::Own(&Error::NoRoute);
         };
         let waits = self.limits.iter().filter_map(LimitTrace::delayed_until);
         let until = waits.max();
         if self.limits.iter().any(LimitTrace::is_queued) {
             let until = None;
-            Answer::Delayed { upstream, until }
+            Answer::Delayed { destination, until }
         } else if until.is_some() {
-            Answer::Delayed { upstream, until }
+            Answer::Delayed { destination, until }
         } else {
-            Answer::Forwarded { upstream }
+            Answer::Allowed { destination }
         }
     }
 
@@ -193,11 +207,13 @@ fn add_host(request: &mut Request<()>) {
 
 fn trace<'r>(
     ruleset: &'r Ruleset,
-    head: Head<'_>,
+    (request, target): (&Request<()>, &RequestTarget),
+    sender: Sender<'_>,
     now: Timestamp,
     mut look: impl FnMut(&'r Limit, Applicability, &Head<'_>),
 ) -> Result<Trace<'r>, Error> {
     let checked = OnceCell::new();
+    let head = target.head(request, sender);
     let matched = MatchedRequest::new(ruleset, head, now, &checked);
     // The route of the ruleset, which outlives the request.
     let (route, head) = (&**ruleset.route(matched.route_index), &matched.head());
@@ -227,9 +243,21 @@ fn trace<'r>(
             .collect(),
         mismatches_omitted,
         route: matched.route_index.map(|_| &route.name),
-        upstream: route.upstream.as_ref().map(|upstream| upstream.name()),
+        destination: destination(route, target.redirected(request))?,
         limits,
     })
+}
+
+/// Where the requests of a route go; `None` if it is that of requests without a route.
+fn destination<'r>(
+    route: &'r Route,
+    request: RedirectedRequest<'_>,
+) -> Result<Option<Destination<'r>>, Error> {
+    match (&route.upstream, &route.answer) {
+        (Some(upstream), _) => Ok(Some(Destination::Upstream(upstream.name()))),
+        (None, Some(answer)) => Ok(Some(Destination::Route(answer.prepare(request)?))),
+        (None, None) => Ok(None),
+    }
 }
 
 /// The mismatches in their order, and 0; of too many, those that match most conditions, and the

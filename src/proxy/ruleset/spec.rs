@@ -13,6 +13,7 @@ use crate::proxy::admission::mode::Mode;
 use crate::proxy::answers::action::ActionSpec;
 use crate::proxy::answers::limit_headers::{HeaderStyles, QuotaUnit};
 use crate::proxy::answers::rejection::RejectSpec;
+use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::rules::{
     Access, Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch,
     SettlementRule, Verifier,
@@ -179,14 +180,23 @@ pub struct RouteSpec {
     pub limits: Vec<LimitSpec>,
     /// The limits that the route reports to clients; none unless its upstream is the report.
     pub reported: Vec<LimitSpec>,
-    /// Index of the upstream.
-    pub upstream: usize,
+    /// Where its requests go.
+    pub destination: Destination,
     /// The key by which the upstream chooses hosts, if it hashes one.
     pub balance_key: Option<Descriptor>,
     /// Changes to requests before they are forwarded.
     pub rewrite: Rewrite,
     /// Largest body of a request, in bytes.
     pub max_body: u64,
+}
+
+/// Destination of the requests of a route.
+#[derive(Debug)]
+pub enum Destination {
+    /// The upstream with this index.
+    Upstream(usize),
+    /// The proxy, which gives this answer.
+    Answer(RouteAnswer),
 }
 
 /// Changes to a request before it is forwarded.

@@ -125,8 +125,10 @@ fn check_template(own: &OnLimit, findings: &Findings<'_>) {
         return;
     };
     let help = match &error {
-        TemplateError::Unclosed => "write `{{{{` for two braces that are no placeholder".to_owned(),
-        TemplateError::Unknown(name) => {
+        TemplateError::Unclosed(_) => {
+            "write `{{{{` for two braces that are no placeholder".to_owned()
+        }
+        TemplateError::Unknown(name, _) => {
             nearest::advice(name, Template::NAMES, "known placeholders")
         }
     };

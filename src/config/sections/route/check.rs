@@ -23,7 +23,11 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         let message = format!("two routes are called `{name}`");
         (message, "give each a name of its own, or none")
     });
-    for route in config.routes.iter() {
+    // A misspelt key is one mistake.
+    let faulty = findings.faulty_routes();
+    for (place, route) in config.routes.iter().enumerate() {
+        let is_faulty = || faulty.contains(&format!("routes[{place}]"));
+        super::answer::check(route, is_faulty, findings);
         check_match(route, config, findings);
         if let Some(access) = &route.access {
             access::check(access, access.node, config, findings);
@@ -85,7 +89,7 @@ fn check_grpc(matches: &Match, findings: &Findings<'_>) {
 }
 
 fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
-    let Some(name) = route.upstream.name() else {
+    let (Some(name), Some(upstream)) = (route.upstream_name(), &route.upstream) else {
         return;
     };
     if config.upstreams.contains_key(name.as_str()) {
@@ -101,7 +105,7 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
         ),
     };
     let message = format!("there is no upstream `{name}`");
-    findings.add(Finding::error(route.upstream.node, Code::UnknownName, message).help(help));
+    findings.add(Finding::error(upstream.node, Code::UnknownName, message).help(help));
 }
 
 fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {

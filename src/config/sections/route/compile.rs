@@ -15,7 +15,7 @@ use crate::config::sections::policy::Policies;
 use crate::config::sections::secret_value::FIELD;
 use crate::config::sections::value_match::FileLists;
 use crate::config::value::{KeyPart, MissingKeyWord};
-use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
+use crate::proxy::ruleset::{Destination, LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{self, Descriptor, PathEquivalence, RouteMatch, Selectors};
 
 /// Separates the owner of an inline limit from its position. Names cannot contain it, so no policy
@@ -145,7 +145,7 @@ impl<'a> RouteCompiler<'a> {
         route: &'a Route,
         name: String,
         policies: &mut Policies<'a>,
-        upstream: usize,
+        destination: Destination,
     ) -> RouteSpec {
         let matches = matches(route, self.lists);
         let mut applied = if route.inherit.get() {
@@ -171,7 +171,7 @@ impl<'a> RouteCompiler<'a> {
                 .collect(),
             limits: self.limits(&applied, policies, &name, &matches),
             reported: Vec::new(),
-            upstream,
+            destination,
             balance_key: self.balance_key(route, &name, &matches),
             rewrite: rewrite(&route.request),
             max_body: match &route.request.max_body {
@@ -185,7 +185,7 @@ impl<'a> RouteCompiler<'a> {
 
     /// The key by which the route's upstream chooses hosts, if it hashes one.
     fn balance_key(&self, route: &Route, name: &str, taken: &RouteMatch) -> Option<Descriptor> {
-        let upstream = route.upstream.name()?.as_str();
+        let upstream = route.upstream_name()?.as_str();
         let key = self.config.upstreams.get(upstream)?.balance.key()?;
         let parts = key.0.iter().map(|part| self.part(part, name, taken));
         let prefix = self.config.client_ip.ipv6_prefix.get() as u8;

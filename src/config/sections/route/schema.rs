@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::answer::{Redirect, Respond};
 use crate::config::located::{List, Located, Table};
 use crate::config::schema::{Access, Condition, Limit};
 use crate::config::sections::listener::BodySize;
@@ -17,6 +18,7 @@ use crate::rules::{HostPattern, TrailingSlash};
 /// An item of `routes`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{ "required": ["upstream"] }, { "required": ["redirect"] }, { "required": ["respond"] }]))]
 pub struct Route {
     /// The name in logs, metrics and limits; a description of the match unless given.
     pub name: Option<Located<Name>>,
@@ -39,7 +41,11 @@ pub struct Route {
     pub inherit: Located<Flag<true>>,
     /// Where requests go: the name of an upstream, a URL, `echo`, which answers with the request it
     /// received, or `status`, which answers with the state of the caller's limits.
-    pub upstream: Located<UpstreamRef>,
+    pub upstream: Option<Located<UpstreamRef>>,
+    /// Where clients are sent, instead of an upstream.
+    pub redirect: Option<Located<Redirect>>,
+    /// The response to all requests, instead of an upstream.
+    pub respond: Option<Located<Respond>>,
     /// The policies that `upstream: status` reports.
     #[serde(default)]
     pub status: Option<Located<StatusReport>>,
@@ -95,6 +101,18 @@ pub struct RequestChanges {
     pub strip_prefix: Option<Located<PathPrefix>>,
     /// The largest request body, `0B` to `1024GiB`, instead of `client.max_body`; 413 beyond.
     pub max_body: Option<Located<BodySize>>,
+}
+
+impl Route {
+    /// The upstream, unless the route answers by `redirect` or `respond`.
+    pub(in crate::config) fn upstream(&self) -> Option<&UpstreamRef> {
+        self.upstream.as_ref().map(|upstream| &upstream.value)
+    }
+
+    /// The name of its upstream, if that is one of `upstreams`.
+    pub(in crate::config) fn upstream_name(&self) -> Option<&Name> {
+        self.upstream()?.name()
+    }
 }
 
 impl Match {

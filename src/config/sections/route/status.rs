@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::answer::check_unforwarded;
 use super::compile::RouteCompiler;
 use crate::config::checks::{report_empty, report_repeated};
 use crate::config::schema::{Action, Config, Mode, Policy, Route};
 use crate::config::sections::policy::Policies;
 use crate::config::value::{KeyPart, Name, UpstreamRef};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::proxy::ruleset::{LimitSpec, RouteSpec};
 
 /// The largest number of policies in a report: their buckets are read together.
@@ -23,34 +24,21 @@ enum Unreported<'a> {
 }
 
 pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
-    let is_status = route.upstream.value == UpstreamRef::Status;
-    let Some(status) = &route.status else {
-        if is_status {
-            check_built_in(route, findings);
-            check_number(route, config, findings);
+    let upstream = route.upstream.as_ref();
+    let Some(upstream) = upstream.filter(|upstream| upstream.value == UpstreamRef::Status) else {
+        if let Some(status) = &route.status {
+            let message = "only `upstream: status` reports limits";
+            let finding = Finding::error(status.node, Code::NoEffect, message).at_key();
+            let finding = finding.related(node_of(&route.upstream), "the upstream");
+            findings.add(finding.help("remove it, or use `upstream: status`"));
         }
         return;
     };
-    if !is_status {
-        let message = "only `upstream: status` reports limits";
-        let finding = Finding::error(status.node, Code::NoEffect, message).at_key();
-        let finding = finding.related(route.upstream.node, "the upstream");
-        return findings.add(finding.help("remove it, or use `upstream: status`"));
-    }
-    check_built_in(route, findings);
-    match &status.policies {
+    check_unforwarded(route, upstream.node, findings);
+    let policies = route.status.as_ref();
+    match policies.and_then(|status| status.policies.as_ref()) {
         Some(names) => check_names(names, config, findings),
-        None => check_number(route, config, findings),
-    }
-}
-
-/// The proxy itself answers: nothing is forwarded.
-fn check_built_in(route: &Route, findings: &Findings<'_>) {
-    if route.request.node != NodeId::ABSENT {
-        let message = "the request is not forwarded";
-        let finding = Finding::error(route.request.node, Code::NoEffect, message).at_key();
-        let finding = finding.related(route.upstream.node, "the proxy answers it");
-        findings.add(finding.help("remove `request`"));
+        None => check_number(upstream.node, config, findings),
     }
 }
 
@@ -104,12 +92,12 @@ fn check_reported(name: &Located<Name>, policy: &Policy, config: &Config, findin
     }
 }
 
-fn check_number(route: &Route, config: &Config, findings: &Findings<'_>) {
+fn check_number(upstream: NodeId, config: &Config, findings: &Findings<'_>) {
     let policies = config.all_limits().filter_map(|limit| config.policy(limit));
     let reported = policies.filter(|(policy, _)| is_reported(policy, config));
     let count = reported.map(|(_, node)| node).collect::<HashSet<_>>().len();
     if count > MOST_POLICIES {
-        findings.add(too_many(route.upstream.node, count));
+        findings.add(too_many(upstream, count));
     }
 }
 
@@ -216,5 +204,5 @@ impl RouteCompiler<'_> {
 }
 
 fn is_status(route: &Route) -> bool {
-    route.upstream.value == UpstreamRef::Status
+    route.upstream() == Some(&UpstreamRef::Status)
 }

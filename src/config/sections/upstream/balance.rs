@@ -102,7 +102,7 @@ fn check_captures(name: &str, key: &Key, config: &Config, findings: &Findings<'_
         let mut routes = config
             .routes
             .iter()
-            .filter(|route| route.upstream.name().is_some_and(|to| to.as_str() == name));
+            .filter(|route| route.upstream_name().is_some_and(|to| to.as_str() == name));
         let has_capture = routes.any(|route| {
             let path = route.matches.path.as_ref();
             path.is_some_and(|path| path.captures().any(|one| one == capture))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, AnswerKind, Explanation, LimitOutcome, LimitTrace};
+use super::{Answer, AnswerKind, Destination, Explanation, LimitOutcome, LimitTrace};
 use crate::clock::Timestamp;
 use crate::clock::text::{Millis, rfc_3339};
 use crate::proxy::admission::mode::Enforcement;
@@ -225,15 +225,22 @@ impl Explanation<'_> {
             retry_after_ms: None,
         };
         let wait = |until: Timestamp| Millis::from(until.since(self.now));
-        match self.answer() {
-            Answer::Forwarded { upstream } => AnswerReport {
-                upstream: Some(upstream.to_owned()),
-                ..report(AnswerKind::Allowed)
+        let to = |destination: &Destination<'_>, decision| match destination {
+            Destination::Upstream(upstream) => AnswerReport {
+                upstream: Some(upstream.to_string()),
+                ..report(decision)
             },
-            Answer::Delayed { upstream, until } => AnswerReport {
-                upstream: Some(upstream.to_owned()),
+            Destination::Route(answer) => AnswerReport {
+                status: Some(answer.status().as_u16()),
+                detail: Some(answer.to_string()),
+                ..report(decision)
+            },
+        };
+        match self.answer() {
+            Answer::Allowed { destination } => to(destination, AnswerKind::Allowed),
+            Answer::Delayed { destination, until } => AnswerReport {
                 delay_ms: until.map(wait),
-                ..report(AnswerKind::Delayed)
+                ..to(destination, AnswerKind::Delayed)
             },
             Answer::Refused(limit) => AnswerReport {
                 policy: Some(Arc::clone(&limit.limit.policy.name)),

@@ -33,13 +33,13 @@ impl Explanation<'_> {
                     None => format!("{verb} by {policy}"),
                 }
             }
-            Answer::Forwarded { upstream } => format!("allowed, and forwarded to {upstream}"),
-            Answer::Delayed { upstream, until } => {
+            Answer::Allowed { destination } => format!("allowed, and {destination}"),
+            Answer::Delayed { destination, until } => {
                 let when = match until {
                     Some(until) => format!("after {}", Span(until.since(self.now))),
                     None => "once others have ended".to_owned(),
                 };
-                format!("delayed, and forwarded to {upstream} {when}")
+                format!("delayed, and {destination} {when}")
             }
             // The line of the route says why.
             Answer::Own(error) if self.trace.is_ok() => error.status().to_string(),

@@ -7,7 +7,7 @@ use http::HeaderName;
 
 use super::Builder;
 use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
-use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteAccess, RouteSpec};
+use crate::proxy::ruleset::{Destination, Limit, LimitSpec, Policy, Route, RouteAccess, RouteSpec};
 use crate::rules::{Access, Descriptor};
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
 use crate::upstream::{RunningTarget, Upstream};
@@ -21,14 +21,18 @@ impl Builder<'_> {
     ) -> Arc<Route> {
         let access = std::mem::take(&mut spec.access);
         let route = self.unforwarded(&spec.name, &spec.limits, access, policies);
-        let origin = match upstreams[spec.upstream].target() {
-            RunningTarget::Echo | RunningTarget::Status => LearnedOrigin::BuiltIn,
-            RunningTarget::Cluster(_) => LearnedOrigin::Servers,
+        let (upstream, answer) = match spec.destination {
+            Destination::Upstream(place) => (Some(Arc::clone(&upstreams[place])), None),
+            Destination::Answer(answer) => (None, Some(answer)),
+        };
+        let origin = match upstream.as_ref().map(|upstream| upstream.target()) {
+            None | Some(RunningTarget::Echo | RunningTarget::Status) => LearnedOrigin::BuiltIn,
+            Some(RunningTarget::Cluster(_)) => LearnedOrigin::Servers,
         };
         Arc::new(Route {
             priority_fields: priority_fields(&route.limits),
             learned_responses: self.learned_responses(&spec.name, &route.limits, origin),
-            reported: self.reported(&spec, policies),
+            reported: self.reported(&spec.reported, policies),
             reads_token: route.reads_token
                 || reads_token(&spec.reported, policies)
                 || spec
@@ -36,7 +40,8 @@ impl Builder<'_> {
                     .as_ref()
                     .is_some_and(Descriptor::reads_token),
             balance_key: spec.balance_key,
-            upstream: Some(Arc::clone(&upstreams[spec.upstream])),
+            upstream,
+            answer,
             rewrite: spec.rewrite,
             max_body: spec.max_body,
             ..route
@@ -64,6 +69,7 @@ impl Builder<'_> {
             reads_token,
             learned_responses: None,
             upstream: None,
+            answer: None,
             balance_key: None,
             rewrite: Default::default(),
             max_body: 0,
@@ -90,9 +96,9 @@ impl Builder<'_> {
     }
 
     /// The limits that a route reports.
-    fn reported(&self, route: &RouteSpec, policies: &[Arc<Policy>]) -> Vec<Limit> {
-        let specs = route.reported.iter();
+    fn reported(&self, specs: &[LimitSpec], policies: &[Arc<Policy>]) -> Vec<Limit> {
         specs
+            .iter()
             .map(|spec| {
                 let policy = Arc::clone(&policies[spec.policy]);
                 limit(spec, policy, LimitMetrics::unregistered())

@@ -1,0 +1,392 @@
+//! Targets of redirects, with placeholders such as `{host}` for parts of the request.
+//!
+//! No value leaves its component of the URL (RFC 3986 section 3): a client can neither choose
+//! another host nor add a header field.
+
+use std::borrow::Cow;
+
+use http::HeaderValue;
+use http::uri::Authority;
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::template::{Template, TemplateError};
+use crate::rules::{PathPattern, segments};
+
+/// The signs around names.
+const SIGNS: [&str; 2] = ["{", "}"];
+/// The longest target as configured, in bytes.
+const MAX_LENGTH: usize = 4096;
+
+/// All but what a query may have (RFC 3986 section 3.4), and `%`.
+const QUERY: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+/// All but unreserved characters (RFC 3986 section 2.3).
+const VALUE: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Target of a redirect: an `http` or `https` URL, or a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedirectTarget {
+    template: Template<(RequestPart, Component)>,
+    is_path: bool,
+}
+
+/// Part of a request that a placeholder stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestPart {
+    Host,
+    Path,
+    Query,
+    PathAndQuery,
+    /// The segment at this place of the path.
+    Segment(usize),
+}
+
+/// Component of a URL that a placeholder stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Component {
+    Authority,
+    Path,
+    /// The query, or the fragment.
+    Query,
+}
+
+/// Parts of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RedirectedRequest<'a> {
+    /// The host without its port; empty if an HTTP/1.0 client names none.
+    pub host: &'a str,
+    /// The normal form of the path, or `*`.
+    pub path: &'a str,
+    pub query: Option<&'a str>,
+}
+
+/// Error in a target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RedirectError {
+    /// A placeholder has no end, or an unknown name.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// The text is too long.
+    #[error("a target has {MAX_LENGTH} bytes at most")]
+    Long,
+    /// The text begins with neither a scheme nor a slash.
+    #[error("this is neither an `http` or `https` URL nor a path")]
+    Relative,
+    /// The text begins with two slashes, or a slash and a backslash.
+    #[error("browsers take the text after `{0}` for a host")]
+    NetworkPath(&'static str),
+    /// A placeholder other than `{host}` would be part of the host.
+    #[error("`{{{0}}}` would let clients choose the host")]
+    InHost(String),
+    /// The URL has no valid host.
+    #[error("this URL has no valid host")]
+    Host,
+    /// A character that a URL has in encoded form only.
+    #[error("a URL can't contain `{}`", .0.escape_debug())]
+    Character(char),
+}
+
+impl RedirectTarget {
+    /// The names of all placeholders, except those of captured segments.
+    pub const NAMES: [&'static str; 4] = ["host", "path", "query", "path_and_query"];
+
+    /// Parses a target for requests whose paths have this pattern.
+    ///
+    /// # Errors
+    /// A malformed URL, an unknown placeholder, or one by which clients could choose the host.
+    pub fn parse(text: &str, path: &PathPattern) -> Result<Self, RedirectError> {
+        if text.len() > MAX_LENGTH {
+            return Err(RedirectError::Long);
+        }
+        for start in ["//", "/\\"] {
+            if text.starts_with(start) {
+                return Err(RedirectError::NetworkPath(start));
+            }
+        }
+        let is_path = text.starts_with('/');
+        let authority = match text.split_once("://") {
+            _ if is_path => None,
+            Some(("http" | "https", rest)) => Some(rest),
+            _ => return Err(RedirectError::Relative),
+        };
+        let template = Template::parse_with(text, SIGNS, |name, before| {
+            let part = RequestPart::of(name, path)?;
+            let component = Component::after(before, is_path);
+            let begins_path = matches!(part, RequestPart::Path | RequestPart::PathAndQuery);
+            Some(match component {
+                Component::Authority if begins_path => (part, Component::Path),
+                component => (part, component),
+            })
+        })?;
+        let outside = template.write(|_, _| {});
+        let is_valid = |c: &char| c.is_ascii_graphic() && !"\"<>\\^`{|}".contains(*c);
+        if let Some(other) = outside.chars().find(|c| !is_valid(c)) {
+            return Err(RedirectError::Character(other));
+        }
+        authority.map_or(Ok(()), check_authority)?;
+        Ok(Self { template, is_path })
+    }
+
+    /// Returns true if the client's `Host` is part of the target's host.
+    pub fn has_host(&self) -> bool {
+        let wanted = (RequestPart::Host, Component::Authority);
+        self.template.values().any(|value| *value == wanted)
+    }
+
+    /// The value of `Location` for a request; `None` if that names no host which the target needs.
+    pub(crate) fn location(&self, request: RedirectedRequest<'_>) -> Option<HeaderValue> {
+        if request.host.is_empty() && self.has_host() {
+            return None;
+        }
+        let url = self
+            .template
+            .write(|(part, component), url| component.write(*part, &request, url));
+        let mut url = url.as_str();
+        // A value that is empty, or begins with a slash, must not make this a URL with a host.
+        while self.is_path && url.starts_with("//") {
+            url = &url[1..];
+        }
+        HeaderValue::from_str(url).ok()
+    }
+}
+
+/// Checks the host and the port at the start of `rest`, where only a host may vary.
+fn check_authority(rest: &str) -> Result<(), RedirectError> {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let path = ["{path}", "{path_and_query}"].map(|name| authority.find(name));
+    let end = path.into_iter().flatten().min();
+    let authority = &authority[..end.unwrap_or(authority.len())];
+    let authority = authority.replace("{host}", "host");
+    if let Some((_, name)) = authority.split_once('{') {
+        let name = name.split('}').next().unwrap_or_default();
+        return Err(RedirectError::InHost(name.to_owned()));
+    }
+    let parsed = authority.parse::<Authority>().ok().filter(|parsed| {
+        let port = &authority[parsed.host().len().min(authority.len())..];
+        !authority.contains('@') && (port.is_empty() || parsed.port_u16().is_some())
+    });
+    parsed.map_or(Err(RedirectError::Host), |_| Ok(()))
+}
+
+impl RequestPart {
+    fn of(name: &str, path: &PathPattern) -> Option<Self> {
+        match name {
+            "host" => Some(Self::Host),
+            "path" => Some(Self::Path),
+            "query" => Some(Self::Query),
+            "path_and_query" => Some(Self::PathAndQuery),
+            capture => path.capture(capture).map(Self::Segment),
+        }
+    }
+
+    fn text<'a>(self, request: &RedirectedRequest<'a>) -> Cow<'a, str> {
+        let path = match request.path {
+            // The whole server (RFC 9112 section 3.2.4).
+            "*" => "/",
+            path => path,
+        };
+        Cow::Borrowed(match (self, request.query) {
+            (Self::Host, _) => request.host,
+            (Self::Query, query) => query.unwrap_or_default(),
+            (Self::PathAndQuery, Some(query)) => {
+                let query = utf8_percent_encode(query, QUERY);
+                return Cow::Owned(format!("{path}?{query}"));
+            }
+            (Self::Path | Self::PathAndQuery, _) => path,
+            (Self::Segment(place), _) => segments(path).nth(place).unwrap_or_default(),
+        })
+    }
+}
+
+impl Component {
+    /// The component that begins after this text.
+    fn after(text: &str, is_path: bool) -> Self {
+        let text = text.split_once("://").map_or(text, |(_, rest)| rest);
+        if text.contains(['?', '#']) {
+            Self::Query
+        } else if is_path || text.contains("{path") || text.contains('/') {
+            Self::Path
+        } else {
+            Self::Authority
+        }
+    }
+
+    /// Writes a part of a request. Hosts and normal paths have no character that ends a component.
+    fn write(self, part: RequestPart, request: &RedirectedRequest<'_>, url: &mut String) {
+        let text = part.text(request);
+        let encoded = match (self, part) {
+            (Self::Authority, _) => return url.push_str(&text),
+            (Self::Query, RequestPart::Query) => utf8_percent_encode(&text, QUERY),
+            (Self::Query, _) | (Self::Path, RequestPart::Query | RequestPart::Host) => {
+                utf8_percent_encode(&text, VALUE)
+            }
+            (Self::Path, _) => return url.push_str(&text),
+        };
+        url.extend(encoded);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rules::Segment;
+
+    fn pattern() -> PathPattern {
+        PathPattern {
+            segments: vec![
+                Segment::Literal("users".to_owned()),
+                Segment::Capture("id".to_owned()),
+            ],
+            is_prefix: true,
+        }
+    }
+
+    fn parse(to: &str) -> Result<RedirectTarget, RedirectError> {
+        RedirectTarget::parse(to, &pattern())
+    }
+
+    fn location(to: &str, path: &str, query: Option<&str>) -> String {
+        let target = parse(to).unwrap_or_else(|error| panic!("{to}: {error}"));
+        let host = "a.example";
+        let location = target.location(RedirectedRequest { host, path, query });
+        let location = location.expect("there is a host");
+        location.to_str().expect("visible ASCII").to_owned()
+    }
+
+    #[test]
+    fn placeholders_stand_for_parts_of_the_request() {
+        for (to, expected) in [
+            (
+                "https://{host}{path_and_query}",
+                "https://a.example/users/7%40x/a?b=c&d=%22%22",
+            ),
+            (
+                "https://www.{host}:8443{path}",
+                "https://www.a.example:8443/users/7%40x/a",
+            ),
+            ("/people/{id}", "/people/7%40x"),
+            ("/people?id={id}&all", "/people?id=7%2540x&all"),
+            (
+                "/login?to={path_and_query}",
+                "/login?to=%2Fusers%2F7%2540x%2Fa%3Fb%3Dc%26d%3D%2522%2522",
+            ),
+            ("/x?{query}", "/x?b=c&d=%22%22"),
+            ("/x/{query}", "/x/b%3Dc%26d%3D%22%22"),
+            ("/{path}", "/users/7%40x/a"),
+            ("https://b.example/#{host}", "https://b.example/#a.example"),
+        ] {
+            let query = Some("b=c&d=\"\"");
+            assert_eq!(location(to, "/users/7%40x/a", query), expected, "{to}");
+        }
+        assert_eq!(
+            location("https://{host}{path_and_query}", "*", None),
+            "https://a.example/"
+        );
+    }
+
+    #[test]
+    fn a_path_stays_a_path() {
+        assert_eq!(
+            location("/{query}{path}", "/evil.example", None),
+            "/evil.example"
+        );
+        assert_eq!(
+            location("/{query}", "/", Some("/evil.example")),
+            "/%2Fevil.example"
+        );
+    }
+
+    #[test]
+    fn a_request_without_a_host_has_no_location_there() {
+        let request = RedirectedRequest {
+            host: "",
+            path: "/",
+            query: None,
+        };
+        let location = |to| parse(to).expect("a target").location(request);
+        assert_eq!(location("https://{host}/"), None);
+        assert_eq!(location("/{host}"), Some(HeaderValue::from_static("/")));
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        for (to, message) in [
+            ("", "this is neither an `http` or `https` URL nor a path"),
+            (
+                "ftp://a/",
+                "this is neither an `http` or `https` URL nor a path",
+            ),
+            (
+                "{path}",
+                "this is neither an `http` or `https` URL nor a path",
+            ),
+            (
+                "//evil.example",
+                "browsers take the text after `//` for a host",
+            ),
+            (
+                "/\\evil.example",
+                "browsers take the text after `/\\` for a host",
+            ),
+            (
+                "https://{id}.example.com/",
+                "`{id}` would let clients choose the host",
+            ),
+            (
+                "https://example.com{query}",
+                "`{query}` would let clients choose the host",
+            ),
+            ("https://", "this URL has no valid host"),
+            ("https://{path}", "this URL has no valid host"),
+            ("https://a@b/", "this URL has no valid host"),
+            ("https://a:b/", "this URL has no valid host"),
+            ("/{no}", "there is no placeholder `{no}`"),
+            ("/{id", "`{` without `}`"),
+            ("/{{id}}", "a URL can't contain `{`"),
+            ("/a b", "a URL can't contain ` `"),
+            ("/a\r\nb: c", "a URL can't contain `\\r`"),
+            ("/é", "a URL can't contain `é`"),
+        ] {
+            let error = parse(to).expect_err(to);
+            assert_eq!(error.to_string(), message, "{to}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_leaves_its_component(
+            segment in "[!$&-,;=:@a-z0-9.~_-]{1,12}|(%[0-9A-F]{2}){1,4}",
+            query in "\\PC{0,24}|[/?#&%\"\\\\\r\n]{0,12}",
+        ) {
+            let path = format!("/users/{segment}");
+            let of = |to| location(to, &path, Some(&query));
+            for to in ["/{query}", "/a/{id}", "/a?b={id}&c={query}", "/{path_and_query}"] {
+                let location = of(to);
+                prop_assert!(location.starts_with('/') && !location.starts_with("//"));
+                prop_assert!(location.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\' && byte != b'#'));
+            }
+            let value = of("/?b={path_and_query}");
+            prop_assert!(!value[4..].contains(['&', '=', '/', '?', '+']));
+            let url = of("https://{host}{path_and_query}");
+            prop_assert!(url.starts_with("https://a.example/users/"));
+        }
+    }
+}

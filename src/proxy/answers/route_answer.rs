@@ -1,0 +1,92 @@
+//! Answers of routes that have no upstream: redirects and fixed responses.
+
+use bytes::Bytes;
+use derive_more::Display;
+use http::StatusCode;
+use http::header::{HeaderName, HeaderValue, LOCATION};
+
+use super::error::Error;
+use super::redirect::{RedirectTarget, RedirectedRequest};
+use crate::http::message::Response;
+use crate::proxy::body::ResponseBody;
+
+/// The response of a route to all of its requests.
+#[derive(Clone, Debug)]
+pub enum RouteAnswer {
+    /// Another URL.
+    Redirect {
+        /// The URL.
+        target: RedirectTarget,
+        /// 301, 302, 303, 307 or 308.
+        status: StatusCode,
+    },
+    /// Always the same response.
+    Fixed {
+        /// 200 to 599.
+        status: StatusCode,
+        /// Its fields, with the type of the body if there is one.
+        headers: Vec<(HeaderName, HeaderValue)>,
+        /// Its body.
+        body: Bytes,
+    },
+}
+
+/// A [`RouteAnswer`] to one request.
+#[derive(Debug, Display)]
+pub(in crate::proxy) enum PreparedAnswer<'a> {
+    #[display("redirected with {} to {}", _0.as_u16(), _1.to_str().unwrap_or_default())]
+    Redirect(StatusCode, HeaderValue),
+    #[display("answered with {}", _0.as_u16())]
+    Fixed(StatusCode, &'a [(HeaderName, HeaderValue)], &'a Bytes),
+}
+
+impl RouteAnswer {
+    /// Prepares the answer to a request.
+    ///
+    /// # Errors
+    /// 400 if the redirect needs a host, and the request names none.
+    pub(in crate::proxy) fn prepare(
+        &self,
+        request: RedirectedRequest<'_>,
+    ) -> Result<PreparedAnswer<'_>, Error> {
+        match self {
+            Self::Redirect { target, status } => {
+                let location = target.location(request).ok_or(Error::Request {
+                    status: StatusCode::BAD_REQUEST,
+                    reason: "The request has no Host.",
+                })?;
+                Ok(PreparedAnswer::Redirect(*status, location))
+            }
+            Self::Fixed {
+                status,
+                headers,
+                body,
+            } => Ok(PreparedAnswer::Fixed(*status, headers, body)),
+        }
+    }
+}
+
+impl PreparedAnswer<'_> {
+    /// The status of the response.
+    pub(in crate::proxy) fn status(&self) -> StatusCode {
+        match self {
+            Self::Redirect(status, _) | Self::Fixed(status, ..) => *status,
+        }
+    }
+
+    /// Builds the response.
+    pub(in crate::proxy) fn response(self) -> Response<ResponseBody> {
+        let (status, headers, body) = match &self {
+            Self::Redirect(status, location) => {
+                (status, &[(LOCATION, location.clone())][..], Bytes::new())
+            }
+            Self::Fixed(status, headers, body) => (status, *headers, Bytes::clone(body)),
+        };
+        let mut response = Response::new(ResponseBody::own(body));
+        *response.status_mut() = *status;
+        for (name, value) in headers {
+            response.headers_mut().append(name, value.clone());
+        }
+        response
+    }
+}
