@@ -27,6 +27,7 @@ mod http2_raw;
 mod http2_resets;
 mod http2_stalls;
 mod http2_upstream;
+mod http2_writes;
 mod kept_connections;
 mod names;
 mod outages;

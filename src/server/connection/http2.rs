@@ -16,7 +16,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use h2::server::{Builder, Connection, Handshake};
+use h2::RecvStream;
+use h2::server::{Builder, Connection, Handshake, SendResponse};
+use smallvec::SmallVec;
 use tokio::time::{Instant, timeout};
 
 use self::{
@@ -126,6 +128,9 @@ impl ConnectionHandler {
     }
 }
 
+/// The requests that a turn accepts, most often one.
+type Accepted = SmallVec<[(http::Request<RecvStream>, SendResponse<Bytes>); 1]>;
+
 /// The I/O of a connection.
 type ClientIo<T> = FrameIo<T, ClientObserver>;
 
@@ -174,10 +179,14 @@ impl<T: Io, S: HttpService> Http2Connection<T, S> {
                     {
                         connection.abrupt_shutdown(h2::Reason::NO_ERROR);
                     }
-                    match ready!(connection.poll_accept(cx)).transpose()? {
-                        Some((request, respond)) => self.streams.start(request, respond),
-                        None => return Poll::Ready(Ok(())),
+                    let Some(requests) = accept_all(connection, cx)? else {
+                        return Poll::Ready(Ok(()));
+                    };
+                    for (request, respond) in requests {
+                        self.streams.start(request, respond);
                     }
+                    // `h2` wakes this task when an answer waits to be written.
+                    return Poll::Pending;
                 }
             }
         }
@@ -191,6 +200,29 @@ impl<T: Io, S: HttpService> Http2Connection<T, S> {
             connection.graceful_shutdown();
         }
     }
+}
+
+/// Accepts the requests that have come; `None` at the end of the connection.
+///
+/// Each call of [`Connection::poll_accept`] writes what waits to be written. So none is answered before
+/// all are accepted: the answers of one turn are one write.
+fn accept_all<T: Io>(
+    connection: &mut Connection<ClientIo<T>, Bytes>,
+    cx: &mut Context<'_>,
+) -> Result<Option<Accepted>, h2::Error> {
+    let mut requests = Accepted::new();
+    while let Poll::Ready(accepted) = connection.poll_accept(cx) {
+        match accepted.transpose()? {
+            Some(request) => requests.push(request),
+            None => return Ok(None),
+        }
+        if requests.len() == MAX_STREAMS as usize {
+            // There may be more.
+            cx.waker().wake_by_ref();
+            break;
+        }
+    }
+    Ok(Some(requests))
 }
 
 /// The stage of its drain that the connection waits for.
