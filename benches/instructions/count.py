@@ -21,13 +21,15 @@ KEYS = 1_000
 WARM_UP, COUNTED = KEYS + 500, 5_000
 # A process under valgrind starts slowly.
 START_SECONDS = 60
+# Streams of HTTP/2 at a time.
+STREAMS = 8
 
 SLUICEGATE = """workers: 1
 listeners: [{ address: "127.0.0.1:@port@" }]
 admin: { address: "127.0.0.1:0" }
 @log@
 policies:
-  per-key: { key: "header:x-api-key", quota: @quota@ }
+  per-key: { key: "@key@", quota: @quota@ }
 routes:
   - { upstream: "@upstream@", limits: @limits@ }
 """
@@ -56,11 +58,14 @@ http {
 }
 """
 WIDE, NARROW = {"quota": "1000000/1s"}, {"quota": "1/300d"}
-LIMITED = {"limits": "[per-key]", "log": ""}
+LIMITED = {"limits": "[per-key]", "log": "", "key": "header:x-api-key"}
 FORWARDED = {**LIMITED, "upstream": "http://@origin@"}
 ECHO = {**LIMITED, "upstream": "echo"}
+# h2load takes requests in turn whose targets differ, but no fields.
+HTTP2 = {**ECHO, "key": "query:key"}
 
-# The workload's name, the configuration, its values, and the status of all but the first requests.
+# The workload's name, the configuration, its values, and the status of all but the first requests. Names say
+# HTTP/2 where it is not HTTP/1.1.
 WORKLOADS = {
     "echo, no limit": (SLUICEGATE, {**WIDE, **ECHO, "limits": "[]"}, 200),
     "echo, admit": (SLUICEGATE, {**WIDE, **ECHO}, 200),
@@ -68,6 +73,8 @@ WORKLOADS = {
     "forward, admit": (SLUICEGATE, {**WIDE, **FORWARDED}, 200),
     "refuse": (SLUICEGATE, {**NARROW, **ECHO}, 429),
     "refuse, access log": (SLUICEGATE, {**NARROW, **ECHO, "log": "access_log: { path: '@folder@/log' }"}, 429),
+    "HTTP/2, echo, admit": (SLUICEGATE, {**WIDE, **HTTP2}, 200),
+    "HTTP/2, refuse": (SLUICEGATE, {**NARROW, **HTTP2}, 429),
     "nginx, forward, no limit": (NGINX, {"rate": "1r/m", "limit": ""}, 200),
     "nginx, forward, admit": (NGINX, {"rate": "1000000r/s", "limit": "limit_req zone=keys burst=1000000 nodelay;"}, 200),
     "nginx, refuse": (NGINX, {"rate": "1r/m", "limit": "limit_req zone=keys;"}, 429),
@@ -97,13 +104,14 @@ def count(binary, names):
         def run(place, name, port):
             template, values, status = WORKLOADS[name]
             values = {**values, "origin": origin, "port": port}
-            return instructions(pathlib.Path(folder) / str(place), binary, template, values, status)
+            ask = ask_http2 if name.startswith("HTTP/2") else ask_http1
+            return instructions(pathlib.Path(folder) / str(place), binary, template, values, status, ask)
 
         yield from zip(names, pool.map(run, itertools.count(), names, free_ports(len(names))))
 
 
-def instructions(folder, binary, template, values, status):
-    """The instructions of a request, on average."""
+def instructions(folder, binary, template, values, status, ask):
+    """The instructions of a request, on average. `ask` sends requests whose answers have this status."""
     folder.mkdir()
     config = folder / "config.yaml"
     text = template
@@ -140,7 +148,7 @@ def control(process, command):
         sys.exit(f"callgrind_control {command}: {done.stdout}{done.stderr}")
 
 
-def ask(connection, numbers, status):
+def ask_http1(connection, numbers, status):
     """Sends the requests with these numbers one after another, with keys in turn."""
     for number in numbers:
         connection.sendall(
@@ -150,6 +158,20 @@ def ask(connection, numbers, status):
         got = read_response(connection)
         if number >= KEYS and got != status:
             sys.exit(f"a request is answered {got}, not {status}")
+
+
+def ask_http2(connection, numbers, status):
+    """Sends as many requests as there are numbers to the same address, over a connection of their own."""
+    address = "%s:%d" % connection.getpeername()
+    targets = "".join(f"http://{address}/item?key={number % KEYS:06}\n" for number in numbers)
+    command = ["h2load", "--input-file=-", f"--requests={len(numbers)}", "--clients=1", f"--max-concurrent-streams={STREAMS}"]
+    done = subprocess.run(command, input=targets, capture_output=True, text=True, timeout=60 + len(numbers) / 10)
+    statuses = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", done.stdout)
+    answered = dict(zip("2345", map(int, statuses.groups()))) if statuses else {}
+    # Each key is admitted at first.
+    right = answered.get(str(status)[0], 0)
+    if right + min(answered.get("2", 0), KEYS) * (status != 200) != len(numbers):
+        sys.exit(f"requests are not answered {status}: {done.stdout}{done.stderr}")
 
 
 def connect(port, process):
