@@ -17,6 +17,7 @@ pub mod gateway;
 pub mod inspect;
 mod own_response;
 mod request;
+mod rewrite;
 pub mod ruleset;
 pub mod shadow_clients;
 mod status;

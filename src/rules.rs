@@ -9,6 +9,7 @@ mod credentials;
 mod descriptor;
 mod matcher;
 mod network_set;
+mod path_rewrite;
 mod query;
 mod router;
 mod selector;
@@ -33,10 +34,11 @@ pub use descriptor::{
     PartDescription, PartText,
 };
 pub use matcher::{
-    CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment,
-    TrailingSlash,
+    CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathMatch, PathPattern, RouteMatch,
+    Segment, TrailingSlash,
 };
 pub use network_set::NetworkSet;
+pub use path_rewrite::PathRewrite;
 pub use router::Router;
 pub use selector::{Exception, Exceptions, Selector, Selectors};
 pub use settlement::{

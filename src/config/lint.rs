@@ -22,7 +22,7 @@ use std::time::Duration;
 use super::Report;
 use super::schema::{Action, Config, Limit, Mode, Policy, Route, Upstream};
 use super::sections::allowed_warnings::without_allowed;
-use super::sections::route::unreachable;
+use super::sections::route::{ambiguous_paths, unreachable};
 use super::value::KeyPart;
 use super::{Finding, List, Loaded, Located, NodeId, node_of};
 use crate::clock::Timestamp;
@@ -78,6 +78,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
         forgery::forgeable_keys(&places),
         forgery::trusts_everyone(config),
         upstreams::own_listeners(config),
+        ambiguous_paths(config),
         credentials::log_options(config),
         credentials::admin_options(config),
         redis::guessable_keys(config, &policies),

@@ -18,6 +18,9 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 
+/// The prefixes that proxies have removed from the path, the first one first.
+pub const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+
 /// Trust in the peer's own fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
@@ -144,6 +147,7 @@ fn is_by_proxies(name: &HeaderName) -> bool {
             | "x-forwarded-for"
             | "x-forwarded-host"
             | "x-forwarded-port"
+            | "x-forwarded-prefix"
             | "x-forwarded-proto"
     )
 }

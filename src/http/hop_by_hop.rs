@@ -24,7 +24,7 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 /// Fields that frame or route a message, or in which proxies describe the client. A client cannot
 /// remove them by naming them in `Connection`, not even through a trusted proxy that forwards
 /// `Connection`.
-static PROTECTED: [HeaderName; 9] = [
+static PROTECTED: [HeaderName; 10] = [
     header::HOST,
     header::CONTENT_LENGTH,
     TE,
@@ -33,6 +33,7 @@ static PROTECTED: [HeaderName; 9] = [
     HeaderName::from_static("x-forwarded-for"),
     HeaderName::from_static("x-forwarded-host"),
     HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-prefix"),
     HeaderName::from_static("x-forwarded-proto"),
 ];
 

@@ -1,10 +1,24 @@
-//! The normal form of a path: the matched path is the forwarded path.
+//! The normal form of a path: the matched path is the forwarded path, unless a route says otherwise.
 //!
 //! RFC 3986 section 6.2.2, and repeated slashes merged. Paths that two servers could read
 //! differently are refused instead: an encoded slash or backslash, a control character, a malformed
 //! encoding.
 
 use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The treatment of `%2F`, a separator to some servers, and part of a segment to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EncodedSlashes {
+    /// Paths that have one are refused.
+    #[default]
+    Refuse,
+    /// It is a part of its segment, and stays encoded.
+    Keep,
+}
 
 /// Reasons why a path has no safe normal form. Each is the client's fault: 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +44,12 @@ pub enum PathError {
     /// A dot segment with parameters, `/..;/`, which some servers take for a dot segment.
     #[error("the path has a dot segment with parameters")]
     DotParameters,
+    /// A dot segment between encoded slashes, or one that a rewrite has made.
+    #[error("the path has a hidden dot segment")]
+    HiddenDots,
+    /// A rewrite has made it too long.
+    #[error("the path is too long once it is rewritten")]
+    TooLong,
 }
 
 /// The normal form of `path`; a path that has it already is not copied.
@@ -40,15 +60,35 @@ pub enum PathError {
 ///
 /// # Errors
 /// See [`PathError`]. `..` above the root is refused rather than dropped, since servers differ.
-pub fn normalise(path: &str) -> Result<Cow<'_, str>, PathError> {
+pub fn normalise(path: &str, slashes: EncodedSlashes) -> Result<Cow<'_, str>, PathError> {
     if is_normal(path.as_bytes()) {
         return Ok(Cow::Borrowed(path));
     }
     if !path.starts_with('/') {
         return Err(PathError::Relative);
     }
-    let recoded = recode(path)?;
+    let recoded = recode(path, slashes)?;
     remove_dots(&recoded).map(Cow::Owned)
+}
+
+/// The normal form of a path that a rule has made of a normal one.
+///
+/// # Errors
+/// As [`normalise`]. The rule has put together each dot segment, so none is resolved.
+pub fn rewritten(path: &str, slashes: EncodedSlashes) -> Result<String, PathError> {
+    if !path.starts_with('/') {
+        return Err(PathError::Relative);
+    }
+    let recoded = recode(path, slashes)?;
+    if recoded.split('/').any(is_dots) {
+        return Err(PathError::HiddenDots);
+    }
+    remove_dots(&recoded)
+}
+
+/// Returns true if a normal path has an encoded slash.
+pub fn has_encoded_slash(normal: &str) -> bool {
+    normal.contains(SLASH)
 }
 
 /// Decodes the reserved characters of a normal form, for matching and counting.
@@ -100,8 +140,11 @@ fn is_normal(path: &[u8]) -> bool {
     path.first() == Some(&b'/')
 }
 
+/// An encoded slash in a normal form.
+const SLASH: &str = "%2F";
+
 /// Decodes characters that need no encoding, and encodes those that do.
-fn recode(path: &str) -> Result<String, PathError> {
+fn recode(path: &str, slashes: EncodedSlashes) -> Result<String, PathError> {
     let mut recoded = String::with_capacity(path.len());
     let mut octets = Vec::with_capacity(path.len());
     let mut bytes = path.bytes();
@@ -123,6 +166,7 @@ fn recode(path: &str) -> Result<String, PathError> {
         };
         octets.push(octet);
         match octet {
+            b'/' if slashes == EncodedSlashes::Keep => recoded.push_str(SLASH),
             b'/' | b'\\' => return Err(PathError::Separator),
             0..=0x1f | 0x7f => return Err(PathError::Control),
             _ if is_unreserved(octet) || (byte != b'%' && is_segment_byte(octet)) => {
@@ -185,6 +229,7 @@ fn remove_dots(path: &str) -> Result<String, PathError> {
                 kept.pop().ok_or(PathError::AboveRoot)?;
             }
             _ if is_dot_with_parameters(segment) => return Err(PathError::DotParameters),
+            _ if has_hidden_dots(segment) => return Err(PathError::HiddenDots),
             _ => {
                 kept.push(segment);
                 directory = false;
@@ -200,6 +245,16 @@ fn remove_dots(path: &str) -> Result<String, PathError> {
         normal.push('/');
     }
     Ok(normal)
+}
+
+fn is_dots(segment: &str) -> bool {
+    matches!(segment, "." | "..")
+}
+
+/// Returns true if a server that decodes the encoded slashes of this segment finds a dot segment.
+fn has_hidden_dots(segment: &str) -> bool {
+    let mut parts = segment.split(SLASH);
+    parts.any(|part| is_dots(part) || is_dot_with_parameters(part))
 }
 
 fn is_dot_with_parameters(segment: &str) -> bool {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, UPGRADE};
-use http::uri::{PathAndQuery, Uri};
 use http::{StatusCode, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -12,10 +11,11 @@ use tokio::time::{Instant, timeout};
 use super::body::ResponseBody;
 use super::echo::echo;
 use super::exchange::Exchange;
-use super::ruleset::{Rewrite, Route};
+use super::rewrite::{self, origin_form};
+use super::ruleset::{ForwardedPath, Route};
 use super::target::RequestTarget;
 use crate::http::body::{RequestBody, RequestBodyError};
-use crate::http::forwarded::{self, Peer};
+use crate::http::forwarded::{self, Peer, X_FORWARDED_PREFIX};
 use crate::http::headers::Headers;
 use crate::http::max_forwards::Recipient;
 use crate::http::message::{Request, Response};
@@ -69,7 +69,7 @@ pub(super) async fn forward(
         return Ok(exchange.own_response());
     }
     rewrite_headers(request, exchange, route);
-    if let Some(target) = origin_form(request.uri(), path, &route.rewrite)? {
+    if let Some(target) = origin_form(request.uri(), path, &route.rewrite.path)? {
         *request.uri_mut() = target;
     }
     let quiet = context.ruleset.whole().body_timeout;
@@ -118,7 +118,12 @@ pub(super) async fn forward(
             let response = Box::pin(cluster.send(&mut outbound)).await?;
             let deadline = outbound.deadline;
             exchange.response_arrived(response.status());
-            let response = forwarded_response(response, deadline);
+            let mut response = forwarded_response(response, deadline);
+            if let ForwardedPath::Rewritten(rewrite) = &exchange.route().rewrite.path
+                && rewrite.responses
+            {
+                rewrite::restore(rewrite, request, response.headers_mut());
+            }
             learn(exchange, request, &response);
             Ok(response)
         }
@@ -177,33 +182,6 @@ fn forwarded_response(
     response.map(|body| ResponseBody::upstream(body, deadline))
 }
 
-/// The target in origin form: the matched path and the query. `None` if it is the client's target.
-fn origin_form(uri: &Uri, path: Option<String>, rewrite: &Rewrite) -> Result<Option<Uri>, Error> {
-    let same = uri.path_and_query().filter(|target| {
-        // `http://host?query` has no explicit path.
-        path.is_none() && rewrite.strip == 0 && !target.as_str().starts_with('?')
-    });
-    if let Some(same) = same {
-        return Ok(uri.authority().map(|_| Uri::from(same.clone())));
-    }
-    let path = without_first(rewrite.strip, path.as_deref().unwrap_or(uri.path()));
-    let target = match uri.query() {
-        Some(query) => format!("{path}?{query}"),
-        None => path.to_owned(),
-    };
-    let target = PathAndQuery::try_from(target).map_err(|_| Error::Request {
-        status: StatusCode::BAD_REQUEST,
-        reason: "The path cannot be forwarded.",
-    })?;
-    Ok(Some(Uri::from(target)))
-}
-
-/// `path` without its first `count` segments.
-fn without_first(count: usize, path: &str) -> &str {
-    let mut slashes = path.match_indices('/').map(|(at, _)| at);
-    slashes.nth(count).map_or("/", |at| &path[at..])
-}
-
 /// Rewrites the fields for the upstream. The client's hop-by-hop fields are removed first, so that
 /// its Connection field cannot name fields of the proxy.
 fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, route: &Route) {
@@ -240,6 +218,11 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
     if trust == Peer::Untrusted {
         context.ruleset.whole().client_ip.remove_untrusted(headers);
     }
+    if let ForwardedPath::Rewritten(path) = &rewrite.path
+        && let Some(prefix) = &path.forwarded_prefix
+    {
+        headers.append(X_FORWARDED_PREFIX, prefix.clone());
+    }
     let (via, value) = forwarded::via(version);
     headers.append(via, value);
     if let Some(trace) = &context.trace {
@@ -269,40 +252,5 @@ fn join_cookies(headers: &mut Headers) {
         && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
     {
         headers.insert(COOKIE, joined);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn target(uri: &str, path: Option<&str>, strip: usize) -> String {
-        let rewrite = Rewrite {
-            strip,
-            ..Rewrite::default()
-        };
-        let uri = uri.parse().expect("a target");
-        let target = origin_form(&uri, path.map(str::to_owned), &rewrite);
-        target.expect("a target").unwrap_or(uri).to_string()
-    }
-
-    #[test]
-    fn the_upstream_is_sent_a_path_and_a_query() {
-        assert_eq!(target("/a?b", None, 0), "/a?b");
-        assert_eq!(target("http://host/a?b", None, 0), "/a?b");
-        assert_eq!(target("http://host", None, 0), "/");
-        assert_eq!(target("http://host?b", None, 0), "/?b");
-        assert_eq!(target("*", None, 0), "*");
-        assert_eq!(target("//a?b", Some("/a"), 0), "/a?b");
-    }
-
-    #[test]
-    fn what_is_stripped_is_whole_segments_however_they_are_spelled() {
-        assert_eq!(target("/v1/a?b", None, 1), "/a?b");
-        assert_eq!(target("/V1/a", None, 1), "/a");
-        assert_eq!(target("/a%40b/c", None, 1), "/c");
-        assert_eq!(target("/v1?b", None, 1), "/?b");
-        assert_eq!(target("/v1/", None, 1), "/");
-        assert_eq!(target("/v1/api/x/", Some("/v1/api/x/"), 2), "/x/");
     }
 }

@@ -62,6 +62,7 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
             let sender = known.sender(exchange.context(), request.headers());
             let head = target.head(&request, sender);
             exchange.find_route(&head);
+            target.check_route(exchange.route())?;
             check_access(&exchange, &head)?;
             let resumed = ResumeWith::Permits(AcquiredPermits::default());
             let decided = admit(&mut exchange, &head, &mut response, resumed)?;
@@ -91,7 +92,7 @@ fn check_target(
     let context = exchange.context();
     let scheme = context.client().connection.scheme;
     RequestTarget::check_scheme(request, scheme, || context.trust())?;
-    RequestTarget::of(request)
+    RequestTarget::of(request, context.ruleset.whole().encoded_slashes)
 }
 
 /// Checks the access rules of the request's route, once: the token's check and its instant stay the

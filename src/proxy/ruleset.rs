@@ -20,6 +20,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
+use crate::http::path::EncodedSlashes;
 use crate::limiter::{Algorithm, Fingerprint, KeyParts, Secret, WindowEnd};
 use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
@@ -40,8 +41,8 @@ use tokens::TokenVerifier;
 
 pub use access::RouteAccess;
 pub use spec::{
-    DebugSpec, Destination, LimitSpec, OverflowSpec, PolicySpec, QuotaSpec, Rewrite, RouteSpec,
-    RulesetSpec,
+    DebugSpec, Destination, ForwardedPath, LimitSpec, OverflowSpec, PolicySpec, QuotaSpec, Rewrite,
+    RouteSpec, RulesetSpec,
 };
 
 /// The running ruleset.
@@ -57,6 +58,8 @@ pub struct Ruleset {
     pub policies: Vec<Arc<Policy>>,
     /// All upstreams, in the order of the spec.
     pub upstreams: Vec<Arc<Upstream>>,
+    /// A route keeps encoded slashes.
+    pub encoded_slashes: EncodedSlashes,
     /// Finds the client's address.
     pub client_ip: Arc<ClientIp>,
     /// Longest pause of a client within a request's body.
@@ -180,6 +183,8 @@ pub struct Route {
     pub reads_token: bool,
     /// Changes to requests before they are forwarded.
     pub rewrite: Rewrite,
+    /// Treatment of encoded slashes in paths.
+    pub encoded_slashes: EncodedSlashes,
     /// Largest body of a request, in bytes.
     pub max_body: u64,
     /// The responses that decoys imitate, if a limit has decoys.

@@ -10,10 +10,12 @@ use crate::http::connection::Scheme;
 use crate::http::forwarded::{self, Peer};
 use crate::http::headers::Headers;
 use crate::http::message::Request;
-use crate::http::{framing, host, path};
+use crate::http::path::{self, EncodedSlashes, PathError};
+use crate::http::{framing, host};
 use crate::net::socket::StreamAddress;
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::redirect::RedirectedRequest;
+use crate::proxy::ruleset::Route;
 use crate::rules::Head;
 
 /// Host and normalised path of a request.
@@ -24,6 +26,7 @@ pub(super) struct RequestTarget {
     pub(super) path: Option<String>,
     /// The path to compare and count, if it differs from the path to forward.
     comparable_path: Option<String>,
+    has_encoded_slash: bool,
 }
 
 /// The client and its connection, as rules see them.
@@ -62,17 +65,17 @@ impl<'a> Sender<'a> {
 }
 
 impl RequestTarget {
-    /// Checks the head, and normalises its target.
+    /// Checks the head, and normalises its target. `slashes` says if any route keeps encoded slashes.
     ///
     /// # Errors
     /// 4xx or 501 if the head is ambiguous, or its path cannot be normalised safely.
-    pub(super) fn of<B>(request: &Request<B>) -> Result<Self, Error> {
+    pub(super) fn of<B>(request: &Request<B>, slashes: EncodedSlashes) -> Result<Self, Error> {
         framing::check(request)?;
         let host = host::effective(request)?;
         let path = match (request.method(), request.uri().path()) {
             // The whole server (RFC 9112 section 3.2.4).
             (&Method::OPTIONS, "*") => Cow::Borrowed("*"),
-            (_, path) => path::normalise(path)?,
+            (_, path) => path::normalise(path, slashes)?,
         };
         let comparable_path = match path::comparable(&path) {
             Cow::Borrowed(_) => None,
@@ -80,12 +83,24 @@ impl RequestTarget {
         };
         Ok(RequestTarget {
             host,
+            has_encoded_slash: slashes == EncodedSlashes::Keep && path::has_encoded_slash(&path),
             path: match path {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(path) => Some(path),
             },
             comparable_path,
         })
+    }
+
+    /// Checks that the request's route takes its path.
+    ///
+    /// # Errors
+    /// 400 if the path has an encoded slash that the route doesn't keep.
+    pub(super) fn check_route(&self, route: &Route) -> Result<(), Error> {
+        if self.has_encoded_slash && route.encoded_slashes == EncodedSlashes::Refuse {
+            return Err(PathError::Separator.into());
+        }
+        Ok(())
     }
 
     /// Checks that a target in absolute form may come over a connection of this scheme: an https

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::cookie::{cookie, cookies};
 use super::credentials::basic_user;
 use super::selector::canonical_value;
-use super::{Head, Lookup, PathEquivalence, query, segments};
+use super::{Head, Lookup, PathEquivalence, query};
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::visible;
 
@@ -416,8 +416,8 @@ impl KeyPart {
                 None => Lookup::Missing,
             },
             Self::BasicUser => basic_user(head.headers),
-            Self::Segment { place, form } => match segments(head.path).nth(*place) {
-                Some(segment) => Lookup::One(bytes(form.fold(segment))),
+            Self::Segment { place, form } => match form.segment(head.path, *place) {
+                Some(segment) => Lookup::One(bytes(segment)),
                 None => Lookup::Missing,
             },
             Self::Path(form) => Lookup::One(bytes(form.canonical(head.path))),

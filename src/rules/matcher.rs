@@ -60,6 +60,8 @@ pub struct PathEquivalence {
     pub case: CaseSensitivity,
     /// Does `/login/` equal `/login`?
     pub trailing_slash: TrailingSlash,
+    /// Does `/login;x` equal `/login`?
+    pub path_match: PathMatch,
 }
 
 /// The comparison of letters in paths.
@@ -81,6 +83,17 @@ pub enum TrailingSlash {
     Strict,
     /// `/a/` equals `/a`.
     Ignore,
+}
+
+/// The comparison of segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PathMatch {
+    /// `/a;x` and `/a.` differ from `/a`.
+    #[default]
+    Exact,
+    /// `/a;x`, `/a%20`, `/a.` and `/;x/a` equal `/a`, as they do for some servers.
+    Loose,
 }
 
 /// The first condition of a route that a request does not meet.
@@ -161,6 +174,18 @@ impl PathPattern {
         })
     }
 
+    /// The pattern for folded paths.
+    pub(super) fn folded(&self, form: PathEquivalence) -> Self {
+        let segments = self.segments.iter().map(|segment| match segment {
+            Segment::Literal(text) => Segment::Literal(form.fold(text).into_owned()),
+            capture => capture.clone(),
+        });
+        Self {
+            segments: segments.collect(),
+            is_prefix: self.is_prefix,
+        }
+    }
+
     /// The pattern with its literals in the form in which paths are matched.
     #[must_use]
     pub fn comparable(&self) -> Self {
@@ -209,17 +234,10 @@ impl RouteMatch {
             .any(|pattern| pattern.matches(&path))
     }
 
-    /// Returns the patterns of which a path has to match one: in lower case if case does not count,
-    /// and with and without a slash at the end if the slash does not count.
+    /// Returns the patterns of which a folded path has to match one: folded too, and with and
+    /// without a slash at the end if the slash does not count.
     pub(super) fn spellings(&self) -> Vec<PathPattern> {
-        let mut pattern = self.path.clone();
-        if self.form.case == CaseSensitivity::Insensitive {
-            for segment in &mut pattern.segments {
-                if let Segment::Literal(text) = segment {
-                    text.make_ascii_lowercase();
-                }
-            }
-        }
+        let pattern = self.path.folded(self.form);
         if pattern.is_prefix || self.form.trailing_slash == TrailingSlash::Strict {
             return vec![pattern];
         }
@@ -246,15 +264,63 @@ impl HostPattern {
 }
 
 impl PathEquivalence {
-    /// Folds case: returns equal texts for paths that differ only in letters that compare equal.
-    pub(super) fn fold(self, text: &str) -> Cow<'_, str> {
+    /// Folds a path, or a segment: returns equal texts for those that compare equal, except for a
+    /// slash at the end.
+    pub fn fold(self, text: &str) -> Cow<'_, str> {
+        let text = match self.path_match {
+            PathMatch::Exact => Cow::Borrowed(text),
+            PathMatch::Loose => without_ignored(text),
+        };
         let upper = |byte: u8| byte.is_ascii_uppercase();
         match self.case {
             CaseSensitivity::Insensitive if text.bytes().any(upper) => {
                 Cow::Owned(text.to_ascii_lowercase())
             }
-            CaseSensitivity::Insensitive | CaseSensitivity::Sensitive => Cow::Borrowed(text),
+            CaseSensitivity::Insensitive | CaseSensitivity::Sensitive => text,
         }
+    }
+
+    /// The segment at this place of the folded path.
+    pub(super) fn segment(self, path: &str, place: usize) -> Option<Cow<'_, str>> {
+        match self.fold(path) {
+            Cow::Borrowed(path) => segments(path).nth(place).map(Cow::Borrowed),
+            Cow::Owned(path) => {
+                let segment = segments(&path).nth(place)?;
+                Some(Cow::Owned(segment.to_owned()))
+            }
+        }
+    }
+
+    /// Returns true for a segment that folding removes.
+    pub(super) fn passes_over(self, segment: &str) -> bool {
+        self.path_match == PathMatch::Loose && !segment.is_empty() && bare(segment).is_empty()
+    }
+
+    /// The same folding, whatever a slash at the end means.
+    pub(super) fn folding(self) -> Self {
+        Self {
+            trailing_slash: TrailingSlash::Strict,
+            ..self
+        }
+    }
+
+    /// The other foldings under which all paths that are equal under this one are equal.
+    pub(super) fn coarser(self) -> impl Iterator<Item = Self> {
+        let all = [
+            (CaseSensitivity::Insensitive, PathMatch::Exact),
+            (CaseSensitivity::Sensitive, PathMatch::Loose),
+            (CaseSensitivity::Insensitive, PathMatch::Loose),
+        ];
+        let all = all.into_iter().map(move |(case, path_match)| Self {
+            case,
+            path_match,
+            ..self.folding()
+        });
+        all.filter(move |other| {
+            *other != self.folding()
+                && (self.case == CaseSensitivity::Sensitive || other.case == self.case)
+                && (self.path_match == PathMatch::Exact || other.path_match == self.path_match)
+        })
     }
 
     /// Returns the canonical form, which is equal for equal paths.
@@ -265,6 +331,40 @@ impl PathEquivalence {
             TrailingSlash::Ignore => bare.unwrap_or(path),
         })
     }
+}
+
+/// A path, or a segment, without what some servers ignore in segments. Segments of nothing else go.
+fn without_ignored(text: &str) -> Cow<'_, str> {
+    if text
+        .split('/')
+        .all(|segment| bare(segment).len() == segment.len())
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut folded = String::with_capacity(text.len());
+    for (place, segment) in text.split('/').enumerate() {
+        let bare = bare(segment);
+        if bare.is_empty() && !segment.is_empty() {
+            continue;
+        }
+        if place > 0 {
+            folded.push('/');
+        }
+        folded.push_str(bare);
+    }
+    if folded.is_empty() && text.starts_with('/') {
+        folded.push('/');
+    }
+    Cow::Owned(folded)
+}
+
+/// A segment without its parameters, and without dots and spaces at the end.
+fn bare(segment: &str) -> &str {
+    let mut bare = segment.split(';').next().unwrap_or_default();
+    while let Some(shorter) = bare.strip_suffix('.').or(bare.strip_suffix("%20")) {
+        bare = shorter;
+    }
+    bare
 }
 
 impl PathPattern {

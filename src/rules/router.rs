@@ -11,10 +11,7 @@ use smallvec::SmallVec;
 
 use super::Head;
 use super::condition::Condition;
-use super::matcher::{
-    CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment,
-    TrailingSlash,
-};
+use super::matcher::{HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment};
 
 /// The routes of a configuration.
 #[derive(Debug)]
@@ -56,8 +53,10 @@ enum HostRank {
 /// The paths of one host.
 #[derive(Debug, Default)]
 struct Paths {
-    sensitive: Tree,
-    insensitive: Tree,
+    /// For paths as they are.
+    exact: Tree,
+    /// For paths that are folded so.
+    folded: Vec<(PathEquivalence, Tree)>,
 }
 
 /// A tree of segments whose nodes hold the ranks of routes.
@@ -75,12 +74,6 @@ struct Node {
     /// Routes that match this node and all paths below.
     prefix: Vec<u32>,
 }
-
-/// The form of paths in [`Paths::insensitive`].
-const ANY_CASE: PathEquivalence = PathEquivalence {
-    case: CaseSensitivity::Insensitive,
-    trailing_slash: TrailingSlash::Strict,
-};
 
 /// Ranks of routes whose host and path match.
 type Candidates = SmallVec<[u32; 8]>;
@@ -206,8 +199,8 @@ impl Router {
             let route = &self.routes[place];
             let shapes = Shape::all(route);
             let taker = |shape: &Shape<'_>| {
-                let alike = [Some(shape), shape.folded().as_ref()].map(|shape| asked.get(shape?));
-                let alike = alike.into_iter().flatten();
+                let alike = shape.folded().filter_map(|shape| asked.get(&shape));
+                let alike = asked.get(shape).into_iter().chain(alike);
                 let earlier = alike.flat_map(|alike| alike.more_general_candidates(route));
                 let earlier = earlier.map(|rank| (rank, self.order[rank] as usize));
                 let takers = earlier
@@ -265,7 +258,7 @@ impl<'a> EquivalentRoutes<'a> {
 struct Shape<'a> {
     host: Option<&'a HostPattern>,
     path: PathPattern,
-    case: CaseSensitivity,
+    folding: PathEquivalence,
 }
 
 impl<'a> Shape<'a> {
@@ -285,25 +278,24 @@ impl<'a> Shape<'a> {
             shapes.extend(hosts.iter().map(|&host| Shape {
                 host,
                 path: path.clone(),
-                case: route.form.case,
+                folding: route.form.folding(),
             }));
         }
         shapes
     }
 
-    /// Returns the shape that also matches other cases; `None` if this one does.
-    fn folded(&self) -> Option<Self> {
-        let mut folded = match self.case {
-            CaseSensitivity::Sensitive => self.clone(),
-            CaseSensitivity::Insensitive => return None,
-        };
-        folded.case = CaseSensitivity::Insensitive;
-        for segment in &mut folded.path.segments {
-            if let Segment::Literal(text) = segment {
-                text.make_ascii_lowercase();
-            }
-        }
-        Some(folded)
+    /// Returns the shapes that also match paths which are equal to the matched ones.
+    fn folded(&self) -> impl Iterator<Item = Self> {
+        // Loose routes pass over segments that a capture takes.
+        let has_captures = self.path.captures().next().is_some();
+        let foldings = self.folding.coarser();
+        let foldings = foldings
+            .filter(move |form| form.path_match == self.folding.path_match || !has_captures);
+        foldings.map(|folding| Shape {
+            host: self.host,
+            path: self.path.folded(folding),
+            folding,
+        })
     }
 }
 
@@ -343,10 +335,7 @@ impl HostRank {
 
 impl Paths {
     fn insert(&mut self, route: &RouteMatch, rank: u32) {
-        let tree = match route.form.case {
-            CaseSensitivity::Sensitive => &mut self.sensitive,
-            CaseSensitivity::Insensitive => &mut self.insensitive,
-        };
+        let tree = self.tree(route.form.folding());
         for pattern in route.spellings() {
             tree.insert(&pattern, rank);
         }
@@ -354,12 +343,24 @@ impl Paths {
 
     fn candidates(&self, path: &str) -> Candidates {
         let mut candidates = Candidates::new();
-        self.sensitive.collect(path, &mut candidates);
-        if !self.insensitive.nodes.is_empty() {
-            let path = ANY_CASE.fold(path);
-            self.insensitive.collect(&path, &mut candidates);
+        self.exact.collect(path, &mut candidates);
+        for (folding, tree) in &self.folded {
+            tree.collect(&folding.fold(path), &mut candidates);
         }
         candidates
+    }
+
+    /// The tree for paths that are folded so.
+    fn tree(&mut self, folding: PathEquivalence) -> &mut Tree {
+        if folding == PathEquivalence::default() {
+            return &mut self.exact;
+        }
+        let known = self.folded.iter().position(|(known, _)| *known == folding);
+        let place = known.unwrap_or_else(|| {
+            self.folded.push((folding, Tree::default()));
+            self.folded.len() - 1
+        });
+        &mut self.folded[place].1
     }
 }
 

@@ -92,6 +92,50 @@ impl LinearRegex {
     }
 }
 
+impl LinearRegex {
+    /// Replaces all that the expression finds in `text`. In `replacement`, `$1` and `${name}` stand
+    /// for groups. `None` if it finds nothing.
+    ///
+    /// # Errors
+    /// The result has more than `most` bytes.
+    pub fn replace_all(
+        &self,
+        text: &[u8],
+        replacement: &[u8],
+        most: usize,
+    ) -> Option<Result<Vec<u8>, TooLong>> {
+        let mut replaced = Vec::new();
+        let mut end = None;
+        for found in self.0.captures_iter(text) {
+            let whole = found.get_match();
+            replaced.extend_from_slice(&text[end.unwrap_or(0)..whole.start()]);
+            found.expand(replacement, &mut replaced);
+            end = Some(whole.end());
+            if replaced.len() > most {
+                return Some(Err(TooLong));
+            }
+        }
+        replaced.extend_from_slice(&text[end?..]);
+        Some(if replaced.len() > most {
+            Err(TooLong)
+        } else {
+            Ok(replaced)
+        })
+    }
+
+    /// Returns true if the expression has a group of this name or number.
+    pub fn has_group(&self, name: &str) -> bool {
+        match name.parse::<usize>() {
+            Ok(number) => number < self.0.captures_len(),
+            Err(_) => self.0.capture_names().flatten().any(|known| known == name),
+        }
+    }
+}
+
+/// A text became longer than it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
 impl PartialEq for LinearRegex {
     fn eq(&self, other: &Self) -> bool {
         self.0.as_str() == other.0.as_str()

@@ -31,6 +31,7 @@ mod http2_writes;
 mod kept_connections;
 mod names;
 mod outages;
+mod path_options;
 mod paths;
 mod process_life;
 mod proxy_header;

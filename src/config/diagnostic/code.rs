@@ -52,6 +52,8 @@ pub enum Code {
     UncoveredRequests,
     /// A route that reports limits, and has none itself.
     UnlimitedStatus,
+    /// Paths that the upstream may read in another way than the limits.
+    AmbiguousPath,
     /// A key that clients choose freely.
     ForgeableKey,
     /// A key from a forwarding field that clients can forge.

@@ -5,6 +5,7 @@ mod check;
 mod compile;
 mod limits;
 mod matches;
+mod rewrite;
 mod schema;
 mod status;
 
@@ -12,4 +13,5 @@ pub(in crate::config) use check::*;
 pub(in crate::config) use compile::*;
 pub(in crate::config) use limits::*;
 pub(in crate::config) use matches::unreachable;
+pub(in crate::config) use rewrite::ambiguous_paths;
 pub use schema::*;

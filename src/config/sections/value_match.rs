@@ -252,13 +252,17 @@ pub(in crate::config) fn check(
             continue;
         }
         if let Err(message) = pattern.regex(text.reveal()) {
-            let message = format!("not a regular expression: {message}");
-            let finding = Finding::error(text.node, Code::InvalidValue, message);
-            findings.add(finding.help(
-                "the syntax is that of Rust's `regex`, which has no back references and no look-around",
-            ));
+            findings.add(not_an_expression(text.node, &message));
         }
     }
+}
+
+/// The error for a text that is no regular expression.
+pub(in crate::config) fn not_an_expression(node: NodeId, message: &str) -> Finding {
+    let message = format!("not a regular expression: {message}");
+    Finding::error(node, Code::InvalidValue, message).help(
+        "the syntax is that of Rust's `regex`, which has no back references and no look-around",
+    )
 }
 
 impl Compiler<'_> {

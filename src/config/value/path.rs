@@ -3,7 +3,7 @@
 use derive_more::{Deref, Display};
 
 use super::{ParseFailure, TextValue, failure, text_value};
-use crate::http::path;
+use crate::http::path::{self, EncodedSlashes};
 use crate::rules::{PathPattern, Segment};
 
 text_value!(PathPattern);
@@ -157,7 +157,8 @@ fn check_encodings(text: &str, segment: &str) -> Result<(), ParseFailure> {
         }
     }
     let path = format!("/{segment}");
-    match path::normalise(&path) {
+    // Routes say what becomes of encoded slashes.
+    match path::normalise(&path, EncodedSlashes::Keep) {
         Ok(normal) if normal == path => Ok(()),
         Ok(normal) => Err(failure(
             format!("`{text}` has a character that paths have in encoded form only"),
@@ -177,7 +178,7 @@ fn normalised(text: &str, what: &str) -> ParseFailure {
     )
 }
 
-/// A path prefix to strip, in whole segments: `/v1`.
+/// A prefix of paths, in whole segments: `/v1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Display, Deref)]
 pub struct PathPrefix(String);
 
@@ -198,7 +199,7 @@ impl TextValue for PathPrefix {
             Ok(Self(text.to_owned()))
         } else {
             Err(failure(
-                format!("`{text}` is no prefix to strip"),
+                format!("`{text}` isn't a prefix of paths"),
                 "name whole segments, without wildcards and without a slash at the end: `/v1`",
             ))
         }
@@ -219,6 +220,7 @@ mod tests {
             "/a/**",
             "/**",
             "/caf%C3%A9",
+            "/vhosts/%2F",
         ] {
             assert_eq!(
                 PathPattern::parse(text).map(|pattern| pattern.to_string()),
@@ -242,8 +244,8 @@ mod tests {
                 "`/a|b` has a character that paths have in encoded form only",
             ),
             (
-                "/a%2Fb",
-                "`/a%2Fb` would never match: the path has an encoded slash, or a backslash",
+                "/a%5Cb",
+                "`/a%5Cb` would never match: the path has an encoded slash, or a backslash",
             ),
             ("/a?b", "`/a?b` has a character that no path has: `?`"),
             ("/é", "`/é` is not ASCII"),

@@ -3,6 +3,35 @@ use proptest::prelude::*;
 use super::*;
 use crate::support::spellings::{LIMITED, lenient, variants};
 
+fn normalise(path: &str) -> Result<Cow<'_, str>, PathError> {
+    super::normalise(path, EncodedSlashes::Refuse)
+}
+
+#[test]
+fn an_encoded_slash_may_be_kept_as_a_part_of_its_segment() {
+    let keep = |path| super::normalise(path, EncodedSlashes::Keep);
+    for (path, normal) in [
+        ("/@scope%2fname", "/@scope%2Fname"),
+        ("/vhosts/%2F/queues", "/vhosts/%2F/queues"),
+        ("/a/../b%2fc", "/b%2Fc"),
+        ("/a%2f..b", "/a%2F..b"),
+        ("/a%252fb", "/a%252fb"),
+    ] {
+        assert_eq!(keep(path).as_deref(), Ok(normal), "{path}");
+        assert_eq!(comparable(normal), normal);
+        assert_eq!(has_encoded_slash(normal), !path.contains("%25"));
+    }
+    for (path, error) in [
+        ("/a%2f..%2fb", PathError::HiddenDots),
+        ("/..%2fb", PathError::HiddenDots),
+        ("/a%2F%2e", PathError::HiddenDots),
+        ("/a%2f..;x", PathError::HiddenDots),
+        ("/a%5cb", PathError::Separator),
+    ] {
+        assert_eq!(keep(path), Err(error), "{path}");
+    }
+}
+
 #[test]
 fn every_spelling_of_a_path_is_one() {
     for spelling in [

@@ -80,6 +80,8 @@ impl From<PathError> for Error {
             PathError::NotUtf8 => "The path is not UTF-8.",
             PathError::AboveRoot => "The path leaves its root.",
             PathError::DotParameters => "The path has a dot segment with parameters.",
+            PathError::HiddenDots => "The path has a hidden dot segment.",
+            PathError::TooLong => "The path is too long once it is rewritten.",
         })
     }
 }

@@ -80,7 +80,7 @@ pub fn dry_run<T>(
     inspect: impl FnOnce(DryRun<'_>) -> T,
 ) -> Result<T, Error> {
     let client_ip = ruleset.client_ip.resolve(peer.into(), request.headers());
-    let target = RequestTarget::of(request)?;
+    let target = RequestTarget::of(request, ruleset.encoded_slashes)?;
     let checked = OnceCell::new();
     let connection = Connection {
         local: None,
@@ -90,6 +90,7 @@ pub fn dry_run<T>(
     let sender = Sender::new(client_ip, connection, request.headers());
     let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
     let (route, head) = (matched.route, matched.head());
+    target.check_route(route)?;
     if let Some(denial) = route
         .access
         .as_ref()

@@ -27,6 +27,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::answers::redirect::RedirectedRequest;
 use crate::proxy::answers::route_answer::PreparedAnswer;
 use crate::proxy::request::MatchedRequest;
+use crate::proxy::rewrite::origin_form;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Limit, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::{Connection, RequestTarget, Sender};
@@ -56,6 +57,8 @@ struct Trace<'r> {
     token: Option<String>,
     host: String,
     path: String,
+    /// The path that the upstream is sent, if it is another one.
+    forwarded_path: Option<String>,
     /// Routes that take precedence but do not match (all routes, if none matches), with the first
     /// mismatch.
     mismatches: Vec<(&'r Arc<str>, Mismatch<'r>)>,
@@ -143,8 +146,8 @@ fn explain_in_memory<'r>(
         url: request.uri().to_string(),
         client_ip,
         now,
-        trace: RequestTarget::of(&request)
-            .and_then(|target| trace(ruleset, (&request, &target), sender, now, look)),
+        trace: RequestTarget::of(&request, ruleset.encoded_slashes)
+            .and_then(|target| trace(ruleset, (&request, &target, sender), now, look)),
     }
 }
 
@@ -207,16 +210,15 @@ fn add_host(request: &mut Request<()>) {
 
 fn trace<'r>(
     ruleset: &'r Ruleset,
-    (request, target): (&Request<()>, &RequestTarget),
-    sender: Sender<'_>,
+    (request, target, sender): (&Request<()>, &RequestTarget, Sender<'_>),
     now: Timestamp,
     mut look: impl FnMut(&'r Limit, Applicability, &Head<'_>),
 ) -> Result<Trace<'r>, Error> {
     let checked = OnceCell::new();
-    let head = target.head(request, sender);
-    let matched = MatchedRequest::new(ruleset, head, now, &checked);
+    let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
     // The route of the ruleset, which outlives the request.
     let (route, head) = (&**ruleset.route(matched.route_index), &matched.head());
+    target.check_route(route)?;
     if let Some(denial) = route.access.as_ref().and_then(|access| access.denial(head)) {
         return Err(Error::Denied(denial));
     }
@@ -229,6 +231,8 @@ fn trace<'r>(
         LimitTrace::of(limit, applicability, head, now)
     });
     let limits = limits.collect::<Result<_, _>>()?;
+    let forwarded = origin_form(request.uri(), target.path.clone(), &route.rewrite.path)?;
+    let forwarded = forwarded.as_ref().unwrap_or(request.uri()).path();
     Ok(Trace {
         token: checked.get().and_then(|checked| match &checked.token {
             Ok(Some(Token::Several)) => Some("several different ones, so none counts".to_owned()),
@@ -237,6 +241,8 @@ fn trace<'r>(
         }),
         host: head.host.to_owned(),
         path: head.path.to_owned(),
+        forwarded_path: (forwarded != head.path && route.upstream.is_some())
+            .then(|| forwarded.to_owned()),
         mismatches: mismatches
             .into_iter()
             .map(|(place, mismatch)| (&ruleset.routes[place].name, mismatch))

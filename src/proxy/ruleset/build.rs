@@ -18,6 +18,7 @@ use std::time::Duration;
 use super::tokens::TokenVerifier;
 use super::{Policy, Preflight, Quota, Ruleset, RulesetSpec};
 use crate::clock::{Clock, Timestamp};
+use crate::http::path::EncodedSlashes;
 use crate::limiter::Secret;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::rules::Router;
@@ -64,6 +65,10 @@ impl PreparedRuleset {
                 .map(|route| route.matches.clone())
                 .collect(),
         );
+        let mut slashes = spec.routes.iter().map(|route| route.encoded_slashes);
+        let encoded_slashes = slashes
+            .find(|slashes| *slashes == EncodedSlashes::Keep)
+            .unwrap_or_default();
         let routes = spec
             .routes
             .into_iter()
@@ -80,6 +85,7 @@ impl PreparedRuleset {
                 unmatched,
                 policies,
                 upstreams,
+                encoded_slashes,
                 client_ip: spec.client_ip,
                 body_timeout: spec.body_timeout,
                 styles: spec.styles,

@@ -7,6 +7,7 @@ use http::header::{ACCEPT, HeaderName, HeaderValue};
 
 use super::Preflight;
 use crate::http::client_ip::ClientIp;
+use crate::http::path::EncodedSlashes;
 use crate::http::token_digest::TokenDigest;
 use crate::limiter::{Algorithm, Penalty};
 use crate::proxy::admission::mode::Mode;
@@ -15,8 +16,8 @@ use crate::proxy::answers::limit_headers::{HeaderStyles, QuotaUnit};
 use crate::proxy::answers::rejection::RejectSpec;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::rules::{
-    Access, Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch,
-    SettlementRule, Verifier,
+    Access, Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, PathRewrite,
+    RouteMatch, SettlementRule, Verifier,
 };
 use crate::store::{Home, OnFull, Refusals, StoreSpec};
 use crate::upstream::{Dscp, UpstreamSpec};
@@ -186,6 +187,8 @@ pub struct RouteSpec {
     pub balance_key: Option<Descriptor>,
     /// Changes to requests before they are forwarded.
     pub rewrite: Rewrite,
+    /// Treatment of encoded slashes in paths.
+    pub encoded_slashes: EncodedSlashes,
     /// Largest body of a request, in bytes.
     pub max_body: u64,
 }
@@ -206,8 +209,20 @@ pub struct Rewrite {
     pub set_headers: Vec<(HeaderName, HeaderValue)>,
     /// Fields to remove.
     pub remove_headers: Vec<HeaderName>,
-    /// Number of leading path segments to remove.
-    pub strip: usize,
+    /// The path that the upstream gets.
+    pub path: ForwardedPath,
+}
+
+/// The path that the upstream gets.
+#[derive(Clone, Debug, Default)]
+pub enum ForwardedPath {
+    /// The normal form, by which the request was matched.
+    #[default]
+    Normalised,
+    /// The path as the client sent it, byte for byte.
+    AsReceived,
+    /// The normal form, rewritten.
+    Rewritten(Box<PathRewrite>),
 }
 
 impl Rewrite {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::rules::{CaseSensitivity, Segment, TrailingSlash};
+use crate::rules::{CaseSensitivity, PathMatch, Segment, TrailingSlash};
 
 const PLAN: HeaderName = HeaderName::from_static("x-plan");
 
@@ -81,6 +81,7 @@ fn a_path_is_read_as_its_route_reads_it() {
     let form = PathEquivalence {
         case: CaseSensitivity::Insensitive,
         trailing_slash: TrailingSlash::Ignore,
+        path_match: PathMatch::Exact,
     };
     let lenient = Condition::Path(PathCondition::new(pattern(), form));
     let none = Headers::new();

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::rules::{CaseSensitivity, TrailingSlash};
+use crate::rules::{CaseSensitivity, PathMatch, TrailingSlash};
 
 mod key_text;
 
@@ -11,6 +11,7 @@ const SECRET: Secret = Secret::from_key([1, 2]);
 const FOLDING: PathEquivalence = PathEquivalence {
     case: CaseSensitivity::Insensitive,
     trailing_slash: TrailingSlash::Ignore,
+    path_match: PathMatch::Exact,
 };
 
 /// A request that keys are taken from.

@@ -5,9 +5,10 @@ use proptest::sample::{select, subsequence};
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::rules::StringMatcher;
+use crate::rules::{CaseSensitivity, PathMatch, StringMatcher, TrailingSlash};
 
-/// A route for `[METHOD[,METHOD] ][HOST]PATH[?NAME=VALUE]`; `~` in front: any case; `+`: any slash.
+/// A route for `[METHOD[,METHOD] ][HOST]PATH[?NAME=VALUE]`; `~` in front: any case; `+`: any slash;
+/// `%`: loose.
 fn route(text: &str) -> RouteMatch {
     let mut route = RouteMatch::default();
     let text = match text.strip_prefix('~') {
@@ -20,6 +21,14 @@ fn route(text: &str) -> RouteMatch {
     let text = match text.strip_prefix('+') {
         Some(rest) => {
             route.form.trailing_slash = TrailingSlash::Ignore;
+            rest
+        }
+        None => text,
+    };
+    let text = match text.strip_prefix('%') {
+        Some(rest) => {
+            route.form.trailing_slash = TrailingSlash::Ignore;
+            route.form.path_match = PathMatch::Loose;
             rest
         }
         None => text,
@@ -165,6 +174,31 @@ fn case_and_trailing_slash_count_unless_the_route_says_otherwise() {
         assert_eq!(get(&texts, "/login/x"), None);
     }
     assert_eq!(get(&["+/"], "/"), Some("+/"));
+}
+
+#[test]
+fn a_loose_route_takes_what_some_servers_take_for_its_path() {
+    for path in [
+        "/a/login",
+        "/a/login/",
+        "/a;x/login;y=1",
+        "/a/login%20",
+        "/a./login..;x/",
+        "/;x/a/;y/login/;z",
+        "/a/.../login",
+    ] {
+        assert_eq!(get(&["%/a/login"], path), Some("%/a/login"), "{path}");
+        let canonical = route("%/a/login").form.canonical(path).into_owned();
+        assert_eq!(canonical, "/a/login", "{path}");
+    }
+    for path in ["/a/logins", "/a/Login", "/a/login/x", "/a/%20x/login", "/"] {
+        assert_eq!(get(&["%/a/login"], path), None, "{path}");
+    }
+    assert_eq!(get(&["~%/Login"], "/LOGIN;x"), Some("~%/Login"));
+    assert_eq!(get(&["%/a/**"], "/a;x"), Some("%/a/**"));
+    assert_eq!(get(&["%/{x}"], "/;x"), None);
+    let form = route("%/").form;
+    assert_eq!(form.segment("/;x/users;y/7.", 1).as_deref(), Some("7"));
 }
 
 #[test]
@@ -314,9 +348,9 @@ fn some_route() -> impl Strategy<Value = RouteMatch> {
         proptest::option::of(select(vec!["1", "2"])),
         proptest::option::of(select(vec!["1", "2"])),
     );
-    let form = (any::<bool>(), any::<bool>());
+    let form = (any::<bool>(), any::<bool>(), any::<bool>());
     (subsequence(hosts.to_vec(), 0..=2), path, conditions, form).prop_map(
-        |(hosts, (segments, end), (methods, field, parameter), (any_case, any_slash))| {
+        |(hosts, (segments, end), (methods, field, parameter), (any_case, any_slash, loose))| {
             let below = |host: &str| match host.strip_prefix("*.") {
                 Some(domain) => HostPattern::Subdomains(domain.to_owned()),
                 None => HostPattern::Exact(host.to_owned()),
@@ -340,7 +374,10 @@ fn some_route() -> impl Strategy<Value = RouteMatch> {
             if any_case {
                 route.form.case = CaseSensitivity::Insensitive;
             }
-            if any_slash {
+            if loose {
+                route.form.path_match = PathMatch::Loose;
+            }
+            if any_slash || loose {
                 route.form.trailing_slash = TrailingSlash::Ignore;
             }
             route
@@ -359,7 +396,7 @@ type Request = (
 fn some_request() -> impl Strategy<Value = Request> {
     (
         select(vec!["a", "b.a", "c.b.a", "d.c.b.a", "z", ""]),
-        "(/[xXyz]){0,4}/?",
+        "(/([xXyz];?|;)){0,4}/?",
         select(vec![Method::GET, Method::PUT, Method::POST]),
         proptest::option::of(select(vec!["1", "2"])),
         proptest::option::of(select(vec!["q=1", "q=2", "q=1&q=1", ""])),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::rules::{CaseSensitivity, PathEquivalence, TrailingSlash};
+use crate::rules::{CaseSensitivity, PathEquivalence, PathMatch, TrailingSlash};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -104,6 +104,7 @@ fn credentials_paths_and_hosts_are_compared_as_they_are_hashed() {
     let form = PathEquivalence {
         case: CaseSensitivity::Insensitive,
         trailing_slash: TrailingSlash::Ignore,
+        path_match: PathMatch::Exact,
     };
     let authorization = KeyPart::Header(AUTHORIZATION);
     let exceptions = overrides(vec![

@@ -73,11 +73,17 @@ pub(super) fn check(route: &Located<Route>, is_faulty: impl Fn() -> bool, findin
 
 /// Reports changes to requests that the proxy itself answers, by the option at `answer`.
 pub(super) fn check_unforwarded(route: &Route, answer: NodeId, findings: &Findings<'_>) {
-    if route.request.node != NodeId::ABSENT {
+    let changes = [
+        ("request", route.request.node.given()),
+        ("rewrite", node_of(&route.rewrite)),
+        ("forward_path", route.forward_path.node.given()),
+    ];
+    for (key, node) in changes {
+        let Some(node) = node else { continue };
         let message = "the request is not forwarded";
-        let finding = Finding::error(route.request.node, Code::NoEffect, message).at_key();
+        let finding = Finding::error(node, Code::NoEffect, message).at_key();
         let finding = finding.related(answer, "the proxy answers it");
-        findings.add(finding.help("remove `request`"));
+        findings.add(finding.help(format!("remove `{key}`")));
     }
 }
 

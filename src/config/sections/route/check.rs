@@ -2,12 +2,12 @@
 
 use http::header::HOST;
 
+use super::rewrite;
 use crate::config::checks::{report_repeated, report_reserved, report_twice};
 use crate::config::schema::{Config, Match, RequestChanges, Route};
 use crate::config::sections::secret_value::{self, FIELD};
 use crate::config::sections::value_match;
 use crate::config::sections::{access, condition};
-use crate::config::value::{PathPattern, PathPrefix, Segment};
 use crate::config::{Code, Finding, Findings, NodeId};
 use crate::nearest;
 
@@ -34,7 +34,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         }
         check_upstream(route, config, findings);
         check_changes(&route.request, findings);
-        check_strip_prefix(route, findings);
+        rewrite::check(route, findings);
         super::status::check(route, config, findings);
     }
 }
@@ -60,7 +60,11 @@ fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
     report_twice(&matches.hosts, findings);
     report_twice(&matches.methods, findings);
     check_grpc(matches, findings);
-    let about_paths = [route.case_sensitive.node, route.trailing_slash.node];
+    let about_paths = [
+        route.case_sensitive.node,
+        route.trailing_slash.node,
+        route.path_match.node,
+    ];
     let without_path = about_paths
         .into_iter()
         .filter(|&node| matches.path_pattern().is_none() && node != NodeId::ABSENT);
@@ -135,27 +139,4 @@ fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
         }
     }
     report_twice(&request.remove_headers, findings);
-}
-
-/// Every path of the route has to start with the stripped prefix.
-fn check_strip_prefix(route: &Route, findings: &Findings<'_>) {
-    let Some(prefix) = &route.request.strip_prefix else {
-        return;
-    };
-    let path = route.matches.path.as_ref();
-    if !path.is_some_and(|path| starts_with(path, prefix)) {
-        let message = format!("not every path of this route starts with `{prefix}`");
-        let finding = Finding::error(prefix.node, Code::Conflict, message);
-        let path = path.map(|path| path.node);
-        let finding = finding.related(path, "the paths that it takes");
-        findings.add(finding.help(format!("match paths below it: `path: {prefix}/**`")));
-    }
-}
-
-fn starts_with(path: &PathPattern, prefix: &PathPrefix) -> bool {
-    let wanted = prefix.as_str().split('/').skip(1);
-    let mut segments = path.segments.iter();
-    wanted
-        .into_iter()
-        .all(|wanted| matches!(segments.next(), Some(Segment::Literal(text)) if text == wanted))
 }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::matches::matches;
+use super::rewrite::forwarded_path;
 use crate::config::compiler::Compiler;
 use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route};
 use crate::config::sections::access;
@@ -173,7 +174,8 @@ impl<'a> RouteCompiler<'a> {
             reported: Vec::new(),
             destination,
             balance_key: self.balance_key(route, &name, &matches),
-            rewrite: rewrite(&route.request),
+            rewrite: rewrite(route, matches.form),
+            encoded_slashes: route.encoded_slashes.value,
             max_body: match &route.request.max_body {
                 Some(size) => size.get(),
                 None => self.config.client.max_body.get(),
@@ -291,13 +293,12 @@ fn resolve<'a>(
 }
 
 /// The changes of requests, except fields to set, which may be in files.
-fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
-    let removed = changes.remove_headers.iter();
-    let prefix = changes.strip_prefix.as_ref();
+fn rewrite(route: &Route, form: PathEquivalence) -> Rewrite {
+    let removed = route.request.remove_headers.iter();
     Rewrite {
         set_headers: Vec::new(),
         remove_headers: removed.map(|name| name.get().clone()).collect(),
-        strip: prefix.map_or(0, |prefix| prefix.as_str().matches('/').count()),
+        path: forwarded_path(route, form),
     }
 }
 

@@ -5,7 +5,9 @@ use crate::config::schema::{Config, Route};
 use crate::config::sections::condition::{condition, headers, named};
 use crate::config::sections::value_match::FileLists;
 use crate::config::{Code, Finding, Located};
-use crate::rules::{self, CaseSensitivity, PathEquivalence, RouteMatch, Router};
+use crate::rules::{
+    self, CaseSensitivity, PathEquivalence, PathMatch, RouteMatch, Router, TrailingSlash,
+};
 
 /// Warns of routes whose requests earlier routes all take.
 pub(in crate::config) fn unreachable<'a>(
@@ -61,7 +63,11 @@ pub(super) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
         } else {
             CaseSensitivity::Insensitive
         },
-        trailing_slash: route.trailing_slash.value,
+        trailing_slash: match route.path_match.value {
+            PathMatch::Exact => route.trailing_slash.value,
+            PathMatch::Loose => TrailingSlash::Ignore,
+        },
+        path_match: route.path_match.value,
     };
     let mut conditions = Vec::new();
     if matches.grpc.is_some() {

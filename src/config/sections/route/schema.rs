@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::answer::{Redirect, Respond};
+use super::rewrite::{ForwardPath, Rewrite};
 use crate::config::located::{List, Located, Table};
 use crate::config::schema::{Access, Condition, Limit};
 use crate::config::sections::listener::BodySize;
@@ -13,7 +14,8 @@ use crate::config::value::{
     FieldName, FilePath, Flag, GrpcPattern, Method, Name, PathPattern, PathPrefix, Text,
     UpstreamRef,
 };
-use crate::rules::{HostPattern, TrailingSlash};
+use crate::http::path::EncodedSlashes;
+use crate::rules::{HostPattern, PathMatch, TrailingSlash};
 
 /// An item of `routes`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -31,6 +33,12 @@ pub struct Route {
     /// `strict` makes `/login/` another path than `/login`, `ignore` the same.
     #[serde(default)]
     pub trailing_slash: Located<TrailingSlash>,
+    /// `loose` makes `/login;x`, `/login%20`, `/login.` and `/login/` the same path as `/login`.
+    #[serde(default)]
+    pub path_match: Located<PathMatch>,
+    /// `keep` takes paths with `%2F`, which is a part of its segment; `refuse` answers 400.
+    #[serde(default)]
+    pub encoded_slashes: Located<EncodedSlashes>,
     /// The requests of the route that are served; they have to pass the top-level `access` too.
     pub access: Option<Located<Access>>,
     /// Limits, in order: names of policies, or inline limits.
@@ -49,6 +57,12 @@ pub struct Route {
     /// The policies that `upstream: status` reports.
     #[serde(default)]
     pub status: Option<Located<StatusReport>>,
+    /// `as_received` forwards the path byte for byte as the client sent it, `normalised` the path
+    /// that was matched.
+    #[serde(default)]
+    pub forward_path: Located<ForwardPath>,
+    /// Changes to the path that is forwarded.
+    pub rewrite: Option<Located<Rewrite>>,
     /// Changes to requests before they are forwarded.
     #[serde(default)]
     pub request: Located<RequestChanges>,
@@ -97,7 +111,7 @@ pub struct RequestChanges {
     pub set_headers: Table<FieldName, SecretValue>,
     /// Fields to remove.
     pub remove_headers: List<FieldName>,
-    /// A prefix to take away from the path, in whole segments.
+    /// A prefix to take away from the path, in whole segments, as `rewrite.strip_prefix`.
     pub strip_prefix: Option<Located<PathPrefix>>,
     /// The largest request body, `0B` to `1024GiB`, instead of `client.max_body`; 413 beyond.
     pub max_body: Option<Located<BodySize>>,

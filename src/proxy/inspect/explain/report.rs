@@ -30,6 +30,9 @@ pub struct ExplanationReport {
     /// The path by which routes are chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// The path that the upstream is sent, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwarded_path: Option<String>,
     /// The reason why the request's token is not used, if a limit reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
@@ -198,6 +201,7 @@ impl Explanation<'_> {
             client_ip: self.client_ip,
             host: trace.map(|trace| trace.host.clone()),
             path: trace.map(|trace| trace.path.clone()),
+            forwarded_path: trace.and_then(|trace| trace.forwarded_path.clone()),
             token: trace.and_then(|trace| trace.token.clone()),
             route: trace.and_then(|trace| trace.route.cloned()),
             not_matched: mismatches

@@ -62,6 +62,9 @@ impl Trace<'_> {
             Some(route) => writeln!(f, "route     {route}")?,
             None => writeln!(f, "route     none takes it")?,
         }
+        if let Some(path) = &self.forwarded_path {
+            writeln!(f, "forwards  {path}")?;
+        }
         if let Some(token) = &self.token {
             writeln!(f, "token     {token}")?;
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::HeaderName;
 
 use super::Builder;
+use crate::http::path::EncodedSlashes;
 use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
 use crate::proxy::ruleset::{Destination, Limit, LimitSpec, Policy, Route, RouteAccess, RouteSpec};
 use crate::rules::{Access, Descriptor};
@@ -43,6 +44,7 @@ impl Builder<'_> {
             upstream,
             answer,
             rewrite: spec.rewrite,
+            encoded_slashes: spec.encoded_slashes,
             max_body: spec.max_body,
             ..route
         })
@@ -72,6 +74,7 @@ impl Builder<'_> {
             answer: None,
             balance_key: None,
             rewrite: Default::default(),
+            encoded_slashes: EncodedSlashes::Refuse,
             max_body: 0,
             access: RouteAccess::new(&self.context.registry, name, access),
             metrics: RouteMetrics::new(&self.context.registry, name),

@@ -1,0 +1,318 @@
+//! `rewrite` of a route, and what else it says of paths.
+
+use http::HeaderValue;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::schema::{Config, Route};
+use crate::config::sections::value_match::not_an_expression;
+use crate::config::value::{Flag, PathPattern, PathPrefix, Segment, Text};
+use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
+use crate::http::path::{self, EncodedSlashes};
+use crate::proxy::ruleset::ForwardedPath;
+use crate::rules::{LinearRegex, PathEquivalence, PathMatch, PathRewrite, TrailingSlash};
+
+/// The longest replacement, in bytes.
+const MAX_REPLACEMENT: usize = 1024;
+/// The most references to groups in a replacement.
+const MAX_REFERENCES: usize = 16;
+
+/// The path that the upstream gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ForwardPath {
+    /// The normalised path, by which the request was matched.
+    #[default]
+    Normalised,
+    /// The path as the client sent it, byte for byte, as signatures of URLs need it.
+    AsReceived,
+}
+
+/// `rewrite` of a route: changes to the path that the upstream gets, in the order of these options.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("dependencies" = { "regex": ["replace"], "replace": ["regex"] }))]
+pub struct Rewrite {
+    /// A prefix to take away, in whole segments. `X-Forwarded-Prefix` names it.
+    pub strip_prefix: Option<Located<PathPrefix>>,
+    /// A regular expression. Everything that it finds in the path becomes `replace`.
+    pub regex: Option<Located<Text>>,
+    /// The text for what `regex` finds, 1,024 bytes at most; `$1` and `$name` stand for its groups.
+    /// Braces around a name are written `$${name}`, because `${name}` is a variable.
+    pub replace: Option<Located<Text>>,
+    /// A prefix to put before the path.
+    pub add_prefix: Option<Located<PathPrefix>>,
+    /// `true` rewrites paths in `Location`, `Content-Location` and `Set-Cookie` back.
+    pub responses: Located<Flag<false>>,
+}
+
+impl Route {
+    /// The prefix to strip.
+    fn stripped_prefix(&self) -> Option<&Located<PathPrefix>> {
+        let rewrite = self.rewrite.as_ref();
+        let of_rewrite = rewrite.and_then(|rewrite| rewrite.strip_prefix.as_ref());
+        of_rewrite.or(self.request.strip_prefix.as_ref())
+    }
+}
+
+/// Compiles what a checked route says of the path that is forwarded.
+pub(super) fn forwarded_path(route: &Route, form: PathEquivalence) -> ForwardedPath {
+    let strip = route.stripped_prefix();
+    if strip.is_none() && route.rewrite.is_none() {
+        return match route.forward_path.value {
+            ForwardPath::Normalised => ForwardedPath::Normalised,
+            ForwardPath::AsReceived => ForwardedPath::AsReceived,
+        };
+    }
+    let written = route.rewrite.as_ref().map(|one| one.value.clone());
+    let written = written.unwrap_or_default();
+    let text = |prefix: Option<&Located<PathPrefix>>| {
+        prefix.map_or_else(String::new, |prefix| prefix.to_string())
+    };
+    let replace = written.regex.zip(written.replace);
+    ForwardedPath::Rewritten(Box::new(PathRewrite {
+        forwarded_prefix: strip.and_then(|prefix| HeaderValue::from_str(prefix.as_str()).ok()),
+        strip: text(strip),
+        // A check has reported other expressions.
+        replace: replace.and_then(|(regex, text)| {
+            let regex = LinearRegex::new(regex.as_str(), false).ok()?;
+            Some((regex, text.as_str().as_bytes().into()))
+        }),
+        add: text(written.add_prefix.as_ref()),
+        responses: written.responses.get(),
+        form,
+        slashes: route.encoded_slashes.value,
+    }))
+}
+
+/// Checks all that a route says of paths.
+pub(super) fn check(route: &Route, findings: &Findings<'_>) {
+    check_forms(route, findings);
+    check_strip_prefix(route, findings);
+    if route.forward_path.value == ForwardPath::AsReceived {
+        check_as_received(route, findings);
+    }
+    if let Some(rewrite) = &route.rewrite {
+        check_replacement(rewrite, findings);
+        check_responses(route, rewrite, findings);
+    }
+}
+
+/// The lint of paths that upstreams may read in another way.
+pub(in crate::config) fn ambiguous_paths(config: &Config) -> Vec<Finding> {
+    let routes = config.routes.iter();
+    let as_received = routes.filter(|route| route.forward_path.value == ForwardPath::AsReceived);
+    let findings = as_received.map(|route| {
+        let message = "the upstream may read another path than the limits and `access` do";
+        let finding = Finding::warning(route.forward_path.node, Code::AmbiguousPath, message);
+        finding.help("do this for upstreams that verify signed URLs only; `/public/../admin` is matched as `/admin`, and forwarded as it is")
+    });
+    findings.collect()
+}
+
+/// Checks the pattern against the forms of paths that the route tells apart.
+fn check_forms(route: &Route, findings: &Findings<'_>) {
+    let loose = route.path_match.value == PathMatch::Loose;
+    if loose
+        && route.trailing_slash.node != NodeId::ABSENT
+        && route.trailing_slash.value == TrailingSlash::Strict
+    {
+        let message = "`path_match: loose` ignores a slash at the end";
+        let finding = Finding::error(route.trailing_slash.node, Code::Conflict, message);
+        findings.add(
+            finding
+                .related(route.path_match.node, "here")
+                .help("remove it"),
+        );
+    }
+    let Some(pattern) = &route.matches.path else {
+        return;
+    };
+    let literals = pattern.segments.iter().filter_map(|segment| match segment {
+        Segment::Literal(text) => Some(text),
+        Segment::Capture(_) => None,
+    });
+    let form = PathEquivalence {
+        path_match: route.path_match.value,
+        ..PathEquivalence::default()
+    };
+    for literal in literals {
+        let comparable = path::comparable(literal);
+        if form.fold(&comparable) != comparable {
+            let message = format!("`path_match: loose` ignores a part of `{literal}`");
+            let finding = Finding::error(pattern.node, Code::Conflict, message);
+            let help =
+                "write the path without `;`, and without dots and spaces at the end of segments";
+            findings.add(finding.related(route.path_match.node, "here").help(help));
+        }
+        if path::has_encoded_slash(literal) && route.encoded_slashes.value == EncodedSlashes::Refuse
+        {
+            let message = format!("`{literal}` would never match: requests with `%2F` are refused");
+            let finding = Finding::error(pattern.node, Code::Conflict, message);
+            findings.add(finding.help("add `encoded_slashes: keep` to the route"));
+        }
+    }
+}
+
+/// Every path of the route has to start with the stripped prefix.
+fn check_strip_prefix(route: &Route, findings: &Findings<'_>) {
+    let Some(prefix) = route.stripped_prefix() else {
+        return;
+    };
+    if let Some(other) = &route.request.strip_prefix
+        && other.node != prefix.node
+    {
+        let message = "`strip_prefix` in `request` and in `rewrite`";
+        let finding = Finding::error(other.node, Code::Conflict, message);
+        findings.add(
+            finding
+                .related(prefix.node, "the other")
+                .help("remove one of them"),
+        );
+    }
+    let path = route.matches.path.as_ref();
+    if !path.is_some_and(|path| starts_with(path, prefix)) {
+        let message = format!("not every path of this route starts with `{prefix}`");
+        let finding = Finding::error(prefix.node, Code::Conflict, message);
+        let path = path.map(|path| path.node);
+        let finding = finding.related(path, "the paths that it takes");
+        findings.add(finding.help(format!("match paths below it: `path: {prefix}/**`")));
+    }
+}
+
+fn starts_with(path: &PathPattern, prefix: &PathPrefix) -> bool {
+    let wanted = prefix.as_str().split('/').skip(1);
+    let mut segments = path.segments.iter();
+    wanted
+        .into_iter()
+        .all(|wanted| matches!(segments.next(), Some(Segment::Literal(text)) if text == wanted))
+}
+
+fn check_as_received(route: &Route, findings: &Findings<'_>) {
+    let rewrites = [
+        node_of(&route.rewrite),
+        node_of(&route.request.strip_prefix),
+    ];
+    for rewrite in rewrites.into_iter().flatten() {
+        let message = "a path can't be rewritten and forwarded as it was received";
+        let finding = Finding::error(rewrite, Code::Conflict, message).at_key();
+        let finding = finding.related(route.forward_path.node, "as it was received");
+        findings.add(finding.help("remove one of them"));
+    }
+}
+
+fn check_replacement(rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
+    let (regex, text) = match (&rewrite.regex, &rewrite.replace) {
+        (Some(regex), Some(text)) => (regex, text),
+        (Some(_), None) => {
+            let finding = Finding::error(rewrite.node, Code::MissingKey, "`replace` is missing");
+            return findings.add(finding.help("add the text for what `regex` finds"));
+        }
+        (None, Some(text)) => {
+            let finding = Finding::error(text.node, Code::MissingKey, "`regex` is missing");
+            return findings.add(finding.at_key().help("add what is replaced"));
+        }
+        (None, None) => return check_prefixes(rewrite, findings),
+    };
+    match LinearRegex::new(regex.as_str(), false) {
+        Ok(compiled) => {
+            if let Err((message, help)) = references(text.as_str(), &compiled) {
+                findings.add(Finding::error(text.node, Code::InvalidValue, message).help(help));
+            }
+        }
+        Err(message) => findings.add(not_an_expression(regex.node, &message)),
+    }
+}
+
+fn check_prefixes(rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
+    if rewrite.strip_prefix.is_none() && rewrite.add_prefix.is_none() {
+        let message = "expected `strip_prefix`, `add_prefix`, or `regex` with `replace`";
+        let finding = Finding::error(rewrite.node, Code::MissingKey, message);
+        findings.add(finding.help("add one, or remove `rewrite`"));
+    }
+}
+
+/// Checks the replacement: its size, and the groups that it refers to.
+fn references(text: &str, regex: &LinearRegex) -> Result<(), (String, String)> {
+    if text.len() > MAX_REPLACEMENT {
+        let message = format!("it has {} bytes; {MAX_REPLACEMENT} are allowed", text.len());
+        return Err((message, "shorten it".to_owned()));
+    }
+    if let Some(c) = text
+        .chars()
+        .find(|c| matches!(c, '?' | '#' | '\\') || c.is_control())
+    {
+        let message = format!("a path can't contain `{}`", c.escape_debug());
+        return Err((
+            message,
+            "percent-encode it; queries stay as they are".to_owned(),
+        ));
+    }
+    let mut count = 0;
+    let mut rest = text;
+    while let Some((_, behind)) = rest.split_once('$') {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let (name, after) = match behind
+            .strip_prefix('{')
+            .and_then(|name| name.split_once('}'))
+        {
+            Some(braced) => braced,
+            None => behind.split_at(behind.find(|c| !is_word(c)).unwrap_or(behind.len())),
+        };
+        if let Some(escaped) = behind.strip_prefix('$') {
+            rest = escaped;
+            continue;
+        }
+        if !regex.has_group(name) {
+            let message = format!("the expression has no group `{name}`");
+            let help = "groups are `(..)` and `(?<name>..)`; write `$${1}x` for a group with a letter behind it, and `$$` for a dollar sign";
+            return Err((message, help.to_owned()));
+        }
+        count += 1;
+        rest = after;
+    }
+    if count > MAX_REFERENCES {
+        let message = format!("it refers to {count} groups; {MAX_REFERENCES} are allowed");
+        return Err((message, "refer to fewer".to_owned()));
+    }
+    Ok(())
+}
+
+fn check_responses(route: &Route, rewrite: &Rewrite, findings: &Findings<'_>) {
+    if !rewrite.responses.get() {
+        return;
+    }
+    let error = |message: &str, help: &str| {
+        let finding = Finding::error(rewrite.responses.node, Code::Conflict, message);
+        findings.add(finding.help(help));
+    };
+    if rewrite.regex.is_some() {
+        error(
+            "what `regex` replaces can't be rewritten back in responses",
+            "use `strip_prefix` and `add_prefix`, or remove `responses`",
+        );
+    } else if route.stripped_prefix().is_none() && rewrite.add_prefix.is_none() {
+        error(
+            "there is no prefix to rewrite in responses",
+            "remove `responses`",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_have_to_be_groups() {
+        let regex = LinearRegex::new("(?<id>a)(b)", false).expect("an expression");
+        for text in ["/x", "/$1/${2}x", "/${id}/$id", "/$0", "/$$x", "/$1$2"] {
+            assert_eq!(references(text, &regex), Ok(()), "{text}");
+        }
+        for text in ["/$3", "/$1x", "/${x}", "/$", "/${1", "/?a", "/a#b", "/a\n"] {
+            assert!(references(text, &regex).is_err(), "{text}");
+        }
+        assert!(references(&"$1".repeat(17), &regex).is_err());
+        assert!(references(&"a".repeat(1_025), &regex).is_err());
+    }
+}
