@@ -48,6 +48,7 @@ fn state(registry: &Registry) -> AdminState {
         body_timeout: Duration::ZERO,
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
         preflight: Preflight::Limited,
+        unmatched_response: Default::default(),
         debug: None,
         max_size: 0,
         tokens: None,

@@ -203,6 +203,7 @@ impl Compiler<'_> {
             body_timeout: config.client.timeouts.body.get(),
             styles: responses::styles(&config.responses),
             preflight: responses::preflight(&config.responses.cors),
+            unmatched_response: route_compiler.responses.changes(None),
             debug: self.debug_header(config),
             max_size: config.store.memory.max_size.get(),
             tokens: self.token_verifier(config),

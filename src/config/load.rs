@@ -144,13 +144,14 @@ fn unreachable_among_errors(
     document: &Document,
     errors: &[Finding],
 ) -> Vec<Finding> {
-    const ELSEWHERE: [&str; 7] = [
+    const ELSEWHERE: [&str; 8] = [
         ".access",
         ".limits",
         ".name",
         ".redirect",
         ".request",
         ".respond",
+        ".response",
         ".upstream",
     ];
     let doubtful: HashSet<String> = errors

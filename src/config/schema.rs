@@ -28,7 +28,7 @@ pub use super::sections::policy::{
 };
 pub use super::sections::redis::{RedisStore, SyncInterval};
 pub use super::sections::responses::{
-    Action, BodyFormat, Cors, DebugHeader, HeaderFields, OnLimit, Responses,
+    Action, BodyFormat, Cors, DebugHeader, HeaderFields, OnLimit, ResponseRules, Responses,
 };
 pub use super::sections::route::{Match, RequestChanges, Route};
 pub use super::sections::secret_value::SecretValue;

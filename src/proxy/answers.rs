@@ -2,6 +2,7 @@
 //! fields.
 
 pub(super) mod action;
+pub mod cors;
 pub(super) mod decoy;
 pub(super) mod error;
 pub(super) mod grpc;
@@ -10,5 +11,6 @@ pub(super) mod negotiate;
 pub mod redirect;
 pub(super) mod rejection;
 pub(super) mod respond;
+pub mod response_changes;
 pub mod route_answer;
 pub(super) mod template;

@@ -31,6 +31,7 @@ use crate::http::message::{Request, Response};
 use crate::proxy::admission::settle::{RequestedFields, ResponseEnd, ResponseHead, Settling};
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::respond;
+use crate::proxy::answers::response_changes::PreparedChanges;
 use crate::rules::{BodyEnd, Head, RequestToken, ResponseOrigin, TokenCheck};
 use crate::store::{PendingCharge, Undecided};
 use crate::telemetry::metrics::RequestMetrics;
@@ -78,6 +79,8 @@ pub(super) struct Exchange {
     key_text: Option<KeyText>,
     /// The trail for the debug header, if the request has its token.
     trail: Option<Box<DebugTrail>>,
+    /// The changes to the response, if the route has any.
+    changes: Option<Box<PreparedChanges>>,
     status: Option<StatusCode>,
     author: ResponseOrigin,
     sent: u64,
@@ -165,6 +168,7 @@ impl Exchange {
             is_decided: false,
             key_text: None,
             trail,
+            changes: None,
             status: None,
             author: ResponseOrigin::Upstream,
             sent: 0,
@@ -298,6 +302,17 @@ impl Exchange {
         self.author = ResponseOrigin::Proxy;
     }
 
+    /// The proxy itself answers the request if the limits admit it.
+    pub(super) fn answers_itself(&self) -> bool {
+        self.answers_preflight() || self.route().answers_itself()
+    }
+
+    /// The proxy answers this preflight request.
+    pub(super) fn answers_preflight(&self) -> bool {
+        let changes = self.changes.as_ref();
+        changes.is_some_and(|changes| changes.answers_preflight())
+    }
+
     /// The instant of the last decision.
     pub(super) fn decided_at(&self) -> Timestamp {
         self.forwarded
@@ -306,6 +321,10 @@ impl Exchange {
     /// Finds the matched route.
     pub(super) fn find_route(&mut self, head: &Head<'_>) {
         self.place = self.context.ruleset.whole().router.find(head);
+        let route = self.context.ruleset.route(self.place);
+        if let Some(changes) = &route.response {
+            self.changes = Some(Box::new(changes.prepare(head, &route.name)));
+        }
     }
 
     /// Turns `response` into the refusal, with the times of this instant.
@@ -340,6 +359,10 @@ impl Exchange {
             let is_upstreams = self.upstream.is_some() && self.author == ResponseOrigin::Upstream;
             let refuses = is_upstreams && is_refusal(response);
             admission.write_headers(self.route(), styles, refuses, response.headers_mut());
+        }
+        if let (Some(prepared), Some(changes)) = (self.changes.take(), &self.route().response) {
+            let styles = &self.context.ruleset.whole().styles;
+            changes.write(*prepared, styles, response.headers_mut());
         }
         if let Some(trail) = &self.trail {
             self.write_trail(trail, response.headers_mut());

@@ -308,7 +308,7 @@ async fn serve(
                 Box::pin(delay.wait()).await;
                 exchange.resume();
             }
-            if exchange.route().answers_itself() {
+            if exchange.answers_itself() {
                 let response = Box::pin(own_response::respond(exchange, request, &target)).await?;
                 forward::learn(exchange, request, &response);
                 return Ok(Some(response));

@@ -1,6 +1,7 @@
 //! Responses of the proxy itself to requests that their limits admit.
 
 use super::answers::error::Error;
+use super::answers::route_answer::PreparedAnswer;
 use super::body::ResponseBody;
 use super::exchange::Exchange;
 use super::target::RequestTarget;
@@ -8,7 +9,7 @@ use super::{discard, status};
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
 
-/// Responds to a request of a route that [answers itself](super::ruleset::Route::answers_itself).
+/// Responds to a request that the proxy [answers itself](Exchange::answers_itself).
 ///
 /// # Errors
 /// 400 if a redirect needs a host, and the request names none.
@@ -17,10 +18,12 @@ pub(super) async fn respond(
     request: &mut Request<RequestBody>,
     target: &RequestTarget,
 ) -> Result<Response<ResponseBody>, Error> {
-    let Some(answer) = &exchange.route().answer else {
-        return Ok(status::respond(exchange, request, target).await);
+    let response = match &exchange.route().answer {
+        // The changes to responses complete it.
+        _ if exchange.answers_preflight() => PreparedAnswer::Preflight.response(),
+        Some(answer) => answer.prepare(target.redirected(request))?.response(),
+        None => return Ok(status::respond(exchange, request, target).await),
     };
-    let response = answer.prepare(target.redirected(request))?.response();
     discard::discard(request);
     exchange.set_own_response();
     Ok(response)

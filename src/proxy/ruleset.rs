@@ -14,8 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 
 use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
@@ -24,9 +23,11 @@ use crate::http::path::EncodedSlashes;
 use crate::limiter::{Algorithm, Fingerprint, KeyParts, Secret, WindowEnd};
 use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
+use crate::proxy::answers::cors::is_preflight;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
+use crate::proxy::answers::response_changes::ResponseChanges;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::proxy::shadow_clients::ShadowClients;
 use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
@@ -185,6 +186,8 @@ pub struct Route {
     pub rewrite: Rewrite,
     /// Treatment of encoded slashes in paths.
     pub encoded_slashes: EncodedSlashes,
+    /// Changes to responses, if there are any.
+    pub response: Option<Box<ResponseChanges>>,
     /// Largest body of a request, in bytes.
     pub max_body: u64,
     /// The responses that decoys imitate, if a limit has decoys.
@@ -205,10 +208,7 @@ pub enum Preflight {
 impl Preflight {
     /// The request is exempt from all limits. Clients can forge such a request.
     fn is_exempt(self, head: &Head<'_>) -> bool {
-        self == Self::Exempt
-            && head.method == Method::OPTIONS
-            && head.headers.contains(header::ORIGIN)
-            && head.headers.contains(header::ACCESS_CONTROL_REQUEST_METHOD)
+        self == Self::Exempt && is_preflight(head)
     }
 }
 

@@ -36,6 +36,7 @@ mod paths;
 mod process_life;
 mod proxy_header;
 mod proxy_protocol;
+mod response_fields;
 mod retries;
 mod route_answers;
 mod stalled_bodies;

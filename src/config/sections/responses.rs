@@ -3,9 +3,12 @@
 mod check;
 mod compile;
 mod debug;
+mod fields;
 mod schema;
 
 pub(in crate::config) use check::*;
 pub(in crate::config) use compile::*;
 pub use debug::DebugHeader;
+pub(in crate::config) use fields::ResponseCompiler;
+pub use fields::ResponseRules;
 pub use schema::*;

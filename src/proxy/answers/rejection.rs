@@ -265,14 +265,12 @@ impl Rejection {
     ) -> String {
         let status = self.status_for(refused.reason);
         template.render(self.spec.escape(format), |placeholder| {
-            let head = refused.head;
             PlaceholderValue::Text(match placeholder {
                 Placeholder::RetryAfter => return PlaceholderValue::Number(refused.retry_after),
                 Placeholder::Status => {
                     return PlaceholderValue::Number(Some(status.as_u16().into()));
                 }
                 Placeholder::Policies => refused.violated.join(", ").into(),
-                Placeholder::ClientIp => head.client_ip.to_string().into(),
                 Placeholder::Policy => Cow::Borrowed(&*self.name),
                 Placeholder::Quota => Cow::Borrowed(&*self.quota),
                 Placeholder::Title => Cow::Borrowed(title(status)),
@@ -280,10 +278,10 @@ impl Rejection {
                 Placeholder::DocsUrl => {
                     Cow::Borrowed(self.spec.docs_url.as_deref().unwrap_or_default())
                 }
-                Placeholder::Method => Cow::Borrowed(head.method.as_str()),
-                Placeholder::Host => Cow::Borrowed(head.host),
-                Placeholder::Path => Cow::Borrowed(head.path),
-                Placeholder::Route => Cow::Borrowed(refused.route),
+                of_request => {
+                    let value = of_request.of_request(refused.head, refused.route);
+                    value.unwrap_or_default()
+                }
             })
         })
     }

@@ -38,6 +38,8 @@ pub(in crate::proxy) enum PreparedAnswer<'a> {
     Redirect(StatusCode, HeaderValue),
     #[display("answered with {}", _0.as_u16())]
     Fixed(StatusCode, &'a [(HeaderName, HeaderValue)], &'a Bytes),
+    #[display("answered with 204 as a preflight request")]
+    Preflight,
 }
 
 impl RouteAnswer {
@@ -71,19 +73,19 @@ impl PreparedAnswer<'_> {
     pub(in crate::proxy) fn status(&self) -> StatusCode {
         match self {
             Self::Redirect(status, _) | Self::Fixed(status, ..) => *status,
+            Self::Preflight => StatusCode::NO_CONTENT,
         }
     }
 
     /// Builds the response.
     pub(in crate::proxy) fn response(self) -> Response<ResponseBody> {
-        let (status, headers, body) = match &self {
-            Self::Redirect(status, location) => {
-                (status, &[(LOCATION, location.clone())][..], Bytes::new())
-            }
-            Self::Fixed(status, headers, body) => (status, *headers, Bytes::clone(body)),
+        let (headers, body) = match &self {
+            Self::Redirect(_, location) => (&[(LOCATION, location.clone())][..], Bytes::new()),
+            Self::Fixed(_, headers, body) => (*headers, Bytes::clone(body)),
+            Self::Preflight => (&[][..], Bytes::new()),
         };
         let mut response = Response::new(ResponseBody::own(body));
-        *response.status_mut() = *status;
+        *response.status_mut() = self.status();
         for (name, value) in headers {
             response.headers_mut().append(name, value.clone());
         }

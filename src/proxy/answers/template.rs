@@ -4,12 +4,17 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use http::HeaderName;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use super::negotiate::ResponseFormat;
+use crate::http::headers::ascii;
+use crate::rules::Head;
 
 /// Most characters of a value: a client chooses the length of its path.
 const MAX_VALUE: usize = 256;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The signs around names in bodies.
 const BODY: [&str; 2] = ["{{", "}}"];
@@ -42,6 +47,7 @@ pub enum Placeholder {
     Method,
     Host,
     Path,
+    RequestId,
     Route,
 }
 
@@ -73,6 +79,32 @@ pub(crate) enum PlaceholderValue<'a> {
     Text(Cow<'a, str>),
     /// `None` becomes `null` in JSON, and nothing elsewhere.
     Number(Option<u64>),
+}
+
+impl TemplateError {
+    /// The error for a name that a text cannot have.
+    pub(super) fn unknown(name: &str) -> Self {
+        Self::Unknown(name.to_owned(), BODY)
+    }
+}
+
+impl Placeholder {
+    /// The value, if it is one of the request.
+    pub(super) fn of_request<'a>(self, head: &Head<'a>, route: &'a str) -> Option<Cow<'a, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::ClientIp => return Some(head.client_ip.to_string().into()),
+            Self::Method => head.method.as_str(),
+            Self::Host => head.host,
+            Self::Path => head.path,
+            Self::RequestId => head
+                .headers
+                .get(REQUEST_ID)
+                .and_then(ascii)
+                .unwrap_or_default(),
+            Self::Route => route,
+            _ => return None,
+        }))
+    }
 }
 
 impl Template {

@@ -249,7 +249,7 @@ fn trace<'r>(
             .collect(),
         mismatches_omitted,
         route: matched.route_index.map(|_| &route.name),
-        destination: destination(route, target.redirected(request))?,
+        destination: destination(route, head, target.redirected(request))?,
         limits,
     })
 }
@@ -257,8 +257,13 @@ fn trace<'r>(
 /// Where the requests of a route go; `None` if it is that of requests without a route.
 fn destination<'r>(
     route: &'r Route,
+    head: &Head<'_>,
     request: RedirectedRequest<'_>,
 ) -> Result<Option<Destination<'r>>, Error> {
+    let changes = route.response.as_ref();
+    if changes.is_some_and(|changes| changes.prepare(head, &route.name).answers_preflight()) {
+        return Ok(Some(Destination::Route(PreparedAnswer::Preflight)));
+    }
     match (&route.upstream, &route.answer) {
         (Some(upstream), _) => Ok(Some(Destination::Upstream(upstream.name()))),
         (None, Some(answer)) => Ok(Some(Destination::Route(answer.prepare(request)?))),

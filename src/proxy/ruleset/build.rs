@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::tokens::TokenVerifier;
-use super::{Policy, Preflight, Quota, Ruleset, RulesetSpec};
+use super::{Policy, Preflight, Quota, Route, Ruleset, RulesetSpec};
 use crate::clock::{Clock, Timestamp};
 use crate::http::path::EncodedSlashes;
 use crate::limiter::Secret;
@@ -75,7 +75,10 @@ impl PreparedRuleset {
             .map(|route| builder.route(route, &policies, &upstreams))
             .collect();
         let access = spec.unmatched_access.into_iter().collect();
-        let unmatched = Arc::new(builder.unforwarded("", &spec.unmatched, access, &policies));
+        let unmatched = Arc::new(Route {
+            response: spec.unmatched_response.used(),
+            ..builder.unforwarded("", &spec.unmatched, access, &policies)
+        });
         PreparedRuleset {
             migrations: builder.migrations,
             tracking_room: builder.tracking_room,

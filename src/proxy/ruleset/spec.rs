@@ -14,6 +14,7 @@ use crate::proxy::admission::mode::Mode;
 use crate::proxy::answers::action::ActionSpec;
 use crate::proxy::answers::limit_headers::{HeaderStyles, QuotaUnit};
 use crate::proxy::answers::rejection::RejectSpec;
+use crate::proxy::answers::response_changes::ResponseChanges;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::rules::{
     Access, Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, PathRewrite,
@@ -41,8 +42,10 @@ pub struct RulesetSpec {
     pub body_timeout: Duration,
     /// The header styles of responses.
     pub styles: HeaderStyles,
-    /// Treatment of preflight requests.
+    /// Treatment of preflight requests without a route.
     pub preflight: Preflight,
+    /// Changes to the responses to requests without a route.
+    pub unmatched_response: ResponseChanges,
     /// The field that adds decisions to responses, if one is configured.
     pub debug: Option<DebugSpec>,
     /// Memory for all buckets together, in bytes.
@@ -185,10 +188,14 @@ pub struct RouteSpec {
     pub destination: Destination,
     /// The key by which the upstream chooses hosts, if it hashes one.
     pub balance_key: Option<Descriptor>,
+    /// Treatment of preflight requests.
+    pub preflight: Preflight,
     /// Changes to requests before they are forwarded.
     pub rewrite: Rewrite,
     /// Treatment of encoded slashes in paths.
     pub encoded_slashes: EncodedSlashes,
+    /// Changes to responses.
+    pub response: ResponseChanges,
     /// Largest body of a request, in bytes.
     pub max_body: u64,
 }

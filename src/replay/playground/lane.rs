@@ -195,6 +195,7 @@ fn rules(policy: PolicySpec) -> RulesetSpec {
         body_timeout: Duration::ZERO,
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
         preflight: Preflight::Limited,
+        unmatched_response: Default::default(),
         debug: None,
         max_size: MAX_SIZE,
         tokens: None,

@@ -17,6 +17,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     check_styles(&config.responses.headers, findings);
     check_policy(&config.responses.on_limit, &OnLimit::default(), findings);
     super::debug::check(config, findings);
+    super::fields::check(config, findings);
 }
 
 /// Two styles must not write the same field.

@@ -4,8 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use crate::config::schema::{DebugHeader, MINUTE};
-use crate::config::value::{Duration, FieldName, FieldValue, Flag, Name, Text, WebUrl, Whole};
+use crate::config::schema::{DAY, DebugHeader, MINUTE, SECOND};
+use crate::config::value::{
+    AllowedOrigin, Duration, FieldName, FieldValue, Flag, Name, Text, WebUrl, Whole,
+};
 use crate::config::{List, Located, NodeId, Table, node_of};
 use crate::proxy::answers::limit_headers::Style;
 
@@ -24,6 +26,13 @@ pub struct Responses {
     pub on_limit: Located<OnLimit>,
     /// A field that adds the decisions of limits to responses, for requests with a token.
     pub debug: Option<Located<DebugHeader>>,
+    /// Fields to set in all responses, in place of those of the upstream, with `{{client_ip}}`,
+    /// `{{host}}`, `{{method}}`, `{{path}}`, `{{request_id}}` and `{{route}}`.
+    pub set_headers: Table<FieldName, FieldValue>,
+    /// Fields to add to all responses.
+    pub add_headers: Table<FieldName, FieldValue>,
+    /// Fields to remove from all responses.
+    pub remove_headers: List<FieldName>,
 }
 
 impl Default for Responses {
@@ -34,6 +43,9 @@ impl Default for Responses {
             cors: Located::default(),
             on_limit: Located::default(),
             debug: None,
+            set_headers: Table::default(),
+            add_headers: Table::default(),
+            remove_headers: List::default(),
         }
     }
 }
@@ -95,8 +107,7 @@ impl From<HeaderFieldsForm> for HeaderFields {
     }
 }
 
-/// `responses.cors`: what scripts of other origins may do (CORS). Who may ask at all is the
-/// upstream's to say.
+/// `responses.cors`, and `response.cors` of a route: what scripts of other origins may do (CORS).
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cors {
@@ -104,7 +115,21 @@ pub struct Cors {
     pub expose_headers: Located<Flag>,
     /// `true` applies limits to preflight requests too.
     pub limit_preflight: Located<Flag<true>>,
+    /// The origins whose scripts may read responses in which the upstream doesn't say who may:
+    /// `https://app.example.com`, `https://*.example.com` for all names below, or `*`. None unless
+    /// given.
+    #[schemars(length(min = 1))]
+    pub origins: Option<List<AllowedOrigin>>,
+    /// `true` allows these origins cookies and other credentials.
+    pub credentials: Located<Flag<false>>,
+    /// `true` answers preflight requests of these origins, instead of the upstream.
+    pub answer_preflight: Located<Flag<false>>,
+    /// How long browsers keep these answers, `0s` to `1d`.
+    pub max_age: Located<PreflightAge>,
 }
+
+/// How long browsers keep the answer to a preflight request; in whole seconds.
+pub type PreflightAge = Duration<0, DAY, { 5 * SECOND }>;
 
 /// `on_limit`: what refused clients are told. A policy's own goes before `responses.on_limit`, key
 /// by key.

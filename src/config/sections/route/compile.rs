@@ -13,6 +13,7 @@ use crate::config::sections::condition::condition;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
 use crate::config::sections::policy::Policies;
+use crate::config::sections::responses::ResponseCompiler;
 use crate::config::sections::secret_value::FIELD;
 use crate::config::sections::value_match::FileLists;
 use crate::config::value::{KeyPart, MissingKeyWord};
@@ -31,6 +32,7 @@ const UNMATCHED: &str = "unmatched";
 pub(in crate::config) struct RouteCompiler<'a> {
     pub(super) config: &'a schema::Config,
     lists: &'a FileLists,
+    pub(in crate::config) responses: ResponseCompiler<'a>,
     /// The top-level rules of access, which routes with the same paths share.
     top_access: RefCell<HashMap<PathEquivalence, Arc<rules::Access>>>,
     /// The policies of the top-level limits, in order.
@@ -103,6 +105,7 @@ impl<'a> RouteCompiler<'a> {
         let mut context = RouteCompiler {
             config,
             lists,
+            responses: ResponseCompiler::new(&config.responses),
             top_access: RefCell::default(),
             top_level,
             from_all: None,
@@ -176,6 +179,8 @@ impl<'a> RouteCompiler<'a> {
             balance_key: self.balance_key(route, &name, &matches),
             rewrite: rewrite(route, matches.form),
             encoded_slashes: route.encoded_slashes.value,
+            preflight: self.responses.preflight(route),
+            response: self.responses.changes(Some(route)),
             max_body: match &route.request.max_body {
                 Some(size) => size.get(),
                 None => self.config.client.max_body.get(),

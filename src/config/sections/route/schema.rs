@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::answer::{Redirect, Respond};
 use super::rewrite::{ForwardPath, Rewrite};
 use crate::config::located::{List, Located, Table};
-use crate::config::schema::{Access, Condition, Limit};
+use crate::config::schema::{Access, Condition, Limit, ResponseRules};
 use crate::config::sections::listener::BodySize;
 use crate::config::sections::secret_value::SecretValue;
 use crate::config::sections::value_match::ValueMatch;
@@ -66,6 +66,9 @@ pub struct Route {
     /// Changes to requests before they are forwarded.
     #[serde(default)]
     pub request: Located<RequestChanges>,
+    /// Changes to responses, those of the proxy itself among them.
+    #[serde(default)]
+    pub response: Located<ResponseRules>,
 }
 
 /// `match` of a route.

@@ -56,7 +56,8 @@ pub struct StyleFields {
 pub struct HeaderStyles {
     pub(super) all: Vec<StyleFields>,
     /// Value of `Access-Control-Expose-Headers`.
-    exposed: Option<HeaderValue>,
+    exposed: HeaderValue,
+    exposure: Exposure,
 }
 
 impl Style {
@@ -173,7 +174,8 @@ impl HeaderStyles {
             HeaderValue::try_from(names.join(", ")).expect("names are visible ASCII")
         };
         HeaderStyles {
-            exposed: (exposure == Exposure::Exposed).then(names),
+            exposed: names(),
+            exposure,
             all,
         }
     }
@@ -185,8 +187,18 @@ impl HeaderStyles {
 
     /// Appends: the upstream may expose fields of its own.
     pub(super) fn expose(&self, headers: &mut Headers) {
-        if let Some(exposed) = &self.exposed {
-            headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
+        if self.exposure == Exposure::Exposed {
+            headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, self.exposed.clone());
+        }
+    }
+
+    /// Appends to a response that an allowed origin gets, unless [`expose`](Self::expose) has.
+    pub(in crate::proxy::answers) fn expose_to_origin(&self, headers: &mut Headers) {
+        let mut exposed = headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS);
+        let is_exposed = exposed.any(|value| value == self.exposed.as_bytes());
+        drop(exposed);
+        if !is_exposed {
+            headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, self.exposed.clone());
         }
     }
 }

@@ -43,8 +43,10 @@ impl Builder<'_> {
             balance_key: spec.balance_key,
             upstream,
             answer,
+            preflight: spec.preflight,
             rewrite: spec.rewrite,
             encoded_slashes: spec.encoded_slashes,
+            response: spec.response.used(),
             max_body: spec.max_body,
             ..route
         })
@@ -75,6 +77,7 @@ impl Builder<'_> {
             balance_key: None,
             rewrite: Default::default(),
             encoded_slashes: EncodedSlashes::Refuse,
+            response: None,
             max_body: 0,
             access: RouteAccess::new(&self.context.registry, name, access),
             metrics: RouteMetrics::new(&self.context.registry, name),

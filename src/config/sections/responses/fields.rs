@@ -1,0 +1,220 @@
+//! Fields of responses, on top and of routes, and the origins that may read responses.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use http::header::{DATE, HeaderValue, RETRY_AFTER};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{preflight, style_fields};
+use crate::config::checks::{report_empty, report_repeated, report_reserved, report_twice};
+use crate::config::schema::{Config, Cors, Responses, Route};
+use crate::config::value::{AllowedOrigin, FieldName, FieldValue};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
+use crate::nearest;
+use crate::proxy::TemplateError;
+use crate::proxy::answers::cors::{self, AllowedOrigins, PreflightRules};
+use crate::proxy::answers::response_changes::{FieldChange, FieldText, ResponseChanges};
+use crate::proxy::ruleset::Preflight;
+
+/// `response` of a route: changes to its responses, after the top-level ones.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResponseRules {
+    /// Fields to set, in place of those of the upstream, with `{{client_ip}}`, `{{host}}`,
+    /// `{{method}}`, `{{path}}`, `{{request_id}}` and `{{route}}`.
+    pub set_headers: Table<FieldName, FieldValue>,
+    /// Fields to add.
+    pub add_headers: Table<FieldName, FieldValue>,
+    /// Fields to remove.
+    pub remove_headers: List<FieldName>,
+    /// CORS, instead of `responses.cors`.
+    pub cors: Option<Located<Cors>>,
+}
+
+/// The changes in one place.
+struct Written<'a> {
+    set: &'a Table<FieldName, FieldValue>,
+    added: &'a Table<FieldName, FieldValue>,
+    removed: &'a List<FieldName>,
+}
+
+impl<'a> Written<'a> {
+    fn on_top(responses: &'a Responses) -> Self {
+        Self {
+            set: &responses.set_headers,
+            added: &responses.add_headers,
+            removed: &responses.remove_headers,
+        }
+    }
+
+    fn of(route: &'a Route) -> Self {
+        Self {
+            set: &route.response.set_headers,
+            added: &route.response.add_headers,
+            removed: &route.response.remove_headers,
+        }
+    }
+}
+
+pub(super) fn check(config: &Config, findings: &Findings<'_>) {
+    let styles = config.responses.headers.iter();
+    let mut own: Vec<_> = styles.flat_map(|item| style_fields(item).names()).collect();
+    own.extend([RETRY_AFTER, DATE]);
+    let debug = config.responses.debug.as_ref();
+    own.extend(debug.map(|debug| debug.header.get().clone()));
+    check_fields(&Written::on_top(&config.responses), &own, findings);
+    check_cors(&config.responses.cors, findings);
+    for route in config.routes.iter() {
+        check_fields(&Written::of(route), &own, findings);
+        let Some(cors) = &route.response.cors else {
+            continue;
+        };
+        check_cors(cors, findings);
+        if cors.expose_headers.node != NodeId::ABSENT {
+            let message = "`expose_headers` is the same for all routes";
+            let node = cors.expose_headers.node;
+            let finding = Finding::error(node, Code::NoEffect, message).at_key();
+            findings.add(finding.help("move it to `responses: { cors: .. }`"));
+        }
+    }
+}
+
+fn check_fields(written: &Written<'_>, own: &[HeaderName], findings: &Findings<'_>) {
+    for (name, value) in written.set.iter().chain(written.added.iter()) {
+        report_reserved(name, value.node, own, "remove it", findings);
+        if let Err(error) = FieldText::parse(value.get()) {
+            let help = match &error {
+                TemplateError::Unclosed(_) => {
+                    "write `{{{{` for two braces that are no placeholder".to_owned()
+                }
+                TemplateError::Unknown(name, _) => {
+                    nearest::advice(name, &FieldText::NAMES, "fields can have")
+                }
+            };
+            let finding = Finding::error(value.node, Code::InvalidValue, error.to_string());
+            findings.add(finding.help(help));
+        }
+    }
+    for name in written.removed.iter() {
+        report_reserved(name, name.node, own, "remove it from the list", findings);
+        let mut set = written.set.iter();
+        if let Some((_, other)) = set.find(|(set, _)| set.value == name.value) {
+            let message = format!("`{}` is set and removed", name.value);
+            let finding = Finding::error(name.node, Code::Conflict, message);
+            let finding = finding.related(other.node, "set here");
+            findings.add(finding.help("setting a field replaces what the upstream sent"));
+        }
+    }
+    report_twice(written.removed, findings);
+}
+
+fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
+    let Some(origins) = &cors.origins else {
+        let options = [
+            cors.credentials.node,
+            cors.answer_preflight.node,
+            cors.max_age.node,
+        ];
+        for node in options.into_iter().filter(|&node| node != NodeId::ABSENT) {
+            let finding = Finding::error(node, Code::NoEffect, "no origin is allowed").at_key();
+            findings.add(finding.help("name them: `origins: [https://app.example.com]`"));
+        }
+        return;
+    };
+    report_empty(origins, findings, "name an origin, or `*`, or remove it");
+    let named = origins.iter().map(|origin| (&origin.value, origin.node));
+    report_repeated(named, findings, |origin| {
+        (format!("`{origin}` twice"), "remove one of them")
+    });
+    let mut all = origins.iter();
+    let any = all.find(|origin| origin.value == AllowedOrigin::Any);
+    if let Some(any) = any {
+        if cors.credentials.get() {
+            let message = "browsers take no `*` for requests with credentials";
+            let finding = Finding::error(any.node, Code::Conflict, message);
+            let finding = finding.related(cors.credentials.node, "the credentials");
+            findings.add(finding.help("name the origins, or remove `credentials`"));
+        }
+        if origins.len() > 1 {
+            let finding = Finding::error(any.node, Code::Conflict, "`*` beside other origins");
+            findings.add(finding.help("remove `*`, or the others"));
+        }
+    }
+    if cors.max_age.node != NodeId::ABSENT && !cors.answer_preflight.get() {
+        let message = "`max_age` is for answers to preflight requests";
+        let finding = Finding::error(cors.max_age.node, Code::NoEffect, message).at_key();
+        findings.add(finding.help("set `answer_preflight: true`, or remove it"));
+    }
+}
+
+/// Compiles the changes to responses.
+pub(in crate::config) struct ResponseCompiler<'a> {
+    responses: &'a Responses,
+    fields: Option<Arc<[FieldChange]>>,
+    cors: Option<Arc<cors::Cors>>,
+}
+
+impl<'a> ResponseCompiler<'a> {
+    pub(in crate::config) fn new(responses: &'a Responses) -> Self {
+        Self {
+            responses,
+            fields: changes(&Written::on_top(responses)),
+            cors: cors(&responses.cors),
+        }
+    }
+
+    /// The changes to responses of a checked route, or of none.
+    pub(in crate::config) fn changes(&self, route: Option<&Route>) -> ResponseChanges {
+        let own = route.and_then(|route| changes(&Written::of(route)));
+        let own_cors = route.and_then(|route| route.response.cors.as_ref());
+        ResponseChanges {
+            fields: self.fields.iter().cloned().chain(own).collect(),
+            cors: match own_cors {
+                Some(own) => cors(own),
+                None => self.cors.clone(),
+            },
+        }
+    }
+
+    /// The handling of preflight requests on a route.
+    pub(in crate::config) fn preflight(&self, route: &Route) -> Preflight {
+        let own = route.response.cors.as_ref();
+        preflight(own.unwrap_or(&self.responses.cors))
+    }
+}
+
+/// `None` if there are none.
+fn changes(written: &Written<'_>) -> Option<Arc<[FieldChange]>> {
+    let name = |name: &Located<FieldName>| name.get().clone();
+    let removed = written.removed.iter();
+    let removed = removed.map(|removed| FieldChange::Remove(name(removed)));
+    let text = |value: &FieldValue| FieldText::parse(value.get()).ok();
+    let set = written.set.iter();
+    let set = set.filter_map(|(field, value)| Some(FieldChange::Set(name(field), text(value)?)));
+    let added = written.added.iter();
+    let added =
+        added.filter_map(|(field, value)| Some(FieldChange::Add(name(field), text(value)?)));
+    let all: Arc<[_]> = removed.chain(set).chain(added).collect();
+    (!all.is_empty()).then_some(all)
+}
+
+/// `None` if no origin may read responses.
+fn cors(cors: &Cors) -> Option<Arc<cors::Cors>> {
+    let origins = cors.origins.as_ref()?;
+    let patterns: Option<Vec<_>> = origins
+        .iter()
+        .map(|origin| match &origin.value {
+            AllowedOrigin::Any => None,
+            AllowedOrigin::Pattern(pattern) => Some(pattern.clone()),
+        })
+        .collect();
+    Some(Arc::new(cors::Cors {
+        origins: patterns.map_or(AllowedOrigins::Any, AllowedOrigins::Listed),
+        credentials: cors.credentials.get(),
+        preflight: cors.answer_preflight.get().then(|| PreflightRules {
+            max_age: HeaderValue::from(cors.max_age.get().as_secs()),
+        }),
+    }))
+}

@@ -1,0 +1,150 @@
+//! Changes to the header fields of all responses of a route, those of the proxy among them.
+
+use std::sync::Arc;
+
+use http::header::{HeaderName, HeaderValue};
+
+use super::cors::{Cors, CorsRequest};
+use super::limit_headers::HeaderStyles;
+use super::template::{Escape, Placeholder, PlaceholderValue, Template, TemplateError};
+use crate::http::headers::Headers;
+use crate::rules::Head;
+
+/// Changes to the responses of a route.
+#[derive(Clone, Debug, Default)]
+pub struct ResponseChanges {
+    /// Changes to fields: the top-level ones, then those of the route.
+    pub fields: Vec<Arc<[FieldChange]>>,
+    /// The origins that may read responses.
+    pub cors: Option<Arc<Cors>>,
+}
+
+/// A change to the fields of a response.
+#[derive(Clone, Debug)]
+pub enum FieldChange {
+    /// Removes all fields of this name.
+    Remove(HeaderName),
+    /// Sets a field, in place of those of its name.
+    Set(HeaderName, FieldText),
+    /// Adds a field.
+    Add(HeaderName, FieldText),
+}
+
+/// The value of a field.
+#[derive(Clone, Debug)]
+pub enum FieldText {
+    /// The same for all responses.
+    Constant(HeaderValue),
+    /// With values of the request.
+    Template(Template),
+}
+
+/// The changes to one response.
+#[derive(Debug)]
+pub(crate) struct PreparedChanges {
+    /// The values of templates, in order.
+    values: std::vec::IntoIter<HeaderValue>,
+    cors: Option<CorsRequest>,
+}
+
+impl FieldText {
+    /// The names of the placeholders that a field may have.
+    pub const NAMES: [&'static str; 6] =
+        ["client_ip", "host", "method", "path", "request_id", "route"];
+
+    /// Parses a value without control characters.
+    ///
+    /// # Errors
+    /// An unclosed placeholder, or the name of none that a field may have.
+    pub fn parse(value: &HeaderValue) -> Result<Self, TemplateError> {
+        let text = value.to_str().unwrap_or_default();
+        let template = Template::parse(text)?;
+        let unknown = template
+            .placeholders()
+            .find(|name| !Self::NAMES.contains(name));
+        if let Some(name) = unknown {
+            return Err(TemplateError::unknown(name));
+        }
+        Ok(if text.contains("{{") {
+            Self::Template(template)
+        } else {
+            Self::Constant(value.clone())
+        })
+    }
+
+    fn render(&self, head: &Head<'_>, route: &str) -> Option<HeaderValue> {
+        let Self::Template(template) = self else {
+            return None;
+        };
+        let text = template.render(Escape::Plain, |placeholder: Placeholder| {
+            PlaceholderValue::Text(placeholder.of_request(head, route).unwrap_or_default())
+        });
+        let value = HeaderValue::try_from(text);
+        Some(value.unwrap_or(HeaderValue::from_static("")))
+    }
+}
+
+impl FieldChange {
+    fn text(&self) -> Option<&FieldText> {
+        match self {
+            Self::Remove(_) => None,
+            Self::Set(_, text) | Self::Add(_, text) => Some(text),
+        }
+    }
+}
+
+impl ResponseChanges {
+    /// Returns `None` if nothing is to change.
+    pub fn used(self) -> Option<Box<Self>> {
+        (!self.fields.is_empty() || self.cors.is_some()).then(|| Box::new(self))
+    }
+
+    /// Reads from a request what the changes to its response need.
+    pub(crate) fn prepare(&self, head: &Head<'_>, route: &str) -> PreparedChanges {
+        let texts = self.fields.iter().flat_map(|all| all.iter());
+        let texts = texts.filter_map(FieldChange::text);
+        let values = texts.filter_map(|text| text.render(head, route));
+        PreparedChanges {
+            values: values.collect::<Vec<_>>().into_iter(),
+            cors: self.cors.as_ref().map(|cors| cors.read(head)),
+        }
+    }
+
+    /// Changes the fields of a response.
+    pub(crate) fn write(
+        &self,
+        mut prepared: PreparedChanges,
+        styles: &HeaderStyles,
+        headers: &mut Headers,
+    ) {
+        for change in self.fields.iter().flat_map(|all| all.iter()) {
+            let mut value = |text: &FieldText| match text {
+                FieldText::Constant(value) => Some(value.clone()),
+                FieldText::Template(_) => prepared.values.next(),
+            };
+            match change {
+                FieldChange::Remove(name) => headers.remove(name),
+                FieldChange::Set(name, text) => {
+                    value(text)
+                        .into_iter()
+                        .for_each(|value| headers.insert(name, value));
+                }
+                FieldChange::Add(name, text) => {
+                    value(text)
+                        .into_iter()
+                        .for_each(|value| headers.append(name, value));
+                }
+            }
+        }
+        if let (Some(cors), Some(request)) = (&self.cors, prepared.cors) {
+            cors.write(request, styles, headers);
+        }
+    }
+}
+
+impl PreparedChanges {
+    /// The proxy answers this preflight request.
+    pub(crate) fn answers_preflight(&self) -> bool {
+        self.cors.as_ref().is_some_and(CorsRequest::is_answered)
+    }
+}

@@ -1,0 +1,206 @@
+//! Fields that the configuration sets, adds and removes in responses, and CORS.
+
+use std::fs;
+
+use crate::support::client::{Connection, Response, get, get_with, run};
+use crate::support::gateway::Gateway;
+use crate::support::origin::{Origin, raw};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_sluicegate");
+
+/// The response to a request with these header fields.
+fn respond(gateway: &Gateway, request: &str, headers: &str) -> Response {
+    let mut connection = Connection::open(gateway.address());
+    connection.exchange(&format!(
+        "{request} HTTP/1.1\r\nhost: a.example\r\n{headers}\r\n"
+    ))
+}
+
+#[test]
+fn fields_change_in_all_responses_those_of_the_proxy_among_them() {
+    let gateway = Gateway::start(
+        "responses:
+  set_headers: { x-frame-options: DENY, x-route: \"{{route}}\" }
+  add_headers: { link: </a>, x-from: \"{{client_ip}} {{method}} {{host}}{{path}}\" }
+  remove_headers: [content-type]
+routes:
+  - name: one
+    match: { path: /one }
+    limits: [{ key: constant, quota: 1/1h }]
+    response: { set_headers: { x-route: own, x-id: \"<{{request_id}}>\" }, remove_headers: [x-from] }
+    upstream: echo
+  - { name: two, match: { path: /two }, respond: { headers: { link: </b> } } }
+",
+    );
+    let address = gateway.address();
+    for status in [200, 429] {
+        let one = get_with(address, "/one", "x-request-id: 7\r\n");
+        assert_eq!(one.status, status);
+        assert_eq!(one.expect_header("x-frame-options"), "DENY");
+        assert_eq!(one.expect_header("x-route"), "own");
+        assert_eq!(one.expect_header("x-id"), "<7>");
+        assert_eq!(one.header("x-from"), None, "the route's changes come last");
+        assert_eq!(one.header("content-type"), None);
+        assert!(one.header("ratelimit").is_some());
+    }
+    let two = respond(&gateway, "GET /two", "");
+    assert_eq!(two.headers_of("link"), ["</b>", "</a>"]);
+    assert_eq!(two.expect_header("x-route"), "two");
+    assert_eq!(two.expect_header("x-from"), "127.0.0.1 GET a.example/two");
+    let none = get(address, "/none");
+    assert_eq!(none.status, 404);
+    assert_eq!(none.expect_header("x-route"), "");
+    assert_eq!(none.headers_of("x-frame-options"), ["DENY"]);
+    // What a client sends stays within its value.
+    let odd = get_with(address, "/one", "x-request-id: a\tb\r\n");
+    assert_eq!(odd.expect_header("x-id"), "<a b>");
+}
+
+#[test]
+fn allowed_origins_can_read_refusals() {
+    let gateway = Gateway::start(
+        "responses:
+  headers: [draft-6]
+  cors: { origins: [https://app.example, \"https://*.example.com\"], credentials: true }
+limits: [{ key: constant, quota: 2/1h }]
+routes:
+  - match: { path: /all }
+    inherit: false
+    response: { cors: { origins: [\"*\"] } }
+    upstream: echo
+  - { upstream: echo }
+",
+    );
+    let get = |path: &str, headers: &str| respond(&gateway, &format!("GET {path}"), headers);
+    let origin = |response: &Response| {
+        let origin = response.header("access-control-allow-origin");
+        origin.map(str::to_owned)
+    };
+    for status in [200, 200, 429] {
+        let response = get("/", "origin: https://app.example\r\n");
+        assert_eq!(response.status, status);
+        assert_eq!(origin(&response).as_deref(), Some("https://app.example"));
+        assert_eq!(
+            response.expect_header("access-control-allow-credentials"),
+            "true"
+        );
+        assert_eq!(
+            response.headers_of("access-control-expose-headers"),
+            ["retry-after, ratelimit-limit, ratelimit-remaining, ratelimit-reset"]
+        );
+        assert!(response.headers_of("vary").contains(&"origin"));
+    }
+    let below = get("/", "origin: https://a.b.example.com\r\n");
+    assert_eq!(origin(&below).as_deref(), Some("https://a.b.example.com"));
+    for other in [
+        "",
+        "origin: http://app.example\r\n",
+        "origin: https://example.com\r\n",
+        "origin: null\r\n",
+        "origin: https://app.example\r\norigin: https://app.example\r\n",
+    ] {
+        let response = get("/", other);
+        assert_eq!(origin(&response), None, "{other}");
+        assert_eq!(response.header("access-control-expose-headers"), None);
+        assert!(response.headers_of("vary").contains(&"origin"), "{other}");
+    }
+    let all = get("/all", "origin: https://anyone.example\r\n");
+    assert_eq!(origin(&all).as_deref(), Some("*"));
+    assert_eq!(all.header("access-control-allow-credentials"), None);
+    assert_eq!(all.header("vary"), None);
+}
+
+#[test]
+fn an_upstream_that_allows_origins_itself_is_left_alone() {
+    let origin = Origin::start(|_| {
+        raw(
+            "HTTP/1.1 200 OK\r\naccess-control-allow-origin: https://its.example\r\ncontent-length: 0\r\n\r\n",
+        )
+    });
+    let gateway = Gateway::start(&format!(
+        "responses: {{ cors: {{ origins: [https://app.example] }} }}
+routes:
+  - {{ match: {{ path: /own }}, response: {{ remove_headers: [access-control-allow-origin] }}, upstream: \"http://{0}\" }}
+  - {{ upstream: \"http://{0}\" }}
+",
+        origin.address()
+    ));
+    let allowed = |path: &str| {
+        let response = respond(
+            &gateway,
+            &format!("GET {path}"),
+            "origin: https://app.example\r\n",
+        );
+        let allowed = response.headers_of("access-control-allow-origin");
+        allowed.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(allowed("/"), ["https://its.example"]);
+    assert_eq!(allowed("/own"), ["https://app.example"]);
+}
+
+#[test]
+fn preflight_requests_are_answered_for_allowed_origins() {
+    let gateway = Gateway::start(
+        "responses:
+  cors: { origins: [https://app.example], answer_preflight: true, limit_preflight: false, max_age: 10m }
+limits: [{ key: constant, quota: 1/1h }]
+routes:
+  - { match: { path: /charged }, response: { cors: { origins: [\"*\"], answer_preflight: true } }, respond: {} }
+  - { respond: { status: 418 } }
+",
+    );
+    let preflight = |path: &str, origin: &str| {
+        let fields = format!(
+            "origin: {origin}\r\naccess-control-request-method: PUT\r\naccess-control-request-headers: x-a,x-b\r\n"
+        );
+        respond(&gateway, &format!("OPTIONS {path}"), &fields)
+    };
+    for _ in 0..3 {
+        let allowed = preflight("/", "https://app.example");
+        assert_eq!(allowed.status, 204);
+        for (name, value) in [
+            ("access-control-allow-origin", "https://app.example"),
+            ("access-control-allow-methods", "PUT"),
+            ("access-control-allow-headers", "x-a,x-b"),
+            ("access-control-max-age", "600"),
+            ("vary", "origin"),
+        ] {
+            assert_eq!(allowed.expect_header(name), value);
+        }
+    }
+    let other = preflight("/", "https://other.example");
+    assert_eq!(other.status, 418, "it goes where the route leads");
+    assert_eq!(other.header("access-control-allow-methods"), None);
+    let charged = preflight("/charged", "https://other.example");
+    assert_eq!(charged.status, 204);
+    assert_eq!(charged.expect_header("access-control-allow-origin"), "*");
+    assert_eq!(charged.expect_header("access-control-max-age"), "5");
+    assert_eq!(preflight("/charged", "https://other.example").status, 429);
+    let plain = respond(
+        &gateway,
+        "OPTIONS /charged",
+        "origin: https://a.example\r\n",
+    );
+    assert_eq!(plain.status, 429, "no preflight request");
+}
+
+#[test]
+fn explain_knows_preflight_requests() {
+    let directory = tempfile::tempdir().expect("there is room for a directory");
+    let path = directory.path().join("sluicegate.yaml");
+    let config = "responses: { cors: { origins: [\"*\"], answer_preflight: true } }\nroutes: [{ upstream: echo }]";
+    fs::write(&path, config).expect("there is room for a file");
+    let path = path.to_str().expect("a text");
+    let fields = [
+        "--header",
+        "origin: https://a",
+        "--header",
+        "access-control-request-method: PUT",
+    ];
+    let explain = |method: &str| {
+        let arguments = ["explain", method, "http://a/", "--config", path];
+        run(BINARY, &[&arguments[..], &fields].concat()).stdout
+    };
+    assert!(explain("OPTIONS").contains("answered with 204 as a preflight request"));
+    assert!(explain("PUT").contains("forwarded to echo"));
+}
