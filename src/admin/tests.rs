@@ -49,6 +49,7 @@ fn state(registry: &Registry) -> AdminState {
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
         preflight: Preflight::Limited,
         unmatched_response: Default::default(),
+        error_pages: Default::default(),
         debug: None,
         max_size: 0,
         tokens: None,

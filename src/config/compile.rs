@@ -190,7 +190,11 @@ impl Compiler<'_> {
         let unmatched = route_compiler.unmatched(&policies);
         route_compiler.report_status(&policies, &mut routes, &unmatched);
         self.findings.append(&mut policies.findings);
-        let policies = policies.specs;
+        let error_pages = Arc::new(self.error_pages(config));
+        let mut policies = policies.specs;
+        for policy in &mut policies {
+            policy.reject.pages = Arc::clone(&error_pages);
+        }
         let is_used = |policy: &PolicySpec| policy.home != Home::Memory;
         let is_shared = policies.iter().any(is_used);
         RulesetSpec {
@@ -202,6 +206,7 @@ impl Compiler<'_> {
             client_ip,
             body_timeout: config.client.timeouts.body.get(),
             styles: responses::styles(&config.responses),
+            error_pages,
             preflight: responses::preflight(&config.responses.cors),
             unmatched_response: route_compiler.responses.changes(None),
             debug: self.debug_header(config),

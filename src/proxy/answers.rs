@@ -5,6 +5,7 @@ pub(super) mod action;
 pub mod cors;
 pub(super) mod decoy;
 pub(super) mod error;
+pub mod error_pages;
 pub(super) mod grpc;
 pub mod limit_headers;
 pub(super) mod negotiate;

@@ -30,7 +30,7 @@ use crate::http::headers::Headers;
 use crate::http::message::{Request, Response};
 use crate::proxy::admission::settle::{RequestedFields, ResponseEnd, ResponseHead, Settling};
 use crate::proxy::answers::error::Error;
-use crate::proxy::answers::respond;
+use crate::proxy::answers::respond::{self, FailedRequest};
 use crate::proxy::answers::response_changes::PreparedChanges;
 use crate::rules::{BodyEnd, Head, RequestToken, ResponseOrigin, TokenCheck};
 use crate::store::{PendingCharge, Undecided};
@@ -269,7 +269,7 @@ impl Exchange {
     pub(super) fn error_response(
         &mut self,
         error: &Error,
-        request: &Headers,
+        request: &Request<RequestBody>,
     ) -> Response<ResponseBody> {
         if let (Error::Upstream(error), Some(upstream)) = (error, &self.route().upstream)
             && !error.is_clients()
@@ -280,9 +280,16 @@ impl Exchange {
         self.error = Some(error.reason());
         let accept = match self.context.accept.get() {
             Some(accept) => accept.as_deref(),
-            None => request.get(header::ACCEPT),
+            None => request.headers().get(header::ACCEPT),
         };
-        let mut response = respond::error_response(error, accept, request);
+        let failed = FailedRequest {
+            request,
+            accept,
+            client_ip: self.context.client_ip,
+            route: &self.route().name,
+        };
+        let pages = &self.context.ruleset.whole().error_pages;
+        let mut response = respond::error_response(error, failed, pages);
         // The end of a request with an ambiguous head is unknown.
         if matches!(error, Error::Request { .. }) && self.context.version <= Version::HTTP_11 {
             let close = HeaderValue::from_static("close");

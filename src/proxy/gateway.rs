@@ -75,7 +75,7 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
                 if let Error::Denied(_) = error {
                     discard::discard(&mut request);
                 }
-                response = exchange.error_response(&error, request.headers());
+                response = exchange.error_response(&error, &request);
             }
         }
         exchange.complete(&mut response);
@@ -393,7 +393,7 @@ fn respond(
             exchange.end_without_response();
             return Err(Dropped);
         }
-        Err(error) => exchange.error_response(&error, request.headers()),
+        Err(error) => exchange.error_response(&error, request),
     };
     exchange.complete(&mut response);
     Ok(response)

@@ -25,6 +25,7 @@ use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::cors::is_preflight;
 use crate::proxy::answers::decoy::LearnedResponses;
+use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::answers::response_changes::ResponseChanges;
@@ -67,6 +68,8 @@ pub struct Ruleset {
     pub body_timeout: Duration,
     /// The header styles of responses.
     pub styles: HeaderStyles,
+    /// The bodies of errors.
+    pub error_pages: Arc<ErrorPages>,
     /// The field that adds decisions to responses, if one is configured.
     pub debug: Option<DebugSpec>,
     /// The access log, if there is one.

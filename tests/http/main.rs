@@ -9,6 +9,7 @@ mod clients;
 mod conditions;
 mod ejection;
 mod endpoints;
+mod error_pages;
 mod fair_connections;
 mod fair_upstreams;
 mod field_counts;

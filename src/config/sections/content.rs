@@ -9,9 +9,6 @@ use crate::config::located::written_by_form;
 use crate::config::value::{FilePath, Text};
 use crate::config::{Code, Finding, Findings, Located};
 
-/// The largest body, in bytes.
-const MAX_BODY: usize = 1 << 20;
-
 /// A body: the text itself, or the file that has it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(
@@ -20,7 +17,7 @@ const MAX_BODY: usize = 1 << 20;
 )]
 #[schemars(rename = "Content", untagged)]
 pub enum Content {
-    /// The text itself, up to 1 MiB.
+    /// The text itself.
     #[serde(rename = "scalar")]
     Text(Text),
     /// The body is in a file.
@@ -34,28 +31,33 @@ written_by_form!(Content: Text, File);
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContentFile {
-    /// The path of the file, of up to 1 MiB. Read again when it changes.
+    /// The path of the file. Read again when it changes.
     pub file: Located<FilePath>,
 }
 
-/// Checks a text that is written in the configuration.
-pub(in crate::config) fn check(content: &Located<Content>, findings: &Findings<'_>) {
+/// Checks that a text in the configuration has `largest` bytes at most.
+pub(in crate::config) fn check(
+    content: &Located<Content>,
+    largest: usize,
+    findings: &Findings<'_>,
+) {
     if let Content::Text(text) = &content.value
-        && text.len() > MAX_BODY
+        && text.len() > largest
     {
-        let message = format!("the body has {} bytes; {MAX_BODY} are allowed", text.len());
+        let message = format!("the body has {} bytes; {largest} are allowed", text.len());
         let finding = Finding::error(content.node, Code::InvalidValue, message);
         findings.add(finding.help("shorten it"));
     }
 }
 
 impl Compiler<'_> {
-    /// A body; one in a file is read. Empty with a finding, and where nothing is served.
-    pub(in crate::config) fn content(&mut self, content: &Content) -> Bytes {
+    /// A body; one in a file of `largest` bytes at most is read. Empty with a finding, and where
+    /// nothing is served.
+    pub(in crate::config) fn content(&mut self, content: &Content, largest: usize) -> Bytes {
         match content {
             Content::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
             Content::File(file) => {
-                let read = self.read(&file.file, MAX_BODY as u64);
+                let read = self.read(&file.file, largest as u64);
                 read.map_or_else(Bytes::new, |(_, content)| content.into())
             }
         }

@@ -4,6 +4,7 @@ mod check;
 mod compile;
 mod debug;
 mod fields;
+mod pages;
 mod schema;
 
 pub(in crate::config) use check::*;
@@ -11,4 +12,5 @@ pub(in crate::config) use compile::*;
 pub use debug::DebugHeader;
 pub(in crate::config) use fields::ResponseCompiler;
 pub use fields::ResponseRules;
+pub use pages::ErrorPage;
 pub use schema::*;

@@ -1,6 +1,7 @@
 //! Statuses of responses, and conditions of retries.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -30,6 +31,19 @@ impl<const MIN: u16> Statuses<MIN> {
     /// True if both contain a common status.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.0.start() <= other.0.end() && other.0.start() <= self.0.end()
+    }
+}
+
+impl<const MIN: u16> PartialOrd for Statuses<MIN> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<const MIN: u16> Ord for Statuses<MIN> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let ends = |statuses: &Self| (*statuses.0.start(), *statuses.0.end());
+        ends(self).cmp(&ends(other))
     }
 }
 

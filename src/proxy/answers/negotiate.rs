@@ -58,6 +58,12 @@ impl ResponseFormats {
 }
 
 impl ResponseFormat {
+    /// A body in this format suits a client that prefers `wanted`.
+    pub(crate) fn suits(self, wanted: Self) -> bool {
+        let is_json = |format| matches!(format, Self::Problem | Self::Json);
+        self == wanted || (is_json(self) && is_json(wanted))
+    }
+
     pub(crate) fn media_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Problem => "application/problem+json",

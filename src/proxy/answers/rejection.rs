@@ -2,12 +2,14 @@
 //! written with the ruleset.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 
 use super::decoy::{Decoy, DecoySpec, LearnedResponses};
+use super::error_pages::ErrorPages;
 use super::grpc::{self, GrpcStatus};
 use super::negotiate::{ResponseFormat, ResponseFormats};
 use super::respond::{html_page, problem_details};
@@ -28,6 +30,8 @@ pub struct RejectSpec {
     pub formats: ResponseFormats,
     /// A body in place of the default one; its type is that of `headers`, else the format's.
     pub body: Option<Template>,
+    /// Bodies by status, without a `body`.
+    pub pages: Arc<ErrorPages>,
     /// Additional header fields.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Documentation of the limits: in the body, and as a `Link` with `rel="help"`.
@@ -185,7 +189,7 @@ impl Rejection {
             return self.write_http(refused, response);
         };
         let head = refused.head;
-        let (prepared, body) = self.prepared(refused);
+        let (prepared, _, body) = self.prepared(refused);
         let decoy = Decoy {
             spec,
             headers: &self.spec.headers,
@@ -227,34 +231,44 @@ impl Rejection {
     }
 
     fn write_http(&self, refused: &RefusedRequest<'_>, response: &mut Response<ResponseBody>) {
-        let (prepared, body) = self.prepared(refused);
+        let (prepared, format, body) = self.prepared(refused);
         let mut headers = Headers::with_capacity(prepared.fields.len() + FIELDS_PER_STYLE);
         for (name, value) in &prepared.fields {
             headers.append(name, value.clone());
+        }
+        if format != prepared.format {
+            headers.insert(header::CONTENT_TYPE, format.media_type());
         }
         *response.headers_mut() = headers;
         *response.body_mut() = ResponseBody::own(body);
         *response.status_mut() = self.status_for(refused.reason);
     }
 
-    /// The response in the format that the client prefers, and its body.
-    fn prepared(&self, refused: &RefusedRequest<'_>) -> (&PreparedResponse, Bytes) {
+    /// The response in the format that the client prefers, and its body with its own format.
+    fn prepared(&self, refused: &RefusedRequest<'_>) -> (&PreparedResponse, ResponseFormat, Bytes) {
         let accept = refused.head.headers.get(header::ACCEPT);
         let chosen = self.spec.formats.choose(accept);
         let place = self.prepared.iter().position(|one| one.format == chosen);
         let place = place.expect("there is one for every format");
         let is_other = |name: &&str| **name != *self.name;
         let is_alone = !refused.violated.iter().any(is_other);
-        let body = match (&self.spec.body, self.bodies(refused)) {
-            (Some(template), _) => Bytes::from(self.render(template, chosen, refused)),
+        let status = self.status_for(refused.reason);
+        let template = match &self.spec.body {
+            Some(template) => Some((chosen, template)),
+            None => self.spec.pages.find(status, chosen),
+        };
+        let body = match (template, self.bodies(refused)) {
+            (Some((format, template)), _) => {
+                let body = self.render(template, format, refused);
+                return (&self.prepared[place], format, Bytes::from(body));
+            }
             (None, Some(bodies)) if is_alone => bodies[place].clone(),
             (None, _) => {
-                let status = self.status_for(refused.reason);
                 let (violated, text) = (refused.violated, self.text(refused));
                 self.spec.write(chosen, status, violated, &text)
             }
         };
-        (&self.prepared[place], body)
+        (&self.prepared[place], chosen, body)
     }
 
     fn render<'a>(

@@ -1,35 +1,54 @@
 //! Responses to requests that failed with an [`Error`], and the shared body formats.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderValue};
 
 use super::error::Error;
+use super::error_pages::ErrorPages;
 use super::grpc;
 use super::negotiate::{ResponseFormat, ResponseFormats};
-use super::template::escape_html;
-use crate::http::headers::Headers;
-use crate::http::message::Response;
+use super::template::{Escape, Placeholder, PlaceholderValue, Template, escape_html};
+use crate::http::body::RequestBody;
+use crate::http::host;
+use crate::http::message::{Request, Response};
 use crate::proxy::body::ResponseBody;
+use crate::rules::Head;
 
-/// Builds the response to a request with these header fields.
+/// A request that gets an error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FailedRequest<'a> {
+    pub request: &'a Request<RequestBody>,
+    /// The client's Accept.
+    pub accept: Option<&'a [u8]>,
+    pub client_ip: IpAddr,
+    /// The route's name; empty without a route.
+    pub route: &'a str,
+}
+
+/// Builds the response to a request.
 pub(crate) fn error_response(
     error: &Error,
-    accept: Option<&[u8]>,
-    request: &Headers,
+    failed: FailedRequest<'_>,
+    pages: &ErrorPages,
 ) -> Response<ResponseBody> {
     let status = error.status();
-    if let Some(content_type) = grpc::response_content_type(request) {
+    if let Some(content_type) = grpc::response_content_type(failed.request.headers()) {
         return grpc::trailers_only(content_type, error.grpc_status(), error.detail());
     }
     let title = status.canonical_reason().unwrap_or("Error");
-    let format = ResponseFormats::Accept.choose(accept);
-    let body = match format {
-        ResponseFormat::Problem | ResponseFormat::Json | ResponseFormat::OpenAi => {
+    let preferred = ResponseFormats::Accept.choose(failed.accept);
+    let page = pages.find(status, preferred);
+    let format = page.map_or(preferred, |(format, _)| format);
+    let body = match (page, format) {
+        (Some((_, page)), _) => failed.render(page, format, error),
+        (None, ResponseFormat::Problem | ResponseFormat::Json | ResponseFormat::OpenAi) => {
             format!("{}\n", problem_details(status, title, error.detail()))
         }
-        ResponseFormat::Plain => format!("{title}. {}\n", error.detail()),
-        ResponseFormat::Html => html_page(status, title, error.detail(), None),
+        (None, ResponseFormat::Plain) => format!("{title}. {}\n", error.detail()),
+        (None, ResponseFormat::Html) => html_page(status, title, error.detail(), None),
     };
     let mut response = Response::new(ResponseBody::own(Bytes::new()));
     *response.status_mut() = status;
@@ -40,6 +59,39 @@ pub(crate) fn error_response(
     }
     *response.body_mut() = ResponseBody::own(Bytes::from(body));
     response
+}
+
+impl FailedRequest<'_> {
+    /// Writes a page. Values of limits are empty.
+    fn render(&self, page: &Template, format: ResponseFormat, error: &Error) -> String {
+        let (request, status) = (self.request, error.status());
+        let host = host::effective(request).unwrap_or_default();
+        let head = Head {
+            method: request.method(),
+            host: &host,
+            path: request.uri().path(),
+            query: request.uri().query(),
+            headers: request.headers(),
+            client_ip: self.client_ip,
+            local: None,
+            scheme: None,
+            token: None,
+        };
+        page.render(Escape::of(format), |placeholder| {
+            PlaceholderValue::Text(match placeholder {
+                Placeholder::RetryAfter => {
+                    let after = error.retry_after();
+                    return PlaceholderValue::Number(after.map(|after| after.as_secs()));
+                }
+                Placeholder::Status => {
+                    return PlaceholderValue::Number(Some(status.as_u16().into()));
+                }
+                Placeholder::Title => status.canonical_reason().unwrap_or("Error").into(),
+                Placeholder::Detail => error.detail().into(),
+                other => other.of_request(&head, self.route).unwrap_or_default(),
+            })
+        })
+    }
 }
 
 /// Builds problem details (RFC 9457).

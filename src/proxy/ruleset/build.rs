@@ -92,6 +92,7 @@ impl PreparedRuleset {
                 client_ip: spec.client_ip,
                 body_timeout: spec.body_timeout,
                 styles: spec.styles,
+                error_pages: spec.error_pages,
                 debug: spec.debug,
                 access_log: None,
                 spans: None,

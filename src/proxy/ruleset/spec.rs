@@ -12,6 +12,7 @@ use crate::http::token_digest::TokenDigest;
 use crate::limiter::{Algorithm, Penalty};
 use crate::proxy::admission::mode::Mode;
 use crate::proxy::answers::action::ActionSpec;
+use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::{HeaderStyles, QuotaUnit};
 use crate::proxy::answers::rejection::RejectSpec;
 use crate::proxy::answers::response_changes::ResponseChanges;
@@ -42,6 +43,8 @@ pub struct RulesetSpec {
     pub body_timeout: Duration,
     /// The header styles of responses.
     pub styles: HeaderStyles,
+    /// The bodies of errors.
+    pub error_pages: Arc<ErrorPages>,
     /// Treatment of preflight requests without a route.
     pub preflight: Preflight,
     /// Changes to the responses to requests without a route.

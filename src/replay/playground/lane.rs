@@ -196,6 +196,7 @@ fn rules(policy: PolicySpec) -> RulesetSpec {
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
         preflight: Preflight::Limited,
         unmatched_response: Default::default(),
+        error_pages: Default::default(),
         debug: None,
         max_size: MAX_SIZE,
         tokens: None,

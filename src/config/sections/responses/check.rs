@@ -18,6 +18,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     check_policy(&config.responses.on_limit, &OnLimit::default(), findings);
     super::debug::check(config, findings);
     super::fields::check(config, findings);
+    super::pages::check(config, findings);
 }
 
 /// Two styles must not write the same field.
@@ -125,15 +126,20 @@ fn check_template(own: &OnLimit, findings: &Findings<'_>) {
     let Err(error) = Template::parse(body.as_str()) else {
         return;
     };
-    let help = match &error {
+    let help = template_help(&error);
+    findings.add(Finding::error(body.node, Code::InvalidValue, error.to_string()).help(help));
+}
+
+/// Advice on a body with a wrong placeholder.
+pub(super) fn template_help(error: &TemplateError) -> String {
+    match error {
         TemplateError::Unclosed(_) => {
             "write `{{{{` for two braces that are no placeholder".to_owned()
         }
         TemplateError::Unknown(name, _) => {
             nearest::advice(name, Template::NAMES, "known placeholders")
         }
-    };
-    findings.add(Finding::error(body.node, Code::InvalidValue, error.to_string()).help(help));
+    }
 }
 
 /// A custom body needs one type: `auto` follows `Accept`.

@@ -81,6 +81,8 @@ pub(in crate::config) fn reject(own: &OnLimit, responses: &Responses) -> RejectS
         body: body
             .or(is_decoy.then_some(""))
             .and_then(|body| Template::parse(body).ok()),
+        // Set once the pages are read.
+        pages: Default::default(),
         headers: fields(&all.headers).collect(),
         docs_url: all.docs_url.map(|url| url.as_str().to_owned()),
     }

@@ -4,9 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
+use super::ErrorPage;
 use crate::config::schema::{DAY, DebugHeader, MINUTE, SECOND};
 use crate::config::value::{
-    AllowedOrigin, Duration, FieldName, FieldValue, Flag, Name, Text, WebUrl, Whole,
+    AllowedOrigin, Duration, FieldName, FieldValue, Flag, Name, Statuses, Text, WebUrl, Whole,
 };
 use crate::config::{List, Located, NodeId, Table, node_of};
 use crate::proxy::answers::limit_headers::Style;
@@ -26,6 +27,8 @@ pub struct Responses {
     pub on_limit: Located<OnLimit>,
     /// A field that adds the decisions of limits to responses, for requests with a token.
     pub debug: Option<Located<DebugHeader>>,
+    /// Bodies of the proxy's own errors and refusals, by status: `404`, `5xx` or `500-504`.
+    pub error_pages: Table<Statuses<400>, ErrorPage>,
     /// Fields to set in all responses, in place of those of the upstream, with `{{client_ip}}`,
     /// `{{host}}`, `{{method}}`, `{{path}}`, `{{request_id}}` and `{{route}}`.
     pub set_headers: Table<FieldName, FieldValue>,
@@ -43,6 +46,7 @@ impl Default for Responses {
             cors: Located::default(),
             on_limit: Located::default(),
             debug: None,
+            error_pages: Table::default(),
             set_headers: Table::default(),
             add_headers: Table::default(),
             remove_headers: List::default(),

@@ -16,6 +16,9 @@ use crate::proxy::TemplateError;
 use crate::proxy::answers::redirect::{RedirectError, RedirectTarget};
 use crate::proxy::answers::route_answer::RouteAnswer;
 
+/// The largest body, in bytes. All responses share it.
+const MAX_BODY: usize = 1 << 20;
+
 /// The status of a redirect.
 pub type RedirectStatus = Whole<301, 308, 308>;
 
@@ -157,7 +160,7 @@ fn check_respond(respond: &Respond, findings: &Findings<'_>) {
     let Some(body) = &respond.body else {
         return;
     };
-    content::check(body, findings);
+    content::check(body, MAX_BODY, findings);
     if let status @ (204 | 205 | 304) = respond.status.get() {
         let message = format!("a response with status {status} has no body");
         let finding = Finding::error(body.node, Code::Conflict, message);
@@ -186,7 +189,7 @@ impl Compiler<'_> {
         Some(RouteAnswer::Fixed {
             status: status(respond.status.get()),
             headers,
-            body: body.map_or_else(Default::default, |body| self.content(body)),
+            body: body.map_or_else(Default::default, |body| self.content(body, MAX_BODY)),
         })
     }
 }
