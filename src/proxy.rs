@@ -24,7 +24,7 @@ mod status;
 mod target;
 mod upstream_shares;
 
-pub use admission::mode::{Mode, ModeChange, Rollout};
+pub use admission::mode::{Enforcement, Mode, ModeChange, Rollout};
 pub use answers::action::{ActionSpec, TarpitSpec};
 pub use answers::decoy::{DecoyContentType, DecoySpec};
 pub use answers::negotiate::{ResponseFormat, ResponseFormats};

@@ -40,7 +40,7 @@ pub use matcher::{
 pub use network_set::NetworkSet;
 pub use path_rewrite::PathRewrite;
 pub use router::Router;
-pub use selector::{Exception, Exceptions, Selector, Selectors};
+pub use selector::{Exception, Exceptions, Selection, Selector, Selectors};
 pub use settlement::{
     BodyEnd, CostSource, CountedResponses, ProxyResponses, ReportedCost, ResponseOrigin,
     SettlementRule, UsageScan,

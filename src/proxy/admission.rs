@@ -46,8 +46,8 @@ pub(super) struct Admission {
     /// A record of each limit that applied, or exempted the request. Those without a bucket come first,
     /// then the others, then those whose store does not answer, and last those that tag.
     records: SmallVec<[LimitRecord; 8]>,
-    /// The limit that refuses because the request lacks its key.
-    keyless: Option<u16>,
+    /// The limit that refuses because the request lacks its key, and its override.
+    keyless: Option<(u16, Option<u32>)>,
     /// The random addition to `Retry-After` of a refused request.
     jitter: Duration,
     /// Permits that the request waited for, returned when it ends.
@@ -98,17 +98,25 @@ impl Admission {
         let has_decision = self.keyless.is_some() || verdict.enforced() > 0;
         let mut records = self.records.iter().filter(|_| has_decision);
         records.find(|record| match self.keyless {
-            Some(number) => record.limit == number,
+            Some((number, _)) => record.limit == number,
             None => record.place.map(usize::from) == Some(verdict.deciding),
         })
     }
 
-    /// The limit that refuses the request, if any.
-    pub(super) fn refusing<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
-        if self.is_refused() {
-            Some(route.limit(self.deciding()?.limit))
-        } else {
-            None
+    /// The limit that refuses the request, and its override, if any does.
+    pub(super) fn refusing<'r>(&self, route: &'r Route) -> Option<(&'r Limit, Option<u32>)> {
+        if !self.is_refused() {
+            return None;
+        }
+        let record = self.deciding()?;
+        Some((route.limit(record.limit), self.override_of(record)))
+    }
+
+    /// The place of the override that a limit's decision was under, if it was under one.
+    fn override_of(&self, record: &LimitRecord) -> Option<u32> {
+        match (self.keyless, self.decision_of(record)) {
+            (Some((number, place)), _) if number == record.limit => place,
+            (_, decided) => decided.and_then(|(charge, _)| charge.id.place),
         }
     }
 
@@ -184,15 +192,15 @@ impl Admission {
         head: &Head<'_>,
         response: &mut Response<ResponseBody>,
     ) {
-        let Some(limit) = self.refusing(route) else {
+        let Some((limit, place)) = self.refusing(route) else {
             return;
         };
         let records = self.records.iter();
         let refusing = records.filter(|record| record.word == LimitDecision::Limited);
         let violated: SmallVec<[&str; 4]> = refusing
-            .map(|record| route.limit(record.limit))
-            .filter(|limit| limit.policy.is_disclosed())
-            .map(|limit| limit.policy.quota.advertised.name())
+            .map(|record| (route.limit(record.limit), self.override_of(record)))
+            .filter(|(limit, place)| limit.is_disclosed(*place))
+            .map(|(limit, _)| limit.policy.quota.advertised.name())
             .collect();
         let quota = match self.binding().get(self.result.verdict.deciding) {
             Some(charge) => limit.chosen(charge.id),
@@ -215,11 +223,12 @@ impl Admission {
             },
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
         };
-        if limit.policy.action.is_decoy() {
+        let rejection = limit.rejection(place, quota);
+        if limit.action(place).is_decoy() {
             let answers = route.learned_responses.as_deref();
-            return quota.rejection.write_decoy(&refused, answers, response);
+            return rejection.write_decoy(&refused, answers, response);
         }
-        quota.rejection.write(&refused, response);
+        rejection.write(&refused, response);
         if let Some(at) = retry_at {
             limit_headers::write_retry_after(styles, at, self.now, response.headers_mut());
         }
@@ -253,7 +262,7 @@ impl Admission {
             .filter_map(|(charge, decision)| {
                 let limit = route.limit(charge.id.limit);
                 let quota = limit.chosen(charge.id);
-                limit.policy.is_disclosed().then(|| AppliedPolicy {
+                limit.is_disclosed(charge.id.place).then(|| AppliedPolicy {
                     advertised: &quota.advertised,
                     algorithm: quota.algorithm(),
                     decision,

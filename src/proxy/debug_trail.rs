@@ -170,7 +170,8 @@ impl LimitItem {
         inputs: &AdmissionInputs<'_>,
     ) {
         let applicability = limit.evaluate(inputs.secret, inputs.head);
-        let enforcement = limit.enforcement(inputs.head);
+        let place = applicability.place();
+        let enforcement = limit.enforcement(place, inputs.head);
         let is_tag = inputs.route.is_tag(number);
         let word = match (record, applicability) {
             (Some(record), _) => record.word.as_str(),
@@ -178,11 +179,11 @@ impl LimitItem {
             (None, Applicability::Exempt | Applicability::Skipped) => {
                 LimitDecision::Exempt.as_str()
             }
-            (None, Applicability::Keyless) if !is_tag => match enforcement {
+            (None, Applicability::Keyless(_)) if !is_tag => match enforcement {
                 Enforcement::Enforced => LimitDecision::Limited.as_str(),
                 Enforcement::Shadowed => LimitDecision::Shadowed.as_str(),
             },
-            (None, Applicability::Keyless | Applicability::Bucket(..)) => "not_asked",
+            (None, Applicability::Keyless(_) | Applicability::Bucket(..)) => "not_asked",
         };
         token(&mut self.0, "decision", word);
         self.mode(enforcement);

@@ -220,7 +220,8 @@ fn refuse(
     head: &Head<'_>,
     response: &mut Response<ResponseBody>,
 ) -> Option<Disposition> {
-    let held = match &admission.refusing(route)?.policy.action {
+    let (limit, place) = admission.refusing(route)?;
+    let held = match limit.action(place) {
         Action::Drop => return Some(Disposition::Drop),
         Action::Tarpit(tarpit) => tarpit.acquire().map(Disposition::Tarpit),
         Action::Decoy(tarpit) => {

@@ -3,6 +3,7 @@
 
 mod access;
 pub mod build;
+mod quota;
 pub mod reload_diff;
 mod settlements;
 mod snapshot;
@@ -14,37 +15,37 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderName, HeaderValue};
+use http::header::HeaderName;
 
 use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
 use crate::http::path::EncodedSlashes;
-use crate::limiter::{Algorithm, Fingerprint, KeyParts, Secret, WindowEnd};
+use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::cors::is_preflight;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::error_pages::ErrorPages;
-use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
-use crate::proxy::answers::rejection::Rejection;
+use crate::proxy::answers::limit_headers::HeaderStyles;
 use crate::proxy::answers::response_changes::ResponseChanges;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::proxy::shadow_clients::ShadowClients;
-use crate::rules::{Descriptor, Head, LocalPeriods, RequestToken, Router, TokenCheck};
+use crate::rules::{Descriptor, Head, RequestToken, Router, TokenCheck};
 use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics};
 use crate::telemetry::registry::{Gauge, Observer};
 use crate::telemetry::spans::SpanQueue;
-use crate::upstream::{Dscp, RunningTarget, Upstream};
+use crate::upstream::{RunningTarget, Upstream};
 use settlements::Settlements;
 use tokens::TokenVerifier;
 
 pub use access::RouteAccess;
+pub use quota::{Overflow, Override, Quota};
 pub use spec::{
-    DebugSpec, Destination, ForwardedPath, LimitSpec, OverflowSpec, PolicySpec, QuotaSpec, Rewrite,
-    RouteSpec, RulesetSpec,
+    DebugSpec, Destination, ForwardedPath, LimitSpec, OverflowSpec, OverrideSpec, PolicySpec,
+    QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
 };
 
 /// The running ruleset.
@@ -327,47 +328,25 @@ pub struct Policy {
     pub retry_after_jitter: Duration,
     /// The quota of keys without an override. Name and key identify a policy.
     pub quota: Quota,
-    /// The quotas of some keys.
-    pub overrides: Vec<Quota>,
+    /// The overrides, in the order of the policy's.
+    pub overrides: Vec<Override>,
     /// Counters over all routes, overrides included.
     pub metrics: PolicyMetrics,
 }
 
-/// A quota that runs: that of a policy, of an override, or of an overflow bucket.
-#[derive(Debug)]
-pub struct Quota {
-    /// The key as configured, with the keys that an override is for. Identifies the quota among
-    /// those of its policy.
-    pub id: String,
-    /// The quota as configured.
-    pub text: String,
-    /// Its buckets, one for each key.
-    pub buckets: Arc<Buckets>,
-    /// Ends of windows by the time zone in a claim.
-    pub local_periods: Option<LocalPeriods>,
-    /// Name and quota in header fields.
-    pub advertised: AdvertisedPolicy,
-    /// Rejections that name the quota.
-    pub rejection: Arc<Rejection>,
-    /// The bucket for requests that this one cannot pay.
-    pub overflow: Option<Box<Overflow>>,
-}
-
-/// A further bucket of a quota, which admits at a lower priority.
-#[derive(Debug)]
-pub struct Overflow {
-    /// The bucket's quota.
-    pub quota: Quota,
-    /// Fields that tell the upstream of the priority.
-    pub fields: Vec<(HeaderName, HeaderValue)>,
-    /// DSCP of the forwarded requests.
-    pub dscp: Option<Dscp>,
-}
-
 impl Policy {
-    /// Responses may tell clients of the policy.
-    pub fn is_disclosed(&self) -> bool {
-        self.is_announced && !self.action.is_decoy()
+    /// The override at this place.
+    pub(super) fn override_at(&self, place: u32) -> &Override {
+        &self.overrides[place as usize]
+    }
+
+    /// Some requests beyond a quota get a decoy.
+    pub fn has_decoys(&self) -> bool {
+        let refusals = self.overrides.iter().filter_map(Override::refusal);
+        let actions = refusals.map(|(action, _)| action);
+        std::iter::once(&self.action)
+            .chain(actions)
+            .any(Action::is_decoy)
     }
 
     /// A quota counts by the time zone of the token.
@@ -377,29 +356,8 @@ impl Policy {
 
     /// The quota, its overflow buckets, and those of the overrides: all with a table.
     pub fn quotas(&self) -> impl Iterator<Item = &Quota> {
-        let quotas = std::iter::once(&self.quota).chain(&self.overrides);
+        let overrides = self.overrides.iter().filter_map(|one| one.quota.as_ref());
+        let quotas = std::iter::once(&self.quota).chain(overrides);
         quotas.flat_map(Quota::tiers)
-    }
-}
-
-impl Quota {
-    /// The algorithm of its buckets.
-    pub fn algorithm(&self) -> &Algorithm {
-        self.buckets.algorithm()
-    }
-
-    /// The start and end of a window that this request opens, by the time zone of its token.
-    pub fn period(&self, head: &Head<'_>, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
-        self.local_periods.as_ref()?.period(head, now)
-    }
-
-    /// The end of a window that this request opens, by the time zone of its token.
-    pub fn window_end(&self, head: &Head<'_>, now: Timestamp) -> Option<WindowEnd> {
-        self.period(head, now).map(WindowEnd::of)
-    }
-
-    /// The quota, and its further overflow buckets.
-    pub fn tiers(&self) -> impl Iterator<Item = &Self> {
-        std::iter::successors(Some(self), |quota| Some(&quota.overflow.as_ref()?.quota))
     }
 }

@@ -83,12 +83,13 @@ pub(super) async fn respond(
 /// Charges of no units to the caller's buckets, of the limits that responses may speak of.
 fn charges(inputs: &AdmissionInputs<'_>) -> Vec<PolicyCharge> {
     let limits = (0_u16..).zip(inputs.limits);
-    let disclosed = limits.filter(|(_, limit)| limit.policy.is_disclosed());
-    let charges = disclosed.filter_map(|(number, limit)| {
-        let effect = limit.enforcement(inputs.head);
+    let charges = limits.filter_map(|(number, limit)| {
+        let effect = |place| limit.enforcement(place, inputs.head);
         match limit.evaluate(inputs.secret, inputs.head) {
-            Applicability::Bucket(key, place) if effect == Enforcement::Enforced => {
-                let charge = inputs.charge(number, (key, place), 0, effect);
+            Applicability::Bucket(key, place)
+                if limit.is_disclosed(place) && effect(place) == Enforcement::Enforced =>
+            {
+                let charge = inputs.charge(number, (key, place), 0, Enforcement::Enforced);
                 Some(PolicyCharge {
                     settles: false,
                     ..charge

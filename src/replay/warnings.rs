@@ -233,11 +233,10 @@ impl LimitInputs {
         let keys = limit.spec.descriptor.parts().iter();
         let keys = keys.filter(|part| part.is_from_fields()).cloned();
         let instead = Purpose::Key(fallback(&limit.spec.descriptor));
-        let excepted = limit.spec.exceptions.iter().flat_map(|some| some.parts());
-        let is_other = |part: &&KeyPart| {
-            part.is_from_fields() && !limit.spec.descriptor.parts().contains(*part)
-        };
-        let excepted: Vec<_> = excepted.filter(is_other).cloned().collect();
+        let excepted = limit.spec.exceptions.iter().flat_map(|some| some.inputs());
+        let is_other =
+            |part: &KeyPart| part.is_from_fields() && !limit.spec.descriptor.parts().contains(part);
+        let excepted: Vec<_> = excepted.filter(is_other).collect();
         let cost = match &limit.spec.cost {
             Cost::Header { name, default, .. } => {
                 Some((KeyPart::Header(name.clone()), Purpose::Cost(*default)))

@@ -12,9 +12,11 @@ use http::header::HeaderName;
 
 use super::cookie::cookie;
 use super::descriptor::{KeyPart, bytes};
-use super::matcher::{HostPattern, PathEquivalence, PathPattern, RouteMatch};
+use super::matcher::{
+    CaseSensitivity, HostPattern, PathEquivalence, PathPattern, RouteMatch, TrailingSlash,
+};
 use super::network_set::NetworkSet;
-use super::string_matcher::StringMatcher;
+use super::string_matcher::{LinearRegex, StringMatcher};
 use super::{Head, Lookup, query};
 use crate::http::connection::Scheme;
 use crate::http::grpc;
@@ -55,11 +57,19 @@ pub enum Condition {
     Unknown,
 }
 
-/// A pattern for paths, in each spelling that the route treats as equal.
+/// A pattern or an expression for paths, for each spelling that the route treats as equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathCondition {
     equivalence: PathEquivalence,
-    spellings: Vec<PathPattern>,
+    matcher: PathMatcher,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum PathMatcher {
+    /// One of these spellings of a pattern.
+    Spellings(Vec<PathPattern>),
+    /// Paths in which this expression finds something.
+    Regex(LinearRegex),
 }
 
 impl PathCondition {
@@ -72,13 +82,41 @@ impl PathCondition {
         };
         PathCondition {
             equivalence,
-            spellings: route.spellings(),
+            matcher: PathMatcher::Spellings(route.spellings()),
         }
+    }
+
+    /// Makes the condition that this expression finds something in the path, with or without a slash
+    /// at the end if the equivalence ignores it.
+    ///
+    /// # Errors
+    /// As [`LinearRegex::new`].
+    pub fn regex(text: &str, equivalence: PathEquivalence) -> Result<Self, String> {
+        let ignores_case = equivalence.case == CaseSensitivity::Insensitive;
+        let regex = LinearRegex::new(text, ignores_case)?;
+        Ok(PathCondition {
+            equivalence,
+            matcher: PathMatcher::Regex(regex),
+        })
     }
 
     fn matches(&self, path: &str) -> bool {
         let path = self.equivalence.fold(path);
-        self.spellings.iter().any(|pattern| pattern.matches(&path))
+        match &self.matcher {
+            PathMatcher::Spellings(patterns) => {
+                patterns.iter().any(|pattern| pattern.matches(&path))
+            }
+            // `*`, which begins with no slash, is no path.
+            PathMatcher::Regex(regex) => {
+                let ignores_slash = self.equivalence.trailing_slash == TrailingSlash::Ignore;
+                let other = || match path.strip_suffix('/') {
+                    Some(bare) => regex.finds(bare.as_bytes()),
+                    None => regex.finds([&*path, "/"].concat().as_bytes()),
+                };
+                path.starts_with('/')
+                    && (regex.finds(path.as_bytes()) || ignores_slash && path != "/" && other())
+            }
+        }
     }
 }
 

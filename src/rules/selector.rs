@@ -1,9 +1,9 @@
 //! The clients that the exceptions of a limit select: by a value of a key part, by a prefix of the
-//! value, or by network.
+//! value, or by network, and the requests that they select by a condition.
 //!
 //! Values compare in the spelling in which keys are hashed, so that no client enters or leaves an
 //! exception by another spelling. No selector matches a part that is missing without a constant in
-//! its place, or that has different values.
+//! its place, or that has different values, and no condition that isn't certainly met.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -15,8 +15,18 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use ipnet::IpNet;
 
+use super::condition::Condition;
 use super::descriptor::KeyPart;
 use super::{Head, KeyText, Lookup};
+
+/// The requests of an exception.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Those of these clients.
+    Clients(Selector),
+    /// Those that meet this condition, of these clients only if some are named.
+    When(Condition, Option<Selector>),
+}
 
 /// The clients of an exception.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +78,8 @@ impl Exceptions {
         self.find_with(|selectors| selectors.find(head))
     }
 
-    /// Returns the exception of requests with this key. Exceptions by parts that the key lacks are
-    /// unknown, and match none.
+    /// Returns the exception of requests with this key. Exceptions by conditions, and by parts that
+    /// the key lacks, are unknown, and match none.
     pub fn find_by_key(&self, key: &KeyText) -> Option<Exception> {
         self.find_with(|selectors| selectors.find_by_key(key))
     }
@@ -82,24 +92,44 @@ impl Exceptions {
     }
 
     /// Returns the parts of requests that the exceptions read.
-    pub fn parts(&self) -> impl Iterator<Item = &KeyPart> {
+    pub fn inputs(&self) -> impl Iterator<Item = KeyPart> {
         let lists = [&*self.exempt_everywhere, &*self.exempt, &*self.overrides];
-        lists
-            .into_iter()
-            .flat_map(|list| &list.parts)
-            .map(|of| &of.part)
+        lists.into_iter().flat_map(Selectors::inputs)
+    }
+
+    /// Returns the exceptions of a client whose next request may have any method and any path.
+    #[must_use]
+    pub fn for_any_target(&self) -> Self {
+        let [exempt_everywhere, exempt, overrides] =
+            [&self.exempt_everywhere, &self.exempt, &self.overrides].map(Selectors::for_any_target);
+        Self {
+            exempt_everywhere,
+            exempt,
+            overrides,
+        }
     }
 }
 
-/// A list of selectors that finds the most specific: a value precedes a prefix, a longer prefix a
-/// shorter one, and networks come last, small before large ones.
+/// A list of selectors that finds the most specific. Those with a condition come first, in their
+/// order. A value precedes a prefix, a longer prefix a shorter one, and networks come last, small
+/// before large ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
+    conditional: Vec<ConditionalSelector>,
     parts: Vec<PartSelectors>,
     /// Longest prefixes first.
     networks: Vec<LengthGroup<IpNet>>,
     /// The value of parts that are missing.
     stand_in: Option<Box<str>>,
+}
+
+/// A selector with a condition, and its index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ConditionalSelector {
+    when: Condition,
+    /// The clients, in a list of their own; `None` for all.
+    clients: Option<Box<Selectors>>,
+    place: usize,
 }
 
 /// Selectors of one length, with their indices. A search makes one look-up for each length: there
@@ -121,38 +151,77 @@ struct PartSelectors {
 
 impl Selectors {
     /// Makes the selectors of this list, whose indices [`find`](Exceptions::find) returns.
-    pub fn new(list: Vec<Selector>) -> Self {
+    pub fn new(list: Vec<Selection>) -> Self {
         let mut selectors = Selectors::default();
-        for (place, selector) in list.into_iter().enumerate() {
-            match selector {
-                Selector::Value(part, value) => {
-                    let value = canonical_value(&part, value.as_bytes()).into();
-                    selectors.of(part).values.entry(value).or_insert(place);
-                }
-                Selector::Prefix(part, prefix) => {
-                    let prefix = canonical_prefix(&part, prefix.as_bytes()).into();
-                    let prefix: Box<[u8]> = prefix;
-                    add(
-                        &mut selectors.of(part).prefixes,
-                        prefix.len(),
-                        prefix,
+        for (place, selection) in list.into_iter().enumerate() {
+            match selection {
+                Selection::Clients(selector) => selectors.add(selector, place),
+                Selection::When(when, clients) => {
+                    let clients = clients.map(|clients| {
+                        let mut list = Selectors::default();
+                        list.add(clients, place);
+                        Box::new(list)
+                    });
+                    selectors.conditional.push(ConditionalSelector {
+                        when,
+                        clients,
                         place,
-                    );
-                }
-                Selector::Network(network) => {
-                    let length = network.prefix_len().into();
-                    add(&mut selectors.networks, length, network.trunc(), place);
+                    });
                 }
             }
         }
         selectors
     }
 
+    fn add(&mut self, selector: Selector, place: usize) {
+        match selector {
+            Selector::Value(part, value) => {
+                let value = canonical_value(&part, value.as_bytes()).into();
+                self.of(part).values.entry(value).or_insert(place);
+            }
+            Selector::Prefix(part, prefix) => {
+                let prefix = canonical_prefix(&part, prefix.as_bytes()).into();
+                let prefix: Box<[u8]> = prefix;
+                add(&mut self.of(part).prefixes, prefix.len(), prefix, place);
+            }
+            Selector::Network(network) => {
+                let length = network.prefix_len().into();
+                add(&mut self.networks, length, network.trunc(), place);
+            }
+        }
+    }
+
     /// Gives missing parts this value.
     #[must_use]
     pub fn with_stand_in(mut self, value: Option<&str>) -> Self {
         self.stand_in = value.map(Box::from);
+        let clients = self.conditional.iter_mut();
+        for clients in clients.filter_map(|one| one.clients.as_mut()) {
+            clients.stand_in.clone_from(&self.stand_in);
+        }
         self
+    }
+
+    /// The parts of requests that the selectors read.
+    fn inputs(&self) -> impl Iterator<Item = KeyPart> {
+        let conditional = self.conditional.iter().flat_map(|one| {
+            let clients = one.clients.iter().flat_map(|list| &list.parts);
+            let clients = clients.map(|of| of.part.clone());
+            one.when.inputs().into_iter().chain(clients)
+        });
+        let parts = self.parts.iter().map(|of| of.part.clone());
+        parts.chain(conditional)
+    }
+
+    fn for_any_target(self: &Arc<Self>) -> Arc<Self> {
+        if self.conditional.is_empty() {
+            return Arc::clone(self);
+        }
+        let mut list = Self::clone(self);
+        for one in &mut list.conditional {
+            one.when = one.when.for_any_target();
+        }
+        Arc::new(list)
     }
 
     fn of(&mut self, part: KeyPart) -> &mut PartSelectors {
@@ -169,11 +238,15 @@ impl Selectors {
     }
 
     fn is_empty(&self) -> bool {
-        self.parts.is_empty() && self.networks.is_empty()
+        self.parts.is_empty() && self.networks.is_empty() && self.conditional.is_empty()
     }
 
     /// Returns the index of the most specific selector that matches.
     fn find(&self, head: &Head<'_>) -> Option<usize> {
+        let mut conditional = self.conditional.iter();
+        if let Some(met) = conditional.find(|one| one.is_met(head)) {
+            return Some(met.place);
+        }
         let by = |find: fn(&PartSelectors, &[u8]) -> Option<usize>| {
             let stand_in = self.stand_in.as_deref();
             self.parts
@@ -202,6 +275,16 @@ impl Selectors {
             of.places.get(&network.trunc()).copied()
         };
         self.networks.iter().find_map(of)
+    }
+}
+
+impl ConditionalSelector {
+    fn is_met(&self, head: &Head<'_>) -> bool {
+        let is_client = || {
+            let clients = self.clients.as_ref();
+            clients.is_none_or(|clients| clients.find(head).is_some())
+        };
+        self.when.is_certain(head) && is_client()
     }
 }
 

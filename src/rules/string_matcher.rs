@@ -90,6 +90,11 @@ impl LinearRegex {
             }
         }
     }
+
+    /// Returns true if the expression finds something in the text.
+    pub fn finds(&self, text: &[u8]) -> bool {
+        self.0.is_match(text)
+    }
 }
 
 impl LinearRegex {
@@ -197,7 +202,7 @@ impl StringMatcher {
                 start.is_some_and(|start| equals(&text[start..], suffix))
             }
             StringPattern::Contains(part) => memmem::find(&folded(), part).is_some(),
-            StringPattern::Regex(LinearRegex(regex)) => regex.is_match(text),
+            StringPattern::Regex(regex) => regex.finds(text),
             StringPattern::Listed(texts) => texts.contains(&folded()),
         }
     }

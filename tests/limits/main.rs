@@ -13,6 +13,7 @@ mod concurrency_queue;
 mod conditions;
 mod debug_header;
 mod decoys;
+mod exceptions;
 mod header_waits;
 mod leaky_bucket;
 mod openai_clients;

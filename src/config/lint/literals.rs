@@ -18,11 +18,8 @@ pub(super) fn literal_values(config: &Config) -> Vec<Finding> {
         values(condition.values(), &mut found);
     }
     for policy in config.all_policies() {
-        let overridden = policy.overrides.iter().map(|one| &one.selection);
-        let exempt = policy.exempt.iter().map(|one| &one.value);
-        overridden
-            .chain(exempt)
-            .for_each(|selection| selected(selection, &mut found));
+        let selections = policy.selections();
+        selections.for_each(|selection| selected(selection, &mut found));
     }
     for selection in config.exempt.iter() {
         selected(selection, &mut found);
@@ -32,12 +29,12 @@ pub(super) fn literal_values(config: &Config) -> Vec<Finding> {
 
 /// `/api/`, where no route takes the paths below.
 fn slash_at_the_end(config: &Config, matches: &Match) -> Option<Finding> {
-    let path = matches.path.as_ref()?;
+    let (path, node) = matches.written_pattern()?;
     let (last, above) = path.segments.split_last()?;
     let has_slash = !path.is_prefix && *last == Segment::Literal(String::new());
     let takes_below = |other: &Match| match other.path_pattern() {
         Some(other) => other.is_prefix && other.segments == above,
-        None => above.is_empty(),
+        None => above.is_empty() && !other.has_path_regex(),
     };
     if !has_slash
         || config
@@ -51,11 +48,10 @@ fn slash_at_the_end(config: &Config, matches: &Match) -> Option<Finding> {
         segments: above.to_vec(),
         is_prefix: true,
     };
-    let message = format!("`{}` takes this path only, and none below it", path.value);
-    let finding = Finding::warning(path.node, Code::LiteralValue, message);
+    let message = format!("`{path}` takes this path only, and none below it");
+    let finding = Finding::warning(node, Code::LiteralValue, message);
     Some(finding.help(format!(
-        "write `{below}` for everything below, which is what `location {}` means in nginx",
-        path.value
+        "write `{below}` for everything below, which is what `location {path}` means in nginx"
     )))
 }
 

@@ -100,6 +100,7 @@ fn all_addresses_exempt(applied: &AppliedPolicy<'_>) -> Option<Finding> {
             .policy
             .exempt
             .iter()
+            .filter(|one| one.when.is_none())
             .filter_map(|one| one.cidr.as_ref());
         let is_whole = |network: IpNet| network.prefix_len() == 0 && network.addr().is_ipv4() == v4;
         networks
@@ -251,8 +252,8 @@ pub(super) fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for place in places {
         let Some(route) = place.route else { continue };
-        let path = route.matches.path.as_ref();
-        let has = |name: &str| path.is_some_and(|path| path.captures().any(|one| one == name));
+        let path = route.matches.written_pattern();
+        let has = |name: &str| path.is_some_and(|(path, _)| path.captures().any(|one| one == name));
         for policy in place.policies().filter_map(AppliedPolicy::enforced) {
             let refuses = policy.on_missing_key.value == OnMissingKey::Word(MissingKeyWord::Refuse);
             let mut parts = policy.key.0.iter();

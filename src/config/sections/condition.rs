@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::checks::{report_empty, report_repeated, report_twice};
 use crate::config::schema::Config;
+use crate::config::sections::path_match::PathMatch;
 use crate::config::sections::value_match::{self, FileLists, Networks, ValueMatch, network_sets};
-use crate::config::value::{FieldName, FilePath, Method, PathPattern, Text};
+use crate::config::value::{FieldName, FilePath, Method, Text};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::http::connection::Scheme;
 use crate::net::socket::StreamAddress;
-use crate::rules::{self, HostPattern, PathCondition, PathEquivalence};
+use crate::rules::{self, HostPattern, PathEquivalence};
 
 /// A condition; all that is said here must be met.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -40,8 +41,8 @@ pub struct Condition {
     #[serde(skip_serializing_if = "is_absent")]
     pub jwt: Table<Text, ValueMatch>,
     /// The path, as in `match` of a route: `/a/b` exactly, `/a/{name}` any one segment, `/a/**`
-    /// everything below and `/a` itself.
-    pub path: Option<Located<PathPattern>>,
+    /// everything below and `/a` itself; or an expression: `{ regex: "^/v[0-9]+/" }`.
+    pub path: Option<Located<PathMatch>>,
     /// The client's address is one of these, or in one of these networks.
     #[schemars(length(min = 1))]
     #[serde(skip_serializing_if = "is_absent")]
@@ -100,6 +101,15 @@ impl Condition {
         let texts = [&self.query, &self.cookie, &self.jwt];
         let texts = texts.into_iter().flat_map(|table| table.values());
         self.header.values().chain(texts)
+    }
+
+    /// A text that tells it apart from others. It has the values, and so is never shown.
+    pub(in crate::config) fn identity(&self) -> String {
+        // Serialising hides the values.
+        let shape = serde_json::to_string(self).unwrap_or_default();
+        let values = self.all().into_iter().flat_map(|one| one.values());
+        let values: Vec<_> = values.flat_map(|value| value.texts()).collect();
+        format!("{shape} {values:?}")
     }
 
     /// The files that list values, and if these ignore the case of letters.
@@ -169,6 +179,9 @@ pub(in crate::config) fn check(
         "name a claim at least, or remove it",
     );
     check_fields(&condition.header, "host", findings);
+    if let Some(path) = &condition.path {
+        path.check(findings);
+    }
     for table in [&condition.query, &condition.cookie, &condition.jwt] {
         for value in table.values() {
             value_match::check(value, value.node, false, findings);
@@ -251,8 +264,7 @@ pub(in crate::config) fn condition(
         ));
     }
     if let Some(path) = &written.path {
-        let path = PathCondition::new(path.comparable(), equivalence);
-        all.push(rules::Condition::Path(path));
+        all.push(path.condition(equivalence));
     }
     all.extend(headers(&written.header, lists));
     all.extend(named(&written.query, rules::Condition::Query, lists));

@@ -192,7 +192,7 @@ fn used_claims(config: &Config) -> Vec<(&str, NodeId)> {
     let hashes = hashes.filter_map(|upstream| upstream.balance.key());
     let parts = hashes.flat_map(|key| &key.0);
     claims.extend(parts.filter_map(|part| claim_in_part((&part.value, part.node))));
-    for condition in config.accesses().flat_map(|access| access.conditions()) {
+    for condition in config.conditions() {
         add_condition_claims(condition, &mut claims);
     }
     let exempt = config.exempt.iter().filter_map(|one| one.part.as_ref());
@@ -211,9 +211,6 @@ fn claims_in_policy(policy: &Policy) -> Vec<(&str, NodeId)> {
     let mut claims: Vec<_> = policy.parts().filter_map(claim_in_part).collect();
     let zone = policy.time_zone.as_ref().and_then(|zone| zone.claim());
     claims.extend(zone.map(|claim| (claim.as_str(), claim.node)));
-    if let Some(when) = &policy.when {
-        add_condition_claims(when, &mut claims);
-    }
     claims
 }
 

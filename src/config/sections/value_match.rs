@@ -166,6 +166,18 @@ impl ValueMatch {
         }
     }
 
+    /// All texts that say which values match.
+    pub(in crate::config) fn texts(&self) -> Vec<&str> {
+        let texts = match self {
+            Self::Exact(text) => vec![text],
+            Self::Pattern(pattern) => {
+                let texts = pattern.texts().into_iter();
+                texts.filter_map(|(_, text)| Some(&text?.value)).collect()
+            }
+        };
+        texts.iter().map(|text| text.reveal().as_str()).collect()
+    }
+
     /// The file that lists values, and if it ignores the case of letters.
     pub(in crate::config) fn file(&self) -> Option<(&Located<FilePath>, bool)> {
         match self {

@@ -2,6 +2,8 @@
 
 use crate::limiter::{Fingerprint, Secret};
 use crate::proxy::admission::mode::{Enforcement, Mode};
+use crate::proxy::answers::action::Action;
+use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::ruleset::{Limit, Overflow, Quota};
 use crate::rules::{Exception, Head, Key};
 use crate::store::{ChargeId, Penalties};
@@ -19,8 +21,18 @@ pub(crate) enum Applicability {
     /// The request lacks the key, and the limit skips such requests.
     Skipped,
     /// The request lacks the key or states different values for it, and the limit refuses such
-    /// requests.
-    Keyless,
+    /// requests: the policy, or the override at this place.
+    Keyless(Option<u32>),
+}
+
+impl Applicability {
+    /// The place of the override that the request is under, if it is under one.
+    pub(crate) fn place(self) -> Option<u32> {
+        match self {
+            Self::Bucket(_, place) | Self::Keyless(place) => place,
+            Self::Elsewhere | Self::Exempt | Self::Skipped => None,
+        }
+    }
 }
 
 impl Limit {
@@ -43,22 +55,58 @@ impl Limit {
         match spec.descriptor.fingerprint(secret, head) {
             Key::Bucket(key) => Applicability::Bucket(key, place),
             Key::Skip => Applicability::Skipped,
-            Key::Refuse => Applicability::Keyless,
+            Key::Refuse => Applicability::Keyless(place),
         }
     }
 
-    /// The effect of the limit's decision on a request.
-    pub(crate) fn enforcement(&self, head: &Head<'_>) -> Enforcement {
-        let mode = self.policy.mode.current();
-        mode.enforcement(&self.spec.descriptor, head)
+    /// The effect of the limit's decision on a request, under the override at this place. The mode
+    /// that an operator has set goes before that of the override.
+    pub(crate) fn enforcement(&self, place: Option<u32>, head: &Head<'_>) -> Enforcement {
+        let of_policy = |mode: &Mode| mode.enforcement(&self.spec.descriptor, head);
+        self.overridden_enforcement(place, of_policy)
+    }
+
+    /// Like [`enforcement`](Self::enforcement), for a key whose fingerprint under a secret is `hash`.
+    pub(crate) fn enforcement_of(
+        &self,
+        place: Option<u32>,
+        hash: impl FnOnce(&Secret) -> Option<Fingerprint>,
+    ) -> Enforcement {
+        self.overridden_enforcement(place, |mode| mode.enforcement_of(hash))
+    }
+
+    fn overridden_enforcement(
+        &self,
+        place: Option<u32>,
+        of_policy: impl FnOnce(&Mode) -> Enforcement,
+    ) -> Enforcement {
+        let mode = &self.policy.mode;
+        let own = place.and_then(|place| self.policy.override_at(place).enforcement);
+        own.filter(|_| !mode.is_set())
+            .unwrap_or_else(|| of_policy(mode.current()))
     }
 
     /// The policy's quota, or that of the override at this place.
     pub(crate) fn quota(&self, place: Option<u32>) -> &Quota {
-        match place {
-            None => &self.policy.quota,
-            Some(place) => &self.policy.overrides[place as usize],
-        }
+        let own = place.and_then(|place| self.policy.override_at(place).quota.as_ref());
+        own.unwrap_or(&self.policy.quota)
+    }
+
+    /// The action on requests beyond the quota, under the override at this place.
+    pub(crate) fn action(&self, place: Option<u32>) -> &Action {
+        let own = place.and_then(|place| self.policy.override_at(place).refusal());
+        own.map_or(&self.policy.action, |(action, _)| action)
+    }
+
+    /// The rejections of this quota, under the override at this place.
+    pub(crate) fn rejection<'a>(&'a self, place: Option<u32>, quota: &'a Quota) -> &'a Rejection {
+        let own = place.and_then(|place| self.policy.override_at(place).refusal());
+        own.map_or(&*quota.rejection, |(_, rejection)| rejection)
+    }
+
+    /// Responses may tell clients of the limit, under the override at this place.
+    pub(crate) fn is_disclosed(&self, place: Option<u32>) -> bool {
+        self.policy.is_announced && !self.action(place).is_decoy()
     }
 
     /// The quota of the policy, of the override, or of the overflow tier that decides.

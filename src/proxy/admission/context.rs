@@ -130,7 +130,10 @@ impl<'a> AdmissionInputs<'a> {
             }
             match limit.evaluate(self.secret, self.head) {
                 Applicability::Bucket(key, place) => {
-                    match (limit.enforcement(self.head), limit.spec.cost.of(self.head)) {
+                    match (
+                        limit.enforcement(place, self.head),
+                        limit.spec.cost.of(self.head),
+                    ) {
                         (Enforcement::Shadowed, Err(InvalidCost)) => {
                             admission.note(number, LimitDecision::Shadowed);
                         }
@@ -144,10 +147,10 @@ impl<'a> AdmissionInputs<'a> {
                 Applicability::Exempt | Applicability::Skipped => {
                     admission.note(number, LimitDecision::Exempt);
                 }
-                Applicability::Keyless => match limit.enforcement(self.head) {
+                Applicability::Keyless(place) => match limit.enforcement(place, self.head) {
                     Enforcement::Enforced if admission.keyless.is_some() => {}
                     Enforcement::Enforced => {
-                        admission.keyless = Some(number);
+                        admission.keyless = Some((number, place));
                         admission.note(number, LimitDecision::Limited);
                     }
                     Enforcement::Shadowed => admission.note(number, LimitDecision::Shadowed),

@@ -70,6 +70,11 @@ impl ModeSwitch {
         }
     }
 
+    /// True if an operator has set a mode.
+    pub fn is_set(&self) -> bool {
+        self.set.load(Relaxed) > 0
+    }
+
     /// Sets the mode with this word of the configuration, or the configured one for
     /// `configured`. Returns false for any other word.
     pub fn set(&self, word: &str, change: ModeChange) -> bool {
@@ -110,7 +115,7 @@ pub struct Rollout {
 
 /// The effect of a policy's decision on one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Enforcement {
+pub enum Enforcement {
     /// The decision can refuse the request.
     Enforced,
     /// The decision is only counted.

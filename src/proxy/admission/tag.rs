@@ -10,7 +10,6 @@ use super::mode::Enforcement;
 use super::{Admission, note_near};
 use crate::limiter::Decision;
 use crate::proxy::ruleset::{Limit, Route};
-use crate::rules::Head;
 use crate::store::{ChargeResult, ChargeSet, OnStoreError, Store};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -29,8 +28,8 @@ pub(crate) fn decide_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admissio
     let mut replies = replies.into_iter().filter(is_decided).peekable();
     for (number, limit) in inputs.route.tags_for(inputs.head) {
         let word = match replies.next_if(|(tag, _)| *tag == number) {
-            Some((_, Ok(decision))) => Some(word_of(&decision, limit, inputs.head)),
-            Some((_, Err(OnStoreError::Refuse))) => Some(beyond(limit, inputs.head)),
+            Some((_, Ok(decision))) => Some(word_of(&decision, effect(limit, inputs), limit)),
+            Some((_, Err(OnStoreError::Refuse))) => Some(beyond(effect(limit, inputs))),
             Some((_, Err(_))) => Some(LimitDecision::Error),
             None => decide((number, limit), inputs, admission),
         };
@@ -39,6 +38,12 @@ pub(crate) fn decide_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admissio
             admission.note(number, word);
         }
     }
+}
+
+/// The effect of a limit's decision in Redis.
+fn effect(limit: &Limit, inputs: &AdmissionInputs<'_>) -> Enforcement {
+    let place = limit.evaluate(inputs.secret, inputs.head).place();
+    limit.enforcement(place, inputs.head)
 }
 
 /// Charges one limit in memory; `None` if it does not apply to the request.
@@ -52,10 +57,11 @@ fn decide(
         Applicability::Bucket(key, place) => (key, place),
         Applicability::Elsewhere => return None,
         Applicability::Exempt | Applicability::Skipped => return Some(LimitDecision::Exempt),
-        Applicability::Keyless => return Some(beyond(limit, head)),
+        Applicability::Keyless(place) => return Some(beyond(limit.enforcement(place, head))),
     };
+    let effect = limit.enforcement(bucket.1, head);
     let Ok(cost) = limit.spec.cost.of(head) else {
-        return Some(beyond(limit, head));
+        return Some(beyond(effect));
     };
     let mut set = ChargeSet::new(&Store::Memory, inputs, inputs.now);
     set.push(
@@ -69,21 +75,21 @@ fn decide(
         admission.reserve(&mut held.reservations);
     }
     let decision = result.verdict.decision();
-    decision.map(|decision| word_of(decision, limit, head))
+    decision.map(|decision| word_of(decision, effect, limit))
 }
 
 /// A decision in a word, counted if it leaves little of the quota.
-fn word_of(decision: &Decision, limit: &Limit, head: &Head<'_>) -> LimitDecision {
+fn word_of(decision: &Decision, effect: Enforcement, limit: &Limit) -> LimitDecision {
     if !decision.is_admitted() {
-        return beyond(limit, head);
+        return beyond(effect);
     }
     note_near(limit, decision);
     LimitDecision::Allowed
 }
 
 /// The decision on a request beyond the quota.
-fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
-    match limit.enforcement(head) {
+fn beyond(effect: Enforcement) -> LimitDecision {
+    match effect {
         Enforcement::Enforced => LimitDecision::Tagged,
         Enforcement::Shadowed => LimitDecision::Shadowed,
     }

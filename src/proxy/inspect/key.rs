@@ -155,7 +155,10 @@ impl<'r> PolicyKey<'r> {
 
     /// The exception that gives the key another quota, as the configuration has it.
     pub(super) fn override_for(&self) -> Option<String> {
-        self.place?;
+        let exception = self.policy().override_at(self.place?);
+        if let Some(selection) = &exception.selection {
+            return Some(selection.to_string());
+        }
         let (own, id) = (&self.policy().quota.id, &self.quota().id);
         let exception = id.strip_prefix(own.as_str())?;
         Some(shown_exception(exception.trim_start_matches(" where ")))
@@ -166,7 +169,8 @@ impl<'r> PolicyKey<'r> {
     pub(super) fn mode(&self) -> &'static str {
         let mode = self.policy().mode.current();
         let hash = |secret: &Secret| self.is_whole.then(|| self.parts.fingerprint(secret));
-        match (mode, mode.enforcement_of(hash)) {
+        let enforcement = self.limit.enforcement_of(self.place, hash);
+        match (mode, enforcement) {
             (Mode::Disabled, _) => Mode::Disabled.into_str(),
             (_, Enforcement::Enforced) => Mode::Enforce.into_str(),
             (_, Enforcement::Shadowed) => Mode::Shadow.into_str(),

@@ -10,7 +10,7 @@ use crate::http::client_ip::ClientIp;
 use crate::http::path::EncodedSlashes;
 use crate::http::token_digest::TokenDigest;
 use crate::limiter::{Algorithm, Penalty};
-use crate::proxy::admission::mode::Mode;
+use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::answers::action::ActionSpec;
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::{HeaderStyles, QuotaUnit};
@@ -101,8 +101,30 @@ pub struct PolicySpec {
     pub retry_after_jitter: Duration,
     /// The quota of keys without an override.
     pub quota: QuotaSpec,
-    /// The quotas of some keys.
-    pub overrides: Vec<QuotaSpec>,
+    /// The overrides, in the order of the policy's.
+    pub overrides: Vec<OverrideSpec>,
+}
+
+/// Spec of an override.
+#[derive(Debug)]
+pub struct OverrideSpec {
+    /// The requests that it is for. Secret.
+    pub selection: String,
+    /// Its quota; `None` for the policy's, and its buckets.
+    pub quota: Option<QuotaSpec>,
+    /// The effect of decisions, if it isn't the policy's.
+    pub enforcement: Option<Enforcement>,
+    /// Action and rejections, if they aren't the policy's. Overrides share equal ones.
+    pub refusal: Option<Arc<RefusalSpec>>,
+}
+
+/// Spec of the answers to refused requests.
+#[derive(Debug)]
+pub struct RefusalSpec {
+    /// Action on requests beyond the quota.
+    pub action: ActionSpec,
+    /// Rejections.
+    pub reject: RejectSpec,
 }
 
 /// Spec of a quota: that of a policy, of an override, or of an overflow bucket.
@@ -137,7 +159,8 @@ pub struct OverflowSpec {
 impl PolicySpec {
     /// The quota, its overflow buckets, and those of the overrides: all with a table.
     pub fn quotas(&self) -> impl Iterator<Item = &QuotaSpec> {
-        let quotas = std::iter::once(&self.quota).chain(&self.overrides);
+        let overrides = self.overrides.iter().filter_map(|one| one.quota.as_ref());
+        let quotas = std::iter::once(&self.quota).chain(overrides);
         quotas.flat_map(QuotaSpec::tiers)
     }
 }
@@ -252,7 +275,7 @@ impl LimitSpec {
     /// The condition, the key or an exception reads a claim of the token.
     pub fn reads_token(&self) -> bool {
         let when = self.when.as_ref();
-        let mut excepted = self.exceptions.iter().flat_map(Exceptions::parts);
+        let mut excepted = self.exceptions.iter().flat_map(Exceptions::inputs);
         self.descriptor.reads_token()
             || when.is_some_and(Condition::reads_token)
             || excepted.any(|part| matches!(part, KeyPart::Claim(_)))

@@ -191,3 +191,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_expression_takes_the_spellings_of_a_path_that_the_route_treats_as_equal() {
+    let lenient = PathEquivalence {
+        case: CaseSensitivity::Insensitive,
+        trailing_slash: TrailingSlash::Ignore,
+    };
+    for (text, form, taken, not) in [
+        (
+            "^/v[0-9]+/",
+            PathEquivalence::default(),
+            &["/v1/", "/v12/a/"][..],
+            &["/V1/a", "/v1", "/a/v1/"][..],
+        ),
+        (
+            "login$",
+            PathEquivalence::default(),
+            &["/a/login"],
+            &["/a/login/", "/login/x"],
+        ),
+        ("^/v[0-9]+/A$", lenient, &["/v1/A", "/V1/a/"], &["/v1/a/b"]),
+        ("^/v1/$", lenient, &["/v1", "/v1/"], &["/v11"]),
+        (".", lenient, &["/", "/a"], &["*"]),
+    ] {
+        let condition = PathCondition::regex(text, form).expect("an expression");
+        let condition = Condition::Path(condition);
+        let headers = headers(&[]);
+        let is_met = |path: &str| condition.is_certain(&head(&headers, path, "192.0.2.1"));
+        assert!(taken.iter().all(|path| is_met(path)), "{text}");
+        assert!(!not.iter().any(|path| is_met(path)), "{text}");
+    }
+    let error = PathCondition::regex("a(", lenient).expect_err("an error");
+    assert_eq!(error, "unclosed group");
+}

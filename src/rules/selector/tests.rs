@@ -4,20 +4,33 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::rules::{CaseSensitivity, PathEquivalence, PathMatch, TrailingSlash};
+use crate::rules::{
+    CaseSensitivity, PathCondition, PathEquivalence, PathMatch, StringMatcher, TrailingSlash,
+};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const PLAN: HeaderName = HeaderName::from_static("x-plan");
 
-fn network(text: &str) -> Selector {
-    Selector::Network(text.parse().expect("a network"))
+fn network(text: &str) -> Selection {
+    Selection::Clients(Selector::Network(text.parse().expect("a network")))
 }
 
-fn value(text: &str) -> Selector {
-    Selector::Value(KeyPart::Header(API_KEY), text.to_owned())
+fn value(text: &str) -> Selection {
+    Selection::Clients(Selector::Value(KeyPart::Header(API_KEY), text.to_owned()))
 }
 
-fn prefix(text: &str) -> Selector {
-    Selector::Prefix(KeyPart::Header(API_KEY), text.to_owned())
+fn prefix(text: &str) -> Selection {
+    Selection::Clients(Selector::Prefix(KeyPart::Header(API_KEY), text.to_owned()))
+}
+
+/// Requests with this plan, of these clients or of all.
+fn plan(text: &str, clients: Option<Selection>) -> Selection {
+    let when = Condition::Header(PLAN, StringMatcher::exact(text.as_bytes()));
+    let clients = clients.map(|clients| match clients {
+        Selection::Clients(selector) => selector,
+        Selection::When(..) => panic!("one condition only"),
+    });
+    Selection::When(when, clients)
 }
 
 /// What is excepted about a request for `path` from there with these fields.
@@ -45,11 +58,11 @@ fn found(
     })
 }
 
-fn overrides(list: Vec<Selector>) -> Exceptions {
+fn overrides(list: Vec<Selection>) -> Exceptions {
     exceptions(Vec::new(), list).expect("there are some")
 }
 
-fn exceptions(exempt: Vec<Selector>, overrides: Vec<Selector>) -> Option<Exceptions> {
+fn exceptions(exempt: Vec<Selection>, overrides: Vec<Selection>) -> Option<Exceptions> {
     let [exempt, overrides] = [exempt, overrides].map(|list| Arc::new(Selectors::new(list)));
     Exceptions::new(Arc::default(), exempt, overrides)
 }
@@ -107,12 +120,13 @@ fn credentials_paths_and_hosts_are_compared_as_they_are_hashed() {
         path_match: PathMatch::Exact,
     };
     let authorization = KeyPart::Header(AUTHORIZATION);
-    let exceptions = overrides(vec![
+    let list = [
         Selector::Value(authorization, "Bearer AbC".to_owned()),
         Selector::Value(KeyPart::Path(form), "/Users/".to_owned()),
         Selector::Prefix(KeyPart::Path(form), "/Admin/".to_owned()),
         Selector::Value(KeyPart::Host, "Other.example.com".to_owned()),
-    ]);
+    ];
+    let exceptions = overrides(list.map(Selection::Clients).into());
     for (authorization, path, expected) in [
         ("Bearer AbC", "/", Some(0)),
         ("bEARER   AbC", "/", Some(0)),
@@ -130,6 +144,66 @@ fn credentials_paths_and_hosts_are_compared_as_they_are_hashed() {
             "{authorization} {path}"
         );
     }
+}
+
+#[test]
+fn an_exception_with_a_condition_goes_first_and_must_certainly_be_met() {
+    let exceptions = overrides(vec![
+        value("partner-7"),
+        plan("gold", Some(network("10.0.0.0/8"))),
+        plan("gold", Some(prefix("partner-"))),
+        plan("gold", None),
+    ]);
+    for (key, plans, from, expected) in [
+        ("partner-7", &["gold"][..], "10.0.0.1", Some(1)),
+        ("partner-7", &["gold"], "11.0.0.1", Some(2)),
+        ("other", &["gold", "gold"], "11.0.0.1", Some(3)),
+        ("partner-7", &["silver"], "10.0.0.1", Some(0)),
+        ("other", &["silver"], "10.0.0.1", None),
+        ("other", &[], "10.0.0.1", None),
+        // Which plan the upstream uses is unknown.
+        ("other", &["gold", "silver"], "10.0.0.1", None),
+        ("partner-7", &["gold", "silver"], "10.0.0.1", Some(0)),
+    ] {
+        let plans = plans.iter().map(|plan| (PLAN, *plan));
+        let fields: Vec<_> = plans.chain([(API_KEY, key)]).collect();
+        let found = found(&exceptions, "/", &fields, from);
+        assert_eq!(
+            found,
+            expected.map(Exception::Override),
+            "{fields:?} {from}"
+        );
+    }
+    let inputs: Vec<_> = exceptions.inputs().map(|part| part.to_string()).collect();
+    assert_eq!(
+        inputs,
+        [
+            "header:x-api-key",
+            "header:x-plan",
+            "header:x-plan",
+            "header:x-api-key",
+            "header:x-plan"
+        ]
+    );
+}
+
+#[test]
+fn a_path_that_is_not_known_yet_meets_no_condition() {
+    let condition = |path| {
+        let path = PathCondition::regex(path, PathEquivalence::default());
+        Condition::Path(path.expect("an expression"))
+    };
+    let exceptions = overrides(vec![
+        Selection::When(Condition::Not(Box::new(condition("^/x"))), None),
+        value("partner-7"),
+    ]);
+    let fields = [(API_KEY, "partner-7")];
+    let of = |exceptions: &Exceptions| found(exceptions, "/status", &fields, "192.0.2.1");
+    assert_eq!(of(&exceptions), Some(Exception::Override(0)));
+    assert_eq!(
+        of(&exceptions.for_any_target()),
+        Some(Exception::Override(1))
+    );
 }
 
 proptest! {

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::config::schema::{self, Amounts, Policy, Selection};
+use crate::config::checks::word;
+use crate::config::schema::{self, Amounts, Override, Policy, Selection};
 use crate::config::sections::algorithm::{algorithm, local_period};
 use crate::config::sections::{cost, penalty, responses, store};
 use crate::config::value::{KeyPart, all_time_zones, fields};
 use crate::config::{Code, Finding, NodeId, node_of};
 use crate::limiter::{Calendars, Period};
-use crate::proxy::ruleset::{OverflowSpec, PolicySpec, QuotaSpec};
-use crate::proxy::{Mode, Rollout};
+use crate::proxy::ruleset::{OverflowSpec, OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec};
+use crate::proxy::{Enforcement, Mode, Rollout};
 use crate::rules::LocalPeriods;
 use crate::store::Refusals;
 use crate::upstream::Dscp;
@@ -86,20 +87,53 @@ impl<'a> Policies<'a> {
         self.written.len() - 1
     }
 
-    fn overrides(&mut self, key: &str, policy: &Policy) -> Vec<QuotaSpec> {
+    fn overrides(&mut self, key: &str, policy: &Policy) -> Vec<OverrideSpec> {
         if policy.overrides.is_empty() {
             return Vec::new();
         }
         let base = policy.without_exceptions();
-        let quotas = policy.overrides.iter().filter_map(|one| {
-            let key = format!("{key} where {}", one.selection.identity());
-            let mut quota = self.quota(key, &one.applied_to(&base))?;
-            if has_one_bucket(&one.selection, policy) {
-                quota.set_max_keys(ONE_KEY);
+        // By what is written.
+        let mut refusals = HashMap::new();
+        let overrides = policy.overrides.iter().filter_map(|one| {
+            let selection = one.selection.identity();
+            let mut quota = None;
+            if one.has_buckets() {
+                let key = format!("{key} where {selection}");
+                let mut own = self.quota(key, &one.applied_to(&base))?;
+                if has_one_bucket(&one.selection, policy) {
+                    own.set_max_keys(ONE_KEY);
+                }
+                quota = Some(own);
             }
-            Some(quota)
+            Some(OverrideSpec {
+                selection,
+                quota,
+                enforcement: one.mode.as_ref().map(|mode| match mode.value {
+                    schema::Mode::Enforce => Enforcement::Enforced,
+                    schema::Mode::Shadow | schema::Mode::Disabled => Enforcement::Shadowed,
+                }),
+                refusal: self.refusal(one, policy, &mut refusals),
+            })
         });
-        quotas.collect()
+        overrides.collect()
+    }
+
+    /// The action and the rejections of an override, if they aren't the policy's.
+    fn refusal(
+        &self,
+        one: &Override,
+        policy: &Policy,
+        known: &mut HashMap<String, Arc<RefusalSpec>>,
+    ) -> Option<Arc<RefusalSpec>> {
+        let responses = &self.config.responses;
+        let own = one.refusal(policy, &responses.on_limit)?;
+        let refusal = known.entry(word(&own)).or_insert_with(|| {
+            Arc::new(RefusalSpec {
+                action: responses::action(&own, &responses.on_limit),
+                reject: responses::reject(&own, responses),
+            })
+        });
+        Some(Arc::clone(refusal))
     }
 
     /// The overflow bucket, if any.

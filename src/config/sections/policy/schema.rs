@@ -195,6 +195,12 @@ impl Policy {
         policy
     }
 
+    /// The requests of its exceptions.
+    pub fn selections(&self) -> impl Iterator<Item = &Selection> {
+        let exempt = self.exempt.iter().map(|one| &one.value);
+        exempt.chain(self.overrides.iter().map(|one| &one.selection))
+    }
+
     /// The parts of the key, and the part that stands in for a missing one.
     pub fn parts(&self) -> impl Iterator<Item = (&KeyPart, NodeId)> {
         let stand_in = self.on_missing_key.part();

@@ -60,6 +60,10 @@ fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
     report_twice(&matches.hosts, findings);
     report_twice(&matches.methods, findings);
     check_grpc(matches, findings);
+    if let Some(path) = &matches.path {
+        path.check(findings);
+    }
+    let takes_every_path = matches.path_pattern().is_none() && !matches.has_path_regex();
     let about_paths = [
         route.case_sensitive.node,
         route.trailing_slash.node,
@@ -67,7 +71,7 @@ fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
     ];
     let without_path = about_paths
         .into_iter()
-        .filter(|&node| matches.path_pattern().is_none() && node != NodeId::ABSENT);
+        .filter(|&node| takes_every_path && node != NodeId::ABSENT);
     for node in without_path {
         let finding = Finding::warning(node, Code::NoEffect, "the route takes every path");
         findings.add(finding.help("remove it, or give `match` a `path`"));

@@ -37,8 +37,9 @@ pub(in crate::config) struct RouteCompiler<'a> {
     top_access: RefCell<HashMap<PathEquivalence, Arc<rules::Access>>>,
     /// The policies of the top-level limits, in order.
     top_level: Vec<usize>,
-    /// The exemptions from all limits; `None` if their key parts differ between routes.
-    from_all: Option<Arc<Selectors>>,
+    /// The exemptions from all limits, which routes with the same paths share; `None` if their key
+    /// parts differ between routes.
+    from_all: Option<RefCell<HashMap<PathEquivalence, Arc<Selectors>>>>,
     exceptions: ExceptionCache,
 }
 
@@ -102,27 +103,31 @@ impl<'a> RouteCompiler<'a> {
         let parts = config.exempt.iter().filter_map(|one| one.part.as_ref());
         let mut parts = parts.map(|part| &part.value);
         let is_of_a_route = parts.any(|part| matches!(part, KeyPart::Path | KeyPart::Route));
-        let mut context = RouteCompiler {
+        RouteCompiler {
             config,
             lists,
             responses: ResponseCompiler::new(&config.responses),
             top_access: RefCell::default(),
             top_level,
-            from_all: None,
+            from_all: (!is_of_a_route).then(RefCell::default),
             exceptions: ExceptionCache::default(),
-        };
-        if !is_of_a_route {
-            context.from_all = Some(context.exempt_from_all(UNMATCHED, &RouteMatch::default()));
         }
-        context
     }
 
     pub(super) fn exempt_from_all(&self, route: &str, taken: &RouteMatch) -> Arc<Selectors> {
         let part = |part: &KeyPart| self.part(part, route, taken);
-        match &self.from_all {
-            Some(same) => Arc::clone(same),
-            None => Arc::new(global_exemptions(self.config, part)),
-        }
+        let compile = || {
+            Arc::new(global_exemptions(
+                self.config,
+                part,
+                (taken.form, self.lists),
+            ))
+        };
+        let Some(shared) = &self.from_all else {
+            return compile();
+        };
+        let mut shared = shared.borrow_mut();
+        Arc::clone(shared.entry(taken.form).or_insert_with(compile))
     }
 
     /// The top-level rules of access, for a route on which `equivalence` makes paths equal.
@@ -246,7 +251,10 @@ impl<'a> RouteCompiler<'a> {
                 .when
                 .as_ref()
                 .map(|when| condition(when, taken.form, self.lists)),
-            exceptions: self.exceptions.of((index, policy), from_all, part),
+            exceptions: {
+                let paths = (taken.form, self.lists);
+                self.exceptions.of((index, policy), from_all, part, paths)
+            },
             descriptor: Descriptor::new(parts, on_missing, prefix)
                 .with_several(policy.on_several_values.value),
             cost: cost::cost(&policy.cost),

@@ -67,7 +67,8 @@ fn check_inherited(route: &Route, inherited: &HashMap<&Name, NodeId>, findings: 
 }
 
 fn captures_of(route: &Route) -> impl Iterator<Item = &str> {
-    route.matches.path.iter().flat_map(|path| path.captures())
+    let path = route.matches.written_pattern();
+    path.into_iter().flat_map(|(path, _)| path.captures())
 }
 
 /// A capture without its segment in the path would be missing from every request.

@@ -70,6 +70,8 @@ pub(super) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
         path_match: route.path_match.value,
     };
     let mut conditions = Vec::new();
+    let path = matches.path.iter().filter(|_| matches.has_path_regex());
+    conditions.extend(path.map(|path| path.condition(equivalence)));
     if matches.grpc.is_some() {
         conditions.push(rules::Condition::Method(vec![http::Method::POST]));
         conditions.push(rules::Condition::Grpc);

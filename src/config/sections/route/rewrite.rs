@@ -125,7 +125,7 @@ fn check_forms(route: &Route, findings: &Findings<'_>) {
                 .help("remove it"),
         );
     }
-    let Some(pattern) = &route.matches.path else {
+    let Some((pattern, node)) = route.matches.written_pattern() else {
         return;
     };
     let literals = pattern.segments.iter().filter_map(|segment| match segment {
@@ -140,7 +140,7 @@ fn check_forms(route: &Route, findings: &Findings<'_>) {
         let comparable = path::comparable(literal);
         if form.fold(&comparable) != comparable {
             let message = format!("`path_match: loose` ignores a part of `{literal}`");
-            let finding = Finding::error(pattern.node, Code::Conflict, message);
+            let finding = Finding::error(node, Code::Conflict, message);
             let help =
                 "write the path without `;`, and without dots and spaces at the end of segments";
             findings.add(finding.related(route.path_match.node, "here").help(help));
@@ -148,7 +148,7 @@ fn check_forms(route: &Route, findings: &Findings<'_>) {
         if path::has_encoded_slash(literal) && route.encoded_slashes.value == EncodedSlashes::Refuse
         {
             let message = format!("`{literal}` would never match: requests with `%2F` are refused");
-            let finding = Finding::error(pattern.node, Code::Conflict, message);
+            let finding = Finding::error(node, Code::Conflict, message);
             findings.add(finding.help("add `encoded_slashes: keep` to the route"));
         }
     }
@@ -170,11 +170,11 @@ fn check_strip_prefix(route: &Route, findings: &Findings<'_>) {
                 .help("remove one of them"),
         );
     }
-    let path = route.matches.path.as_ref();
-    if !path.is_some_and(|path| starts_with(path, prefix)) {
+    let path = route.matches.written_pattern();
+    if !path.is_some_and(|(path, _)| starts_with(path, prefix)) {
         let message = format!("not every path of this route starts with `{prefix}`");
         let finding = Finding::error(prefix.node, Code::Conflict, message);
-        let path = path.map(|path| path.node);
+        let path = node_of(&route.matches.path);
         let finding = finding.related(path, "the paths that it takes");
         findings.add(finding.help(format!("match paths below it: `path: {prefix}/**`")));
     }

@@ -5,9 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::{Redirect, Respond};
 use super::rewrite::{ForwardPath, Rewrite};
+use crate::config::NodeId;
 use crate::config::located::{List, Located, Table};
 use crate::config::schema::{Access, Condition, Limit, ResponseRules};
 use crate::config::sections::listener::BodySize;
+use crate::config::sections::path_match::PathMatch;
 use crate::config::sections::secret_value::SecretValue;
 use crate::config::sections::value_match::ValueMatch;
 use crate::config::value::{
@@ -79,8 +81,8 @@ pub struct Match {
     /// without it.
     pub hosts: List<HostPattern>,
     /// The path: `/a/b` exactly, `/a/{name}` any one segment, `/a/**` everything below and `/a`
-    /// itself. Every path without it.
-    pub path: Option<Located<PathPattern>>,
+    /// itself; or an expression: `{ regex: "^/v[0-9]+/" }`. Every path without it.
+    pub path: Option<Located<PathMatch>>,
     /// A method of a gRPC service: `pkg.Service/Method`, or `pkg.Service` for all of its methods.
     /// Takes requests of gRPC alone; instead of `path` and `methods`.
     pub grpc: Option<Located<GrpcPattern>>,
@@ -146,9 +148,23 @@ impl Match {
         self.values().filter_map(|value| value.file())
     }
 
-    /// The pattern of its paths, by `path` or by `grpc`; `None` for every path.
+    /// The pattern in `path`, and its node.
+    pub(in crate::config) fn written_pattern(&self) -> Option<(&PathPattern, NodeId)> {
+        let path = self.path.as_ref()?;
+        Some((path.pattern()?, path.node))
+    }
+
+    /// The pattern of its paths, by `path` or by `grpc`; `None` for every path, and for those of an
+    /// expression.
     pub(in crate::config) fn path_pattern(&self) -> Option<PathPattern> {
         let grpc = self.grpc.as_ref().map(|grpc| grpc.path());
-        grpc.or_else(|| self.path.as_ref().map(|path| path.value.clone()))
+        grpc.or_else(|| Some(self.written_pattern()?.0.clone()))
+    }
+
+    /// True if its paths are those of an expression.
+    pub(in crate::config) fn has_path_regex(&self) -> bool {
+        self.path
+            .as_ref()
+            .is_some_and(|path| path.pattern().is_none())
     }
 }

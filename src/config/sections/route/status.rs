@@ -196,6 +196,7 @@ impl RouteCompiler<'_> {
             let limit = self.limit(policy, &from_all, &spec.name, &spec.matches);
             LimitSpec {
                 when: limit.when.as_ref().map(|when| when.for_any_target()),
+                exceptions: limit.exceptions.as_ref().map(|one| one.for_any_target()),
                 ..limit
             }
         });

@@ -104,8 +104,8 @@ fn check_captures(name: &str, key: &Key, config: &Config, findings: &Findings<'_
             .iter()
             .filter(|route| route.upstream_name().is_some_and(|to| to.as_str() == name));
         let has_capture = routes.any(|route| {
-            let path = route.matches.path.as_ref();
-            path.is_some_and(|path| path.captures().any(|one| one == capture))
+            let path = route.matches.written_pattern();
+            path.is_some_and(|(path, _)| path.captures().any(|one| one == capture))
         });
         if !has_capture {
             let message = format!("no route to `{name}` captures a segment `{capture}`");

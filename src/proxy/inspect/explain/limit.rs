@@ -23,6 +23,8 @@ pub(super) struct LimitTrace<'r> {
     pub(super) limit: &'r Limit,
     /// The quota of the bucket that decides.
     pub(super) quota: &'r Quota,
+    /// The override of the request.
+    place: Option<u32>,
     /// Number of buckets that cannot pay before this one.
     pub(super) tier: usize,
     pub(super) key: Vec<PartDescription>,
@@ -73,18 +75,17 @@ impl<'r> LimitTrace<'r> {
         now: Timestamp,
     ) -> Result<Self, Error> {
         let cost = limit.spec.cost.of(head);
-        let quota = match applicability {
-            Applicability::Bucket(_, place) => limit.quota(place),
-            _ => &limit.policy.quota,
-        };
+        let place = applicability.place();
+        let quota = limit.quota(place);
         let mut trace = Self {
             limit,
             quota,
+            place,
             tier: 0,
             key: limit.spec.descriptor.describe(head),
             zone: quota.local_periods.as_ref().map(|local| zone(local, head)),
             cost: *cost.as_ref().unwrap_or(&1),
-            enforcement: limit.enforcement(head),
+            enforcement: limit.enforcement(place, head),
             outcome: LimitOutcome::NotApplicable,
             state: None,
             store_error: None,
@@ -110,7 +111,7 @@ impl<'r> LimitTrace<'r> {
             (Applicability::Elsewhere, _) => LimitOutcome::NotApplicable,
             (Applicability::Exempt, _) => LimitOutcome::Exempt,
             (Applicability::Skipped, _) => LimitOutcome::Skipped,
-            (Applicability::Keyless, _) => match limit.spec.descriptor.fault(head) {
+            (Applicability::Keyless(_), _) => match limit.spec.descriptor.fault(head) {
                 Some(KeyFault::Several(_)) => LimitOutcome::SeveralKeys,
                 _ => LimitOutcome::MissingKey,
             },
@@ -126,9 +127,14 @@ impl<'r> LimitTrace<'r> {
 }
 
 impl LimitTrace<'_> {
+    /// The action on requests beyond the quota.
+    pub(super) fn action(&self) -> &Action {
+        self.limit.action(self.place)
+    }
+
     /// The action only tags.
     pub(super) fn is_tag(&self) -> bool {
-        self.limit.policy.action.tag().is_some()
+        self.action().tag().is_some()
     }
 
     /// An enforced limit that does not only tag.
@@ -138,12 +144,13 @@ impl LimitTrace<'_> {
 
     /// The status of its rejections, if the action answers.
     pub(super) fn status(&self) -> Option<StatusCode> {
-        match (&self.limit.policy.action, &self.outcome) {
+        let rejection = self.limit.rejection(self.place, self.quota);
+        match (self.action(), &self.outcome) {
             (Action::Drop, _) => None,
             (_, LimitOutcome::MissingKey | LimitOutcome::SeveralKeys) => {
-                Some(self.quota.rejection.keyless_status())
+                Some(rejection.keyless_status())
             }
-            _ => Some(self.quota.rejection.status()),
+            _ => Some(rejection.status()),
         }
     }
 

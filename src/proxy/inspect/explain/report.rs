@@ -248,7 +248,7 @@ impl Explanation<'_> {
             },
             Answer::Refused(limit) => AnswerReport {
                 policy: Some(Arc::clone(&limit.limit.policy.name)),
-                action: Some(limit.limit.policy.action.into_str().into()),
+                action: Some(limit.action().into_str().into()),
                 status: limit.status().map(|status| status.as_u16()),
                 retry_after_ms: limit.retry_at().map(wait),
                 ..report(AnswerKind::Limited)
@@ -283,7 +283,7 @@ impl LimitTrace<'_> {
                 Enforcement::Enforced => "enforce".into(),
                 Enforcement::Shadowed => "shadow".into(),
             },
-            action: policy.action.into_str().into(),
+            action: self.action().into_str().into(),
             bucket: self.tier + 1,
             cost: self.cost,
             cost_is_settled: self.limit.spec.settlement.is_some(),

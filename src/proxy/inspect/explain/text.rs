@@ -27,7 +27,7 @@ impl Explanation<'_> {
         match self.answer() {
             Answer::Refused(limit) => {
                 let policy = &limit.limit.policy;
-                let (verb, policy) = (policy.action.name(), &policy.name);
+                let (verb, policy) = (limit.action().name(), &policy.name);
                 match limit.status() {
                     Some(status) => format!("{verb} by {policy}: {status}"),
                     None => format!("{verb} by {policy}"),

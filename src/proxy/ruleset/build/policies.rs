@@ -11,8 +11,11 @@ use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, QuotaUnit};
 use crate::proxy::answers::rejection::{RejectSpec, Rejection};
+use crate::proxy::ruleset::reload_diff::shown_exception;
 use crate::proxy::ruleset::settlements::Settlements;
-use crate::proxy::ruleset::{Overflow, Policy, PolicySpec, Quota, QuotaSpec};
+use crate::proxy::ruleset::{
+    Overflow, Override, OverrideSpec, Policy, PolicySpec, Quota, QuotaSpec, RefusalSpec,
+};
 use crate::proxy::shadow_clients::ShadowClients;
 use crate::store::{
     self, Buckets, BucketsSpec, Home, Penalties, Steering, SteeringSpec, Store, Table, TableBudget,
@@ -28,20 +31,21 @@ struct QuotaParts<'s> {
     is_announced: bool,
     /// In the order of [`PolicySpec::quotas`].
     tables: std::vec::IntoIter<Arc<Table>>,
-    /// By quota, which alone tells them apart. Shared: each takes kilobytes, and overrides are
-    /// many.
-    rejections: HashMap<String, Arc<Rejection>>,
+    /// The answers of the override whose quota is built.
+    refusal: Option<Arc<RefusalSpec>>,
+    /// By quota, and by the override's answers, which tell them apart. Shared: each takes kilobytes,
+    /// and overrides are many.
+    rejections: HashMap<(String, Option<*const RefusalSpec>), Arc<Rejection>>,
 }
 
 impl QuotaParts<'_> {
     fn rejection(&mut self, quota: &str) -> Arc<Rejection> {
-        if let Some(known) = self.rejections.get(quota) {
-            return Arc::clone(known);
-        }
+        let own = self.refusal.as_ref();
+        let known = (quota.to_owned(), own.map(Arc::as_ptr));
         let announced = self.is_announced.then_some((self.advertised_name, quota));
-        let new = Arc::new(Rejection::new(self.reject, announced));
-        self.rejections.insert(quota.to_owned(), Arc::clone(&new));
-        new
+        let reject = own.map_or(self.reject, |own| &own.reject);
+        let new = || Arc::new(Rejection::new(reject, announced));
+        Arc::clone(self.rejections.entry(known).or_insert_with(new))
     }
 }
 
@@ -125,16 +129,16 @@ impl<'a> Builder<'a> {
             reject: &spec.reject,
             is_announced: spec.is_announced,
             tables: tables.into_iter(),
+            refusal: None,
             rejections: HashMap::new(),
         };
+        let text = spec.quota.text.clone();
         let quota = self.quota(spec.quota, name.into(), &mut parts);
         let overrides = spec.overrides.into_iter();
-        let overrides = overrides.map(|quota| {
-            let label = label_of_override(name, &quota.id);
-            self.quota(quota, label, &mut parts)
-        });
+        let overrides = overrides.map(|one| self.override_of(one, &text, &mut parts));
         let overrides: Vec<_> = overrides.collect();
-        let quotas = std::iter::once(&quota).chain(&overrides);
+        let own = overrides.iter().filter_map(|one| one.quota.as_ref());
+        let quotas = std::iter::once(&quota).chain(own);
         let buckets = quotas.flat_map(Quota::tiers).map(|quota| &*quota.buckets);
         series.extend(store::tracker_series(name, buckets, registry));
         Policy {
@@ -153,6 +157,28 @@ impl<'a> Builder<'a> {
             quota,
             overrides,
             metrics,
+        }
+    }
+
+    /// The override of the policy whose quota has this text.
+    fn override_of(&self, spec: OverrideSpec, text: &str, parts: &mut QuotaParts<'_>) -> Override {
+        parts.refusal = spec.refusal;
+        let text = spec.quota.as_ref().map_or(text, |quota| &quota.text);
+        let refusal = parts.refusal.clone().map(|refusal| {
+            let action = Action::new(refusal.action.clone(), parts.policy, &self.context.registry);
+            Box::new((action, parts.rejection(text)))
+        });
+        let quota = spec.quota.map(|quota| {
+            let label = label_of_override(parts.policy, &quota.id);
+            self.quota(quota, label, parts)
+        });
+        Override {
+            selection: quota
+                .is_none()
+                .then(|| shown_exception(&spec.selection).into()),
+            enforcement: spec.enforcement,
+            quota,
+            refusal,
         }
     }
 

@@ -93,7 +93,7 @@ impl Builder<'_> {
         limits: &[Limit],
         origin: LearnedOrigin,
     ) -> Option<Arc<LearnedResponses>> {
-        if !limits.iter().any(|limit| limit.policy.action.is_decoy()) {
+        if !limits.iter().any(|limit| limit.policy.has_decoys()) {
             return None;
         }
         let known = self.learned_responses.get(route);

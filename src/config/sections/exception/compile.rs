@@ -1,0 +1,163 @@
+//! Compiles exceptions, for each way in which routes read them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::config::schema::{Condition, Config, OnMissingKey, Policy, Selection};
+use crate::config::sections::condition::condition;
+use crate::config::sections::value_match::FileLists;
+use crate::config::value::KeyPart;
+use crate::rules::{self, Exceptions, PathEquivalence, Selector, Selectors};
+
+/// The compiled exceptions of all policies. Routes with the same compiled key parts share them.
+#[derive(Default)]
+pub(in crate::config) struct ExceptionCache {
+    by_policy: RefCell<HashMap<usize, PolicyExceptions>>,
+}
+
+struct PolicyExceptions {
+    /// The key parts that exceptions name.
+    parts: Vec<KeyPart>,
+    /// True if a condition reads paths as the route does.
+    is_conditional: bool,
+    /// What routes read alike, with the exceptions on it.
+    known: Vec<(CompiledFor, CompiledExceptions)>,
+}
+
+/// The key parts as a route reads them, and the paths that it treats as equal.
+type CompiledFor = (Vec<rules::KeyPart>, PathEquivalence);
+
+/// The compiled exceptions of one policy.
+#[derive(Clone, Default)]
+struct CompiledExceptions {
+    exempt: Arc<Selectors>,
+    overrides: Arc<Selectors>,
+}
+
+impl ExceptionCache {
+    /// The exceptions of the checked policy at `index`, joined with the global exemptions. `part`
+    /// compiles key parts for the route, on which `paths` makes paths equal.
+    pub(in crate::config) fn of(
+        &self,
+        (index, policy): (usize, &Policy),
+        from_all: &Arc<Selectors>,
+        part: impl Fn(&KeyPart) -> rules::KeyPart,
+        (paths, lists): (PathEquivalence, &FileLists),
+    ) -> Option<Exceptions> {
+        let CompiledExceptions { exempt, overrides } =
+            self.own(index, policy, part, (paths, lists));
+        Exceptions::new(Arc::clone(from_all), exempt, overrides)
+    }
+
+    fn own(
+        &self,
+        index: usize,
+        policy: &Policy,
+        part: impl Fn(&KeyPart) -> rules::KeyPart,
+        (paths, lists): (PathEquivalence, &FileLists),
+    ) -> CompiledExceptions {
+        if policy.exempt.is_empty() && policy.overrides.is_empty() {
+            return CompiledExceptions::default();
+        }
+        let mut by_policy = self.by_policy.borrow_mut();
+        let of_policy = by_policy.entry(index).or_insert_with(|| PolicyExceptions {
+            parts: parts(policy),
+            is_conditional: policy.selections().any(|one| one.when.is_some()),
+            known: Vec::new(),
+        });
+        let parts: Vec<_> = of_policy.parts.iter().map(part).collect();
+        let read = (
+            parts,
+            if of_policy.is_conditional {
+                paths
+            } else {
+                PathEquivalence::default()
+            },
+        );
+        let mut known = of_policy.known.iter();
+        if let Some((_, own)) = known.find(|(known, _)| *known == read) {
+            return own.clone();
+        }
+        let compiled: Vec<_> = of_policy.parts.iter().zip(&read.0).collect();
+        let own = own(policy, &compiled, |when| condition(when, paths, lists));
+        of_policy.known.push((read, own.clone()));
+        own
+    }
+}
+
+fn parts(policy: &Policy) -> Vec<KeyPart> {
+    let mut parts = Vec::new();
+    let named = policy.selections().filter(|one| one.names_value());
+    for part in named.filter_map(|one| one.part_of(policy)) {
+        if !parts.contains(part) {
+            parts.push(part.clone());
+        }
+    }
+    parts
+}
+
+/// Compiles the exceptions of a policy with the compiled key parts.
+fn own(
+    policy: &Policy,
+    parts: &[(&KeyPart, &rules::KeyPart)],
+    condition: impl Fn(&Condition) -> rules::Condition,
+) -> CompiledExceptions {
+    let selector = |selection: &Selection| {
+        let part = selection.part_of(policy).and_then(|wanted| {
+            let (_, part) = parts.iter().find(|(part, _)| *part == wanted)?;
+            Some(rules::KeyPart::clone(part))
+        });
+        compiled(selection, part, &condition)
+    };
+    let exempt = policy.exempt.iter();
+    let overrides = policy.overrides.iter();
+    let exempt = exempt.filter_map(|one| selector(one));
+    let overrides = overrides.filter_map(|one| selector(&one.selection));
+    let stand_in = match &policy.on_missing_key.value {
+        OnMissingKey::Constant(constant) => Some(constant.value.as_str()),
+        _ => None,
+    };
+    let selectors = |list| Arc::new(Selectors::new(list).with_stand_in(stand_in));
+    CompiledExceptions {
+        exempt: selectors(exempt.collect()),
+        overrides: selectors(overrides.collect()),
+    }
+}
+
+/// The exemptions from all limits.
+pub(in crate::config) fn global_exemptions(
+    config: &Config,
+    part: impl Fn(&KeyPart) -> rules::KeyPart,
+    (paths, lists): (PathEquivalence, &FileLists),
+) -> Selectors {
+    let exempt = config.exempt.iter();
+    let selectors = exempt.filter_map(|one| {
+        let named = one.part.as_ref().map(|named| part(&named.value));
+        compiled(one, named, |when| condition(when, paths, lists))
+    });
+    Selectors::new(selectors.collect())
+}
+
+fn compiled(
+    selection: &Selection,
+    part: Option<rules::KeyPart>,
+    condition: impl Fn(&Condition) -> rules::Condition,
+) -> Option<rules::Selection> {
+    let clients = selector(selection, part);
+    match &selection.when {
+        Some(when) => Some(rules::Selection::When(condition(when), clients)),
+        None => clients.map(rules::Selection::Clients),
+    }
+}
+
+fn selector(selection: &Selection, part: Option<rules::KeyPart>) -> Option<Selector> {
+    if let Some(cidr) = &selection.cidr {
+        return Some(Selector::Network(cidr.get()));
+    }
+    match (&selection.value, &selection.prefix) {
+        (Some(value), _) => Some(Selector::Value(part?, value.reveal().as_str().to_owned())),
+        (None, Some(prefix)) => Some(Selector::Prefix(part?, prefix.reveal().as_str().to_owned())),
+        (None, None) => None,
+    }
+}

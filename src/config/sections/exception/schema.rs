@@ -1,0 +1,153 @@
+//! Exemptions, overrides and candidates of a policy.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Located;
+use crate::config::schema::{Amounts, Condition, Mode, OnLimit, Policy, Zone};
+use crate::config::value::{Cidr, Hidden, KeyPart, Text, TimeZone};
+
+/// An item of `exempt`: to whom the policy does not apply, or no policy where it stands at the top.
+/// Overrides select clients with the same options.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "Exemption")]
+#[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] },
+    { "required": ["when"], "not": { "anyOf": [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }] } }]))]
+pub struct Selection {
+    /// The part of the key that `value` or `prefix` is about; needed where the key has several, and
+    /// at the top.
+    pub part: Option<Located<KeyPart>>,
+    /// Clients with this value in that part.
+    pub value: Option<Located<Hidden<Text>>>,
+    /// Clients whose value in that part starts so.
+    pub prefix: Option<Located<Hidden<Text>>>,
+    /// Clients with this address, or in this network, whatever the key.
+    pub cidr: Option<Located<Cidr>>,
+    /// The requests, of these clients or of all: those that certainly meet this condition.
+    pub when: Option<Located<Condition>>,
+}
+
+/// An item of `overrides`: requests with another quota, mode or answer.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }, { "required": ["time_zone"] }, { "required": ["mode"] }, { "required": ["on_limit"] }]))]
+pub struct Override {
+    /// The clients.
+    #[serde(rename = "$selection")]
+    #[schemars(flatten)]
+    pub selection: Selection,
+    /// The amounts, in place of the policy's.
+    #[serde(rename = "$amounts")]
+    #[schemars(flatten)]
+    pub amounts: Amounts,
+    /// Where days, weeks, months and years begin, instead of the policy's `time_zone`: the IANA
+    /// name of a time zone. With it the quota is the policy's unless given.
+    pub time_zone: Option<Located<TimeZone>>,
+    /// `enforce` or `shadow`, instead of the policy's mode. Alone it keeps the policy's buckets.
+    pub mode: Option<Located<Mode>>,
+    /// Responses to refused requests; the policy's `on_limit` fills in. Alone it keeps the policy's
+    /// buckets.
+    pub on_limit: Option<Located<OnLimit>>,
+}
+
+/// `candidate` of a policy: a quota that is tried out beside its own.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
+pub struct Candidate {
+    /// The amounts, in place of the policy's.
+    #[serde(rename = "$amounts")]
+    #[schemars(flatten)]
+    pub amounts: Amounts,
+}
+
+impl Candidate {
+    /// The policy in shadow that tries the candidate out. It exempts clients with another quota.
+    pub fn applied_to(&self, policy: &Policy) -> Policy {
+        let overridden = policy.overrides.iter().filter(|one| one.has_buckets());
+        let overridden = overridden.map(|one| Located::from(one.selection.clone()));
+        let exempt = policy.exempt.iter().cloned().chain(overridden);
+        Policy {
+            amounts: self.amounts.clone(),
+            mode: Mode::Shadow.into(),
+            percent: None,
+            exempt: exempt.collect::<Vec<_>>().into(),
+            overrides: Vec::new().into(),
+            candidate: None,
+            penalty: None,
+            ..policy.clone()
+        }
+    }
+}
+
+impl Override {
+    /// True if it has buckets of its own. Without a quota of its own it charges the policy's.
+    pub fn has_buckets(&self) -> bool {
+        !self.amounts.is_empty() || self.time_zone.is_some()
+    }
+
+    /// Responses to refused requests, if they aren't the policy's.
+    pub(in crate::config) fn refusal(&self, policy: &Policy, general: &OnLimit) -> Option<OnLimit> {
+        let own = self.on_limit.as_ref()?;
+        let of_policy = policy.on_limit.over(general);
+        Some(if own.inherits(&of_policy) {
+            own.over(&policy.on_limit)
+        } else {
+            own.value.clone()
+        })
+    }
+
+    /// The policy for the selected clients.
+    pub fn applied_to(&self, policy: &Policy) -> Policy {
+        let zone = self.time_zone.as_ref();
+        let time_zone = zone.map(|zone| Located {
+            value: Zone::Named(zone.value.clone()),
+            node: zone.node,
+        });
+        let time_zone = time_zone.or_else(|| policy.time_zone.clone());
+        if zone.is_some() && self.amounts.is_empty() {
+            return Policy {
+                time_zone,
+                ..policy.clone()
+            };
+        }
+        Policy {
+            amounts: self.amounts.clone(),
+            time_zone,
+            ..policy.clone()
+        }
+    }
+}
+
+impl Selection {
+    /// A text that tells it apart from others. It has the value or the prefix, and so is never shown.
+    pub(in crate::config) fn identity(&self) -> String {
+        let part = self.part.as_ref().map(|part| format!("{part} "));
+        let clients = match (&self.value, &self.prefix, &self.cidr) {
+            (Some(value), ..) => format!("value {}", value.reveal()),
+            (None, Some(prefix), _) => format!("prefix {}", prefix.reveal()),
+            (None, None, Some(cidr)) => format!("cidr {cidr}"),
+            (None, None, None) => "anyone".to_owned(),
+        };
+        let clients = part.unwrap_or_default() + &clients;
+        match &self.when {
+            Some(when) => format!("when {} {clients}", when.identity()),
+            None => clients,
+        }
+    }
+
+    pub(super) fn names_value(&self) -> bool {
+        self.value.is_some() || self.prefix.is_some()
+    }
+
+    /// The key part of `value` or `prefix`: the named one, or the only part of the key.
+    pub(super) fn part_of<'p>(&'p self, policy: &'p Policy) -> Option<&'p KeyPart> {
+        let named = self.part.as_ref().map(|part| &part.value);
+        let mut parts = policy.key.0.iter().map(|part| &part.value);
+        match named {
+            Some(named) => parts.find(|part| *part == named),
+            None => parts.next().filter(|_| parts.next().is_none()),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Quotas that run: those of policies, of overrides, and of overflow buckets.
+
+use std::sync::Arc;
+
+use http::header::{HeaderName, HeaderValue};
+
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, WindowEnd};
+use crate::proxy::admission::mode::Enforcement;
+use crate::proxy::answers::action::Action;
+use crate::proxy::answers::limit_headers::AdvertisedPolicy;
+use crate::proxy::answers::rejection::Rejection;
+use crate::rules::{Head, LocalPeriods};
+use crate::store::Buckets;
+use crate::upstream::Dscp;
+
+/// An override that runs.
+#[derive(Debug)]
+pub struct Override {
+    /// Its quota; `None` for the policy's, and its buckets.
+    pub quota: Option<Quota>,
+    /// The effect of decisions, if it isn't the policy's.
+    pub(in crate::proxy) enforcement: Option<Enforcement>,
+    /// Action and rejections, if they aren't the policy's.
+    pub(super) refusal: Option<Box<(Action, Arc<Rejection>)>>,
+    /// The requests that it is for, without values, unless the quota's id names them.
+    pub(in crate::proxy) selection: Option<Box<str>>,
+}
+
+/// A quota that runs: that of a policy, of an override, or of an overflow bucket.
+#[derive(Debug)]
+pub struct Quota {
+    /// The key as configured, with the keys that an override is for. Identifies the quota among
+    /// those of its policy.
+    pub id: String,
+    /// The quota as configured.
+    pub text: String,
+    /// Its buckets, one for each key.
+    pub buckets: Arc<Buckets>,
+    /// Ends of windows by the time zone in a claim.
+    pub local_periods: Option<LocalPeriods>,
+    /// Name and quota in header fields.
+    pub advertised: AdvertisedPolicy,
+    /// Rejections that name the quota.
+    pub rejection: Arc<Rejection>,
+    /// The bucket for requests that this one cannot pay.
+    pub overflow: Option<Box<Overflow>>,
+}
+
+/// A further bucket of a quota, which admits at a lower priority.
+#[derive(Debug)]
+pub struct Overflow {
+    /// The bucket's quota.
+    pub quota: Quota,
+    /// Fields that tell the upstream of the priority.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// DSCP of the forwarded requests.
+    pub dscp: Option<Dscp>,
+}
+
+impl Override {
+    /// Action and rejections, if they aren't the policy's.
+    pub(in crate::proxy) fn refusal(&self) -> Option<&(Action, Arc<Rejection>)> {
+        self.refusal.as_deref()
+    }
+}
+
+impl Quota {
+    /// The algorithm of its buckets.
+    pub fn algorithm(&self) -> &Algorithm {
+        self.buckets.algorithm()
+    }
+
+    /// The start and end of a window that this request opens, by the time zone of its token.
+    pub fn period(&self, head: &Head<'_>, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        self.local_periods.as_ref()?.period(head, now)
+    }
+
+    /// The end of a window that this request opens, by the time zone of its token.
+    pub fn window_end(&self, head: &Head<'_>, now: Timestamp) -> Option<WindowEnd> {
+        self.period(head, now).map(WindowEnd::of)
+    }
+
+    /// The quota, and its further overflow buckets.
+    pub fn tiers(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |quota| Some(&quota.overflow.as_ref()?.quota))
+    }
+}

@@ -1,0 +1,165 @@
+//! Exemptions and overrides by conditions, and overrides of modes and answers, over real sockets.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::admin::{AdminClient, READER, TOKENS, json as answer};
+use crate::support::client::{get_with, run};
+use crate::support::gateway::Gateway;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_sluicegate");
+
+/// The statuses of `N` requests for `path` with these header fields.
+fn statuses<const N: usize>(address: SocketAddr, path: &str, headers: &str) -> [u16; N] {
+    std::array::from_fn(|_| get_with(address, path, headers).status)
+}
+
+#[test]
+fn a_condition_exempts_only_requests_that_certainly_meet_it() {
+    let gateway = Gateway::start(
+        "client_ip: { trusted_proxies: [127.0.0.0/8] }
+exempt: [{ when: { path: /health } }]
+policies:
+  per-key:
+    key: header:x-key
+    quota: 1/300d
+    exempt:
+      - { when: { header: { x-plan: gold }, cidr: [10.0.0.0/8] } }
+      - { prefix: trusted-, when: { method: [GET] } }
+routes: [{ upstream: echo, limits: [per-key] }]
+",
+    );
+    let address = gateway.address();
+    let gold = "x-key: a\r\nx-plan: gold\r\nx-forwarded-for: 10.0.0.1\r\n";
+    assert_eq!(statuses(address, "/", gold), [200; 3]);
+    let both = format!("{gold}x-plan: free\r\n");
+    assert_eq!(statuses(address, "/", &both), [200, 429], "two plans");
+    let elsewhere = "x-key: b\r\nx-plan: gold\r\nx-forwarded-for: 11.0.0.1\r\n";
+    assert_eq!(statuses(address, "/", elsewhere), [200, 429]);
+    assert_eq!(statuses(address, "/", "x-key: trusted-1\r\n"), [200; 3]);
+    assert_eq!(statuses(address, "/health", "x-key: b\r\n"), [200; 3]);
+}
+
+#[test]
+fn an_override_with_a_condition_has_buckets_of_its_own_and_goes_first() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}policies:
+  per-key:
+    key: header:x-key
+    quota: 1/300d
+    overrides:
+      - {{ value: partner, quota: 2/300d }}
+      - {{ when: {{ path: {{ regex: \"^/v[0-9]+/bulk\" }} }}, quota: 3/300d }}
+routes: [{{ name: a, upstream: echo, limits: [per-key] }}]
+"
+    ));
+    let address = gateway.address();
+    let partner = "x-key: partner\r\n";
+    assert_eq!(statuses(address, "/v1/bulk", partner), [200, 200, 200, 429]);
+    assert_eq!(statuses(address, "/v1", partner), [200, 200, 429]);
+    assert_eq!(statuses(address, "/v1", "x-key: other\r\n"), [200, 429]);
+    let bulk = statuses(address, "/v2/bulk", "x-key: other\r\n");
+    assert_eq!(bulk, [200, 200, 200, 429]);
+    // A key alone meets no condition.
+    let key = json!({ "policy": "per-key", "key": "partner" });
+    let state = AdminClient::new(&gateway, READER).post("/v1/keys/lookup", &key);
+    let state = answer(&state);
+    assert_eq!(
+        [&state["override"], &state["quota"]],
+        ["value ***", "2/300d"]
+    );
+    // A reload with another order and another quota keeps what is used.
+    gateway.reload(&format!(
+        "{TOKENS}policies:
+  per-key:
+    key: header:x-key
+    quota: 1/300d
+    overrides:
+      - {{ when: {{ path: {{ regex: \"^/v[0-9]+/bulk\" }} }}, quota: 4/300d }}
+      - {{ value: partner, quota: 2/300d }}
+routes: [{{ name: a, upstream: echo, limits: [per-key] }}]
+"
+    ));
+    assert_eq!(statuses(address, "/v1/bulk", partner), [200, 429]);
+    assert_eq!(statuses(address, "/v1", partner), [429]);
+}
+
+#[test]
+fn an_override_without_a_quota_changes_mode_and_answer_and_keeps_the_bucket() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}policies:
+  per-key:
+    key: header:x-key
+    on_missing_key: refuse
+    quota: 2/300d
+    on_limit: {{ status: 420, headers: {{ x-by: policy }} }}
+    overrides:
+      - {{ when: {{ header: {{ x-test: \"1\" }} }}, mode: shadow }}
+      - {{ when: {{ header: {{ x-test: \"2\" }} }}, on_limit: {{ status: 503 }} }}
+      - {{ when: {{ header: {{ x-test: \"3\" }} }}, on_limit: {{ action: decoy, format: text, body: fine }} }}
+      - {{ value: slow, on_limit: {{ action: tarpit, delay: 300ms }} }}
+routes: [{{ name: a, upstream: echo, limits: [per-key] }}]
+"
+    ));
+    let address = gateway.address();
+    let with = |test: &str| get_with(address, "/", &format!("x-key: a\r\nx-test: {test}\r\n"));
+    assert_eq!([with("0").status, with("2").status], [200, 200]);
+    assert_eq!([with("0").status, with("1").status], [420, 200]);
+    let refused = with("2");
+    assert_eq!(refused.status, 503);
+    assert_eq!(
+        refused.expect_header("x-by"),
+        "policy",
+        "the policy fills in"
+    );
+    assert!(refused.text().contains("2/300d"), "{}", refused.text());
+    let decoy = with("3");
+    assert_eq!((decoy.status, decoy.text().as_str()), (200, "fine"));
+    assert_eq!(decoy.header("retry-after"), None);
+    assert_eq!(decoy.header("ratelimit"), None, "a decoy tells nothing");
+    // Without a key, too.
+    assert_eq!(get_with(address, "/", "x-test: 1\r\n").status, 200);
+    assert_eq!(get_with(address, "/", "x-test: 2\r\n").status, 503);
+    assert_eq!(get_with(address, "/", "").status, 420);
+
+    let slow = || get_with(address, "/", "x-key: slow\r\n").status;
+    assert_eq!([slow(), slow()], [200, 200]);
+    let begin = Instant::now();
+    assert_eq!(slow(), 420);
+    assert!(begin.elapsed() >= Duration::from_millis(300));
+
+    let config = gateway.config_path();
+    let config = config.to_str().expect("a path of ours");
+    let explained = |test: &str| {
+        let field = format!("x-test: {test}");
+        let key = ["-H", "x-key: a", "-H", &field, "--config", config];
+        run(
+            BINARY,
+            &[&["explain", "GET", "http://a/"], &key[..]].concat(),
+        )
+        .stdout
+    };
+    assert!(
+        explained("1").contains("mode    shadow"),
+        "{}",
+        explained("1")
+    );
+    assert!(
+        !explained("0").contains("mode    shadow"),
+        "{}",
+        explained("0")
+    );
+
+    // What an operator sets goes before the override's mode.
+    let api = AdminClient::writer(&gateway);
+    let set = |mode: &str| {
+        let set = api.post("/v1/policies/per-key/mode", &json!({ "mode": mode }));
+        assert_eq!(set.status, 200, "{}", set.text());
+    };
+    set("enforce");
+    assert_eq!(with("1").status, 420);
+    set("configured");
+    assert_eq!(with("1").status, 200);
+}
