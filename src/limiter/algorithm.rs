@@ -24,6 +24,7 @@ mod view;
 #[cfg(test)]
 pub(super) mod tests;
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use self::concurrency::Concurrency;
@@ -145,6 +146,44 @@ impl Algorithm {
             Self::SlidingLog(log) => log.decide(state, now, cost),
             Self::Concurrency(bound) => bound.decide(cell, now, cost),
             Self::Grant(_) => Grant::decide(cell, now, cost),
+        }
+    }
+
+    /// Like [`decide`](Self::decide), but for a request that has to leave `kept` units of the capacity
+    /// to others. They count neither as remaining nor as capacity. A cost of 0 takes nothing, and is
+    /// decided as without them.
+    pub fn decide_keeping<'a>(
+        &self,
+        state: impl Into<BucketState<'a>>,
+        now: Timestamp,
+        (cost, kept): (u32, u32),
+    ) -> Decision {
+        let state = state.into();
+        if kept == 0 {
+            return self.decide(state, now, cost);
+        }
+        let all = match cost {
+            0 => 0,
+            cost => cost.saturating_add(kept),
+        };
+        let decision = self.decide(state, now, all);
+        let charged = if decision.is_admitted() {
+            self.decide(state, now, cost)
+        } else {
+            decision
+        };
+        let more_at = match charged.remaining.checked_sub(kept) {
+            Some(_) => self.more_at(&charged, now),
+            None => match self.decide(state, now, kept.saturating_add(1)).outcome {
+                Outcome::Refuse { retry_at } => retry_at,
+                Outcome::Admit | Outcome::Delay { .. } => None,
+            },
+        };
+        Decision {
+            remaining: charged.remaining.saturating_sub(kept),
+            capacity: charged.capacity.saturating_sub(kept),
+            more_at: more_at.and_then(|at| NonZero::new(at.as_micros())),
+            ..charged
         }
     }
 

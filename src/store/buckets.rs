@@ -105,6 +105,7 @@ impl Buckets {
             key,
             cost,
             window_end,
+            kept: 0,
         }
     }
 

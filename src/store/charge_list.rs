@@ -96,6 +96,7 @@ impl<'a> ListedCharge<'a> {
             key: self.charge.key,
             cost: self.charge.cost,
             window_end: self.charge.window_end,
+            kept: self.charge.kept(),
         }
     }
 

@@ -75,6 +75,7 @@ impl QueuePlace {
                     key: place.key,
                     cost: place.cost,
                     window_end: None,
+                    kept: 0,
                 };
                 leave_queue(&charge, place.charged, now);
             }

@@ -42,6 +42,8 @@ pub struct PolicyCharge {
     pub ban_key: Fingerprint,
     /// Units; 0 decides and charges nothing.
     pub cost: u32,
+    /// Units that have to stay in the policy's first bucket, for requests with a larger burst.
+    pub kept: u32,
     /// The end of a window in memory that this charge opens, if requests decide it.
     pub window_end: Option<WindowEnd>,
     /// The response settles the charge.
@@ -98,6 +100,7 @@ impl PolicyCharge {
             key,
             ban_key: key,
             cost,
+            kept: 0,
             window_end: None,
             settles: false,
             banned_until: None,
@@ -116,6 +119,20 @@ impl PolicyCharge {
             is_granted: granted_until.is_some_and(|until| Some(until) > banned_until),
             steered_at: steered.and_then(|steered| steered.at),
             ..self
+        }
+    }
+
+    /// The units that the bucket has to have for the request: it refuses whatever needs more, too.
+    pub(super) fn needed(&self) -> u32 {
+        self.cost.saturating_add(self.kept())
+    }
+
+    /// The units that have to stay in the bucket that decides. Overflow buckets and granted units
+    /// have no other burst.
+    pub(super) fn kept(&self) -> u32 {
+        match (self.id.tier, self.id.payer) {
+            (0, Payer::Quota) => self.kept,
+            _ => 0,
         }
     }
 

@@ -163,3 +163,52 @@ routes: [{{ name: a, upstream: echo, limits: [per-key] }}]
     set("configured");
     assert_eq!(with("1").status, 200);
 }
+
+/// nginx: `limit_req_zone $http_x_key zone=keys:10m rate=..`, and `limit_req zone=keys burst=.. nodelay`
+/// with another burst in each location.
+#[test]
+fn a_burst_alone_is_another_threshold_on_the_same_bucket() {
+    for algorithm in ["gcra", "token_bucket"] {
+        let gateway = Gateway::start(&format!(
+            "policies:
+  keys:
+    key: header:x-key
+    algorithm: {algorithm}
+    quota: 1/30d
+    burst: 6
+    overrides: [{{ when: {{ path: /search }}, burst: 2 }}]
+routes: [{{ name: a, upstream: echo, limits: [keys] }}]
+"
+        ));
+        let address = gateway.address();
+        let search = |key: &str| get_with(address, "/search", &format!("x-key: {key}\r\n"));
+        let first = search("a");
+        let told = first.expect_header("ratelimit").to_owned();
+        assert!(told.starts_with("\"keys\";r=1"), "{algorithm}: {told}");
+        assert_eq!(
+            [search("a").status, search("a").status],
+            [200, 429],
+            "{algorithm}"
+        );
+        assert!(
+            search("a")
+                .expect_header("ratelimit")
+                .starts_with("\"keys\";r=0")
+        );
+        // Others have the rest of the same bucket.
+        assert_eq!(
+            statuses(address, "/", "x-key: a\r\n"),
+            [200, 200, 200, 200, 429]
+        );
+        assert_eq!(statuses(address, "/", "x-key: b\r\n"), [200, 200]);
+        assert_eq!(search("b").status, 429, "what others took counts");
+        assert_eq!(search("c").status, 200);
+        // 4 of 6 may come back before it is admitted again, and one of 2.
+        let wait: u64 = search("a")
+            .expect_header("retry-after")
+            .parse()
+            .expect("seconds");
+        let days = wait / 86_400;
+        assert!((145..=150).contains(&days), "{algorithm}: {days} days");
+    }
+}

@@ -19,6 +19,7 @@ mod quota_changes;
 mod rolling_changes;
 mod servers;
 mod settlements_and_queues;
+mod shared_bursts;
 mod status;
 mod steering;
 mod synchronised;

@@ -41,6 +41,11 @@ impl Amounts {
         self.quota.as_ref().map_or(0, |quota| quota.limit())
     }
 
+    /// The units of a full bucket, unless its algorithm says otherwise.
+    pub fn capacity(&self) -> u32 {
+        self.at_once().map_or(self.limit(), |(most, _)| most)
+    }
+
     /// The burst or the capacity, and its node.
     pub fn at_once(&self) -> Option<(u32, NodeId)> {
         let most = self.burst.as_ref().or(self.capacity.as_ref());

@@ -7,6 +7,7 @@ mod kept;
 mod known;
 mod histories;
 mod most;
+mod shared_bursts;
 mod view;
 
 use std::sync::Arc;

@@ -92,6 +92,11 @@ impl Limit {
         own.unwrap_or(&self.policy.quota)
     }
 
+    /// The units that requests under the override at this place have to leave in the policy's bucket.
+    pub(crate) fn kept(&self, place: Option<u32>) -> u32 {
+        place.map_or(0, |place| self.policy.override_at(place).kept)
+    }
+
     /// The action on requests beyond the quota, under the override at this place.
     pub(crate) fn action(&self, place: Option<u32>) -> &Action {
         let own = place.and_then(|place| self.policy.override_at(place).refusal());

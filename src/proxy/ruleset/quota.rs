@@ -19,6 +19,8 @@ use crate::upstream::Dscp;
 pub struct Override {
     /// Its quota; `None` for the policy's, and its buckets.
     pub quota: Option<Quota>,
+    /// Units that its requests have to leave in the policy's bucket.
+    pub(in crate::proxy) kept: u32,
     /// The effect of decisions, if it isn't the policy's.
     pub(in crate::proxy) enforcement: Option<Enforcement>,
     /// Action and rejections, if they aren't the policy's.

@@ -112,6 +112,8 @@ pub struct OverrideSpec {
     pub selection: String,
     /// Its quota; `None` for the policy's, and its buckets.
     pub quota: Option<QuotaSpec>,
+    /// Units that its requests have to leave in the policy's bucket: the difference of the bursts.
+    pub kept: u32,
     /// The effect of decisions, if it isn't the policy's.
     pub enforcement: Option<Enforcement>,
     /// Action and rejections, if they aren't the policy's. Overrides share equal ones.

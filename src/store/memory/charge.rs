@@ -24,6 +24,8 @@ pub struct Charge<'a> {
     /// The end of a window that this charge opens, after now, if requests set it
     /// ([`Start::Local`](crate::limiter::Start::Local)).
     pub window_end: Option<WindowEnd>,
+    /// Units that have to stay in the bucket for requests with a larger burst.
+    pub kept: u32,
 }
 
 /// Like [`charge_into`], with a verdict of its own.
@@ -184,6 +186,7 @@ impl<'a> Charge<'a> {
             key,
             cost: 0,
             window_end: None,
+            kept: 0,
         }
     }
 }
@@ -198,6 +201,7 @@ impl Charge<'_> {
     pub(super) fn rules<'t>(&self, table: &'t Table) -> TableRules<'t> {
         TableRules {
             window_end: self.window_end,
+            kept: self.kept,
             ..table.rules()
         }
     }

@@ -196,6 +196,7 @@ impl Table {
             key,
             cost,
             window_end: None,
+            kept: 0,
         };
         charge.peek(now)
     }
@@ -211,6 +212,7 @@ impl Table {
                 Some(slab) => Some(Rings { slab, table: self }),
             },
             window_end: None,
+            kept: 0,
         }
     }
 

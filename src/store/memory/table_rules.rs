@@ -17,6 +17,8 @@ pub(super) struct TableRules<'a> {
     pub(super) rings: Option<Rings<'a>>,
     /// The end of a window that is opened now, if the request sets it.
     pub(super) window_end: Option<WindowEnd>,
+    /// Units that a request has to leave to others.
+    pub(super) kept: u32,
 }
 
 /// The rings of a table.
@@ -52,7 +54,8 @@ impl<'a> TableRules<'a> {
     }
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
-        self.algorithm.decide(self.state(cell), now, cost)
+        self.algorithm
+            .decide_keeping(self.state(cell), now, (cost, self.kept))
     }
 
     pub(super) fn refuses(&self, cell: Cell, now: Timestamp) -> bool {

@@ -84,10 +84,10 @@ impl PendingEntry {
         now: Timestamp,
     ) -> Option<(ListedCharge<'a>, Decision)> {
         let key = self.redis.as_ref()?.name.key;
-        let (cost, known) = (listed.charge.cost, listed.charge.known());
+        let known = listed.charge.known();
         listed.tiers().find_map(|tier| {
             let refusals = &tier.buckets.redis.as_ref()?.refusals;
-            Some((tier, refusals.get(key, cost, known, now)?))
+            Some((tier, refusals.get(key, tier.charge.needed(), known, now)?))
         })
     }
 
@@ -125,6 +125,7 @@ impl PendingEntry {
                 name,
                 key: redis.name.key,
                 cost: self.charge.cost,
+                kept: tier.charge.kept(),
                 charged_refusals: match tier.buckets.table.refusals() {
                     Refusals::Free => ChargedRefusals::None,
                     Refusals::Charged => refusals,
@@ -143,7 +144,7 @@ impl PendingEntry {
     /// Remembers a decision of Redis that is not in doubt, if it is a refusal or the key is banned.
     pub(super) fn remember(&self, listed: ListedCharge<'_>, decision: &Decision, now: Timestamp) {
         if let (Some(binding), Some(redis)) = (&listed.buckets.redis, &self.redis) {
-            let charged = (redis.name.key, self.charge.cost);
+            let charged = (redis.name.key, listed.charge.needed());
             let known = self.charge.known();
             binding.remember(&listed.buckets.table, charged, decision, known, now);
         }

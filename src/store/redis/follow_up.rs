@@ -61,7 +61,7 @@ impl ScriptCall {
         words.server_time();
         words.recipe(charge.algorithm);
         words.text(&value::cell_text(charged));
-        words.spans(bucket.line(), charge.cost, Debt::Refused);
+        words.spans(bucket.line(), (charge.cost, 0), Debt::Refused);
         Some(Self::new(Procedure::Leave, words))
     }
 }

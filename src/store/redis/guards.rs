@@ -89,6 +89,7 @@ impl ChargedBucket {
             name: &self.name,
             key: self.key,
             cost: self.cost,
+            kept: 0,
             charged_refusals: ChargedRefusals::None,
             settles: false,
             period: None,

@@ -272,6 +272,7 @@ impl PendingSettlement {
                 name: &self.name,
                 key: self.key,
                 cost: self.reserved.units,
+                kept: 0,
                 charged_refusals: ChargedRefusals::None,
                 settles: true,
                 period: self.period,

@@ -234,7 +234,8 @@ impl BucketCharge<'_> {
             StoredBucket::from_reply(self.algorithm, state).ok_or(ProtocolError::Bucket)?;
         let end = self.period.map(WindowEnd::of);
         let cell = self.algorithm.open_until(bucket.cell, self.key, end, now);
-        let decide = |cost| self.algorithm.decide(bucket.state(cell), now, cost);
+        let state = bucket.state(cell);
+        let decide = |cost| self.algorithm.decide_keeping(state, now, (cost, self.kept));
         let decision = decide(self.cost);
         let is_admitted = match outcome {
             ChargeOutcome::Charged | ChargeOutcome::Spared => true,
@@ -248,10 +249,16 @@ impl BucketCharge<'_> {
             ChargeOutcome::Spared => decide(0),
             _ => decision,
         };
-        let more_at = self.algorithm.more_at(&decision, now);
-        let decision = Decision {
-            more_at: more_at.and_then(|at| NonZero::new(at.as_micros())),
-            ..decision
+        let decision = match self.kept {
+            0 => {
+                let more_at = self.algorithm.more_at(&decision, now);
+                let more_at = more_at.and_then(|at| NonZero::new(at.as_micros()));
+                Decision {
+                    more_at,
+                    ..decision
+                }
+            }
+            _ => decision,
         };
         Ok(BucketReply {
             decision,

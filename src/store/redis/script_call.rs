@@ -26,6 +26,8 @@ pub struct BucketCharge<'a> {
     pub key: Fingerprint,
     /// The units to charge; 0 only asks.
     pub cost: u32,
+    /// The units that have to stay in the bucket, for requests with a larger burst. Only for GCRA.
+    pub kept: u32,
     /// The refusals that are charged, too.
     pub charged_refusals: ChargedRefusals,
     /// True if the cost of an admitted request is settled later.
@@ -180,7 +182,8 @@ impl BucketCharge<'_> {
     /// True if even a full bucket holds fewer units.
     fn exceeds_capacity(&self) -> bool {
         let capacity = self.algorithm.capacity();
-        self.cost > capacity || capacity == 0 && !self.algorithm.is_concurrency()
+        let needed = self.cost.saturating_add(self.kept);
+        needed > capacity || capacity == 0 && !self.algorithm.is_concurrency()
     }
 
     pub(super) const fn kind(&self) -> AlgorithmKind {
@@ -198,9 +201,9 @@ impl BucketCharge<'_> {
         let window = self.algorithm.window().map_or(0, micros);
         match self.algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
-                words.spans(gcra, self.cost, debt)
+                words.spans(gcra, (self.cost, self.kept), debt)
             }
-            Algorithm::LeakyBucket(bucket) => words.spans(bucket.line(), self.cost, debt),
+            Algorithm::LeakyBucket(bucket) => words.spans(bucket.line(), (self.cost, 0), debt),
             Algorithm::IntervalRefill(bucket) => {
                 let (amount, interval) = bucket.refill();
                 words.number(limit);
@@ -304,9 +307,12 @@ impl ScriptWords {
         self.bytes(b"");
     }
 
-    pub(super) fn spans(&mut self, gcra: &Gcra, cost: u32, debt: Debt) {
+    pub(super) fn spans(&mut self, gcra: &Gcra, (cost, kept): (u32, u32), debt: Debt) {
         self.number(gcra.quota().limit());
-        self.span(gcra.tau());
+        self.span(match kept {
+            0 => gcra.tau(),
+            kept => gcra.step(gcra.burst().saturating_sub(kept)),
+        });
         self.span(gcra.step(cost));
         self.span(gcra.max_debt(debt));
     }

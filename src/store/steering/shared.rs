@@ -137,6 +137,7 @@ impl SharedSteering {
             name: names.first().map_or(&[], Vec::as_slice),
             key: name.key(),
             cost: 0,
+            kept: 0,
             charged_refusals: ChargedRefusals::None,
             settles: false,
             period: None,

@@ -48,7 +48,8 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
             check_selection(&one.selection, one.node, findings, || {
                 check_part(&one.selection, one.node, policy, findings);
             });
-            if one.has_buckets() || one.mode.is_none() && one.on_limit.is_none() {
+            let has_effect = one.mode.is_some() || one.on_limit.is_some();
+            if one.has_buckets() || one.amounts.burst.is_some() || !has_effect {
                 algorithm::check(&one.applied_to(&base), one.node, config, findings);
             }
             check_effect(one, policy, config, findings);
@@ -64,8 +65,20 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
     report_same(overrides.map(|one| (&one.selection, one.node)), findings);
 }
 
-/// Checks the mode and the answers of an override. If a policy tags, it does so for all requests.
+/// Checks the burst, the mode and the answers of an override. If a policy tags, it does so for all requests.
 fn check_effect(one: &Override, policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    let burst = one.amounts.burst.as_ref().filter(|_| !one.has_buckets());
+    if let Some(burst) = burst.filter(|burst| burst.get() > policy.amounts.capacity()) {
+        let message = "the burst of a shared bucket is at most that of the policy";
+        let finding = Finding::error(burst.node, Code::Conflict, message);
+        let finding = finding.related(
+            policy.amounts.at_once().map(|(_, node)| node),
+            "the policy's",
+        );
+        findings.add(finding.help(
+            "give the policy the largest `burst`, and others a smaller one; or add a `quota`, for a bucket of its own",
+        ));
+    }
     if let Some(mode) = one
         .mode
         .as_ref()

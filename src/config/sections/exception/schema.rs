@@ -31,13 +31,13 @@ pub struct Selection {
 /// An item of `overrides`: requests with another quota, mode or answer.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }, { "required": ["time_zone"] }, { "required": ["mode"] }, { "required": ["on_limit"] }]))]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }, { "required": ["burst"] }, { "required": ["time_zone"] }, { "required": ["mode"] }, { "required": ["on_limit"] }]))]
 pub struct Override {
     /// The clients.
     #[serde(rename = "$selection")]
     #[schemars(flatten)]
     pub selection: Selection,
-    /// The amounts, in place of the policy's.
+    /// The amounts, in place of the policy's. A `burst` alone keeps the policy's buckets.
     #[serde(rename = "$amounts")]
     #[schemars(flatten)]
     pub amounts: Amounts,
@@ -84,7 +84,19 @@ impl Candidate {
 impl Override {
     /// True if it has buckets of its own. Without a quota of its own it charges the policy's.
     pub fn has_buckets(&self) -> bool {
-        !self.amounts.is_empty() || self.time_zone.is_some()
+        let others = Amounts {
+            burst: None,
+            ..self.amounts.clone()
+        };
+        !others.is_empty() || self.time_zone.is_some()
+    }
+
+    /// The units that have to stay in the policy's bucket for requests with the policy's burst.
+    pub(in crate::config) fn kept(&self, policy: &Policy) -> u32 {
+        let burst = self.amounts.burst.as_ref().filter(|_| !self.has_buckets());
+        burst.map_or(0, |burst| {
+            policy.amounts.capacity().saturating_sub(burst.get())
+        })
     }
 
     /// Responses to refused requests, if they aren't the policy's.
@@ -112,8 +124,15 @@ impl Override {
                 ..policy.clone()
             };
         }
+        let mut amounts = self.amounts.clone();
+        if amounts.burst.is_some() && !self.has_buckets() {
+            amounts = Amounts {
+                burst: amounts.burst,
+                ..policy.amounts.clone()
+            };
+        }
         Policy {
-            amounts: self.amounts.clone(),
+            amounts,
             time_zone,
             ..policy.clone()
         }

@@ -108,6 +108,7 @@ impl<'a> Policies<'a> {
             Some(OverrideSpec {
                 selection,
                 quota,
+                kept: one.kept(policy),
                 enforcement: one.mode.as_ref().map(|mode| match mode.value {
                     schema::Mode::Enforce => Enforcement::Enforced,
                     schema::Mode::Shadow | schema::Mode::Disabled => Enforcement::Shadowed,

@@ -14,7 +14,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::proxy::ruleset::{Limit, Quota};
 use crate::rules::{Head, InvalidCost, KeyFault, LocalPeriods, PartDescription};
-use crate::store::OnStoreError;
+use crate::store::{Charge, OnStoreError};
 use crate::telemetry::metrics::LimitDecision;
 
 /// A limit on one request.
@@ -92,11 +92,12 @@ impl<'r> LimitTrace<'r> {
         };
         trace.outcome = match (applicability, cost) {
             (Applicability::Bucket(key, _), Ok(cost)) => {
-                let peek = |quota: &Quota| {
+                let peek = |(quota, kept): (&Quota, u32)| {
                     let charge = quota.buckets.charge(key, cost, quota.window_end(head, now));
-                    charge.peek(now)
+                    Charge { kept, ..charge }.peek(now)
                 };
-                let mut decisions: Vec<_> = quota.tiers().map(peek).collect();
+                let kept = std::iter::once(limit.kept(place)).chain(std::iter::repeat(0));
+                let mut decisions: Vec<_> = quota.tiers().zip(kept).map(peek).collect();
                 let place = deciding(&decisions);
                 trace.decide_by(quota, place);
                 LimitOutcome::Decided(decisions.swap_remove(place))

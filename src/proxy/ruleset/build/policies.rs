@@ -176,6 +176,7 @@ impl<'a> Builder<'a> {
             selection: quota
                 .is_none()
                 .then(|| shown_exception(&spec.selection).into()),
+            kept: spec.kept,
             enforcement: spec.enforcement,
             quota,
             refusal,

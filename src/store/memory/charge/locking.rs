@@ -86,7 +86,7 @@ impl LockedBucket<'_> {
     /// Drops the plan. An admission becomes a decision without the charge, since another policy has
     /// refused.
     pub(super) fn discard(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
-        let rules = self.table.rules();
+        let rules = charge.rules(self.table);
         let planned = self.plan.take();
         let cell = match (&self.guard, &planned) {
             (Some(Guard::Slots(_)), Some(planned)) => planned.slot.cell,

@@ -70,6 +70,7 @@ fn a_refusal_by_one_policy_charges_none() {
         key: key(7),
         cost: 1,
         window_end: None,
+        kept: 0,
     });
     assert!(charge_all(&charges, NOW).is_admitted());
 
@@ -94,6 +95,7 @@ fn each_pair_of_algorithms_is_charged_all_or_nothing() {
                     key: key(7),
                     cost: 7,
                     window_end: None,
+                    kept: 0,
                 });
                 if flip {
                     charges.reverse();
@@ -130,7 +132,8 @@ fn a_cost_of_zero_takes_no_entry() {
                     table: &table,
                     key: key(bits),
                     cost: 0,
-                    window_end: None
+                    window_end: None,
+                    kept: 0,
                 }],
                 NOW
             )
@@ -150,6 +153,7 @@ fn more_charges_than_fit_inline_are_decided_alike() {
             key: key(1),
             cost: 1,
             window_end: None,
+            kept: 0,
         })
         .collect();
     let verdict = charge_all(&charges, NOW);
@@ -172,6 +176,7 @@ fn threads_on_k_remaining_admit_exactly_k() {
             key: key(3),
             cost: 1,
             window_end: None,
+            kept: 0,
         }];
         let spent = charge_all(
             &[Charge {
@@ -227,6 +232,7 @@ fn threads_with_overlapping_policies_charge_all_or_nothing() {
                 key: key(9),
                 cost,
                 window_end: None,
+                kept: 0,
             };
             let charges: Vec<_> = chosen.iter().map(charge).collect();
             if charge_all(&charges, NOW).is_admitted() {
@@ -262,7 +268,7 @@ proptest! {
         let mut model = vec![0; limits.len()];
         for (subset, cost) in requests {
             let chosen: Vec<_> = (0..limits.len()).filter(|i| subset >> i & 1 == 1).collect();
-            let charge = |i: &usize| Charge { table: &tables[*i], key: key(1), cost, window_end: None };
+            let charge = |i: &usize| Charge { table: &tables[*i], key: key(1), cost, window_end: None, kept: 0 };
             let charges: Vec<_> = chosen.iter().map(charge).collect();
             let fits = chosen.iter().all(|i| limits[*i] > 0 && model[*i] + cost <= limits[*i]);
             prop_assert_eq!(charge_all(&charges, NOW).is_admitted(), fits);
@@ -290,7 +296,7 @@ proptest! {
         let (together, apart) = (tables(), tables());
         let binding = binding.min(kinds.len());
         for cost in requests {
-            let charge = |table| Charge { table, key: key(1), cost, window_end: None };
+            let charge = |table| Charge { table, key: key(1), cost, window_end: None, kept: 0 };
             let charges: Vec<_> = together.iter().map(charge).collect();
             let verdict = charge_with_shadow(&charges, binding, NOW);
 
@@ -323,6 +329,7 @@ fn the_last_request_in_a_queue_frees_its_place() {
         key: key(7),
         cost: 1,
         window_end: None,
+        kept: 0,
     };
     let ask = || charge_all(&[charge], NOW).decisions[0];
     let [_, first, last] = [ask(), ask(), ask()];
@@ -351,6 +358,7 @@ fn a_place_is_given_back_where_its_line_has_moved_to() {
         key: key(7),
         cost: 1,
         window_end: None,
+        kept: 0,
     };
     let [_, last] = [(); 2].map(|()| charge_all(&[charge], NOW).decisions[0]);
     old.migrate_to(std::sync::Arc::new(line(5)), NOW);
@@ -368,6 +376,7 @@ fn concurrent_requests_never_share_a_place_in_the_queue() {
         key: key(7),
         cost: 1,
         window_end: None,
+        kept: 0,
     };
     let turns = || {
         let mut kept = Vec::new();
@@ -409,6 +418,7 @@ fn a_policy_that_charges_refused_requests_does_so_whichever_policy_refuses() {
                 key: key(7),
                 cost,
                 window_end: None,
+                kept: 0,
             });
             charge_all(&charges, NOW)
         };
@@ -435,6 +445,7 @@ fn a_charged_refusal_announces_when_it_ends_and_moves_that_on_each_time() {
         key: key(7),
         cost: 1,
         window_end: None,
+        kept: 0,
     };
     let minute = |minutes: u64| NOW.saturating_add_micros(60_000_000 * minutes);
     let retry_at = |now| match charge_all(&[charge], now).decisions[0].outcome {
@@ -462,6 +473,7 @@ fn a_bucket_that_two_charges_name_is_charged_once() {
             key: key(7),
             cost: 1,
             window_end: None,
+            kept: 0,
         };
         let charges = [charge(table), charge(&other), charge(table)];
         let admitted = || charge_all(&charges, NOW).is_admitted();

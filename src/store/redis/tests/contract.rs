@@ -76,6 +76,7 @@ impl Store for Memory {
                 key: fingerprint(charge.key),
                 cost: charge.cost,
                 window_end: None,
+                kept: 0,
             })
             .collect();
         store::charge_all(&charges, now)
@@ -114,6 +115,7 @@ impl Store for Redis {
                 name: name.as_bytes(),
                 key: fingerprint(charge.key),
                 cost: charge.cost,
+                kept: 0,
                 charged_refusals: ChargedRefusals::None,
                 settles: false,
                 period: None,
@@ -579,6 +581,7 @@ fn extreme_numbers_are_decided() {
             key,
             cost,
             window_end: None,
+            kept: 0,
         };
         store::charge_all(&[charge], at(now)).decisions[0]
     };

@@ -230,6 +230,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                     key: fingerprint(*key),
                     cost: cost.of(policies[*policy].0.capacity()),
                     window_end: None,
+                    kept: 0,
                 })
                 .collect();
             let in_redis: Vec<_> = in_memory
@@ -240,6 +241,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                     name: name.as_bytes(),
                     key: one.key,
                     cost: one.cost,
+                    kept: 0,
                     charged_refusals: one.table.refusals().into(),
                     settles: false,
                     period: None,
@@ -325,6 +327,7 @@ fn a_bucket_under_another_recipe_is_converted_as_in_memory() {
                     key,
                     cost,
                     window_end: None,
+                    kept: 0,
                 }],
                 at(now),
             );
@@ -346,6 +349,7 @@ fn a_bucket_under_another_recipe_is_converted_as_in_memory() {
                     key,
                     cost,
                     window_end: None,
+                    kept: 0,
                 }],
                 at(now),
             );
@@ -545,6 +549,7 @@ fn logs_and_parts_are_given_back_as_in_memory() {
                     key: made.key,
                     cost,
                     window_end: None,
+                    kept: 0,
                 };
                 charge_all(&[charge], at(now))
             });
@@ -636,6 +641,7 @@ fn windows_of_claimed_zones_end_as_in_memory() {
                     key: asked.key,
                     cost,
                     window_end,
+                    kept: 0,
                 };
                 let here = charge_all(&[here], at(now)).decisions[0];
                 let there = there.replies[0].decision;

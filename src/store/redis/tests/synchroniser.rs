@@ -74,6 +74,7 @@ impl Node {
             key,
             cost,
             window_end: None,
+            kept: 0,
         };
         let decision = charge_all(&[charge], now).decisions[0];
         if decision.is_admitted() {

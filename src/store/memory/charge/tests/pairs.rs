@@ -74,6 +74,7 @@ impl Bucket {
             key: Fingerprint::from_bits(KEY),
             cost,
             window_end: None,
+            kept: 0,
         }
     }
 

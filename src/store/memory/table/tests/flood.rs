@@ -142,6 +142,7 @@ fn charge(table: &Table, key: Fingerprint, now: u64) -> bool {
             key,
             cost,
             window_end: None,
+            kept: 0,
         }],
         Timestamp::from_micros(now),
     )
