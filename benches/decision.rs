@@ -101,6 +101,7 @@ impl Ours {
             key: self.fingerprint(key),
             cost: 1,
             window_end: None,
+            kept: 0,
         });
         let mut verdict = self.verdict.borrow_mut();
         charge_into(&mut verdict, &charges, N, Refusals::Charged, now);

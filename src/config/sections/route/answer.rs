@@ -130,8 +130,8 @@ fn help(error: &RedirectError, route: &Route) -> String {
             "write a placeholder as in `{path}`".to_owned()
         }
         RedirectError::Template(TemplateError::Unknown(name, _)) => {
-            let path = route.matches.path.as_ref();
-            let captures = path.into_iter().flat_map(|path| path.captures());
+            let path = route.matches.written_pattern();
+            let captures = path.into_iter().flat_map(|(path, _)| path.captures());
             let known: Vec<_> = RedirectTarget::NAMES.into_iter().chain(captures).collect();
             nearest::advice(name, &known, "known placeholders")
         }
