@@ -14,7 +14,7 @@ pub(super) mod jwt;
 pub(super) mod listener;
 pub(super) mod missing_key;
 pub(super) mod overflow;
-pub(super) mod path_match;
+pub(super) mod path_selection;
 pub(super) mod penalty;
 pub(super) mod policy;
 pub(super) mod redis;

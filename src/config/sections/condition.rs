@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::checks::{report_empty, report_repeated, report_twice};
 use crate::config::schema::Config;
-use crate::config::sections::path_match::PathMatch;
+use crate::config::sections::path_selection::PathSelection;
 use crate::config::sections::value_match::{self, FileLists, Networks, ValueMatch, network_sets};
 use crate::config::value::{FieldName, FilePath, Method, Text};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
@@ -42,7 +42,7 @@ pub struct Condition {
     pub jwt: Table<Text, ValueMatch>,
     /// The path, as in `match` of a route: `/a/b` exactly, `/a/{name}` any one segment, `/a/**`
     /// everything below and `/a` itself; or an expression: `{ regex: "^/v[0-9]+/" }`.
-    pub path: Option<Located<PathMatch>>,
+    pub path: Option<Located<PathSelection>>,
     /// The client's address is one of these, or in one of these networks.
     #[schemars(length(min = 1))]
     #[serde(skip_serializing_if = "is_absent")]

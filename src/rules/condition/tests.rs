@@ -197,6 +197,7 @@ fn an_expression_takes_the_spellings_of_a_path_that_the_route_treats_as_equal() 
     let lenient = PathEquivalence {
         case: CaseSensitivity::Insensitive,
         trailing_slash: TrailingSlash::Ignore,
+        ..PathEquivalence::default()
     };
     for (text, form, taken, not) in [
         (

@@ -9,7 +9,7 @@ use crate::config::NodeId;
 use crate::config::located::{List, Located, Table};
 use crate::config::schema::{Access, Condition, Limit, ResponseRules};
 use crate::config::sections::listener::BodySize;
-use crate::config::sections::path_match::PathMatch;
+use crate::config::sections::path_selection::PathSelection;
 use crate::config::sections::secret_value::SecretValue;
 use crate::config::sections::value_match::ValueMatch;
 use crate::config::value::{
@@ -82,7 +82,7 @@ pub struct Match {
     pub hosts: List<HostPattern>,
     /// The path: `/a/b` exactly, `/a/{name}` any one segment, `/a/**` everything below and `/a`
     /// itself; or an expression: `{ regex: "^/v[0-9]+/" }`. Every path without it.
-    pub path: Option<Located<PathMatch>>,
+    pub path: Option<Located<PathSelection>>,
     /// A method of a gRPC service: `pkg.Service/Method`, or `pkg.Service` for all of its methods.
     /// Takes requests of gRPC alone; instead of `path` and `methods`.
     pub grpc: Option<Located<GrpcPattern>>,

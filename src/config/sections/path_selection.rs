@@ -15,8 +15,8 @@ use crate::rules::{self, CaseSensitivity, PathCondition, PathEquivalence};
     rename = "$form",
     expecting = "a path, as in `/v1/users/{id}`, or an expression: `{ regex: \"^/v[0-9]+/\" }`"
 )]
-#[schemars(rename = "PathMatch", untagged)]
-pub enum PathMatch {
+#[schemars(rename = "PathSelection", untagged)]
+pub enum PathSelection {
     /// Paths of this pattern.
     #[serde(rename = "scalar")]
     Pattern(PathPattern),
@@ -25,7 +25,7 @@ pub enum PathMatch {
     Regex(PathRegex),
 }
 
-written_by_form!(PathMatch: Pattern, Regex);
+written_by_form!(PathSelection: Pattern, Regex);
 
 /// An expression for paths.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -37,7 +37,7 @@ pub struct PathRegex {
     pub regex: Located<Text>,
 }
 
-impl PathMatch {
+impl PathSelection {
     /// The pattern, if it isn't an expression.
     pub(in crate::config) fn pattern(&self) -> Option<&PathPattern> {
         match self {
