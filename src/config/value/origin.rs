@@ -11,7 +11,7 @@ pub enum AllowedOrigin {
     /// Every origin.
     #[display("*")]
     Any,
-    /// Those of this pattern.
+    /// The origins of this pattern.
     Pattern(OriginPattern),
 }
 

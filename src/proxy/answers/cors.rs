@@ -28,7 +28,7 @@ pub struct Cors {
 pub enum AllowedOrigins {
     /// All.
     Any,
-    /// Those of these patterns.
+    /// The origins of these patterns.
     Listed(Vec<OriginPattern>),
 }
 
@@ -54,7 +54,7 @@ pub struct PreflightRules {
     pub max_age: HeaderValue,
 }
 
-/// What one request asks for.
+/// A request, as far as CORS concerns it.
 #[derive(Debug)]
 pub(crate) struct CorsRequest {
     /// Its origin, if that is allowed and no constant.
@@ -86,7 +86,7 @@ impl Cors {
         }
     }
 
-    /// Reads what a request asks for.
+    /// Reads the origin of a request, and if it is a preflight request to answer.
     pub(crate) fn read(&self, head: &Head<'_>) -> CorsRequest {
         let mut origins = head.headers.get_all(ORIGIN);
         let is_one = origins.next().is_some() && origins.next().is_none();

@@ -10,7 +10,7 @@ use super::template::Template;
 /// The bodies of all pages.
 #[derive(Debug, Default)]
 pub struct ErrorPages {
-    /// Those for the fewest statuses first.
+    /// The pages, the one for the fewest statuses first.
     pages: Vec<ErrorPage>,
 }
 

@@ -33,7 +33,7 @@ pub enum FieldChange {
 /// The value of a field.
 #[derive(Clone, Debug)]
 pub enum FieldText {
-    /// The same for all responses.
+    /// A constant.
     Constant(HeaderValue),
     /// With values of the request.
     Template(Template),
