@@ -25,4 +25,5 @@ pub mod path;
 pub mod service;
 pub mod token_digest;
 pub(crate) mod trailers;
+pub mod upgrade;
 pub(crate) mod websocket;

@@ -28,7 +28,7 @@ pub use address::{Cidr, SocketAddress, TrustedProxy};
 pub use bounded::{Flag, Percentage, Whole, Workers};
 pub use duration::Duration;
 pub use grpc::{GrpcPattern, GrpcService};
-pub use header::{FieldName, FieldValue, Method};
+pub use header::{FieldName, FieldValue, Method, UpgradeProtocol};
 pub(super) use header::{NO_VALUE, fields};
 pub use host::ServerName;
 pub use json_pointer::Pointer;

@@ -19,6 +19,7 @@ use crate::http::forwarded::{self, Peer, X_FORWARDED_PREFIX};
 use crate::http::headers::Headers;
 use crate::http::max_forwards::Recipient;
 use crate::http::message::{Request, Response};
+use crate::http::upgrade::Upgrades;
 use crate::http::{grpc, hop_by_hop, max_forwards};
 use crate::proxy::admission::{priority, tag};
 use crate::proxy::answers::error::Error;
@@ -68,7 +69,8 @@ pub(super) async fn forward(
     if max_forwards::count_down(request)? == Recipient::Here {
         return Ok(exchange.own_response());
     }
-    rewrite_headers(request, exchange, route);
+    let upgrade = upgrade(request, &route.upgrades)?;
+    rewrite_headers(request, exchange, route, upgrade);
     if let Some(target) = origin_form(request.uri(), path, &route.rewrite.path)? {
         *request.uri_mut() = target;
     }
@@ -174,7 +176,12 @@ fn forwarded_response(
     deadline: Option<(Instant, Duration)>,
 ) -> Response<ResponseBody> {
     let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
+    let upgrade = response.headers().get_owned(UPGRADE);
     hop_by_hop::remove(response.headers_mut());
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let upgrade = upgrade.map(|upgrade| (UPGRADE, upgrade));
+        response.headers_mut().extend(upgrade);
+    }
     let (name, value) = forwarded::via(version);
     response.headers_mut().append(name, value);
     // A tunnel has no end to wait for.
@@ -182,16 +189,51 @@ fn forwarded_response(
     response.map(|body| ResponseBody::upstream(body, deadline))
 }
 
+/// The protocols to which the upstream may switch, if the request asks for some that are allowed. A
+/// request for others is forwarded without.
+///
+/// # Errors
+/// The request is a tunnel over HTTP/2, which nothing else can stand for.
+fn upgrade(
+    request: &mut Request<RequestBody>,
+    allowed: &Upgrades,
+) -> Result<Option<HeaderValue>, Error> {
+    if !request.body().is_tunnel() {
+        return Ok(None);
+    }
+    let upgrade = match request.version() {
+        Version::HTTP_2 if allowed.allows(b"websocket") => {
+            Some(HeaderValue::from_static("websocket"))
+        }
+        Version::HTTP_2 => {
+            return Err(Error::Request {
+                status: StatusCode::NOT_IMPLEMENTED,
+                reason: "WebSockets are not served here.",
+            });
+        }
+        _ => allowed.allowed(request.headers()),
+    };
+    if upgrade.is_none() {
+        *request.body_mut() = RequestBody::empty();
+    }
+    Ok(upgrade)
+}
+
 /// Rewrites the fields for the upstream. The client's hop-by-hop fields are removed first, so that
 /// its Connection field cannot name fields of the proxy.
-fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, route: &Route) {
+fn rewrite_headers(
+    request: &mut Request<RequestBody>,
+    exchange: &Exchange,
+    route: &Route,
+    upgrade: Option<HeaderValue>,
+) {
     let rewrite = &route.rewrite;
     let version = request.version();
     let host = request
         .uri()
         .authority()
         .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
-    let is_tunnel = request.body().is_tunnel();
+    let is_tunnel = upgrade.is_some();
     let context = exchange.context();
     let headers = request.headers_mut();
     if rewrite.changes_accept() || !route.tags().is_empty() || !route.priority_fields.is_empty() {
@@ -206,9 +248,9 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
     if version == Version::HTTP_2 {
         join_cookies(headers);
     }
-    if is_tunnel {
+    if let Some(protocols) = upgrade {
         headers.append(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.append(UPGRADE, HeaderValue::from_static("websocket"));
+        headers.append(UPGRADE, protocols);
     }
     if let Some(debug) = &context.ruleset.whole().debug {
         headers.remove(&debug.header);

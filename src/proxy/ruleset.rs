@@ -21,6 +21,7 @@ use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
 use crate::http::path::EncodedSlashes;
+use crate::http::upgrade::Upgrades;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
@@ -192,6 +193,8 @@ pub struct Route {
     pub encoded_slashes: EncodedSlashes,
     /// Changes to responses, if there are any.
     pub response: Option<Box<ResponseChanges>>,
+    /// The protocols to which requests may switch.
+    pub upgrades: Upgrades,
     /// Largest body of a request, in bytes.
     pub max_body: u64,
     /// The responses that decoys imitate, if a limit has decoys.

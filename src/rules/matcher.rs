@@ -296,7 +296,7 @@ impl PathEquivalence {
         self.path_match == PathMatch::Loose && !segment.is_empty() && bare(segment).is_empty()
     }
 
-    /// The same folding, whatever a slash at the end means.
+    /// Returns the same folding, whatever a slash at the end means.
     pub(super) fn folding(self) -> Self {
         Self {
             trailing_slash: TrailingSlash::Strict,

@@ -52,7 +52,7 @@ pub enum UpstreamErrorKind {
     #[error("the request's Host is no authority")]
     InvalidHost,
     /// The server does not support extended CONNECT (RFC 8441).
-    #[error("no WebSocket over HTTP/2")]
+    #[error("no such upgrade over HTTP/2")]
     NoWebSocket,
     /// The connection broke before a response head was there.
     #[error("the connection closed before a response")]

@@ -45,6 +45,7 @@ mod tls;
 mod trailers;
 mod unix_listeners;
 mod unix_upstreams;
+mod upgrades;
 mod upstream_bounds;
 mod upstream_faults;
 mod websocket;

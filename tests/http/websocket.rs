@@ -563,6 +563,14 @@ fn a_client_of_http2_connects_to_a_server_of_http2() {
 }
 
 #[test]
+fn a_route_without_upgrades_opens_no_tunnel_over_http2() {
+    let origin = echoing();
+    let gateway = before(&origin, "", ", upgrades: none");
+    assert_eq!(connect_over_http2(&gateway, b"").0, 501);
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
 fn a_limit_and_a_refusal_answer_a_client_of_http2() {
     let origin = Origin::start(|_| ok("no socket here"));
     let gateway = before(&origin, "", ", limits: [{ quota: 1/1h }]");

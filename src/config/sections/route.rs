@@ -8,6 +8,7 @@ mod matches;
 mod rewrite;
 mod schema;
 mod status;
+mod upgrades;
 
 pub(in crate::config) use check::*;
 pub(in crate::config) use compile::*;

@@ -1,10 +1,11 @@
 //! Parts of an HTTP head: methods, field names, field values (RFC 9110).
 
-use derive_more::Display;
+use derive_more::{Deref, Display};
 
 use super::{ParseFailure, TextValue, failure, text_value};
 use crate::config::located::Table;
 use crate::http::client_ip::Header;
+use crate::http::upgrade::hides_requests;
 
 /// A field name, case-insensitive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Display)]
@@ -108,6 +109,32 @@ impl TextValue for Method {
                 "as in `GET` or `POST`; leave `methods` out to take all",
             )),
         }
+    }
+}
+
+/// A protocol in `Upgrade`, without case.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Display, Deref)]
+pub struct UpgradeProtocol(String);
+
+text_value!(UpgradeProtocol);
+
+impl TextValue for UpgradeProtocol {
+    const NAME: &'static str = "UpgradeProtocol";
+    const EXPECTED: &'static str = "a protocol, as in `websocket`, `tcp` or `SPDY/3.1`";
+    const PATTERN: &'static str = "[!#$%&'*+.^_`|~0-9A-Za-z-]+(/[!#$%&'*+.^_`|~0-9A-Za-z-]+)?";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        let is_token = |text: &str| http::Method::from_bytes(text.as_bytes()).is_ok();
+        let (name, version) = text.split_once('/').unwrap_or((text, "0"));
+        if !is_token(name) || !is_token(version) {
+            let message = format!("`{}` is no protocol", text.escape_debug());
+            return Err(failure(message, "as in `websocket`, `tcp` or `SPDY/3.1`"));
+        }
+        if hides_requests(text.as_bytes()) {
+            let message = format!("requests would pass limits unseen over `{text}`");
+            return Err(failure(message, "remove it"));
+        }
+        Ok(Self(text.to_owned()))
     }
 }
 

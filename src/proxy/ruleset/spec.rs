@@ -9,6 +9,7 @@ use super::Preflight;
 use crate::http::client_ip::ClientIp;
 use crate::http::path::EncodedSlashes;
 use crate::http::token_digest::TokenDigest;
+use crate::http::upgrade::Upgrades;
 use crate::limiter::{Algorithm, Penalty};
 use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::answers::action::ActionSpec;
@@ -224,6 +225,8 @@ pub struct RouteSpec {
     pub encoded_slashes: EncodedSlashes,
     /// Changes to responses.
     pub response: ResponseChanges,
+    /// The protocols to which requests may switch.
+    pub upgrades: Upgrades,
     /// Largest body of a request, in bytes.
     pub max_body: u64,
 }

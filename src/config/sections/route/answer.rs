@@ -80,6 +80,7 @@ pub(super) fn check_unforwarded(route: &Route, answer: NodeId, findings: &Findin
         ("request", route.request.node.given()),
         ("rewrite", node_of(&route.rewrite)),
         ("forward_path", route.forward_path.node.given()),
+        ("upgrades", route.upgrades.node.given()),
     ];
     for (key, node) in changes {
         let Some(node) = node else { continue };

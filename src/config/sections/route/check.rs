@@ -2,7 +2,7 @@
 
 use http::header::HOST;
 
-use super::rewrite;
+use super::{rewrite, upgrades};
 use crate::config::checks::{report_repeated, report_reserved, report_twice};
 use crate::config::schema::{Config, Match, RequestChanges, Route};
 use crate::config::sections::secret_value::{self, FIELD};
@@ -35,6 +35,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         check_upstream(route, config, findings);
         check_changes(&route.request, findings);
         rewrite::check(route, findings);
+        upgrades::check(route, config, findings);
         super::status::check(route, config, findings);
     }
 }

@@ -186,6 +186,7 @@ impl<'a> RouteCompiler<'a> {
             encoded_slashes: route.encoded_slashes.value,
             preflight: self.responses.preflight(route),
             response: self.responses.changes(Some(route)),
+            upgrades: route.upgrades.compile(),
             max_body: match &route.request.max_body {
                 Some(size) => size.get(),
                 None => self.config.client.max_body.get(),

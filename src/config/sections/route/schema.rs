@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::{Redirect, Respond};
 use super::rewrite::{ForwardPath, Rewrite};
+use super::upgrades::Upgrades;
 use crate::config::NodeId;
 use crate::config::located::{List, Located, Table};
 use crate::config::schema::{Access, Condition, Limit, ResponseRules};
@@ -65,6 +66,9 @@ pub struct Route {
     pub forward_path: Located<ForwardPath>,
     /// Changes to the path that is forwarded.
     pub rewrite: Option<Located<Rewrite>>,
+    /// The protocols to which requests may switch: a list, `any`, or `none`. Others are ignored.
+    #[serde(default)]
+    pub upgrades: Located<Upgrades>,
     /// Changes to requests before they are forwarded.
     #[serde(default)]
     pub request: Located<RequestChanges>,

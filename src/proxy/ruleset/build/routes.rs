@@ -7,6 +7,7 @@ use http::HeaderName;
 
 use super::Builder;
 use crate::http::path::EncodedSlashes;
+use crate::http::upgrade::Upgrades;
 use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
 use crate::proxy::ruleset::{Destination, Limit, LimitSpec, Policy, Route, RouteAccess, RouteSpec};
 use crate::rules::{Access, Descriptor};
@@ -47,6 +48,7 @@ impl Builder<'_> {
             rewrite: spec.rewrite,
             encoded_slashes: spec.encoded_slashes,
             response: spec.response.used(),
+            upgrades: spec.upgrades,
             max_body: spec.max_body,
             ..route
         })
@@ -78,6 +80,7 @@ impl Builder<'_> {
             rewrite: Default::default(),
             encoded_slashes: EncodedSlashes::Refuse,
             response: None,
+            upgrades: Upgrades::Listed(Vec::new()),
             max_body: 0,
             access: RouteAccess::new(&self.context.registry, name, access),
             metrics: RouteMetrics::new(&self.context.registry, name),

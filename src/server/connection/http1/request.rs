@@ -28,8 +28,7 @@ pub(super) struct RequestHead {
     pub(super) keep_alive: bool,
     /// The client waits for `100 Continue`.
     pub(super) expects_continue: bool,
-    /// The client asks to switch to WebSocket. Other upgrades are ignored: requests of HTTP/2 would
-    /// pass through the tunnel unseen.
+    /// The client asks to switch protocols. The route says to which it may.
     pub(super) upgrades: bool,
 }
 
@@ -110,7 +109,7 @@ impl ParsedHead {
         let decoder = decoder(version, fields.lengths, fields.codings);
         let has_body = !matches!(decoder, Some(Decoder::Ended));
         let understands = version == Version::HTTP_11;
-        let upgrades = fields.upgrades_to_websocket() && !has_body && understands;
+        let upgrades = fields.asks_to_switch() && !has_body && understands;
         let keep_alive = decoder.is_some() && fields.keeps_alive(version);
         let expects_continue = fields.expects_continue && has_body && understands;
         let is_checked = decoder.is_some() && !fields.expects_unknown;

@@ -1,6 +1,6 @@
 //! Writes the heads of responses to a client.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
 use http::{Method, StatusCode, Version};
 use http_body::Body;
 
@@ -71,7 +71,6 @@ impl RequestTraits {
         match (keep_alive, self.version) {
             _ if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 write_field(&CONNECTION, b"upgrade", buffer);
-                write_field(&UPGRADE, b"websocket", buffer);
             }
             (false, _) => write_field(&CONNECTION, b"close", buffer),
             (true, Version::HTTP_10) => write_field(&CONNECTION, b"keep-alive", buffer),

@@ -10,7 +10,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::BytesMut;
-use http::{HeaderMap, Method, StatusCode};
+use http::header::UPGRADE;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -20,6 +21,7 @@ use crate::http::http1::{
     Decoded, Decoder, Framing, InvalidMessage, MessageWriter, ReadBuffer, SendError,
 };
 use crate::http::message::{Request, Response};
+use crate::http::upgrade;
 use crate::upstream::session::ExchangeError;
 
 /// A connection to an upstream.
@@ -33,8 +35,8 @@ pub(in crate::upstream) struct UpstreamConnection<T> {
     keep_alive: bool,
     /// The request's method is HEAD.
     is_head: bool,
-    /// The client's further bytes, if the upstream accepts the upgrade.
-    tunnel: Option<Box<RequestBody>>,
+    /// The client's further bytes, if the upstream switches to one of these protocols.
+    tunnel: Option<Box<(RequestBody, HeaderValue)>>,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
@@ -91,9 +93,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
     /// Begins to send `request`, whose body is taken.
     pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
         self.is_head = request.method() == Method::HEAD;
-        if request.body().is_tunnel() {
+        if request.body().is_tunnel()
+            && let Some(protocols) = request.headers().get_owned(UPGRADE)
+        {
             let tunnel = std::mem::replace(request.body_mut(), RequestBody::empty());
-            self.tunnel = Some(Box::new(tunnel));
+            self.tunnel = Some(Box::new((tunnel, protocols)));
         }
         request::begin(&mut self.writer, request);
     }
@@ -121,7 +125,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
 
     /// Takes back the body of a tunnel that was not opened.
     pub(super) fn take_tunnel(&mut self) -> Option<RequestBody> {
-        self.tunnel.take().map(|tunnel| *tunnel)
+        self.tunnel.take().map(|tunnel| tunnel.0)
     }
 
     /// Sends the rest of the request, and reads the head of the next response: any number of
@@ -165,15 +169,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
     }
 
     /// Switches to another protocol: both sides send until the connection ends.
-    fn switch(&mut self, head: Response<()>) -> Result<Response<()>, ExchangeError> {
+    fn switch(&mut self, mut head: Response<()>) -> Result<Response<()>, ExchangeError> {
         let is_sent = self.writer.is_sent();
         let tunnel = self.tunnel.take();
-        let Some(mut tunnel) = tunnel.filter(|_| is_sent && response::upgrades(&head)) else {
+        let switched = tunnel.filter(|_| is_sent).and_then(|tunnel| {
+            let (tunnel, asked) = *tunnel;
+            Some((tunnel, upgrade::switched(head.headers(), &asked)?))
+        });
+        let Some((mut tunnel, protocol)) = switched else {
             let what = "the response switches protocols unasked";
             return Err(ExchangeError::Invalid(InvalidMessage::Meaning(what)));
         };
+        head.headers_mut().insert(UPGRADE, protocol);
         tunnel.open_tunnel();
-        self.writer.begin(*tunnel, Framing::Tunnel, |_| {});
+        self.writer.begin(tunnel, Framing::Tunnel, |_| {});
         self.decoder = Decoder::UntilClose;
         self.keep_alive = false;
         Ok(head)

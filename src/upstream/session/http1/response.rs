@@ -54,11 +54,6 @@ fn parse(text: &[u8]) -> Result<Option<(Parsed, usize)>, InvalidMessage> {
     Ok(Some(((status, version, fields), length)))
 }
 
-/// Returns true if the upstream switches to WebSocket.
-pub(super) fn upgrades(response: &Response<()>) -> bool {
-    framing::FramingFields::of(response.headers()).upgrades_to_websocket()
-}
-
 /// Finds the body's framing (RFC 9112 section 6.3). Also returns true if the connection persists
 /// after it.
 ///

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream};
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::header::{CONTENT_LENGTH, UPGRADE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use tokio::time::Instant;
 
 use super::connection::MAX_HEAD;
@@ -22,7 +22,7 @@ use crate::http::http2::UploadError;
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::http::trailers::{self, TOO_LARGE};
-use crate::http::websocket;
+use crate::http::{upgrade, websocket};
 use crate::net::idle_timer::IdleTimer;
 use crate::upstream::attempt::OutboundRequest;
 use crate::upstream::error::UpstreamErrorKind;
@@ -75,7 +75,10 @@ impl StreamExchange {
         let is_whole = request.body().is_empty() && !is_tunnel;
         let written = session.permit.0.state.io.written();
         let opened = match request::head(request, session.host.connector.scheme()) {
-            _ if is_tunnel && !session.permit.supports_extended_connect() => {
+            _ if is_tunnel
+                && !(session.permit.supports_extended_connect()
+                    && asks_for_websocket(request.headers())) =>
+            {
                 Err(UpstreamErrorKind::NoWebSocket)
             }
             None => Err(UpstreamErrorKind::InvalidHost),
@@ -318,10 +321,17 @@ fn meaning(what: &'static str) -> ExchangeError {
     ExchangeError::Invalid(InvalidMessage::Meaning(what))
 }
 
+/// Only a WebSocket has a tunnel over HTTP/2.
+fn asks_for_websocket(headers: &Headers) -> bool {
+    upgrade::protocols(headers).any(|one| one.eq_ignore_ascii_case(b"websocket"))
+}
+
 /// The response to an extended CONNECT in the form of HTTP/1.1.
 fn switching(mut head: Response<()>, accept: &websocket::Accept) -> Response<()> {
     *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     head.headers_mut().remove(CONTENT_LENGTH);
     accept.write(head.headers_mut());
+    head.headers_mut()
+        .insert(UPGRADE, const { HeaderValue::from_static("websocket") });
     head
 }

@@ -1,0 +1,79 @@
+//! `upgrades` of a route: the protocols to which its requests may switch.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::checks::report_twice;
+use crate::config::located::written_by_form;
+use crate::config::schema::{Config, Route};
+use crate::config::value::UpgradeProtocol;
+use crate::config::{Code, Finding, Findings, List, node_of};
+use crate::http::upgrade;
+use crate::upstream::UpstreamProtocol;
+
+/// A word, or a list of protocols.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    expecting = "a list of protocols, as in `[websocket, SPDY/3.1]`, or `any`, or `none`"
+)]
+#[schemars(rename = "Upgrades", untagged)]
+pub enum Upgrades {
+    /// A word for protocols.
+    #[serde(rename = "scalar")]
+    Word(UpgradesWord),
+    /// These protocols.
+    #[serde(rename = "sequence")]
+    Listed(List<UpgradeProtocol>),
+}
+
+written_by_form!(Upgrades: Word, Listed);
+
+/// A word for protocols.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradesWord {
+    /// WebSocket alone.
+    #[default]
+    Websocket,
+    /// All but HTTP and TLS, whose requests would pass limits unseen.
+    Any,
+    /// None.
+    None,
+}
+
+impl Upgrades {
+    /// Compiles checked protocols.
+    pub(super) fn compile(&self) -> upgrade::Upgrades {
+        let listed = match self {
+            Self::Word(UpgradesWord::Any) => return upgrade::Upgrades::Any,
+            Self::Word(UpgradesWord::None) => Vec::new(),
+            Self::Word(UpgradesWord::Websocket) => vec!["websocket".to_owned()],
+            Self::Listed(protocols) => protocols.iter().map(ToString::to_string).collect(),
+        };
+        upgrade::Upgrades::Listed(listed)
+    }
+}
+
+/// Checks the protocols of a route.
+pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
+    let Upgrades::Listed(protocols) = &route.upgrades.value else {
+        return;
+    };
+    report_twice(protocols, findings);
+    let upstream = route.upstream_name();
+    let upstream = upstream.and_then(|name| config.upstreams.get(name.as_str()));
+    if upstream.is_none_or(|upstream| upstream.protocol.value != UpstreamProtocol::Http2) {
+        return;
+    }
+    let is_websocket = |one: &UpgradeProtocol| one.eq_ignore_ascii_case("websocket");
+    for protocol in protocols.iter().filter(|one| !is_websocket(one)) {
+        let message = format!(
+            "the upstream can't switch to `{}` over HTTP/2",
+            protocol.value
+        );
+        let finding = Finding::error(protocol.node, Code::Conflict, message);
+        let finding = finding.related(node_of(&route.upstream), "the upstream");
+        findings.add(finding.help("remove it, or `protocol: h2` of the upstream"));
+    }
+}
