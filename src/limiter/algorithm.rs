@@ -152,6 +152,7 @@ impl Algorithm {
     /// Like [`decide`](Self::decide), but for a request that has to leave `kept` units of the capacity
     /// to others. They count neither as remaining nor as capacity. A cost of 0 takes nothing, and is
     /// decided as without them.
+    #[inline]
     pub fn decide_keeping<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
@@ -159,9 +160,19 @@ impl Algorithm {
         (cost, kept): (u32, u32),
     ) -> Decision {
         let state = state.into();
-        if kept == 0 {
-            return self.decide(state, now, cost);
+        match NonZero::new(kept) {
+            None => self.decide(state, now, cost),
+            Some(kept) => self.decide_above(state, now, (cost, kept.get())),
         }
+    }
+
+    /// Decides for a request that has to leave `kept` units.
+    fn decide_above(
+        &self,
+        state: BucketState<'_>,
+        now: Timestamp,
+        (cost, kept): (u32, u32),
+    ) -> Decision {
         let all = match cost {
             0 => 0,
             cost => cost.saturating_add(kept),

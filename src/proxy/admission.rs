@@ -113,6 +113,7 @@ impl Admission {
     }
 
     /// The place of the override that a limit's decision was under, if it was under one.
+    #[inline]
     fn override_of(&self, record: &LimitRecord) -> Option<u32> {
         match (self.keyless, self.decision_of(record)) {
             (Some((number, place)), _) if number == record.limit => place,
@@ -198,9 +199,11 @@ impl Admission {
         let records = self.records.iter();
         let refusing = records.filter(|record| record.word == LimitDecision::Limited);
         let violated: SmallVec<[&str; 4]> = refusing
-            .map(|record| (route.limit(record.limit), self.override_of(record)))
-            .filter(|(limit, place)| limit.is_disclosed(*place))
-            .map(|(limit, _)| limit.policy.quota.advertised.name())
+            .filter_map(|record| {
+                let limit = route.limit(record.limit);
+                let is_disclosed = limit.is_disclosed(self.override_of(record));
+                is_disclosed.then(|| limit.policy.quota.advertised.name())
+            })
             .collect();
         let quota = match self.binding().get(self.result.verdict.deciding) {
             Some(charge) => limit.chosen(charge.id),

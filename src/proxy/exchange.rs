@@ -2,6 +2,7 @@
 //! The exchange ends when it is dropped, so that a client that leaves is counted and returns its
 //! permits.
 
+mod kept_head;
 mod logged;
 mod ruleset_lease;
 mod traced;
@@ -36,6 +37,7 @@ use crate::rules::{BodyEnd, Head, RequestToken, ResponseOrigin, TokenCheck};
 use crate::store::{PendingCharge, Undecided};
 use crate::telemetry::metrics::RequestMetrics;
 use crate::upstream::Upstream;
+pub(in crate::proxy) use kept_head::KeptHead;
 pub(in crate::proxy) use logged::KeyText;
 use logged::LoggedRequest;
 use ruleset_lease::RulesetLease;
@@ -109,8 +111,8 @@ pub(super) struct RequestContext {
     pub client_ip: IpAddr,
     method: Method,
     version: Version,
-    /// The client's Accept, if the route may change it.
-    accept: OnceCell<Option<Box<[u8]>>>,
+    /// What the proxy's own pages need, once the request is changed.
+    kept: OnceCell<Box<KeptHead>>,
     /// The instant of all decisions, unless the request waits.
     pub started: Timestamp,
     /// The result of checking the token, once a claim was read.
@@ -153,7 +155,7 @@ impl Exchange {
                 logged: log.map(|log| LoggedRequest::new(request, log.parts())),
                 method: request.method().clone(),
                 version: request.version(),
-                accept: OnceCell::new(),
+                kept: OnceCell::new(),
                 started,
                 trace,
                 token: OnceCell::new(),
@@ -278,13 +280,9 @@ impl Exchange {
         }
         self.author = ResponseOrigin::Proxy;
         self.error = Some(error.reason());
-        let accept = match self.context.accept.get() {
-            Some(accept) => accept.as_deref(),
-            None => request.headers().get(header::ACCEPT),
-        };
         let failed = FailedRequest {
             request,
-            accept,
+            kept: self.context.kept.get().map(|kept| &**kept),
             client_ip: self.context.client_ip,
             route: &self.route().name,
         };
@@ -510,10 +508,9 @@ impl RequestContext {
         &self.client
     }
 
-    /// Keeps the Accept of these fields, which the route may change, for a page of the proxy's own.
-    pub(super) fn keep_accept(&self, headers: &Headers) {
-        let accept = || headers.get(header::ACCEPT).map(Box::from);
-        self.accept.get_or_init(accept);
+    /// Keeps what the proxy's own pages need of a request that is about to change.
+    pub(super) fn keep_head(&self, request: &Request<RequestBody>) {
+        self.kept.get_or_init(|| Box::new(KeptHead::of(request)));
     }
 
     /// The clock of all decisions and waits.

@@ -235,10 +235,12 @@ fn rewrite_headers(
         .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
     let is_tunnel = upgrade.is_some();
     let context = exchange.context();
-    let headers = request.headers_mut();
-    if rewrite.changes_accept() || !route.tags().is_empty() || !route.priority_fields.is_empty() {
-        context.keep_accept(headers);
+    let changes_accept =
+        rewrite.changes_accept() || !route.tags().is_empty() || !route.priority_fields.is_empty();
+    if changes_accept || !context.ruleset.whole().error_pages.is_empty() {
+        context.keep_head(request);
     }
+    let headers = request.headers_mut();
     hop_by_hop::remove(headers);
     // The proxy asks for the body itself when the upstream takes it.
     headers.remove(EXPECT);

@@ -281,7 +281,7 @@ impl PathEquivalence {
     }
 
     /// The segment at this place of the folded path.
-    pub(super) fn segment(self, path: &str, place: usize) -> Option<Cow<'_, str>> {
+    pub(crate) fn segment(self, path: &str, place: usize) -> Option<Cow<'_, str>> {
         match self.fold(path) {
             Cow::Borrowed(path) => segments(path).nth(place).map(Cow::Borrowed),
             Cow::Owned(path) => {

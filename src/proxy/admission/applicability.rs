@@ -98,6 +98,7 @@ impl Limit {
     }
 
     /// The action on requests beyond the quota, under the override at this place.
+    #[inline]
     pub(crate) fn action(&self, place: Option<u32>) -> &Action {
         let own = place.and_then(|place| self.policy.override_at(place).refusal());
         own.map_or(&self.policy.action, |(action, _)| action)
@@ -110,6 +111,7 @@ impl Limit {
     }
 
     /// Responses may tell clients of the limit, under the override at this place.
+    #[inline]
     pub(crate) fn is_disclosed(&self, place: Option<u32>) -> bool {
         self.policy.is_announced && !self.action(place).is_decoy()
     }

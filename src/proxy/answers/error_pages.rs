@@ -30,6 +30,11 @@ impl ErrorPages {
         Self { pages }
     }
 
+    /// True if there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
     /// The body for a client that prefers `format`, and its own format, which may be another of
     /// JSON. The page for the fewest statuses that has one counts.
     pub(crate) fn find(

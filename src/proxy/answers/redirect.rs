@@ -10,7 +10,8 @@ use http::uri::Authority;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::template::{Template, TemplateError};
-use crate::rules::{PathPattern, segments};
+use crate::http::path;
+use crate::rules::{CaseSensitivity, PathEquivalence, PathMatch, PathPattern, segments};
 
 /// The signs around names.
 const SIGNS: [&str; 2] = ["{", "}"];
@@ -44,6 +45,8 @@ const VALUE: &AsciiSet = &NON_ALPHANUMERIC
 pub struct RedirectTarget {
     template: Template<(RequestPart, Component)>,
     is_path: bool,
+    /// The comparison of paths by the route.
+    form: PathEquivalence,
 }
 
 /// Part of a request that a placeholder stands for.
@@ -106,11 +109,15 @@ impl RedirectTarget {
     /// The names of all placeholders, except those of captured segments.
     pub const NAMES: [&'static str; 4] = ["host", "path", "query", "path_and_query"];
 
-    /// Parses a target for requests whose paths have this pattern.
+    /// Parses a target for requests whose paths have this pattern on a route that compares them so.
     ///
     /// # Errors
     /// A malformed URL, an unknown placeholder, or one by which clients could choose the host.
-    pub fn parse(text: &str, path: &PathPattern) -> Result<Self, RedirectError> {
+    pub fn parse(
+        text: &str,
+        path: &PathPattern,
+        form: PathEquivalence,
+    ) -> Result<Self, RedirectError> {
         if text.len() > MAX_LENGTH {
             return Err(RedirectError::Long);
         }
@@ -140,23 +147,36 @@ impl RedirectTarget {
             return Err(RedirectError::Character(other));
         }
         authority.map_or(Ok(()), check_authority)?;
-        Ok(Self { template, is_path })
+        Ok(Self {
+            template,
+            is_path,
+            // A redirect keeps the case of captured segments.
+            form: PathEquivalence {
+                case: CaseSensitivity::Sensitive,
+                ..form
+            },
+        })
     }
 
-    /// Returns true if the client's `Host` is part of the target's host.
+    /// Returns true if the client's `Host` is part of the target.
     pub fn has_host(&self) -> bool {
+        let mut values = self.template.values();
+        values.any(|(part, _)| *part == RequestPart::Host)
+    }
+
+    fn needs_host(&self) -> bool {
         let wanted = (RequestPart::Host, Component::Authority);
         self.template.values().any(|value| *value == wanted)
     }
 
     /// The value of `Location` for a request; `None` if that names no host which the target needs.
     pub(crate) fn location(&self, request: RedirectedRequest<'_>) -> Option<HeaderValue> {
-        if request.host.is_empty() && self.has_host() {
+        if request.host.is_empty() && self.needs_host() {
             return None;
         }
-        let url = self
-            .template
-            .write(|(part, component), url| component.write(*part, &request, url));
+        let url = self.template.write(|(part, component), url| {
+            component.write(part.text(&request, self.form), *part, url)
+        });
         let mut url = url.as_str();
         // A value that is empty, or begins with a slash, must not make this a URL with a host.
         while self.is_path && url.starts_with("//") {
@@ -195,7 +215,7 @@ impl RequestPart {
         }
     }
 
-    fn text<'a>(self, request: &RedirectedRequest<'a>) -> Cow<'a, str> {
+    fn text<'a>(self, request: &RedirectedRequest<'a>, form: PathEquivalence) -> Cow<'a, str> {
         let path = match request.path {
             // The whole server (RFC 9112 section 3.2.4).
             "*" => "/",
@@ -209,6 +229,11 @@ impl RequestPart {
                 return Cow::Owned(format!("{path}?{query}"));
             }
             (Self::Path | Self::PathAndQuery, _) => path,
+            (Self::Segment(place), _) if form.path_match == PathMatch::Loose => {
+                let path = path::comparable(path);
+                let segment = form.segment(&path, place).unwrap_or_default();
+                return Cow::Owned(segment.into_owned());
+            }
             (Self::Segment(place), _) => segments(path).nth(place).unwrap_or_default(),
         })
     }
@@ -217,7 +242,8 @@ impl RequestPart {
 impl Component {
     /// The component that begins after this text.
     fn after(text: &str, is_path: bool) -> Self {
-        let text = text.split_once("://").map_or(text, |(_, rest)| rest);
+        let authority = text.split_once("://").filter(|_| !is_path);
+        let text = authority.map_or(text, |(_, rest)| rest);
         if text.contains(['?', '#']) {
             Self::Query
         } else if is_path || text.contains("{path") || text.contains('/') {
@@ -228,8 +254,7 @@ impl Component {
     }
 
     /// Writes a part of a request. Hosts and normal paths have no character that ends a component.
-    fn write(self, part: RequestPart, request: &RedirectedRequest<'_>, url: &mut String) {
-        let text = part.text(request);
+    fn write(self, text: Cow<'_, str>, part: RequestPart, url: &mut String) {
         let encoded = match (self, part) {
             (Self::Authority, _) => return url.push_str(&text),
             (Self::Query, RequestPart::Query) => utf8_percent_encode(&text, QUERY),
@@ -260,7 +285,7 @@ mod tests {
     }
 
     fn parse(to: &str) -> Result<RedirectTarget, RedirectError> {
-        RedirectTarget::parse(to, &pattern())
+        RedirectTarget::parse(to, &pattern(), PathEquivalence::default())
     }
 
     fn location(to: &str, path: &str, query: Option<&str>) -> String {
@@ -292,6 +317,11 @@ mod tests {
             ("/x/{query}", "/x/b%3Dc%26d%3D%22%22"),
             ("/{path}", "/users/7%40x/a"),
             ("https://b.example/#{host}", "https://b.example/#a.example"),
+            (
+                "/login?to=https://b.example{path}",
+                "/login?to=https://b.example%2Fusers%2F7%2540x%2Fa",
+            ),
+            ("/to?u=https://b/?{query}", "/to?u=https://b/?b=c&d=%22%22"),
         ] {
             let query = Some("b=c&d=\"\"");
             assert_eq!(location(to, "/users/7%40x/a", query), expected, "{to}");
@@ -300,6 +330,32 @@ mod tests {
             location("https://{host}{path_and_query}", "*", None),
             "https://a.example/"
         );
+    }
+
+    #[test]
+    fn segments_are_those_that_a_loose_route_sees() {
+        let form = PathEquivalence {
+            path_match: PathMatch::Loose,
+            ..PathEquivalence::default()
+        };
+        let target = RedirectTarget::parse("/people/{id}", &pattern(), form).expect("a target");
+        for path in [
+            "/users/A7",
+            "/users;x/A7;y",
+            "/;x/users/A7.",
+            "/%3Bx/users/A7",
+        ] {
+            let location = target.location(RedirectedRequest {
+                host: "a.example",
+                path,
+                query: None,
+            });
+            assert_eq!(
+                location,
+                Some(HeaderValue::from_static("/people/A7")),
+                "{path}"
+            );
+        }
     }
 
     #[test]

@@ -15,14 +15,15 @@ use crate::http::body::RequestBody;
 use crate::http::host;
 use crate::http::message::{Request, Response};
 use crate::proxy::body::ResponseBody;
+use crate::proxy::exchange::KeptHead;
 use crate::rules::Head;
 
 /// A request that gets an error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FailedRequest<'a> {
     pub request: &'a Request<RequestBody>,
-    /// The client's Accept.
-    pub accept: Option<&'a [u8]>,
+    /// Of the client's request, if it was changed for the upstream.
+    pub kept: Option<&'a KeptHead>,
     pub client_ip: IpAddr,
     /// The route's name; empty without a route.
     pub route: &'a str,
@@ -39,7 +40,11 @@ pub(crate) fn error_response(
         return grpc::trailers_only(content_type, error.grpc_status(), error.detail());
     }
     let title = status.canonical_reason().unwrap_or("Error");
-    let preferred = ResponseFormats::Accept.choose(failed.accept);
+    let accept = match failed.kept {
+        Some(kept) => kept.accept.as_deref(),
+        None => failed.request.headers().get(header::ACCEPT),
+    };
+    let preferred = ResponseFormats::Accept.choose(accept);
     let page = pages.find(status, preferred);
     let format = page.map_or(preferred, |(format, _)| format);
     let body = match (page, format) {
@@ -65,11 +70,18 @@ impl FailedRequest<'_> {
     /// Writes a page. Values of limits are empty.
     fn render(&self, page: &Template, format: ResponseFormat, error: &Error) -> String {
         let (request, status) = (self.request, error.status());
-        let host = host::effective(request).unwrap_or_default();
+        let own_host;
+        let (host, path) = match self.kept {
+            Some(kept) => (&*kept.host, &*kept.path),
+            None => {
+                own_host = host::effective(request).unwrap_or_default();
+                (&*own_host, request.uri().path())
+            }
+        };
         let head = Head {
             method: request.method(),
-            host: &host,
-            path: request.uri().path(),
+            host,
+            path,
             query: request.uri().query(),
             headers: request.headers(),
             client_ip: self.client_ip,

@@ -65,8 +65,8 @@ struct Trace<'r> {
     /// The number of such routes beside these.
     mismatches_omitted: usize,
     route: Option<&'r Arc<str>>,
-    /// Where it goes if its limits allow; `None` without a route.
-    destination: Option<Destination<'r>>,
+    /// Where it goes if its limits allow, or why it goes nowhere.
+    destination: Result<Destination<'r>, Error>,
     limits: Vec<LimitTrace<'r>>,
 }
 
@@ -168,8 +168,9 @@ impl Trace<'_> {
         if self.limits.iter().any(LimitTrace::refuses_without_store) {
             return Answer::Own(&Error::Undecided);
         }
-        let Some(destination) = &self.destination else {
-            return Answer::Own(&Error::NoRoute);
+        let destination = match &self.destination {
+            Ok(destination) => destination,
+            Err(error) => return Answer::Own(error),
         };
         let waits = self.limits.iter().filter_map(LimitTrace::delayed_until);
         let until = waits.max();
@@ -231,7 +232,11 @@ fn trace<'r>(
         LimitTrace::of(limit, applicability, head, now)
     });
     let limits = limits.collect::<Result<_, _>>()?;
-    let forwarded = origin_form(request.uri(), target.path.clone(), &route.rewrite.path)?;
+    let forwarded = origin_form(request.uri(), target.path.clone(), &route.rewrite.path);
+    let (forwarded, destination) = match forwarded {
+        Ok(uri) => (uri, destination(route, head, target.redirected(request))),
+        Err(error) => (None, Err(error)),
+    };
     let forwarded = forwarded.as_ref().unwrap_or(request.uri()).path();
     Ok(Trace {
         token: checked.get().and_then(|checked| match &checked.token {
@@ -249,25 +254,25 @@ fn trace<'r>(
             .collect(),
         mismatches_omitted,
         route: matched.route_index.map(|_| &route.name),
-        destination: destination(route, head, target.redirected(request))?,
+        destination,
         limits,
     })
 }
 
-/// Where the requests of a route go; `None` if it is that of requests without a route.
+/// Where the requests of a route go.
 fn destination<'r>(
     route: &'r Route,
     head: &Head<'_>,
     request: RedirectedRequest<'_>,
-) -> Result<Option<Destination<'r>>, Error> {
+) -> Result<Destination<'r>, Error> {
     let changes = route.response.as_ref();
     if changes.is_some_and(|changes| changes.prepare(head, &route.name).answers_preflight()) {
-        return Ok(Some(Destination::Route(PreparedAnswer::Preflight)));
+        return Ok(Destination::Route(PreparedAnswer::Preflight));
     }
     match (&route.upstream, &route.answer) {
-        (Some(upstream), _) => Ok(Some(Destination::Upstream(upstream.name()))),
-        (None, Some(answer)) => Ok(Some(Destination::Route(answer.prepare(request)?))),
-        (None, None) => Ok(None),
+        (Some(upstream), _) => Ok(Destination::Upstream(upstream.name())),
+        (None, Some(answer)) => Ok(Destination::Route(answer.prepare(request)?)),
+        (None, None) => Err(Error::NoRoute),
     }
 }
 

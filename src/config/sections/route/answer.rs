@@ -122,7 +122,7 @@ fn check_redirect(redirect: &Redirect, route: &Route, findings: &Findings<'_>) {
 
 fn target(redirect: &Redirect, route: &Route) -> Result<RedirectTarget, RedirectError> {
     let path = route.matches.path_pattern().unwrap_or_default();
-    RedirectTarget::parse(redirect.to.as_str(), &path)
+    RedirectTarget::parse(redirect.to.as_str(), &path, route.form())
 }
 
 fn help(error: &RedirectError, route: &Route) -> String {

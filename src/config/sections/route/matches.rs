@@ -52,23 +52,28 @@ impl Route {
             None => matches(self, &FileLists::default()).to_string(),
         }
     }
+
+    /// The comparison of paths.
+    pub(super) fn form(&self) -> PathEquivalence {
+        PathEquivalence {
+            case: if self.case_sensitive.get() {
+                CaseSensitivity::Sensitive
+            } else {
+                CaseSensitivity::Insensitive
+            },
+            trailing_slash: match self.path_match.value {
+                PathMatch::Exact => self.trailing_slash.value,
+                PathMatch::Loose => TrailingSlash::Ignore,
+            },
+            path_match: self.path_match.value,
+        }
+    }
 }
 
 /// Compiles the conditions of a checked route.
 pub(super) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
     let matches = &route.matches;
-    let equivalence = PathEquivalence {
-        case: if route.case_sensitive.get() {
-            CaseSensitivity::Sensitive
-        } else {
-            CaseSensitivity::Insensitive
-        },
-        trailing_slash: match route.path_match.value {
-            PathMatch::Exact => route.trailing_slash.value,
-            PathMatch::Loose => TrailingSlash::Ignore,
-        },
-        path_match: route.path_match.value,
-    };
+    let equivalence = route.form();
     let mut conditions = Vec::new();
     let path = matches.path.iter().filter(|_| matches.has_path_regex());
     conditions.extend(path.map(|path| path.condition(equivalence)));
