@@ -109,12 +109,16 @@ impl Admission {
             return None;
         }
         let record = self.deciding()?;
-        Some((route.limit(record.limit), self.override_of(record)))
+        let limit = route.limit(record.limit);
+        Some((limit, self.override_of(limit, record)))
     }
 
     /// The place of the override that a limit's decision was under, if it was under one.
     #[inline]
-    fn override_of(&self, record: &LimitRecord) -> Option<u32> {
+    fn override_of(&self, limit: &Limit, record: &LimitRecord) -> Option<u32> {
+        if limit.policy.overrides.is_empty() {
+            return None;
+        }
         match (self.keyless, self.decision_of(record)) {
             (Some((number, place)), _) if number == record.limit => place,
             (_, decided) => decided.and_then(|(charge, _)| charge.id.place),
@@ -196,15 +200,15 @@ impl Admission {
         let Some((limit, place)) = self.refusing(route) else {
             return;
         };
-        let records = self.records.iter();
-        let refusing = records.filter(|record| record.word == LimitDecision::Limited);
-        let violated: SmallVec<[&str; 4]> = refusing
-            .filter_map(|record| {
-                let limit = route.limit(record.limit);
-                let is_disclosed = limit.is_disclosed(self.override_of(record));
-                is_disclosed.then(|| limit.policy.quota.advertised.name())
-            })
-            .collect();
+        let mut violated: SmallVec<[&str; 4]> = SmallVec::new();
+        for record in &self.records {
+            let limit = route.limit(record.limit);
+            if record.word == LimitDecision::Limited
+                && limit.is_disclosed(self.override_of(limit, record))
+            {
+                violated.push(limit.policy.quota.advertised.name());
+            }
+        }
         let quota = match self.binding().get(self.result.verdict.deciding) {
             Some(charge) => limit.chosen(charge.id),
             None => &limit.policy.quota,
@@ -259,19 +263,18 @@ impl Admission {
             told = all.map(told_by).collect();
             &told
         };
-        let applied = binding
-            .iter()
-            .zip(decisions)
-            .filter_map(|(charge, decision)| {
-                let limit = route.limit(charge.id.limit);
-                let quota = limit.chosen(charge.id);
-                limit.is_disclosed(charge.id.place).then(|| AppliedPolicy {
+        let mut applied: SmallVec<[AppliedPolicy<'_>; 4]> = SmallVec::new();
+        for (charge, decision) in binding.iter().zip(decisions) {
+            let limit = route.limit(charge.id.limit);
+            let quota = limit.chosen(charge.id);
+            if limit.is_disclosed(charge.id.place) {
+                applied.push(AppliedPolicy {
                     advertised: &quota.advertised,
                     algorithm: quota.algorithm(),
                     decision,
-                })
-            });
-        let applied: SmallVec<[AppliedPolicy<'_>; 4]> = applied.collect();
+                });
+            }
+        }
         let deciding = if applied.len() == binding.len() {
             self.result.verdict.deciding
         } else {
