@@ -15,7 +15,7 @@ use super::connection::{ClientConnection, Scheme};
 use crate::http::headers::{FieldValue, Headers};
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub(crate) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 
 /// The prefixes that proxies have removed from the path, the first one first.

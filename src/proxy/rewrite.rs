@@ -7,6 +7,7 @@ use http::uri::PathAndQuery;
 
 use super::answers::error::Error;
 use super::ruleset::ForwardedPath;
+use crate::http::forwarded::X_FORWARDED_HOST;
 use crate::http::headers::{Headers, ascii};
 use crate::http::message::Request;
 use crate::rules::PathRewrite;
@@ -49,9 +50,13 @@ pub(super) fn origin_form(
 /// Rewrites the paths in the fields of a response to `request`, as the upstream was sent it, back to
 /// those that the client knows.
 pub(super) fn restore<B>(rewrite: &PathRewrite, request: &Request<B>, response: &mut Headers) {
-    let host = request.headers().get(HOST).and_then(ascii);
+    let headers = request.headers();
+    let hosts = KnownHosts {
+        sent: headers.get(HOST).and_then(ascii),
+        clients: headers.get(X_FORWARDED_HOST).and_then(ascii),
+    };
     for name in [LOCATION, CONTENT_LOCATION] {
-        let restored = |value: &str| restored_reference(value, host, rewrite);
+        let restored = |value: &str| restored_reference(value, hosts, rewrite);
         restore_values(response, name, restored);
     }
     restore_values(response, SET_COOKIE, |value| {
@@ -82,8 +87,18 @@ fn restore_values(
     }
 }
 
-/// A reference to the upstream's path or to a URL of its `host` becomes a path of the proxy.
-fn restored_reference(value: &str, host: Option<&str>, rewrite: &PathRewrite) -> Option<String> {
+/// The hosts by which an upstream may refer to itself.
+#[derive(Clone, Copy, Debug)]
+struct KnownHosts<'a> {
+    /// The one that it was sent.
+    sent: Option<&'a str>,
+    /// The one that the client has asked for.
+    clients: Option<&'a str>,
+}
+
+/// A reference to the upstream's path gets the proxy's, also in a URL. A host that the client doesn't
+/// know goes; the client's own stays, with the scheme, which may be another one.
+fn restored_reference(value: &str, hosts: KnownHosts<'_>, rewrite: &PathRewrite) -> Option<String> {
     let scheme = ["http://", "https://"].into_iter().find(|scheme| {
         let start = value.get(..scheme.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -99,8 +114,16 @@ fn restored_reference(value: &str, host: Option<&str>, rewrite: &PathRewrite) ->
     } else {
         format!("/{path}")
     };
-    let is_own = host.is_some_and(|host| host.eq_ignore_ascii_case(authority));
-    rewrite.restored(&path).filter(|_| is_own)
+    let is = |host: Option<&str>| host.is_some_and(|host| host.eq_ignore_ascii_case(authority));
+    let restored = rewrite.restored(&path)?;
+    if is(hosts.clients) {
+        Some(format!(
+            "{}{restored}",
+            &value[..scheme.len() + authority.len()]
+        ))
+    } else {
+        is(hosts.sent).then_some(restored)
+    }
 }
 
 /// The cookie with its `Path` restored. Of several, the last one counts (RFC 6265 section 5.3).
@@ -162,11 +185,20 @@ mod tests {
 
     #[test]
     fn references_to_the_upstream_become_paths_of_the_proxy() {
-        let restored = |value| restored_reference(value, Some("host:80"), &rewrite());
+        let hosts = KnownHosts {
+            sent: Some("host:80"),
+            clients: Some("shop.example"),
+        };
+        let restored = |value| restored_reference(value, hosts, &rewrite());
         for (value, expected) in [
             ("/app/a?b", Some("/v1/a?b")),
             ("HTTP://HOST:80/app/a#b", Some("/v1/a#b")),
             ("https://host:80/app", Some("/v1/")),
+            (
+                "https://shop.example/app/a",
+                Some("https://shop.example/v1/a"),
+            ),
+            ("https://shop.example/else", None),
             ("http://other/app/a", None),
             ("//host:80/app/a", None),
             ("/else", None),
@@ -181,7 +213,7 @@ mod tests {
     fn the_last_path_of_a_cookie_counts() {
         let restored = |value| restored_cookie(value, &rewrite());
         for (value, expected) in [
-            ("a=b; Path=/app; Secure", Some("a=b; Path=/v1/; Secure")),
+            ("a=b; Path=/app; Secure", Some("a=b; Path=/v1; Secure")),
             ("a=b;PATH = /app/x", Some("a=b; Path=/v1/x")),
             ("a=b; Path=/app; path=/else", None),
             ("path=/app", None),

@@ -17,7 +17,7 @@ const MAX_PATH: usize = 64 << 10;
 pub struct PathRewrite {
     /// The prefix to remove, which every path of the route has. Empty for none.
     pub strip: String,
-    /// The same as a value of `X-Forwarded-Prefix`; `None` if nothing is removed.
+    /// The same as a value of `X-Forwarded-Prefix`; `None` if the upstream isn't told.
     pub forwarded_prefix: Option<HeaderValue>,
     /// Everything that the expression finds becomes the text, in which `$1` and `${name}` stand for
     /// groups.
@@ -62,7 +62,7 @@ impl PathRewrite {
         while left > 0 {
             let segment = rest.strip_prefix('/').unwrap_or(rest);
             let end = segment.find('/').unwrap_or(segment.len());
-            if !self.form.passes_over(&segment[..end]) {
+            if !self.form.passes_over(&path::comparable(&segment[..end])) {
                 left -= 1;
             }
             rest = &segment[end..];
@@ -91,8 +91,9 @@ impl PathRewrite {
     /// Returns the `Path` of a cookie as [`restored`](Self::restored). The root becomes the prefix
     /// itself, which includes all paths below (RFC 6265 section 5.1.4).
     pub fn restored_cookie_path(&self, path: &str) -> Option<String> {
-        let mut restored = self.restored(path)?;
-        if path == "/" && !self.strip.is_empty() {
+        // Any other text stands for the request's own path (RFC 6265 section 5.2.4).
+        let mut restored = self.restored(path).filter(|_| path.starts_with('/'))?;
+        if restored.strip_suffix('/') == Some(&self.strip) && !self.strip.is_empty() {
             restored.pop();
         }
         Some(restored)

@@ -17,6 +17,7 @@ use ipnet::IpNet;
 
 use super::condition::Condition;
 use super::descriptor::KeyPart;
+use super::matcher::{PathEquivalence, PathMatch};
 use super::{Head, KeyText, Lookup};
 
 /// The requests of an exception.
@@ -329,6 +330,7 @@ fn add<K: Eq + Hash>(lengths: &mut Vec<LengthGroup<K>>, length: usize, key: K, p
 pub(super) fn canonical_value<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
     match part {
         KeyPart::Path(form) => folded(value, |text| form.canonical(text)),
+        KeyPart::Segment { form, .. } => folded(value, |text| form.fold(text)),
         _ => canonical_prefix(part, value),
     }
 }
@@ -336,8 +338,13 @@ pub(super) fn canonical_value<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u
 /// Returns a prefix of a value in its canonical spelling.
 fn canonical_prefix<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
     match part {
+        // What a loose path ignores at the end of a segment may go on in a prefix.
         KeyPart::Path(form) | KeyPart::Segment { form, .. } => {
-            folded(value, |text| form.fold(text))
+            let exact = PathEquivalence {
+                path_match: PathMatch::Exact,
+                ..*form
+            };
+            folded(value, |text| exact.fold(text))
         }
         KeyPart::Host => Cow::Owned(value.to_ascii_lowercase()),
         KeyPart::Header(name) if *name == AUTHORIZATION => canonical_credentials(value),

@@ -5,12 +5,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::checks::{report_empty, report_repeated, report_twice};
-use crate::config::schema::Config;
+use crate::config::schema::{Config, Route};
 use crate::config::sections::path_selection::PathSelection;
 use crate::config::sections::value_match::{self, FileLists, Networks, ValueMatch, network_sets};
-use crate::config::value::{FieldName, FilePath, Method, Text};
+use crate::config::value::{FieldName, FilePath, Method, Segment, Text};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::http::connection::Scheme;
+use crate::http::path::{EncodedSlashes, has_encoded_slash};
 use crate::net::socket::StreamAddress;
 use crate::rules::{self, HostPattern, PathEquivalence};
 
@@ -181,6 +182,7 @@ pub(in crate::config) fn check(
     check_fields(&condition.header, "host", findings);
     if let Some(path) = &condition.path {
         path.check(findings);
+        check_encoded_slash(path, config, findings);
     }
     for table in [&condition.query, &condition.cookie, &condition.jwt] {
         for value in table.values() {
@@ -222,6 +224,22 @@ pub(in crate::config) fn check_fields(
             let finding = Finding::error(value.node, Code::Conflict, message).at_key();
             findings.add(finding.help(format!("use `{host}`, which compares hosts")));
         }
+    }
+}
+
+/// Checks that a route takes paths such as this one, if it has an encoded slash.
+fn check_encoded_slash(path: &Located<PathSelection>, config: &Config, findings: &Findings<'_>) {
+    let keeps = |route: &Located<Route>| route.encoded_slashes.value == EncodedSlashes::Keep;
+    let has_slash =
+        |segment: &Segment| matches!(segment, Segment::Literal(text) if has_encoded_slash(text));
+    let mut literals = path
+        .pattern()
+        .into_iter()
+        .flat_map(|pattern| &pattern.segments);
+    if literals.any(has_slash) && !config.routes.iter().any(keeps) {
+        let message = "this would never match: requests with `%2F` are refused";
+        let finding = Finding::error(path.node, Code::Conflict, message);
+        findings.add(finding.help("add `encoded_slashes: keep` to a route"));
     }
 }
 

@@ -42,6 +42,7 @@ fn segments_that_a_loose_route_passes_over_are_not_counted() {
     let forwarded = |path| loose.forwarded(path);
     assert_eq!(forwarded("/;x/v1;y/a;z").as_deref(), Ok("/a;z"));
     assert_eq!(forwarded("/.../v1").as_deref(), Ok("/"));
+    assert_eq!(forwarded("/%3Bx/v1/a").as_deref(), Ok("/a"));
 }
 
 #[test]

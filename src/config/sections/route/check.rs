@@ -64,19 +64,6 @@ fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
     if let Some(path) = &matches.path {
         path.check(findings);
     }
-    let takes_every_path = matches.path_pattern().is_none() && !matches.has_path_regex();
-    let about_paths = [
-        route.case_sensitive.node,
-        route.trailing_slash.node,
-        route.path_match.node,
-    ];
-    let without_path = about_paths
-        .into_iter()
-        .filter(|&node| takes_every_path && node != NodeId::ABSENT);
-    for node in without_path {
-        let finding = Finding::warning(node, Code::NoEffect, "the route takes every path");
-        findings.add(finding.help("remove it, or give `match` a `path`"));
-    }
 }
 
 /// A method of gRPC is a path, and its requests are POST.

@@ -10,7 +10,9 @@ use crate::config::value::{Flag, PathPattern, PathPrefix, Segment, Text};
 use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
 use crate::http::path::{self, EncodedSlashes};
 use crate::proxy::ruleset::ForwardedPath;
-use crate::rules::{LinearRegex, PathEquivalence, PathMatch, PathRewrite, TrailingSlash};
+use crate::rules::{
+    CaseSensitivity, LinearRegex, PathEquivalence, PathMatch, PathRewrite, TrailingSlash,
+};
 
 /// The longest replacement, in bytes.
 const MAX_REPLACEMENT: usize = 1024;
@@ -71,11 +73,15 @@ pub(super) fn forwarded_path(route: &Route, form: PathEquivalence) -> ForwardedP
     };
     let replace = written.regex.zip(written.replace);
     ForwardedPath::Rewritten(Box::new(PathRewrite {
-        forwarded_prefix: strip.and_then(|prefix| HeaderValue::from_str(prefix.as_str()).ok()),
+        // An upstream that puts the prefix into its links needs nothing rewritten back.
+        forwarded_prefix: strip
+            .filter(|_| !written.responses.get())
+            .and_then(|prefix| HeaderValue::from_str(prefix.as_str()).ok()),
         strip: text(strip),
         // A check has reported other expressions.
         replace: replace.and_then(|(regex, text)| {
-            let regex = LinearRegex::new(regex.as_str(), false).ok()?;
+            let ignores_case = form.case == CaseSensitivity::Insensitive;
+            let regex = LinearRegex::new(regex.as_str(), ignores_case).ok()?;
             Some((regex, text.as_str().as_bytes().into()))
         }),
         add: text(written.add_prefix.as_ref()),
@@ -94,6 +100,7 @@ pub(super) fn check(route: &Route, findings: &Findings<'_>) {
     }
     if let Some(rewrite) = &route.rewrite {
         check_replacement(rewrite, findings);
+        check_loose_replacement(route, rewrite, findings);
         check_responses(route, rewrite, findings);
     }
 }
@@ -221,6 +228,18 @@ fn check_replacement(rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
             }
         }
         Err(message) => findings.add(not_an_expression(regex.node, &message)),
+    }
+}
+
+/// An expression sees what a loose route ignores, and would miss such paths.
+fn check_loose_replacement(route: &Route, rewrite: &Rewrite, findings: &Findings<'_>) {
+    if let Some(regex) = &rewrite.regex
+        && route.path_match.value == PathMatch::Loose
+    {
+        let message = "an expression does not find `/public;x` as `/public`";
+        let finding = Finding::error(regex.node, Code::Conflict, message);
+        let finding = finding.related(route.path_match.node, "which the route takes for equal");
+        findings.add(finding.help("use `strip_prefix` and `add_prefix`"));
     }
 }
 
