@@ -20,6 +20,7 @@ pub mod json_pointer;
 pub mod json_scan;
 pub(crate) mod max_forwards;
 pub mod message;
+pub mod original_request;
 mod parse_cache;
 pub mod path;
 pub mod service;

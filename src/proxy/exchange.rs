@@ -110,6 +110,8 @@ pub(super) struct RequestContext {
     pub(super) ruleset: RulesetLease,
     pub client_ip: IpAddr,
     method: Method,
+    /// The method of the request that a question is about; `None` if the request is no question.
+    question: Option<Method>,
     version: Version,
     /// What the proxy's own pages need, once the request is changed.
     kept: OnceCell<Box<KeptHead>>,
@@ -154,6 +156,7 @@ impl Exchange {
                 client_ip: ruleset.client_ip.resolve(peer, request.headers()),
                 logged: log.map(|log| LoggedRequest::new(request, log.parts())),
                 method: request.method().clone(),
+                question: None,
                 version: request.version(),
                 kept: OnceCell::new(),
                 started,
@@ -307,8 +310,12 @@ impl Exchange {
         self.author = ResponseOrigin::Proxy;
     }
 
-    /// The proxy itself answers the request if the limits admit it.
+    /// The proxy itself answers the request if the limits admit it: a question only if some route
+    /// takes what it is about.
     pub(super) fn answers_itself(&self) -> bool {
+        if self.context.is_question() {
+            return self.place.is_some();
+        }
         self.answers_preflight() || self.route().answers_itself()
     }
 
@@ -330,6 +337,16 @@ impl Exchange {
         if let Some(changes) = &route.response {
             self.changes = Some(Box::new(changes.prepare(head, &route.name)));
         }
+    }
+
+    /// Notes that a proxy asks about this request, which it serves itself. Finds its route; its line
+    /// in the access log describes it.
+    pub(super) fn set_question(&mut self, request: &Request<RequestBody>, head: &Head<'_>) {
+        let log = self.context.ruleset.access_log();
+        let logged = log.map(|log| LoggedRequest::new(request, log.parts()));
+        self.context.logged = logged;
+        self.context.question = Some(head.method.clone());
+        self.find_route(head);
     }
 
     /// Turns `response` into the refusal, with the times of this instant.
@@ -416,8 +433,12 @@ impl Exchange {
         }
     }
 
-    /// Settles the charges whose cost the response head states.
+    /// Settles the charges whose cost the response head states. The answer to a question is not the
+    /// response to its request, so that reserved charges stay.
     fn settle_by_head(&mut self, response: &Response<ResponseBody>) {
+        if self.context.is_question() {
+            return;
+        }
         let answered = ResponseHead {
             status: response.status(),
             author: self.author,
@@ -436,7 +457,7 @@ impl Exchange {
 
     fn response_end<'b>(&self, body: BodyEnd<'b>) -> ResponseEnd<'b> {
         ResponseEnd {
-            status: self.status,
+            status: self.status.filter(|_| !self.context.is_question()),
             bytes: self.sent,
             body,
         }
@@ -501,6 +522,11 @@ impl RequestContext {
     /// The client's connection.
     pub(super) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// A proxy asks if it may serve the request, which is not forwarded.
+    pub(super) fn is_question(&self) -> bool {
+        self.question.is_some()
     }
 
     /// The client's connection, to be kept.

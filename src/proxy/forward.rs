@@ -138,7 +138,10 @@ pub(super) fn learn(
     request: &Request<RequestBody>,
     response: &Response<ResponseBody>,
 ) {
-    if let Some(answers) = &exchange.route().learned_responses {
+    // The answer to a question is that of no other request.
+    if let Some(answers) = &exchange.route().learned_responses
+        && !exchange.context().is_question()
+    {
         answers.learn(request.method(), response, exchange.elapsed());
     }
 }

@@ -58,10 +58,17 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
         let mut exchange = Exchange::begin(client, &request);
         let mut response = bare(StatusCode::OK);
         let decided = catch_panic::catch(metrics, || {
-            let target = check_target(&exchange, &request)?;
+            let mut target = check_target(&exchange, &request)?;
             let sender = known.sender(exchange.context(), request.headers());
-            let head = target.head(&request, sender);
+            let mut head = target.head(&request, sender);
             exchange.find_route(&head);
+            if exchange.route().decides() {
+                let slashes = exchange.context().ruleset.whole().encoded_slashes;
+                let peer = exchange.context().trust();
+                target = RequestTarget::described(&mut request, peer, slashes)?;
+                head = target.head(&request, sender);
+                exchange.set_question(&request, &head);
+            }
             target.check_route(exchange.route())?;
             check_access(&exchange, &head)?;
             let resumed = ResumeWith::Permits(AcquiredPermits::default());
@@ -221,7 +228,16 @@ fn refuse(
     response: &mut Response<ResponseBody>,
 ) -> Option<Disposition> {
     let (limit, place) = admission.refusing(route)?;
-    let held = match limit.action(place) {
+    let action = limit.action(place);
+    if context.is_question() {
+        admission.refuse(route, &context.ruleset.whole().styles, head, response);
+        // A decoy would look like a yes.
+        if action.is_decoy() {
+            *response = bare(StatusCode::TOO_MANY_REQUESTS);
+        }
+        return Some(Disposition::Respond);
+    }
+    let held = match action {
         Action::Drop => return Some(Disposition::Drop),
         Action::Tarpit(tarpit) => tarpit.acquire().map(Disposition::Tarpit),
         Action::Decoy(tarpit) => {

@@ -19,6 +19,7 @@ pub(super) async fn respond(
     target: &RequestTarget,
 ) -> Result<Response<ResponseBody>, Error> {
     let response = match &exchange.route().answer {
+        _ if exchange.context().is_question() => PreparedAnswer::Decision.response(),
         // The changes to responses complete it.
         _ if exchange.answers_preflight() => PreparedAnswer::Preflight.response(),
         Some(answer) => answer.prepare(target.redirected(request))?.response(),

@@ -220,6 +220,11 @@ impl Preflight {
 }
 
 impl Route {
+    /// Its requests are questions about other requests.
+    pub fn decides(&self) -> bool {
+        matches!(self.answer, Some(RouteAnswer::Decision))
+    }
+
     /// The proxy itself answers the requests that the limits admit.
     pub fn answers_itself(&self) -> bool {
         match &self.upstream {

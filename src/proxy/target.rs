@@ -11,7 +11,7 @@ use crate::http::forwarded::{self, Peer};
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 use crate::http::path::{self, EncodedSlashes, PathError};
-use crate::http::{framing, host};
+use crate::http::{framing, host, original_request};
 use crate::net::socket::StreamAddress;
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::redirect::RedirectedRequest;
@@ -101,6 +101,22 @@ impl RequestTarget {
             return Err(PathError::Separator.into());
         }
         Ok(())
+    }
+
+    /// Turns a question into the request that it is about, which a trusted peer may describe, and
+    /// checks that.
+    ///
+    /// # Errors
+    /// As [`Self::of`], and 400 if the description is invalid or contradicts itself.
+    pub(super) fn described<B>(
+        request: &mut Request<B>,
+        peer: Peer,
+        slashes: EncodedSlashes,
+    ) -> Result<Self, Error> {
+        if peer == Peer::Trusted {
+            original_request::restore(request)?;
+        }
+        Self::of(request, slashes)
     }
 
     /// Checks that a target in absolute form may come over a connection of this scheme: an https

@@ -3,10 +3,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod asking_proxies;
 mod balancing;
 mod client_faults;
 mod clients;
 mod conditions;
+mod decide;
 mod ejection;
 mod endpoints;
 mod error_pages;

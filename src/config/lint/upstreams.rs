@@ -17,7 +17,7 @@ pub(super) fn grpc_over_http1(config: &Config) -> Vec<Finding> {
         let grpc = route.matches.grpc.as_ref()?;
         let upstream = route.upstream.as_ref()?;
         let protocol = match &upstream.value {
-            UpstreamRef::Echo | UpstreamRef::Status => return None,
+            UpstreamRef::Echo | UpstreamRef::Status | UpstreamRef::Decide => return None,
             UpstreamRef::Url(_) => UpstreamProtocol::default(),
             UpstreamRef::Named(name) => config.upstreams.get(name.as_str())?.protocol.value,
         };
@@ -121,7 +121,10 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
         .filter_map(|route| route.upstream.as_ref())
         .filter_map(|upstream| match &upstream.value {
             UpstreamRef::Url(url) => Some((url, upstream.node)),
-            UpstreamRef::Echo | UpstreamRef::Status | UpstreamRef::Named(_) => None,
+            UpstreamRef::Echo
+            | UpstreamRef::Status
+            | UpstreamRef::Decide
+            | UpstreamRef::Named(_) => None,
         });
     let findings = endpoints.chain(in_place).filter_map(|(url, node)| {
         let mut listeners = config.listeners.iter();

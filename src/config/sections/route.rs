@@ -3,6 +3,7 @@
 mod answer;
 mod check;
 mod compile;
+mod decide;
 mod limits;
 mod matches;
 mod rewrite;

@@ -104,7 +104,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         health::check(upstream, findings);
         tls::check(upstream, findings);
         balance::check(name, upstream, config, findings);
-        if let "echo" | "status" = name.as_str() {
+        if let "echo" | "status" | "decide" = name.as_str() {
             let message = format!("`{name}` is the name of a built-in upstream");
             let finding = Finding::error(upstream.node, Code::Conflict, message);
             findings.add(finding.help("choose another name").at_key());
@@ -153,7 +153,8 @@ impl Compiler<'_> {
         let target = match &wanted.value {
             // Nothing is forwarded.
             _ if self.key_files != KeyFiles::Needed => TargetSpec::Echo,
-            UpstreamRef::Echo => TargetSpec::Echo,
+            // A route that decides has an answer.
+            UpstreamRef::Echo | UpstreamRef::Decide => TargetSpec::Echo,
             UpstreamRef::Status => TargetSpec::Status,
             UpstreamRef::Url(url) => {
                 let endpoint = Endpoint {

@@ -135,6 +135,9 @@ pub enum UpstreamRef {
     /// The built-in upstream, which answers with the state of the caller's limits.
     #[display("status")]
     Status,
+    /// The built-in upstream, which tells other proxies if they may serve a request.
+    #[display("decide")]
+    Decide,
     /// One of `upstreams`.
     Named(Name),
     /// An origin in place, with the defaults of an upstream.
@@ -146,7 +149,7 @@ impl UpstreamRef {
     pub fn name(&self) -> Option<&Name> {
         match self {
             Self::Named(name) => Some(name),
-            Self::Echo | Self::Status | Self::Url(_) => None,
+            Self::Echo | Self::Status | Self::Decide | Self::Url(_) => None,
         }
     }
 }
@@ -155,8 +158,7 @@ text_value!(UpstreamRef);
 
 impl TextValue for UpstreamRef {
     const NAME: &'static str = "UpstreamRef";
-    const EXPECTED: &'static str =
-        "the name of an upstream, a URL as in `http://10.0.0.11:3000`, `echo` or `status`";
+    const EXPECTED: &'static str = "the name of an upstream, a URL as in `http://10.0.0.11:3000`, `echo`, `status` or `decide`";
     const PATTERN: &'static str =
         "[A-Za-z0-9._-]{1,64}|https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?|unix:/.+";
 
@@ -164,6 +166,7 @@ impl TextValue for UpstreamRef {
         match text {
             "echo" => Ok(Self::Echo),
             "status" => Ok(Self::Status),
+            "decide" => Ok(Self::Decide),
             url if url.contains([':', '/']) => OriginUrl::parse(url).map(Self::Url),
             name => Name::parse(name).map(Self::Named),
         }

@@ -9,6 +9,7 @@ use crate::http::body::RequestBodyError;
 use crate::http::framing::FramingError;
 use crate::http::host::HostError;
 use crate::http::max_forwards::NoCount;
+use crate::http::original_request::OriginalRequestError;
 use crate::http::path::PathError;
 use crate::rules::{Denial, InvalidCost};
 use crate::store::Undecided;
@@ -82,6 +83,19 @@ impl From<PathError> for Error {
             PathError::DotParameters => "The path has a dot segment with parameters.",
             PathError::HiddenDots => "The path has a hidden dot segment.",
             PathError::TooLong => "The path is too long once it is rewritten.",
+        })
+    }
+}
+
+impl From<OriginalRequestError> for Error {
+    fn from(error: OriginalRequestError) -> Self {
+        bad_request(match error {
+            OriginalRequestError::Method => "The method that the fields describe is invalid.",
+            OriginalRequestError::Target => "The URI that the fields describe is invalid.",
+            OriginalRequestError::Host => "The host that the fields describe is invalid.",
+            OriginalRequestError::Contradiction => {
+                "Fields that describe the request contradict each other."
+            }
         })
     }
 }

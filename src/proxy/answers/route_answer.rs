@@ -29,6 +29,9 @@ pub enum RouteAnswer {
         /// Its body.
         body: Bytes,
     },
+    /// 200 without a body: the request may be served by whoever asks. It is 200 because Envoy takes
+    /// no other status for it.
+    Decision,
 }
 
 /// A [`RouteAnswer`] to one request.
@@ -36,6 +39,8 @@ pub enum RouteAnswer {
 pub(in crate::proxy) enum PreparedAnswer<'a> {
     #[display("redirected with {} to {}", _0.as_u16(), _1.to_str().unwrap_or_default())]
     Redirect(StatusCode, HeaderValue),
+    #[display("the asking proxy may serve it")]
+    Decision,
     #[display("answered with {}", _0.as_u16())]
     Fixed(StatusCode, &'a [(HeaderName, HeaderValue)], &'a Bytes),
     #[display("answered with 204 as a preflight request")]
@@ -64,6 +69,7 @@ impl RouteAnswer {
                 headers,
                 body,
             } => Ok(PreparedAnswer::Fixed(*status, headers, body)),
+            Self::Decision => Ok(PreparedAnswer::Decision),
         }
     }
 }
@@ -74,6 +80,7 @@ impl PreparedAnswer<'_> {
         match self {
             Self::Redirect(status, _) | Self::Fixed(status, ..) => *status,
             Self::Preflight => StatusCode::NO_CONTENT,
+            Self::Decision => StatusCode::OK,
         }
     }
 
@@ -82,7 +89,7 @@ impl PreparedAnswer<'_> {
         let (headers, body) = match &self {
             Self::Redirect(_, location) => (&[(LOCATION, location.clone())][..], Bytes::new()),
             Self::Fixed(_, headers, body) => (*headers, Bytes::clone(body)),
-            Self::Preflight => (&[][..], Bytes::new()),
+            Self::Decision | Self::Preflight => (&[][..], Bytes::new()),
         };
         let mut response = Response::new(ResponseBody::own(body));
         *response.status_mut() = self.status();

@@ -55,11 +55,12 @@ impl Exchange {
         let own_trace = own_trace.filter(|_| texts.trace_id.is_empty());
         let own_trace = own_trace.map(|trace| trace.id().to_string());
         let headers: SmallVec<[_; 4]> = logged.headers(&parts.headers).collect();
+        let asked = self.context.question.as_ref();
         let tls = self.context.client.connection.tls_version;
         let record = Record {
             time: self.context.wall_start(),
             client_ip: self.context.client_ip,
-            method: self.context.method.as_str().as_bytes(),
+            method: asked.unwrap_or(&self.context.method).as_str().as_bytes(),
             texts: RequestTexts {
                 trace_id: own_trace.as_ref().map_or(texts.trace_id, String::as_bytes),
                 ..texts
@@ -87,8 +88,12 @@ impl Exchange {
         log.record(self.context.client.connection.worker, &record);
     }
 
-    /// The upstream and the endpoint, which a request has not that waits for any of them.
+    /// The upstream and the endpoint, which a request has not that waits for any of them. Those of a
+    /// question are unknown.
     pub(super) fn sent_to<'a>(&self, route: &'a Route) -> Option<(&'a str, &'a str)> {
+        if self.context.is_question() {
+            return Some(("decide", ""));
+        }
         let upstream = route.upstream.as_ref()?;
         match self.endpoint.get() {
             Some(number) => Some((upstream.name(), upstream.endpoints().get(number)?.label())),

@@ -10,6 +10,7 @@ use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::Method;
 use http::header::{HOST, HeaderValue};
 
 use limit::{LimitOutcome, LimitTrace};
@@ -65,6 +66,8 @@ struct Trace<'r> {
     /// The number of such routes beside these.
     mismatches_omitted: usize,
     route: Option<&'r Arc<str>>,
+    /// The method of the request, if the given one is a question about it.
+    question: Option<Method>,
     /// Where it goes if its limits allow, or why it goes nowhere.
     destination: Result<Destination<'r>, Error>,
     limits: Vec<LimitTrace<'r>>,
@@ -141,13 +144,32 @@ fn explain_in_memory<'r>(
         peer: Peer::of(ruleset.client_ip.trusts(from.into())),
     };
     let sender = Sender::new(client_ip, connection, request.headers());
+    let (method, url) = (request.method().to_string(), request.uri().to_string());
+    let slashes = ruleset.encoded_slashes;
+    let target = RequestTarget::of(&request, slashes).and_then(|target| {
+        let asked = ruleset.router.find(&target.head(&request, sender));
+        if !ruleset.route(asked).decides() {
+            return Ok((target, false));
+        }
+        let described = RequestTarget::described(&mut request, connection.peer, slashes)?;
+        Ok((described, true))
+    });
     Explanation {
-        method: request.method().to_string(),
-        url: request.uri().to_string(),
+        method,
+        url,
         client_ip,
         now,
-        trace: RequestTarget::of(&request, ruleset.encoded_slashes)
-            .and_then(|target| trace(ruleset, (&request, &target, sender), now, look)),
+        trace: target.and_then(|(target, is_question)| {
+            let mut trace = trace(ruleset, (&request, &target, sender), now, look)?;
+            if is_question {
+                trace.question = Some(request.method().clone());
+                if trace.route.is_some() {
+                    trace.destination = Ok(Destination::Route(PreparedAnswer::Decision));
+                }
+                trace.forwarded_path = None;
+            }
+            Ok(trace)
+        }),
     }
 }
 
@@ -254,6 +276,7 @@ fn trace<'r>(
             .collect(),
         mismatches_omitted,
         route: matched.route_index.map(|_| &route.name),
+        question: None,
         destination,
         limits,
     })

@@ -9,7 +9,7 @@ use crate::config::checks::{exactly_one, report_reserved};
 use crate::config::compiler::Compiler;
 use crate::config::schema::Route;
 use crate::config::sections::content::{self, Content};
-use crate::config::value::{FieldName, FieldValue, Flag, Text, Whole, fields};
+use crate::config::value::{FieldName, FieldValue, Flag, Text, UpstreamRef, Whole, fields};
 use crate::config::{Code, Finding, Findings, Located, NodeId, Table, node_of};
 use crate::nearest;
 use crate::proxy::TemplateError;
@@ -173,6 +173,9 @@ fn check_respond(respond: &Respond, findings: &Findings<'_>) {
 impl Compiler<'_> {
     /// The answer of a checked route; `None` if it has an upstream.
     pub(in crate::config) fn route_answer(&mut self, route: &Route) -> Option<RouteAnswer> {
+        if route.upstream() == Some(&UpstreamRef::Decide) {
+            return Some(RouteAnswer::Decision);
+        }
         if let Some(redirect) = &route.redirect {
             let target = target(redirect, route);
             return Some(RouteAnswer::Redirect {

@@ -37,6 +37,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         rewrite::check(route, findings);
         upgrades::check(route, config, findings);
         super::status::check(route, config, findings);
+        super::decide::check(route, config, findings);
     }
 }
 
@@ -92,7 +93,7 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
         return;
     }
     let known = config.upstreams.keys().map(|name| name.as_str());
-    let known: Vec<_> = known.chain(["echo", "status"]).collect();
+    let known: Vec<_> = known.chain(["echo", "status", "decide"]).collect();
     let help = match findings.nearest(name.as_str(), &known) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!(

@@ -51,7 +51,8 @@ pub struct Route {
     #[serde(default)]
     pub inherit: Located<Flag<true>>,
     /// Where requests go: the name of an upstream, a URL, `echo`, which answers with the request it
-    /// received, or `status`, which answers with the state of the caller's limits.
+    /// received, `status`, which answers with the state of the caller's limits, or `decide`, which
+    /// tells other proxies if they may serve a request.
     pub upstream: Option<Located<UpstreamRef>>,
     /// Where clients are sent, instead of an upstream.
     pub redirect: Option<Located<Redirect>>,

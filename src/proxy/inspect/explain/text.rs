@@ -50,6 +50,9 @@ impl Explanation<'_> {
 
 impl Trace<'_> {
     fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(method) = &self.question {
+            writeln!(f, "decides   {method} {}", self.path)?;
+        }
         writeln!(f, "host      {}", self.host)?;
         writeln!(f, "path      {}", self.path)?;
         for (route, mismatch) in &self.mismatches {

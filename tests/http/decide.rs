@@ -1,0 +1,286 @@
+//! Routes with `upstream: decide`, which tell other proxies if they may serve a request.
+
+use std::fs;
+
+use crate::support::client::{Connection, Response, curl, get, get_with, run};
+use crate::support::gateway::Gateway;
+use crate::support::origin::{Origin, refusing_address};
+use crate::support::wait_for;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_sluicegate");
+
+/// Trusts 127.0.0.1 and nobody else.
+const TRUSTING: &str = "client_ip: { trusted_proxies: [127.0.0.1] }\n";
+
+/// Sends a question with these fields, each ended by CR LF.
+fn ask(gateway: &Gateway, fields: &str) -> Response {
+    get_with(gateway.address(), "/ask", fields)
+}
+
+#[test]
+fn the_described_request_is_decided_by_the_route_that_would_serve_it() {
+    let origin = Origin::plain();
+    let gateway = Gateway::start(&format!(
+        "{TRUSTING}routes:
+  - {{ match: {{ path: /ask }}, upstream: decide }}
+  - name: orders
+    match: {{ hosts: [shop.example], path: \"/orders/{{id}}\", methods: [POST] }}
+    access: {{ deny: [{{ header: {{ x-evil: \"1\" }} }}] }}
+    limits: [{{ name: per-order, key: [\"path:id\", client_ip], quota: 2/1h }}]
+    upstream: {}
+",
+        origin.url()
+    ));
+    let traefik = "X-Forwarded-Method: POST\r\nX-Forwarded-Host: Shop.example:443\r\n\
+                   X-Forwarded-Uri: /orders/./7?x=/orders/8\r\nX-Forwarded-For: 203.0.113.1\r\n";
+    let ingress = "X-Original-Method: POST\r\nX-Original-URL: https://shop.example/orders/7\r\n\
+                   X-Forwarded-For: 203.0.113.1\r\n";
+    let allowed = ask(&gateway, traefik);
+    assert_eq!((allowed.status, allowed.body.len()), (200, 0));
+    assert_eq!(allowed.expect_header("content-length"), "0");
+    assert!(allowed.expect_header("ratelimit").contains("per-order"));
+    assert_eq!(ask(&gateway, ingress).status, 200);
+    let refused = ask(&gateway, traefik);
+    assert_eq!(refused.status, 429);
+    let wait: u64 = refused
+        .expect_header("retry-after")
+        .parse()
+        .expect("a number");
+    assert!((1_700..=1_800).contains(&wait), "{wait}");
+
+    let other = |old: &str, new: &str| ask(&gateway, &traefik.replace(old, new)).status;
+    assert_eq!(other("203.0.113.1", "203.0.113.2"), 200, "another client");
+    assert_eq!(other("/orders/./7", "/orders/9"), 200, "another order");
+    assert_eq!(other("Shop", "other"), 404, "no route takes it");
+    assert_eq!(other("POST", "GET"), 404, "no route takes it");
+    assert_eq!(
+        ask(&gateway, &format!("{traefik}X-Evil: 1\r\n")).status,
+        403
+    );
+    // The route serves such requests, too, and counts both.
+    let mut direct = Connection::open(gateway.address());
+    let served = |direct: &mut Connection, id: &str| {
+        let from = "host: shop.example\r\nx-forwarded-for: 203.0.113.1\r\n";
+        let request = format!("POST /orders/{id} HTTP/1.1\r\n{from}content-length: 0\r\n\r\n");
+        direct.exchange(&request).status
+    };
+    assert_eq!(served(&mut direct, "9"), 200);
+    assert_eq!(served(&mut direct, "9"), 429);
+    assert_eq!(origin.requests().len(), 1, "no question is forwarded");
+    let count = |class: &str| {
+        let labels = format!("{{route=\"orders\",class=\"{class}\"}}");
+        gateway.metric(&format!("sluicegate_route_requests_total{labels}"))
+    };
+    assert_eq!((count("2xx"), count("4xx")), (Some(5.0), Some(3.0)));
+}
+
+#[test]
+fn the_fields_of_others_describe_nothing() {
+    let gateway = Gateway::start(
+        "client_ip: { trusted_proxies: [192.0.2.1] }
+routes:
+  - { limits: [{ key: [host, path], quota: 1/1h }], upstream: decide }
+",
+    );
+    let described = |path: &str| format!("X-Forwarded-Uri: {path}\r\nX-Forwarded-Host: {path}\r\n");
+    assert_eq!(ask(&gateway, &described("/a")).status, 200);
+    assert_eq!(ask(&gateway, &described("/b")).status, 429);
+    // As Envoy asks: the question is the request.
+    assert_eq!(get(gateway.address(), "/else").status, 200);
+    assert_eq!(get(gateway.address(), "/else").status, 429);
+}
+
+#[test]
+fn a_description_that_is_no_request_is_refused() {
+    let gateway = Gateway::start(&format!("{TRUSTING}routes: [{{ upstream: decide }}]"));
+    for (fields, status, reason) in [
+        ("X-Forwarded-Method: A B\r\n", 400, "method that"),
+        (
+            "X-Forwarded-Method: GET\r\nX-Original-Method: PUT\r\n",
+            400,
+            "contradict",
+        ),
+        (
+            "X-Forwarded-Uri: /a\r\nX-Forwarded-Uri: /b\r\n",
+            400,
+            "contradict",
+        ),
+        ("X-Original-URI: a\r\n", 400, "URI that"),
+        ("X-Original-URI: /a#b\r\n", 400, "URI that"),
+        ("X-Original-URI: /a%00\r\n", 400, "control character"),
+        ("X-Original-URI: /a%2fb\r\n", 400, "encoded slash"),
+        ("X-Original-URI: /../a\r\n", 400, "leaves its root"),
+        ("X-Original-URL: ftp://a/b\r\n", 400, "URI that"),
+        ("X-Forwarded-Host: a, b\r\n", 400, "host that"),
+        ("X-Forwarded-Host: a b\r\n", 400, "host that"),
+        ("X-Forwarded-Host: u@a\r\n", 400, "Host is not"),
+        ("X-Forwarded-Method: TRACE\r\n", 501, "TRACE"),
+    ] {
+        let answer = ask(&gateway, fields);
+        assert_eq!(answer.status, status, "{fields}");
+        assert!(answer.text().contains(reason), "{fields}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_worker_asks_for_many_units_at_once() {
+    let gateway = Gateway::start(
+        "routes:
+  - limits: [{ key: header:x-account, quota: 50/1h, cost: { header: x-cost, max: 50 } }]
+    upstream: decide
+",
+    );
+    let may_send =
+        |units: u32| ask(&gateway, &format!("X-Account: a\r\nX-Cost: {units}\r\n")).status;
+    assert_eq!([20, 20, 20, 10, 1].map(may_send), [200, 200, 429, 200, 429]);
+}
+
+#[test]
+fn a_refusal_is_told_whatever_the_policy_tells_clients() {
+    let gateway = Gateway::start(&format!(
+        "{TRUSTING}policies:
+  decoy: {{ quota: 1/1h, on_limit: {{ action: decoy }} }}
+  drop: {{ quota: 1/1h, on_limit: {{ action: drop }} }}
+  tarpit: {{ quota: 1/1h, on_limit: {{ action: tarpit, delay: 1m }} }}
+  other: {{ quota: 1/1h, on_limit: {{ status: 403 }} }}
+  settled: {{ quota: 1/1h, count: [401] }}
+routes:
+  - {{ match: {{ path: /ask }}, upstream: decide }}
+  - {{ match: {{ path: /decoy }}, limits: [decoy], upstream: echo }}
+  - {{ match: {{ path: /drop }}, limits: [drop], upstream: echo }}
+  - {{ match: {{ path: /tarpit }}, limits: [tarpit], upstream: echo }}
+  - {{ match: {{ path: /other }}, limits: [other], upstream: echo }}
+  - {{ match: {{ path: /settled }}, limits: [settled], upstream: echo }}
+"
+    ));
+    for (path, status) in [
+        ("/decoy", 429),
+        ("/drop", 429),
+        ("/tarpit", 429),
+        ("/other", 403),
+        ("/settled", 429),
+    ] {
+        let fields = format!("X-Forwarded-Uri: {path}\r\n");
+        assert_eq!(ask(&gateway, &fields).status, 200, "{path}");
+        assert_eq!(ask(&gateway, &fields).status, status, "{path}");
+    }
+}
+
+#[test]
+fn the_body_of_a_question_is_no_next_question() {
+    let gateway = Gateway::start(&format!(
+        "{TRUSTING}limits: [{{ key: constant, quota: 2/1h }}]\nroutes: [{{ upstream: decide }}]"
+    ));
+    let mut connection = Connection::open(gateway.address());
+    let question = "POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 19\r\n\r\n\
+                    GET / HTTP/1.1\r\n\r\n ";
+    let statuses = [(); 3].map(|()| connection.exchange(question).status);
+    assert_eq!(statuses, [200, 200, 429]);
+    let answer =
+        connection.exchange("HEAD /a HTTP/1.1\r\nhost: a\r\nx-forwarded-method: GET\r\n\r\n");
+    assert_eq!(answer.status, 429);
+}
+
+#[test]
+fn http2_asks_alike() {
+    let gateway = Gateway::start(&format!(
+        "{TRUSTING}routes:
+  - {{ match: {{ hosts: [a.example] }}, limits: [{{ key: path, quota: 1/1h }}], upstream: decide }}
+  - {{ upstream: decide }}
+"
+    ));
+    let url = gateway.url("/ask");
+    let ask = |host: &str| {
+        let host = format!("x-forwarded-host: {host}");
+        let fields = ["-H", &host, "-H", "x-forwarded-uri: /x"];
+        let format = ["--http2-prior-knowledge", "-w", "%{http_code}", &url];
+        curl(&[&fields[..], &format].concat()).stdout
+    };
+    assert_eq!(ask("a.example"), "200");
+    assert!(ask("a.example").ends_with("429"));
+    assert_eq!(ask("b.example"), "200");
+}
+
+#[test]
+fn the_access_log_has_the_decided_request() {
+    let dead = refusing_address();
+    let gateway = Gateway::start(&format!(
+        "{TRUSTING}access_log: {{ path: access.log }}
+routes:
+  - {{ match: {{ path: /ask }}, upstream: decide }}
+  - {{ name: all, limits: [{{ name: one, quota: 1/1h }}], upstream: \"http://{dead}\" }}
+"
+    ));
+    let fields = "X-Forwarded-Method: PUT\r\nX-Forwarded-Uri: /a?b\r\nX-Forwarded-Host: h\r\n";
+    assert_eq!(ask(&gateway, fields).status, 200);
+    assert_eq!(ask(&gateway, fields).status, 429);
+    let path = gateway.dir().join("access.log");
+    let lines = wait_for("the access log", || {
+        let text = fs::read_to_string(&path).ok()?;
+        let lines = text.lines().map(serde_json::from_str::<serde_json::Value>);
+        let lines: Vec<_> = lines.collect::<Result<_, _>>().ok()?;
+        (lines.len() == 2).then_some(lines)
+    });
+    for (line, status) in lines.iter().zip([200, 429]) {
+        for (key, value) in [
+            ("method", "PUT"),
+            ("path", "/a?b"),
+            ("host", "h"),
+            ("route", "all"),
+            ("policy", "one"),
+            ("upstream", "decide"),
+        ] {
+            assert_eq!(line[key], value, "{line}");
+        }
+        assert_eq!(line["status"], status, "{line}");
+    }
+    // So `replay` decides about the same requests.
+    let config = gateway.config_path();
+    let arguments = ["replay", path.to_str().expect("a text"), "--config"];
+    let config = config.to_str().expect("a text");
+    let replayed = run(BINARY, &[&arguments[..], &[config]].concat());
+    assert_eq!(replayed.code, Some(0), "{replayed}");
+    assert!(replayed.stdout.contains("one"), "{replayed}");
+}
+
+#[test]
+fn explain_tells_what_a_question_is_about() {
+    let directory = tempfile::tempdir().expect("there is room for a directory");
+    let config = directory.path().join("sluicegate.yaml");
+    let text = format!(
+        "{TRUSTING}routes:
+  - {{ match: {{ path: /ask }}, upstream: decide }}
+  - {{ name: a, match: {{ path: \"/a/{{id}}\" }}, limits: [{{ key: \"path:id\", quota: 1/1h }}], upstream: echo }}
+"
+    );
+    fs::write(&config, text).expect("the directory is writable");
+    let config = config.to_str().expect("a text");
+    let explain = |path: &str, from: &str| {
+        let field = format!("x-forwarded-uri: {path}");
+        let question = ["explain", "GET", "http://h/ask", "--config", config];
+        let fields = [
+            "-H",
+            "x-forwarded-method: PUT",
+            "-H",
+            &field,
+            "--from",
+            from,
+        ];
+        let explained = run(BINARY, &[&question[..], &fields].concat());
+        assert_eq!(explained.code, Some(0), "{explained}");
+        explained.stdout
+    };
+    let decided = explain("/a/7", "127.0.0.1");
+    for line in [
+        "request   GET http://h/ask",
+        "decides   PUT /a/7",
+        "route     a",
+        "path segment 2 = 7",
+        "answer    allowed, and the asking proxy may serve it",
+    ] {
+        assert!(decided.contains(line), "{line} in {decided}");
+    }
+    assert!(explain("/b", "127.0.0.1").contains("answer    404"));
+    assert!(explain("/a/7", "192.0.2.1").contains("decides   GET /ask"));
+    assert!(explain("a", "127.0.0.1").contains("400 Bad Request: "));
+}
