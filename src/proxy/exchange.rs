@@ -288,6 +288,7 @@ impl Exchange {
             kept: self.context.kept.get().map(|kept| &**kept),
             client_ip: self.context.client_ip,
             route: &self.route().name,
+            is_question: self.may_be_question(),
         };
         let pages = &self.context.ruleset.whole().error_pages;
         let mut response = respond::error_response(error, failed, pages);
@@ -297,6 +298,14 @@ impl Exchange {
             response.headers_mut().insert(header::CONNECTION, close);
         }
         response
+    }
+
+    /// Another proxy may have asked; also before the route of its question was found.
+    fn may_be_question(&self) -> bool {
+        let is_unrouted = self.place.is_none();
+        self.context.is_question()
+            || self.route().decides()
+            || is_unrouted && self.context.ruleset.whole().has_questions
     }
 
     /// The response to a request that ends at this proxy (`Max-Forwards: 0`).
@@ -322,7 +331,7 @@ impl Exchange {
     /// The proxy answers this preflight request.
     pub(super) fn answers_preflight(&self) -> bool {
         let changes = self.changes.as_ref();
-        changes.is_some_and(|changes| changes.answers_preflight())
+        changes.is_some_and(|changes| changes.answers_preflight()) && !self.context.is_question()
     }
 
     /// The instant of the last decision.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{StatusCode, Version};
 
 use super::admission::acquired_permits::AcquiredPermits;
@@ -70,7 +71,10 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
                 exchange.set_question(&request, &head);
             }
             target.check_route(exchange.route())?;
-            check_access(&exchange, &head)?;
+            // Browsers send preflight requests without credentials, and none goes further.
+            if !exchange.answers_preflight() {
+                check_access(&exchange, &head)?;
+            }
             let resumed = ResumeWith::Permits(AcquiredPermits::default());
             let decided = admit(&mut exchange, &head, &mut response, resumed)?;
             Ok((target, decided))
@@ -230,7 +234,15 @@ fn refuse(
     let (limit, place) = admission.refusing(route)?;
     let action = limit.action(place);
     if context.is_question() {
-        admission.refuse(route, &context.ruleset.whole().styles, head, response);
+        // Refusals of gRPC have status 200, which would be a yes.
+        let mut headers = head.headers.clone();
+        headers.remove(CONTENT_TYPE);
+        let head = Head {
+            headers: &headers,
+            ..*head
+        };
+        let styles = &context.ruleset.whole().styles;
+        admission.refuse(route, styles, &head, response);
         // A decoy would look like a yes.
         if action.is_decoy() {
             *response = bare(StatusCode::TOO_MANY_REQUESTS);

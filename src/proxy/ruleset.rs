@@ -64,6 +64,8 @@ pub struct Ruleset {
     pub upstreams: Vec<Arc<Upstream>>,
     /// A route keeps encoded slashes.
     pub encoded_slashes: EncodedSlashes,
+    /// A route takes questions about other requests.
+    pub has_questions: bool,
     /// Finds the client's address.
     pub client_ip: Arc<ClientIp>,
     /// Longest pause of a client within a request's body.

@@ -74,6 +74,40 @@ fn the_described_request_is_decided_by_the_route_that_would_serve_it() {
     assert_eq!((count("2xx"), count("4xx")), (Some(5.0), Some(3.0)));
 }
 
+/// To an asking proxy each 200 is a yes, and errors of gRPC are a 200.
+#[test]
+fn no_refusal_is_one_of_grpc() {
+    let gateway = Gateway::start(&format!(
+        "{TRUSTING}routes:
+  - {{ match: {{ path: /ask }}, upstream: decide }}
+  - match: {{ path: /few }}
+    limits: [{{ key: constant, quota: 1/1h }}]
+    upstream: decide
+  - match: {{ path: /denied }}
+    access: {{ deny: [{{ path: /denied }}] }}
+    upstream: decide
+"
+    ));
+    for kind in [
+        "application/grpc",
+        "application/grpc-web+proto",
+        "application/grpc+x",
+    ] {
+        let answer = |path: &str, fields: &str| {
+            let fields = format!("Content-Type: {kind}\r\n{fields}");
+            get_with(gateway.address(), path, &fields).status
+        };
+        let described = |path: &str| answer("/ask", &format!("X-Forwarded-Uri: {path}\r\n"));
+        described("/few");
+        assert_eq!(described("/few"), 429, "{kind}");
+        assert_eq!(described("/denied"), 403, "{kind}");
+        assert_eq!(described("/none"), 404, "{kind}");
+        assert_eq!(described("/a%00"), 400, "{kind}");
+        assert_eq!(answer("/a%2fb", ""), 400, "{kind}");
+        assert_eq!(answer("/none", ""), 404, "{kind}");
+    }
+}
+
 #[test]
 fn the_fields_of_others_describe_nothing() {
     let gateway = Gateway::start(

@@ -12,7 +12,6 @@ use super::grpc;
 use super::negotiate::{ResponseFormat, ResponseFormats};
 use super::template::{Escape, Placeholder, PlaceholderValue, Template, escape_html};
 use crate::http::body::RequestBody;
-use crate::http::host;
 use crate::http::message::{Request, Response};
 use crate::proxy::body::ResponseBody;
 use crate::proxy::exchange::KeptHead;
@@ -27,6 +26,8 @@ pub(crate) struct FailedRequest<'a> {
     pub client_ip: IpAddr,
     /// The route's name; empty without a route.
     pub route: &'a str,
+    /// Another proxy may have asked, and takes every 200 for a yes. Errors of gRPC have it, too.
+    pub is_question: bool,
 }
 
 /// Builds the response to a request.
@@ -36,7 +37,8 @@ pub(crate) fn error_response(
     pages: &ErrorPages,
 ) -> Response<ResponseBody> {
     let status = error.status();
-    if let Some(content_type) = grpc::response_content_type(failed.request.headers()) {
+    let content_type = grpc::response_content_type(failed.request.headers());
+    if let Some(content_type) = content_type.filter(|_| !failed.is_question) {
         return grpc::trailers_only(content_type, error.grpc_status(), error.detail());
     }
     let title = status.canonical_reason().unwrap_or("Error");
@@ -59,6 +61,11 @@ pub(crate) fn error_response(
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, format.media_type());
+    if page.is_some() {
+        // It may say something of this client.
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(header::VARY, HeaderValue::from_static("accept"));
+    }
     if let Some(after) = error.retry_after() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs()));
     }
@@ -70,18 +77,18 @@ impl FailedRequest<'_> {
     /// Writes a page. Values of limits are empty.
     fn render(&self, page: &Template, format: ResponseFormat, error: &Error) -> String {
         let (request, status) = (self.request, error.status());
-        let own_host;
-        let (host, path) = match self.kept {
-            Some(kept) => (&*kept.host, &*kept.path),
+        let own;
+        let kept = match self.kept {
+            Some(kept) => kept,
             None => {
-                own_host = host::effective(request).unwrap_or_default();
-                (&*own_host, request.uri().path())
+                own = KeptHead::of(request);
+                &own
             }
         };
         let head = Head {
             method: request.method(),
-            host,
-            path,
+            host: &kept.host,
+            path: &kept.path,
             query: request.uri().query(),
             headers: request.headers(),
             client_ip: self.client_ip,

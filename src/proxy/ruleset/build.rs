@@ -69,11 +69,12 @@ impl PreparedRuleset {
         let encoded_slashes = slashes
             .find(|slashes| *slashes == EncodedSlashes::Keep)
             .unwrap_or_default();
-        let routes = spec
+        let routes: Vec<_> = spec
             .routes
             .into_iter()
             .map(|route| builder.route(route, &policies, &upstreams))
             .collect();
+        let has_questions = routes.iter().any(|route| route.decides());
         let access = spec.unmatched_access.into_iter().collect();
         let unmatched = Arc::new(Route {
             response: spec.unmatched_response.used(),
@@ -89,6 +90,7 @@ impl PreparedRuleset {
                 policies,
                 upstreams,
                 encoded_slashes,
+                has_questions,
                 client_ip: spec.client_ip,
                 body_timeout: spec.body_timeout,
                 styles: spec.styles,
