@@ -170,7 +170,9 @@ impl Compiler<'_> {
     }
 
     fn rules(&mut self, config: &schema::Config, client_ip: Arc<ClientIp>) -> RulesetSpec {
-        let (mut policies, mut upstreams) = (Policies::new(config), Upstreams::default());
+        let error_pages = Arc::new(self.error_pages(config));
+        let mut policies = Policies::new(config, Arc::clone(&error_pages));
+        let mut upstreams = Upstreams::default();
         let lists = self.file_lists(config);
         let route_compiler = route::RouteCompiler::new(config, &mut policies, &lists);
         let routes = config.routes.iter().zip(route::names(config));
@@ -190,11 +192,7 @@ impl Compiler<'_> {
         let unmatched = route_compiler.unmatched(&policies);
         route_compiler.report_status(&policies, &mut routes, &unmatched);
         self.findings.append(&mut policies.findings);
-        let error_pages = Arc::new(self.error_pages(config));
-        let mut policies = policies.specs;
-        for policy in &mut policies {
-            policy.reject.pages = Arc::clone(&error_pages);
-        }
+        let policies = policies.specs;
         let is_used = |policy: &PolicySpec| policy.home != Home::Memory;
         let is_shared = policies.iter().any(is_used);
         RulesetSpec {

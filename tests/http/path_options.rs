@@ -109,7 +109,7 @@ fn paths_in_responses_are_rewritten_back_on_request() {
     let origin = Origin::start(|request: &Received| {
         let host = request.header("host").unwrap_or_default();
         raw(&format!(
-            "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://{host}/app/next?a\r\n\
+            "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: https://{host}/app/next?a\r\n\
              Content-Location: /app\r\nSet-Cookie: a=b; Path=/app; HttpOnly\r\n\
              Set-Cookie: c=d; Path=/else\r\nLink: </app/x>\r\n\r\n"
         ))
@@ -125,18 +125,22 @@ routes:
             origin.url()
         ));
         let response = get(gateway.address(), "/v1/here");
+        let own = format!("https://{}", gateway.address());
         let cookies = response.headers_of("set-cookie");
         (
-            response.expect_header("location").to_owned(),
+            response
+                .expect_header("location")
+                .replace(&own, "https://own"),
             response.expect_header("content-location").to_owned(),
             cookies.join("|"),
         )
     };
-    for preserve in [true, false] {
+    // The client doesn't know the upstream's host; its own host stays, with the scheme.
+    for (preserve, expected) in [(true, "https://own/v1/next?a"), (false, "/v1/next?a")] {
         let (location, content_location, cookies) = answer(true, preserve);
-        assert_eq!(location, "/v1/next?a");
+        assert_eq!(location, expected);
         assert_eq!(content_location, "/v1/");
-        assert_eq!(cookies, "a=b; Path=/v1/; HttpOnly|c=d; Path=/else");
+        assert_eq!(cookies, "a=b; Path=/v1; HttpOnly|c=d; Path=/else");
     }
     let (location, _, cookies) = answer(false, true);
     assert!(location.ends_with("/app/next?a"), "{location}");

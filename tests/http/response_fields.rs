@@ -49,7 +49,7 @@ routes:
     assert_eq!(two.expect_header("x-from"), "127.0.0.1 GET a.example/two");
     let none = get(address, "/none");
     assert_eq!(none.status, 404);
-    assert_eq!(none.expect_header("x-route"), "");
+    assert_eq!(none.header("x-route"), None);
     assert_eq!(none.headers_of("x-frame-options"), ["DENY"]);
     // What a client sends stays within its value.
     let odd = get_with(address, "/one", "x-request-id: a\tb\r\n");
@@ -146,6 +146,7 @@ fn preflight_requests_are_answered_for_allowed_origins() {
 limits: [{ key: constant, quota: 1/1h }]
 routes:
   - { match: { path: /charged }, response: { cors: { origins: [\"*\"], answer_preflight: true } }, respond: {} }
+  - { match: { path: /members }, access: { allow: [{ header: { authorization: { prefix: Bearer } } }] }, respond: {} }
   - { respond: { status: 418 } }
 ",
     );
@@ -176,6 +177,9 @@ routes:
     assert_eq!(charged.expect_header("access-control-allow-origin"), "*");
     assert_eq!(charged.expect_header("access-control-max-age"), "5");
     assert_eq!(preflight("/charged", "https://other.example").status, 429);
+    // Browsers send it without credentials.
+    assert_eq!(preflight("/members", "https://app.example").status, 204);
+    assert_eq!(preflight("/members", "https://other.example").status, 403);
     let plain = respond(
         &gateway,
         "OPTIONS /charged",
@@ -203,4 +207,31 @@ fn explain_knows_preflight_requests() {
     };
     assert!(explain("OPTIONS").contains("answered with 204 as a preflight request"));
     assert!(explain("PUT").contains("forwarded to echo"));
+}
+
+/// An empty value is no value, and the upstream's credentials aren't those of an origin that the proxy
+/// allows.
+#[test]
+fn what_the_upstream_says_is_kept_or_removed_as_it_must_be() {
+    let origin = Origin::start(|_| {
+        raw(
+            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-request-id: upstream\r\naccess-control-allow-credentials: true\r\n\r\n",
+        )
+    });
+    let gateway = Gateway::start(&format!(
+        "responses:
+  set_headers: {{ x-request-id: \"{{{{request_id}}}}\", x-both: \"{{{{method}}}} {{{{request_id}}}}\" }}
+  cors: {{ origins: [https://a.example] }}
+routes: [{{ upstream: {} }}]
+",
+        origin.url()
+    ));
+    let response = respond(&gateway, "GET /", "origin: https://a.example\r\n");
+    assert_eq!(response.expect_header("x-request-id"), "upstream");
+    assert_eq!(response.expect_header("x-both"), "GET");
+    assert_eq!(
+        response.expect_header("access-control-allow-origin"),
+        "https://a.example"
+    );
+    assert_eq!(response.header("access-control-allow-credentials"), None);
 }

@@ -118,6 +118,8 @@ impl Cors {
             return;
         };
         headers.append(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        // The upstream's would count for this origin.
+        headers.remove(ACCESS_CONTROL_ALLOW_CREDENTIALS);
         if self.credentials {
             let is_allowed = HeaderValue::from_static("true");
             headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, is_allowed);

@@ -79,7 +79,8 @@ impl FieldText {
         let text = template.render(Escape::Plain, |placeholder: Placeholder| {
             PlaceholderValue::Text(placeholder.of_request(head, route).unwrap_or_default())
         });
-        let value = HeaderValue::try_from(text);
+        // Spaces at an end are no part of a value (RFC 9110 section 5.5).
+        let value = HeaderValue::try_from(text.trim());
         Some(value.unwrap_or(HeaderValue::from_static("")))
     }
 }
@@ -120,7 +121,8 @@ impl ResponseChanges {
         for change in self.fields.iter().flat_map(|all| all.iter()) {
             let mut value = |text: &FieldText| match text {
                 FieldText::Constant(value) => Some(value.clone()),
-                FieldText::Template(_) => prepared.values.next(),
+                // A field without a value stays as it is.
+                FieldText::Template(_) => prepared.values.next().filter(|value| !value.is_empty()),
             };
             match change {
                 FieldChange::Remove(name) => headers.remove(name),

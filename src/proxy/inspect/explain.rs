@@ -242,7 +242,9 @@ fn trace<'r>(
     // The route of the ruleset, which outlives the request.
     let (route, head) = (&**ruleset.route(matched.route_index), &matched.head());
     target.check_route(route)?;
-    if let Some(denial) = route.access.as_ref().and_then(|access| access.denial(head)) {
+    if let Some(denial) = route.access.as_ref().and_then(|access| access.denial(head))
+        && !answers_preflight(route, head)
+    {
         return Err(Error::Denied(denial));
     }
     let (mismatches, mismatches_omitted) = nearest(ruleset.router.mismatches(head));
@@ -282,14 +284,19 @@ fn trace<'r>(
     })
 }
 
+/// The proxy answers this preflight request.
+fn answers_preflight(route: &Route, head: &Head<'_>) -> bool {
+    let changes = route.response.as_ref();
+    changes.is_some_and(|changes| changes.prepare(head, &route.name).answers_preflight())
+}
+
 /// Where the requests of a route go.
 fn destination<'r>(
     route: &'r Route,
     head: &Head<'_>,
     request: RedirectedRequest<'_>,
 ) -> Result<Destination<'r>, Error> {
-    let changes = route.response.as_ref();
-    if changes.is_some_and(|changes| changes.prepare(head, &route.name).answers_preflight()) {
+    if answers_preflight(route, head) {
         return Ok(Destination::Route(PreparedAnswer::Preflight));
     }
     match (&route.upstream, &route.answer) {

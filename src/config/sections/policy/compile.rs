@@ -13,6 +13,7 @@ use crate::config::sections::{cost, penalty, responses, store};
 use crate::config::value::{KeyPart, all_time_zones, fields};
 use crate::config::{Code, Finding, NodeId, node_of};
 use crate::limiter::{Calendars, Period};
+use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::ruleset::{OverflowSpec, OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec};
 use crate::proxy::{Enforcement, Mode, Rollout};
 use crate::rules::LocalPeriods;
@@ -26,6 +27,7 @@ const ONE_KEY: usize = 1;
 /// its position.
 pub(in crate::config) struct Policies<'a> {
     config: &'a schema::Config,
+    error_pages: Arc<ErrorPages>,
     pub(in crate::config) specs: Vec<PolicySpec>,
     written: Vec<Cow<'a, Policy>>,
     names: HashMap<&'a str, usize>,
@@ -34,9 +36,10 @@ pub(in crate::config) struct Policies<'a> {
 }
 
 impl<'a> Policies<'a> {
-    pub(in crate::config) fn new(config: &'a schema::Config) -> Self {
+    pub(in crate::config) fn new(config: &'a schema::Config, error_pages: Arc<ErrorPages>) -> Self {
         let mut policies = Policies {
             config,
+            error_pages,
             specs: Vec::new(),
             written: Vec::new(),
             names: HashMap::new(),
@@ -131,7 +134,7 @@ impl<'a> Policies<'a> {
         let refusal = known.entry(word(&own)).or_insert_with(|| {
             Arc::new(RefusalSpec {
                 action: responses::action(&own, &responses.on_limit),
-                reject: responses::reject(&own, responses),
+                reject: responses::reject(&own, responses, &self.error_pages),
             })
         });
         Some(Arc::clone(refusal))
@@ -179,7 +182,7 @@ impl<'a> Policies<'a> {
             mode: mode(name, policy),
             action: responses::action(&policy.on_limit, &self.config.responses.on_limit),
             is_announced: policy.announce.get(),
-            reject: responses::reject(&policy.on_limit, &self.config.responses),
+            reject: responses::reject(&policy.on_limit, &self.config.responses, &self.error_pages),
             retry_after_jitter: policy.retry_after_jitter.get(),
             quota: self.quota(key.clone(), policy)?,
             overrides: self.overrides(&key, policy),

@@ -1,11 +1,13 @@
 //! Compiles `on_limit`, of a policy and in `responses`, and the styles of rate-limit fields.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 
 use crate::config::schema::{Action, BodyFormat, Cors, HeaderFields, OnLimit, Responses};
 use crate::config::value::fields;
+use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, Style, StyleFields};
 use crate::proxy::ruleset::Preflight;
 use crate::proxy::{
@@ -36,7 +38,11 @@ pub(in crate::config) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec 
 }
 
 /// The refusal of a policy's `own` settings over the general ones.
-pub(in crate::config) fn reject(own: &OnLimit, responses: &Responses) -> RejectSpec {
+pub(in crate::config) fn reject(
+    own: &OnLimit,
+    responses: &Responses,
+    pages: &Arc<ErrorPages>,
+) -> RejectSpec {
     let general = &responses.on_limit;
     let is_decoy = own.action_over(general) == Action::Decoy;
     let all = if own.inherits(general) {
@@ -81,8 +87,7 @@ pub(in crate::config) fn reject(own: &OnLimit, responses: &Responses) -> RejectS
         body: body
             .or(is_decoy.then_some(""))
             .and_then(|body| Template::parse(body).ok()),
-        // Set once the pages are read.
-        pages: Default::default(),
+        pages: Arc::clone(pages),
         headers: fields(&all.headers).collect(),
         docs_url: all.docs_url.map(|url| url.as_str().to_owned()),
     }
