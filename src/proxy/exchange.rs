@@ -340,6 +340,7 @@ impl Exchange {
     }
 
     /// Finds the matched route.
+    #[inline]
     pub(super) fn find_route(&mut self, head: &Head<'_>) {
         self.place = self.context.ruleset.whole().router.find(head);
         let route = self.context.ruleset.route(self.place);

@@ -29,7 +29,7 @@ use super::body::ResponseBody;
 use super::client::Client;
 use super::exchange::{DecisionInputs, Exchange, RequestContext};
 use super::ruleset::Route;
-use super::target::RequestTarget;
+use super::target::{RequestTarget, Sender};
 use super::{catch_panic, discard, forward, own_response};
 use crate::http::body::RequestBody;
 use crate::http::connection::ClientConnection;
@@ -59,24 +59,14 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
         let mut exchange = Exchange::begin(client, &request);
         let mut response = bare(StatusCode::OK);
         let decided = catch_panic::catch(metrics, || {
-            let mut target = check_target(&exchange, &request)?;
+            let target = check_target(&exchange, &request)?;
             let sender = known.sender(exchange.context(), request.headers());
-            let mut head = target.head(&request, sender);
+            let head = target.head(&request, sender);
             exchange.find_route(&head);
             if exchange.route().decides() {
-                let slashes = exchange.context().ruleset.whole().encoded_slashes;
-                let peer = exchange.context().trust();
-                target = RequestTarget::described(&mut request, peer, slashes)?;
-                head = target.head(&request, sender);
-                exchange.set_question(&request, &head);
+                return admit_question(&mut exchange, &mut request, sender, &mut response);
             }
-            target.check_route(exchange.route())?;
-            // Browsers send preflight requests without credentials, and none goes further.
-            if !exchange.answers_preflight() {
-                check_access(&exchange, &head)?;
-            }
-            let resumed = ResumeWith::Permits(AcquiredPermits::default());
-            let decided = admit(&mut exchange, &head, &mut response, resumed)?;
+            let decided = admit_routed(&mut exchange, (&target, &head), &mut response)?;
             Ok((target, decided))
         });
         match decided.unwrap_or_else(|panicked| Err(panicked.into())) {
@@ -93,6 +83,39 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
         ResponseFuture::Ready(Some(response))
     });
     handled.unwrap_or_else(|_| ResponseFuture::Ready(Some(bare(Error::Panicked.status()))))
+}
+
+/// Admits the request that a question is about.
+#[cold]
+fn admit_question(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+    sender: Sender<'_>,
+    response: &mut Response<ResponseBody>,
+) -> Result<(RequestTarget, Disposition), Error> {
+    let slashes = exchange.context().ruleset.whole().encoded_slashes;
+    let peer = exchange.context().trust();
+    let target = RequestTarget::described(request, peer, slashes)?;
+    let head = target.head(request, sender);
+    exchange.set_question(request, &head);
+    let decided = admit_routed(exchange, (&target, &head), response)?;
+    Ok((target, decided))
+}
+
+/// Admits a request that has its route, if the access rules let it pass.
+#[inline]
+fn admit_routed(
+    exchange: &mut Exchange,
+    (target, head): (&RequestTarget, &Head<'_>),
+    response: &mut Response<ResponseBody>,
+) -> Result<Disposition, Error> {
+    target.check_route(exchange.route())?;
+    // Browsers send preflight requests without credentials, and none goes further.
+    if !exchange.answers_preflight() {
+        check_access(exchange, head)?;
+    }
+    let resumed = ResumeWith::Permits(AcquiredPermits::default());
+    admit(exchange, head, response, resumed)
 }
 
 /// Checks the head, and finds the target, once for the whole request.

@@ -69,6 +69,7 @@ impl RequestTarget {
     ///
     /// # Errors
     /// 4xx or 501 if the head is ambiguous, or its path cannot be normalised safely.
+    #[inline]
     pub(super) fn of<B>(request: &Request<B>, slashes: EncodedSlashes) -> Result<Self, Error> {
         framing::check(request)?;
         let host = host::effective(request)?;
@@ -108,6 +109,7 @@ impl RequestTarget {
     ///
     /// # Errors
     /// As [`Self::of`], and 400 if the description is invalid or contradicts itself.
+    #[cold]
     pub(super) fn described<B>(
         request: &mut Request<B>,
         peer: Peer,

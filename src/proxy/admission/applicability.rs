@@ -61,6 +61,7 @@ impl Limit {
 
     /// The effect of the limit's decision on a request, under the override at this place. The mode
     /// that an operator has set goes before that of the override.
+    #[inline]
     pub(crate) fn enforcement(&self, place: Option<u32>, head: &Head<'_>) -> Enforcement {
         let of_policy = |mode: &Mode| mode.enforcement(&self.spec.descriptor, head);
         self.overridden_enforcement(place, of_policy)
