@@ -239,7 +239,8 @@ fn http2_asks_alike() {
 fn the_access_log_has_the_decided_request() {
     let dead = refusing_address();
     let gateway = Gateway::start(&format!(
-        "{TRUSTING}access_log: {{ path: access.log }}
+        "{TRUSTING}workers: 1
+access_log: {{ path: access.log }}
 routes:
   - {{ match: {{ path: /ask }}, upstream: decide }}
   - {{ name: all, limits: [{{ name: one, quota: 1/1h }}], upstream: \"http://{dead}\" }}
