@@ -113,7 +113,7 @@ pub(super) struct RequestContext {
     /// The method of the request that a question is about; `None` if the request is no question.
     question: Option<Method>,
     version: Version,
-    /// What the proxy's own pages need, once the request is changed.
+    /// The head as the client sent it, once the request is changed.
     kept: OnceCell<Box<KeptHead>>,
     /// The instant of all decisions, unless the request waits.
     pub started: Timestamp,
@@ -544,7 +544,7 @@ impl RequestContext {
         &self.client
     }
 
-    /// Keeps what the proxy's own pages need of a request that is about to change.
+    /// Keeps the head of a request that is about to change, for the proxy's own pages.
     pub(super) fn keep_head(&self, request: &Request<RequestBody>) {
         self.kept.get_or_init(|| Box::new(KeptHead::of(request)));
     }

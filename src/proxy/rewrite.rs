@@ -90,9 +90,9 @@ fn restore_values(
 /// The hosts by which an upstream may refer to itself.
 #[derive(Clone, Copy, Debug)]
 struct KnownHosts<'a> {
-    /// The one that it was sent.
+    /// The host that it was sent.
     sent: Option<&'a str>,
-    /// The one that the client has asked for.
+    /// The host that the client has asked for.
     clients: Option<&'a str>,
 }
 

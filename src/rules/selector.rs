@@ -23,9 +23,9 @@ use super::{Head, KeyText, Lookup};
 /// The requests of an exception.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// Those of these clients.
+    /// The requests of these clients.
     Clients(Selector),
-    /// Those that meet this condition, of these clients only if some are named.
+    /// The requests that meet this condition, of these clients only if some are named.
     When(Condition, Option<Selector>),
 }
 

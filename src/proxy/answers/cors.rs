@@ -54,7 +54,7 @@ pub struct PreflightRules {
     pub max_age: HeaderValue,
 }
 
-/// A request, as far as CORS concerns it.
+/// The parts of a request that CORS needs.
 #[derive(Debug)]
 pub(crate) struct CorsRequest {
     /// Its origin, if that is allowed and no constant.

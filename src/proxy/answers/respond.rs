@@ -21,7 +21,7 @@ use crate::rules::Head;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FailedRequest<'a> {
     pub request: &'a Request<RequestBody>,
-    /// Of the client's request, if it was changed for the upstream.
+    /// The head as the client sent it, if the request was changed for the upstream.
     pub kept: Option<&'a KeptHead>,
     pub client_ip: IpAddr,
     /// The route's name; empty without a route.

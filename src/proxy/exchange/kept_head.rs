@@ -1,4 +1,4 @@
-//! What the proxy's own pages need of a request that is changed for its upstream.
+//! The head of a request as the client sent it, for the proxy's own pages.
 
 use std::borrow::Cow;
 

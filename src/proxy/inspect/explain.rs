@@ -86,9 +86,9 @@ enum Destination<'r> {
 /// The answer of a request, as the last line of the explanation says.
 #[derive(Debug)]
 enum Answer<'a> {
-    /// It goes on at once.
+    /// The request goes on at once.
     Allowed { destination: &'a Destination<'a> },
-    /// It goes on at this instant, or else once other requests have ended.
+    /// The request goes on at this instant, or else once other requests have ended.
     Delayed {
         destination: &'a Destination<'a>,
         until: Option<Timestamp>,

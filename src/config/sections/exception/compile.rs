@@ -21,7 +21,7 @@ struct PolicyExceptions {
     parts: Vec<KeyPart>,
     /// True if a condition reads paths as the route does.
     is_conditional: bool,
-    /// What routes read alike, with the exceptions on it.
+    /// The exceptions, by the key parts and paths that routes read alike.
     known: Vec<(CompiledFor, CompiledExceptions)>,
 }
 

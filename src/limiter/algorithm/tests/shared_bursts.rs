@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 
 proptest! {
-    /// Whatever others have taken, a request that leaves the difference of two bursts is decided as
-    /// by a bucket with the smaller burst in that state.
+    /// A request that leaves the difference of two bursts is decided as by a bucket with the smaller
+    /// burst in that state, whatever others have taken.
     #[test]
     fn units_that_stay_are_a_smaller_burst(
         limit in 1..50_u32,
