@@ -189,17 +189,15 @@ impl Admission {
         self.result.verdict.decision()
     }
 
-    /// Turns `response` into the answer of the limit that refuses, if any.
+    /// Turns `response` into the answer of the limit that refuses.
     pub(super) fn refuse(
         &self,
+        (limit, place): (&Limit, Option<u32>),
         route: &Route,
         styles: &HeaderStyles,
         head: &Head<'_>,
         response: &mut Response<ResponseBody>,
     ) {
-        let Some((limit, place)) = self.refusing(route) else {
-            return;
-        };
         let mut violated: SmallVec<[&str; 4]> = SmallVec::new();
         for record in &self.records {
             let limit = route.limit(record.limit);

@@ -362,8 +362,12 @@ impl Exchange {
     /// Turns `response` into the refusal, with the times of this instant.
     pub(super) fn refuse_now(&mut self, head: &Head<'_>, response: &mut Response<ResponseBody>) {
         self.admission.answered_at(self.context.now());
-        let styles = &self.context.ruleset.whole().styles;
-        self.admission.refuse(self.route(), styles, head, response);
+        let route = self.context.ruleset.route(self.place);
+        if let Some(refusing) = self.admission.refusing(route) {
+            let styles = &self.context.ruleset.whole().styles;
+            self.admission
+                .refuse(refusing, route, styles, head, response);
+        }
     }
 
     /// Notes that the request has waited: decisions and their times count from now.
@@ -392,7 +396,9 @@ impl Exchange {
             let refuses = is_upstreams && is_refusal(response);
             admission.write_headers(self.route(), styles, refuses, response.headers_mut());
         }
-        if let (Some(prepared), Some(changes)) = (self.changes.take(), &self.route().response) {
+        if let Some(prepared) = self.changes.take()
+            && let Some(changes) = &self.route().response
+        {
             let styles = &self.context.ruleset.whole().styles;
             changes.write(*prepared, styles, response.headers_mut());
         }

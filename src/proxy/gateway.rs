@@ -103,7 +103,8 @@ fn admit_question(
 }
 
 /// Admits a request that has its route, if the access rules let it pass.
-#[inline]
+#[inline(always)] // Its second caller, a question, is rare.
+#[expect(clippy::inline_always)]
 fn admit_routed(
     exchange: &mut Exchange,
     (target, head): (&RequestTarget, &Head<'_>),
@@ -254,7 +255,8 @@ fn refuse(
     head: &Head<'_>,
     response: &mut Response<ResponseBody>,
 ) -> Option<Disposition> {
-    let (limit, place) = admission.refusing(route)?;
+    let refusing = admission.refusing(route)?;
+    let (limit, place) = refusing;
     let action = limit.action(place);
     if context.is_question() {
         // Refusals of gRPC have status 200, which would be a yes.
@@ -265,7 +267,7 @@ fn refuse(
             ..*head
         };
         let styles = &context.ruleset.whole().styles;
-        admission.refuse(route, styles, &head, response);
+        admission.refuse(refusing, route, styles, &head, response);
         // A decoy would look like a yes.
         if action.is_decoy() {
             *response = bare(StatusCode::TOO_MANY_REQUESTS);
@@ -287,7 +289,8 @@ fn refuse(
     if held.is_some() {
         return held;
     }
-    admission.refuse(route, &context.ruleset.whole().styles, head, response);
+    let styles = &context.ruleset.whole().styles;
+    admission.refuse(refusing, route, styles, head, response);
     Some(Disposition::Respond)
 }
 

@@ -69,7 +69,8 @@ impl RequestTarget {
     ///
     /// # Errors
     /// 4xx or 501 if the head is ambiguous, or its path cannot be normalised safely.
-    #[inline]
+    #[inline(always)] // Its second caller, a question, is rare.
+    #[expect(clippy::inline_always)]
     pub(super) fn of<B>(request: &Request<B>, slashes: EncodedSlashes) -> Result<Self, Error> {
         framing::check(request)?;
         let host = host::effective(request)?;
