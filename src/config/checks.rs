@@ -44,6 +44,9 @@ pub(super) fn word(value: &impl Serialize) -> String {
     }
 }
 
+/// Advice on an empty list or mapping that may be left out.
+pub(super) const OPTIONAL: &str = "name one at least, or remove it";
+
 /// Reports an empty list or mapping.
 pub(super) fn report_empty<T>(all: &Located<T>, findings: &Findings<'_>, help: &str)
 where

@@ -86,7 +86,10 @@ mod tests {
     const PLAN: HeaderName = HeaderName::from_static("x-plan");
 
     fn plan(value: &str) -> Condition {
-        Condition::Header(PLAN, StringMatcher::exact(value.as_bytes()))
+        Condition::Value(
+            KeyPart::Header(PLAN),
+            StringMatcher::exact(value.as_bytes()),
+        )
     }
 
     /// The reason why a request with these plans isn't served.

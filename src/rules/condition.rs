@@ -8,16 +8,14 @@
 use std::fmt;
 
 use http::Method;
-use http::header::HeaderName;
 
-use super::cookie::cookie;
-use super::descriptor::{KeyPart, bytes};
+use super::descriptor::KeyPart;
 use super::matcher::{
     CaseSensitivity, HostPattern, PathEquivalence, PathPattern, RouteMatch, TrailingSlash,
 };
 use super::network_set::NetworkSet;
 use super::string_matcher::{LinearRegex, StringMatcher};
-use super::{Head, Lookup, query};
+use super::{Head, Lookup};
 use crate::http::connection::Scheme;
 use crate::http::grpc;
 use crate::net::socket::StreamAddress;
@@ -29,14 +27,8 @@ pub enum Condition {
     Method(Vec<Method>),
     /// The host is one of these.
     Host(Vec<HostPattern>),
-    /// This field has a value that matches, and no other.
-    Header(HeaderName, StringMatcher),
-    /// This query parameter, decoded, has a value that matches, and no other.
-    Query(String, StringMatcher),
-    /// This cookie, decoded, has a value that matches, and no other.
-    Cookie(String, StringMatcher),
-    /// The token has this claim with a value that matches.
-    Claim(String, StringMatcher),
+    /// This field, query parameter, cookie or claim, decoded, has a value that matches, and no other.
+    Value(KeyPart, StringMatcher),
     /// The path matches.
     Path(PathCondition),
     /// The client's address is in one of these networks.
@@ -150,62 +142,33 @@ impl Condition {
             Self::Method(_)
             | Self::Host(_)
             | Self::Path(_)
-            | Self::Query(..)
+            | Self::Value(KeyPart::Query(_), _)
             | Self::Grpc
             | Self::Unknown => Self::Unknown,
             Self::Any(conditions) => Self::Any(all(conditions)),
             Self::All(conditions) => Self::All(all(conditions)),
             Self::Not(condition) => Self::Not(Box::new(condition.for_any_target())),
-            Self::Header(..)
-            | Self::Cookie(..)
-            | Self::Claim(..)
-            | Self::ClientIp(_)
-            | Self::Listener(_)
-            | Self::Scheme(_) => self.clone(),
+            Self::Value(..) | Self::ClientIp(_) | Self::Listener(_) | Self::Scheme(_) => {
+                self.clone()
+            }
         }
     }
 
     /// Returns true if the condition reads the token.
     pub fn reads_token(&self) -> bool {
-        match self {
-            Self::Claim(..) => true,
-            Self::Any(conditions) | Self::All(conditions) => {
-                conditions.iter().any(Self::reads_token)
-            }
-            Self::Not(condition) => condition.reads_token(),
-            Self::Method(_)
-            | Self::Host(_)
-            | Self::Header(..)
-            | Self::Query(..)
-            | Self::Cookie(..)
-            | Self::Path(_)
-            | Self::ClientIp(_)
-            | Self::Listener(_)
-            | Self::Scheme(_)
-            | Self::Grpc
-            | Self::Unknown => false,
-        }
+        let mut inputs = self.inputs().into_iter();
+        inputs.any(|part| matches!(part, KeyPart::Claim(_)))
     }
 
     /// Returns the fields, cookies and claims that the condition reads.
     pub fn inputs(&self) -> Vec<KeyPart> {
         match self {
-            Self::Header(name, _) => vec![KeyPart::Header(name.clone())],
-            Self::Cookie(name, _) => vec![KeyPart::Cookie(name.clone())],
-            Self::Claim(name, _) => vec![KeyPart::Claim(name.clone())],
+            Self::Value(part, _) if part.is_from_fields() => vec![part.clone()],
             Self::Any(conditions) | Self::All(conditions) => {
                 conditions.iter().flat_map(Self::inputs).collect()
             }
             Self::Not(condition) => condition.inputs(),
-            Self::Method(_)
-            | Self::Host(_)
-            | Self::Query(..)
-            | Self::Path(_)
-            | Self::ClientIp(_)
-            | Self::Listener(_)
-            | Self::Scheme(_)
-            | Self::Grpc
-            | Self::Unknown => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -215,18 +178,11 @@ impl Condition {
         match self {
             Self::Method(methods) => Some(methods.contains(head.method)),
             Self::Host(hosts) => Some(hosts.iter().any(|host| host.matches(head.host))),
-            Self::Header(name, matcher) => {
-                matched(Lookup::among(head.headers.get_all(name)), matcher)
-            }
-            Self::Query(name, matcher) => {
-                let value = query::parameter(head.query, name);
-                matched(value.map(bytes), matcher)
-            }
-            Self::Cookie(name, matcher) => matched(cookie(head.headers, name), matcher),
-            Self::Claim(name, matcher) => {
-                let claim = head.token.map(|token| token.claim(name));
-                matched(claim.unwrap_or(Lookup::Missing), matcher)
-            }
+            Self::Value(part, matcher) => match part.named_value(head) {
+                Lookup::One(value) => Some(matcher.matches(&value)),
+                Lookup::Missing => Some(false),
+                Lookup::Several => None,
+            },
             Self::Path(path) => Some(path.matches(head.path)),
             Self::ClientIp(networks) => Some(networks.contains(head.client_ip)),
             Self::Listener(addresses) => {
@@ -249,10 +205,7 @@ impl fmt::Display for Condition {
         match self {
             Self::Method(_) => f.write_str("another method"),
             Self::Host(_) => f.write_str("another host"),
-            Self::Header(name, _) => write!(f, "the header {name} is absent, or another"),
-            Self::Query(name, _) => write!(f, "the query parameter {name} is absent, or another"),
-            Self::Cookie(name, _) => write!(f, "the cookie {name} is absent, or another"),
-            Self::Claim(name, _) => write!(f, "the claim {name} is absent, or another"),
+            Self::Value(part, _) => write!(f, "{part} is absent, or another"),
             Self::Path(_) => f.write_str("another path"),
             Self::ClientIp(_) => f.write_str("another client address"),
             Self::Listener(_) => f.write_str("another listener"),
@@ -262,15 +215,6 @@ impl fmt::Display for Condition {
                 f.write_str("a condition of `when` isn't met")
             }
         }
-    }
-}
-
-/// Matches the only value of a name.
-fn matched(value: Lookup<impl AsRef<[u8]>>, matcher: &StringMatcher) -> Option<bool> {
-    match value {
-        Lookup::One(value) => Some(matcher.matches(value.as_ref())),
-        Lookup::Missing => Some(false),
-        Lookup::Several => None,
     }
 }
 

@@ -27,7 +27,7 @@ use crate::visible;
 pub use key_text::{KeyText, KeyTextError, PartText};
 
 /// A part of a request that can be in a key. It is shown as the configuration writes it.
-#[derive(Clone, Debug, PartialEq, Eq, Display)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Display)]
 #[display(rename_all = "snake_case")]
 pub enum KeyPart {
     /// The client's address; an IPv6 address by its first bits only, 1 to 128 of them.
@@ -396,6 +396,23 @@ impl KeyPart {
         }
     }
 
+    /// Returns the value of a field, cookie, parameter or claim, also if it is empty; no other part
+    /// has a value here.
+    #[inline]
+    pub(super) fn named_value<'a>(&'a self, head: &Head<'a>) -> Lookup<Cow<'a, [u8]>> {
+        match self {
+            Self::Header(name) => Lookup::among(head.headers.get_all(name)).map(Cow::Borrowed),
+            Self::Cookie(name) => cookie(head.headers, name),
+            Self::Query(name) => query::parameter(head.query, name).map(bytes),
+            Self::Claim(name) => {
+                let claim = head.token.map(|token| token.claim(name));
+                let claim = claim.unwrap_or(Lookup::Missing);
+                claim.map(|value| Cow::Borrowed(value.as_bytes()))
+            }
+            _ => Lookup::Missing,
+        }
+    }
+
     /// Passes the value to `take`, in its canonical spelling.
     pub(super) fn with_value<T>(
         &self,
@@ -406,15 +423,9 @@ impl KeyPart {
             Self::ClientIp { ipv6_prefix } => {
                 return Lookup::One(address_bits(head.client_ip, *ipv6_prefix, take));
             }
-            Self::Header(name) => Lookup::among(head.headers.get_all(name)).map(Cow::Borrowed),
-            Self::Cookie(name) => cookie(head.headers, name),
-            Self::Query(name) => query::parameter(head.query, name).map(bytes),
-            Self::Claim(name) => match head.token {
-                Some(token) => token
-                    .claim(name)
-                    .map(|value| Cow::Borrowed(value.as_bytes())),
-                None => Lookup::Missing,
-            },
+            Self::Header(_) | Self::Cookie(_) | Self::Query(_) | Self::Claim(_) => {
+                self.named_value(head)
+            }
             Self::BasicUser => basic_user(head.headers),
             Self::Segment { place, form } => match form.segment(head.path, *place) {
                 Some(segment) => Lookup::One(bytes(segment)),
@@ -498,7 +509,7 @@ impl std::fmt::Display for PartDescription {
     }
 }
 
-pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),

@@ -127,9 +127,7 @@ impl fmt::Display for RouteMatch {
         for condition in &self.conditions {
             match condition {
                 Condition::Method(_) => {}
-                Condition::Header(name, _) => write!(f, " header:{name}")?,
-                Condition::Query(name, _) => write!(f, " query:{name}")?,
-                Condition::Cookie(name, _) => write!(f, " cookie:{name}")?,
+                Condition::Value(part, _) => write!(f, " {part}")?,
                 Condition::Grpc => f.write_str(" grpc")?,
                 _ => f.write_str(" when")?,
             }

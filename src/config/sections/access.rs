@@ -6,7 +6,7 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::checks::report_empty;
+use crate::config::checks::{OPTIONAL, report_empty};
 use crate::config::schema::{Condition, Config};
 use crate::config::sections::condition::{self, condition};
 use crate::config::sections::value_match::FileLists;
@@ -55,7 +55,7 @@ pub(in crate::config) fn check(
         findings.add(finding.help("add one, as in `deny: [{ cidr: [192.0.2.0/24] }]`"));
     }
     for list in access.allow.iter().chain(&access.deny) {
-        report_empty(list, findings, "give it a condition at least, or remove it");
+        report_empty(list, findings, OPTIONAL);
     }
     for condition in access.conditions() {
         condition::check(condition, condition.node, config, findings);

@@ -4,7 +4,7 @@ use http::header::HOST;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{report_empty, report_repeated, report_twice};
+use crate::config::checks::{OPTIONAL, report_empty, report_repeated, report_twice};
 use crate::config::schema::{Config, Route};
 use crate::config::sections::path_selection::PathSelection;
 use crate::config::sections::value_match::{self, FileLists, Networks, ValueMatch, network_sets};
@@ -13,7 +13,7 @@ use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::http::connection::Scheme;
 use crate::http::path::{EncodedSlashes, has_encoded_slash};
 use crate::net::socket::StreamAddress;
-use crate::rules::{self, HostPattern, PathEquivalence};
+use crate::rules::{self, HostPattern, KeyPart, PathEquivalence};
 
 /// A condition; all that is said here must be met.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -139,46 +139,16 @@ pub(in crate::config) fn check(
         let finding = Finding::error(node, Code::NoValue, "a condition that says nothing");
         findings.add(finding.help("add a condition, as in `{ method: [POST] }`, or remove it"));
     }
-    report_empty(
-        &condition.method,
-        findings,
-        "name a method at least, or remove it",
-    );
-    report_empty(
-        &condition.host,
-        findings,
-        "name a host at least, or remove it",
-    );
-    report_empty(
-        &condition.cidr,
-        findings,
-        "name a network at least, or remove it",
-    );
-    report_empty(
-        &condition.listener,
-        findings,
-        "name a listener at least, or remove it",
-    );
-    report_empty(
-        &condition.header,
-        findings,
-        "name a field at least, or remove it",
-    );
-    report_empty(
-        &condition.query,
-        findings,
-        "name a parameter at least, or remove it",
-    );
-    report_empty(
-        &condition.cookie,
-        findings,
-        "name a cookie at least, or remove it",
-    );
-    report_empty(
-        &condition.jwt,
-        findings,
-        "name a claim at least, or remove it",
-    );
+    report_empty(&condition.method, findings, OPTIONAL);
+    report_empty(&condition.host, findings, OPTIONAL);
+    report_empty(&condition.header, findings, OPTIONAL);
+    report_empty(&condition.query, findings, OPTIONAL);
+    report_empty(&condition.cookie, findings, OPTIONAL);
+    report_empty(&condition.jwt, findings, OPTIONAL);
+    report_empty(&condition.cidr, findings, OPTIONAL);
+    report_empty(&condition.listener, findings, OPTIONAL);
+    report_empty(&condition.any, findings, OPTIONAL);
+    report_empty(&condition.all, findings, OPTIONAL);
     check_fields(&condition.header, "host", findings);
     if let Some(path) = &condition.path {
         path.check(findings);
@@ -192,11 +162,8 @@ pub(in crate::config) fn check(
     for listener in condition.listener.iter() {
         check_listener(listener, config, findings);
     }
-    for list in [&condition.any, &condition.all] {
-        report_empty(list, findings, "give it a condition at least, or remove it");
-        for inner in list.iter() {
-            check(inner, inner.node, config, findings);
-        }
+    for inner in condition.any.iter().chain(condition.all.iter()) {
+        check(inner, inner.node, config, findings);
     }
     if let Some(not) = &condition.not {
         check(not, not.node, config, findings);
@@ -285,9 +252,9 @@ pub(in crate::config) fn condition(
         all.push(path.condition(equivalence));
     }
     all.extend(headers(&written.header, lists));
-    all.extend(named(&written.query, rules::Condition::Query, lists));
-    all.extend(named(&written.cookie, rules::Condition::Cookie, lists));
-    all.extend(named(&written.jwt, rules::Condition::Claim, lists));
+    all.extend(named(&written.query, KeyPart::Query, lists));
+    all.extend(named(&written.cookie, KeyPart::Cookie, lists));
+    all.extend(named(&written.jwt, KeyPart::Claim, lists));
     let list = |list: &List<Condition>| {
         let conditions = list.iter().map(|one| condition(one, equivalence, lists));
         conditions.collect::<Vec<_>>()
@@ -311,16 +278,19 @@ pub(in crate::config) fn headers(
     fields: &Table<FieldName, ValueMatch>,
     lists: &FileLists,
 ) -> impl Iterator<Item = rules::Condition> {
+    let part = |name: &FieldName| KeyPart::Header(name.get().clone());
     let fields = fields.iter();
-    fields.map(|(name, value)| rules::Condition::Header(name.get().clone(), value.compile(lists)))
+    fields.map(move |(name, value)| rules::Condition::Value(part(name), value.compile(lists)))
 }
 
-/// Compiles conditions on what has a name and a value.
+/// Compiles conditions on parts of this kind.
 pub(in crate::config) fn named(
     values: &Table<Text, ValueMatch>,
-    condition: fn(String, rules::StringMatcher) -> rules::Condition,
+    part: fn(String) -> KeyPart,
     lists: &FileLists,
 ) -> impl Iterator<Item = rules::Condition> {
     let values = values.iter();
-    values.map(move |(name, value)| condition(name.as_str().to_owned(), value.compile(lists)))
+    values.map(move |(name, value)| {
+        rules::Condition::Value(part(name.to_string()), value.compile(lists))
+    })
 }

@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 use proptest::prelude::*;
 
@@ -11,7 +11,10 @@ use crate::rules::{CaseSensitivity, PathMatch, Segment, TrailingSlash};
 const PLAN: HeaderName = HeaderName::from_static("x-plan");
 
 fn plan(value: &'static str) -> Condition {
-    Condition::Header(PLAN, StringMatcher::exact(value.as_bytes()))
+    Condition::Value(
+        KeyPart::Header(PLAN),
+        StringMatcher::exact(value.as_bytes()),
+    )
 }
 
 fn headers(plans: &[&'static str]) -> Headers {
@@ -144,7 +147,7 @@ fn model(condition: &Condition, method: &Method, given: Option<&str>, from: IpAd
     let of = |condition: &Condition| model(condition, method, given, from);
     match condition {
         Condition::Method(methods) => methods.contains(method),
-        Condition::Header(_, value) => given.is_some_and(|given| value.matches(given.as_bytes())),
+        Condition::Value(_, value) => given.is_some_and(|given| value.matches(given.as_bytes())),
         Condition::ClientIp(networks) => networks.contains(from),
         Condition::Any(list) => list.iter().any(of),
         Condition::All(list) => list.iter().all(of),

@@ -5,7 +5,7 @@ use proptest::sample::{select, subsequence};
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::rules::{CaseSensitivity, PathMatch, StringMatcher, TrailingSlash};
+use crate::rules::{CaseSensitivity, KeyPart, PathMatch, StringMatcher, TrailingSlash};
 
 /// A route for `[METHOD[,METHOD] ][HOST]PATH[?NAME=VALUE]`; `~` in front: any case; `+`: any slash;
 /// `%`: loose.
@@ -57,7 +57,10 @@ fn route(text: &str) -> RouteMatch {
 }
 
 fn parameter(name: &str, value: &str) -> Condition {
-    Condition::Query(name.to_owned(), StringMatcher::exact(value.as_bytes()))
+    Condition::Value(
+        KeyPart::Query(name.to_owned()),
+        StringMatcher::exact(value.as_bytes()),
+    )
 }
 
 fn pattern(path: &str) -> PathPattern {
@@ -243,10 +246,7 @@ fn what_routes_lack_is_said_in_the_order_in_which_they_are_asked() {
         [
             ("b.example/x", "another host".to_owned()),
             ("*.b/x", "another host".to_owned()),
-            (
-                "/x?q=1",
-                "the query parameter q is absent, or another".to_owned()
-            ),
+            ("/x?q=1", "query:q is absent, or another".to_owned()),
             ("POST /x", "another method".to_owned()),
             ("/y", "another path".to_owned()),
         ]
@@ -365,9 +365,12 @@ fn some_route() -> impl Strategy<Value = RouteMatch> {
                 route.conditions.push(Condition::Method(methods));
             }
             let name = HeaderName::from_static("h");
-            route.conditions.extend(
-                field.map(|value| Condition::Header(name, StringMatcher::exact(value.as_bytes()))),
-            );
+            route.conditions.extend(field.map(|value| {
+                Condition::Value(
+                    KeyPart::Header(name),
+                    StringMatcher::exact(value.as_bytes()),
+                )
+            }));
             route
                 .conditions
                 .extend(parameter.map(|value| self::parameter("q", value)));

@@ -25,7 +25,7 @@ fn prefix(text: &str) -> Selection {
 
 /// Requests with this plan, of these clients or of all.
 fn plan(text: &str, clients: Option<Selection>) -> Selection {
-    let when = Condition::Header(PLAN, StringMatcher::exact(text.as_bytes()));
+    let when = Condition::Value(KeyPart::Header(PLAN), StringMatcher::exact(text.as_bytes()));
     let clients = clients.map(|clients| match clients {
         Selection::Clients(selector) => selector,
         Selection::When(..) => panic!("one condition only"),

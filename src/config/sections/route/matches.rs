@@ -6,7 +6,7 @@ use crate::config::sections::condition::{condition, headers, named};
 use crate::config::sections::value_match::FileLists;
 use crate::config::{Code, Finding, Located};
 use crate::rules::{
-    self, CaseSensitivity, PathEquivalence, PathMatch, RouteMatch, Router, TrailingSlash,
+    self, CaseSensitivity, KeyPart, PathEquivalence, PathMatch, RouteMatch, Router, TrailingSlash,
 };
 
 /// Warns of routes whose requests earlier routes all take.
@@ -85,14 +85,10 @@ pub(super) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
         conditions.push(rules::Condition::Method(methods.collect()));
     }
     conditions.extend(headers(&matches.headers, lists));
-    conditions.extend(named(&matches.query, rules::Condition::Query, lists));
-    conditions.extend(named(&matches.cookies, rules::Condition::Cookie, lists));
-    conditions.extend(
-        matches
-            .when
-            .as_ref()
-            .map(|when| condition(when, equivalence, lists)),
-    );
+    conditions.extend(named(&matches.query, KeyPart::Query, lists));
+    conditions.extend(named(&matches.cookies, KeyPart::Cookie, lists));
+    let when = matches.when.as_ref();
+    conditions.extend(when.map(|when| condition(when, equivalence, lists)));
     RouteMatch {
         hosts: matches
             .hosts

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::answer::check_unforwarded;
 use super::compile::RouteCompiler;
-use crate::config::checks::{report_empty, report_repeated};
+use crate::config::checks::{OPTIONAL, report_empty, report_repeated};
 use crate::config::schema::{Action, Config, Mode, Policy, Route};
 use crate::config::sections::policy::Policies;
 use crate::config::value::{KeyPart, Name, UpstreamRef};
@@ -43,7 +43,7 @@ pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
 }
 
 fn check_names(names: &List<Name>, config: &Config, findings: &Findings<'_>) {
-    report_empty(names, findings, "name a policy at least, or remove it");
+    report_empty(names, findings, OPTIONAL);
     report_repeated(
         names.iter().map(|name| (&name.value, name.node)),
         findings,
