@@ -236,9 +236,9 @@ fn has_odd_port(text: &str) -> bool {
     after.is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The key for what other proxies write in other words, with advice.
+/// The key for what other proxies write in other words, or elsewhere, with advice.
 fn foreign_key(key: &str, known: &[&str]) -> Option<(&'static str, &'static str)> {
-    const FOREIGN: [(&[&str], &str, &str); 2] = [
+    const FOREIGN: [(&[&str], &str, &str); 3] = [
         (
             &[
                 "average",
@@ -260,6 +260,11 @@ fn foreign_key(key: &str, known: &[&str]) -> Option<(&'static str, &'static str)
             &["backend", "proxy_pass", "service", "target", "to"],
             "upstream",
             "name the upstream, or its URL: `upstream: http://10.0.0.11:3000`",
+        ),
+        (
+            &["strip_prefix"],
+            "max_body",
+            "put it into `rewrite` of the route: `rewrite: { strip_prefix: /v1 }`",
         ),
     ];
     let found = FOREIGN

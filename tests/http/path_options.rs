@@ -300,8 +300,8 @@ fn check_knows_the_traps() {
             "not every path of this route starts with `/w`",
         ),
         (
-            "rewrite: { strip_prefix: /v }, request: { strip_prefix: /v }",
-            "`strip_prefix` in `request` and in `rewrite`",
+            "request: { strip_prefix: /v }",
+            "put it into `rewrite` of the route",
         ),
         ("rewrite: { add_prefix: /a/ }", "isn't a prefix of paths"),
         (

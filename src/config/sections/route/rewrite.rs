@@ -48,30 +48,19 @@ pub struct Rewrite {
     pub responses: Located<Flag<false>>,
 }
 
-impl Route {
-    /// The prefix to strip.
-    fn stripped_prefix(&self) -> Option<&Located<PathPrefix>> {
-        let rewrite = self.rewrite.as_ref();
-        let of_rewrite = rewrite.and_then(|rewrite| rewrite.strip_prefix.as_ref());
-        of_rewrite.or(self.request.strip_prefix.as_ref())
-    }
-}
-
 /// Compiles what a checked route says of the path that is forwarded.
 pub(super) fn forwarded_path(route: &Route, form: PathEquivalence) -> ForwardedPath {
-    let strip = route.stripped_prefix();
-    if strip.is_none() && route.rewrite.is_none() {
+    let Some(written) = &route.rewrite else {
         return match route.forward_path.value {
             ForwardPath::Normalised => ForwardedPath::Normalised,
             ForwardPath::AsReceived => ForwardedPath::AsReceived,
         };
-    }
-    let written = route.rewrite.as_ref().map(|one| one.value.clone());
-    let written = written.unwrap_or_default();
+    };
+    let strip = written.strip_prefix.as_ref();
     let text = |prefix: Option<&Located<PathPrefix>>| {
         prefix.map_or_else(String::new, |prefix| prefix.to_string())
     };
-    let replace = written.regex.zip(written.replace);
+    let replace = written.regex.as_ref().zip(written.replace.as_ref());
     ForwardedPath::Rewritten(Box::new(PathRewrite {
         // An upstream that puts the prefix into its links needs nothing rewritten back.
         forwarded_prefix: strip
@@ -94,14 +83,12 @@ pub(super) fn forwarded_path(route: &Route, form: PathEquivalence) -> ForwardedP
 /// Checks all that a route says of paths.
 pub(super) fn check(route: &Route, findings: &Findings<'_>) {
     check_forms(route, findings);
-    check_strip_prefix(route, findings);
-    if route.forward_path.value == ForwardPath::AsReceived {
-        check_as_received(route, findings);
-    }
     if let Some(rewrite) = &route.rewrite {
+        check_strip_prefix(route, rewrite, findings);
+        check_as_received(route, rewrite, findings);
         check_replacement(rewrite, findings);
         check_loose_replacement(route, rewrite, findings);
-        check_responses(route, rewrite, findings);
+        check_responses(rewrite, findings);
     }
 }
 
@@ -162,21 +149,10 @@ fn check_forms(route: &Route, findings: &Findings<'_>) {
 }
 
 /// Every path of the route has to start with the stripped prefix.
-fn check_strip_prefix(route: &Route, findings: &Findings<'_>) {
-    let Some(prefix) = route.stripped_prefix() else {
+fn check_strip_prefix(route: &Route, rewrite: &Rewrite, findings: &Findings<'_>) {
+    let Some(prefix) = &rewrite.strip_prefix else {
         return;
     };
-    if let Some(other) = &route.request.strip_prefix
-        && other.node != prefix.node
-    {
-        let message = "`strip_prefix` in `request` and in `rewrite`";
-        let finding = Finding::error(other.node, Code::Conflict, message);
-        findings.add(
-            finding
-                .related(prefix.node, "the other")
-                .help("remove one of them"),
-        );
-    }
     let path = route.matches.written_pattern();
     if !path.is_some_and(|(path, _)| starts_with(path, prefix)) {
         let message = format!("not every path of this route starts with `{prefix}`");
@@ -195,14 +171,10 @@ fn starts_with(path: &PathPattern, prefix: &PathPrefix) -> bool {
         .all(|wanted| matches!(segments.next(), Some(Segment::Literal(text)) if text == wanted))
 }
 
-fn check_as_received(route: &Route, findings: &Findings<'_>) {
-    let rewrites = [
-        node_of(&route.rewrite),
-        node_of(&route.request.strip_prefix),
-    ];
-    for rewrite in rewrites.into_iter().flatten() {
+fn check_as_received(route: &Route, rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
+    if route.forward_path.value == ForwardPath::AsReceived {
         let message = "a path can't be rewritten and forwarded as it was received";
-        let finding = Finding::error(rewrite, Code::Conflict, message).at_key();
+        let finding = Finding::error(rewrite.node, Code::Conflict, message).at_key();
         let finding = finding.related(route.forward_path.node, "as it was received");
         findings.add(finding.help("remove one of them"));
     }
@@ -297,7 +269,7 @@ fn references(text: &str, regex: &LinearRegex) -> Result<(), (String, String)> {
     Ok(())
 }
 
-fn check_responses(route: &Route, rewrite: &Rewrite, findings: &Findings<'_>) {
+fn check_responses(rewrite: &Rewrite, findings: &Findings<'_>) {
     if !rewrite.responses.get() {
         return;
     }
@@ -310,7 +282,7 @@ fn check_responses(route: &Route, rewrite: &Rewrite, findings: &Findings<'_>) {
             "what `regex` replaces can't be rewritten back in responses",
             "use `strip_prefix` and `add_prefix`, or remove `responses`",
         );
-    } else if route.stripped_prefix().is_none() && rewrite.add_prefix.is_none() {
+    } else if rewrite.strip_prefix.is_none() && rewrite.add_prefix.is_none() {
         error(
             "there is no prefix to rewrite in responses",
             "remove `responses`",

@@ -14,8 +14,7 @@ use crate::config::sections::path_selection::PathSelection;
 use crate::config::sections::secret_value::SecretValue;
 use crate::config::sections::value_match::ValueMatch;
 use crate::config::value::{
-    FieldName, FilePath, Flag, GrpcPattern, Method, Name, PathPattern, PathPrefix, Text,
-    UpstreamRef,
+    FieldName, FilePath, Flag, GrpcPattern, Method, Name, PathPattern, Text, UpstreamRef,
 };
 use crate::http::path::EncodedSlashes;
 use crate::rules::{HostPattern, PathMatch, TrailingSlash};
@@ -121,8 +120,6 @@ pub struct RequestChanges {
     pub set_headers: Table<FieldName, SecretValue>,
     /// Fields to remove.
     pub remove_headers: List<FieldName>,
-    /// A prefix to take away from the path, in whole segments, as `rewrite.strip_prefix`.
-    pub strip_prefix: Option<Located<PathPrefix>>,
     /// The largest request body, `0B` to `1024GiB`, instead of `client.max_body`; 413 beyond.
     pub max_body: Option<Located<BodySize>>,
 }
