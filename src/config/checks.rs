@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::value::FieldName;
 use super::{Code, Finding, Findings, List, Located, NodeId};
+use crate::proxy::TemplateError;
 
 /// Reports every item that equals an earlier one.
 pub(super) fn report_repeated<T: Eq + Hash>(
@@ -55,6 +56,12 @@ where
     if (&all.value).into_iter().next().is_none() {
         findings.add(Finding::error(all.node, Code::NoValue, "this is empty").help(help));
     }
+}
+
+/// The error for a text with a wrong placeholder at `node`.
+pub(super) fn wrong_text(node: NodeId, error: &TemplateError) -> Finding {
+    let finding = Finding::error(node, Code::InvalidValue, error.to_string());
+    finding.help(error.help.as_str())
 }
 
 /// Reports options of which none is given, or several. `none` and `several` have advice; `none` also

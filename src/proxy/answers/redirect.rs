@@ -9,12 +9,15 @@ use http::HeaderValue;
 use http::uri::Authority;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::template::{Template, TemplateError};
+use super::template::{Signs, Template, TemplateError};
 use crate::http::path;
 use crate::rules::{CaseSensitivity, PathEquivalence, PathMatch, PathPattern, segments};
 
-/// The signs around names.
-const SIGNS: [&str; 2] = ["{", "}"];
+const SIGNS: Signs = Signs {
+    open: "{",
+    close: "}",
+    unclosed: "write a placeholder as in `{path}`",
+};
 /// The longest target as configured, in bytes.
 const MAX_LENGTH: usize = 4096;
 
@@ -79,35 +82,9 @@ pub(crate) struct RedirectedRequest<'a> {
     pub query: Option<&'a str>,
 }
 
-/// Error in a target.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RedirectError {
-    /// A placeholder has no end, or an unknown name.
-    #[error(transparent)]
-    Template(#[from] TemplateError),
-    /// The text is too long.
-    #[error("a target has {MAX_LENGTH} bytes at most")]
-    Long,
-    /// The text begins with neither a scheme nor a slash.
-    #[error("this is neither an `http` or `https` URL nor a path")]
-    Relative,
-    /// The text begins with two slashes, or a slash and a backslash.
-    #[error("browsers take the text after `{0}` for a host")]
-    NetworkPath(&'static str),
-    /// A placeholder other than `{host}` would be part of the host.
-    #[error("`{{{0}}}` would let clients choose the host")]
-    InHost(String),
-    /// The URL has no valid host.
-    #[error("this URL has no valid host")]
-    Host,
-    /// A character that a URL has in encoded form only.
-    #[error("a URL can't contain `{}`", .0.escape_debug())]
-    Character(char),
-}
-
 impl RedirectTarget {
     /// The names of all placeholders, except those of captured segments.
-    pub const NAMES: [&'static str; 4] = ["host", "path", "query", "path_and_query"];
+    const NAMES: [&'static str; 4] = ["host", "path", "query", "path_and_query"];
 
     /// Parses a target for requests whose paths have this pattern on a route that compares them so.
     ///
@@ -117,22 +94,30 @@ impl RedirectTarget {
         text: &str,
         path: &PathPattern,
         form: PathEquivalence,
-    ) -> Result<Self, RedirectError> {
+    ) -> Result<Self, TemplateError> {
         if text.len() > MAX_LENGTH {
-            return Err(RedirectError::Long);
+            let message = format!("a target has {MAX_LENGTH} bytes at most");
+            return Err(TemplateError::new(message, "shorten it"));
         }
         for start in ["//", "/\\"] {
             if text.starts_with(start) {
-                return Err(RedirectError::NetworkPath(start));
+                let message = format!("browsers take the text after `{start}` for a host");
+                let help = "begin with one slash, or with `https://` and a host";
+                return Err(TemplateError::new(message, help));
             }
         }
         let is_path = text.starts_with('/');
         let authority = match text.split_once("://") {
             _ if is_path => None,
             Some(("http" | "https", rest)) => Some(rest),
-            _ => return Err(RedirectError::Relative),
+            _ => {
+                let message = "this is neither an `http` or `https` URL nor a path";
+                let help = "as in `https://{host}{path_and_query}`, or `/new{path}`";
+                return Err(TemplateError::new(message, help));
+            }
         };
-        let template = Template::parse_with(text, SIGNS, |name, before| {
+        let known: Vec<_> = Self::NAMES.into_iter().chain(path.captures()).collect();
+        let template = Template::parse_with(text, &SIGNS, &known, |name, before| {
             let part = RequestPart::of(name, path)?;
             let component = Component::after(before, is_path);
             let begins_path = matches!(part, RequestPart::Path | RequestPart::PathAndQuery);
@@ -144,7 +129,14 @@ impl RedirectTarget {
         let outside = template.write(|_, _| {});
         let is_valid = |c: &char| c.is_ascii_graphic() && !"\"<>\\^`{|}".contains(*c);
         if let Some(other) = outside.chars().find(|c| !is_valid(c)) {
-            return Err(RedirectError::Character(other));
+            let message = format!("a URL can't contain `{}`", other.escape_debug());
+            return Err(TemplateError::new(
+                message,
+                match other {
+                    '{' | '}' => "a placeholder has one brace on each side, as in `{path}`",
+                    _ => "percent-encode it, as in `%20` for a space",
+                },
+            ));
         }
         authority.map_or(Ok(()), check_authority)?;
         Ok(Self {
@@ -187,7 +179,7 @@ impl RedirectTarget {
 }
 
 /// Checks the host and the port at the start of `rest`, where only a host may vary.
-fn check_authority(rest: &str) -> Result<(), RedirectError> {
+fn check_authority(rest: &str) -> Result<(), TemplateError> {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let path = ["{path}", "{path_and_query}"].map(|name| authority.find(name));
     let end = path.into_iter().flatten().min();
@@ -195,13 +187,19 @@ fn check_authority(rest: &str) -> Result<(), RedirectError> {
     let authority = authority.replace("{host}", "host");
     if let Some((_, name)) = authority.split_once('{') {
         let name = name.split('}').next().unwrap_or_default();
-        return Err(RedirectError::InHost(name.to_owned()));
+        let message = format!("`{{{name}}}` would let clients choose the host");
+        let help = "write the host, or `{host}`; begin the path with `/`";
+        return Err(TemplateError::new(message, help));
     }
     let parsed = authority.parse::<Authority>().ok().filter(|parsed| {
         let port = &authority[parsed.host().len().min(authority.len())..];
         !authority.contains('@') && (port.is_empty() || parsed.port_u16().is_some())
     });
-    parsed.map_or(Err(RedirectError::Host), |_| Ok(()))
+    let wrong = || {
+        let help = "as in `https://www.example.com:8443/`";
+        TemplateError::new("this URL has no valid host", help)
+    };
+    parsed.map(|_| ()).ok_or_else(wrong)
 }
 
 impl RequestPart {
@@ -284,7 +282,7 @@ mod tests {
         }
     }
 
-    fn parse(to: &str) -> Result<RedirectTarget, RedirectError> {
+    fn parse(to: &str) -> Result<RedirectTarget, TemplateError> {
         RedirectTarget::parse(to, &pattern(), PathEquivalence::default())
     }
 

@@ -58,13 +58,7 @@ impl FieldText {
     /// An unclosed placeholder, or the name of none that a field may have.
     pub fn parse(value: &HeaderValue) -> Result<Self, TemplateError> {
         let text = value.to_str().unwrap_or_default();
-        let template = Template::parse(text)?;
-        let unknown = template
-            .placeholders()
-            .find(|name| !Self::NAMES.contains(name));
-        if let Some(name) = unknown {
-            return Err(TemplateError::unknown(name));
-        }
+        let template = Template::parse_among(text, &Self::NAMES)?;
         Ok(if text.contains("{{") {
             Self::Template(template)
         } else {

@@ -9,6 +9,7 @@ use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use super::negotiate::ResponseFormat;
 use crate::http::headers::ascii;
+use crate::nearest;
 use crate::rules::Head;
 
 /// Most characters of a value: a client chooses the length of its path.
@@ -16,8 +17,11 @@ const MAX_VALUE: usize = 256;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The signs around names in bodies.
-const BODY: [&str; 2] = ["{{", "}}"];
+const BODY: Signs = Signs {
+    open: "{{",
+    close: "}}",
+    unclosed: "write `{{{{` for two braces that are no placeholder",
+};
 
 /// Text with placeholders: those of bodies, or `P`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,15 +55,22 @@ pub enum Placeholder {
     Route,
 }
 
-/// Error in a template.
+/// Signs around names.
+#[derive(Debug)]
+pub(super) struct Signs {
+    pub open: &'static str,
+    pub close: &'static str,
+    /// Advice for a name without its end.
+    pub unclosed: &'static str,
+}
+
+/// Error in a text with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TemplateError {
-    /// A placeholder has no end. The signs around names.
-    #[error("`{}` without `{}`", _0[0], _0[1])]
-    Unclosed([&'static str; 2]),
-    /// The name of no placeholder, and the signs around it.
-    #[error("there is no placeholder `{}{_0}{}`", _1[0], _1[1])]
-    Unknown(String, [&'static str; 2]),
+#[error("{message}")]
+pub struct TemplateError {
+    message: String,
+    /// Advice.
+    pub help: String,
 }
 
 /// Escaping of values.
@@ -82,9 +93,9 @@ pub(crate) enum PlaceholderValue<'a> {
 }
 
 impl TemplateError {
-    /// The error for a name that a text cannot have.
-    pub(super) fn unknown(name: &str) -> Self {
-        Self::Unknown(name.to_owned(), BODY)
+    pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+        let (message, help) = (message.into(), help.into());
+        Self { message, help }
     }
 }
 
@@ -116,7 +127,18 @@ impl Template {
     /// # Errors
     /// An unclosed placeholder, or an unknown name.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
-        Self::parse_with(text, BODY, |name, _| name.trim().parse().ok())
+        Self::parse_among(text, Self::NAMES)
+    }
+
+    /// Parses a text that may have these placeholders only.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub(super) fn parse_among(text: &str, known: &[&str]) -> Result<Self, TemplateError> {
+        Self::parse_with(text, &BODY, known, |name, _| {
+            let name = known.iter().find(|known| **known == name.trim())?;
+            name.parse().ok()
+        })
     }
 
     /// The names of its placeholders.
@@ -136,16 +158,17 @@ impl Template {
 
 impl<P> Template<P> {
     /// Parses a text with names between these signs, of which the first twice stands for itself.
-    /// `read` gets a name, and the text before it.
+    /// `read` gets one of the `known` names, and the text before it.
     ///
     /// # Errors
     /// An unclosed placeholder, or a name that `read` does not know.
     pub(super) fn parse_with(
         text: &str,
-        signs: [&'static str; 2],
+        signs: &Signs,
+        known: &[&str],
         read: impl Fn(&str, &str) -> Option<P>,
     ) -> Result<Self, TemplateError> {
-        let [open, close] = signs;
+        let Signs { open, close, .. } = *signs;
         let mut pieces = Vec::new();
         let mut written = String::new();
         let mut rest = text;
@@ -156,11 +179,15 @@ impl<P> Template<P> {
                 rest = after;
                 continue;
             }
-            let unclosed = TemplateError::Unclosed(signs);
-            let (name, after) = after.split_once(close).ok_or(unclosed)?;
+            let (name, after) = after.split_once(close).ok_or_else(|| {
+                TemplateError::new(format!("`{open}` without `{close}`"), signs.unclosed)
+            })?;
             let start = text.len() - (name.len() + close.len() + after.len());
-            let value = read(name, &text[..start - open.len()]);
-            let value = value.ok_or_else(|| TemplateError::Unknown(name.trim().to_owned(), signs));
+            let value = read(name, &text[..start - open.len()]).ok_or_else(|| {
+                let name = name.trim();
+                let message = format!("there is no placeholder `{open}{name}{close}`");
+                TemplateError::new(message, nearest::advice(name, known, "known placeholders"))
+            });
             if !written.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut written).into()));
             }
@@ -285,10 +312,8 @@ mod tests {
 
     #[test]
     fn errors_name_the_placeholder() {
-        assert_eq!(
-            Template::parse("a {{path"),
-            Err(TemplateError::Unclosed(BODY))
-        );
+        let unclosed = Template::parse("a {{path").expect_err("no end");
+        assert_eq!(unclosed.to_string(), "`{{` without `}}`");
         let unknown = Template::parse("{{pth}}").expect_err("no such value");
         assert_eq!(unknown.to_string(), "there is no placeholder `{{pth}}`");
     }

@@ -3,12 +3,12 @@
 use http::header::RETRY_AFTER;
 
 use super::style_fields;
-use crate::config::checks::{report_reserved, word};
+use crate::config::checks::{report_reserved, word, wrong_text};
 use crate::config::schema::{Action, BodyFormat, Config, HeaderFields, OnLimit};
 use crate::config::{Code, Finding, Findings, List, Located};
 use crate::nearest;
+use crate::proxy::Template;
 use crate::proxy::answers::limit_headers::StyleFields;
-use crate::proxy::{Template, TemplateError};
 
 /// The largest custom body, in bytes.
 const MAX_BODY: usize = 64 << 10;
@@ -77,7 +77,11 @@ pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings
         let help = "choose another name, as in `x-over-limit`";
         report_reserved(name, name.node, &[], help, findings);
     }
-    check_template(own, findings);
+    if let Some(body) = &own.body
+        && let Err(error) = Template::parse(body.as_str())
+    {
+        findings.add(wrong_text(body.node, &error));
+    }
     check_action(own, own.action_over(general), findings);
     if own.inherits(general) {
         check_body(own, &own.over(general), findings)
@@ -117,27 +121,6 @@ fn check_action(own: &OnLimit, action: Action, findings: &Findings<'_>) {
             let message = format!("`{key}` says nothing to `action: {}`", action.as_str());
             let finding = Finding::error(node, Code::NoEffect, message);
             findings.add(finding.help(format!("it is for {}", nearest::list(&suited))));
-        }
-    }
-}
-
-fn check_template(own: &OnLimit, findings: &Findings<'_>) {
-    let Some(body) = &own.body else { return };
-    let Err(error) = Template::parse(body.as_str()) else {
-        return;
-    };
-    let help = template_help(&error);
-    findings.add(Finding::error(body.node, Code::InvalidValue, error.to_string()).help(help));
-}
-
-/// Advice on a body with a wrong placeholder.
-pub(super) fn template_help(error: &TemplateError) -> String {
-    match error {
-        TemplateError::Unclosed(_) => {
-            "write `{{{{` for two braces that are no placeholder".to_owned()
-        }
-        TemplateError::Unknown(name, _) => {
-            nearest::advice(name, Template::NAMES, "known placeholders")
         }
     }
 }

@@ -8,12 +8,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{preflight, style_fields};
-use crate::config::checks::{report_empty, report_repeated, report_reserved, report_twice};
+use crate::config::checks::{
+    report_empty, report_repeated, report_reserved, report_twice, wrong_text,
+};
 use crate::config::schema::{Config, Cors, Responses, Route};
 use crate::config::value::{AllowedOrigin, FieldName, FieldValue};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
-use crate::nearest;
-use crate::proxy::TemplateError;
 use crate::proxy::answers::cors::{self, AllowedOrigins, PreflightRules};
 use crate::proxy::answers::response_changes::{FieldChange, FieldText, ResponseChanges};
 use crate::proxy::ruleset::Preflight;
@@ -85,16 +85,7 @@ fn check_fields(written: &Written<'_>, own: &[HeaderName], findings: &Findings<'
     for (name, value) in written.set.iter().chain(written.added.iter()) {
         report_reserved(name, value.node, own, "remove it", findings);
         if let Err(error) = FieldText::parse(value.get()) {
-            let help = match &error {
-                TemplateError::Unclosed(_) => {
-                    "write `{{{{` for two braces that are no placeholder".to_owned()
-                }
-                TemplateError::Unknown(name, _) => {
-                    nearest::advice(name, &FieldText::NAMES, "fields can have")
-                }
-            };
-            let finding = Finding::error(value.node, Code::InvalidValue, error.to_string());
-            findings.add(finding.help(help));
+            findings.add(wrong_text(value.node, &error));
         }
     }
     for name in written.removed.iter() {

@@ -3,12 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::checks::wrong_text;
 use crate::config::compiler::{Compiler, KeyFiles};
 use crate::config::schema::Config;
 use crate::config::sections::content::{self, Content};
 use crate::config::{Code, Finding, Findings, Located, node_of};
 use crate::proxy::answers::error_pages;
-use crate::proxy::{ResponseFormat, Template, TemplateError};
+use crate::proxy::{ResponseFormat, Template};
 
 /// The largest body, in bytes.
 const MAX_BODY: usize = 64 << 10;
@@ -65,16 +66,10 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
             if let Content::Text(text) = &body.value
                 && let Err(error) = Template::parse(text)
             {
-                findings.add(wrong(body, &error));
+                findings.add(wrong_text(body.node, &error));
             }
         }
     }
-}
-
-/// The finding for a body with a wrong placeholder.
-fn wrong(body: &Located<Content>, error: &TemplateError) -> Finding {
-    let help = super::check::template_help(error);
-    Finding::error(body.node, Code::InvalidValue, error.to_string()).help(help)
 }
 
 impl Compiler<'_> {
@@ -106,7 +101,7 @@ impl Compiler<'_> {
         };
         let template = Template::parse(text);
         template
-            .map_err(|error| self.findings.push(wrong(body, &error)))
+            .map_err(|error| self.findings.push(wrong_text(body.node, &error)))
             .ok()
     }
 }

@@ -5,15 +5,14 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{exactly_one, report_reserved};
+use crate::config::checks::{exactly_one, report_reserved, wrong_text};
 use crate::config::compiler::Compiler;
 use crate::config::schema::Route;
 use crate::config::sections::content::{self, Content};
 use crate::config::value::{FieldName, FieldValue, Flag, Text, UpstreamRef, Whole, fields};
 use crate::config::{Code, Finding, Findings, Located, NodeId, Table, node_of};
-use crate::nearest;
 use crate::proxy::TemplateError;
-use crate::proxy::answers::redirect::{RedirectError, RedirectTarget};
+use crate::proxy::answers::redirect::RedirectTarget;
 use crate::proxy::answers::route_answer::RouteAnswer;
 
 /// The largest body, in bytes. All responses share it.
@@ -99,11 +98,7 @@ fn check_redirect(redirect: &Redirect, route: &Route, findings: &Findings<'_>) {
     }
     let target = match target(redirect, route) {
         Ok(target) => target,
-        Err(error) => {
-            let help = help(&error, route);
-            let finding = Finding::error(redirect.to.node, Code::InvalidValue, error.to_string());
-            return findings.add(finding.help(help));
-        }
+        Err(error) => return findings.add(wrong_text(redirect.to.node, &error)),
     };
     let is_open = target.has_host() && route.matches.hosts.is_empty();
     if is_open && !redirect.any_host.get() {
@@ -120,38 +115,9 @@ fn check_redirect(redirect: &Redirect, route: &Route, findings: &Findings<'_>) {
     }
 }
 
-fn target(redirect: &Redirect, route: &Route) -> Result<RedirectTarget, RedirectError> {
+fn target(redirect: &Redirect, route: &Route) -> Result<RedirectTarget, TemplateError> {
     let path = route.matches.path_pattern().unwrap_or_default();
     RedirectTarget::parse(redirect.to.as_str(), &path, route.form())
-}
-
-fn help(error: &RedirectError, route: &Route) -> String {
-    match error {
-        RedirectError::Template(TemplateError::Unclosed(_)) => {
-            "write a placeholder as in `{path}`".to_owned()
-        }
-        RedirectError::Template(TemplateError::Unknown(name, _)) => {
-            let path = route.matches.written_pattern();
-            let captures = path.into_iter().flat_map(|(path, _)| path.captures());
-            let known: Vec<_> = RedirectTarget::NAMES.into_iter().chain(captures).collect();
-            nearest::advice(name, &known, "known placeholders")
-        }
-        RedirectError::Long => "shorten it".to_owned(),
-        RedirectError::Relative => {
-            "as in `https://{host}{path_and_query}`, or `/new{path}`".to_owned()
-        }
-        RedirectError::NetworkPath(_) => {
-            "begin with one slash, or with `https://` and a host".to_owned()
-        }
-        RedirectError::InHost(_) => {
-            "write the host, or `{host}`; begin the path with `/`".to_owned()
-        }
-        RedirectError::Host => "as in `https://www.example.com:8443/`".to_owned(),
-        RedirectError::Character('{' | '}') => {
-            "a placeholder has one brace on each side, as in `{path}`".to_owned()
-        }
-        RedirectError::Character(_) => "percent-encode it, as in `%20` for a space".to_owned(),
-    }
 }
 
 fn check_respond(respond: &Respond, findings: &Findings<'_>) {
