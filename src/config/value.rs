@@ -33,7 +33,6 @@ pub(super) use header::{NO_VALUE, fields};
 pub use host::ServerName;
 pub use json_pointer::Pointer;
 pub use key_part::{Claim, KeyPart, KeyValue, MissingKeyWord};
-pub use origin::AllowedOrigin;
 pub use path::PathPrefix;
 pub use quota::{CalendarUnit, Quota, Refill};
 pub use redis::{KeyPrefix, ServerAddress};

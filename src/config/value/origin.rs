@@ -1,23 +1,11 @@
 //! Origins of scripts (RFC 6454), and patterns of them.
 
-use derive_more::Display;
-
 use super::{ParseFailure, TextValue, failure, text_value};
 use crate::proxy::answers::cors::OriginPattern;
 
-/// `*` for every origin, an origin, or all origins whose host is below one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Display)]
-pub enum AllowedOrigin {
-    /// Every origin.
-    #[display("*")]
-    Any,
-    /// The origins of this pattern.
-    Pattern(OriginPattern),
-}
+text_value!(OriginPattern = "*");
 
-text_value!(AllowedOrigin = "*");
-
-impl TextValue for AllowedOrigin {
+impl TextValue for OriginPattern {
     const NAME: &'static str = "AllowedOrigin";
     const EXPECTED: &'static str =
         "an origin, as in `https://app.example.com` or `https://*.example.com`, or `*`";
@@ -58,14 +46,14 @@ impl TextValue for AllowedOrigin {
                 "write scheme, host, and a port if it isn't the scheme's, without a path",
             ));
         }
-        Ok(Self::Pattern(if authority.len() == host.len() {
-            OriginPattern::Exact(origin)
+        Ok(if authority.len() == host.len() {
+            Self::Exact(origin)
         } else {
-            OriginPattern::Subdomains {
+            Self::Subdomains {
                 scheme: format!("{scheme}://"),
                 domain: format!(".{host}"),
             }
-        }))
+        })
     }
 }
 
@@ -82,7 +70,7 @@ mod tests {
             ("capacitor://localhost", "capacitor://localhost"),
             ("http://[::1]:3000", "http://[::1]:3000"),
         ] {
-            let origin = AllowedOrigin::parse(text).map(|origin| origin.to_string());
+            let origin = OriginPattern::parse(text).map(|origin| origin.to_string());
             assert_eq!(origin, Ok(shown.to_owned()));
         }
         for wrong in [
@@ -98,7 +86,7 @@ mod tests {
             "https://a.*.b",
             "https://a:b",
         ] {
-            assert!(AllowedOrigin::parse(wrong).is_err(), "{wrong}");
+            assert!(OriginPattern::parse(wrong).is_err(), "{wrong}");
         }
     }
 }

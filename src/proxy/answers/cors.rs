@@ -15,26 +15,20 @@ use crate::rules::Head;
 /// The origins that may read the responses of a route.
 #[derive(Clone, Debug)]
 pub struct Cors {
-    /// The origins.
-    pub origins: AllowedOrigins,
+    /// Patterns for the origins.
+    pub origins: Vec<OriginPattern>,
     /// Requests may have cookies and other credentials.
     pub credentials: bool,
     /// The proxy answers preflight requests of allowed origins.
     pub preflight: Option<PreflightRules>,
 }
 
-/// Origins.
-#[derive(Clone, Debug)]
-pub enum AllowedOrigins {
-    /// All.
-    Any,
-    /// The origins of these patterns.
-    Listed(Vec<OriginPattern>),
-}
-
 /// A pattern for origins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Display)]
 pub enum OriginPattern {
+    /// All origins; the only pattern of its list.
+    #[display("*")]
+    Any,
     /// This origin, as browsers write it.
     Exact(String),
     /// All origins whose host is below one.
@@ -66,6 +60,7 @@ pub(crate) struct CorsRequest {
 impl OriginPattern {
     fn matches(&self, origin: &str) -> bool {
         match self {
+            Self::Any => true,
             Self::Exact(exact) => origin == exact,
             Self::Subdomains { scheme, domain } => {
                 let below = origin.strip_prefix(scheme.as_str());
@@ -78,12 +73,13 @@ impl OriginPattern {
 }
 
 impl Cors {
+    fn allows_any(&self) -> bool {
+        matches!(self.origins[..], [OriginPattern::Any])
+    }
+
     fn allows(&self, origin: &HeaderValue) -> bool {
-        match (&self.origins, origin.to_str()) {
-            (AllowedOrigins::Any, _) => true,
-            (AllowedOrigins::Listed(all), Ok(origin)) => all.iter().any(|one| one.matches(origin)),
-            (AllowedOrigins::Listed(_), Err(_)) => false,
-        }
+        let is_listed = |origin: &str| self.origins.iter().any(|one| one.matches(origin));
+        self.allows_any() || origin.to_str().is_ok_and(is_listed)
     }
 
     /// Reads the origin of a request, and if it is a preflight request to answer.
@@ -97,7 +93,7 @@ impl Cors {
         let rules = rules.filter(|_| origin.is_some() && is_preflight(head));
         CorsRequest {
             preflight: rules.map(|rules| rules.fields(head.headers)),
-            origin: origin.filter(|_| !matches!(self.origins, AllowedOrigins::Any)),
+            origin: origin.filter(|_| !self.allows_any()),
         }
     }
 
@@ -106,13 +102,12 @@ impl Cors {
         if headers.contains(ACCESS_CONTROL_ALLOW_ORIGIN) {
             return;
         }
-        let allowed = match &self.origins {
-            AllowedOrigins::Any => Some(HeaderValue::from_static("*")),
-            AllowedOrigins::Listed(_) => {
-                // Also for other origins: caches must not give them this response.
-                headers.append(VARY, HeaderValue::from_static("origin"));
-                request.origin
-            }
+        let allowed = if self.allows_any() {
+            Some(HeaderValue::from_static("*"))
+        } else {
+            // Also for other origins: caches must not give them this response.
+            headers.append(VARY, HeaderValue::from_static("origin"));
+            request.origin
         };
         let Some(origin) = allowed else {
             return;

@@ -12,9 +12,9 @@ use crate::config::checks::{
     report_empty, report_repeated, report_reserved, report_twice, wrong_text,
 };
 use crate::config::schema::{Config, Cors, Responses, Route};
-use crate::config::value::{AllowedOrigin, FieldName, FieldValue};
+use crate::config::value::{FieldName, FieldValue};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
-use crate::proxy::answers::cors::{self, AllowedOrigins, PreflightRules};
+use crate::proxy::answers::cors::{self, OriginPattern, PreflightRules};
 use crate::proxy::answers::response_changes::{FieldChange, FieldText, ResponseChanges};
 use crate::proxy::ruleset::Preflight;
 
@@ -120,7 +120,7 @@ fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
         (format!("`{origin}` twice"), "remove one of them")
     });
     let mut all = origins.iter();
-    let any = all.find(|origin| origin.value == AllowedOrigin::Any);
+    let any = all.find(|origin| origin.value == OriginPattern::Any);
     if let Some(any) = any {
         if cors.credentials.get() {
             let message = "browsers take no `*` for requests with credentials";
@@ -194,15 +194,8 @@ fn changes(written: &Written<'_>) -> Option<Arc<[FieldChange]>> {
 /// `None` if no origin may read responses.
 fn cors(cors: &Cors) -> Option<Arc<cors::Cors>> {
     let origins = cors.origins.as_ref()?;
-    let patterns: Option<Vec<_>> = origins
-        .iter()
-        .map(|origin| match &origin.value {
-            AllowedOrigin::Any => None,
-            AllowedOrigin::Pattern(pattern) => Some(pattern.clone()),
-        })
-        .collect();
     Some(Arc::new(cors::Cors {
-        origins: patterns.map_or(AllowedOrigins::Any, AllowedOrigins::Listed),
+        origins: origins.iter().map(|one| one.value.clone()).collect(),
         credentials: cors.credentials.get(),
         preflight: cors.answer_preflight.get().then(|| PreflightRules {
             max_age: HeaderValue::from(cors.max_age.get().as_secs()),

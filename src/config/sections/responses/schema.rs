@@ -7,9 +7,10 @@ use strum::IntoStaticStr;
 use super::ErrorPage;
 use crate::config::schema::{DAY, DebugHeader, MINUTE, SECOND};
 use crate::config::value::{
-    AllowedOrigin, Duration, FieldName, FieldValue, Flag, Name, Statuses, Text, WebUrl, Whole,
+    Duration, FieldName, FieldValue, Flag, Name, Statuses, Text, WebUrl, Whole,
 };
 use crate::config::{List, Located, NodeId, Table, node_of};
+use crate::proxy::answers::cors::OriginPattern;
 use crate::proxy::answers::limit_headers::Style;
 
 /// `responses`: what clients are told.
@@ -123,7 +124,7 @@ pub struct Cors {
     /// `https://app.example.com`, `https://*.example.com` for all names below, or `*`. None unless
     /// given.
     #[schemars(length(min = 1))]
-    pub origins: Option<List<AllowedOrigin>>,
+    pub origins: Option<List<OriginPattern>>,
     /// `true` allows these origins cookies and other credentials.
     pub credentials: Located<Flag<false>>,
     /// `true` answers preflight requests of these origins, instead of the upstream.
