@@ -149,12 +149,15 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
         findings.add(finding.help("use another `algorithm`, or another `action`"));
     }
     let queue = &policy.queue;
-    let Some((most, _)) = largest_queue(policy).filter(|_| queue.node != NodeId::ABSENT) else {
+    let is_line = algorithm.value == AlgorithmName::LeakyBucket && queue.node != NodeId::ABSENT;
+    let Some(quota) = policy.amounts.quota.as_ref().filter(|_| is_line) else {
         return;
     };
-    let places = most.saturating_sub(1);
-    if most > 0 && places < queue.get() {
-        let wait = policy.longest_wait();
+    let wait = policy.longest_wait();
+    // The last place may be one for a part of a turn.
+    let places = wait.as_micros() * u128::from(quota.limit());
+    let places = places.div_ceil(quota.window().as_micros());
+    if quota.limit() > 0 && places < u128::from(queue.get()) {
         let message = format!(
             "only {places} of {} places are ever taken: a request whose turn is further away than {wait:?} is refused",
             queue.get()
@@ -165,14 +168,12 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     }
 }
 
-/// Reports `charge_refused` where refused requests cannot be charged, or the charge changes
-/// nothing.
+/// Reports `charge_refused` where refused requests cannot be charged.
 fn check_debt(policy: &Policy, findings: &Findings<'_>) {
     let charged = &policy.charge_refused;
     if !charged.get() {
         return;
     }
-    let constant = matches!(&policy.cost.value, Cost::Constant(cost) if cost.get() == 1);
     let finding = match policy.algorithm.value {
         _ if policy.overflow.is_some() => {
             let message = "a request that overflows was not refused";
@@ -188,12 +189,6 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
             let message = "this many counters of a quota this large can't be charged beyond it";
             Finding::error(charged.node, Code::Conflict, message)
                 .help("count in a coarser unit, or lower `precision`")
-        }
-        AlgorithmName::FixedWindow if constant => {
-            let message =
-                "a spent window has nothing left that could be charged, and ends when it ends";
-            Finding::warning(charged.node, Code::NoEffect, message)
-                .help("remove `charge_refused`, or use another `algorithm`")
         }
         _ => return,
     };
