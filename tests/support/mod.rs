@@ -16,6 +16,7 @@ pub mod frames;
 pub mod gateway;
 pub mod http2_origin;
 pub mod origin;
+pub mod other_proxies;
 pub mod otlp;
 pub mod outage;
 pub mod prometheus;
