@@ -16,6 +16,7 @@ mod decoys;
 mod exceptions;
 mod header_waits;
 mod leaky_bucket;
+mod migrating;
 mod openai_clients;
 mod operator_actions;
 mod overflow;
