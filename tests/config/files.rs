@@ -75,3 +75,15 @@ fn no_table_of_the_documentation_is_cut() {
         }
     }
 }
+
+#[test]
+fn examples_pass_a_strict_check() {
+    let files = std::fs::read_dir(root().join("examples")).expect("the folder is there");
+    let files = files.map(|entry| entry.expect("it can be read").path());
+    let examples = files.filter(|path| path.extension().is_some_and(|ending| ending == "yaml"));
+    for path in examples {
+        let path = path.to_str().expect("a text");
+        let checked = run(BINARY, &["check", "--deny-warnings", path]);
+        assert_eq!(checked.code, Some(0), "{checked}");
+    }
+}
