@@ -52,7 +52,13 @@ fn pages(root: &Path) -> Vec<PathBuf> {
     let docs = fs::read_dir(root.join("docs")).expect("the folder is there");
     let docs = docs.map(|entry| entry.expect("it can be read").path());
     let is_page = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "md");
-    let own = ["README.md", "CHANGELOG.md", "tests/recorded/README.md"];
+    let own = [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "tests/recorded/README.md",
+    ];
     let own = own.into_iter().map(|name| root.join(name));
     docs.filter(is_page).chain(own).collect()
 }
