@@ -324,10 +324,13 @@ fn haproxy_counts_refused_requests() {
     let plan = [
         burst(0, 2, 7),
         burst(0, 3, 3),
-        burst(1_000, 2, 2),
+        burst(0, 4, 5),
         burst(1_000, 3, 3),
+        // All of these are refused, and so are the next for it.
+        burst(2_150, 2, 5),
         burst(2_500, 3, 1),
-        burst(4_500, 2, 6),
+        burst(3_000, 2, 2),
+        burst(4_500, 4, 6),
     ];
     assert_alike("haproxy-by-address", &plan, PERIOD);
 }
