@@ -32,6 +32,7 @@ pub use super::sections::responses::{
 };
 pub use super::sections::route::{Match, RequestChanges, Route};
 pub use super::sections::secret_value::SecretValue;
+pub use super::sections::soft_limit::SoftLimit;
 pub use super::sections::store::{Store, StoreName};
 pub use super::sections::traces::Tracing;
 pub use super::sections::upstream::{Ejection, Upstream, UpstreamTls};

@@ -21,6 +21,7 @@ pub(super) mod redis;
 pub(super) mod responses;
 pub(super) mod route;
 pub(super) mod secret_value;
+pub(super) mod soft_limit;
 pub(super) mod store;
 pub(super) mod traces;
 pub(super) mod upstream;

@@ -140,6 +140,18 @@ impl Decision {
         self.more_at = more_at.and_then(|at| NonZero::new(at.as_micros()));
     }
 
+    /// The decision on a request that is refused although the bucket pays for it: until `retry_at`,
+    /// others have to find more units.
+    #[must_use]
+    pub fn limited_until(self, retry_at: Option<Timestamp>) -> Self {
+        Self {
+            outcome: Outcome::Refuse { retry_at },
+            remaining: 0,
+            more_at: retry_at.and_then(|at| NonZero::new(at.as_micros())),
+            ..self
+        }
+    }
+
     /// Orders decisions by tightness: refusals last, the longest wait (and never) last among them,
     /// and admissions by the remaining share of the capacity.
     fn compare_tightness(&self, other: &Self) -> Ordering {

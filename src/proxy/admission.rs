@@ -13,6 +13,7 @@ pub(super) mod permit_queue;
 pub(super) mod priority;
 pub(super) mod record;
 pub(super) mod settle;
+mod soft_limit;
 pub(super) mod tag;
 mod unsettled_charge;
 
@@ -30,7 +31,7 @@ use crate::limiter::{Algorithm, Decision, Outcome};
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::{RefusalReason, RefusedRequest};
 use crate::rules::Head;
-use crate::store::{ChargeResult, DecidedBucket, Payer};
+use crate::store::{ChargeId, ChargeResult, DecidedBucket, Payer};
 use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, admit_in_memory};
@@ -103,25 +104,26 @@ impl Admission {
         })
     }
 
-    /// The limit that refuses the request, and its override, if any does.
-    pub(super) fn refusing<'r>(&self, route: &'r Route) -> Option<(&'r Limit, Option<u32>)> {
+    /// The limit that refuses the request, and its charge, if any does.
+    pub(super) fn refusing<'r>(&self, route: &'r Route) -> Option<(&'r Limit, ChargeId)> {
         if !self.is_refused() {
             return None;
         }
-        let record = self.deciding()?;
-        let limit = route.limit(record.limit);
-        Some((limit, self.override_of(limit, record)))
+        self.deciding_charge(route)
     }
 
-    /// The place of the override that a limit's decision was under, if it was under one.
-    #[inline]
-    fn override_of(&self, limit: &Limit, record: &LimitRecord) -> Option<u32> {
-        if limit.policy.overrides.is_empty() {
-            return None;
-        }
+    /// The limit whose decision became the verdict, and its charge.
+    pub(super) fn deciding_charge<'r>(&self, route: &'r Route) -> Option<(&'r Limit, ChargeId)> {
+        let record = self.deciding()?;
+        Some((route.limit(record.limit), self.charge_of(record)))
+    }
+
+    /// The charge that a limit has decided on; without a key or a decision, that of its quota.
+    fn charge_of(&self, record: &LimitRecord) -> ChargeId {
         match (self.keyless, self.decision_of(record)) {
-            (Some((number, place)), _) if number == record.limit => place,
-            (_, decided) => decided.and_then(|(charge, _)| charge.id.place),
+            (Some((number, place)), _) if number == record.limit => ChargeId::new(number, place),
+            (_, Some((charge, _))) => charge.id,
+            (_, None) => ChargeId::new(record.limit, None),
         }
     }
 
@@ -192,7 +194,7 @@ impl Admission {
     /// Turns `response` into the answer of the limit that refuses.
     pub(super) fn refuse(
         &self,
-        (limit, place): (&Limit, Option<u32>),
+        (limit, id): (&Limit, ChargeId),
         route: &Route,
         styles: &HeaderStyles,
         head: &Head<'_>,
@@ -201,9 +203,7 @@ impl Admission {
         let mut violated: SmallVec<[&str; 4]> = SmallVec::new();
         for record in &self.records {
             let limit = route.limit(record.limit);
-            if record.word == LimitDecision::Limited
-                && limit.is_disclosed(self.override_of(limit, record))
-            {
+            if record.word == LimitDecision::Limited && limit.is_disclosed(self.charge_of(record)) {
                 violated.push(limit.policy.quota.advertised.name());
             }
         }
@@ -228,8 +228,8 @@ impl Admission {
             },
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
         };
-        let rejection = limit.rejection(place, quota);
-        if limit.action(place).is_decoy() {
+        let rejection = limit.rejection(id, quota);
+        if limit.action(id).is_decoy() {
             let answers = route.learned_responses.as_deref();
             return rejection.write_decoy(&refused, answers, response);
         }
@@ -265,7 +265,7 @@ impl Admission {
         for (charge, decision) in binding.iter().zip(decisions) {
             let limit = route.limit(charge.id.limit);
             let quota = limit.chosen(charge.id);
-            if limit.is_disclosed(charge.id.place) {
+            if limit.is_disclosed(charge.id) {
                 applied.push(AppliedPolicy {
                     advertised: &quota.advertised,
                     algorithm: quota.algorithm(),

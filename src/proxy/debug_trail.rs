@@ -157,6 +157,9 @@ impl LimitItem {
         if id.place.is_some() {
             self.0.push_str(";override");
         }
+        if let Some(soft) = limit.soft_limit(id) {
+            number(&mut self.0, "soft-limit", soft.above.into());
+        }
         if id.tier > 0 {
             number(&mut self.0, "tier", id.tier.into());
         }

@@ -436,8 +436,7 @@ impl Exchange {
             route,
             decision: self.admission().map(|admission| {
                 let logged = admission.logged(route);
-                let policy = logged.limit.map_or("", |limit| &*limit.policy.name);
-                (policy, logged.word)
+                (logged.name.map_or("", |name| name), logged.word)
             }),
             error: self.error,
             elapsed: self.elapsed(),

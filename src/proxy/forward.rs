@@ -77,8 +77,7 @@ pub(super) async fn forward(
     let quiet = context.ruleset.whole().body_timeout;
     request.body_mut().bound(route.max_body, quiet);
     let writes_fields = route.rewrite.changes_fields()
-        || !route.tags().is_empty()
-        || !route.priority_fields.is_empty()
+        || !route.told_fields.is_empty()
         || context.ruleset.whole().client_ip.has_own_field();
     if writes_fields {
         request.body_mut().withhold_trailers();
@@ -238,8 +237,7 @@ fn rewrite_headers(
         .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
     let is_tunnel = upgrade.is_some();
     let context = exchange.context();
-    let changes_accept =
-        rewrite.changes_accept() || !route.tags().is_empty() || !route.priority_fields.is_empty();
+    let changes_accept = rewrite.changes_accept() || !route.told_fields.is_empty();
     if changes_accept || !context.ruleset.whole().error_pages.is_empty() {
         context.keep_head(request);
     }
@@ -275,10 +273,12 @@ fn rewrite_headers(
     if let Some(trace) = &context.trace {
         trace.write(headers);
     }
-    if !route.tags().is_empty() {
+    if !route.told_fields.is_empty() {
+        // Fields of the client are removed: an upstream believes them.
+        for name in &route.told_fields {
+            headers.remove(name);
+        }
         tag::write(route, exchange.admission(), headers);
-    }
-    if !route.priority_fields.is_empty() {
         priority::write(route, exchange.admission(), headers);
     }
     if !is_tunnel {

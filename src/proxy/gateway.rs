@@ -256,8 +256,8 @@ fn refuse(
     response: &mut Response<ResponseBody>,
 ) -> Option<Disposition> {
     let refusing = admission.refusing(route)?;
-    let (limit, place) = refusing;
-    let action = limit.action(place);
+    let (limit, id) = refusing;
+    let action = limit.action(id);
     if context.is_question() {
         // Refusals of gRPC have status 200, which would be a yes.
         let mut headers = head.headers.clone();

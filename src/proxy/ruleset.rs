@@ -43,7 +43,7 @@ use settlements::Settlements;
 use tokens::TokenVerifier;
 
 pub use access::RouteAccess;
-pub use quota::{Overflow, Override, Quota};
+pub use quota::{Overflow, Override, Quota, SoftLimit};
 pub use spec::{
     DebugSpec, Destination, ForwardedPath, LimitSpec, OverflowSpec, OverrideSpec, PolicySpec,
     QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
@@ -181,8 +181,8 @@ pub struct Route {
     pub answer: Option<RouteAnswer>,
     /// The key by which the upstream chooses hosts, if it hashes one.
     pub balance_key: Option<Descriptor>,
-    /// Fields that tell the upstream of a lower priority.
-    pub priority_fields: Vec<HeaderName>,
+    /// Fields that tell the upstream of a lower priority, or of exceeded limits.
+    pub told_fields: Vec<HeaderName>,
     /// Treatment of preflight requests.
     pub preflight: Preflight,
     /// The rules of access; `None` if all requests are served.
@@ -283,6 +283,8 @@ pub struct Limit {
     pub secret: Option<Secret>,
     /// Counters of this limit.
     pub metrics: LimitMetrics,
+    /// Counters of the policy's soft limits, in their order.
+    pub soft_metrics: Vec<LimitMetrics>,
 }
 
 impl Limit {
@@ -340,6 +342,8 @@ pub struct Policy {
     pub quota: Quota,
     /// The overrides, in the order of the policy's.
     pub overrides: Vec<Override>,
+    /// The soft limits of the quota's buckets, in ascending order.
+    pub soft_limits: Vec<SoftLimit>,
     /// Counters over all routes, overrides included.
     pub metrics: PolicyMetrics,
 }
@@ -350,13 +354,12 @@ impl Policy {
         &self.overrides[place as usize]
     }
 
-    /// Some requests beyond a quota get a decoy.
-    pub fn has_decoys(&self) -> bool {
+    /// The actions on requests beyond a quota or a soft limit.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
         let refusals = self.overrides.iter().filter_map(Override::refusal);
-        let actions = refusals.map(|(action, _)| action);
-        std::iter::once(&self.action)
-            .chain(actions)
-            .any(Action::is_decoy)
+        let soft = self.soft_limits.iter().map(|soft| &soft.refusal);
+        let actions = refusals.chain(soft).map(|(action, _)| action);
+        std::iter::once(&self.action).chain(actions)
     }
 
     /// A quota counts by the time zone of the token.

@@ -18,7 +18,7 @@ use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy};
 use crate::proxy::body::ResponseBody;
 use crate::rules::Head;
-use crate::store::{self, BucketState, PolicyCharge};
+use crate::store::{self, BucketState, ChargeId, PolicyCharge};
 
 /// A reported policy, the caller's quota, and the state of the caller's bucket.
 struct ReportedPolicy<'a> {
@@ -87,7 +87,8 @@ fn charges(inputs: &AdmissionInputs<'_>) -> Vec<PolicyCharge> {
         let effect = |place| limit.enforcement(place, inputs.head);
         match limit.evaluate(inputs.secret, inputs.head) {
             Applicability::Bucket(key, place)
-                if limit.is_disclosed(place) && effect(place) == Enforcement::Enforced =>
+                if limit.is_disclosed(ChargeId::new(number, place))
+                    && effect(place) == Enforcement::Enforced =>
             {
                 let charge = inputs.charge(number, (key, place), 0, Enforcement::Enforced);
                 Some(PolicyCharge {

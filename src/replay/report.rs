@@ -14,7 +14,7 @@ use crate::clock::text::{Millis, rfc_3339};
 use crate::proxy::Ruleset;
 use crate::proxy::activity::top_keys::TopEntry;
 use crate::proxy::ruleset::{Limit, Policy, Route};
-use crate::telemetry::metrics::LimitDecision;
+use crate::telemetry::metrics::{LimitDecision, LimitMetrics};
 
 /// How many keys of a policy are told.
 pub(super) const MAX_KEYS: usize = 10;
@@ -218,21 +218,29 @@ impl RouteReport {
             route: place.map(|_| Arc::clone(&route.name)),
             requests: counts.requests(),
             limited: counts.limited,
-            limits: route.limits.iter().map(LimitReport::new).collect(),
+            limits: route.limits.iter().flat_map(LimitReport::all).collect(),
         }
     }
 }
 
 impl LimitReport {
-    fn new(limit: &Limit) -> Self {
+    /// The policy, and its soft limits.
+    fn all(limit: &Limit) -> impl Iterator<Item = Self> {
+        let soft = limit.policy.soft_limits.iter().map(|soft| &soft.name);
+        let names = std::iter::once(&limit.policy.name).chain(soft);
+        let metrics = std::iter::once(&limit.metrics).chain(&limit.soft_metrics);
+        names.zip(metrics).map(Self::new)
+    }
+
+    fn new((name, metrics): (&Arc<str>, &LimitMetrics)) -> Self {
         LimitReport {
-            policy: Arc::clone(&limit.policy.name),
-            allowed: limit.metrics.count(LimitDecision::Allowed),
-            limited: limit.metrics.count(LimitDecision::Limited),
-            delayed: limit.metrics.count(LimitDecision::Delayed),
-            overflowed: limit.metrics.count(LimitDecision::Overflowed),
-            tagged: limit.metrics.count(LimitDecision::Tagged),
-            shadowed: limit.metrics.count(LimitDecision::Shadowed),
+            policy: Arc::clone(name),
+            allowed: metrics.count(LimitDecision::Allowed),
+            limited: metrics.count(LimitDecision::Limited),
+            delayed: metrics.count(LimitDecision::Delayed),
+            overflowed: metrics.count(LimitDecision::Overflowed),
+            tagged: metrics.count(LimitDecision::Tagged),
+            shadowed: metrics.count(LimitDecision::Shadowed),
         }
     }
 }

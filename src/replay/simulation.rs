@@ -155,19 +155,24 @@ impl Simulation {
 
 impl DecisionLine {
     fn of(line: u64, run: &DryRun<'_>, now: Timestamp) -> Self {
-        let (ruling, limit, decision) = match (run.deciding(), run.delaying()) {
+        let (ruling, policy, decision) = match (run.deciding(), run.delaying()) {
             (None, _) if run.is_unlimited() => (RequestDecision::Unlimited, None, None),
             // Limits that only watch or tag refuse nothing.
             (None, _) => (RequestDecision::Allowed, None, None),
-            (limit, None) if run.is_refused() => (RequestDecision::Limited, limit, run.decision()),
-            (limit, None) => (RequestDecision::Allowed, limit, run.decision()),
-            (_, Some((limit, decision))) => (RequestDecision::Delayed, Some(limit), Some(decision)),
+            (policy, None) if run.is_refused() => {
+                (RequestDecision::Limited, policy, run.decision())
+            }
+            (policy, None) => (RequestDecision::Allowed, policy, run.decision()),
+            (_, Some((limit, decision))) => {
+                let policy = Some(&limit.policy.name);
+                (RequestDecision::Delayed, policy, Some(decision))
+            }
         };
         let delayed_until = decision.and_then(Decision::delayed_until);
         DecisionLine {
             line,
             decision: ruling,
-            policy: limit.map(name),
+            policy: policy.cloned(),
             remaining: decision.map(|decision| decision.remaining),
             retry_after_ms: decision
                 .and_then(Decision::retry_at)

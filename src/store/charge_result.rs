@@ -64,7 +64,7 @@ impl ChargeResult {
     }
 
     /// Returns what a refused request would hold.
-    pub(super) fn release(&mut self) {
+    pub fn release(&mut self) {
         if let Some(held) = self.held() {
             held.in_use.clear();
             held.queue_places.clear();

@@ -29,6 +29,8 @@ pub struct ChargeId {
     pub tier: u8,
     /// The payer.
     pub payer: Payer,
+    /// The place of the soft limit that the charge exceeds. The store leaves it open.
+    pub soft: Option<u8>,
 }
 
 /// A charge to the buckets of one policy.
@@ -88,6 +90,7 @@ impl ChargeId {
             place,
             tier: 0,
             payer: Payer::Quota,
+            soft: None,
         }
     }
 }

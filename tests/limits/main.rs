@@ -27,6 +27,7 @@ mod retry_after_jitter;
 mod settled_costs;
 mod settlement_metrics;
 mod snapshot;
+mod soft_limits;
 mod stated_costs;
 mod status;
 mod steering;

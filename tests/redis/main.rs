@@ -20,6 +20,7 @@ mod rolling_changes;
 mod servers;
 mod settlements_and_queues;
 mod shared_bursts;
+mod soft_limits;
 mod status;
 mod steering;
 mod synchronised;

@@ -39,13 +39,13 @@ impl RefusalSamples {
     /// Takes a refusal, or counts it if there are enough.
     pub(super) fn note(&mut self, inputs: &AdmissionInputs<'_>, admission: &Admission) {
         let logged = admission.logged(inputs.route);
-        let Some(limit) = logged.limit.filter(|_| self.taken.len() < MOST) else {
+        let Some(name) = logged.name.filter(|_| self.taken.len() < MOST) else {
             self.omitted += 1;
             return;
         };
         self.taken.push(RefusalSample {
             at: inputs.now,
-            policy: Arc::clone(&limit.policy.name),
+            policy: Arc::clone(name),
             route: Arc::clone(&inputs.route.name),
             key: logged.key,
             retry_at: logged.decision.and_then(Decision::retry_at),

@@ -1,5 +1,7 @@
 //! Applicability of a limit to a request: whether it applies, to which bucket, and at which quota.
 
+use std::sync::Arc;
+
 use crate::limiter::{Fingerprint, Secret};
 use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::answers::action::Action;
@@ -98,23 +100,38 @@ impl Limit {
         place.map_or(0, |place| self.policy.override_at(place).kept)
     }
 
-    /// The action on requests beyond the quota, under the override at this place.
+    /// Action and rejections of the soft limit or the override of a charge.
     #[inline]
-    pub(crate) fn action(&self, place: Option<u32>) -> &Action {
-        let own = place.and_then(|place| self.policy.override_at(place).refusal());
-        own.map_or(&self.policy.action, |(action, _)| action)
+    fn refusal(&self, id: ChargeId) -> Option<&(Action, Arc<Rejection>)> {
+        match (self.soft_limit(id), id.place) {
+            (Some(soft), _) => Some(&soft.refusal),
+            (None, place) => self.policy.override_at(place?).refusal(),
+        }
     }
 
-    /// The rejections of this quota, under the override at this place.
-    pub(crate) fn rejection<'a>(&'a self, place: Option<u32>, quota: &'a Quota) -> &'a Rejection {
-        let own = place.and_then(|place| self.policy.override_at(place).refusal());
-        own.map_or(&*quota.rejection, |(_, rejection)| rejection)
+    /// The action on requests beyond the quota or the soft limit of a charge.
+    #[inline]
+    pub(crate) fn action(&self, id: ChargeId) -> &Action {
+        self.refusal(id)
+            .map_or(&self.policy.action, |(action, _)| action)
     }
 
-    /// Responses may tell clients of the limit, under the override at this place.
+    /// The rejections of this quota, or of the soft limit of a charge.
+    pub(crate) fn rejection<'a>(&'a self, id: ChargeId, quota: &'a Quota) -> &'a Rejection {
+        self.refusal(id)
+            .map_or(&*quota.rejection, |(_, rejection)| rejection)
+    }
+
+    /// Responses may tell clients of the limit of a charge.
     #[inline]
-    pub(crate) fn is_disclosed(&self, place: Option<u32>) -> bool {
-        self.policy.is_announced && !self.action(place).is_decoy()
+    pub(crate) fn is_disclosed(&self, id: ChargeId) -> bool {
+        self.policy.is_announced && !self.action(id).is_decoy()
+    }
+
+    /// The name of the policy, or of the soft limit that a charge exceeds.
+    pub(crate) fn name(&self, id: ChargeId) -> &Arc<str> {
+        self.soft_limit(id)
+            .map_or(&self.policy.name, |soft| &soft.name)
     }
 
     /// The quota of the policy, of the override, or of the overflow tier that decides.

@@ -209,6 +209,7 @@ impl Admission {
     /// Counts and keeps the decision of the store.
     pub(super) fn conclude(&mut self, inputs: &AdmissionInputs<'_>) {
         self.now = inputs.now;
+        self.apply_soft_limits(inputs);
         self.jitter = self.jitter(inputs);
         if let Some(held) = self.result.held() {
             let mut reserved = std::mem::take(&mut held.reservations);

@@ -1,5 +1,7 @@
 //! The limit that logs, events and the debug header name for a request.
 
+use std::sync::Arc;
+
 use super::mode::Enforcement;
 use super::{Admission, LimitRecord};
 use crate::limiter::{Decision, Fingerprint};
@@ -10,6 +12,8 @@ use crate::telemetry::metrics::LimitDecision;
 pub(in crate::proxy) struct LoggedLimit<'r, 'a> {
     /// The limit, if any applied.
     pub(in crate::proxy) limit: Option<&'r Limit>,
+    /// The name of its policy, or of its soft limit that the request exceeds.
+    pub(in crate::proxy) name: Option<&'r Arc<str>>,
     /// Its decision in a word.
     pub(in crate::proxy) word: LimitDecision,
     /// Its decision; `None` if no bucket decided.
@@ -23,8 +27,10 @@ impl Admission {
     pub(in crate::proxy) fn logged<'r>(&self, route: &'r Route) -> LoggedLimit<'r, '_> {
         let record = self.logged_record(route);
         let decided = record.and_then(|record| self.decision_of(record));
+        let named = |record: &LimitRecord| route.limit(record.limit).name(self.charge_of(record));
         LoggedLimit {
             limit: record.map(|record| route.limit(record.limit)),
+            name: record.map(named),
             word: record.map_or(LimitDecision::Allowed, |record| record.word),
             decision: decided.map(|(_, decision)| decision),
             key: decided.map(|(charge, _)| charge.key),
@@ -49,6 +55,7 @@ impl Admission {
         let is_enforced = |one: &LimitRecord| self.enforcement_of(one) == Enforcement::Enforced;
         find(&|one| one.place.is_some() && Some(one.limit) == longest_wait)
             .or_else(|| find(&|one| one.word == LimitDecision::Overflowed && is_enforced(one)))
+            .or_else(|| find(&|one| one.word == LimitDecision::Tagged && one.place.is_some()))
             .or_else(|| find(&|one| one.word == LimitDecision::Shadowed && one.place.is_some()))
             .or_else(|| find(&|one| one.word == LimitDecision::Shadowed && route.is_tag(one.limit)))
             .or_else(|| self.deciding())

@@ -5,12 +5,8 @@ use crate::http::headers::Headers;
 use crate::proxy::ruleset::Route;
 use crate::upstream::Dscp;
 
-/// Writes the priority fields for the upstream. Fields of the client are removed: an upstream
-/// believes them.
+/// Writes the priority fields for the upstream.
 pub(crate) fn write(route: &Route, admission: Option<&Admission>, headers: &mut Headers) {
-    for name in &route.priority_fields {
-        headers.remove(name);
-    }
     let lowered = admission.into_iter().flat_map(|one| one.lowered(route));
     for (name, value) in lowered.flat_map(|(_, overflow)| &overflow.fields) {
         headers.insert(name, value.clone());

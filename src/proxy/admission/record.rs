@@ -58,9 +58,15 @@ impl Admission {
         for (place, (charge, decision)) in (0_u16..).zip(decided) {
             let id = charge.id;
             let waited = self.acquired.waited(id.limit).is_some();
+            let is_enforced = usize::from(place) < enforced;
+            let word = match (id.soft, is_enforced) {
+                (Some(_), true) if decision.is_admitted() => LimitDecision::Tagged,
+                (Some(_), false) => LimitDecision::Shadowed,
+                _ => word_of(decision, id.tier > 0, is_enforced, waited),
+            };
             self.records.push(LimitRecord {
                 limit: id.limit,
-                word: word_of(decision, id.tier > 0, usize::from(place) < enforced, waited),
+                word,
                 place: Some(place),
             });
         }
@@ -77,8 +83,13 @@ impl Admission {
         if is_refused && !matches!(word, LimitDecision::Limited | LimitDecision::Exempt) {
             return;
         }
-        limit.metrics.record(word);
-        let Some((charge, decision)) = self.decision_of(record).filter(|_| !is_refused) else {
+        let decided = self.decision_of(record);
+        let soft = decided.and_then(|(charge, _)| charge.id.soft);
+        let metrics = soft.map_or(&limit.metrics, |soft| {
+            &limit.soft_metrics[usize::from(soft)]
+        });
+        metrics.record(word);
+        let Some((charge, decision)) = decided.filter(|_| !is_refused) else {
             return;
         };
         if charge.id.payer == Payer::Grant && decision.is_admitted() {

@@ -1,4 +1,5 @@
-//! Limits that tag: a request beyond their quota is forwarded with a header field that says so.
+//! Limits that tag: a request beyond their quota or a soft limit is forwarded with a header field
+//! that says so.
 //!
 //! They decide after the other limits have admitted the request, independently of each other.
 
@@ -95,18 +96,16 @@ fn beyond(effect: Enforcement) -> LimitDecision {
     }
 }
 
-/// Writes the tags for the upstream. Fields of the client are removed: an upstream believes them.
+/// Writes the tags for the upstream.
 pub(crate) fn write(route: &Route, admission: Option<&Admission>, headers: &mut Headers) {
-    for tag in route
-        .tags()
-        .iter()
-        .filter_map(|limit| limit.policy.action.tag())
-    {
-        headers.remove(&tag.name);
-    }
-    let records = admission.into_iter().flat_map(Admission::records);
-    let exceeded = records.filter(|record| record.word == LimitDecision::Tagged);
-    for tag in exceeded.filter_map(|one| route.limit(one.limit).policy.action.tag()) {
-        headers.append(&tag.name, tag.value.clone());
+    let Some(admission) = admission else { return };
+    let records = admission.records().iter();
+    for record in records.filter(|record| record.word == LimitDecision::Tagged) {
+        let action = route
+            .limit(record.limit)
+            .action(admission.charge_of(record));
+        if let Some(tag) = action.tag() {
+            headers.append(&tag.name, tag.value.clone());
+        }
     }
 }

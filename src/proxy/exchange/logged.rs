@@ -120,7 +120,7 @@ impl Exchange {
         let logged = admission.logged(route);
         let retry_at = logged.decision.and_then(Decision::retry_at);
         LoggedDecision {
-            policy: logged.limit.map_or("", |limit| &*limit.policy.name),
+            policy: logged.name.map_or("", |name| name),
             decision: logged.word,
             is_banned: admission.is_ban(),
             granted: admission

@@ -108,8 +108,7 @@ impl Exchange {
 
     fn traced_decision(&self, route: &Route) -> Option<(Arc<str>, &'static str)> {
         let logged = self.admission()?.logged(route);
-        let policy = Arc::clone(&logged.limit?.policy.name);
-        Some((policy, logged.word.as_str()))
+        Some((Arc::clone(logged.name?), logged.word.as_str()))
     }
 
     fn traced_forward(&self, route: &Route, ended: crate::clock::Timestamp) -> Option<Forwarded> {

@@ -220,10 +220,10 @@ impl DryRun<'_> {
         records.all(|record| record.word == LimitDecision::Exempt)
     }
 
-    /// The limit that decides, if any applies.
-    pub fn deciding(&self) -> Option<&Limit> {
-        let deciding = self.admission.deciding()?;
-        Some(self.route.limit(deciding.limit))
+    /// The name of the policy or the soft limit that decides, if any applies.
+    pub fn deciding(&self) -> Option<&Arc<str>> {
+        let (deciding, id) = self.admission.deciding_charge(self.route)?;
+        Some(deciding.name(id))
     }
 
     /// The decision; `None` if a limit refuses because the key is missing.

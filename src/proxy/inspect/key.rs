@@ -14,7 +14,7 @@ use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::ruleset::reload_diff::shown_exception;
 use crate::proxy::ruleset::{Limit, Policy, Quota, Ruleset};
 use crate::rules::{Exception, Head, KeyTextError, PartText};
-use crate::store::{Attribution, KeyChange, KeyRule, Probe, SteeringError, SteeringKey};
+use crate::store::{Attribution, ChargeId, KeyChange, KeyRule, Probe, SteeringError, SteeringKey};
 
 /// The longest time for which an operator bans a key or grants it units.
 pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -151,6 +151,15 @@ impl<'r> PolicyKey<'r> {
     /// The policy's quota for the key.
     pub(super) fn quota(&self) -> &'r Quota {
         self.limit.quota(self.place)
+    }
+
+    /// The decision on a request, by the soft limit that it exceeds, and that limit.
+    pub(super) fn soften(&self, decision: Decision, now: Timestamp) -> (Decision, Option<u32>) {
+        let mut id = ChargeId::new(0, self.place);
+        id.soft = self.limit.exceeded(id, &decision);
+        let above = self.limit.soft_limit(id).map(|soft| soft.above);
+        let decision = (self.limit).decide_softly((id, self.key), decision, (1, now));
+        (decision, above)
     }
 
     /// The exception that gives the key another quota, as the configuration has it.

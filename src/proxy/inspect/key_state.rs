@@ -33,6 +33,9 @@ pub struct KeyState {
     pub used: u32,
     /// Units of the quota that can be taken now.
     pub remaining: u32,
+    /// The soft limit that a request of one unit exceeds, in units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft_limit: Option<u32>,
     /// Seconds until the bucket is full.
     pub reset_s: f64,
     /// Seconds until the policy allows a request of one unit; none if it does, or if that is unknown.
@@ -166,11 +169,11 @@ impl KeyBan {
 }
 
 impl KeyFacts {
-    /// The instant at which a request of one unit is allowed; the outcome is the earliest of all
-    /// buckets, and not before the end of a ban.
-    fn outcome(&self) -> Outcome {
-        let tiers = once(&self.bucket).chain(&self.overflow);
-        let payers = tiers.map(|tier| tier.next.outcome).chain(self.granted(1));
+    /// The instant at which a request of one unit is allowed, on which the first bucket has decided
+    /// so; the outcome is the earliest of all buckets, and not before the end of a ban.
+    fn outcome(&self, first: Outcome) -> Outcome {
+        let further = self.overflow.iter().map(|tier| tier.next.outcome);
+        let payers = once(first).chain(further).chain(self.granted(1));
         Outcome::joint(payers, self.ban.as_ref().map(|ban| ban.until))
     }
 
@@ -191,7 +194,9 @@ impl KeyFacts {
     pub(super) fn state(&self, key: &PolicyKey<'_>) -> KeyState {
         let quota = key.quota();
         let decision = &self.bucket.decision;
-        let (outcome, is_exempt) = (self.outcome(), key.is_exempt);
+        let left = self.granted.as_ref().map_or(0, |granted| granted.left);
+        let (next, soft_limit) = key.soften(self.bucket.next.with_granted(left, None), self.now);
+        let (outcome, is_exempt) = (self.outcome(next.outcome), key.is_exempt);
         let is_admitted = is_exempt || !matches!(outcome, Outcome::Refuse { .. });
         let retry_at = match outcome {
             Outcome::Refuse { retry_at } if !is_exempt => retry_at,
@@ -207,6 +212,7 @@ impl KeyFacts {
             limit: decision.capacity,
             used: decision.capacity - remaining,
             remaining,
+            soft_limit,
             reset_s: self.seconds_to(decision.reset),
             retry_after_s: retry_at.map(|at| self.seconds_to(at)),
             allowed: is_admitted,

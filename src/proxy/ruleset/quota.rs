@@ -29,6 +29,17 @@ pub struct Override {
     pub(in crate::proxy) selection: Option<Box<str>>,
 }
 
+/// A soft limit that runs: requests beyond it are charged, and answered by its action.
+#[derive(Debug)]
+pub struct SoftLimit {
+    /// The name in metrics and logs: that of the policy, a slash and `above`.
+    pub name: Arc<str>,
+    /// Used units of a bucket beyond which it answers.
+    pub(in crate::proxy) above: u32,
+    /// Action and rejections.
+    pub(in crate::proxy) refusal: (Action, Arc<Rejection>),
+}
+
 /// A quota that runs: that of a policy, of an override, or of an overflow bucket.
 #[derive(Debug)]
 pub struct Quota {

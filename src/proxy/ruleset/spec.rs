@@ -104,6 +104,9 @@ pub struct PolicySpec {
     pub quota: QuotaSpec,
     /// The overrides, in the order of the policy's.
     pub overrides: Vec<OverrideSpec>,
+    /// The used units of a bucket beyond which requests get other answers, in ascending order, and
+    /// these answers.
+    pub soft_limits: Vec<(u32, Arc<RefusalSpec>)>,
 }
 
 /// Spec of an override.

@@ -168,6 +168,7 @@ fn rules(policy: PolicySpec) -> RulesetSpec {
         mode: Mode::Enforce,
         action: ActionSpec::Reject,
         overrides: Vec::new(),
+        soft_limits: Vec::new(),
         ..policy
     };
     if !policy.quota.algorithm.is_concurrency() {

@@ -19,6 +19,8 @@ const QUOTAS: &[AlgorithmName] = &[
     SlidingLog,
     LeakyBucket,
 ];
+/// All algorithms with a bucket of units that nobody waits for.
+const BUCKETS: &[AlgorithmName] = &[Gcra, TokenBucket, FixedWindow, SlidingWindow, SlidingLog];
 const TOKENS: &[AlgorithmName] = &[Gcra, TokenBucket];
 const QUEUES: &[AlgorithmName] = &[LeakyBucket, Concurrency];
 
@@ -34,9 +36,10 @@ type Row = (
 /// The options that not every algorithm has. Checks of their own report the others, which depend on
 /// more than the algorithm.
 #[rustfmt::skip]
-const APPLIES: [Row; 18] = [
+const APPLIES: [Row; 19] = [
     ("quota", |p| node_of(&p.amounts.quota), QUOTAS, Some("use `max`, and perhaps `queue`; or another algorithm")),
     ("burst", |p| node_of(&p.amounts.burst), TOKENS, None),
+    ("soft_limits", |p| p.soft_limits.node.given(), BUCKETS, None),
     ("overflow", |p| node_of(&p.overflow), TOKENS, None),
     ("capacity", |p| node_of(&p.amounts.capacity), &[TokenBucket], None),
     ("refill", |p| node_of(&p.amounts.refill), &[TokenBucket], None),

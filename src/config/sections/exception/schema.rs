@@ -74,6 +74,7 @@ impl Candidate {
             percent: None,
             exempt: exempt.collect::<Vec<_>>().into(),
             overrides: Vec::new().into(),
+            soft_limits: Vec::new().into(),
             candidate: None,
             penalty: None,
             ..policy.clone()
@@ -101,13 +102,7 @@ impl Override {
 
     /// Responses to refused requests, if they aren't the policy's.
     pub(in crate::config) fn refusal(&self, policy: &Policy, general: &OnLimit) -> Option<OnLimit> {
-        let own = self.on_limit.as_ref()?;
-        let of_policy = policy.on_limit.over(general);
-        Some(if own.inherits(&of_policy) {
-            own.over(&policy.on_limit)
-        } else {
-            own.value.clone()
-        })
+        Some(self.on_limit.as_ref()?.within(policy, general))
     }
 
     /// The policy for the selected clients.

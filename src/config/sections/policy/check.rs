@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::config::checks::report_repeated;
 use crate::config::schema::{Config, Mode, Policy};
 use crate::config::sections::{
-    algorithm, condition, cost, exception, overflow, penalty, redis, responses,
+    algorithm, condition, cost, exception, overflow, penalty, redis, responses, soft_limit,
 };
 use crate::config::value::KeyPart;
 use crate::config::{Code, Finding, Findings, NodeId, node_of};
@@ -60,6 +60,7 @@ fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findi
     }
     algorithm::check(policy, node, config, findings);
     overflow::check(policy, config, findings);
+    soft_limit::check(policy, config, findings);
     cost::check(policy, findings);
     penalty::check(policy, config, findings);
     redis::check_policy(policy, config, findings);

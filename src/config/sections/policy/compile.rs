@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 use crate::config::checks::word;
-use crate::config::schema::{self, Amounts, Override, Policy, Selection};
+use crate::config::schema::{self, Amounts, OnLimit, Override, Policy, Selection};
 use crate::config::sections::algorithm::{algorithm, local_period};
 use crate::config::sections::{cost, penalty, responses, store};
 use crate::config::value::{KeyPart, all_time_zones, fields};
@@ -129,15 +129,28 @@ impl<'a> Policies<'a> {
         policy: &Policy,
         known: &mut HashMap<String, Arc<RefusalSpec>>,
     ) -> Option<Arc<RefusalSpec>> {
+        let own = one.refusal(policy, &self.config.responses.on_limit)?;
+        let refusal = known.entry(word(&own));
+        Some(Arc::clone(
+            refusal.or_insert_with(|| self.refusal_spec(&own)),
+        ))
+    }
+
+    fn refusal_spec(&self, own: &OnLimit) -> Arc<RefusalSpec> {
         let responses = &self.config.responses;
-        let own = one.refusal(policy, &responses.on_limit)?;
-        let refusal = known.entry(word(&own)).or_insert_with(|| {
-            Arc::new(RefusalSpec {
-                action: responses::action(&own, &responses.on_limit),
-                reject: responses::reject(&own, responses, &self.error_pages),
-            })
+        Arc::new(RefusalSpec {
+            action: responses::action(own, &responses.on_limit),
+            reject: responses::reject(own, responses, &self.error_pages),
+        })
+    }
+
+    fn soft_limits(&self, policy: &Policy) -> Vec<(u32, Arc<RefusalSpec>)> {
+        let general = &self.config.responses.on_limit;
+        let soft = policy.soft_limits.iter().map(|soft| {
+            let own = soft.on_limit.within(policy, general);
+            (soft.above.get(), self.refusal_spec(&own))
         });
-        Some(Arc::clone(refusal))
+        soft.collect()
     }
 
     /// The overflow bucket, if any.
@@ -186,6 +199,7 @@ impl<'a> Policies<'a> {
             retry_after_jitter: policy.retry_after_jitter.get(),
             quota: self.quota(key.clone(), policy)?,
             overrides: self.overrides(&key, policy),
+            soft_limits: self.soft_limits(policy),
         })
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::located::written_by_form;
 use crate::config::schema::{
     Amounts, Candidate, Condition, Cost, Delay, OnLimit, OnMissingKey, Overflow, Override, Penalty,
-    RetryAfter, Selection, StoreName, SyncInterval, Zone,
+    RetryAfter, Selection, SoftLimit, StoreName, SyncInterval, Zone,
 };
 use crate::config::value::{Flag, KeyPart, Name, Statuses, Whole};
 use crate::config::{List, Located, NodeId};
@@ -43,6 +43,10 @@ pub struct Policy {
     pub exempt: List<Selection>,
     /// Clients with another quota.
     pub overrides: List<Override>,
+    /// Other answers to requests before the quota is used up, up to 8 in ascending order. Not for
+    /// `leaky_bucket` and `concurrency`.
+    #[schemars(length(max = 8))]
+    pub soft_limits: List<SoftLimit>,
     /// How units are counted.
     pub algorithm: Located<AlgorithmName>,
     /// The amounts of its buckets.
@@ -192,6 +196,7 @@ impl Policy {
         policy.exempt = Vec::new().into();
         policy.overrides = Vec::new().into();
         policy.candidate = None;
+        policy.soft_limits = Vec::new().into();
         policy
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use super::ErrorPage;
-use crate::config::schema::{DAY, DebugHeader, MINUTE, SECOND};
+use crate::config::schema::{DAY, DebugHeader, MINUTE, Policy, SECOND};
 use crate::config::value::{
     Duration, FieldName, FieldValue, Flag, Name, Statuses, Text, WebUrl, Whole,
 };
@@ -191,6 +191,15 @@ impl OnLimit {
             delay: or(&self.delay, &general.delay),
             max_held: or(&self.max_held, &general.max_held),
             tag_header: or(&self.tag_header, &general.tag_header),
+        }
+    }
+
+    /// These settings of an override or a soft limit; those of its policy fill in.
+    pub(in crate::config) fn within(&self, policy: &Policy, general: &Self) -> Self {
+        if self.inherits(&policy.on_limit.over(general)) {
+            self.over(&policy.on_limit)
+        } else {
+            self.clone()
         }
     }
 

@@ -1,11 +1,12 @@
 //! One limit in an explanation: the bucket that decides, and its decision.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 
 use crate::clock::Timestamp;
-use crate::limiter::Decision;
+use crate::limiter::{Decision, Fingerprint};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::admission::record::word_of;
@@ -14,7 +15,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::proxy::ruleset::{Limit, Quota};
 use crate::rules::{Head, InvalidCost, KeyFault, LocalPeriods, PartDescription};
-use crate::store::{Charge, OnStoreError};
+use crate::store::{Charge, ChargeId, OnStoreError};
 use crate::telemetry::metrics::LimitDecision;
 
 /// A limit on one request.
@@ -23,8 +24,8 @@ pub(super) struct LimitTrace<'r> {
     pub(super) limit: &'r Limit,
     /// The quota of the bucket that decides.
     pub(super) quota: &'r Quota,
-    /// The override of the request.
-    place: Option<u32>,
+    /// The override of the request, and the soft limit that it exceeds.
+    pub(super) id: ChargeId,
     /// Number of buckets that cannot pay before this one.
     pub(super) tier: usize,
     pub(super) key: Vec<PartDescription>,
@@ -80,7 +81,7 @@ impl<'r> LimitTrace<'r> {
         let mut trace = Self {
             limit,
             quota,
-            place,
+            id: ChargeId::new(0, place),
             tier: 0,
             key: limit.spec.descriptor.describe(head),
             zone: quota.local_periods.as_ref().map(|local| zone(local, head)),
@@ -100,7 +101,8 @@ impl<'r> LimitTrace<'r> {
                 let mut decisions: Vec<_> = quota.tiers().zip(kept).map(peek).collect();
                 let place = deciding(&decisions);
                 trace.decide_by(quota, place);
-                LimitOutcome::Decided(decisions.swap_remove(place))
+                let decision = decisions.swap_remove(place);
+                LimitOutcome::Decided(trace.decide_softly(key, decision, (cost, now)))
             }
             (Applicability::Bucket(..), Err(InvalidCost)) if trace.can_refuse() => {
                 return Err(InvalidCost.into());
@@ -120,6 +122,18 @@ impl<'r> LimitTrace<'r> {
         Ok(trace)
     }
 
+    /// Lets the soft limit decide that the request exceeds.
+    pub(super) fn decide_softly(
+        &mut self,
+        key: Fingerprint,
+        decision: Decision,
+        (cost, now): (u32, Timestamp),
+    ) -> Decision {
+        self.id.soft = self.limit.exceeded(self.id, &decision);
+        self.limit
+            .decide_softly((self.id, key), decision, (cost, now))
+    }
+
     /// Lets the overflow tier of `quota` with this number decide.
     pub(super) fn decide_by(&mut self, quota: &'r Quota, tier: usize) {
         self.quota = quota.tiers().nth(tier).unwrap_or(quota);
@@ -128,9 +142,14 @@ impl<'r> LimitTrace<'r> {
 }
 
 impl LimitTrace<'_> {
-    /// The action on requests beyond the quota.
+    /// The action on requests beyond the quota, or the soft limit.
     pub(super) fn action(&self) -> &Action {
-        self.limit.action(self.place)
+        self.limit.action(self.id)
+    }
+
+    /// The name of the policy, or of the soft limit.
+    pub(super) fn name(&self) -> &Arc<str> {
+        self.limit.name(self.id)
     }
 
     /// The action only tags.
@@ -145,7 +164,7 @@ impl LimitTrace<'_> {
 
     /// The status of its rejections, if the action answers.
     pub(super) fn status(&self) -> Option<StatusCode> {
-        let rejection = self.limit.rejection(self.place, self.quota);
+        let rejection = self.limit.rejection(self.id, self.quota);
         match (self.action(), &self.outcome) {
             (Action::Drop, _) => None,
             (_, LimitOutcome::MissingKey | LimitOutcome::SeveralKeys) => {
@@ -215,6 +234,7 @@ impl LimitTrace<'_> {
             LimitOutcome::MissingKey | LimitOutcome::SeveralKeys | LimitOutcome::InvalidCost => {
                 beyond
             }
+            LimitOutcome::Decided(_) if self.id.soft.is_some() => beyond,
             LimitOutcome::Decided(decision) => {
                 match word_of(decision, self.tier > 0, is_enforced, false) {
                     LimitDecision::Limited => beyond,

@@ -121,6 +121,10 @@ impl<'r> LimitTrace<'r> {
             decision.ban(until);
         }
         self.decide_by(key.quota(), place);
+        self.id.soft = None;
+        if ban.is_none() {
+            decision = self.decide_softly(key.fingerprint(), decision, (cost, facts.now));
+        }
         let is_queued = ban.is_none() && self.has_place_in_queue(&decision, &facts.bucket.view);
         self.outcome = if is_queued {
             LimitOutcome::Queued(decision)

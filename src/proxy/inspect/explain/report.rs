@@ -95,6 +95,9 @@ pub struct LimitReport {
     pub action: Cow<'static, str>,
     /// The number of the deciding bucket; from 2 on at a lower priority.
     pub bucket: usize,
+    /// The soft limit that the request exceeds, in units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft_limit: Option<u32>,
     /// Units that the request costs.
     pub cost: u32,
     /// True if the response settles the cost.
@@ -247,7 +250,7 @@ impl Explanation<'_> {
                 ..to(destination, AnswerKind::Delayed)
             },
             Answer::Refused(limit) => AnswerReport {
-                policy: Some(Arc::clone(&limit.limit.policy.name)),
+                policy: Some(Arc::clone(limit.name())),
                 action: Some(limit.action().into_str().into()),
                 status: limit.status().map(|status| status.as_u16()),
                 retry_after_ms: limit.retry_at().map(wait),
@@ -285,6 +288,7 @@ impl LimitTrace<'_> {
             },
             action: self.action().into_str().into(),
             bucket: self.tier + 1,
+            soft_limit: self.limit.soft_limit(self.id).map(|soft| soft.above),
             cost: self.cost,
             cost_is_settled: self.limit.spec.settlement.is_some(),
             queue: queue.map(|(places, longest)| QueueReport {

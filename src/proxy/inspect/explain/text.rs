@@ -26,8 +26,7 @@ impl Explanation<'_> {
     fn answer_text(&self) -> String {
         match self.answer() {
             Answer::Refused(limit) => {
-                let policy = &limit.limit.policy;
-                let (verb, policy) = (limit.action().name(), &policy.name);
+                let (verb, policy) = (limit.action().name(), limit.name());
                 match limit.status() {
                     Some(status) => format!("{verb} by {policy}: {status}"),
                     None => format!("{verb} by {policy}"),
@@ -76,7 +75,7 @@ impl Trace<'_> {
         }
         let tags = |step: &&LimitTrace<'_>| step.refuses() && step.is_tag();
         for step in self.limits.iter().filter(tags) {
-            writeln!(f, "tag       {}", step.limit.policy.name)?;
+            writeln!(f, "tag       {}", step.name())?;
         }
         Ok(())
     }
@@ -117,6 +116,10 @@ impl LimitTrace<'_> {
             (1, false) => {}
             (cost, false) => writeln!(f, "  cost    {cost}")?,
             (cost, true) => writeln!(f, "  cost    {cost}, until the response settles it")?,
+        }
+        for soft in &self.limit.policy.soft_limits {
+            let (above, action) = (soft.above, soft.refusal.0.name());
+            writeln!(f, "  soft    above {above} used: {action} by {}", soft.name)?;
         }
         if let Some((places, longest)) = self.queue_bounds() {
             write!(f, "  queue   where none is left it waits in line, ")?;

@@ -14,7 +14,7 @@ use crate::proxy::answers::rejection::{RejectSpec, Rejection};
 use crate::proxy::ruleset::reload_diff::shown_exception;
 use crate::proxy::ruleset::settlements::Settlements;
 use crate::proxy::ruleset::{
-    Overflow, Override, OverrideSpec, Policy, PolicySpec, Quota, QuotaSpec, RefusalSpec,
+    Overflow, Override, OverrideSpec, Policy, PolicySpec, Quota, QuotaSpec, RefusalSpec, SoftLimit,
 };
 use crate::proxy::shadow_clients::ShadowClients;
 use crate::store::{
@@ -137,6 +137,16 @@ impl<'a> Builder<'a> {
         let overrides = spec.overrides.into_iter();
         let overrides = overrides.map(|one| self.override_of(one, &text, &mut parts));
         let overrides: Vec<_> = overrides.collect();
+        let soft = spec.soft_limits.into_iter();
+        let soft = soft.map(|(above, refusal)| {
+            let label = format!("{name}/{above}");
+            SoftLimit {
+                refusal: self.refusal(refusal, &label, &quota.text, &mut parts),
+                name: label.into(),
+                above,
+            }
+        });
+        let soft_limits = soft.collect();
         let own = overrides.iter().filter_map(|one| one.quota.as_ref());
         let quotas = std::iter::once(&quota).chain(own);
         let buckets = quotas.flat_map(Quota::tiers).map(|quota| &*quota.buckets);
@@ -156,18 +166,32 @@ impl<'a> Builder<'a> {
             retry_after_jitter: spec.retry_after_jitter,
             quota,
             overrides,
+            soft_limits,
             metrics,
         }
     }
 
+    /// The answers of an override or a soft limit, for the quota with this text. The rejections of
+    /// quotas that are built next are the same.
+    fn refusal(
+        &self,
+        spec: Arc<RefusalSpec>,
+        label: &str,
+        text: &str,
+        parts: &mut QuotaParts<'_>,
+    ) -> (Action, Arc<Rejection>) {
+        let action = Action::new(spec.action.clone(), label, &self.context.registry);
+        parts.refusal = Some(spec);
+        (action, parts.rejection(text))
+    }
+
     /// The override of the policy whose quota has this text.
     fn override_of(&self, spec: OverrideSpec, text: &str, parts: &mut QuotaParts<'_>) -> Override {
-        parts.refusal = spec.refusal;
+        parts.refusal = None;
         let text = spec.quota.as_ref().map_or(text, |quota| &quota.text);
-        let refusal = parts.refusal.clone().map(|refusal| {
-            let action = Action::new(refusal.action.clone(), parts.policy, &self.context.registry);
-            Box::new((action, parts.rejection(text)))
-        });
+        let refusal = spec.refusal;
+        let refusal =
+            refusal.map(|refusal| Box::new(self.refusal(refusal, parts.policy, text, parts)));
         let quota = spec.quota.map(|quota| {
             let label = label_of_override(parts.policy, &quota.id);
             self.quota(quota, label, parts)

@@ -8,6 +8,7 @@ use http::HeaderName;
 use super::Builder;
 use crate::http::path::EncodedSlashes;
 use crate::http::upgrade::Upgrades;
+use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
 use crate::proxy::ruleset::{Destination, Limit, LimitSpec, Policy, Route, RouteAccess, RouteSpec};
 use crate::rules::{Access, Descriptor};
@@ -32,7 +33,7 @@ impl Builder<'_> {
             Some(RunningTarget::Cluster(_)) => LearnedOrigin::Servers,
         };
         Arc::new(Route {
-            priority_fields: priority_fields(&route.limits),
+            told_fields: told_fields(&route.limits),
             learned_responses: self.learned_responses(&spec.name, &route.limits, origin),
             reported: self.reported(&spec.reported, policies),
             reads_token: route.reads_token
@@ -67,7 +68,7 @@ impl Builder<'_> {
             reads_token(limits, policies) || access.iter().any(|access| access.reads_token());
         let (limits, refusing) = self.limits(name, limits, policies);
         Route {
-            priority_fields: Vec::new(),
+            told_fields: Vec::new(),
             limits,
             refusing,
             reported: Vec::new(),
@@ -96,7 +97,8 @@ impl Builder<'_> {
         limits: &[Limit],
         origin: LearnedOrigin,
     ) -> Option<Arc<LearnedResponses>> {
-        if !limits.iter().any(|limit| limit.policy.has_decoys()) {
+        let mut actions = limits.iter().flat_map(|limit| limit.policy.actions());
+        if !actions.any(Action::is_decoy) {
             return None;
         }
         let known = self.learned_responses.get(route);
@@ -110,7 +112,7 @@ impl Builder<'_> {
             .iter()
             .map(|spec| {
                 let policy = Arc::clone(&policies[spec.policy]);
-                limit(spec, policy, LimitMetrics::unregistered())
+                limit(spec, policy, |_| LimitMetrics::unregistered())
             })
             .collect()
     }
@@ -124,8 +126,10 @@ impl Builder<'_> {
     ) -> (Vec<Limit>, usize) {
         let limits = specs.iter().map(|spec| {
             let policy = Arc::clone(&policies[spec.policy]);
-            let metrics = LimitMetrics::new(&self.context.registry, &policy.name, route);
-            limit(spec, policy, metrics)
+            let registry = &self.context.registry;
+            limit(spec, policy, |name| {
+                LimitMetrics::new(registry, name, route)
+            })
         });
         let can_refuse = |limit: &Limit| limit.policy.action.tag().is_none();
         let (mut limits, mut tags): (Vec<_>, Vec<_>) = limits.partition(can_refuse);
@@ -135,9 +139,11 @@ impl Builder<'_> {
     }
 }
 
-fn limit(spec: &LimitSpec, policy: Arc<Policy>, metrics: LimitMetrics) -> Limit {
+fn limit(spec: &LimitSpec, policy: Arc<Policy>, metrics: impl Fn(&str) -> LimitMetrics) -> Limit {
+    let soft = policy.soft_limits.iter();
     Limit {
-        metrics,
+        soft_metrics: soft.map(|soft| metrics(&soft.name)).collect(),
+        metrics: metrics(&policy.name),
         reads_token: spec.reads_token() || policy.reads_token(),
         secret: policy.quota.buckets.secret(),
         spec: spec.clone(),
@@ -151,11 +157,14 @@ fn reads_token(limits: &[LimitSpec], policies: &[Arc<Policy>]) -> bool {
     limits.any(|limit| limit.reads_token() || policies[limit.policy].reads_token())
 }
 
-/// The fields by which these limits tell the upstream of a lower priority.
-fn priority_fields(limits: &[Limit]) -> Vec<HeaderName> {
+/// The fields by which these limits tell the upstream of a lower priority, or that they are exceeded.
+fn told_fields(limits: &[Limit]) -> Vec<HeaderName> {
     let quotas = limits.iter().flat_map(|limit| limit.policy.quotas());
     let overflows = quotas.filter_map(|quota| quota.overflow.as_ref());
     let fields = overflows.flat_map(|overflow| &overflow.fields);
-    let names: HashSet<_> = fields.map(|(name, _)| name.clone()).collect();
+    let tags = limits.iter().flat_map(|limit| limit.policy.actions());
+    let tags = tags.filter_map(|action| Some(&action.tag()?.name));
+    let names = fields.map(|(name, _)| name).chain(tags);
+    let names: HashSet<_> = names.cloned().collect();
     names.into_iter().collect()
 }

@@ -1,0 +1,72 @@
+//! `soft_limits` of a policy: other answers to requests before its quota is used up.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::schema::{Action, Config, OnLimit, Policy, Units};
+use crate::config::sections::responses;
+use crate::config::{Code, Finding, Findings, Located, node_of};
+
+/// An item of `soft_limits`: requests beyond it are charged, and answered as it says.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SoftLimit {
+    /// The used units of a bucket beyond which requests are answered so, 1 to 4294967294: fewer than
+    /// a full bucket holds.
+    pub above: Located<Units>,
+    /// Responses to these requests; the policy's `on_limit` fills in.
+    pub on_limit: Located<OnLimit>,
+}
+
+/// The most soft limits of a policy.
+const MOST: usize = 8;
+
+pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    let (soft_limits, general) = (&policy.soft_limits, &config.responses.on_limit);
+    if soft_limits.is_empty() {
+        return;
+    }
+    let of_policy = policy.on_limit.over(general);
+    let conflicts = [
+        (
+            (of_policy.action_over(general) == Action::Tag).then_some(node_of(&of_policy.action)),
+            "a policy that tags has no soft limits",
+            "tag in a soft limit, and let the policy refuse",
+        ),
+        (
+            policy.overflow.as_ref().map(|overflow| Some(overflow.node)),
+            "requests beyond a soft limit do not overflow",
+            "remove `soft_limits` or `overflow`",
+        ),
+    ];
+    for (other, message, help) in conflicts {
+        if let Some(other) = other {
+            let finding = Finding::error(soft_limits.node, Code::Conflict, message).at_key();
+            findings.add(finding.related(other, "the other setting").help(help));
+        }
+    }
+    if soft_limits.len() > MOST {
+        let message = format!(
+            "{} soft limits, where there can be {MOST}",
+            soft_limits.len()
+        );
+        let finding = Finding::error(soft_limits.node, Code::InvalidValue, message).at_key();
+        findings.add(finding.help("remove some"));
+    }
+    let (capacity, mut before) = (policy.amounts.capacity(), 0);
+    for soft in soft_limits.iter() {
+        let above = soft.above.get();
+        // A quota that is missing is reported elsewhere.
+        if capacity > 0 && !(before + 1..capacity).contains(&above) {
+            let message = format!(
+                "expected more than {before} and less than {capacity} units, found `{above}`"
+            );
+            let finding = Finding::error(soft.above.node, Code::InvalidValue, message);
+            findings.add(finding.help(
+                "put soft limits in ascending order, below what a full bucket holds (`quota`, `burst` or `capacity`)",
+            ));
+        }
+        before = before.max(above);
+        responses::check_policy(&soft.on_limit, &of_policy, findings);
+    }
+}

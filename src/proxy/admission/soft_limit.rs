@@ -1,0 +1,92 @@
+//! Soft limits: they answer requests that a bucket has paid for, once it has used more than they
+//! allow. Such a request stays charged to all its policies, so that the quota is reached.
+
+use super::Admission;
+use super::context::AdmissionInputs;
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Fingerprint, Outcome, Verdict};
+use crate::proxy::answers::action::Action;
+use crate::proxy::ruleset::{Limit, SoftLimit};
+use crate::store::{Charge, ChargeId, Payer};
+
+impl Limit {
+    /// The soft limit that a charge exceeds.
+    pub(in crate::proxy) fn soft_limit(&self, id: ChargeId) -> Option<&SoftLimit> {
+        self.policy.soft_limits.get(usize::from(id.soft?))
+    }
+
+    /// The place of the highest soft limit that an admitted request of `cost` units exceeds. Only
+    /// the policy's own buckets have soft limits.
+    pub(in crate::proxy) fn exceeded(&self, id: ChargeId, decision: &Decision) -> Option<u8> {
+        let is_own = std::ptr::eq(self.quota(id.place), &self.policy.quota);
+        let used = decision.capacity.saturating_sub(decision.remaining);
+        let mut soft = self.policy.soft_limits.iter();
+        let place = soft.rposition(|soft| used > soft.above)?;
+        let is_paid = is_own && id.payer == Payer::Quota && decision.is_admitted();
+        is_paid.then_some(place as u8)
+    }
+
+    /// The decision of the soft limit that the charge `id` exceeds: a refusal, unless it tags.
+    /// In Redis, requests are surely admitted again once the bucket is full.
+    pub(in crate::proxy) fn decide_softly(
+        &self,
+        (id, key): (ChargeId, Fingerprint),
+        decision: Decision,
+        (cost, now): (u32, Timestamp),
+    ) -> Decision {
+        let Some(soft) = self.soft_limit(id) else {
+            return decision;
+        };
+        let (action, _) = &soft.refusal;
+        if let Action::Tag(_) = action {
+            return decision;
+        }
+        let buckets = &self.policy.quota.buckets;
+        if buckets.is_in_redis() {
+            return decision.limited_until(Some(decision.reset));
+        }
+        let again = Charge {
+            kept: buckets.algorithm().capacity().saturating_sub(soft.above),
+            ..buckets.charge(key, cost, None)
+        };
+        decision.limited_until(match again.peek(now).outcome {
+            Outcome::Refuse { retry_at } => retry_at,
+            Outcome::Admit | Outcome::Delay { .. } => Some(now),
+        })
+    }
+}
+
+impl Admission {
+    /// Lets soft limits answer a request that all limits admit.
+    pub(super) fn apply_soft_limits(&mut self, inputs: &AdmissionInputs<'_>) {
+        let result = &mut self.result;
+        let enforced = result.verdict.enforced();
+        let is_admitted = result.verdict.is_admitted();
+        let decided = result.buckets.iter_mut().zip(&mut result.verdict.decisions);
+        for (charge, decision) in decided {
+            let limit = inputs.route.limit(charge.id.limit);
+            if !limit.soft_metrics.is_empty() && is_admitted {
+                charge.id.soft = limit.exceeded(charge.id, decision);
+                let cost = limit.spec.cost.of(inputs.head).unwrap_or(1);
+                let bucket = (charge.id, charge.key);
+                *decision = limit.decide_softly(bucket, *decision, (cost, inputs.now));
+            }
+        }
+        let mut decisions = result.verdict.decisions[..enforced].iter();
+        if !is_admitted || decisions.all(Decision::is_admitted) {
+            return;
+        }
+        let decisions = std::mem::take(&mut result.verdict.decisions);
+        result.verdict = Verdict::of(decisions, enforced);
+        result.release();
+        let verdict = &result.verdict;
+        let limited = result.buckets.iter().zip(&verdict.decisions);
+        let limited = limited.filter(|(_, decision)| !decision.is_admitted());
+        let limited: Vec<_> = limited.map(|(charge, _)| charge.id.limit).collect();
+        if let Some(held) = result.held() {
+            // Whatever the answer, what a soft limit has charged stays.
+            held.reservations
+                .retain(|(limit, _)| !limited.contains(limit));
+        }
+    }
+}
