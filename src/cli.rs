@@ -5,7 +5,9 @@ mod admin_client;
 mod admin_options;
 mod admin_tls;
 mod check;
+mod clap_files;
 mod explain;
+mod healthcheck;
 mod keys;
 mod playground;
 mod progress;
@@ -59,8 +61,14 @@ enum Command {
     Keys(keys::KeysArgs),
     /// Show which keys of a running proxy are limited most, ask most, or charge most
     Top(top::TopArgs),
+    /// Ask a running proxy if it takes traffic, as container engines and scripts do
+    Healthcheck(healthcheck::HealthcheckArgs),
     /// Print the JSON Schema of the configuration
     Schema(schema::SchemaArgs),
+    /// Print a script that completes commands and options in a shell
+    Completions(clap_files::CompletionsArgs),
+    /// Write the manual pages of all commands
+    Man(clap_files::ManArgs),
 }
 
 const EXAMPLES: &str = "\
@@ -91,7 +99,10 @@ pub fn main() -> ExitCode {
         Command::Status(options) => status::status(&options),
         Command::Keys(options) => keys::keys(&options),
         Command::Top(options) => top::top(&options),
+        Command::Healthcheck(options) => healthcheck::healthcheck(&options),
         Command::Schema(options) => schema::schema(&options),
+        Command::Completions(options) => clap_files::completions(&options),
+        Command::Man(options) => clap_files::man(&options),
     }
 }
 

@@ -32,14 +32,12 @@ const MAX_ANSWER: usize = 64 << 20;
 /// The longest reason why an answer is not understood, in characters.
 const MAX_REASON: usize = 200;
 
-/// The address of a proxy, and a token.
+/// The address of a proxy, and a token unless probes are all it is asked.
 #[derive(Debug)]
 pub(super) struct AdminClient {
     address: AdminAddress,
-    /// The value of the field `Authorization`.
-    authorization: HeaderValue,
-    /// The place of the token.
-    source: TokenSource,
+    /// The value of the field `Authorization`, and the place of the token.
+    token: Option<(HeaderValue, TokenSource)>,
 }
 
 /// An answer of the API.
@@ -139,9 +137,14 @@ impl AdminClient {
         authorization.set_sensitive(true);
         Ok(Self {
             address,
-            authorization,
-            source,
+            token: Some((authorization, source)),
         })
+    }
+
+    /// A client that sends no token.
+    pub(super) fn without_token(address: AdminAddress) -> Self {
+        let token = None;
+        Self { address, token }
     }
 
     /// The URL of the proxy.
@@ -171,18 +174,46 @@ impl AdminClient {
         self.call(head, body.into())
     }
 
-    fn call<T: DeserializeOwned>(
+    /// The first line of the answer to a GET, 200 characters at most.
+    ///
+    /// # Errors
+    /// No answer within 10 s, or not with 200.
+    pub(super) fn probe(&self, path: &str) -> Result<String, CallError> {
+        let (status, body) = self.send(Request::get(path), Bytes::new())?;
+        let text = String::from_utf8_lossy(&body);
+        let line = text.lines().next().unwrap_or_default();
+        let detail = visible::text(&visible::cut(line, MAX_REASON));
+        if status == StatusCode::OK {
+            return Ok(detail);
+        }
+        let url = format!("{}{path}", self.url());
+        Err(CallError::Refused {
+            url,
+            status,
+            detail,
+        })
+    }
+
+    fn send(
         &self,
         head: http::request::Builder,
         body: Bytes,
-    ) -> Result<Answer<T>, CallError> {
+    ) -> Result<(StatusCode, Bytes), CallError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| self.unreachable(&error))?;
         // Within the runtime: the time-out needs its timer.
         let answer = runtime.block_on(async { timeout(DEADLINE, self.exchange(head, body)).await });
-        let (status, bytes) = answer.map_err(|_| CallError::TimedOut { url: self.url() })??;
+        answer.map_err(|_| CallError::TimedOut { url: self.url() })?
+    }
+
+    fn call<T: DeserializeOwned>(
+        &self,
+        head: http::request::Builder,
+        body: Bytes,
+    ) -> Result<Answer<T>, CallError> {
+        let (status, bytes) = self.send(head, body)?;
         let json: Result<Value, _> = serde_json::from_slice(&bytes);
         if !status.is_success() {
             let json = cleaned(json.unwrap_or_default());
@@ -221,9 +252,12 @@ impl AdminClient {
         let handshake = http1::handshake(TokioIo::new(self.secure(stream).await?)).await;
         let (mut sender, connection) = handshake.map_err(|error| self.broken(&error))?;
         let connection = tokio::spawn(connection);
+        let head = head.header(HOST, &self.address.authority);
+        let head = match &self.token {
+            Some((authorization, _)) => head.header(AUTHORIZATION, authorization),
+            None => head,
+        };
         let request = head
-            .header(HOST, &self.address.authority)
-            .header(AUTHORIZATION, &self.authorization)
             .body(Full::new(body))
             .expect("paths of the API, and a host of a URL");
         let answer = sender.send_request(request).await;
@@ -265,13 +299,15 @@ impl AdminClient {
             StatusCode::UNAUTHORIZED => "the token is none of its admin.tokens".to_owned(),
             _ => detail,
         };
-        match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => CallError::Token {
-                url,
-                status,
-                detail,
-                place: visible::text(&self.source.to_string()),
-            },
+        match (status, &self.token) {
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Some((_, source))) => {
+                CallError::Token {
+                    url,
+                    status,
+                    detail,
+                    place: visible::text(&source.to_string()),
+                }
+            }
             _ => CallError::Refused {
                 url,
                 status,

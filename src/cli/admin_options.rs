@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use http::Uri;
 use http::uri::Authority;
+use rustls::ClientConfig;
 
 use super::admin_client::AdminClient;
 use super::admin_tls::{self, AdminAddress};
 use super::{run, text_file};
 use crate::admin::actor::TokenRole;
+use crate::config::Loaded;
 
 /// The largest file with a token, in bytes.
 const MAX_TOKEN: u64 = 4 << 10;
@@ -149,12 +151,7 @@ pub(super) fn find_client(
     let loaded = source.load().map_err(|report| {
         format!("{report}\nname the proxy with --admin and --token-file to do without the file")
     })?;
-    let own = loaded.admin_address();
-    let tls = match (loaded.admin_certificates(), ca) {
-        (None, _) => None,
-        (Some(files), None) => Some(admin_tls::trusting_own(&files)?),
-        (Some(_), ca) => Some(admin_tls::trusting(ca)?),
-    };
+    let (own, tls) = (loaded.admin_address(), own_tls(&loaded, ca)?);
     if let Some(token) = given {
         return AdminClient::new(AdminAddress::new(own.to_string(), tls)?, token);
     }
@@ -179,6 +176,44 @@ pub(super) fn find_client(
     })?;
     let source = TokenSource::Configuration(file.to_owned());
     AdminClient::new(AdminAddress::new(authority, tls)?, Token { text, source })
+}
+
+/// The listener at `admin`, or that of a configuration, or that of `run` without one if there is
+/// none that can be read.
+///
+/// # Errors
+/// A sentence for people.
+pub(super) fn find_listener(
+    admin: Option<&str>,
+    ca: Option<&Path>,
+    config: Option<&PathBuf>,
+) -> Result<AdminAddress, String> {
+    if let Some(admin) = admin {
+        return AdminUrl::parse(admin)?.with_tls(ca);
+    }
+    match run::find(config.cloned()).and_then(|source| source.load()) {
+        Ok(loaded) => {
+            let own = loaded.admin_address().to_string();
+            AdminAddress::new(own, own_tls(&loaded, ca)?)
+        }
+        // A proxy that refused to reload this file goes on running.
+        Err(report) => {
+            super::print_report(&report);
+            AdminUrl::parse(run::ADMIN)?.with_tls(ca)
+        }
+    }
+}
+
+/// The settings of TLS for the admin listener of a configuration; `None` for clear text.
+fn own_tls(loaded: &Loaded, ca: Option<&Path>) -> Result<Option<ClientConfig>, String> {
+    let Some(files) = loaded.admin_certificates() else {
+        return Ok(None);
+    };
+    let trusted = match ca {
+        None => admin_tls::trusting_own(&files),
+        ca => admin_tls::trusting(ca),
+    };
+    trusted.map(Some)
 }
 
 /// True if host and port are those of `own`, where port 0 is any.

@@ -16,6 +16,8 @@ const EXAMPLE: &str = include_str!("../../config.example.yaml");
 const EXAMPLE_NAME: &str = "config.example.yaml";
 /// Where a configuration is looked for, after `$SLUICEGATE_CONFIG`.
 const PLACES: [&str; 2] = ["sluicegate.yaml", "/etc/sluicegate/sluicegate.yaml"];
+/// The default address of the admin listener.
+pub(super) const ADMIN: &str = "127.0.0.1:9980";
 /// How long the last lines of the log may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
 /// Names the configuration.
@@ -59,7 +61,7 @@ pub(super) struct RunArgs {
     #[arg(
         long,
         value_name = "ADDR",
-        default_value = "127.0.0.1:9980",
+        default_value = ADMIN,
         requires = "upstream"
     )]
     admin: String,

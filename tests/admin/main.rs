@@ -9,6 +9,7 @@ mod bad_requests;
 mod changes;
 mod explain;
 mod explain_command;
+mod healthcheck;
 mod hosts;
 mod keys_command;
 mod openapi;

@@ -7,6 +7,7 @@ mod access_log;
 mod admin;
 mod command_line;
 mod descriptors;
+mod generated;
 mod idle_memory;
 mod in_ci;
 mod log_reader;
