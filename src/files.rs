@@ -3,10 +3,12 @@
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use regex::bytes::Regex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
@@ -17,7 +19,7 @@ const WRITER_TIMEOUT: Duration = Duration::from_secs(1);
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The metadata that change when a file is written or replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileVersion {
     device: u64,
     inode: u64,
@@ -38,21 +40,52 @@ impl FileVersion {
     }
 }
 
-/// A file with its version before it was read: any later version is a change.
+/// A file, or all files of a [`list`], in the versions before they were read: any later version is a
+/// change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionedFile {
-    /// The place of the file.
+    /// The place of the file, or a pattern.
     pub path: PathBuf,
-    /// `None` where there was no file.
-    pub version: Option<FileVersion>,
+    /// The files that are there, with their places.
+    pub versions: Vec<(PathBuf, FileVersion)>,
 }
 
 impl VersionedFile {
     /// The file at `path`, which is about to be read.
     pub fn new(path: PathBuf) -> Self {
-        let version = FileVersion::of(&path);
-        VersionedFile { path, version }
+        let found = list(&path).unwrap_or_default().into_iter();
+        let versions = found.filter_map(|path| Some((FileVersion::of(&path)?, path)));
+        let versions = versions.map(|(version, path)| (path, version)).collect();
+        VersionedFile { path, versions }
     }
+}
+
+/// Returns the file that a path names, which need not exist; or, if there is a `*` (any letters) or
+/// a `?` (any one) in its last part, the files that match, by name. Directories, and names that begin
+/// with a dot, match nothing.
+///
+/// # Errors
+/// Those of reading the directory.
+pub fn list(pattern: &Path) -> io::Result<Vec<PathBuf>> {
+    let name = pattern.file_name().unwrap_or_default().to_string_lossy();
+    if !name.contains(['*', '?']) {
+        return Ok(vec![pattern.to_owned()]);
+    }
+    let letters = regex::escape(&name).replace(r"\*", ".*");
+    let letters = format!("^(?s:{})$", letters.replace(r"\?", "."));
+    let letters = Regex::new(&letters).map_err(io::Error::other)?;
+    let directory = pattern.parent().unwrap_or(Path::new(""));
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(Path::new(".").join(directory))? {
+        let name = entry?.file_name();
+        let path = directory.join(&name);
+        let is_hidden = name.as_bytes().starts_with(b".");
+        if !is_hidden && letters.is_match(name.as_bytes()) && !path.is_dir() {
+            found.push(path);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// The byte order mark of UTF-8, which some editors write.

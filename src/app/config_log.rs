@@ -43,10 +43,14 @@ fn log_report(report: &Report) {
             ..
         } = problem;
         let code = problem.code.as_str();
-        let line = problem.place.map(|place| place.line);
+        let line = problem.place.as_ref().map(|place| place.line);
+        let file = problem
+            .place
+            .as_ref()
+            .and_then(|place| place.file.as_deref());
         match problem.severity {
-            Severity::Error => tracing::error!(code, key, line, help, "{message}"),
-            Severity::Warning => tracing::warn!(code, key, line, "{message}"),
+            Severity::Error => tracing::error!(code, key, file, line, help, "{message}"),
+            Severity::Warning => tracing::warn!(code, key, file, line, "{message}"),
         }
     }
     let omitted = new.count();

@@ -4,7 +4,7 @@
 //! symbolic link beside them. An event only says "look again": what counts is whether the files are
 //! others than before.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,9 +67,10 @@ impl FileWatcher {
             }
         }
         // A file that stays keeps the version that was looked at before it was read.
+        let known: HashMap<_, _> = self.files.iter().map(|file| (&file.path, file)).collect();
         for file in &mut files {
-            if let Some(known) = self.files.iter().find(|old| old.path == file.path) {
-                file.version.clone_from(&known.version);
+            if let Some(known) = known.get(&file.path) {
+                file.clone_from(known);
             }
         }
         self.files = files;

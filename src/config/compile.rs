@@ -14,7 +14,7 @@ use super::sections::traces::ExportSpec;
 use super::sections::upstream::Upstreams;
 use super::sections::{responses, route};
 use super::value::TrustedProxy;
-use super::{Code, Finding, Loaded, NodeId};
+use super::{Code, Document, Finding, Loaded, NodeId};
 use super::{Report, schema};
 use crate::admin::AdminSpec;
 use crate::admin::listener::PROTOCOLS;
@@ -89,7 +89,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
             .collect(),
     };
     let export = compiler.export(config);
-    compiler.check_written_files(config, loaded.document.name());
+    compiler.check_written_files(config, &loaded.document);
     if !compiler.findings.is_empty() {
         return Err(loaded.report(compiler.findings));
     }
@@ -107,7 +107,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
                 every: spec.every.get(),
             }),
             shutdown: config.shutdown.value,
-            files: compiler.files,
+            files: [&loaded.included[..], &compiler.files].concat(),
             info: ConfigInfo {
                 source: loaded.document.name().to_owned(),
                 text: loaded.document.source().masked_text().into(),
@@ -148,10 +148,12 @@ fn rules(loaded: &Loaded, key_files: KeyFiles) -> Result<RulesetSpec, Report> {
 
 impl Compiler<'_> {
     /// Reports a file that two writers share, or that is the configuration itself.
-    fn check_written_files(&mut self, config: &schema::Config, own: &str) {
+    fn check_written_files(&mut self, config: &schema::Config, document: &Document) {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let own = absolute(Path::new(own));
-        let mut known = vec![(own, NodeId::ABSENT)];
+        let own = document
+            .names()
+            .map(|own| (absolute(Path::new(own)), NodeId::ABSENT));
+        let mut known: Vec<_> = own.collect();
         for (path, node) in written_files(config) {
             let path = absolute(&self.resolve(path));
             let Some((_, other)) = known.iter().find(|(other, _)| *other == path) else {

@@ -9,7 +9,7 @@ use serde::de::value::StrDeserializer;
 use serde::de::{Deserialize, Deserializer, Expected, IntoDeserializer, Visitor};
 
 use super::diagnostic::{Code, Content};
-use super::document::{EXTENSION, LOCATED, NodeId, NodeValue, Part, SECRET};
+use super::document::{EXTENSION, JOINED, LOCATED, NodeId, NodeValue, Part, SECRET};
 use super::finding::{Finding, Findings};
 use super::variables;
 use crate::nearest;
@@ -32,6 +32,9 @@ pub(super) fn decode<T: for<'de> Deserialize<'de>>(findings: &Findings<'_>) -> O
         part: Part::Whole,
         is_secret: false,
     };
+    for &root in &findings.document.included {
+        reader.at(root).check_included();
+    }
     T::deserialize(reader)
         .map_err(|error| findings.add(error.into_finding(reader)))
         .ok()
@@ -163,14 +166,39 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Checks the top level of an included file, which may be empty.
+    fn check_included(self) {
+        let children = match self.value() {
+            NodeValue::Mapping(children) => children,
+            NodeValue::Null => return,
+            _ => {
+                let error = self.mismatch(&"a mapping");
+                let error = error.with_help(format!("its keys are {}", nearest::list(&JOINED)));
+                return self.findings.add(error.into_finding(self));
+            }
+        };
+        for &child in children {
+            let key = self.findings.document.key(child);
+            if key.is_some_and(|key| JOINED.contains(&key)) {
+                self.findings.know_key(child);
+            }
+        }
+        self.report_unknown_keys(children, &JOINED);
+    }
+
     fn report_unknown_keys(self, children: &[NodeId], known: &[&str]) {
         let document = self.findings.document;
         let mut is_listed = false;
+        let introduction = if self.node != NodeId::ROOT && document.is_root(self.node) {
+            "the main file has all else; known keys of an included file"
+        } else {
+            "known keys here"
+        };
         for &child in children {
             let Some(key) = document.key(child).filter(|key| !known.contains(key)) else {
                 continue;
             };
-            if self.node == NodeId::ROOT && key.starts_with(EXTENSION) {
+            if document.is_root(self.node) && key.starts_with(EXTENSION) {
                 self.findings.know_key(child);
                 continue;
             }
@@ -194,7 +222,7 @@ impl<'a> Reader<'a> {
                 }
                 None => {
                     let is_new = nearest.is_some() || !std::mem::replace(&mut is_listed, true);
-                    is_new.then(|| nearest::phrase(nearest, known, "known keys here"))
+                    is_new.then(|| nearest::phrase(nearest, known, introduction))
                 }
             };
             let finding = Finding::error(child, Code::UnknownKey, message);

@@ -6,7 +6,6 @@ mod code;
 mod shown;
 mod source_text;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
@@ -61,13 +60,17 @@ pub struct Problem {
     pub related: Vec<RelatedPlace>,
 }
 
-/// A range of the file. Lines and columns count from 1, and columns in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+/// A range of a file. Lines and columns count from 1, and columns in characters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Place {
     #[serde(skip)]
     start: usize,
     #[serde(skip)]
     end: usize,
+    /// The path of an included file; absent for the main file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub file: Option<Arc<str>>,
     /// The first line.
     pub line: usize,
     /// The column of the first character.
@@ -125,7 +128,7 @@ pub enum Colour {
 impl Report {
     /// Sorts the problems by place, and shortens long texts.
     pub fn new(source: Arc<SourceText>, mut problems: Vec<Problem>) -> Self {
-        problems.sort_by_key(|problem| problem.place.map_or(0, |place| place.start));
+        problems.sort_by_key(|problem| problem.place.as_ref().map_or(0, |place| place.start));
         for problem in &mut problems {
             shorten(&mut problem.message);
             problem.help.iter_mut().for_each(shorten);
@@ -167,11 +170,17 @@ impl Report {
             .count()
     }
 
-    /// A report of the error that keeps a text from being read at all. Of its lines, only keys that
+    /// A report of the errors that keep a text from being read at all. Of its lines, only keys that
     /// the schema has may be shown.
-    pub(super) fn of_syntax(mut source: SourceText, problem: Problem, keys: &[String]) -> Self {
-        source.stretches = stretches_of_lines(&source.text, keys);
-        Self::new(Arc::new(source), vec![problem])
+    pub(super) fn of_syntax(
+        mut source: Arc<SourceText>,
+        problems: Vec<Problem>,
+        keys: &[String],
+    ) -> Self {
+        if let Some(source) = Arc::get_mut(&mut source) {
+            source.stretches = stretches_of_lines(&source.text, keys);
+        }
+        Self::new(source, problems)
     }
 
     /// The first problems, each a sentence after its key.
@@ -199,10 +208,9 @@ impl Report {
         };
         let mut text = String::new();
         for problem in self.problems.iter().take(MAX_PRINTED) {
-            let lines = problem.place.map(|place| self.lines(problem, place));
-            let shown = lines.map(|lines| (lines.start, self.source.shown(lines, audience)));
-            let block = renderer.render(&[self.group(problem, shown.as_ref())]);
-            text.push_str(&self.placed(block, problem, shown.as_ref()));
+            let excerpts = self.excerpts(problem, audience);
+            let block = renderer.render(&[self.group(problem, &excerpts)]);
+            text.push_str(&self.placed(block, &excerpts));
             text.push_str("\n\n");
         }
         if self.problems.len() > MAX_PRINTED {
@@ -229,49 +237,68 @@ impl Report {
     }
 
     /// A rendered block with the problem's own column, where the renderer has that in the shown line.
-    fn placed(
-        &self,
-        block: String,
-        problem: &Problem,
-        shown: Option<&(usize, ShownText)>,
-    ) -> String {
-        let (Some(place), Some((_, shown))) = (problem.place, shown) else {
+    fn placed(&self, block: String, excerpts: &[Excerpt<'_>]) -> String {
+        let Some(Excerpt { shown, marks, .. }) = excerpts.first() else {
             return block;
         };
+        let (place, _) = marks[0];
         let before = &shown.text[..shown.place(place.start)];
         let before = before.rsplit('\n').next().unwrap_or_default();
-        let at = |column: usize| format!("{}:{}:{column}", self.source.name, place.line);
+        let path = self.path(place);
+        let at = |column: usize| format!("{path}:{}:{column}", place.line);
         block.replacen(&at(before.chars().count() + 1), &at(place.column), 1)
     }
 
-    /// The lines of a problem and its related places.
-    fn lines(&self, problem: &Problem, place: Place) -> Range<usize> {
-        let text = &self.source.text;
-        let others = || problem.related.iter().map(|other| other.place);
-        let first = others().fold(place.start, |first, other| first.min(other.start));
-        let last = others().fold(place.end, |last, other| last.max(other.end));
-        let start = text[..first].rfind('\n').map_or(0, |newline| newline + 1);
-        let newline = text[last..].find('\n');
-        start..newline.map_or(text.len(), |newline| last + newline)
+    fn path<'a>(&'a self, place: &'a Place) -> &'a str {
+        place.file.as_deref().unwrap_or(&self.source.name)
     }
 
-    fn group<'a>(
-        &'a self,
-        problem: &'a Problem,
-        shown: Option<&'a (usize, ShownText)>,
-    ) -> Group<'a> {
+    /// The lines of a problem, and those of its related places, by file.
+    fn excerpts<'a>(&self, problem: &'a Problem, audience: Audience) -> Vec<Excerpt<'a>> {
+        let Some(place) = &problem.place else {
+            return Vec::new();
+        };
+        let related = problem.related.iter();
+        let related = related.map(|other| (&other.place, Some(other.message.as_str())));
+        let mut files: Vec<Vec<Mark<'_>>> = vec![vec![(place, None)]];
+        for mark in related {
+            let mut known = files.iter_mut();
+            match known.find(|marks| marks[0].0.file == mark.0.file) {
+                Some(marks) => marks.push(mark),
+                None => files.push(vec![mark]),
+            }
+        }
+        let files = files.into_iter();
+        files.map(|marks| self.excerpt(marks, audience)).collect()
+    }
+
+    /// The annotated lines only: the renderer reads the whole text it gets, and files are long.
+    fn excerpt<'a>(&self, marks: Vec<Mark<'a>>, audience: Audience) -> Excerpt<'a> {
+        let text = &self.source.text;
+        let places = || marks.iter().map(|(place, _)| place);
+        let first = places().map(|place| place.start).min().unwrap_or(0);
+        let last = places().map(|place| place.end).max().unwrap_or(0);
+        let start = text[..first].rfind('\n').map_or(0, |newline| newline + 1);
+        let newline = text[last..].find('\n');
+        let end = newline.map_or(text.len(), |newline| last + newline);
+        Excerpt {
+            start,
+            shown: self.source.shown(start..end, audience),
+            marks,
+        }
+    }
+
+    fn group<'a>(&'a self, problem: &'a Problem, excerpts: &'a [Excerpt<'_>]) -> Group<'a> {
         let level = match problem.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
         let title = level.primary_title(problem.message.as_str());
         let mut group = Group::with_title(title.id(problem.code.as_str()));
-        group = match (problem.place, shown) {
-            (Some(place), Some((start, shown))) => {
-                group.element(self.snippet(*start, shown, place, &problem.related))
-            }
-            _ => group.element(annotate_snippets::Origin::path(&self.source.name)),
-        };
+        if excerpts.is_empty() {
+            group = group.element(annotate_snippets::Origin::path(&self.source.name));
+        }
+        group = group.elements(excerpts.iter().map(|excerpt| self.snippet(excerpt)));
         if !problem.path.is_empty() {
             group = group.element(Level::NOTE.with_name("key").message(&problem.path));
         }
@@ -281,26 +308,35 @@ impl Report {
         group
     }
 
-    /// The annotated lines only, from the byte `start` on. The renderer reads the whole text it
-    /// gets, and files are long.
     fn snippet<'a>(
         &'a self,
-        start: usize,
-        shown: &'a ShownText,
-        place: Place,
-        related: &'a [RelatedPlace],
+        excerpt: &'a Excerpt<'_>,
     ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
-        let within = |place: Place| shown.place(place.start)..shown.place(place.end);
-        let others = related.iter().map(|other| {
-            let span = AnnotationKind::Context.span(within(other.place));
-            span.label(other.message.as_str())
+        let shown = &excerpt.shown;
+        let annotations = excerpt.marks.iter().map(|(place, label)| {
+            let within = shown.place(place.start)..shown.place(place.end);
+            match *label {
+                None => AnnotationKind::Primary.span(within),
+                Some(label) => AnnotationKind::Context.span(within).label(label),
+            }
         });
         Snippet::source(shown.text.trim_end_matches('\r'))
-            .line_start(self.source.position(start).0)
-            .path(&self.source.name)
-            .annotation(AnnotationKind::Primary.span(within(place)))
-            .annotations(others)
+            .line_start(self.source.position(excerpt.start).0)
+            .path(self.path(excerpt.marks[0].0))
+            .annotations(annotations)
     }
+}
+
+/// A place to annotate, with a label if it is a related one.
+type Mark<'a> = (&'a Place, Option<&'a str>);
+
+/// The lines of one file with places of a problem.
+struct Excerpt<'a> {
+    /// The offset of the first line.
+    start: usize,
+    shown: ShownText,
+    /// At least one.
+    marks: Vec<Mark<'a>>,
 }
 
 /// Cuts the middle out of a long text. A message may repeat a value, and a value may be a whole

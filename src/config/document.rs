@@ -10,10 +10,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::diagnostic::{Content, MASK, Place, Problem, SourceText, Stretch, disjoint};
-use super::finding::Finding;
+use super::diagnostic::{Content, MASK, Place, SourceText, Stretch, disjoint};
 
-pub(super) use build::Environment;
+pub(super) use build::{Builder, Environment};
 
 /// The name of the newtype that requests a value together with its node.
 pub(super) const LOCATED: &str = "$located";
@@ -21,6 +20,8 @@ pub(super) const LOCATED: &str = "$located";
 pub(super) const SECRET: &str = "$secret";
 /// The prefix of top-level keys that are ignored: a place for YAML anchors.
 pub(super) const EXTENSION: &str = "x-";
+/// The top-level keys of included files. What they hold joins that of the main file.
+pub(super) const JOINED: [&str; 3] = ["policies", "routes", "upstreams"];
 
 /// Identifies a value of the document. [`NodeId::ABSENT`] stands for values that the user did not
 /// write.
@@ -62,6 +63,8 @@ impl NodeId {
 pub struct Document {
     source: Arc<SourceText>,
     nodes: Vec<Node>,
+    /// The roots of included files.
+    pub(super) included: Vec<NodeId>,
     /// The parts of each node that may be shown.
     visibility: Vec<Visibility>,
 }
@@ -135,21 +138,6 @@ pub(super) enum TextOrigin {
 }
 
 impl Document {
-    /// Parses `source`. The findings concern variables and keys.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first syntax error, with the text.
-    pub(super) fn parse(
-        source: SourceText,
-        environment: &Environment<'_>,
-    ) -> Result<(Self, Vec<Finding>), (SourceText, Box<Problem>)> {
-        match yaml::parse(&source) {
-            Ok(tree) => Ok(build::document(source, tree, environment)),
-            Err(problem) => Err((source, problem)),
-        }
-    }
-
     /// Records what may be shown of each node. Before, nothing is.
     pub(super) fn reveal(&mut self, visibility: Vec<Visibility>) {
         let narrow = |span: &Range<u32>, content| Stretch {
@@ -162,7 +150,7 @@ impl Document {
         let mut is_extension = vec![false; self.nodes.len()];
         for (place, (node, visible)) in self.nodes.iter().zip(&visibility).enumerate() {
             is_extension[place] = match &node.step {
-                Step::Key { name, span } if node.parent == NodeId::ROOT => {
+                Step::Key { name, span } if self.is_root(node.parent) => {
                     stretches.push(narrow(span, visible.key_content()));
                     name.starts_with(EXTENSION)
                 }
@@ -185,6 +173,12 @@ impl Document {
         self.visibility = visibility;
     }
 
+    /// True for the root of the main file or of an included one.
+    pub(super) fn is_root(&self, node: NodeId) -> bool {
+        let node = self.nodes.get(node.0 as usize);
+        node.is_some_and(|node| matches!(node.step, Step::Root))
+    }
+
     /// The number of its values.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
@@ -205,6 +199,12 @@ impl Document {
         &self.source.name
     }
 
+    /// The names of all files, the main one first.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let paths = self.source.files().map(|(_, path)| path);
+        paths.map(|path| path.unwrap_or(self.name()))
+    }
+
     pub(super) fn value(&self, node: NodeId) -> &NodeValue {
         &self.node(node).value
     }
@@ -215,6 +215,31 @@ impl Document {
             Step::Key { name, .. } => Some(name),
             Step::Root | Step::Index(_) => None,
         }
+    }
+
+    /// The value of a key of a mapping.
+    pub(super) fn child(&self, mapping: NodeId, key: &str) -> Option<NodeId> {
+        match &self.nodes.get(mapping.0 as usize)?.value {
+            NodeValue::Mapping(entries) => entries
+                .iter()
+                .copied()
+                .find(|entry| self.key(*entry) == Some(key)),
+            _ => None,
+        }
+    }
+
+    /// The texts at a top-level key: one, or those of a list.
+    pub(super) fn texts(&self, key: &str) -> Vec<(NodeId, &str)> {
+        let node = self.child(NodeId::ROOT, key);
+        let nodes = match node.map(|node| self.value(node)) {
+            Some(NodeValue::Sequence(items)) => items.clone(),
+            _ => Vec::from_iter(node),
+        };
+        let text = |node| match self.value(node) {
+            NodeValue::Scalar { text, .. } => Some((node, &**text)),
+            _ => None,
+        };
+        nodes.into_iter().filter_map(text).collect()
     }
 
     /// The path from the root, as in `routes[2].limits[0].quota`. Unknown keys are hidden.

@@ -3,6 +3,9 @@
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
+/// The most bytes of a configuration, with the files that it includes.
+pub(super) const MAX_TEXT: u64 = 16 << 20;
+
 /// The message and the advice.
 pub(super) fn explain(path: &Path, error: &Error) -> (String, String) {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -34,7 +37,7 @@ pub(super) fn explain(path: &Path, error: &Error) -> (String, String) {
 }
 
 /// Names the deepest existing directory on the way to a missing file.
-fn missing(path: &Path) -> String {
+pub(super) fn missing(path: &Path) -> String {
     let is_there = |directory: &PathBuf| directory.is_dir();
     let mut above = path.ancestors().skip(1).map(Path::to_owned);
     match above.find(is_there) {
@@ -54,5 +57,31 @@ fn missing(path: &Path) -> String {
             format!("look at the path: there is no directory {}", next.display())
         }
         None => "look at the path".to_owned(),
+    }
+}
+
+/// The text of a file, or why it is none, with advice.
+pub(super) fn text(bytes: Vec<u8>) -> Result<String, (String, &'static str)> {
+    if is_utf16(&bytes) {
+        let help = "save it as UTF-8, as `iconv -f UTF-16 -t UTF-8 FILE` prints it";
+        return Err(("it is UTF-16, and not UTF-8".to_owned(), help));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|&&b| b == b'\n').count() + 1;
+        let message = format!("it is no UTF-8 text, from line {line} on");
+        (message, "save it as UTF-8")
+    })
+}
+
+/// True if a text begins with the byte order mark of UTF-16, or with two UTF-16 letters.
+fn is_utf16(bytes: &[u8]) -> bool {
+    match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => true,
+        [a, b, c, d, ..] => matches!(
+            [a, b, c, d].map(|byte| *byte == 0),
+            [true, false, true, false] | [false, true, false, true]
+        ),
+        _ => false,
     }
 }

@@ -9,16 +9,15 @@ use siphasher::sip::SipHasher13;
 
 use super::decode;
 use super::diagnostic::{Report, SourceText};
-use super::document::{Document, Environment};
+use super::document::{Builder, Document, Environment};
+use super::file_errors::MAX_TEXT;
 use super::finding::{Finding, Findings};
 use super::schema::{self, Config};
+use super::sections::include::Included;
 use super::sections::route::unreachable;
 use super::{file_errors, odd_spaces, validate};
 use crate::admin::actor::TokenRole;
-use crate::files;
-
-/// The largest file that is read.
-const MAX_FILE: u64 = 16 << 20;
+use crate::files::{self, VersionedFile};
 
 /// A configuration without errors.
 #[derive(Debug)]
@@ -31,8 +30,10 @@ pub struct Loaded {
     pub warnings: Report,
     /// The directory of relative paths.
     pub directory: PathBuf,
-    /// A hash of the text: 16 hexadecimal digits.
+    /// A hash of the text, included files too: 16 hexadecimal digits.
     pub hash: String,
+    /// The paths and patterns of included files, in the versions that were read.
+    pub included: Vec<VersionedFile>,
 }
 
 impl Loaded {
@@ -80,7 +81,8 @@ impl Loaded {
     }
 }
 
-/// Reads and checks a file. Variables come from the process environment.
+/// Reads and checks a file, with those that it includes. Variables come from the process
+/// environment.
 ///
 /// # Errors
 ///
@@ -88,51 +90,79 @@ impl Loaded {
 pub fn load(path: &Path) -> Result<Loaded, Report> {
     let name = path.display().to_string();
     let text = read(path, &name)?;
-    let directory = path.parent().unwrap_or(Path::new("")).to_owned();
-    parse(&name, text, &|name| std::env::var(name).ok()).map(|loaded| Loaded {
-        directory,
-        ..loaded
-    })
+    check(&name, text, &variable, Some(path))
 }
 
-/// Checks a text. Reports call it `name`, and `environment` looks up its variables. Relative paths
-/// start at the working directory.
+/// Checks a text of this machine's user, as [`load`]. Reports call it `name`. Relative paths start at
+/// the working directory.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_text(name: &str, text: String) -> Result<Loaded, Report> {
+    check(name, text, &variable, Some(Path::new("")))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Checks a text that may be anyone's: it includes no files. Reports call it `name`, and
+/// `environment` looks up its variables.
 ///
 /// # Errors
 ///
 /// Reports all that was found when some of it is an error.
 pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<Loaded, Report> {
+    check(name, text, environment, None)
+}
+
+/// Checks a text in the file `main`, or in none that may include others.
+fn check(
+    name: &str,
+    text: String,
+    environment: &Environment<'_>,
+    main: Option<&Path>,
+) -> Result<Loaded, Report> {
     let text = match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
         None => text,
     };
-    let hash = format!("{:016x}", SipHasher13::new().hash(text.as_bytes()));
-    let source = SourceText::new(name, text);
-    let odd_spaces = odd_spaces::find(&source);
-    let shown = |report: Report| report.with(odd_spaces.clone());
-    let parsed = Document::parse(source, environment);
-    let (mut document, earlier) = parsed
-        .map_err(|(source, problem)| shown(Report::of_syntax(source, *problem, &schema::KEYS)))?;
+    let directory = main.and_then(Path::parent).unwrap_or(Path::new(""));
+    let bytes = text.len();
+    let mut builder = Builder::new(SourceText::new(name, text), environment);
+    let included = Included::read(&builder.document.texts("include"), main, bytes);
+    if !included.texts.is_empty() {
+        builder.include(included.texts);
+    }
+    let earlier = [std::mem::take(&mut builder.findings), included.findings].concat();
+    let mut document = builder.build().map_err(|(source, problems)| {
+        let odd_spaces = odd_spaces::find(&source);
+        Report::of_syntax(source, problems, &schema::KEYS).with(odd_spaces)
+    })?;
     let findings = Findings::new(&document, earlier);
     let config: Option<Config> = decode::decode(&findings);
     if let Some(config) = &config {
         validate::validate(config, &findings);
     }
+    let hash = SipHasher13::new().hash(document.source().text.as_bytes());
     let has_errors = findings.has_errors();
     let (mut list, visibility) = findings.into_parts();
     document.reveal(visibility);
     match config {
         Some(config) if !has_errors => Ok(Loaded {
             warnings: document.report(list),
+            hash: format!("{hash:016x}"),
             config,
             document,
-            directory: PathBuf::new(),
-            hash,
+            directory: directory.to_owned(),
+            included: included.files,
         }),
         config => {
             let hidden = config.map(|config| unreachable_among_errors(&config, &document, &list));
             list.extend(hidden.unwrap_or_default());
-            Err(shown(document.report(list)))
+            let odd_spaces = odd_spaces::find(document.source());
+            Err(document.report(list).with(odd_spaces))
         }
     }
 }
@@ -168,7 +198,7 @@ fn unreachable_among_errors(
 }
 
 fn read(path: &Path, name: &str) -> Result<String, Report> {
-    let bytes = files::read(path, MAX_FILE).map_err(|error| match error.kind() {
+    let bytes = files::read(path, MAX_TEXT).map_err(|error| match error.kind() {
         ErrorKind::FileTooLarge => too_large(name),
         _ => {
             let (message, help) = file_errors::explain(path, &error);
@@ -176,6 +206,11 @@ fn read(path: &Path, name: &str) -> Result<String, Report> {
         }
     })?;
     text(bytes, name)
+}
+
+fn text(bytes: Vec<u8>, name: &str) -> Result<String, Report> {
+    let report = |(message, help): (_, &str)| Report::of_file(name, message, Some(help.to_owned()));
+    file_errors::text(bytes).map_err(report)
 }
 
 /// Reads the text of a configuration to its end. Reports call it `name`.
@@ -188,10 +223,10 @@ pub(super) fn read_from(input: impl Read, name: &str) -> Result<String, Report> 
     let fail =
         |error: io::Error| Report::of_file(name, format!("it cannot be read: {error}"), None);
     input
-        .take(MAX_FILE + 1)
+        .take(MAX_TEXT + 1)
         .read_to_end(&mut bytes)
         .map_err(fail)?;
-    if bytes.len() as u64 > MAX_FILE {
+    if bytes.len() as u64 > MAX_TEXT {
         Err(too_large(name))
     } else {
         text(bytes, name)
@@ -199,36 +234,6 @@ pub(super) fn read_from(input: impl Read, name: &str) -> Result<String, Report> 
 }
 
 fn too_large(name: &str) -> Report {
-    let message = format!("it is larger than {} MiB", MAX_FILE >> 20);
+    let message = format!("it is larger than {} MiB", MAX_TEXT >> 20);
     Report::of_file(name, message, Some("is it the right file?".to_owned()))
-}
-
-fn text(bytes: Vec<u8>, name: &str) -> Result<String, Report> {
-    let fail = |message: String, help: &str| Report::of_file(name, message, Some(help.to_owned()));
-    if is_utf16(&bytes) {
-        return Err(fail(
-            "it is UTF-16, and not UTF-8".to_owned(),
-            "save it as UTF-8, as `iconv -f UTF-16 -t UTF-8 FILE` prints it",
-        ));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = valid.iter().filter(|&&b| b == b'\n').count() + 1;
-        fail(
-            format!("it is no UTF-8 text, from line {line} on"),
-            "save it as UTF-8",
-        )
-    })
-}
-
-/// True if a text begins with the byte order mark of UTF-16, or with two UTF-16 letters.
-fn is_utf16(bytes: &[u8]) -> bool {
-    match bytes {
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => true,
-        [a, b, c, d, ..] => matches!(
-            [a, b, c, d].map(|byte| *byte == 0),
-            [true, false, true, false] | [false, true, false, true]
-        ),
-        _ => false,
-    }
 }

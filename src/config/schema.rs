@@ -18,6 +18,7 @@ pub use super::sections::amounts::Amounts;
 pub use super::sections::condition::Condition;
 pub use super::sections::cost::{Cost, Reserve};
 pub use super::sections::exception::{Candidate, Override, Selection};
+pub use super::sections::include::Include;
 pub use super::sections::jwt::Jwt;
 pub use super::sections::listener::{ClientBounds, ClientIp, Listener};
 pub use super::sections::missing_key::OnMissingKey;
@@ -60,9 +61,12 @@ pub type Units = Whole<1, { u32::MAX as u64 }>;
 /// The whole configuration.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(title = "sluicegate", extend("required" = ["routes"]))]
+#[schemars(title = "sluicegate", extend("anyOf" = [{ "required": ["routes"] }, { "required": ["include"] }]))]
 #[schemars(extend("patternProperties" = { "^x-": { "description": "Ignored: a place for YAML anchors." } }))]
 pub struct Config {
+    /// Further files with `policies`, `routes` and `upstreams`: a path, or a list, in this order.
+    /// `*` and `?` in the last part of a path match files, by name.
+    pub include: Option<Located<Include>>,
     /// Threads that serve: `auto` is one for each core that the process may use, else 1 to 1024.
     pub workers: Located<Workers>,
     /// Where requests come in; one on `[::]:8080` unless given.

@@ -10,6 +10,7 @@ pub(super) mod condition;
 pub(super) mod content;
 pub(super) mod cost;
 pub(super) mod exception;
+pub(super) mod include;
 pub(super) mod jwt;
 pub(super) mod listener;
 pub(super) mod missing_key;

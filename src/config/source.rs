@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::clock::Timestamp;
-use crate::config::load::read_from;
-use crate::config::{Compiled, Loaded, Problem, Report, Severity, compile, lint, load, parse};
+use crate::config::load::{load_text, read_from};
+use crate::config::{Compiled, Loaded, Problem, Report, Severity, compile, lint, load};
 use crate::proxy::ruleset::RulesetSpec;
 use crate::proxy::ruleset::build::memory_bytes;
 use crate::proxy::ruleset::reload_diff::BucketChange;
@@ -59,9 +59,7 @@ impl Source {
     pub fn load(&self) -> Result<Loaded, Report> {
         match self {
             Self::File(path) => load(path),
-            Self::Text { name, text } => {
-                parse(name, text.clone(), &|variable| std::env::var(variable).ok())
-            }
+            Self::Text { name, text } => load_text(name, text.clone()),
         }
     }
 

@@ -5,6 +5,7 @@ mod support;
 
 mod against;
 mod files;
+mod include;
 mod lints;
 mod listeners;
 mod reload;

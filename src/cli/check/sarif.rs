@@ -80,7 +80,7 @@ fn result(problem: &Problem, uri: &str, rules: &[Code]) -> Option<Value> {
     let is_broken = |rule: &Code| *rule == problem.code;
     let help = problem.help.as_ref();
     let help = help.map(|help| format!("; {help}")).unwrap_or_default();
-    let mut location = location(uri, problem.place);
+    let mut location = location(uri, problem.place.as_ref());
     if !problem.path.is_empty() {
         location["logicalLocations"] = json!([{ "fullyQualifiedName": problem.path }]);
     }
@@ -93,7 +93,7 @@ fn result(problem: &Problem, uri: &str, rules: &[Code]) -> Option<Value> {
     });
     if !problem.related.is_empty() {
         let related = problem.related.iter().map(|related| {
-            let mut location = self::location(uri, Some(related.place));
+            let mut location = self::location(uri, Some(&related.place));
             location["message"] = json!({ "text": related.message });
             location
         });
@@ -102,7 +102,10 @@ fn result(problem: &Problem, uri: &str, rules: &[Code]) -> Option<Value> {
     Some(result)
 }
 
-fn location(uri: &str, place: Option<Place>) -> Value {
+/// A place of the file at `main`, or of one that it includes.
+fn location(main: &str, place: Option<&Place>) -> Value {
+    let included = place.and_then(|place| place.file.as_deref()).map(uri);
+    let uri = included.as_deref().unwrap_or(main);
     let mut physical = json!({ "artifactLocation": { "uri": uri } });
     if let Some(place) = place {
         physical["region"] = json!({

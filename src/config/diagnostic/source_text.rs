@@ -1,6 +1,8 @@
-//! The text of a configuration, with what is needed to find and show places in it quickly.
+//! The text of a configuration, included files at its end, with what is needed to find and show
+//! places in it quickly.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::Place;
 use super::shown::{Audience, ShownText, Stretch};
@@ -15,8 +17,10 @@ const BLOCK: usize = 4096;
 pub struct SourceText {
     /// The path as the user gave it; reports print it before the line number.
     pub name: String,
-    /// The whole text, without a byte order mark.
+    /// The whole text, without a byte order mark. Included files follow, each at the start of a line.
     pub text: String,
+    /// The start of each file in the text, and the path of included ones.
+    files: Vec<(usize, Option<Arc<str>>)>,
     /// The offsets of its lines, so that each place is found without reading all of it.
     line_starts: Vec<usize>,
     /// The characters before each [`BLOCK`] of bytes, so that a place in a long line is found as soon.
@@ -39,13 +43,46 @@ impl SourceText {
             line_starts: line_starts.collect(),
             chars_before_blocks: std::iter::once(0).chain(blocks).collect(),
             text,
+            files: vec![(0, None)],
             stretches: Vec::new(),
         }
     }
 
-    /// The text without secrets, unknown values and comments. Lines keep their numbers.
+    /// Appends files, each a path and its text.
+    pub(in crate::config) fn include(&mut self, files: Vec<(String, String)>) {
+        let (mut text, mut starts) = (std::mem::take(&mut self.text), vec![(0, None)]);
+        for (path, file) in files {
+            // Also behind a line break: the end of a file is a place of its own.
+            text.push('\n');
+            starts.push((text.len(), Some(path.into())));
+            text.push_str(&file);
+        }
+        *self = Self::new(&self.name, text);
+        self.files = starts;
+    }
+
+    /// The range of each file, the main one's first, and the path of included ones.
+    pub(in crate::config) fn files(&self) -> impl Iterator<Item = (Range<usize>, Option<&str>)> {
+        let ends = self.files.iter().skip(1).map(|(start, _)| start - 1);
+        let files = self.files.iter().zip(ends.chain([self.text.len()]));
+        files.map(|((start, path), end)| (*start..end, path.as_deref()))
+    }
+
+    /// The start of the file around an offset, and its path if it is included.
+    fn file(&self, offset: usize) -> &(usize, Option<Arc<str>>) {
+        let next = self.files.partition_point(|(start, _)| *start <= offset);
+        &self.files[next - 1]
+    }
+
+    /// The text without secrets, unknown values and comments. Lines keep their numbers. A line with
+    /// its path is before each included file.
     pub(in crate::config) fn masked_text(&self) -> String {
-        self.shown(0..self.text.len(), Audience::Owner).text
+        let mut masked = String::new();
+        for (range, path) in self.files() {
+            masked.extend(path.map(|path| format!("\n# {path}\n")));
+            masked.push_str(&self.shown(range, Audience::Owner).text);
+        }
+        masked
     }
 
     pub(super) fn shown(&self, range: Range<usize>, audience: Audience) -> ShownText {
@@ -59,6 +96,7 @@ impl SourceText {
         Place {
             start: span.start,
             end: span.end,
+            file: self.file(span.start).1.clone(),
             line,
             column,
             end_line,
@@ -66,12 +104,14 @@ impl SourceText {
         }
     }
 
+    /// Line and column in the file around an offset.
     pub(super) fn position(&self, offset: usize) -> (usize, usize) {
         let offset = self.text.floor_char_boundary(offset);
-        let line = self.line_starts.partition_point(|start| *start <= offset);
+        let lines = |offset| self.line_starts.partition_point(|start| *start <= offset);
+        let (line, first) = (lines(offset), lines(self.file(offset).0));
         let start = self.line_starts[line - 1];
         (
-            line,
+            line - first + 1,
             self.chars_before(offset) - self.chars_before(start) + 1,
         )
     }

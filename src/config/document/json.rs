@@ -8,12 +8,8 @@ impl Document {
     /// The value of a top-level key; null without it. Texts that spell a whole number or a boolean
     /// become such. Variables are replaced: the result may hold secrets of the environment.
     pub fn json(&self, key: &str) -> Value {
-        let NodeValue::Mapping(entries) = self.value(NodeId::ROOT) else {
-            return Value::Null;
-        };
-        let mut entries = entries.iter();
-        let found = entries.find(|entry| self.key(**entry) == Some(key));
-        found.map_or(Value::Null, |entry| self.json_of(*entry))
+        let found = self.child(NodeId::ROOT, key);
+        found.map_or(Value::Null, |entry| self.json_of(entry))
     }
 
     /// The parser's budget bounds the depth.

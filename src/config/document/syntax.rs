@@ -46,16 +46,18 @@ const ADVICE: [(&str, &str); 9] = [
 ];
 
 /// A syntax error as a problem. Its message has nothing of the file but single signs.
-pub(super) fn problem(error: &Error, source: &SourceText) -> Problem {
+pub(super) fn problem(error: &Error, source: &SourceText, file: Range<usize>) -> Problem {
     let (code, message, help) = explain(error);
+    let text = &source.text[file.clone()];
     let line = error.location().map(|location| location.line() as usize);
-    let line = line.and_then(|line| source.text.lines().nth(line.saturating_sub(1)));
+    let line = line.and_then(|line| text.lines().nth(line.saturating_sub(1)));
     let bare = line.and_then(|line| bare_address(line).or_else(|| bare_variable(line)));
     let help = bare.or(help);
     Problem {
-        place: error
-            .location()
-            .map(|location| source.place(bytes(&location, source))),
+        place: error.location().map(|location| {
+            let Range { start, end } = bytes(&location, text);
+            source.place(file.start + start..file.start + end)
+        }),
         help,
         ..Problem::error(code, message)
     }
@@ -79,7 +81,7 @@ fn explain(error: &Error) -> (Code, String, Option<String>) {
         Error::AliasReplayLimitExceeded { .. } | Error::AliasExpansionLimitExceeded { .. } => (
             "aliases stand for too much",
             Some(
-                "a file may have 20,000 values by aliases, and 8 more for each of its bytes, up to 500,000",
+                "a file may have 20,000 values by aliases, and 8 more for each of its bytes, up to 500,000 in all files",
             ),
         ),
         Error::Budget { .. } => (
@@ -158,7 +160,7 @@ fn without_position(text: &str) -> &str {
 }
 
 /// The byte range of a location, from its line and column if the parser gives no bytes.
-fn bytes(location: &Location, source: &SourceText) -> Range<usize> {
+fn bytes(location: &Location, text: &str) -> Range<usize> {
     let span = location.span();
     if let (Some(start), Some(length)) = (span.byte_offset(), span.byte_len())
         && (start > 0 || location.line() == 1)
@@ -167,14 +169,13 @@ fn bytes(location: &Location, source: &SourceText) -> Range<usize> {
     }
     let line_start = match location.line() {
         0 | 1 => 0,
-        line => source
-            .text
+        line => text
             .match_indices('\n')
             .nth(line as usize - 2)
-            .map_or(source.text.len(), |(at, _)| at + 1),
+            .map_or(text.len(), |(at, _)| at + 1),
     };
     let column = (location.column() as usize).saturating_sub(1);
-    let line = source.text[line_start..].lines().next().unwrap_or_default();
+    let line = text[line_start..].lines().next().unwrap_or_default();
     let within = line
         .char_indices()
         .nth(column)

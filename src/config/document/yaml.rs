@@ -11,10 +11,10 @@ use serde_yaml::{Location, Options, Spanned};
 use super::syntax::problem;
 use crate::config::diagnostic::{Problem, SourceText};
 
-/// The largest number of values with aliases expanded: several times 10,000 routes.
+/// The largest number of values in all files, with aliases expanded: several times 10,000 routes.
 const MAX_NODES: usize = 1_000_000;
-/// The parser events that aliases of any file may expand to, and those of a large file: 10,000 routes
-/// on one anchor.
+/// The parser events that aliases of any file may expand to, and those of all files: 10,000 routes on
+/// one anchor.
 const REPLAYED: RangeInclusive<usize> = 20_000..=500_000;
 /// The events that each byte of a file adds: a small file is as little work as its size. A line
 /// `- *route` may stand for a route.
@@ -33,24 +33,30 @@ pub(super) enum Raw {
     Mapping(Vec<(Spanned<Raw>, Spanned<Raw>)>),
 }
 
-/// Parses one document. Keeps duplicate keys, so that the error can show both.
-pub(super) fn parse(source: &SourceText) -> Result<Spanned<Raw>, Box<Problem>> {
-    let tree = |policy| {
-        serde_yaml::from_str_with_options(&source.text, options(policy, source.text.len()))
-    };
+/// Parses one file. Keeps duplicate keys, so that the error can show both. The files before it have
+/// `nodes` values, and aliases in them stand for `replayed` events.
+pub(super) fn parse(
+    source: &SourceText,
+    file: Range<usize>,
+    nodes: usize,
+    replayed: usize,
+) -> Result<Spanned<Raw>, Box<Problem>> {
+    let text = &source.text[file.clone()];
+    let own = REPLAYED.start() + text.len().saturating_mul(REPLAYED_PER_BYTE);
+    let events = own.min(REPLAYED.end().saturating_sub(replayed));
+    let tree = |policy| serde_yaml::from_str_with_options(text, options(policy, nodes, events));
     let strict = tree(DuplicateKeyPolicy::Error);
     let tree = match strict {
         Err(serde_yaml::Error::DuplicateMappingKey { .. }) => tree(DuplicateKeyPolicy::LastWins),
         strict => strict,
     };
-    tree.map_err(|error| Box::new(problem(&error, source)))
+    tree.map_err(|error| Box::new(problem(&error, source, file)))
 }
 
-fn options(duplicate_keys: DuplicateKeyPolicy, bytes: usize) -> Options {
-    let replayed = REPLAYED.start() + bytes.saturating_mul(REPLAYED_PER_BYTE);
+fn options(duplicate_keys: DuplicateKeyPolicy, nodes: usize, replayed: usize) -> Options {
     serde_yaml::options! {
         budget: serde_yaml::budget! {
-            max_nodes: MAX_NODES,
+            max_nodes: MAX_NODES.saturating_sub(nodes),
             max_events: 3 * MAX_NODES,
             max_depth: MAX_DEPTH,
             flow_nesting_limit: MAX_DEPTH,
@@ -62,7 +68,7 @@ fn options(duplicate_keys: DuplicateKeyPolicy, bytes: usize) -> Options {
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_yaml::alias_limits! {
-            max_total_replayed_events: replayed.min(*REPLAYED.end()),
+            max_total_replayed_events: replayed,
             max_alias_expansions_per_anchor: MAX_NODES,
         },
         duplicate_keys: duplicate_keys,
@@ -81,11 +87,11 @@ pub(super) fn bytes(location: &Location) -> Range<usize> {
     start..start + span.byte_len().unwrap_or(0) as usize
 }
 
-/// The text of a scalar; for numbers and the like, the source text.
-pub(super) fn scalar_text(node: &Spanned<Raw>, source: &SourceText) -> String {
+/// The text of a scalar; for numbers and the like, that in the file.
+pub(super) fn scalar_text(node: &Spanned<Raw>, file: &str) -> String {
     match &node.value {
         Raw::Text(text) => text.clone(),
-        Raw::Typed | Raw::Null => source.text[bytes(&node.defined)].to_owned(),
+        Raw::Typed | Raw::Null => file[bytes(&node.defined)].to_owned(),
         Raw::Sequence(_) | Raw::Mapping(_) => String::new(),
     }
 }

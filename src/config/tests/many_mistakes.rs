@@ -63,7 +63,7 @@ fn very_many_mistakes_in_a_line_have_their_columns() {
         .iter()
         .filter(|one| one.message.contains("`kei`"));
     let columns: Vec<_> = columns
-        .map(|one| one.place.expect("a place").column)
+        .map(|one| one.place.as_ref().expect("a place").column)
         .collect();
     let first = "policies: {p00000: { quota: 5/s, ".len() + 1;
     let each = "p00000: { quota: 5/s, kei: \u{e4} }, ".chars().count();

@@ -1,0 +1,135 @@
+//! `include`: further files with routes, policies and upstreams.
+
+use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::config::file_errors::{self, MAX_TEXT};
+use crate::config::located::written_by_form;
+use crate::config::value::FilePath;
+use crate::config::{Code, Finding, List, NodeId};
+use crate::files::{self, FileVersion, VersionedFile};
+
+/// The most files that a configuration includes.
+const MAX_FILES: usize = 1_000;
+
+/// A file, or a list of files.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    expecting = "the path of a file, or a list: `[conf.d/*.yaml, last.yaml]`"
+)]
+#[schemars(rename = "Include", untagged)]
+pub enum Include {
+    /// One path or pattern.
+    #[serde(rename = "scalar")]
+    One(FilePath),
+    /// Several, in this order.
+    #[serde(rename = "sequence")]
+    Several(List<FilePath>),
+}
+
+written_by_form!(Include: One, Several);
+
+/// The included files.
+#[derive(Default)]
+pub(in crate::config) struct Included {
+    /// Their paths and texts, in order.
+    pub(in crate::config) texts: Vec<(String, String)>,
+    /// The paths and patterns, in the versions that were read.
+    pub(in crate::config) files: Vec<VersionedFile>,
+    /// Files that cannot be read, and patterns without files.
+    pub(in crate::config) findings: Vec<Finding>,
+    /// The files that were read, the main one too.
+    seen: HashSet<FileVersion>,
+    bytes: u64,
+}
+
+impl Included {
+    /// Reads the files that these texts of the file `main` name, each once; none for a text that is
+    /// no file. `bytes` are the main file's.
+    pub(in crate::config) fn read(
+        texts: &[(NodeId, &str)],
+        main: Option<&Path>,
+        bytes: usize,
+    ) -> Self {
+        let mut included = Self {
+            seen: main.and_then(FileVersion::of).into_iter().collect(),
+            bytes: bytes as u64,
+            ..Self::default()
+        };
+        // Another text is reported where it is decoded.
+        let paths = texts
+            .iter()
+            .filter_map(|(node, text)| Some((*node, text.parse().ok()?)));
+        for (node, path) in paths {
+            if let Err((message, help)) = included.pattern(&path, main, node) {
+                let finding = Finding::error(node, Code::Unreadable, message);
+                included.findings.push(finding.help(help));
+            }
+        }
+        included
+    }
+
+    /// Reads the files of a path or pattern, or returns a message and advice.
+    fn pattern(
+        &mut self,
+        pattern: &FilePath,
+        main: Option<&Path>,
+        node: NodeId,
+    ) -> Result<(), (String, String)> {
+        let Some(main) = main else {
+            return refused("only a file can include files", "put here what they hold");
+        };
+        let pattern = pattern.as_path();
+        let above = pattern.parent().unwrap_or(Path::new("")).to_string_lossy();
+        if above.contains(['*', '?']) {
+            let help = "write an item for each directory: `[a/*.yaml, b/*.yaml]`";
+            return refused("`*` and `?` can't stand in a directory's name", help);
+        }
+        let pattern = main.with_file_name(pattern);
+        self.files.push(VersionedFile::new(pattern.clone()));
+        let found = match files::list(&pattern) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            found => found.map_err(|error| file_errors::explain(&pattern, &error))?,
+        };
+        if found.is_empty() {
+            let path = std::path::absolute(&pattern).unwrap_or(pattern);
+            let finding = Finding::warning(node, Code::NoEffect, "no file matches this pattern");
+            self.findings
+                .push(finding.help(file_errors::missing(&path)));
+        }
+        found.iter().try_for_each(|path| self.file(path))
+    }
+
+    fn file(&mut self, path: &Path) -> Result<(), (String, String)> {
+        if FileVersion::of(path).is_some_and(|version| !self.seen.insert(version)) {
+            return Ok(());
+        }
+        if self.texts.len() == MAX_FILES {
+            return refused("more than 1,000 files are included", "join some of them");
+        }
+        let name = path.display().to_string();
+        let room = MAX_TEXT.saturating_sub(self.bytes);
+        let read = files::replaceable(path).and_then(|()| files::read(path, room));
+        let bytes = match read {
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                let message = format!("with {name}, all files have more than 16 MiB");
+                return refused(&message, "is it the right file?");
+            }
+            read => read.map_err(|error| file_errors::explain(path, &error))?,
+        };
+        self.bytes += bytes.len() as u64;
+        let text = file_errors::text(bytes)
+            .or_else(|(message, help)| refused(&format!("{name}: {message}"), help))?;
+        self.texts.push((name, text));
+        Ok(())
+    }
+}
+
+fn refused<T>(message: &str, help: &str) -> Result<T, (String, String)> {
+    Err((message.to_owned(), help.to_owned()))
+}
