@@ -142,6 +142,28 @@ fn find_embedded(dir: &Path, found: &mut Vec<String>) {
 }
 
 #[test]
+fn a_layer_of_the_image_has_all_dependencies_and_no_source() {
+    let file = dockerfile();
+    let of_source = |step: &&Instruction| step.verb == "COPY" && step.arguments[0] == "src";
+    let before = file.iter().take_while(|step| !of_source(step));
+    let runs = before.filter(|step| step.verb == "RUN");
+    let layer: Vec<_> = runs.map(|step| step.arguments.join(" ")).collect();
+    let [layer] = &layer[..] else {
+        panic!("one layer before the source: {layer:?}");
+    };
+    assert!(layer.contains("scripts/static-build"), "{layer}");
+    // Cargo wants to see every target that the manifest names.
+    let manifest = fs::read_to_string(Path::new(ROOT).join("Cargo.toml")).expect("Cargo.toml");
+    let benches = manifest.split("[[bench]]\nname = \"").skip(1);
+    for bench in benches.filter_map(|bench| bench.split('"').next()) {
+        assert!(
+            layer.contains(&format!("benches/{bench}.rs")),
+            "{bench}: {layer}"
+        );
+    }
+}
+
+#[test]
 fn the_image_runs_the_static_binary_without_rights() {
     let file = dockerfile();
     let builds = file.iter().any(|step| {
@@ -151,7 +173,13 @@ fn the_image_runs_the_static_binary_without_rights() {
         builds,
         "the image is built by the script that proves the binary static"
     );
-    assert_eq!(last(&file, "USER"), ["nonroot:nonroot"]);
+    // `nonroot` by number: Kubernetes wants to see that it isn't root.
+    assert_eq!(last(&file, "USER"), ["65532:65532"]);
+    assert!(
+        last(&file, "HEALTHCHECK")
+            .join(" ")
+            .ends_with("\"healthcheck\"]")
+    );
     assert_eq!(last(&file, "EXPOSE"), ["8080", "9980"]);
     assert!(
         last(&file, "FROM")[0].contains("distroless/static"),
