@@ -12,6 +12,7 @@ mod idle_memory;
 mod in_ci;
 mod log_reader;
 mod recorded;
+mod release;
 mod replay;
 mod replay_gaps;
 mod replay_models;
