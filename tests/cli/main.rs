@@ -6,6 +6,7 @@ mod support;
 mod access_log;
 mod admin;
 mod command_line;
+mod deploy;
 mod descriptors;
 mod generated;
 mod idle_memory;
