@@ -5,11 +5,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::catch_panic::{self, CaughtPanic};
 use crate::http::body::{PolledFrame, RequestBody, RequestBodyError};
+use crate::http::message::Response;
 use crate::telemetry::metrics::{EndpointFailure, RequestMetrics};
 use crate::upstream::{UpstreamBody, UpstreamBodyError};
 
@@ -69,6 +71,13 @@ pub enum ResponseBodyError {
     /// The code that forwards the body has panicked.
     #[error(transparent)]
     Panicked(#[from] CaughtPanic),
+}
+
+/// A response without fields and body.
+pub(super) fn empty_response(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::own(Bytes::new()));
+    *response.status_mut() = status;
+    response
 }
 
 impl ResponseBodyError {

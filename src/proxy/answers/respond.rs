@@ -13,7 +13,7 @@ use super::negotiate::{ResponseFormat, ResponseFormats};
 use super::template::{Escape, Placeholder, PlaceholderValue, Template, escape_html};
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
-use crate::proxy::body::ResponseBody;
+use crate::proxy::body::{ResponseBody, empty_response};
 use crate::proxy::exchange::KeptHead;
 use crate::rules::Head;
 
@@ -57,8 +57,7 @@ pub(crate) fn error_response(
         (None, ResponseFormat::Plain) => format!("{title}. {}\n", error.detail()),
         (None, ResponseFormat::Html) => html_page(status, title, error.detail(), None),
     };
-    let mut response = Response::new(ResponseBody::own(Bytes::new()));
-    *response.status_mut() = status;
+    let mut response = empty_response(status);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, format.media_type());
     if page.is_some() {

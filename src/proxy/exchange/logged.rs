@@ -55,7 +55,11 @@ impl Exchange {
         let own_trace = own_trace.filter(|_| texts.trace_id.is_empty());
         let own_trace = own_trace.map(|trace| trace.id().to_string());
         let headers: SmallVec<[_; 4]> = logged.headers(&parts.headers).collect();
-        let asked = self.context.question.as_ref();
+        let asked = self
+            .context
+            .question
+            .as_ref()
+            .map(|question| &question.method);
         let tls = self.context.client.connection.tls_version;
         let record = Record {
             time: self.context.wall_start(),

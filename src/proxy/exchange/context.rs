@@ -1,0 +1,102 @@
+//! What is known of a request from its head on.
+
+use std::cell::{Cell, OnceCell};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::{Method, Version};
+
+use super::kept_head::KeptHead;
+use super::logged::LoggedRequest;
+use super::question::Question;
+use super::ruleset_lease::RulesetLease;
+use super::traced::RequestTrace;
+use crate::clock::{Clock, Timestamp};
+use crate::http::body::RequestBody;
+use crate::http::forwarded::Peer;
+use crate::http::headers::Headers;
+use crate::http::message::Request;
+use crate::proxy::client::Client;
+use crate::proxy::ruleset::Route;
+use crate::rules::{RequestToken, TokenCheck};
+
+/// Facts of the request that do not change.
+#[derive(Debug)]
+pub(in crate::proxy) struct RequestContext {
+    pub(super) client: Rc<Client>,
+    pub(in crate::proxy) ruleset: RulesetLease,
+    pub client_ip: IpAddr,
+    pub(super) method: Method,
+    /// The question that the request is, if it is one.
+    pub(super) question: Option<Question>,
+    pub(super) version: Version,
+    /// The head as the client sent it, once the request is changed.
+    pub(super) kept: OnceCell<Box<KeptHead>>,
+    /// The instant of all decisions, unless the request waits.
+    pub started: Timestamp,
+    /// The result of checking the token, once a claim was read.
+    pub(super) token: OnceCell<TokenCheck>,
+    pub(super) is_token_counted: Cell<bool>,
+    pub(super) logged: Option<LoggedRequest>,
+    /// The trace of the request, if spans are exported.
+    pub(in crate::proxy) trace: Option<Box<RequestTrace>>,
+}
+
+impl RequestContext {
+    /// The client's connection.
+    pub(in crate::proxy) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The client's connection, to be kept.
+    pub(in crate::proxy) fn shared_client(&self) -> &Rc<Client> {
+        &self.client
+    }
+
+    /// Keeps the head of a request that is about to change, for the proxy's own pages.
+    pub(in crate::proxy) fn keep_head(&self, request: &Request<RequestBody>) {
+        self.kept.get_or_init(|| Box::new(KeptHead::of(request)));
+    }
+
+    /// The clock of all decisions and waits.
+    pub(in crate::proxy) fn clock(&self) -> &Arc<Clock> {
+        &self.client.gateway.clock
+    }
+
+    pub(in crate::proxy) fn now(&self) -> Timestamp {
+        self.clock().now()
+    }
+
+    /// The wall clock's time at which the request began.
+    pub(super) fn wall_start(&self) -> Timestamp {
+        self.clock().wall_time(self.started)
+    }
+
+    /// The token of the request, if `route` reads one. Its first use checks it, by the wall clock as
+    /// of the request's start: it stays valid while the request waits. [`Self::count_token`] follows.
+    pub(in crate::proxy) fn token<'a>(
+        &'a self,
+        route: &Route,
+        headers: &'a Headers,
+    ) -> Option<RequestToken<'a>> {
+        let ruleset = self.ruleset.whole();
+        ruleset.token(route, headers, self.wall_start(), &self.token)
+    }
+
+    /// Counts and logs the result for the token, once, if it was checked.
+    pub(in crate::proxy) fn count_token(&self) {
+        if let Some(tokens) = &self.ruleset.whole().tokens
+            && let Some(checked) = self.token.get()
+            && !self.is_token_counted.replace(true)
+        {
+            tokens.record(checked, self.started);
+        }
+    }
+
+    /// Trusted if the peer may name the client in forwarding fields.
+    pub(in crate::proxy) fn trust(&self) -> Peer {
+        let client_ip = &self.ruleset.whole().client_ip;
+        Peer::of(client_ip.trusts(self.client.connection.peer))
+    }
+}

@@ -1,0 +1,144 @@
+//! The decision of the limits on a request, and what it means for the request.
+
+use std::sync::Arc;
+
+use crate::http::message::Response;
+use crate::proxy::admission::acquired_permits::AcquiredPermits;
+use crate::proxy::admission::delay::Delay;
+use crate::proxy::admission::permit_queue::Pending;
+use crate::proxy::admission::{Admission, AdmissionInputs, tag};
+use crate::proxy::answers::action::{Action, TarpitSlot};
+use crate::proxy::answers::error::Error;
+use crate::proxy::body::ResponseBody;
+use crate::proxy::exchange::{DecisionInputs, Exchange, RequestContext, question};
+use crate::proxy::ruleset::Route;
+use crate::rules::Head;
+use crate::store::Undecided;
+
+/// The outcome of admission: what happens to the request next.
+pub(super) enum Disposition {
+    /// Forward it, after a delay if a limit asks for one.
+    Forward(Option<Box<Delay>>),
+    /// A limit refuses it: the response is ready.
+    Respond,
+    /// A limit refuses it after a while.
+    Tarpit(TarpitSlot),
+    /// A limit answers it after a while as an upstream would, once its body is there.
+    Decoy(TarpitSlot),
+    /// A limit closes its connection or stream without a response.
+    Drop,
+    /// Nothing is decided before this has come.
+    Wait(Pending),
+}
+
+/// The result of a wait.
+pub(super) enum ResumeWith {
+    /// Permits; none for a request that has not waited.
+    Permits(AcquiredPermits),
+    /// The decision of the store.
+    Decision(Result<(), Undecided>),
+}
+
+/// Admits the request by all limits of its route, at one instant, and counts its token.
+///
+/// Not async: its future would have room for everything that is looked at here.
+pub(super) fn admit(
+    exchange: &mut Exchange,
+    head: &Head<'_>,
+    response: &mut Response<ResponseBody>,
+    resumed: ResumeWith,
+) -> Result<Disposition, Error> {
+    let decided = decide(exchange, head, response, resumed);
+    exchange.context().count_token();
+    decided
+}
+
+fn decide(
+    exchange: &mut Exchange,
+    head: &Head<'_>,
+    response: &mut Response<ResponseBody>,
+    resumed: ResumeWith,
+) -> Result<Disposition, Error> {
+    let DecisionInputs {
+        context,
+        route,
+        now,
+        admission,
+        trail,
+    } = exchange.decision_inputs();
+    let ruleset = context.ruleset.whole();
+    let token = context.token(route, head.headers);
+    let head = Head {
+        token: token.as_ref(),
+        ..*head
+    };
+    let inputs = AdmissionInputs {
+        route,
+        limits: &route.limits,
+        secret: &ruleset.secret,
+        head: &head,
+        store: &ruleset.store,
+        now,
+    };
+    let pending = match resumed {
+        ResumeWith::Permits(permits) => inputs.admit(permits, admission)?,
+        ResumeWith::Decision(decided) => admission.conclude_pending(decided, &inputs)?,
+    };
+    if let Some(pending) = pending {
+        if let Pending::Permit(waiter) = &pending {
+            let policy = Arc::clone(&waiter.limit(route).policy.name);
+            exchange.note_wait(policy);
+        }
+        return Ok(Disposition::Wait(pending));
+    }
+    let client = context.client();
+    let activity = &client.gateway.activity;
+    activity.record(client.connection.worker, &inputs, admission);
+    let key_text = context.key_text(admission, route, &head);
+    let refused = refuse(admission, route, context, &head, response);
+    let disposition = refused.unwrap_or_else(|| {
+        let delay = Delay::enter(admission, route, context.clock());
+        tag::decide_tags(&inputs, admission);
+        Disposition::Forward(delay)
+    });
+    if let Some(trail) = trail {
+        trail.record(&inputs, admission);
+    }
+    exchange.set_decided(key_text);
+    Ok(disposition)
+}
+
+/// The disposition of a request that a limit refuses; `None` if none does.
+fn refuse(
+    admission: &Admission,
+    route: &Route,
+    context: &RequestContext,
+    head: &Head<'_>,
+    response: &mut Response<ResponseBody>,
+) -> Option<Disposition> {
+    let refusing = admission.refusing(route)?;
+    let (limit, id) = refusing;
+    let action = limit.action(id);
+    if context.is_question() {
+        question::refuse(admission, refusing, route, context, head, response);
+        return Some(Disposition::Respond);
+    }
+    let held = match action {
+        Action::Drop => return Some(Disposition::Drop),
+        Action::Tarpit(tarpit) => tarpit.acquire().map(Disposition::Tarpit),
+        Action::Decoy(tarpit) => {
+            let learned = route.learned_responses.as_ref();
+            let time = learned.map(|learned| learned.response_time(head.method));
+            let elapsed = context.now().since(context.started);
+            let slot = time.and_then(|time| tarpit.acquire_for(time.saturating_sub(elapsed)));
+            slot.map(Disposition::Decoy)
+        }
+        Action::Reject | Action::Tag(_) => None,
+    };
+    if held.is_some() {
+        return held;
+    }
+    let styles = &context.ruleset.whole().styles;
+    admission.refuse(refusing, route, styles, head, response);
+    Some(Disposition::Respond)
+}

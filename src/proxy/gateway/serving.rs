@@ -1,0 +1,188 @@
+//! Requests that wait, for a limit or for their upstream, up to the head of the response.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+
+use http::{StatusCode, Version};
+
+use super::decision::{Disposition, ResumeWith, admit};
+use crate::http::body::RequestBody;
+use crate::http::message::{Request, Response};
+use crate::net::drain::{DrainStage, DrainWatcher};
+use crate::proxy::admission::permit_queue::Pending;
+use crate::proxy::answers::error::Error;
+use crate::proxy::body::{ResponseBody, empty_response};
+use crate::proxy::exchange::Exchange;
+use crate::proxy::target::RequestTarget;
+use crate::proxy::{catch_panic, discard, forward, own_response};
+
+/// A response that is still to come.
+pub(super) type PendingResponse =
+    Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Dropped>>>>;
+
+/// The error of a request that a limit drops: it gets no response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a limit drops the request")]
+pub struct Dropped;
+
+/// Serves a request that is forwarded or has to wait.
+pub(super) fn serve_later(
+    mut exchange: Box<Exchange>,
+    mut request: Request<RequestBody>,
+    target: RequestTarget,
+    decided: Disposition,
+) -> PendingResponse {
+    let version = request.version();
+    // Not an async function: that would have room for each of its arguments twice.
+    Box::pin(async move {
+        let client = Rc::clone(exchange.context().shared_client());
+        let metrics = &client.gateway.metrics;
+        let served = {
+            let serving = pin!(serve(&mut exchange, &mut request, target, decided));
+            tokio::select! {
+                biased;
+                served = catch_panic::catch_async(metrics, serving) => served,
+                () = last_answers(&client.connection.drain, version) => Ok(Err(Error::DrainDeadline)),
+            }
+        };
+        let served = served.unwrap_or_else(|panicked| Err(panicked.into()));
+        let response = catch_panic::catch(metrics, || respond(exchange, served, &request));
+        response.unwrap_or_else(|_| Ok(empty_response(Error::Panicked.status())))
+    })
+}
+
+/// Waits until the drain has requests that wait answered.
+async fn last_answers(drain: &DrainWatcher, version: Version) {
+    if version == Version::HTTP_2 {
+        // Streams have tasks of their own, which have to be woken. Boxed: other requests have no room
+        // for it.
+        let mut drain = drain.clone();
+        return Box::pin(async move { drain.reached(DrainStage::Answer).await }).await;
+    }
+    // The task of a connection of HTTP/1, which wakes at each stage, polls its request.
+    poll_fn(|_| {
+        if drain.has_reached(DrainStage::Answer) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Waits for what admission needs, then forwards or refuses; `None` if there is to be no response.
+///
+/// The exchange is borrowed: it is large, and each owner would move it.
+async fn serve(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+    target: RequestTarget,
+    mut decided: Disposition,
+) -> Result<Option<Response<ResponseBody>>, Error> {
+    // What only some requests wait for is boxed, so that the others have no room for it.
+    if let Disposition::Wait(pending) = decided {
+        let mut response = empty_response(StatusCode::OK);
+        decided = Box::pin(wait(exchange, request, &target, &mut response, pending)).await?;
+        if let Disposition::Respond = decided {
+            discard::discard(request);
+            return Ok(Some(response));
+        }
+    }
+    match decided {
+        Disposition::Forward(delay) => {
+            if let Some(delay) = delay {
+                Box::pin(delay.wait()).await;
+                exchange.resume();
+            }
+            if exchange.answers_itself() {
+                let response = Box::pin(own_response::respond(exchange, request, &target)).await?;
+                forward::learn(exchange, request, &response);
+                return Ok(Some(response));
+            }
+            let key = forward::balance_key(exchange, request, &target);
+            let path = target.path;
+            let forwarded = forward::forward(exchange, request, path, key);
+            forwarded.await.map(Some)
+        }
+        Disposition::Tarpit(slot) => {
+            discard::discard(request);
+            Box::pin(slot.wait()).await;
+            Ok(Some(refused(exchange, request, &target)))
+        }
+        Disposition::Decoy(slot) => {
+            let received = forward::receive(exchange, request);
+            Box::pin(slot.wait_beside(received)).await?;
+            Ok(Some(refused(exchange, request, &target)))
+        }
+        Disposition::Drop | Disposition::Wait(_) | Disposition::Respond => {
+            discard::discard(request);
+            Ok(None)
+        }
+    }
+}
+
+/// The answer to a refused request that was held.
+fn refused(
+    exchange: &mut Exchange,
+    request: &Request<RequestBody>,
+    target: &RequestTarget,
+) -> Response<ResponseBody> {
+    let mut response = empty_response(StatusCode::OK);
+    let client = Rc::clone(exchange.context().shared_client());
+    let sender = client.sender(exchange.context(), request.headers());
+    let head = target.head(request, sender);
+    exchange.refuse_now(&head, &mut response);
+    response
+}
+
+/// Waits for permits and for the store, one after the other, until the request is decided.
+async fn wait(
+    exchange: &mut Exchange,
+    request: &Request<RequestBody>,
+    target: &RequestTarget,
+    response: &mut Response<ResponseBody>,
+    mut pending: Pending,
+) -> Result<Disposition, Error> {
+    let client = Rc::clone(exchange.context().shared_client());
+    loop {
+        let resumed = match pending {
+            Pending::Permit(waiter) => {
+                let permits = waiter.wait(exchange.context().clock()).await;
+                exchange.resume();
+                ResumeWith::Permits(permits)
+            }
+            Pending::Others(others) => {
+                let permits = others.wait().await;
+                exchange.resume();
+                ResumeWith::Permits(permits)
+            }
+            Pending::Store(charge) => ResumeWith::Decision(exchange.decide(charge).await),
+        };
+        let sender = client.sender(exchange.context(), request.headers());
+        let head = target.head(request, sender);
+        match admit(exchange, &head, response, resumed)? {
+            Disposition::Wait(next) => pending = next,
+            decided => return Ok(decided),
+        }
+    }
+}
+
+/// Completes the exchange with its response, or with an error page.
+fn respond(
+    mut exchange: Box<Exchange>,
+    served: Result<Option<Response<ResponseBody>>, Error>,
+    request: &Request<RequestBody>,
+) -> Result<Response<ResponseBody>, Dropped> {
+    let mut response = match served {
+        Ok(Some(response)) => response,
+        Ok(None) => {
+            exchange.end_without_response();
+            return Err(Dropped);
+        }
+        Err(error) => exchange.error_response(&error, request),
+    };
+    exchange.complete(&mut response);
+    Ok(response)
+}
