@@ -43,7 +43,7 @@ pub use session::{UpstreamBody, UpstreamBodyError};
 pub use spec::{
     Balance, ClusterSpec, ClusterTimeouts, ConnectionBound, ConnectionLimits, EjectionSpec,
     EndpointSpec, HealthRequest, HealthSpec, HostHeader, MAX_GRPC_SERVICE, RetryCondition,
-    RetrySpec, TargetSpec, UpstreamProtocol, UpstreamSpec,
+    RetrySpec, UpstreamProtocol, UpstreamSpec,
 };
 pub use tls::{ClientTls, Roots, client_config, pinned_config};
 
@@ -61,21 +61,10 @@ pub const TICK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Upstream {
     name: Arc<str>,
-    target: RunningTarget,
+    cluster: Option<Arc<Cluster>>,
     metrics: UpstreamMetrics,
     /// Bounds the log lines about requests without a response.
     failure_log: LogThrottle,
-}
-
-/// The running target of an upstream.
-#[derive(Debug)]
-pub enum RunningTarget {
-    /// The built-in origin.
-    Echo,
-    /// The proxy, with the state of the caller's limits.
-    Status,
-    /// Servers.
-    Cluster(Arc<Cluster>),
 }
 
 impl Upstream {
@@ -108,18 +97,12 @@ impl Upstream {
             }
             None => Arc::new(Endpoint::new(spec, &context)),
         };
-        let target = match spec.target {
-            TargetSpec::Echo => RunningTarget::Echo,
-            TargetSpec::Status => RunningTarget::Status,
-            TargetSpec::Cluster(spec) => {
-                let cluster = Cluster::new(*spec, &context, endpoint, previous);
-                RunningTarget::Cluster(Arc::new(cluster))
-            }
-        };
+        let cluster = spec.cluster;
+        let cluster = cluster.map(|spec| Cluster::new(spec, &context, endpoint, previous).into());
         Upstream {
             metrics: UpstreamMetrics::new(registry, &name),
             failure_log: LogThrottle::new(Duration::from_secs(1)),
-            target,
+            cluster,
             name,
         }
     }
@@ -129,16 +112,9 @@ impl Upstream {
         &self.name
     }
 
-    /// The target of its requests.
-    pub fn target(&self) -> &RunningTarget {
-        &self.target
-    }
-
-    fn cluster(&self) -> Option<&Arc<Cluster>> {
-        match &self.target {
-            RunningTarget::Echo | RunningTarget::Status => None,
-            RunningTarget::Cluster(cluster) => Some(cluster),
-        }
+    /// Its servers; `None` for the built-in `echo`, and where nothing is forwarded.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.as_ref()
     }
 
     /// The load-balancing algorithm; `None` for a built-in one.
@@ -270,7 +246,7 @@ mod tests {
         };
         let spec = UpstreamSpec {
             name: "upstream".to_owned(),
-            target: TargetSpec::Cluster(Box::new(cluster)),
+            cluster: Some(cluster),
         };
         Upstream::new(spec, 1, registry, previous)
     }

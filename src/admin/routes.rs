@@ -38,7 +38,7 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<RouteList> {
     let routes = routes.map(|(route, matches)| Route {
         name: Arc::clone(&route.name),
         r#match: matches.to_string(),
-        upstream: route.upstream.as_ref().map(|one| Arc::clone(one.name())),
+        upstream: route.upstream().map(|one| Arc::clone(one.name())),
         limits: limits(route),
     });
     Json(RouteList {

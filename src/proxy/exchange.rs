@@ -221,7 +221,7 @@ impl Exchange {
     pub(super) fn response_arrived(&mut self, status: StatusCode) {
         let elapsed = self.context.now().since(self.forwarded);
         let elapsed = elapsed.saturating_sub(self.pending.get().unwrap_or_default());
-        if let Some(upstream) = &self.route().upstream {
+        if let Some(upstream) = self.route().upstream() {
             upstream.record_response(status, elapsed);
         }
         self.upstream = Some(elapsed);
@@ -233,7 +233,7 @@ impl Exchange {
         error: &Error,
         request: &Request<RequestBody>,
     ) -> Response<ResponseBody> {
-        if let (Error::Upstream(error), Some(upstream)) = (error, &self.route().upstream)
+        if let (Error::Upstream(error), Some(upstream)) = (error, self.route().upstream())
             && !error.is_clients()
         {
             upstream.record_failure(error, self.context.started);

@@ -24,7 +24,7 @@ use crate::http::{grpc, hop_by_hop, max_forwards};
 use crate::proxy::admission::{priority, tag};
 use crate::proxy::answers::error::Error;
 use crate::rules::{Head, Key};
-use crate::upstream::{BALANCE_SECRET, BodyReplay, OutboundRequest, RunningTarget, UpstreamBody};
+use crate::upstream::{BALANCE_SECRET, BodyReplay, OutboundRequest, UpstreamBody};
 
 /// The longest time to receive a body that goes nowhere.
 const MAX_RECEIVING: Duration = Duration::from_secs(60);
@@ -61,73 +61,88 @@ pub(super) async fn forward(
     path: Option<String>,
     key: Option<u64>,
 ) -> Result<Response<ResponseBody>, Error> {
-    let (context, route) = (exchange.context(), exchange.route());
-    let upstream = route.upstream.as_ref().ok_or(Error::NoRoute)?;
+    let route = exchange.route();
+    let upstream = route.upstream().ok_or(Error::NoRoute)?;
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
     }
     if max_forwards::count_down(request)? == Recipient::Here {
         return Ok(exchange.own_response());
     }
+    prepare(request, path, exchange, route)?;
+    let Some(cluster) = upstream.cluster() else {
+        let response = echo(request);
+        learn(exchange, request, &response);
+        return Ok(response);
+    };
+    exchange.enter_upstream(upstream)?;
+    let mut outbound = outbound(request, exchange, route, key);
+    // Boxed: both futures are then smaller than 1 KiB, and quickly allocated.
+    let response = Box::pin(cluster.send(&mut outbound)).await?;
+    let deadline = outbound.deadline;
+    exchange.response_arrived(response.status());
+    let mut response = forwarded_response(response, deadline);
+    if let ForwardedPath::Rewritten(rewrite) = &exchange.route().rewrite.path
+        && rewrite.responses
+    {
+        rewrite::restore(rewrite, request, response.headers_mut());
+    }
+    learn(exchange, request, &response);
+    Ok(response)
+}
+
+/// Rewrites the request for the upstream, and bounds its body.
+fn prepare(
+    request: &mut Request<RequestBody>,
+    path: Option<String>,
+    exchange: &Exchange,
+    route: &Route,
+) -> Result<(), Error> {
+    let ruleset = exchange.context().ruleset.whole();
     let upgrade = upgrade(request, &route.upgrades)?;
     rewrite_headers(request, exchange, route, upgrade);
     if let Some(target) = origin_form(request.uri(), path, &route.rewrite.path)? {
         *request.uri_mut() = target;
     }
-    let quiet = context.ruleset.whole().body_timeout;
-    request.body_mut().bound(route.max_body, quiet);
+    request
+        .body_mut()
+        .bound(route.max_body, ruleset.body_timeout);
     let writes_fields = route.rewrite.changes_fields()
         || !route.told_fields.is_empty()
-        || context.ruleset.whole().client_ip.has_own_field();
+        || ruleset.client_ip.has_own_field();
     if writes_fields {
         request.body_mut().withhold_trailers();
     }
-    match upstream.target() {
-        RunningTarget::Echo => {
-            let response = echo(request);
-            learn(exchange, request, &response);
-            Ok(response)
-        }
-        // The gateway has answered such requests.
-        RunningTarget::Status => Err(Error::NoRoute),
-        RunningTarget::Cluster(cluster) => {
-            exchange.enter_upstream(upstream)?;
-            let connection = &context.client().connection;
-            // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
-            let is_understood = request.version() > Version::HTTP_10;
-            let interim = is_understood.then_some(&connection.informational);
-            let dscp = priority::dscp(route, exchange.admission());
-            let deadline = grpc::timeout(request.headers()).map(|limit| {
-                let left = limit.saturating_sub(exchange.elapsed());
-                (Instant::now() + left, limit)
-            });
-            let mut outbound = OutboundRequest {
-                client: connection,
-                worker: connection.worker,
-                request,
-                informational: interim,
-                dscp,
-                key,
-                endpoint: exchange.endpoint(),
-                attempts: &exchange.attempts,
-                pending: exchange.pending(),
-                deadline,
-                replay: BodyReplay::Once,
-                is_owed: false,
-            };
-            // Boxed: both futures are then smaller than 1 KiB, and quickly allocated.
-            let response = Box::pin(cluster.send(&mut outbound)).await?;
-            let deadline = outbound.deadline;
-            exchange.response_arrived(response.status());
-            let mut response = forwarded_response(response, deadline);
-            if let ForwardedPath::Rewritten(rewrite) = &exchange.route().rewrite.path
-                && rewrite.responses
-            {
-                rewrite::restore(rewrite, request, response.headers_mut());
-            }
-            learn(exchange, request, &response);
-            Ok(response)
-        }
+    Ok(())
+}
+
+/// The request with all that a cluster needs to send it.
+fn outbound<'a>(
+    request: &'a mut Request<RequestBody>,
+    exchange: &'a Exchange,
+    route: &Route,
+    key: Option<u64>,
+) -> OutboundRequest<'a> {
+    let connection = &exchange.context().client().connection;
+    // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
+    let is_understood = request.version() > Version::HTTP_10;
+    let deadline = grpc::timeout(request.headers()).map(|limit| {
+        let left = limit.saturating_sub(exchange.elapsed());
+        (Instant::now() + left, limit)
+    });
+    OutboundRequest {
+        client: connection,
+        worker: connection.worker,
+        request,
+        informational: is_understood.then_some(&connection.informational),
+        dscp: priority::dscp(route, exchange.admission()),
+        key,
+        endpoint: exchange.endpoint(),
+        attempts: &exchange.attempts,
+        pending: exchange.pending(),
+        deadline,
+        replay: BodyReplay::Once,
+        is_owed: false,
     }
 }
 

@@ -1,9 +1,10 @@
 //! Responses of the proxy itself to requests that their limits admit.
 
 use super::answers::error::Error;
-use super::answers::route_answer::PreparedAnswer;
+use super::answers::route_answer::{PreparedAnswer, RouteAnswer};
 use super::body::ResponseBody;
 use super::exchange::Exchange;
+use super::ruleset::Destination;
 use super::target::RequestTarget;
 use super::{discard, status};
 use crate::http::body::RequestBody;
@@ -18,13 +19,17 @@ pub(super) async fn respond(
     request: &mut Request<RequestBody>,
     target: &RequestTarget,
 ) -> Result<Response<ResponseBody>, Error> {
-    let response = match &exchange.route().answer {
-        _ if exchange.context().is_question() => PreparedAnswer::Decision.response(),
+    let answer = match &exchange.route().destination {
+        _ if exchange.context().is_question() => PreparedAnswer::Decision,
         // The changes to responses complete it.
-        _ if exchange.answers_preflight() => PreparedAnswer::Preflight.response(),
-        Some(answer) => answer.prepare(target.redirected(request))?.response(),
-        None => return Ok(status::respond(exchange, request, target).await),
+        _ if exchange.answers_preflight() => PreparedAnswer::Preflight,
+        Destination::Answer(RouteAnswer::Status) => {
+            return Ok(status::respond(exchange, request, target).await);
+        }
+        Destination::Answer(answer) => answer.prepare(target.redirected(request))?,
+        Destination::Nowhere | Destination::Upstream(_) => return Err(Error::NoRoute),
     };
+    let response = answer.response();
     discard::discard(request);
     exchange.set_own_response();
     Ok(response)

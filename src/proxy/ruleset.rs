@@ -38,7 +38,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics};
 use crate::telemetry::registry::{Gauge, Observer};
 use crate::telemetry::spans::SpanQueue;
-use crate::upstream::{RunningTarget, Upstream};
+use crate::upstream::Upstream;
 use settlements::Settlements;
 use tokens::TokenVerifier;
 
@@ -173,12 +173,10 @@ pub struct Route {
     pub limits: Vec<Limit>,
     /// The number of limits that can refuse.
     pub refusing: usize,
-    /// The limits that the route reports to clients, if its upstream is the report.
+    /// The limits that the route reports to clients, if its answer is the report.
     pub reported: Vec<Limit>,
-    /// The upstream; `None` for requests without a route, and if the route has an answer.
-    pub upstream: Option<Arc<Upstream>>,
-    /// The answer to requests, in place of an upstream.
-    pub answer: Option<RouteAnswer>,
+    /// Where its requests go.
+    pub destination: Destination<Arc<Upstream>>,
     /// The key by which the upstream chooses hosts, if it hashes one.
     pub balance_key: Option<Descriptor>,
     /// Fields that tell the upstream of a lower priority, or of exceeded limits.
@@ -222,17 +220,22 @@ impl Preflight {
 }
 
 impl Route {
+    /// The upstream, if its requests are forwarded.
+    pub fn upstream(&self) -> Option<&Arc<Upstream>> {
+        match &self.destination {
+            Destination::Upstream(upstream) => Some(upstream),
+            Destination::Nowhere | Destination::Answer(_) => None,
+        }
+    }
+
     /// Its requests are questions about other requests.
     pub fn decides(&self) -> bool {
-        matches!(self.answer, Some(RouteAnswer::Decision))
+        matches!(self.destination, Destination::Answer(RouteAnswer::Decision))
     }
 
     /// The proxy itself answers the requests that the limits admit.
     pub fn answers_itself(&self) -> bool {
-        match &self.upstream {
-            Some(upstream) => matches!(upstream.target(), RunningTarget::Status),
-            None => self.answer.is_some(),
-        }
+        matches!(self.destination, Destination::Answer(_))
     }
 
     /// The limits that apply to a request, except those that tag.

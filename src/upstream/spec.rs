@@ -19,19 +19,8 @@ use crate::net::socket::StreamAddress;
 pub struct UpstreamSpec {
     /// Its name in the configuration, or its URL if a route gives that.
     pub name: String,
-    /// The target of its requests.
-    pub target: TargetSpec,
-}
-
-/// The target of an upstream's requests.
-#[derive(Clone, Debug)]
-pub enum TargetSpec {
-    /// The built-in origin, which responds with the request.
-    Echo,
-    /// The proxy, which responds with the state of the caller's limits.
-    Status,
-    /// Servers.
-    Cluster(Box<ClusterSpec>),
+    /// Its servers; `None` for the built-in `echo`, and where nothing is forwarded.
+    pub cluster: Option<ClusterSpec>,
 }
 
 /// The servers of an upstream.

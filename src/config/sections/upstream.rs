@@ -24,9 +24,7 @@ use crate::config::schema::{Config, DAY, HOUR, SECOND};
 use crate::config::value::{Duration, Flag, UpstreamRef};
 use crate::config::{Code, Finding, Findings, List, Located};
 use crate::http::connection::Scheme;
-use crate::upstream::{
-    ClusterSpec, HostHeader, RetrySpec, TargetSpec, UpstreamProtocol, UpstreamSpec,
-};
+use crate::upstream::{ClusterSpec, HostHeader, RetrySpec, UpstreamProtocol, UpstreamSpec};
 
 /// An upstream, under its name in `upstreams`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -150,12 +148,10 @@ impl Compiler<'_> {
         if let Some(&index) = upstreams.known.get(&name) {
             return index;
         }
-        let target = match &wanted.value {
+        let cluster = match &wanted.value {
             // Nothing is forwarded.
-            _ if self.key_files != KeyFiles::Needed => TargetSpec::Echo,
-            // A route that decides has an answer.
-            UpstreamRef::Echo | UpstreamRef::Decide => TargetSpec::Echo,
-            UpstreamRef::Status => TargetSpec::Status,
+            _ if self.key_files != KeyFiles::Needed => None,
+            UpstreamRef::Echo | UpstreamRef::Status | UpstreamRef::Decide => None,
             UpstreamRef::Url(url) => {
                 let endpoint = Endpoint {
                     url: Located {
@@ -168,29 +164,29 @@ impl Compiler<'_> {
                     endpoints: vec![endpoint.into()].into(),
                     ..Upstream::default()
                 };
-                self.endpoints(&in_place)
+                Some(self.cluster(&in_place))
             }
-            UpstreamRef::Named(name) => match config.upstreams.get(name.as_str()) {
-                Some(upstream) => self.endpoints(upstream),
-                // A check has reported the name; nothing compiled beside an error ever runs.
-                None => TargetSpec::Echo,
-            },
+            // A check has reported unknown names.
+            UpstreamRef::Named(name) => {
+                let upstream = config.upstreams.get(name.as_str());
+                upstream.map(|upstream| self.cluster(upstream))
+            }
         };
         let index = upstreams.specs.len();
         upstreams.specs.push(UpstreamSpec {
             name: name.clone(),
-            target,
+            cluster,
         });
         upstreams.known.insert(name, index);
         index
     }
 
-    fn endpoints(&mut self, upstream: &Upstream) -> TargetSpec {
+    fn cluster(&mut self, upstream: &Upstream) -> ClusterSpec {
         let endpoints = upstream.endpoints.iter().filter_map(|endpoint| {
             let spec = self.endpoint(&endpoint.url, upstream)?;
             Some((spec, endpoint.weight.get() as u16))
         });
-        TargetSpec::Cluster(Box::new(ClusterSpec {
+        ClusterSpec {
             endpoints: endpoints.collect(),
             balance: upstream.balance.compile(),
             host: if upstream.preserve_host.get() {
@@ -209,6 +205,6 @@ impl Compiler<'_> {
             connections: connections::compile(&upstream.connections),
             bound: connections::compile_bound(upstream),
             resolve_every: upstream.resolve_every.get(),
-        }))
+        }
     }
 }

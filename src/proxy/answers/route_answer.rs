@@ -1,4 +1,4 @@
-//! Answers of routes that have no upstream: redirects and fixed responses.
+//! Answers of routes that forward nothing.
 
 use bytes::Bytes;
 use derive_more::Display;
@@ -32,6 +32,8 @@ pub enum RouteAnswer {
     /// 200 without a body: the request may be served by whoever asks. It is 200 because Envoy takes
     /// no other status for it.
     Decision,
+    /// The state of the caller's limits.
+    Status,
 }
 
 /// A [`RouteAnswer`] to one request.
@@ -41,6 +43,9 @@ pub(in crate::proxy) enum PreparedAnswer<'a> {
     Redirect(StatusCode, HeaderValue),
     #[display("the asking proxy may serve it")]
     Decision,
+    /// The fields and the body depend on the caller's buckets.
+    #[display("answered with the state of the client's limits")]
+    Status,
     #[display("answered with {}", _0.as_u16())]
     Fixed(StatusCode, &'a [(HeaderName, HeaderValue)], &'a Bytes),
     #[display("answered with 204 as a preflight request")]
@@ -70,6 +75,7 @@ impl RouteAnswer {
                 body,
             } => Ok(PreparedAnswer::Fixed(*status, headers, body)),
             Self::Decision => Ok(PreparedAnswer::Decision),
+            Self::Status => Ok(PreparedAnswer::Status),
         }
     }
 }
@@ -80,7 +86,7 @@ impl PreparedAnswer<'_> {
         match self {
             Self::Redirect(status, _) | Self::Fixed(status, ..) => *status,
             Self::Preflight => StatusCode::NO_CONTENT,
-            Self::Decision => StatusCode::OK,
+            Self::Decision | Self::Status => StatusCode::OK,
         }
     }
 
@@ -89,7 +95,7 @@ impl PreparedAnswer<'_> {
         let (headers, body) = match &self {
             Self::Redirect(_, location) => (&[(LOCATION, location.clone())][..], Bytes::new()),
             Self::Fixed(_, headers, body) => (*headers, Bytes::clone(body)),
-            Self::Decision | Self::Preflight => (&[][..], Bytes::new()),
+            Self::Decision | Self::Status | Self::Preflight => (&[][..], Bytes::new()),
         };
         let mut response = Response::new(ResponseBody::own(body));
         *response.status_mut() = self.status();

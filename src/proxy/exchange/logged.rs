@@ -98,7 +98,7 @@ impl Exchange {
         if self.context.is_question() {
             return Some(("decide", ""));
         }
-        let upstream = route.upstream.as_ref()?;
+        let upstream = route.upstream()?;
         match self.endpoint.get() {
             Some(number) => Some((upstream.name(), upstream.endpoints().get(number)?.label())),
             None => self.pending.get().map(|_| (&**upstream.name(), "")),

@@ -112,7 +112,7 @@ impl Exchange {
     }
 
     fn traced_forward(&self, route: &Route, ended: crate::clock::Timestamp) -> Option<Forwarded> {
-        let upstream = route.upstream.as_ref()?;
+        let upstream = route.upstream()?;
         let endpoint = upstream.endpoints().get(self.endpoint.get()?)?;
         let pending = self.pending.get().unwrap_or_default();
         let started = self.context.clock().wall_time(self.forwarded);

@@ -30,7 +30,7 @@ use crate::proxy::answers::route_answer::PreparedAnswer;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::rewrite::origin_form;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::ruleset::{Limit, Route, Ruleset, RulesetSpec};
+use crate::proxy::ruleset::{self, Limit, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::{Connection, RequestTarget, Sender};
 use crate::rules::{Head, Mismatch, Token};
 use crate::telemetry::registry::Registry;
@@ -270,7 +270,7 @@ fn trace<'r>(
         }),
         host: head.host.to_owned(),
         path: head.path.to_owned(),
-        forwarded_path: (forwarded != head.path && route.upstream.is_some())
+        forwarded_path: (forwarded != head.path && route.upstream().is_some())
             .then(|| forwarded.to_owned()),
         mismatches: mismatches
             .into_iter()
@@ -299,10 +299,10 @@ fn destination<'r>(
     if answers_preflight(route, head) {
         return Ok(Destination::Route(PreparedAnswer::Preflight));
     }
-    match (&route.upstream, &route.answer) {
-        (Some(upstream), _) => Ok(Destination::Upstream(upstream.name())),
-        (None, Some(answer)) => Ok(Destination::Route(answer.prepare(request)?)),
-        (None, None) => Err(Error::NoRoute),
+    match &route.destination {
+        ruleset::Destination::Nowhere => Err(Error::NoRoute),
+        ruleset::Destination::Upstream(upstream) => Ok(Destination::Upstream(upstream.name())),
+        ruleset::Destination::Answer(answer) => Ok(Destination::Route(answer.prepare(request)?)),
     }
 }
 

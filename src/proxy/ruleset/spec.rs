@@ -217,7 +217,7 @@ pub struct RouteSpec {
     /// The limits that the route reports to clients; none unless its upstream is the report.
     pub reported: Vec<LimitSpec>,
     /// Where its requests go.
-    pub destination: Destination,
+    pub destination: Destination<usize>,
     /// The key by which the upstream chooses hosts, if it hashes one.
     pub balance_key: Option<Descriptor>,
     /// Treatment of preflight requests.
@@ -234,11 +234,13 @@ pub struct RouteSpec {
     pub max_body: u64,
 }
 
-/// Destination of the requests of a route.
+/// Destination of the requests of a route, where `U` names an upstream.
 #[derive(Debug)]
-pub enum Destination {
-    /// The upstream with this index.
-    Upstream(usize),
+pub enum Destination<U> {
+    /// No route takes the requests.
+    Nowhere,
+    /// This upstream.
+    Upstream(U),
     /// The proxy, which gives this answer.
     Answer(RouteAnswer),
 }

@@ -137,10 +137,12 @@ fn check_respond(respond: &Respond, findings: &Findings<'_>) {
 }
 
 impl Compiler<'_> {
-    /// The answer of a checked route; `None` if it has an upstream.
+    /// The answer of a checked route; `None` if its requests are forwarded.
     pub(in crate::config) fn route_answer(&mut self, route: &Route) -> Option<RouteAnswer> {
-        if route.upstream() == Some(&UpstreamRef::Decide) {
-            return Some(RouteAnswer::Decision);
+        match route.upstream() {
+            Some(UpstreamRef::Decide) => return Some(RouteAnswer::Decision),
+            Some(UpstreamRef::Status) => return Some(RouteAnswer::Status),
+            _ => {}
         }
         if let Some(redirect) = &route.redirect {
             let target = target(redirect, route);

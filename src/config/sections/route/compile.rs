@@ -154,7 +154,7 @@ impl<'a> RouteCompiler<'a> {
         route: &'a Route,
         name: String,
         policies: &mut Policies<'a>,
-        destination: Destination,
+        destination: Destination<usize>,
     ) -> RouteSpec {
         let matches = matches(route, self.lists);
         let mut applied = if route.inherit.get() {

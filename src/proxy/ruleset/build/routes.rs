@@ -13,7 +13,7 @@ use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
 use crate::proxy::ruleset::{Destination, Limit, LimitSpec, Policy, Route, RouteAccess, RouteSpec};
 use crate::rules::{Access, Descriptor};
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
-use crate::upstream::{RunningTarget, Upstream};
+use crate::upstream::Upstream;
 
 impl Builder<'_> {
     pub(super) fn route(
@@ -24,13 +24,14 @@ impl Builder<'_> {
     ) -> Arc<Route> {
         let access = std::mem::take(&mut spec.access);
         let route = self.unforwarded(&spec.name, &spec.limits, access, policies);
-        let (upstream, answer) = match spec.destination {
-            Destination::Upstream(place) => (Some(Arc::clone(&upstreams[place])), None),
-            Destination::Answer(answer) => (None, Some(answer)),
+        let destination = match spec.destination {
+            Destination::Nowhere => Destination::Nowhere,
+            Destination::Upstream(place) => Destination::Upstream(Arc::clone(&upstreams[place])),
+            Destination::Answer(answer) => Destination::Answer(answer),
         };
-        let origin = match upstream.as_ref().map(|upstream| upstream.target()) {
-            None | Some(RunningTarget::Echo | RunningTarget::Status) => LearnedOrigin::BuiltIn,
-            Some(RunningTarget::Cluster(_)) => LearnedOrigin::Servers,
+        let origin = match &destination {
+            Destination::Upstream(one) if one.cluster().is_some() => LearnedOrigin::Servers,
+            _ => LearnedOrigin::BuiltIn,
         };
         Arc::new(Route {
             told_fields: told_fields(&route.limits),
@@ -43,8 +44,7 @@ impl Builder<'_> {
                     .as_ref()
                     .is_some_and(Descriptor::reads_token),
             balance_key: spec.balance_key,
-            upstream,
-            answer,
+            destination,
             preflight: spec.preflight,
             rewrite: spec.rewrite,
             encoded_slashes: spec.encoded_slashes,
@@ -75,8 +75,7 @@ impl Builder<'_> {
             preflight: self.preflight,
             reads_token,
             learned_responses: None,
-            upstream: None,
-            answer: None,
+            destination: Destination::Nowhere,
             balance_key: None,
             rewrite: Default::default(),
             encoded_slashes: EncodedSlashes::Refuse,
