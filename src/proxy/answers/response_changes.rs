@@ -14,24 +14,24 @@ use crate::rules::Head;
 #[derive(Clone, Debug, Default)]
 pub struct ResponseChanges {
     /// Changes to fields: the top-level ones, then those of the route.
-    pub fields: Vec<Arc<[FieldChange]>>,
+    pub fields: Vec<Arc<FieldChanges>>,
     /// The origins that may read responses.
     pub cors: Option<Arc<Cors>>,
 }
 
-/// A change to the fields of a response.
-#[derive(Clone, Debug)]
-pub enum FieldChange {
-    /// Removes all fields of this name.
-    Remove(HeaderName),
-    /// Sets a field, in place of those of its name.
-    Set(HeaderName, FieldText),
-    /// Adds a field.
-    Add(HeaderName, FieldText),
+/// Changes to the fields of a response, in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldChanges {
+    /// Fields to remove.
+    pub removed: Vec<HeaderName>,
+    /// Fields to set, in place of those of their names.
+    pub set: Vec<(HeaderName, FieldText)>,
+    /// Fields to add.
+    pub added: Vec<(HeaderName, FieldText)>,
 }
 
 /// The value of a field.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldText {
     /// A constant.
     Constant(HeaderValue),
@@ -79,15 +79,6 @@ impl FieldText {
     }
 }
 
-impl FieldChange {
-    fn text(&self) -> Option<&FieldText> {
-        match self {
-            Self::Remove(_) => None,
-            Self::Set(_, text) | Self::Add(_, text) => Some(text),
-        }
-    }
-}
-
 impl ResponseChanges {
     /// Returns `None` if nothing is to change.
     pub fn used(self) -> Option<Box<Self>> {
@@ -96,9 +87,9 @@ impl ResponseChanges {
 
     /// Reads from a request what the changes to its response need.
     pub(crate) fn prepare(&self, head: &Head<'_>, route: &str) -> PreparedChanges {
-        let texts = self.fields.iter().flat_map(|all| all.iter());
-        let texts = texts.filter_map(FieldChange::text);
-        let values = texts.filter_map(|text| text.render(head, route));
+        let changes = self.fields.iter();
+        let fields = changes.flat_map(|changes| changes.set.iter().chain(&changes.added));
+        let values = fields.filter_map(|(_, text)| text.render(head, route));
         PreparedChanges {
             values: values.collect::<Vec<_>>().into_iter(),
             cors: self.cors.as_ref().map(|cors| cors.read(head)),
@@ -112,23 +103,23 @@ impl ResponseChanges {
         styles: &HeaderStyles,
         headers: &mut Headers,
     ) {
-        for change in self.fields.iter().flat_map(|all| all.iter()) {
-            let mut value = |text: &FieldText| match text {
-                FieldText::Constant(value) => Some(value.clone()),
-                // A field without a value stays as it is.
-                FieldText::Template(_) => prepared.values.next().filter(|value| !value.is_empty()),
-            };
-            match change {
-                FieldChange::Remove(name) => headers.remove(name),
-                FieldChange::Set(name, text) => {
-                    value(text)
-                        .into_iter()
-                        .for_each(|value| headers.insert(name, value));
+        let mut value = |text: &FieldText| match text {
+            FieldText::Constant(value) => Some(value.clone()),
+            // A field without a value stays as it is.
+            FieldText::Template(_) => prepared.values.next().filter(|value| !value.is_empty()),
+        };
+        for changes in &self.fields {
+            for name in &changes.removed {
+                headers.remove(name);
+            }
+            for (name, text) in &changes.set {
+                if let Some(value) = value(text) {
+                    headers.insert(name, value);
                 }
-                FieldChange::Add(name, text) => {
-                    value(text)
-                        .into_iter()
-                        .for_each(|value| headers.append(name, value));
+            }
+            for (name, text) in &changes.added {
+                if let Some(value) = value(text) {
+                    headers.append(name, value);
                 }
             }
         }

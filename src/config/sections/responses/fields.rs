@@ -15,7 +15,7 @@ use crate::config::schema::{Config, Cors, Responses, Route};
 use crate::config::value::{FieldName, FieldValue};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::proxy::answers::cors::{self, OriginPattern, PreflightRules};
-use crate::proxy::answers::response_changes::{FieldChange, FieldText, ResponseChanges};
+use crate::proxy::answers::response_changes::{FieldChanges, FieldText, ResponseChanges};
 use crate::proxy::ruleset::Preflight;
 
 /// `response` of a route: changes to its responses, after the top-level ones.
@@ -143,7 +143,7 @@ fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
 /// Compiles the changes to responses.
 pub(in crate::config) struct ResponseCompiler<'a> {
     responses: &'a Responses,
-    fields: Option<Arc<[FieldChange]>>,
+    fields: Option<Arc<FieldChanges>>,
     cors: Option<Arc<cors::Cors>>,
 }
 
@@ -177,18 +177,23 @@ impl<'a> ResponseCompiler<'a> {
 }
 
 /// `None` if there are none.
-fn changes(written: &Written<'_>) -> Option<Arc<[FieldChange]>> {
-    let name = |name: &Located<FieldName>| name.get().clone();
-    let removed = written.removed.iter();
-    let removed = removed.map(|removed| FieldChange::Remove(name(removed)));
-    let text = |value: &FieldValue| FieldText::parse(value.get()).ok();
-    let set = written.set.iter();
-    let set = set.filter_map(|(field, value)| Some(FieldChange::Set(name(field), text(value)?)));
-    let added = written.added.iter();
-    let added =
-        added.filter_map(|(field, value)| Some(FieldChange::Add(name(field), text(value)?)));
-    let all: Arc<[_]> = removed.chain(set).chain(added).collect();
-    (!all.is_empty()).then_some(all)
+fn changes(written: &Written<'_>) -> Option<Arc<FieldChanges>> {
+    let fields = |table: &Table<FieldName, FieldValue>| {
+        let fields = table.iter();
+        let text = |value: &FieldValue| FieldText::parse(value.get()).ok();
+        let fields = fields.filter_map(|(name, value)| Some((name.get().clone(), text(value)?)));
+        fields.collect()
+    };
+    let changes = FieldChanges {
+        removed: written
+            .removed
+            .iter()
+            .map(|name| name.get().clone())
+            .collect(),
+        set: fields(written.set),
+        added: fields(written.added),
+    };
+    (changes != FieldChanges::default()).then(|| Arc::new(changes))
 }
 
 /// `None` if no origin may read responses.
