@@ -102,10 +102,32 @@ impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for LocatedVisitor<T> {
     }
 }
 
-/// For enums whose variant depends on the form of the value (`$form`): the default, which is that of
-/// the first variant, and serde's written form, which the schema shows as the default.
-macro_rules! written_by_form {
-    ($type:ty: $first:ident, $second:ident) => {
+/// Makes an enum whose variant depends on the form of the value, which stands behind it. In
+/// parentheses are its name in the JSON Schema and what errors expect. The first variant has the
+/// default, and serde writes the value inside.
+macro_rules! by_form {
+    (
+        $(#[$attribute:meta])*
+        pub enum $type:ident($name:tt, $expected:tt) {
+            $(#[$of_first:meta])*
+            $first:ident($inner:ty) = $form:tt,
+            $(#[$of_second:meta])*
+            $second:ident($other:ty) = $other_form:tt,
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Debug, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(rename = "$form", expecting = $expected)]
+        #[schemars(rename = $name, untagged)]
+        pub enum $type {
+            $(#[$of_first])*
+            #[serde(rename = $form)]
+            $first($inner),
+            $(#[$of_second])*
+            #[serde(rename = $other_form)]
+            $second($other),
+        }
+
         impl Default for $type {
             fn default() -> Self {
                 Self::$first(Default::default())
@@ -122,7 +144,7 @@ macro_rules! written_by_form {
         }
     };
 }
-pub(super) use written_by_form;
+pub(super) use by_form;
 
 impl<T: JsonSchema> JsonSchema for Located<T> {
     fn inline_schema() -> bool {

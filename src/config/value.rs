@@ -90,8 +90,8 @@ fn failure(message: impl Into<String>, help: impl Into<String>) -> ParseFailure 
 /// A value that is parsed from a scalar's text. `text_value!` implements serde, schemars and
 /// `FromStr` with it.
 trait TextValue: Sized {
-    /// The name in the JSON Schema.
-    const NAME: &'static str;
+    /// The name in the JSON Schema, unless it is the type's.
+    const NAME: &'static str = "";
     /// The expected form, for errors and the JSON Schema: `a duration, as in ..`.
     const EXPECTED: &'static str;
     /// A regular expression for the whole text; empty for any. It may accept more than `parse`.
@@ -201,7 +201,10 @@ macro_rules! text_value {
 
         impl $(<$($generics)*>)? schemars::JsonSchema for $type {
             fn schema_name() -> std::borrow::Cow<'static, str> {
-                <Self as $crate::config::value::TextValue>::name()
+                match <Self as $crate::config::value::TextValue>::name() {
+                    name if name.is_empty() => stringify!($type).into(),
+                    name => name,
+                }
             }
 
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

@@ -5,27 +5,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::compiler::Compiler;
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::value::{FilePath, Text};
 use crate::config::{Code, Finding, Findings, Located};
 
-/// A body: the text itself, or the file that has it.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "a text, or the file that has it: `{ file: pages/404.html }`"
-)]
-#[schemars(rename = "Content", untagged)]
-pub enum Content {
-    /// The text itself.
-    #[serde(rename = "scalar")]
-    Text(Text),
-    /// The body is in a file.
-    #[serde(rename = "mapping")]
-    File(ContentFile),
+by_form! {
+    /// A body: the text itself, or the file that has it.
+    pub enum Content("Content", "a text, or the file that has it: `{ file: pages/404.html }`") {
+        /// The text itself.
+        Text(Text) = "scalar",
+        /// The body is in a file.
+        File(ContentFile) = "mapping",
+    }
 }
-
-written_by_form!(Content: Text, File);
 
 /// A file with a body.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

@@ -7,30 +7,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::checks::{exactly_one, report_repeated};
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::schema::{AlgorithmName, Policy, Units};
 use crate::config::sections::algorithm;
 use crate::config::value::{FieldName, Pointer, Size};
 use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
 use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, SettlementRule};
 
-/// Units that a request takes.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "a number of units, or where a request or its response says it: `{ header: x-cost, max: 100 }`"
-)]
-#[schemars(rename = "Cost", untagged)]
-pub enum Cost {
-    /// So many units.
-    #[serde(rename = "scalar")]
-    Constant(Units),
-    /// Stated by the request or its response.
-    #[serde(rename = "mapping")]
-    Stated(Box<StatedCost>),
+by_form! {
+    /// Units that a request takes.
+    pub enum Cost("Cost", "a number of units, or where a request or its response says it: `{ header: x-cost, max: 100 }`") {
+        /// So many units.
+        Constant(Units) = "scalar",
+        /// Stated by the request or its response.
+        Stated(Box<StatedCost>) = "mapping",
+    }
 }
-
-written_by_form!(Cost: Constant, Stated);
 
 /// The cost of a request, as it says itself, or as its response does.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -59,23 +51,15 @@ pub struct StatedCost {
     pub max: Located<Units>,
 }
 
-/// Units that a request reserves.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "a number of units, or the field of the request that says it: `{ header: x-estimate, default: 500 }`"
-)]
-#[schemars(rename = "Reserve", untagged)]
-pub enum Reserve {
-    /// So many units for every request.
-    #[serde(rename = "scalar")]
-    Constant(Units),
-    /// Stated by the request.
-    #[serde(rename = "mapping")]
-    Stated(StatedReserve),
+by_form! {
+    /// Units that a request reserves.
+    pub enum Reserve("Reserve", "a number of units, or the field of the request that says it: `{ header: x-estimate, default: 500 }`") {
+        /// So many units for every request.
+        Constant(Units) = "scalar",
+        /// Stated by the request.
+        Stated(StatedReserve) = "mapping",
+    }
 }
-
-written_by_form!(Reserve: Constant, Stated);
 
 impl StatedCost {
     /// Units that a request reserves if it states none itself.

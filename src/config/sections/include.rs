@@ -4,11 +4,8 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-
 use crate::config::file_errors::{self, MAX_TEXT};
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::value::FilePath;
 use crate::config::{Code, Finding, List, NodeId};
 use crate::files::{self, FileVersion, VersionedFile};
@@ -16,23 +13,15 @@ use crate::files::{self, FileVersion, VersionedFile};
 /// The most files that a configuration includes.
 const MAX_FILES: usize = 1_000;
 
-/// A file, or a list of files.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "the path of a file, or a list: `[conf.d/*.yaml, last.yaml]`"
-)]
-#[schemars(rename = "Include", untagged)]
-pub enum Include {
-    /// One path or pattern.
-    #[serde(rename = "scalar")]
-    One(FilePath),
-    /// Several, in this order.
-    #[serde(rename = "sequence")]
-    Several(List<FilePath>),
+by_form! {
+    /// A file, or a list of files.
+    pub enum Include("Include", "the path of a file, or a list: `[conf.d/*.yaml, last.yaml]`") {
+        /// One path or pattern.
+        One(FilePath) = "scalar",
+        /// Several, in this order.
+        Several(List<FilePath>) = "sequence",
+    }
 }
-
-written_by_form!(Include: One, Several);
 
 /// The included files.
 #[derive(Default)]

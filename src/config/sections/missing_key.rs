@@ -5,27 +5,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::located::Located;
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::value::{KeyPart, KeyValue, MissingKeyWord};
 
-/// The rule for requests without one of the parts.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Display)]
-#[serde(
-    rename = "$form",
-    expecting = "`skip`, `refuse`, `shared`, a part that stands in, as `client_ip`, or a value: `{ value: free }`"
-)]
-#[schemars(rename = "OnMissingKey", untagged)]
-pub enum OnMissingKey {
-    /// A part, or what happens instead.
-    #[serde(rename = "scalar")]
-    Word(MissingKeyWord),
-    /// A constant value.
-    #[display("{{ value: {} }}", _0.value)]
-    #[serde(rename = "mapping")]
-    Constant(ConstantValue),
+by_form! {
+    /// The rule for requests without one of the parts.
+    #[derive(PartialEq, Eq, Display)]
+    pub enum OnMissingKey("OnMissingKey", "`skip`, `refuse`, `shared`, a part that stands in, as `client_ip`, or a value: `{ value: free }`") {
+        /// A part, or what happens instead.
+        Word(MissingKeyWord) = "scalar",
+        /// A constant value.
+        #[display("{{ value: {} }}", _0.value)]
+        Constant(ConstantValue) = "mapping",
+    }
 }
-
-written_by_form!(OnMissingKey: Word, Constant);
 
 /// A constant value for the part that is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -3,29 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::sections::value_match::not_an_expression;
 use crate::config::value::{PathPattern, Text};
 use crate::config::{Findings, Located};
 use crate::rules::{self, CaseSensitivity, PathCondition, PathEquivalence};
 
-/// A pattern of paths, or a regular expression.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "a path, as in `/v1/users/{id}`, or an expression: `{ regex: \"^/v[0-9]+/\" }`"
-)]
-#[schemars(rename = "PathSelection", untagged)]
-pub enum PathSelection {
-    /// Paths of this pattern.
-    #[serde(rename = "scalar")]
-    Pattern(PathPattern),
-    /// Paths that this expression describes.
-    #[serde(rename = "mapping")]
-    Regex(PathRegex),
+by_form! {
+    /// A pattern of paths, or a regular expression.
+    pub enum PathSelection("PathSelection", "a path, as in `/v1/users/{id}`, or an expression: `{ regex: \"^/v[0-9]+/\" }`") {
+        /// Paths of this pattern.
+        Pattern(PathPattern) = "scalar",
+        /// Paths that this expression describes.
+        Regex(PathRegex) = "mapping",
+    }
 }
-
-written_by_form!(PathSelection: Pattern, Regex);
 
 /// An expression for paths.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

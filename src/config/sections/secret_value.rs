@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::compiler::{Compiler, KeyFiles};
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::value::{FieldValue, FilePath, NO_VALUE, SecretText};
 use crate::config::{Code, Finding, Findings, Located};
 use crate::files;
@@ -17,23 +17,15 @@ use crate::http::token_digest::TokenDigest;
 /// The largest file with a secret, in bytes.
 const MAX_FILE: u64 = 4096;
 
-/// A secret: the text itself, or the file that has it.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "a secret, or the file that has it: `{ file: /run/secrets/token }`"
-)]
-#[schemars(rename = "SecretValue", untagged)]
-pub enum SecretValue {
-    /// The secret itself; better as `${VARIABLE}`.
-    #[serde(rename = "scalar")]
-    Text(SecretText),
-    /// The secret is in a file.
-    #[serde(rename = "mapping")]
-    File(SecretFile),
+by_form! {
+    /// A secret: the text itself, or the file that has it.
+    pub enum SecretValue("SecretValue", "a secret, or the file that has it: `{ file: /run/secrets/token }`") {
+        /// The secret itself; better as `${VARIABLE}`.
+        Text(SecretText) = "scalar",
+        /// The secret is in a file.
+        File(SecretFile) = "mapping",
+    }
 }
-
-written_by_form!(SecretValue: Text, File);
 
 /// A file with a secret.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::checks::exactly_one;
 use crate::config::compiler::Compiler;
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::value::{Cidr, FieldValue, FilePath, Flag, Hidden, NO_VALUE, Text};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::rules::{LinearRegex, NetworkSet, StringMatcher, StringPattern, TextList};
@@ -21,23 +21,15 @@ const MAX_LIST: u64 = 16 << 20;
 /// The most lines of a list.
 const MAX_LINES: usize = 100_000;
 
-/// A value in full, or the pattern of values.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "a value, or a pattern of values: `{ prefix: bot }`"
-)]
-#[schemars(rename = "ValueMatch", untagged)]
-pub enum ValueMatch {
-    /// This value.
-    #[serde(rename = "scalar")]
-    Exact(Hidden<Text>),
-    /// Values of this pattern.
-    #[serde(rename = "mapping")]
-    Pattern(ValuePattern),
+by_form! {
+    /// A value in full, or the pattern of values.
+    pub enum ValueMatch("ValueMatch", "a value, or a pattern of values: `{ prefix: bot }`") {
+        /// This value.
+        Exact(Hidden<Text>) = "scalar",
+        /// Values of this pattern.
+        Pattern(ValuePattern) = "mapping",
+    }
 }
-
-written_by_form!(ValueMatch: Exact, Pattern);
 
 /// A pattern of values, by one of these options.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -62,23 +54,15 @@ pub struct ValuePattern {
     pub ignore_case: Located<Flag<false>>,
 }
 
-/// One network, or a file that lists networks.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "an address, a network such as `10.0.0.0/8`, or a file with one in each line: `{ file: networks.txt }`"
-)]
-#[schemars(rename = "Networks", untagged)]
-pub enum Networks {
-    /// This network.
-    #[serde(rename = "scalar")]
-    One(Cidr),
-    /// The networks in a file.
-    #[serde(rename = "mapping")]
-    File(NetworkFile),
+by_form! {
+    /// One network, or a file that lists networks.
+    pub enum Networks("Networks", "an address, a network such as `10.0.0.0/8`, or a file with one in each line: `{ file: networks.txt }`") {
+        /// This network.
+        One(Cidr) = "scalar",
+        /// The networks in a file.
+        File(NetworkFile) = "mapping",
+    }
 }
-
-written_by_form!(Networks: One, File);
 
 /// A file with networks.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

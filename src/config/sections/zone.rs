@@ -4,26 +4,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::located::Located;
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::value::{Claim, TimeZone};
 
-/// The zone of a calendar's windows.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "the name of a time zone, or the claim that has it: `{ from: \"jwt:zoneinfo\", default: UTC }`"
-)]
-#[schemars(rename = "Zone", untagged)]
-pub enum Zone {
-    /// One zone for all requests.
-    #[serde(rename = "scalar")]
-    Named(TimeZone),
-    /// The zone that a request's token names.
-    #[serde(rename = "mapping")]
-    Claimed(ClaimedZone),
+by_form! {
+    /// The zone of a calendar's windows.
+    #[derive(PartialEq, Eq)]
+    pub enum Zone("Zone", "the name of a time zone, or the claim that has it: `{ from: \"jwt:zoneinfo\", default: UTC }`") {
+        /// One zone for all requests.
+        Named(TimeZone) = "scalar",
+        /// The zone that a request's token names.
+        Claimed(ClaimedZone) = "mapping",
+    }
 }
-
-written_by_form!(Zone: Named, Claimed);
 
 /// The zone that the token of a request names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

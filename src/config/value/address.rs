@@ -30,7 +30,6 @@ impl SocketAddress {
 text_value!(SocketAddress = "127.0.0.1:0");
 
 impl TextValue for SocketAddress {
-    const NAME: &'static str = "SocketAddress";
     const EXPECTED: &'static str = "an IP address with a port, as in `0.0.0.0:8080` or `[::]:8080`";
     const PATTERN: &'static str = "[0-9.]+:[0-9]+|\\[[0-9A-Fa-f:.]+\\]:[0-9]+";
 
@@ -120,7 +119,6 @@ impl Cidr {
 text_value!(Cidr);
 
 impl TextValue for Cidr {
-    const NAME: &'static str = "Cidr";
     const EXPECTED: &'static str = "a network or an address, as in `10.0.0.0/8` or `2001:db8::1`";
     const PATTERN: &'static str = "[0-9A-Fa-f.:]+(/[0-9]+)?";
 
@@ -162,7 +160,6 @@ pub enum TrustedProxy {
 text_value!(TrustedProxy = "0.0.0.0/0");
 
 impl TextValue for TrustedProxy {
-    const NAME: &'static str = "TrustedProxy";
     const EXPECTED: &'static str =
         "a network or an address, as in `10.0.0.0/8`, or `unix` for peers over Unix sockets";
     const PATTERN: &'static str = "unix|[0-9A-Fa-f.:]+(/[0-9]+)?";

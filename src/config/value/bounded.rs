@@ -259,7 +259,6 @@ pub enum Workers {
 text_value!(Workers);
 
 impl TextValue for Workers {
-    const NAME: &'static str = "Workers";
     const EXPECTED: &'static str = "`auto`, or a whole number from 1 to 1024";
     const PATTERN: &'static str = "auto|[1-9][0-9]*";
 

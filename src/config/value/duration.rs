@@ -162,7 +162,6 @@ impl fmt::Display for HalfClose {
 text_value!(HalfClose);
 
 impl TextValue for HalfClose {
-    const NAME: &'static str = "HalfClose";
     const EXPECTED: &'static str = "`serve`, or a duration from `0s` to `1h`, as in `250ms`, `1s`";
     const PATTERN: &'static str = "";
 

@@ -29,7 +29,6 @@ impl GrpcPattern {
 text_value!(GrpcPattern);
 
 impl TextValue for GrpcPattern {
-    const NAME: &'static str = "GrpcPattern";
     const EXPECTED: &'static str =
         "a method of gRPC, as in `pkg.Service/Method`, or `pkg.Service` for all methods";
     const PATTERN: &'static str = "[0-9A-Za-z_]+(\\.[0-9A-Za-z_]+)*(/([0-9A-Za-z_]+|\\*))?";
@@ -67,7 +66,6 @@ pub struct GrpcService(String);
 text_value!(GrpcService);
 
 impl TextValue for GrpcService {
-    const NAME: &'static str = "GrpcService";
     const EXPECTED: &'static str =
         "the name of a service, as in `pkg.Service`, or `\"\"` for the whole server";
     const PATTERN: &'static str = "[!-~]{0,127}";

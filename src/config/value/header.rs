@@ -32,7 +32,6 @@ impl Ord for FieldName {
 text_value!(FieldName: http::HeaderName = "x");
 
 impl TextValue for FieldName {
-    const NAME: &'static str = "FieldName";
     const EXPECTED: &'static str = "the name of a header field, as in `x-api-key`";
     const PATTERN: &'static str = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
 
@@ -60,7 +59,6 @@ pub struct FieldValue(http::HeaderValue);
 text_value!(FieldValue: http::HeaderValue = "");
 
 impl TextValue for FieldValue {
-    const NAME: &'static str = "FieldValue";
     const EXPECTED: &'static str = "the value of a header field: printable ASCII";
     const PATTERN: &'static str = "";
     const TYPES: &'static [&'static str] = &["string", "number", "boolean"];
@@ -89,7 +87,6 @@ pub struct Method(http::Method);
 text_value!(Method: http::Method);
 
 impl TextValue for Method {
-    const NAME: &'static str = "Method";
     const EXPECTED: &'static str = "a request method in capitals, as in `GET`";
     const PATTERN: &'static str = "[A-Z][A-Z0-9_-]*";
 
@@ -119,7 +116,6 @@ pub struct UpgradeProtocol(String);
 text_value!(UpgradeProtocol);
 
 impl TextValue for UpgradeProtocol {
-    const NAME: &'static str = "UpgradeProtocol";
     const EXPECTED: &'static str = "a protocol, as in `websocket`, `tcp` or `SPDY/3.1`";
     const PATTERN: &'static str = "[!#$%&'*+.^_`|~0-9A-Za-z-]+(/[!#$%&'*+.^_`|~0-9A-Za-z-]+)?";
 

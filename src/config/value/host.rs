@@ -8,7 +8,6 @@ use crate::rules::HostPattern;
 text_value!(HostPattern = "localhost");
 
 impl TextValue for HostPattern {
-    const NAME: &'static str = "HostPattern";
     const EXPECTED: &'static str =
         "a host without a port, as in `api.example.com` or `*.example.com`";
     const PATTERN: &'static str =
@@ -43,7 +42,6 @@ pub struct ServerName(String);
 text_value!(ServerName);
 
 impl TextValue for ServerName {
-    const NAME: &'static str = "ServerName";
     const EXPECTED: &'static str = "a name in a certificate, as in `api.internal`";
     const PATTERN: &'static str = "[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*\\.?|[0-9A-Fa-f:.]+";
 

@@ -69,7 +69,6 @@ const WORDS: [&str; 12] = [
 text_value!(KeyPart);
 
 impl TextValue for KeyPart {
-    const NAME: &'static str = "KeyPart";
     const EXPECTED: &'static str = "a part of a key: `client_ip`, `client_ip/56`, `header:NAME`, `cookie:NAME`, \
         `query:NAME`, `jwt:NAME` (a claim), `basic_user`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`";
     const PATTERN: &'static str = "client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|path):.+|basic_user|path|method|host|route|constant";
@@ -168,7 +167,6 @@ const OTHER_WORDS: [&str; 3] = ["skip", "refuse", "shared"];
 text_value!(MissingKeyWord = "client_ip");
 
 impl TextValue for MissingKeyWord {
-    const NAME: &'static str = "MissingKeyWord";
     const EXPECTED: &'static str =
         "`skip`, `refuse`, `shared`, or a part that stands in, as `client_ip`";
     const PATTERN: &'static str = "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|path):.+|basic_user|path|method|host|route|constant";
@@ -211,7 +209,6 @@ pub struct KeyValue(String);
 text_value!(KeyValue);
 
 impl TextValue for KeyValue {
-    const NAME: &'static str = "KeyValue";
     const EXPECTED: &'static str = "a text that is not empty";
     const PATTERN: &'static str = "";
 
@@ -239,7 +236,6 @@ pub struct Claim(String);
 text_value!(Claim);
 
 impl TextValue for Claim {
-    const NAME: &'static str = "Claim";
     const EXPECTED: &'static str = "a claim of a verified token, as in `jwt:zoneinfo`";
     const PATTERN: &'static str = "jwt:.+";
 

@@ -9,7 +9,6 @@ use crate::rules::{PathPattern, Segment};
 text_value!(PathPattern);
 
 impl TextValue for PathPattern {
-    const NAME: &'static str = "PathPattern";
     const EXPECTED: &'static str = "a path, as in `/v1/login`, `/v1/users/{id}` or `/v1/**`";
     const PATTERN: &'static str = "/[^?#\\s]*";
 
@@ -185,7 +184,6 @@ pub struct PathPrefix(String);
 text_value!(PathPrefix);
 
 impl TextValue for PathPrefix {
-    const NAME: &'static str = "PathPrefix";
     const EXPECTED: &'static str = "a prefix of paths, as in `/v1`";
     const PATTERN: &'static str = "(/[^/?#{}*\\s]+)+";
 

@@ -110,7 +110,6 @@ impl fmt::Display for Quota {
 text_value!(Quota = "1/1s");
 
 impl TextValue for Quota {
-    const NAME: &'static str = "Quota";
     const EXPECTED: &'static str =
         "a quota: units per window, as in `10/s`, `100/1m`, `5000/1h`, `3/1mo`";
     const PATTERN: &'static str =
@@ -216,7 +215,6 @@ impl Refill {
 text_value!(Refill = "1 per 1s");
 
 impl TextValue for Refill {
-    const NAME: &'static str = "Refill";
     const EXPECTED: &'static str =
         "a refill: tokens per interval, as in `1 per 10ms`, `100 per 1h`";
     const PATTERN: &'static str =

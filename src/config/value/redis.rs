@@ -40,7 +40,6 @@ impl fmt::Display for ServerAddress {
 text_value!(ServerAddress);
 
 impl TextValue for ServerAddress {
-    const NAME: &'static str = "ServerAddress";
     const EXPECTED: &'static str = "a host and its port, as in `redis-1:6379`";
     const PATTERN: &'static str = "([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?";
 
@@ -76,7 +75,6 @@ pub struct KeyPrefix(String);
 text_value!(KeyPrefix = crate::store::redis::client::DEFAULT_PREFIX);
 
 impl TextValue for KeyPrefix {
-    const NAME: &'static str = "KeyPrefix";
     const EXPECTED: &'static str =
         "a prefix: up to 64 letters, digits, `.`, `_`, `:`, `/` and `-`, as in `sluicegate:`";
     const PATTERN: &'static str = "[A-Za-z0-9._:/-]{1,64}";

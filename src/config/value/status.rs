@@ -126,7 +126,6 @@ impl<const MIN: u16> TextValue for Statuses<MIN> {
 text_value!(RetryCondition);
 
 impl TextValue for RetryCondition {
-    const NAME: &'static str = "RetryCondition";
     const EXPECTED: &'static str =
         "`connect_failure`, `refused`, `reset`, `timeout`, or a status from 500 to 599";
     const PATTERN: &'static str = "connect_failure|refused|reset|timeout|5[0-9][0-9]";

@@ -17,7 +17,6 @@ pub struct Text(String);
 text_value!(Text);
 
 impl TextValue for Text {
-    const NAME: &'static str = "Text";
     const EXPECTED: &'static str = "a text";
     const PATTERN: &'static str = "";
     const TYPES: &'static [&'static str] = &["string", "number", "boolean"];
@@ -49,7 +48,6 @@ impl FilePath {
 text_value!(FilePath);
 
 impl TextValue for FilePath {
-    const NAME: &'static str = "FilePath";
     const EXPECTED: &'static str =
         "the path of a file; relative ones start at the directory of the configuration";
     const PATTERN: &'static str = ".+";
@@ -85,7 +83,6 @@ pub struct WebUrl(String);
 text_value!(WebUrl);
 
 impl TextValue for WebUrl {
-    const NAME: &'static str = "WebUrl";
     const EXPECTED: &'static str =
         "the address of a page, as in `https://api.example.com/docs/limits`";
     const PATTERN: &'static str = "https?://[!#$%&()*+,./0-9:;=?@A-Z\\[\\]_a-z~-]+";
@@ -130,7 +127,6 @@ pub struct Name(String);
 text_value!(Name);
 
 impl TextValue for Name {
-    const NAME: &'static str = "Name";
     const EXPECTED: &'static str = "a name: up to 64 letters, digits, `.`, `_` and `-`";
     const PATTERN: &'static str = "[A-Za-z0-9._-]{1,64}";
 
@@ -167,7 +163,6 @@ impl LintCode {
 text_value!(LintCode = "unreachable-route");
 
 impl TextValue for LintCode {
-    const NAME: &'static str = "LintCode";
     const EXPECTED: &'static str = "the code of a warning, as in `small-quota`";
     const PATTERN: &'static str = "[a-z-]+";
 

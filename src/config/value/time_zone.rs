@@ -39,7 +39,6 @@ pub fn all() -> Vec<(Arc<str>, tz::TimeZone)> {
 text_value!(TimeZone = "UTC");
 
 impl TextValue for TimeZone {
-    const NAME: &'static str = "TimeZone";
     const EXPECTED: &'static str =
         "the name of a time zone, as in `Europe/Berlin`, `America/New_York`, `UTC`";
     const PATTERN: &'static str = "[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*";

@@ -60,7 +60,6 @@ impl fmt::Display for OriginUrl {
 text_value!(OriginUrl = "http://127.0.0.1");
 
 impl TextValue for OriginUrl {
-    const NAME: &'static str = "OriginUrl";
     const EXPECTED: &'static str = "the URL of an origin without a path, as in `http://10.0.0.11:3000`, or `unix:/run/app.sock`";
     const PATTERN: &'static str =
         "https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?|unix:/.+";
@@ -157,7 +156,6 @@ impl UpstreamRef {
 text_value!(UpstreamRef);
 
 impl TextValue for UpstreamRef {
-    const NAME: &'static str = "UpstreamRef";
     const EXPECTED: &'static str = "the name of an upstream, a URL as in `http://10.0.0.11:3000`, `echo`, `status` or `decide`";
     const PATTERN: &'static str =
         "[A-Za-z0-9._-]{1,64}|https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?|unix:/.+";
@@ -196,7 +194,6 @@ impl CollectorUrl {
 text_value!(CollectorUrl = "http://127.0.0.1");
 
 impl TextValue for CollectorUrl {
-    const NAME: &'static str = "CollectorUrl";
     const EXPECTED: &'static str =
         "the URL of a collector, as in `http://127.0.0.1:4318` or `https://otlp.example.com/otlp`";
     const PATTERN: &'static str =
@@ -250,7 +247,6 @@ pub struct OriginForm(PathAndQuery);
 text_value!(OriginForm: PathAndQuery = "/");
 
 impl TextValue for OriginForm {
-    const NAME: &'static str = "OriginForm";
     const EXPECTED: &'static str = "a path, as in `/healthz` or `/status?deep=1`";
     const PATTERN: &'static str = "/[!\"$-~]*";
 

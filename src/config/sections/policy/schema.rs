@@ -5,7 +5,7 @@ use std::time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::schema::{
     Amounts, Candidate, Condition, Cost, Delay, OnLimit, OnMissingKey, Overflow, Override, Penalty,
     RetryAfter, Selection, SoftLimit, StoreName, SyncInterval, Zone,
@@ -300,23 +300,15 @@ pub enum Mode {
     Disabled,
 }
 
-/// An item of `limits`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "the name of a policy, or an inline limit: `{ key: client_ip, quota: 100/1m }`"
-)]
-#[schemars(rename = "Limit", untagged)]
-pub enum Limit {
-    /// One of `policies`.
-    #[serde(rename = "scalar")]
-    Named(Name),
-    /// A policy of this place alone.
-    #[serde(rename = "mapping")]
-    InPlace(Box<Policy>),
+by_form! {
+    /// An item of `limits`.
+    pub enum Limit("Limit", "the name of a policy, or an inline limit: `{ key: client_ip, quota: 100/1m }`") {
+        /// A policy of this place alone.
+        InPlace(Box<Policy>) = "mapping",
+        /// One of `policies`.
+        Named(Name) = "scalar",
+    }
 }
-
-written_by_form!(Limit: InPlace, Named);
 
 impl Limit {
     /// The name, if it is one of `policies`.

@@ -4,30 +4,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::checks::report_twice;
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::schema::{Config, Route};
 use crate::config::value::UpgradeProtocol;
 use crate::config::{Code, Finding, Findings, List, node_of};
 use crate::http::upgrade;
 use crate::upstream::UpstreamProtocol;
 
-/// A word, or a list of protocols.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "a list of protocols, as in `[websocket, SPDY/3.1]`, or `any`, or `none`"
-)]
-#[schemars(rename = "Upgrades", untagged)]
-pub enum Upgrades {
-    /// A word for protocols.
-    #[serde(rename = "scalar")]
-    Word(UpgradesWord),
-    /// These protocols.
-    #[serde(rename = "sequence")]
-    Listed(List<UpgradeProtocol>),
+by_form! {
+    /// A word, or a list of protocols.
+    pub enum Upgrades("Upgrades", "a list of protocols, as in `[websocket, SPDY/3.1]`, or `any`, or `none`") {
+        /// A word for protocols.
+        Word(UpgradesWord) = "scalar",
+        /// These protocols.
+        Listed(List<UpgradeProtocol>) = "sequence",
+    }
 }
-
-written_by_form!(Upgrades: Word, Listed);
 
 /// A word for protocols.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

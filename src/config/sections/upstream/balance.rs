@@ -5,29 +5,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::checks::report_repeated;
 use crate::config::located::Located;
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::schema::{Config, Key, Upstream};
 use crate::config::value::KeyPart;
 use crate::config::{Code, Finding, Findings};
 use crate::upstream;
 
-/// How requests are shared among the addresses of the endpoints.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "`round_robin`, `least_requests`, `random`, or a hash of parts of the request: `{ hash: [client_ip] }`"
-)]
-#[schemars(rename = "Balance", untagged)]
-pub enum Balance {
-    /// An algorithm that needs no key.
-    #[serde(rename = "scalar")]
-    Word(BalanceWord),
-    /// One address for each key.
-    #[serde(rename = "mapping")]
-    Hash(HashBalance),
+by_form! {
+    /// How requests are shared among the addresses of the endpoints.
+    pub enum Balance("Balance", "`round_robin`, `least_requests`, `random`, or a hash of parts of the request: `{ hash: [client_ip] }`") {
+        /// An algorithm that needs no key.
+        Word(BalanceWord) = "scalar",
+        /// One address for each key.
+        Hash(HashBalance) = "mapping",
+    }
 }
-
-written_by_form!(Balance: Word, Hash);
 
 /// An algorithm that needs no key.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::checks::report_twice;
-use crate::config::located::written_by_form;
+use crate::config::located::by_form;
 use crate::config::schema::{DAY, HOUR, MINUTE, SECOND, Timeout, Upstream};
 use crate::config::value::{Duration, Percentage, Size, Whole};
 use crate::config::{Code, Finding, Findings, List, Located};
@@ -86,20 +86,15 @@ pub(super) fn retries(retries: &Retries) -> RetrySpec {
     }
 }
 
-/// `ejection` of an upstream.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(rename = "$form", expecting = "`off`, or a mapping: `{ for: 10s }`")]
-#[schemars(rename = "Ejection", untagged)]
-pub enum Ejection {
-    /// Addresses that fail stay in use.
-    #[serde(rename = "scalar")]
-    Off(Off),
-    /// When and for how long an address is ejected.
-    #[serde(rename = "mapping")]
-    On(EjectionRules),
+by_form! {
+    /// `ejection` of an upstream.
+    pub enum Ejection("Ejection", "`off`, or a mapping: `{ for: 10s }`") {
+        /// When and for how long an address is ejected.
+        On(EjectionRules) = "mapping",
+        /// Addresses that fail stay in use.
+        Off(Off) = "scalar",
+    }
 }
-
-written_by_form!(Ejection: On, Off);
 
 /// The word that switches it off.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
