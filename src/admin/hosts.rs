@@ -103,7 +103,7 @@ impl HostCheck {
         let host = match host::effective(request) {
             Ok(host) => host,
             Err(HostError::Missing) => return Ok(()),
-            Err(error) => return Err(ProblemDetails::malformed(error.to_string())),
+            Err(error) => return Err(ProblemDetails::malformed(<&str>::from(error))),
         };
         if self.allowed.contains(&host) {
             Ok(())

@@ -26,23 +26,24 @@ thread_local! {
     static AUTHORITIES: RefCell<ParseCache<Authority, PLACES>> = const { RefCell::new(ParseCache::new()) };
 }
 
-/// Reasons why the host is unknown. Each is the client's fault: 400.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Reasons why the host is unknown. Each is the client's fault: 400. The text is a sentence for
+/// the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 pub enum HostError {
     /// HTTP/1.1 asks for a Host, even beside an absolute target.
-    #[error("the request has no Host")]
+    #[strum(serialize = "The request has no Host.")]
     Missing,
     /// Two servers may use different ones.
-    #[error("the request has more than one Host")]
+    #[strum(serialize = "The request has more than one Host.")]
     Several,
     /// The request line, or `:authority`, names another host than Host does.
-    #[error("Host differs from the host of the request's target")]
+    #[strum(serialize = "Host differs from the host of the request's target.")]
     Mismatch,
     /// The target has another scheme than `http` or `https`.
-    #[error("the request's target is no http or https URL")]
+    #[strum(serialize = "The request's target is no http or https URL.")]
     Scheme,
     /// It is no host and port.
-    #[error("Host is not a host with an optional port")]
+    #[strum(serialize = "Host is not a host with an optional port.")]
     Invalid,
 }
 

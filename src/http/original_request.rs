@@ -23,20 +23,21 @@ static TARGETS: [HeaderName; 3] = [
     HeaderName::from_static("x-original-url"),
 ];
 
-/// Reasons why it is unknown which request is described. Each is 400.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Reasons why it is unknown which request is described. Each is 400. The text is a sentence for
+/// the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 pub enum OriginalRequestError {
     /// The text is no method.
-    #[error("the described method is invalid")]
+    #[strum(serialize = "The method that the fields describe is invalid.")]
     Method,
     /// The text is neither a path nor a URL.
-    #[error("the described URI is invalid")]
+    #[strum(serialize = "The URI that the fields describe is invalid.")]
     Target,
     /// The text is no host.
-    #[error("the described host is invalid")]
+    #[strum(serialize = "The host that the fields describe is invalid.")]
     Host,
     /// Two fields have different values.
-    #[error("fields that describe the request contradict each other")]
+    #[strum(serialize = "Fields that describe the request contradict each other.")]
     Contradiction,
 }
 

@@ -71,11 +71,11 @@ pub(super) struct Exchange {
     /// wait for a slot.
     upstream: Option<Duration>,
     /// The number of the last endpoint.
-    endpoint: Cell<Option<usize>>,
+    pub(super) endpoint: Cell<Option<usize>>,
     /// How many hosts of the upstream were tried.
     pub(super) attempts: Cell<u32>,
     /// How long the request has waited for a slot of its upstream, if it had to.
-    pending: Cell<Option<Duration>>,
+    pub(super) pending: Cell<Option<Duration>>,
     /// Its share of the requests in flight at upstreams, once it is forwarded.
     share: OnceCell<UpstreamShare>,
     /// The reason for a missing or incomplete response.
@@ -177,16 +177,6 @@ impl Exchange {
     /// Notes that the request waits for the permits of `policy`.
     pub(super) fn note_wait(&mut self, policy: Arc<str>) {
         self.line = Some(policy);
-    }
-
-    /// The place for the number of the endpoint.
-    pub(super) fn endpoint(&self) -> &Cell<Option<usize>> {
-        &self.endpoint
-    }
-
-    /// The place for the time that the request waits for a slot of its upstream.
-    pub(super) fn pending(&self) -> &Cell<Option<Duration>> {
-        &self.pending
     }
 
     /// Takes a share of the requests in flight at upstreams, for this upstream.

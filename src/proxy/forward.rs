@@ -41,7 +41,7 @@ pub(super) fn balance_key(
     let token = context.token(route, request.headers());
     let head = Head {
         token: token.as_ref(),
-        ..target.head(request, context.client().sender(context, request.headers()))
+        ..target.head(request, context.client.sender(context, request.headers()))
     };
     let key = descriptor.fingerprint(&BALANCE_SECRET, &head);
     context.count_token();
@@ -123,7 +123,7 @@ fn outbound<'a>(
     route: &Route,
     key: Option<u64>,
 ) -> OutboundRequest<'a> {
-    let connection = &exchange.context().client().connection;
+    let connection = &exchange.context().client.connection;
     // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
     let is_understood = request.version() > Version::HTTP_10;
     let deadline = grpc::timeout(request.headers()).map(|limit| {
@@ -137,9 +137,9 @@ fn outbound<'a>(
         informational: is_understood.then_some(&connection.informational),
         dscp: priority::dscp(route, exchange.admission()),
         key,
-        endpoint: exchange.endpoint(),
+        endpoint: &exchange.endpoint,
         attempts: &exchange.attempts,
-        pending: exchange.pending(),
+        pending: &exchange.pending,
         deadline,
         replay: BodyReplay::Once,
         is_owed: false,
@@ -273,7 +273,7 @@ fn rewrite_headers(
     if let Some(debug) = &context.ruleset.whole().debug {
         headers.remove(&debug.header);
     }
-    let (forwarding, trust) = (&context.client().forwarding, context.trust());
+    let (forwarding, trust) = (&context.client.forwarding, context.trust());
     forwarding.write(trust, headers);
     if trust == Peer::Untrusted {
         context.ruleset.whole().client_ip.remove_untrusted(headers);

@@ -123,7 +123,7 @@ fn check_target(
     request: &Request<RequestBody>,
 ) -> Result<RequestTarget, Error> {
     let context = exchange.context();
-    let scheme = context.client().connection.scheme;
+    let scheme = context.client.connection.scheme;
     RequestTarget::check_scheme(request, scheme, || context.trust())?;
     RequestTarget::of(request, context.ruleset.whole().encoded_slashes)
 }

@@ -39,7 +39,7 @@ pub(super) async fn respond(
     let token = context.token(route, request.headers());
     let head = Head {
         token: token.as_ref(),
-        ..target.head(request, context.client().sender(context, request.headers()))
+        ..target.head(request, context.client.sender(context, request.headers()))
     };
     let inputs = AdmissionInputs {
         route,
@@ -50,7 +50,7 @@ pub(super) async fn respond(
         now,
     };
     let charges = charges(&inputs);
-    let worker = context.client().connection.worker;
+    let worker = context.client.connection.worker;
     let states = store::peek(&ruleset.store, worker, &charges, &inputs, now).await;
     context.count_token();
     let states = charges.iter().zip(states);

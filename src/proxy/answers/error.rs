@@ -61,13 +61,7 @@ impl From<FramingError> for Error {
 
 impl From<HostError> for Error {
     fn from(error: HostError) -> Self {
-        bad_request(match error {
-            HostError::Missing => "The request has no Host.",
-            HostError::Several => "The request has more than one Host.",
-            HostError::Mismatch => "Host differs from the host of the request's target.",
-            HostError::Scheme => "The request's target is no http or https URL.",
-            HostError::Invalid => "Host is not a host with an optional port.",
-        })
+        bad_request(error.into())
     }
 }
 
@@ -89,14 +83,7 @@ impl From<PathError> for Error {
 
 impl From<OriginalRequestError> for Error {
     fn from(error: OriginalRequestError) -> Self {
-        bad_request(match error {
-            OriginalRequestError::Method => "The method that the fields describe is invalid.",
-            OriginalRequestError::Target => "The URI that the fields describe is invalid.",
-            OriginalRequestError::Host => "The host that the fields describe is invalid.",
-            OriginalRequestError::Contradiction => {
-                "Fields that describe the request contradict each other."
-            }
-        })
+        bad_request(error.into())
     }
 }
 

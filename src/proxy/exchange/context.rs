@@ -24,7 +24,7 @@ use crate::rules::{RequestToken, TokenCheck};
 /// Facts of the request that do not change.
 #[derive(Debug)]
 pub(in crate::proxy) struct RequestContext {
-    pub(super) client: Rc<Client>,
+    pub(in crate::proxy) client: Rc<Client>,
     pub(in crate::proxy) ruleset: RulesetLease,
     pub client_ip: IpAddr,
     pub(super) method: Method,
@@ -44,16 +44,6 @@ pub(in crate::proxy) struct RequestContext {
 }
 
 impl RequestContext {
-    /// The client's connection.
-    pub(in crate::proxy) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    /// The client's connection, to be kept.
-    pub(in crate::proxy) fn shared_client(&self) -> &Rc<Client> {
-        &self.client
-    }
-
     /// Keeps the head of a request that is about to change, for the proxy's own pages.
     pub(in crate::proxy) fn keep_head(&self, request: &Request<RequestBody>) {
         self.kept.get_or_init(|| Box::new(KeptHead::of(request)));

@@ -91,7 +91,7 @@ fn decide(
         }
         return Ok(Disposition::Wait(pending));
     }
-    let client = context.client();
+    let client = &context.client;
     let activity = &client.gateway.activity;
     activity.record(client.connection.worker, &inputs, admission);
     let key_text = context.key_text(admission, route, &head);

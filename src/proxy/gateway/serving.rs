@@ -37,7 +37,7 @@ pub(super) fn serve_later(
     let version = request.version();
     // Not an async function: that would have room for each of its arguments twice.
     Box::pin(async move {
-        let client = Rc::clone(exchange.context().shared_client());
+        let client = Rc::clone(&exchange.context().client);
         let metrics = &client.gateway.metrics;
         let served = {
             let serving = pin!(serve(&mut exchange, &mut request, target, decided));
@@ -130,7 +130,7 @@ fn refused(
     target: &RequestTarget,
 ) -> Response<ResponseBody> {
     let mut response = empty_response(StatusCode::OK);
-    let client = Rc::clone(exchange.context().shared_client());
+    let client = Rc::clone(&exchange.context().client);
     let sender = client.sender(exchange.context(), request.headers());
     let head = target.head(request, sender);
     exchange.refuse_now(&head, &mut response);
@@ -145,7 +145,7 @@ async fn wait(
     response: &mut Response<ResponseBody>,
     mut pending: Pending,
 ) -> Result<Disposition, Error> {
-    let client = Rc::clone(exchange.context().shared_client());
+    let client = Rc::clone(&exchange.context().client);
     loop {
         let resumed = match pending {
             Pending::Permit(waiter) => {
