@@ -64,6 +64,14 @@ pub(super) fn wrong_text(node: NodeId, error: &TemplateError) -> Finding {
     finding.help(error.help.as_str())
 }
 
+/// These options of a section, and their nodes if they are given.
+macro_rules! options {
+    ($section:expr, $($key:ident),+) => {
+        [$((stringify!($key), $crate::config::node_of(&$section.$key))),+]
+    };
+}
+pub(super) use options;
+
 /// Reports options of which none is given, or several. `none` and `several` have advice; `none` also
 /// says what is missing. Returns the given option, if there is one alone.
 pub(super) fn exactly_one<'k>(

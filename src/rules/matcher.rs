@@ -174,21 +174,18 @@ impl PathPattern {
 
     /// The pattern for folded paths.
     pub(super) fn folded(&self, form: PathEquivalence) -> Self {
-        let segments = self.segments.iter().map(|segment| match segment {
-            Segment::Literal(text) => Segment::Literal(form.fold(text).into_owned()),
-            capture => capture.clone(),
-        });
-        Self {
-            segments: segments.collect(),
-            is_prefix: self.is_prefix,
-        }
+        self.map_literals(|text| form.fold(text))
     }
 
     /// The pattern with its literals in the form in which paths are matched.
     #[must_use]
     pub fn comparable(&self) -> Self {
+        self.map_literals(path::comparable)
+    }
+
+    fn map_literals(&self, change: impl Fn(&str) -> Cow<'_, str>) -> Self {
         let segments = self.segments.iter().map(|segment| match segment {
-            Segment::Literal(text) => Segment::Literal(path::comparable(text).into_owned()),
+            Segment::Literal(text) => Segment::Literal(change(text).into_owned()),
             capture => capture.clone(),
         });
         Self {

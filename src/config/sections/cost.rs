@@ -6,12 +6,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{exactly_one, report_repeated};
+use crate::config::checks::{exactly_one, options, report_repeated};
 use crate::config::located::by_form;
 use crate::config::schema::{AlgorithmName, Policy, Units};
 use crate::config::sections::algorithm;
 use crate::config::value::{FieldName, Pointer, Size};
-use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
+use crate::config::{Code, Finding, Findings, Located, NodeId};
 use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, SettlementRule};
 
 by_form! {
@@ -168,13 +168,14 @@ pub(in crate::config) fn settlement_node(policy: &Policy) -> Option<NodeId> {
 
 /// The settings that name the statement of the cost: the request's first.
 fn sources(stated: &StatedCost) -> [(&'static str, Option<NodeId>); 5] {
-    [
-        ("header", node_of(&stated.header)),
-        ("response_header", node_of(&stated.response_header)),
-        ("response_trailer", node_of(&stated.response_trailer)),
-        ("response_json", node_of(&stated.response_json)),
-        ("response_bytes", node_of(&stated.response_bytes)),
-    ]
+    options!(
+        stated,
+        header,
+        response_header,
+        response_trailer,
+        response_json,
+        response_bytes
+    )
 }
 
 fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {

@@ -7,7 +7,7 @@ use rustls::{ClientConfig, RootCertStore};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{exactly_one, report_empty, report_twice};
+use crate::config::checks::{exactly_one, options, report_empty, report_twice};
 use crate::config::compiler::{Compiler, KeyFiles};
 use crate::config::schema::{Config, MINUTE, Policy, SECOND, StoreName, UpstreamTls};
 use crate::config::sections::algorithm;
@@ -97,11 +97,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         let finding = Finding::warning(redis.node, Code::Unused, "no policy is in Redis").at_key();
         findings.add(finding.help("say `store: redis` of one, or remove the section"));
     }
-    let targets = [
-        ("url", node_of(&redis.url)),
-        ("cluster", node_of(&redis.cluster)),
-        ("sentinel", node_of(&redis.sentinel)),
-    ];
+    let targets = options!(redis, url, cluster, sentinel);
     let none = (
         "nothing says where Redis is",
         "name one server (`url: redis://redis:6379`), nodes of a `cluster`, or a `sentinel`",

@@ -5,7 +5,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{exactly_one, report_reserved, wrong_text};
+use crate::config::checks::{exactly_one, options, report_reserved, wrong_text};
 use crate::config::compiler::Compiler;
 use crate::config::schema::Route;
 use crate::config::sections::content::{self, Content};
@@ -50,11 +50,7 @@ pub struct Respond {
 
 /// Checks what answers requests. `is_faulty` is true if another finding may explain why nothing does.
 pub(super) fn check(route: &Located<Route>, is_faulty: impl Fn() -> bool, findings: &Findings<'_>) {
-    let options = [
-        ("upstream", node_of(&route.upstream)),
-        ("redirect", node_of(&route.redirect)),
-        ("respond", node_of(&route.respond)),
-    ];
+    let options = options!(route, upstream, redirect, respond);
     let none = (
         "the route goes nowhere",
         "add `upstream`, `redirect` or `respond`, as in `upstream: http://10.0.0.11:3000`",

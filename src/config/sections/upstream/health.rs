@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{exactly_one, report_empty, report_twice};
+use crate::config::checks::{exactly_one, options, report_empty, report_twice};
 use crate::config::schema::{HOUR, SECOND, Upstream};
 use crate::config::value::{Duration, GrpcService, HostField, OriginForm, Statuses, Whole};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::http::connection::Scheme;
 use crate::upstream::{HealthRequest, HealthSpec, UpstreamProtocol};
 
@@ -53,10 +53,7 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     let help = "name the statuses of an address that is well: `status: [200-399]`";
     report_empty(&health.status, findings, help);
     report_twice(&health.status, findings);
-    let ways = [
-        ("grpc", node_of(&health.grpc)),
-        ("path", node_of(&health.path)),
-    ];
+    let ways = options!(health, grpc, path);
     let none = (
         "neither `path` nor `grpc`",
         "write `path: /healthz`, or `grpc: \"\"` for gRPC",
