@@ -54,7 +54,7 @@ pub(crate) struct CorsRequest {
     /// Its origin, if that is allowed and no constant.
     origin: Option<HeaderValue>,
     /// The method and the fields of a preflight request that the proxy answers.
-    preflight: Option<Vec<(HeaderName, HeaderValue)>>,
+    pub preflight: Option<Vec<(HeaderName, HeaderValue)>>,
 }
 
 impl OriginPattern {
@@ -127,13 +127,6 @@ impl Cors {
             }
             None => styles.expose_to_origin(headers),
         }
-    }
-}
-
-impl CorsRequest {
-    /// The proxy answers this preflight request.
-    pub(crate) fn is_answered(&self) -> bool {
-        self.preflight.is_some()
     }
 }
 

@@ -132,6 +132,7 @@ impl ResponseChanges {
 impl PreparedChanges {
     /// The proxy answers this preflight request.
     pub(crate) fn answers_preflight(&self) -> bool {
-        self.cors.as_ref().is_some_and(CorsRequest::is_answered)
+        let cors = self.cors.as_ref();
+        cors.is_some_and(|request| request.preflight.is_some())
     }
 }

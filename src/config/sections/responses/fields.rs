@@ -40,22 +40,15 @@ struct Written<'a> {
     removed: &'a List<FieldName>,
 }
 
-impl<'a> Written<'a> {
-    fn on_top(responses: &'a Responses) -> Self {
-        Self {
-            set: &responses.set_headers,
-            added: &responses.add_headers,
-            removed: &responses.remove_headers,
+/// The changes in `responses`, or in `response` of a route.
+macro_rules! written {
+    ($section:expr) => {
+        Written {
+            set: &$section.set_headers,
+            added: &$section.add_headers,
+            removed: &$section.remove_headers,
         }
-    }
-
-    fn of(route: &'a Route) -> Self {
-        Self {
-            set: &route.response.set_headers,
-            added: &route.response.add_headers,
-            removed: &route.response.remove_headers,
-        }
-    }
+    };
 }
 
 pub(super) fn check(config: &Config, findings: &Findings<'_>) {
@@ -64,10 +57,10 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     own.extend([RETRY_AFTER, DATE]);
     let debug = config.responses.debug.as_ref();
     own.extend(debug.map(|debug| debug.header.get().clone()));
-    check_fields(&Written::on_top(&config.responses), &own, findings);
+    check_fields(&written!(config.responses), &own, findings);
     check_cors(&config.responses.cors, findings);
     for route in config.routes.iter() {
-        check_fields(&Written::of(route), &own, findings);
+        check_fields(&written!(route.response), &own, findings);
         let Some(cors) = &route.response.cors else {
             continue;
         };
@@ -151,14 +144,14 @@ impl<'a> ResponseCompiler<'a> {
     pub(in crate::config) fn new(responses: &'a Responses) -> Self {
         Self {
             responses,
-            fields: changes(&Written::on_top(responses)),
+            fields: changes(&written!(responses)),
             cors: cors(&responses.cors),
         }
     }
 
     /// The changes to responses of a checked route, or of none.
     pub(in crate::config) fn changes(&self, route: Option<&Route>) -> ResponseChanges {
-        let own = route.and_then(|route| changes(&Written::of(route)));
+        let own = route.and_then(|route| changes(&written!(route.response)));
         let own_cors = route.and_then(|route| route.response.cors.as_ref());
         ResponseChanges {
             fields: self.fields.iter().cloned().chain(own).collect(),
