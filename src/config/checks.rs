@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::value::FieldName;
-use super::{Code, Finding, Findings, List, Located, NodeId};
+use super::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::proxy::TemplateError;
 
 /// Reports every item that equals an earlier one.
@@ -110,6 +110,28 @@ pub(super) fn report_reserved(
         let message = format!("the proxy writes `{name}` itself");
         findings.add(Finding::error(node, Code::Conflict, message).help(help));
     }
+}
+
+/// Checks the names of fields to remove beside those to set. `sender` is whose fields they are; `own`
+/// are fields that the proxy writes itself.
+pub(super) fn check_removed<V>(
+    removed: &List<FieldName>,
+    set: &Table<FieldName, V>,
+    own: &[HeaderName],
+    sender: &str,
+    findings: &Findings<'_>,
+) {
+    for name in removed.iter() {
+        report_reserved(name, name.node, own, "remove it from the list", findings);
+        if let Some(other) = set.get(name) {
+            let message = format!("`{name}` is set and removed");
+            let finding = Finding::error(name.node, Code::Conflict, message);
+            let finding = finding.related(other.node, "set here");
+            let help = format!("setting a field replaces what the {sender} sent");
+            findings.add(finding.help(help));
+        }
+    }
+    report_twice(removed, findings);
 }
 
 /// True for fields that belong to one connection or to message framing (RFC 9110, 7.6.1).

@@ -1,13 +1,11 @@
 //! Values with their place in the document.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
 use derive_more::{Deref, Display};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
@@ -146,20 +144,28 @@ macro_rules! by_form {
 }
 pub(super) use by_form;
 
-impl<T: JsonSchema> JsonSchema for Located<T> {
-    fn inline_schema() -> bool {
-        T::inline_schema()
-    }
+/// Gives a wrapper the JSON Schema of the value inside.
+macro_rules! schema_of_inner {
+    ($type:ident) => {
+        impl<T: schemars::JsonSchema> schemars::JsonSchema for $type<T> {
+            fn inline_schema() -> bool {
+                T::inline_schema()
+            }
 
-    fn schema_name() -> Cow<'static, str> {
-        T::schema_name()
-    }
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                T::schema_name()
+            }
 
-    fn schema_id() -> Cow<'static, str> {
-        T::schema_id()
-    }
+            fn schema_id() -> std::borrow::Cow<'static, str> {
+                T::schema_id()
+            }
 
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        T::json_schema(generator)
-    }
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                T::json_schema(generator)
+            }
+        }
+    };
 }
+pub(super) use schema_of_inner;
+
+schema_of_inner!(Located);

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::config::checks::{report_empty, report_repeated};
+use crate::config::checks::{report_empty, report_twice};
 use crate::config::compiler::Compiler;
 use crate::config::schema::{Config, DAY, HOUR, SECOND, Timeout};
 use crate::config::value::{Duration, FilePath, Flag, Size, TrustedProxy, Whole, Workers};
@@ -146,11 +146,7 @@ fn check_client_ip(config: &Config, findings: &Findings<'_>) {
 fn check_listener(listener: &Listener, config: &Config, findings: &Findings<'_>) {
     let help = "remove the key for `[http/1.1, h2]`";
     report_empty(&listener.protocols, findings, help);
-    let protocols = listener.protocols.iter();
-    let protocols = protocols.map(|protocol| (protocol.value, protocol.node));
-    report_repeated(protocols, findings, |_| {
-        ("the same protocol twice".to_owned(), "remove one of them")
-    });
+    report_twice(&listener.protocols, findings);
     let is_tcp = listener.address.tcp().is_some();
     if listener.proxy_protocol.get() && is_tcp && config.client_ip.trusted_proxies.is_empty() {
         let message = "no header is ever read, because no proxy is trusted";

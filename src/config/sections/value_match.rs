@@ -9,11 +9,11 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::checks::exactly_one;
+use crate::config::checks::{exactly_one, options};
 use crate::config::compiler::Compiler;
 use crate::config::located::by_form;
 use crate::config::value::{Cidr, FieldValue, FilePath, Flag, Hidden, NO_VALUE, Text};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
+use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::rules::{LinearRegex, NetworkSet, StringMatcher, StringPattern, TextList};
 
 /// The largest list in a file, in bytes.
@@ -230,18 +230,13 @@ pub(in crate::config) fn check(
         ValueMatch::Exact(text) => return check_text(text, node),
         ValueMatch::Pattern(pattern) => pattern,
     };
-    let texts = pattern.texts();
-    let mut options: Vec<_> = texts
-        .iter()
-        .map(|(name, text)| (*name, text.map(|text| text.node)))
-        .collect();
-    options.push(("file", node_of(&pattern.file)));
+    let options = options!(pattern, exact, prefix, suffix, contains, regex, file);
     let none = (
         "the pattern is missing",
         "add one, as in `{ contains: bot }`: `exact`, `prefix`, `suffix`, `contains`, `regex` or `file`",
     );
     exactly_one(&options, node, none, "keep one of them", findings);
-    for (name, text) in texts {
+    for (name, text) in pattern.texts() {
         let Some(text) = text else { continue };
         if name != "regex" {
             check_text(text, text.node);

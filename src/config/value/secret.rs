@@ -1,17 +1,16 @@
 //! Values that are never shown.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
 use derive_more::{Debug, Display};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
 use super::Text;
 use crate::config::diagnostic::MASK;
 use crate::config::document::SECRET;
+use crate::config::located::schema_of_inner;
 
 /// A value that is never shown: a password, a token, or a text that clients send and that may be one
 /// of theirs. `Debug`, `Display`, reports and pages hide it.
@@ -56,23 +55,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for HiddenVisitor<T> {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Hidden<T> {
-    fn inline_schema() -> bool {
-        T::inline_schema()
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        T::schema_name()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        T::schema_id()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        T::json_schema(generator)
-    }
-}
+schema_of_inner!(Hidden);
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{preflight, style_fields};
 use crate::config::checks::{
-    report_empty, report_repeated, report_reserved, report_twice, wrong_text,
+    check_removed, report_empty, report_reserved, report_twice, wrong_text,
 };
 use crate::config::schema::{Config, Cors, Responses, Route};
 use crate::config::value::{FieldName, FieldValue};
@@ -81,17 +81,7 @@ fn check_fields(written: &Written<'_>, own: &[HeaderName], findings: &Findings<'
             findings.add(wrong_text(value.node, &error));
         }
     }
-    for name in written.removed.iter() {
-        report_reserved(name, name.node, own, "remove it from the list", findings);
-        let mut set = written.set.iter();
-        if let Some((_, other)) = set.find(|(set, _)| set.value == name.value) {
-            let message = format!("`{}` is set and removed", name.value);
-            let finding = Finding::error(name.node, Code::Conflict, message);
-            let finding = finding.related(other.node, "set here");
-            findings.add(finding.help("setting a field replaces what the upstream sent"));
-        }
-    }
-    report_twice(written.removed, findings);
+    check_removed(written.removed, written.set, own, "upstream", findings);
 }
 
 fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
@@ -108,10 +98,7 @@ fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
         return;
     };
     report_empty(origins, findings, "name an origin, or `*`, or remove it");
-    let named = origins.iter().map(|origin| (&origin.value, origin.node));
-    report_repeated(named, findings, |origin| {
-        (format!("`{origin}` twice"), "remove one of them")
-    });
+    report_twice(origins, findings);
     let mut all = origins.iter();
     let any = all.find(|origin| origin.value == OriginPattern::Any);
     if let Some(any) = any {

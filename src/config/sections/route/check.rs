@@ -3,7 +3,7 @@
 use http::header::HOST;
 
 use super::{rewrite, upgrades};
-use crate::config::checks::{report_repeated, report_reserved, report_twice};
+use crate::config::checks::{check_removed, report_repeated, report_reserved, report_twice};
 use crate::config::schema::{Config, Match, RequestChanges, Route};
 use crate::config::sections::secret_value::{self, FIELD};
 use crate::config::sections::value_match;
@@ -106,30 +106,15 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
 }
 
 fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
-    for value in request.set_headers.values() {
+    for (name, value) in request.set_headers.iter() {
         secret_value::check(value, &FIELD, findings);
-    }
-    let set = || {
-        let set = request.set_headers.iter();
-        set.map(|(name, value)| (&name.value, value.node))
-    };
-    for (name, node) in set() {
         let help = if *name.get() == HOST {
             "remove it; `preserve_host: false` sends the host of the endpoint"
         } else {
             "remove it"
         };
-        report_reserved(name, node, &[], help, findings);
+        report_reserved(name, value.node, &[], help, findings);
     }
-    let removed = request.remove_headers.iter();
-    for (name, node) in removed.map(|name| (&name.value, name.node)) {
-        report_reserved(name, node, &[], "remove it from the list", findings);
-        if let Some((_, other)) = set().find(|(set, _)| *set == name) {
-            let message = format!("`{name}` is set and removed");
-            let finding = Finding::error(node, Code::Conflict, message);
-            let finding = finding.related(other, "set here");
-            findings.add(finding.help("setting a field replaces what the client sent"));
-        }
-    }
-    report_twice(&request.remove_headers, findings);
+    let (removed, set) = (&request.remove_headers, &request.set_headers);
+    check_removed(removed, set, &[], "client", findings);
 }

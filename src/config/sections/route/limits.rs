@@ -33,20 +33,23 @@ fn names(limits: &List<Limit>) -> impl Iterator<Item = (&Name, NodeId)> {
     limits.filter_map(|limit| Some((limit.name()?, limit.node)))
 }
 
+/// Reports the name at `node` of a policy that isn't there.
+pub(super) fn report_unknown(name: &Name, node: NodeId, config: &Config, findings: &Findings<'_>) {
+    let known: Vec<_> = config.policies.keys().map(|name| name.as_str()).collect();
+    let help = if known.is_empty() {
+        format!("define it: `policies: {{ {name}: {{ key: client_ip, quota: 100/1m }} }}`")
+    } else {
+        findings.advice(name.as_str(), &known, "known policies")
+    };
+    let message = format!("there is no policy `{name}`");
+    findings.add(Finding::error(node, Code::UnknownName, message).help(help));
+}
+
 fn check_list(limits: &List<Limit>, config: &Config, findings: &Findings<'_>) {
     for (name, node) in names(limits) {
-        if config.policies.contains_key(name.as_str()) {
-            continue;
+        if !config.policies.contains_key(name.as_str()) {
+            report_unknown(name, node, config, findings);
         }
-        let known: Vec<_> = config.policies.keys().map(|name| name.as_str()).collect();
-        let help = if known.is_empty() {
-            format!("define it: `policies: {{ {name}: {{ key: client_ip, quota: 100/1m }} }}`")
-        } else {
-            findings.advice(name.as_str(), &known, "known policies")
-        };
-        let message = format!("there is no policy `{name}`");
-        let finding = Finding::error(node, Code::UnknownName, message);
-        findings.add(finding.help(help));
     }
     report_repeated(names(limits), findings, |name| {
         let message = format!("`{name}` twice in one list would be charged twice");

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::answer::check_unforwarded;
 use super::compile::RouteCompiler;
-use crate::config::checks::{OPTIONAL, report_empty, report_repeated};
+use super::limits;
+use crate::config::checks::{OPTIONAL, report_empty, report_twice};
 use crate::config::schema::{Action, Config, Mode, Policy, Route};
 use crate::config::sections::policy::Policies;
 use crate::config::value::{KeyPart, Name, UpstreamRef};
@@ -44,29 +45,14 @@ pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
 
 fn check_names(names: &List<Name>, config: &Config, findings: &Findings<'_>) {
     report_empty(names, findings, OPTIONAL);
-    report_repeated(
-        names.iter().map(|name| (&name.value, name.node)),
-        findings,
-        |name| (format!("`{name}` twice"), "remove one of them"),
-    );
+    report_twice(names, findings);
     if names.len() > MOST_POLICIES {
         findings.add(too_many(names.node, names.len()));
     }
     for name in names.iter() {
         match config.policies.get(name.as_str()) {
             Some(policy) => check_reported(name, policy, config, findings),
-            None => {
-                let known: Vec<_> = config.policies.keys().map(|name| name.as_str()).collect();
-                let message = format!("there is no policy `{}`", name.value);
-                let finding = Finding::error(name.node, Code::UnknownName, message);
-                let help =
-                    "only policies under `policies` can be named; `limits` can name them too";
-                findings.add(if known.is_empty() {
-                    finding.help(help)
-                } else {
-                    finding.help(findings.advice(name.as_str(), &known, "known policies"))
-                });
-            }
+            None => limits::report_unknown(name, name.node, config, findings),
         }
     }
 }
