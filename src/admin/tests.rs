@@ -25,8 +25,8 @@ use crate::limiter::Secret;
 use crate::net::peer_address::PeerAddress;
 use crate::proxy::Gateway;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
+use crate::proxy::ruleset::RulesetSpec;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::ruleset::{Preflight, RulesetSpec};
 use crate::telemetry::metrics::{RecentCounts, RequestMetrics, build_info};
 use crate::telemetry::registry::{self, Registry};
 
@@ -42,13 +42,10 @@ fn state(registry: &Registry) -> AdminState {
         policies: Vec::new(),
         upstreams: Vec::new(),
         routes: Vec::new(),
-        unmatched: Vec::new(),
-        unmatched_access: None,
+        unmatched: Default::default(),
         client_ip: Arc::new(ClientIp::default()),
         body_timeout: Duration::ZERO,
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
-        preflight: Preflight::Limited,
-        unmatched_response: Default::default(),
         error_pages: Default::default(),
         debug: None,
         max_size: 0,

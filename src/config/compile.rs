@@ -22,7 +22,6 @@ use crate::admin::reload_history::ConfigInfo;
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{Destination, PolicySpec, RulesetSpec};
-use crate::rules::PathEquivalence;
 use crate::server::ServerSpec;
 use crate::store::Home;
 use crate::telemetry::access_log::{AccessLogSpec, LogTarget};
@@ -192,7 +191,7 @@ impl Compiler<'_> {
         });
         let mut routes: Vec<_> = routes.collect();
         let unmatched = route_compiler.unmatched(&policies);
-        route_compiler.report_status(&policies, &mut routes, &unmatched);
+        route_compiler.report_status(&policies, &mut routes, &unmatched.limits);
         self.findings.append(&mut policies.findings);
         let policies = policies.specs;
         let is_used = |policy: &PolicySpec| policy.home != Home::Memory;
@@ -202,13 +201,10 @@ impl Compiler<'_> {
             upstreams: upstreams.specs,
             routes,
             unmatched,
-            unmatched_access: route_compiler.top_access(PathEquivalence::default()),
             client_ip,
             body_timeout: config.client.timeouts.body.get(),
             styles: responses::styles(&config.responses),
             error_pages,
-            preflight: responses::preflight(&config.responses.cors),
-            unmatched_response: route_compiler.responses.changes(None),
             debug: self.debug_header(config),
             max_size: config.store.memory.max_size.get(),
             tokens: self.token_verifier(config),

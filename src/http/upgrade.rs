@@ -16,6 +16,13 @@ pub enum Upgrades {
     Listed(Vec<String>),
 }
 
+/// None.
+impl Default for Upgrades {
+    fn default() -> Self {
+        Self::Listed(Vec::new())
+    }
+}
+
 impl Upgrades {
     /// The protocols that a request asks for and may switch to, as a value of `Upgrade`; `None` if
     /// there are none.

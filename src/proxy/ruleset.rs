@@ -204,9 +204,10 @@ pub struct Route {
 }
 
 /// Treatment of CORS preflight requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preflight {
     /// The limits of the route apply.
+    #[default]
     Limited,
     /// No limit applies.
     Exempt,

@@ -195,8 +195,8 @@ fn leave_out_permits(rules: &mut RulesetSpec) -> Vec<Arc<str>> {
     let policies = &rules.policies;
     let is_replayed = |limit: &LimitSpec| !policies[limit.policy].quota.algorithm.is_concurrency();
     let mut left_out: Vec<Arc<str>> = Vec::new();
-    let routes = rules.routes.iter_mut().map(|route| &mut route.limits);
-    for limits in routes.chain([&mut rules.unmatched]) {
+    let routes = rules.routes.iter_mut().chain([&mut rules.unmatched]);
+    for limits in routes.map(|route| &mut route.limits) {
         for limit in limits.iter().filter(|limit| !is_replayed(limit)) {
             let name = &policies[limit.policy].name;
             if !left_out.iter().any(|known| **known == **name) {

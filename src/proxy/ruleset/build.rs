@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::tokens::TokenVerifier;
-use super::{Policy, Preflight, Quota, Route, Ruleset, RulesetSpec};
+use super::{Policy, Quota, Ruleset, RulesetSpec};
 use crate::clock::{Clock, Timestamp};
 use crate::http::path::EncodedSlashes;
 use crate::limiter::Secret;
@@ -75,11 +75,7 @@ impl PreparedRuleset {
             .map(|route| builder.route(route, &policies, &upstreams))
             .collect();
         let has_questions = routes.iter().any(|route| route.decides());
-        let access = spec.unmatched_access.into_iter().collect();
-        let unmatched = Arc::new(Route {
-            response: spec.unmatched_response.used(),
-            ..builder.unforwarded("", &spec.unmatched, access, &policies)
-        });
+        let unmatched = builder.route(spec.unmatched, &policies, &upstreams);
         PreparedRuleset {
             migrations: builder.migrations,
             tracking_room: builder.tracking_room,
@@ -146,7 +142,6 @@ impl PreparedRuleset {
 }
 
 struct Builder<'a> {
-    preflight: Preflight,
     /// The running policies by name.
     previous_policies: HashMap<&'a str, &'a Policy>,
     /// The quotas of the running policies, with those of overrides and overflow buckets, by the
@@ -175,7 +170,6 @@ impl<'a> Builder<'a> {
             previous,
             previous_policies: policies().map(|one| (&*one.name, one)).collect(),
             previous_quotas: policies().flat_map(quotas_by_id).collect(),
-            preflight: spec.preflight,
             migrations: Vec::new(),
             refusal_cache: store.map_or(Duration::ZERO, |store| store.refusal_cache),
             store: store.map_or(Store::Memory, |store| {

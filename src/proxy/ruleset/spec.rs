@@ -34,10 +34,8 @@ pub struct RulesetSpec {
     pub upstreams: Vec<UpstreamSpec>,
     /// All routes, in the order of the file.
     pub routes: Vec<RouteSpec>,
-    /// The limits of requests without a route.
-    pub unmatched: Vec<LimitSpec>,
-    /// The rules of access for requests without a route.
-    pub unmatched_access: Option<Arc<Access>>,
+    /// The rules of requests without a route.
+    pub unmatched: RouteSpec,
     /// Finds the client's address.
     pub client_ip: Arc<ClientIp>,
     /// Longest pause of a client within a request's body.
@@ -46,10 +44,6 @@ pub struct RulesetSpec {
     pub styles: HeaderStyles,
     /// The bodies of errors.
     pub error_pages: Arc<ErrorPages>,
-    /// Treatment of preflight requests without a route.
-    pub preflight: Preflight,
-    /// Changes to the responses to requests without a route.
-    pub unmatched_response: ResponseChanges,
     /// The field that adds decisions to responses, if one is configured.
     pub debug: Option<DebugSpec>,
     /// Memory for all buckets together, in bytes.
@@ -203,8 +197,8 @@ pub struct LimitSpec {
     pub settlement: Option<SettlementRule>,
 }
 
-/// Spec of a route.
-#[derive(Debug)]
+/// Spec of a route; by default of one that forwards nothing, under no limit.
+#[derive(Debug, Default)]
 pub struct RouteSpec {
     /// The configured name, or a text of its conditions.
     pub name: String,
@@ -235,9 +229,10 @@ pub struct RouteSpec {
 }
 
 /// Destination of the requests of a route, where `U` names an upstream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum Destination<U> {
     /// No route takes the requests.
+    #[default]
     Nowhere,
     /// This upstream.
     Upstream(U),

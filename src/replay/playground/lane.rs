@@ -19,7 +19,7 @@ use crate::clock::text::Millis;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
 use crate::proxy::inspect::dry_run::{DryRun, Recorded, dry_run};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::ruleset::{LimitSpec, PolicySpec, Preflight, RulesetSpec};
+use crate::proxy::ruleset::{LimitSpec, PolicySpec, RouteSpec, RulesetSpec};
 use crate::proxy::{ActionSpec, Mode, Ruleset};
 use crate::rules::{Cost, Descriptor, KeyPart, OnMissingKey};
 use crate::store::{Home, InUse};
@@ -190,13 +190,13 @@ fn rules(policy: PolicySpec) -> RulesetSpec {
         policies: vec![policy],
         upstreams: Vec::new(),
         routes: Vec::new(),
-        unmatched: vec![limit],
-        unmatched_access: None,
+        unmatched: RouteSpec {
+            limits: vec![limit],
+            ..RouteSpec::default()
+        },
         client_ip: Arc::new(ClientIp::default()),
         body_timeout: Duration::ZERO,
         styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
-        preflight: Preflight::Limited,
-        unmatched_response: Default::default(),
         error_pages: Default::default(),
         debug: None,
         max_size: MAX_SIZE,

@@ -149,9 +149,9 @@ impl<'a> ResponseCompiler<'a> {
         }
     }
 
-    /// The handling of preflight requests on a route.
-    pub(in crate::config) fn preflight(&self, route: &Route) -> Preflight {
-        let own = route.response.cors.as_ref();
+    /// The handling of preflight requests on a route, or on none.
+    pub(in crate::config) fn preflight(&self, route: Option<&Route>) -> Preflight {
+        let own = route.and_then(|route| route.response.cors.as_ref());
         preflight(own.unwrap_or(&self.responses.cors))
     }
 }

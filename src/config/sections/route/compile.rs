@@ -143,9 +143,16 @@ impl<'a> RouteCompiler<'a> {
         Some(Arc::clone(compiled))
     }
 
-    /// The limits of unmatched requests. A key part with a captured segment is missing there.
-    pub(in crate::config) fn unmatched(&self, policies: &Policies<'_>) -> Vec<LimitSpec> {
-        self.limits(&self.top_level, policies, UNMATCHED, &RouteMatch::default())
+    /// The rules of unmatched requests. A key part with a captured segment is missing there.
+    pub(in crate::config) fn unmatched(&self, policies: &Policies<'_>) -> RouteSpec {
+        let access = self.top_access(PathEquivalence::default());
+        RouteSpec {
+            access: access.into_iter().collect(),
+            limits: self.limits(&self.top_level, policies, UNMATCHED, &RouteMatch::default()),
+            preflight: self.responses.preflight(None),
+            response: self.responses.changes(None),
+            ..RouteSpec::default()
+        }
     }
 
     /// Compiles one route.
@@ -184,7 +191,7 @@ impl<'a> RouteCompiler<'a> {
             balance_key: self.balance_key(route, &name, &matches),
             rewrite: rewrite(route, matches.form),
             encoded_slashes: route.encoded_slashes.value,
-            preflight: self.responses.preflight(route),
+            preflight: self.responses.preflight(Some(route)),
             response: self.responses.changes(Some(route)),
             upgrades: route.upgrades.compile(),
             max_body: match &route.request.max_body {

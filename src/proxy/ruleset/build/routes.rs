@@ -6,86 +6,51 @@ use std::sync::Arc;
 use http::HeaderName;
 
 use super::Builder;
-use crate::http::path::EncodedSlashes;
-use crate::http::upgrade::Upgrades;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
 use crate::proxy::ruleset::{Destination, Limit, LimitSpec, Policy, Route, RouteAccess, RouteSpec};
-use crate::rules::{Access, Descriptor};
+use crate::rules::Descriptor;
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
 use crate::upstream::Upstream;
 
 impl Builder<'_> {
     pub(super) fn route(
         &self,
-        mut spec: RouteSpec,
+        spec: RouteSpec,
         policies: &[Arc<Policy>],
         upstreams: &[Arc<Upstream>],
     ) -> Arc<Route> {
-        let access = std::mem::take(&mut spec.access);
-        let route = self.unforwarded(&spec.name, &spec.limits, access, policies);
+        let (name, registry) = (spec.name, &self.context.registry);
+        let balance_key = spec.balance_key.as_ref();
+        let reads_token = reads_token(&spec.limits, policies)
+            || reads_token(&spec.reported, policies)
+            || spec.access.iter().any(|access| access.reads_token())
+            || balance_key.is_some_and(Descriptor::reads_token);
+        let (limits, refusing) = self.limits(&name, &spec.limits, policies);
         let destination = match spec.destination {
             Destination::Nowhere => Destination::Nowhere,
             Destination::Upstream(place) => Destination::Upstream(Arc::clone(&upstreams[place])),
             Destination::Answer(answer) => Destination::Answer(answer),
         };
-        let origin = match &destination {
-            Destination::Upstream(one) if one.cluster().is_some() => LearnedOrigin::Servers,
-            _ => LearnedOrigin::BuiltIn,
-        };
         Arc::new(Route {
-            told_fields: told_fields(&route.limits),
-            learned_responses: self.learned_responses(&spec.name, &route.limits, origin),
+            told_fields: told_fields(&limits),
+            learned_responses: self.learned_responses(&name, &limits, &destination),
+            limits,
+            refusing,
             reported: self.reported(&spec.reported, policies),
-            reads_token: route.reads_token
-                || reads_token(&spec.reported, policies)
-                || spec
-                    .balance_key
-                    .as_ref()
-                    .is_some_and(Descriptor::reads_token),
-            balance_key: spec.balance_key,
             destination,
+            balance_key: spec.balance_key,
             preflight: spec.preflight,
+            access: RouteAccess::new(registry, &name, spec.access),
+            reads_token,
             rewrite: spec.rewrite,
             encoded_slashes: spec.encoded_slashes,
             response: spec.response.used(),
             upgrades: spec.upgrades,
             max_body: spec.max_body,
-            ..route
-        })
-    }
-
-    /// A route to no upstream, as that of requests that no route takes: the proxy itself answers
-    /// them.
-    pub(super) fn unforwarded(
-        &self,
-        name: &str,
-        limits: &[LimitSpec],
-        access: Vec<Arc<Access>>,
-        policies: &[Arc<Policy>],
-    ) -> Route {
-        let reads_token =
-            reads_token(limits, policies) || access.iter().any(|access| access.reads_token());
-        let (limits, refusing) = self.limits(name, limits, policies);
-        Route {
-            told_fields: Vec::new(),
-            limits,
-            refusing,
-            reported: Vec::new(),
-            preflight: self.preflight,
-            reads_token,
-            learned_responses: None,
-            destination: Destination::Nowhere,
-            balance_key: None,
-            rewrite: Default::default(),
-            encoded_slashes: EncodedSlashes::Refuse,
-            response: None,
-            upgrades: Upgrades::Listed(Vec::new()),
-            max_body: 0,
-            access: RouteAccess::new(&self.context.registry, name, access),
-            metrics: RouteMetrics::new(&self.context.registry, name),
+            metrics: RouteMetrics::new(registry, &name),
             name: name.into(),
-        }
+        })
     }
 
     /// The responses that decoys imitate, if the route has decoys: those of the previous route of
@@ -94,8 +59,13 @@ impl Builder<'_> {
         &self,
         route: &str,
         limits: &[Limit],
-        origin: LearnedOrigin,
+        destination: &Destination<Arc<Upstream>>,
     ) -> Option<Arc<LearnedResponses>> {
+        let origin = match destination {
+            Destination::Nowhere => return None,
+            Destination::Upstream(one) if one.cluster().is_some() => LearnedOrigin::Servers,
+            Destination::Upstream(_) | Destination::Answer(_) => LearnedOrigin::BuiltIn,
+        };
         let mut actions = limits.iter().flat_map(|limit| limit.policy.actions());
         if !actions.any(Action::is_decoy) {
             return None;
