@@ -192,7 +192,8 @@ fn a_route_changes_requests_as_configured() {
         "routes:
   - match: {{ path: \"/v1/**\" }}
     upstream: \"{}\"
-    request: {{ set_headers: {{ x-tier: gold }}, remove_headers: [cookie], strip_prefix: /v1 }}
+    request: {{ set_headers: {{ x-tier: gold }}, remove_headers: [cookie] }}
+    rewrite: {{ strip_prefix: /v1 }}
 ",
         origin.url()
     ));
