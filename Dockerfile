@@ -26,11 +26,13 @@ COPY config.example.yaml ./
 COPY benches benches
 COPY src src
 COPY docs/lints.md docs/
+COPY scripts/dependencies scripts/
 ARG REVISION=unknown
 # Cargo compares times: these files must be newer than the empty program.
 RUN touch src/lib.rs src/main.rs \
     && SLUICEGATE_REVISION="$REVISION" ./scripts/static-build \
-    && install -D target/*-linux-musl/release/sluicegate /out/sluicegate
+    && install -D target/*-linux-musl/release/sluicegate /out/sluicegate \
+    && ./scripts/dependencies licences >/out/third-party-licences
 
 # The system's root certificates for https:// upstreams, and the user `nonroot`, which is 65532.
 FROM gcr.io/distroless/static-debian12:nonroot
@@ -43,6 +45,7 @@ LABEL org.opencontainers.image.title="sluicegate" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY LICENSE LICENSE-MIT LICENSE-APACHE /usr/share/doc/sluicegate/
+COPY --from=build /out/third-party-licences /usr/share/doc/sluicegate/
 COPY --from=build /out/sluicegate /usr/bin/sluicegate
 # By number, so that Kubernetes sees that it isn't root.
 USER 65532:65532

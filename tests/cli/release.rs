@@ -57,7 +57,7 @@ fn a_machine_installs_upgrades_removes_and_purges_a_reproducible_package() {
         same.expect("a text"),
         "two releases of one commit differ"
     );
-    assert_eq!(sums.lines().count(), 4, "{sums}");
+    assert_eq!(sums.lines().count(), 5, "{sums}");
 
     let bill = fs::read_to_string(one(".cdx.json")).expect("a text");
     let bill: Value = serde_json::from_str(&bill).expect("JSON");
