@@ -4,17 +4,19 @@
 
 mod access;
 mod error;
+mod unknown_keys;
 
 use serde::de::value::StrDeserializer;
 use serde::de::{Deserialize, Deserializer, Expected, IntoDeserializer, Visitor};
 
 use super::diagnostic::{Code, Content};
-use super::document::{EXTENSION, JOINED, LOCATED, NodeId, NodeValue, Part, SECRET};
+use super::document::{LOCATED, NodeId, NodeValue, Part, SECRET};
 use super::finding::{Finding, Findings};
 use super::variables;
 use crate::nearest;
 use access::{Entries, FormAccess, LocatedParts};
 use error::DecodeError;
+use unknown_keys::looks_like_key;
 
 /// The name of an enum whose variant depends on the form of the value. Its variants are called
 /// `scalar`, `sequence` and `mapping`, and are read from that value.
@@ -158,6 +160,18 @@ impl<'a> Reader<'a> {
                 "list the addresses under a name: `upstreams: { api: { endpoints: [http://a, \
                  http://b] } }`, and write `upstream: api` here",
             ),
+            ("status", text)
+                if text.starts_with('5')
+                    && self
+                        .findings
+                        .document
+                        .path(self.node)
+                        .ends_with("access.status") =>
+            {
+                Some(
+                    "it can be from 400 to 499; for an outage, `respond: { status: 503 }` of a route answers all its requests",
+                )
+            }
             ("burst", "0") => Some(
                 "a burst is what a client may do at once, and one request is the least: \
                  leave it out for as many as the quota, or write `burst: 1` for none at once",
@@ -165,80 +179,6 @@ impl<'a> Reader<'a> {
             _ => None,
         }
     }
-
-    /// Checks the top level of an included file, which may be empty.
-    fn check_included(self) {
-        let children = match self.value() {
-            NodeValue::Mapping(children) => children,
-            NodeValue::Null => return,
-            _ => {
-                let error = self.mismatch(&"a mapping");
-                let error = error.with_help(format!("its keys are {}", nearest::list(&JOINED)));
-                return self.findings.add(error.into_finding(self));
-            }
-        };
-        for &child in children {
-            let key = self.findings.document.key(child);
-            if key.is_some_and(|key| JOINED.contains(&key)) {
-                self.findings.know_key(child);
-            }
-        }
-        self.report_unknown_keys(children, &JOINED);
-    }
-
-    fn report_unknown_keys(self, children: &[NodeId], known: &[&str]) {
-        let document = self.findings.document;
-        let mut is_listed = false;
-        let introduction = if self.node != NodeId::ROOT && document.is_root(self.node) {
-            "the main file has all else; known keys of an included file"
-        } else {
-            "known keys here"
-        };
-        for &child in children {
-            let Some(key) = document.key(child).filter(|key| !known.contains(key)) else {
-                continue;
-            };
-            if document.is_root(self.node) && key.starts_with(EXTENSION) {
-                self.findings.know_key(child);
-                continue;
-            }
-            let nearest = self.findings.nearest(key, known);
-            let is_shown = !self.is_secret && (nearest.is_some() || looks_like_key(key));
-            let message = if is_shown {
-                self.findings.know_key(child);
-                format!("unknown key `{key}`")
-            } else {
-                "unknown key, which is not shown: it may be a secret".to_owned()
-            };
-            let foreign = foreign_key(key, known);
-            let meant = foreign.map(|(meant, _)| meant).or(nearest);
-            let is_first = meant.is_none_or(|meant| self.findings.mean(self.node, meant));
-            let help = match foreign {
-                Some((_, advice)) if is_first => Some(advice.to_owned()),
-                // The first one says it.
-                Some(_) => continue,
-                None if is_of_match(key, known) => {
-                    Some(format!("put it under `match`: `match: {{ {key}: .. }}`"))
-                }
-                None => {
-                    let is_new = nearest.is_some() || !std::mem::replace(&mut is_listed, true);
-                    is_new.then(|| nearest::phrase(nearest, known, introduction))
-                }
-            };
-            let finding = Finding::error(child, Code::UnknownKey, message);
-            let finding = Finding { help, ..finding };
-            self.findings.add(finding.at_key());
-        }
-    }
-}
-
-/// The longest unknown key that is shown without a known one that is near, in bytes.
-const MAX_UNKNOWN_KEY: usize = 32;
-
-/// True for a text in the form of keys. One of another form may be a secret in the wrong place.
-fn looks_like_key(text: &str) -> bool {
-    let is_of_keys = |c: char| c.is_ascii_lowercase() || c == '_' || c == '-';
-    text.len() <= MAX_UNKNOWN_KEY && text.chars().all(is_of_keys)
 }
 
 /// True for a text that goes on after its line, except a block. It may be two values, because a `:` or
@@ -262,49 +202,6 @@ fn has_odd_port(text: &str) -> bool {
         .filter(|authority| !authority.starts_with('['))
         .and_then(|authority| authority.split_once(':'));
     after.is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// The key for what other proxies write in other words, or elsewhere, with advice.
-fn foreign_key(key: &str, known: &[&str]) -> Option<(&'static str, &'static str)> {
-    const FOREIGN: [(&[&str], &str, &str); 3] = [
-        (
-            &[
-                "average",
-                "interval",
-                "limit",
-                "per",
-                "period",
-                "rate",
-                "requests",
-                "rpm",
-                "rps",
-                "time_window",
-                "window",
-            ],
-            "quota",
-            "say how many in which time: `quota: 100/1m`",
-        ),
-        (
-            &["backend", "proxy_pass", "service", "target", "to"],
-            "upstream",
-            "name the upstream, or its URL: `upstream: http://10.0.0.11:3000`",
-        ),
-        (
-            &["strip_prefix"],
-            "max_body",
-            "put it into `rewrite` of the route: `rewrite: { strip_prefix: /v1 }`",
-        ),
-    ];
-    let found = FOREIGN
-        .iter()
-        .find(|(words, meant, _)| words.contains(&key) && known.contains(meant));
-    found.map(|(_, meant, advice)| (*meant, *advice))
-}
-
-/// True for keys of a route's `match` that stand one level too high.
-fn is_of_match(key: &str, known: &[&str]) -> bool {
-    const OF_MATCH: [&str; 5] = ["hosts", "path", "methods", "headers", "query"];
-    known.contains(&"match") && OF_MATCH.contains(&key)
 }
 
 impl<'de> Deserializer<'de> for Reader<'_> {

@@ -111,7 +111,8 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Notes that an unknown key of a mapping means this known one. Returns false if another does, too.
+    /// Notes that an unknown key of a mapping means this known one, or an empty text if that is open.
+    /// Returns false if another does, too.
     pub(super) fn mean(&self, mapping: NodeId, key: &str) -> bool {
         self.meant.borrow_mut().insert((mapping, key.to_owned()))
     }
@@ -195,18 +196,15 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// True if a finding follows from an unknown key that means this one.
+/// True if a finding follows from an unknown key: what is missing in its mapping, or stands under the
+/// key that it means.
 fn follows(finding: &Finding, meant: &HashSet<(NodeId, String)>) -> bool {
-    let names = |key: &str| finding.message.contains(&format!("`{key}`"));
     let is_of = |(section, name): (&str, &str)| {
         let is_meant = || meant.contains(&(NodeId::ROOT, section.to_owned()));
         finding.message.starts_with(name) && is_meant()
     };
     match finding.code {
-        Code::MissingKey => {
-            let mut here = meant.iter().filter(|(node, _)| *node == finding.node);
-            here.any(|(_, key)| names(key))
-        }
+        Code::MissingKey | Code::NoValue => meant.contains(&(finding.node, String::new())),
         Code::UnknownName => {
             let sections = [
                 ("policies", "there is no policy"),

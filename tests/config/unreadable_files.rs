@@ -222,3 +222,28 @@ routes: [{ upstream: inner, limits: [p] }]
         assert_eq!(checked.code, Some(0), "{name}: {checked}");
     }
 }
+
+#[test]
+fn a_line_of_networks_may_have_a_comment_and_no_bits_behind_its_prefix() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let at = directory.path();
+    let text = "access: { deny: [{ cidr: [{ file: good }, { file: bits }] }, { cidr: [{ file: other }] }] }
+routes: [{ upstream: echo }]
+";
+    for (name, list) in [
+        ("good", "10.0.0.0/8 # office\n2001:db8::/32# lab\n"),
+        ("bits", "# offices\n10.0.0.1/8 # ours\n"),
+        ("other", "hunter2\n"),
+    ] {
+        fs::write(at.join(name), list).expect("the directory is writable");
+    }
+    let report = check(at, text);
+    for expected in [
+        "bits: line 2: `10.0.0.1/8` has bits set beyond its prefix",
+        "other: line 1: expected a network or an address",
+        "2 errors",
+    ] {
+        assert!(report.contains(expected), "no {expected:?} in\n{report}");
+    }
+    assert!(!report.contains("hunter2"), "{report}");
+}

@@ -57,8 +57,7 @@ fn slash_at_the_end(config: &Config, matches: &Match) -> Option<Finding> {
 
 /// Adds a finding for each value that is written in full and looks like a pattern.
 fn values<'a>(values: impl Iterator<Item = &'a Located<ValueMatch>>, found: &mut Vec<Finding>) {
-    let help =
-        "write the value in full, or a pattern: `{ prefix: pro- }` or `{ regex: \"^v[0-9]\" }`";
+    let help = "write the value in full, or a pattern: `{ prefix: pro- }` or `{ regex: \"^v[0-9]\" }`; any value has `{ prefix: \"\" }`";
     let texts = values.filter_map(|value| Some((value.text()?, value.node)));
     found.extend(texts.filter_map(|(text, node)| pattern(text, node, help)));
 }
@@ -79,12 +78,12 @@ fn pattern(value: &Hidden<Text>, node: NodeId, help: &'static str) -> Option<Fin
     Some(Finding::warning(node, Code::LiteralValue, message).help(help))
 }
 
-/// True for `pro-*`, `/prod.*/`, `^prod$` and the like. `*` and `*/*` are values of `Accept`.
+/// True for `*`, `pro-*`, `/prod.*/`, `^prod$` and the like. `*/*` is a value of `Accept`.
 fn looks_like_pattern(text: &str) -> bool {
     const SIGNS: [&str; 7] = [".*", ".+", "[^", "[0-9", "[a-z", "[A-Z", "(?"];
     let is_delimited = text.len() > 2 && text.starts_with('/') && text.ends_with('/');
     let has_sign = SIGNS.iter().any(|sign| text.contains(sign));
-    let has_wildcard = text.len() > 1 && text.ends_with('*') && !text.ends_with("/*");
+    let has_wildcard = text.ends_with('*') && !text.ends_with("/*");
     let is_anchored = text.len() > 1 && (text.starts_with('^') || text.ends_with('$'));
     has_sign || has_wildcard || is_anchored || (is_delimited && text.contains(['*', '|', '\\']))
 }
@@ -96,12 +95,12 @@ mod tests {
     #[test]
     fn patterns_are_told_from_values() {
         for pattern in [
-            "pro-*", "/prod.*/", "^prod", "prod$", "v[0-9]", "/a|b/", ".*",
+            "pro-*", "/prod.*/", "^prod", "prod$", "v[0-9]", "/a|b/", ".*", "*",
         ] {
             assert!(looks_like_pattern(pattern), "{pattern}");
         }
         for value in [
-            "", "*", "*/*", "text/*", "/api/", "a.b", "$", "Bearer x", "a|b", "1*2",
+            "", "*/*", "text/*", "/api/", "a.b", "$", "Bearer x", "a|b", "1*2",
         ] {
             assert!(!looks_like_pattern(value), "{value}");
         }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::checks::{exactly_one, options};
 use crate::config::compiler::Compiler;
 use crate::config::located::by_form;
-use crate::config::value::{Cidr, FieldValue, FilePath, Flag, Hidden, NO_VALUE, Text};
+use crate::config::value::{Cidr, FieldValue, FilePath, Flag, Hidden, NO_VALUE, Text, ValueError};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::rules::{LinearRegex, NetworkSet, StringMatcher, StringPattern, TextList};
 
@@ -266,7 +266,7 @@ impl Compiler<'_> {
         for (file, ignores_case) in files {
             let place = (file.as_path().to_owned(), ignores_case);
             lists.texts.entry(place).or_insert_with(|| {
-                let listed = self.read_list(file, |line| Some(line.to_owned()), "a value");
+                let listed = self.read_list(file, |line| Ok(line.to_owned()), "a value");
                 let listed = listed.unwrap_or_default();
                 TextList::new(listed.iter().map(String::as_str), ignores_case)
             });
@@ -282,8 +282,7 @@ impl Compiler<'_> {
         for file in files {
             let path = file.as_path().to_owned();
             lists.networks.entry(path).or_insert_with(|| {
-                let parse = |line: &str| line.parse().ok().map(|network: Cidr| network.get());
-                let listed = self.read_list(file, parse, "a network or an address");
+                let listed = self.read_list(file, network, "a network or an address");
                 listed.into_iter().flatten().collect()
             });
         }
@@ -293,7 +292,7 @@ impl Compiler<'_> {
     fn read_list<T>(
         &mut self,
         file: &Located<FilePath>,
-        parse: impl Fn(&str) -> Option<T>,
+        parse: impl Fn(&str) -> Result<T, Option<String>>,
         expected: &str,
     ) -> Option<Vec<T>> {
         let (path, content) = self.read_for_decisions(file, MAX_LIST)?;
@@ -318,10 +317,23 @@ impl Compiler<'_> {
                 return wrong(format!("there are more than {MAX_LINES} lines"));
             }
             match parse(line) {
-                Some(item) => items.push(item),
-                None => return wrong(format!("line {number}: expected {expected}")),
+                Ok(item) => items.push(item),
+                Err(why) => {
+                    let why = why.unwrap_or_else(|| format!("expected {expected}"));
+                    return wrong(format!("line {number}: {why}"));
+                }
             }
         }
         Some(items)
     }
+}
+
+/// The network of a line, which a comment may follow. An error has the text of networks alone: another
+/// may be a secret.
+fn network(line: &str) -> Result<IpNet, Option<String>> {
+    let (text, _) = line.split_once('#').unwrap_or((line, ""));
+    let network = text.trim_end().parse::<Cidr>();
+    let is_network = || text.trim_end().parse::<IpNet>().is_ok();
+    let why = |error: ValueError| is_network().then_some(error.message);
+    network.map(|network| network.get()).map_err(why)
 }

@@ -117,6 +117,10 @@ impl TextValue for Quota {
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let Some((limit, window)) = text.split_once('/') else {
+            if matches!(text, "unlimited" | "infinite" | "none" | "off") {
+                let help = "leave the limit out, or say who has none with `exempt`";
+                return Err(failure(format!("`{text}` isn't a quota"), help));
+            }
             let number = if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() {
                 text
             } else {

@@ -115,7 +115,8 @@ fn beyond_authority(text: &str, rest: &str) -> ParseFailure {
         ),
         b'/' => failure(
             format!("`{text}` has a path"),
-            "requests are forwarded under their own path; `strip_prefix` shortens it",
+            "requests are forwarded under their own path; `rewrite: { add_prefix: /v1 }` of the route \
+             puts another before it, and `strip_prefix` shortens it",
         ),
         _ => failure(
             format!("`{text}` has a query or a fragment"),

@@ -229,6 +229,14 @@ fn references(text: &str, regex: &LinearRegex) -> Result<(), (String, String)> {
         let message = format!("it has {} bytes; {MAX_REPLACEMENT} are allowed", text.len());
         return Err((message, "shorten it".to_owned()));
     }
+    let is_group =
+        |(at, _): (usize, &str)| text[at + 1..].starts_with(|c: char| c.is_ascii_digit());
+    if text.match_indices('\\').any(is_group) {
+        return Err((
+            "a group is written with `$`".to_owned(),
+            "write `$1` instead of `\\1`".to_owned(),
+        ));
+    }
     if let Some(c) = text
         .chars()
         .find(|c| matches!(c, '?' | '#' | '\\') || c.is_control())
@@ -303,6 +311,8 @@ mod tests {
         for text in ["/$3", "/$1x", "/${x}", "/$", "/${1", "/?a", "/a#b", "/a\n"] {
             assert!(references(text, &regex).is_err(), "{text}");
         }
+        let (_, help) = references(r"/\1", &regex).expect_err("no group");
+        assert_eq!(help, r"write `$1` instead of `\1`");
         assert!(references(&"$1".repeat(17), &regex).is_err());
         assert!(references(&"a".repeat(1_025), &regex).is_err());
     }
