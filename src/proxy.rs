@@ -5,6 +5,7 @@
 pub mod activity;
 mod admission;
 pub mod answers;
+mod batch;
 mod body;
 mod catch_panic;
 mod client;

@@ -40,13 +40,26 @@ pub fn service(
     connection: &ClientConnection,
 ) -> impl HttpService<Body = ResponseBody, Error = Dropped> + use<> {
     let client = Rc::new(Client::new(Arc::clone(gateway), connection));
-    move |request: Request<RequestBody>| handle(Rc::clone(&client), request)
+    move |request: Request<RequestBody>| handle(Rc::clone(&client), request, false)
 }
 
-/// Handles one request. Its exchange counts and logs it, whether it ends or the client leaves.
+/// Decides about a request that another proxy serves, which has described it.
+pub(super) fn ask(
+    client: Rc<Client>,
+    request: Request<RequestBody>,
+) -> impl ServiceFuture<Output = Result<Response<ResponseBody>, Dropped>> {
+    handle(client, request, true)
+}
+
+/// Handles one request. Its exchange counts and logs it, whether it ends or the client leaves. A
+/// request `is_question` on each route if it came as one.
 ///
 /// A request that is limited at once has no future: a future has room for everything that it may wait for.
-fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFuture {
+fn handle(
+    client: Rc<Client>,
+    mut request: Request<RequestBody>,
+    is_question: bool,
+) -> ResponseFuture {
     let known = Rc::clone(&client);
     let metrics = &known.gateway.metrics;
     let handled = catch_panic::catch(metrics, || {
@@ -57,7 +70,7 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
             let sender = known.sender(exchange.context(), request.headers());
             let head = target.head(&request, sender);
             exchange.find_route(&head);
-            if exchange.route().decides() {
+            if is_question || exchange.route().decides() {
                 return admit_question(&mut exchange, &mut request, sender, &mut response);
             }
             let decided = admit_routed(&mut exchange, (&target, &head), &mut response)?;

@@ -6,14 +6,14 @@ use super::body::ResponseBody;
 use super::exchange::Exchange;
 use super::ruleset::Destination;
 use super::target::RequestTarget;
-use super::{discard, status};
+use super::{batch, discard, status};
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
 
 /// Responds to a request that the proxy [answers itself](Exchange::answers_itself).
 ///
 /// # Errors
-/// 400 if a redirect needs a host, and the request names none.
+/// 400 if a redirect needs a host, and the request names none; those of [`batch::respond`].
 pub(super) async fn respond(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
@@ -23,6 +23,9 @@ pub(super) async fn respond(
         _ if exchange.context().is_question() => PreparedAnswer::Decision,
         // The changes to responses complete it.
         _ if exchange.answers_preflight() => PreparedAnswer::Preflight,
+        Destination::Answer(RouteAnswer::Decisions) => {
+            return batch::respond(exchange, request).await;
+        }
         Destination::Answer(RouteAnswer::Status) => {
             return Ok(status::respond(exchange, request, target).await);
         }

@@ -319,3 +319,108 @@ fn explain_tells_what_a_question_is_about() {
     assert!(explain("/a/7", "192.0.2.1").contains("decides   GET /ask"));
     assert!(explain("a", "127.0.0.1").contains("400 Bad Request: "));
 }
+
+const BATCH: &str = "client_ip: { trusted_proxies: [127.0.0.1] }
+routes:
+  - { match: { path: /ask }, upstream: decide_batch }
+  - name: sends
+    match: { hosts: [api.example], path: /send, methods: [POST] }
+    limits: [{ name: per-key, key: header:x-api-key, quota: 5/1h, cost: { header: x-cost, max: 10 } }]
+    upstream: echo
+";
+
+fn post(gateway: &Gateway, list: &str) -> Response {
+    let length = list.len();
+    let request = format!(
+        "POST /ask HTTP/1.1\r\nhost: gate\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{list}"
+    );
+    Connection::open(gateway.address()).exchange(&request)
+}
+
+/// Posts a list, and returns the status and each decision: status and `retry-after`.
+fn ask_list(gateway: &Gateway, list: &str) -> (u16, Vec<(u64, bool)>) {
+    let response = post(gateway, list);
+    let Ok(serde_json::Value::Array(decided)) = serde_json::from_slice(&response.body) else {
+        return (response.status, Vec::new());
+    };
+    let decided = decided.iter().map(|one| {
+        let status = one["status"].as_u64().expect("a status");
+        (status, one["headers"]["retry-after"].is_string())
+    });
+    (response.status, decided.collect())
+}
+
+#[test]
+fn each_request_of_a_list_is_decided_in_order() {
+    let gateway = Gateway::start(BATCH);
+    let send = |key: &str, cost: &str| {
+        format!(
+            r#"{{"method":"POST","host":"api.example","path":"/send?x=1","headers":{{"x-api-key":"{key}","x-cost":"{cost}"}}}}"#
+        )
+    };
+    let other = r#"{"host":"api.example","path":"/send"}"#;
+    let invalid = r#"{"method":"P O","path":"/send"}"#;
+    let list = [
+        &send("a", "3"),
+        &send("a", "3"),
+        &send("b", "5"),
+        other,
+        invalid,
+        &send("a", "2"),
+        &send("a", "1"),
+    ];
+    let (status, decided) = ask_list(&gateway, &format!("[{}]", list.join(",")));
+    assert_eq!(status, 200);
+    let expected = [
+        (200, false),
+        (429, true),
+        (200, false),
+        (404, false),
+        (400, false),
+        (200, false),
+        (429, true),
+    ];
+    assert_eq!(decided, expected);
+    // Each counts for the route that would serve it, and the list for its own.
+    let count = |route: &str, class: &str| {
+        let labels = format!("{{route=\"{route}\",class=\"{class}\"}}");
+        gateway.metric(&format!("sluicegate_route_requests_total{labels}"))
+    };
+    assert_eq!(
+        (count("sends", "2xx"), count("sends", "4xx")),
+        (Some(3.0), Some(2.0))
+    );
+}
+
+#[test]
+fn a_list_is_bounded_and_has_a_known_form() {
+    let gateway = Gateway::start(BATCH);
+    let statuses = |list: &str| ask_list(&gateway, list).0;
+    assert_eq!(ask_list(&gateway, "[]"), (200, Vec::new()));
+    for (list, detail) in [
+        ("", "EOF"),
+        ("{}", "expected a sequence"),
+        (
+            r#"[{"path":"/a","methode":"GET"}]"#,
+            "unknown field `methode`",
+        ),
+        (r#"[{"method":"GET"}]"#, "missing field `path`"),
+    ] {
+        let response = post(&gateway, list);
+        assert_eq!(response.status, 400, "{list}");
+        let text = String::from_utf8_lossy(&response.body);
+        assert!(text.contains(detail), "{text}");
+    }
+    let many = |count: usize| format!("[{}]", vec![r#"{"path":"/"}"#; count].join(","));
+    let (status, decided) = ask_list(&gateway, &many(1_000));
+    assert_eq!((status, decided.len()), (200, 1_000));
+    assert_eq!(statuses(&many(1_001)), 400);
+    let large = format!(r#"[{{"path":"/{}"}}]"#, "a".repeat(1 << 20));
+    assert_eq!(statuses(&large), 413);
+}
+
+#[test]
+fn only_trusted_peers_may_send_a_list() {
+    let gateway = Gateway::start(&BATCH.replace("[127.0.0.1]", "[192.0.2.1]"));
+    assert_eq!(ask_list(&gateway, r#"[{"path":"/"}]"#).0, 403);
+}

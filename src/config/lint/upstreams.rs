@@ -17,7 +17,10 @@ pub(super) fn grpc_over_http1(config: &Config) -> Vec<Finding> {
         let grpc = route.matches.grpc.as_ref()?;
         let upstream = route.upstream.as_ref()?;
         let protocol = match &upstream.value {
-            UpstreamRef::Echo | UpstreamRef::Status | UpstreamRef::Decide => return None,
+            UpstreamRef::Echo
+            | UpstreamRef::Status
+            | UpstreamRef::Decide
+            | UpstreamRef::DecideBatch => return None,
             UpstreamRef::Url(_) => UpstreamProtocol::default(),
             UpstreamRef::Named(name) => config.upstreams.get(name.as_str())?.protocol.value,
         };
@@ -124,6 +127,7 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
             UpstreamRef::Echo
             | UpstreamRef::Status
             | UpstreamRef::Decide
+            | UpstreamRef::DecideBatch
             | UpstreamRef::Named(_) => None,
         });
     let findings = endpoints.chain(in_place).filter_map(|(url, node)| {

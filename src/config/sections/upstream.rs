@@ -102,7 +102,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         health::check(upstream, findings);
         tls::check(upstream, findings);
         balance::check(name, upstream, config, findings);
-        if let "echo" | "status" | "decide" = name.as_str() {
+        if let "echo" | "status" | "decide" | "decide_batch" = name.as_str() {
             let message = format!("`{name}` is the name of a built-in upstream");
             let finding = Finding::error(upstream.node, Code::Conflict, message);
             findings.add(finding.help("choose another name").at_key());
@@ -151,7 +151,10 @@ impl Compiler<'_> {
         let cluster = match &wanted.value {
             // Nothing is forwarded.
             _ if self.key_files != KeyFiles::Needed => None,
-            UpstreamRef::Echo | UpstreamRef::Status | UpstreamRef::Decide => None,
+            UpstreamRef::Echo
+            | UpstreamRef::Status
+            | UpstreamRef::Decide
+            | UpstreamRef::DecideBatch => None,
             UpstreamRef::Url(url) => {
                 let endpoint = Endpoint {
                     url: Located {

@@ -138,6 +138,9 @@ pub enum UpstreamRef {
     /// The built-in upstream, which tells other proxies if they may serve a request.
     #[display("decide")]
     Decide,
+    /// The built-in upstream, which decides about each request of a list.
+    #[display("decide_batch")]
+    DecideBatch,
     /// One of `upstreams`.
     Named(Name),
     /// An origin in place, with the defaults of an upstream.
@@ -149,7 +152,7 @@ impl UpstreamRef {
     pub fn name(&self) -> Option<&Name> {
         match self {
             Self::Named(name) => Some(name),
-            Self::Echo | Self::Status | Self::Decide | Self::Url(_) => None,
+            Self::Echo | Self::Status | Self::Decide | Self::DecideBatch | Self::Url(_) => None,
         }
     }
 }
@@ -157,7 +160,7 @@ impl UpstreamRef {
 text_value!(UpstreamRef);
 
 impl TextValue for UpstreamRef {
-    const EXPECTED: &'static str = "the name of an upstream, a URL as in `http://10.0.0.11:3000`, `echo`, `status` or `decide`";
+    const EXPECTED: &'static str = "the name of an upstream, a URL as in `http://10.0.0.11:3000`, `echo`, `status`, `decide` or `decide_batch`";
     const PATTERN: &'static str =
         "[A-Za-z0-9._-]{1,64}|https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?|unix:/.+";
 
@@ -166,6 +169,7 @@ impl TextValue for UpstreamRef {
             "echo" => Ok(Self::Echo),
             "status" => Ok(Self::Status),
             "decide" => Ok(Self::Decide),
+            "decide_batch" => Ok(Self::DecideBatch),
             url if url.contains([':', '/']) => OriginUrl::parse(url).map(Self::Url),
             name => Name::parse(name).map(Self::Named),
         }

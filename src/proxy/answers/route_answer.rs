@@ -32,6 +32,8 @@ pub enum RouteAnswer {
     /// 200 without a body: the request may be served by whoever asks. It is 200 because Envoy takes
     /// no other status for it.
     Decision,
+    /// A list of decisions, one for each request of the list in the body.
+    Decisions,
     /// The state of the caller's limits.
     Status,
 }
@@ -43,6 +45,9 @@ pub(in crate::proxy) enum PreparedAnswer<'a> {
     Redirect(StatusCode, HeaderValue),
     #[display("the asking proxy may serve it")]
     Decision,
+    /// Its body depends on that of the request.
+    #[display("answered with a decision on each request in its body")]
+    Decisions,
     /// The fields and the body depend on the caller's buckets.
     #[display("answered with the state of the client's limits")]
     Status,
@@ -75,6 +80,7 @@ impl RouteAnswer {
                 body,
             } => Ok(PreparedAnswer::Fixed(*status, headers, body)),
             Self::Decision => Ok(PreparedAnswer::Decision),
+            Self::Decisions => Ok(PreparedAnswer::Decisions),
             Self::Status => Ok(PreparedAnswer::Status),
         }
     }
@@ -86,7 +92,7 @@ impl PreparedAnswer<'_> {
         match self {
             Self::Redirect(status, _) | Self::Fixed(status, ..) => *status,
             Self::Preflight => StatusCode::NO_CONTENT,
-            Self::Decision | Self::Status => StatusCode::OK,
+            Self::Decision | Self::Decisions | Self::Status => StatusCode::OK,
         }
     }
 
@@ -95,7 +101,9 @@ impl PreparedAnswer<'_> {
         let (headers, body) = match &self {
             Self::Redirect(_, location) => (&[(LOCATION, location.clone())][..], Bytes::new()),
             Self::Fixed(_, headers, body) => (*headers, Bytes::clone(body)),
-            Self::Decision | Self::Status | Self::Preflight => (&[][..], Bytes::new()),
+            Self::Decision | Self::Decisions | Self::Status | Self::Preflight => {
+                (&[][..], Bytes::new())
+            }
         };
         let mut response = Response::new(ResponseBody::own(body));
         *response.status_mut() = self.status();

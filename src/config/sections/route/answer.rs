@@ -137,6 +137,7 @@ impl Compiler<'_> {
     pub(in crate::config) fn route_answer(&mut self, route: &Route) -> Option<RouteAnswer> {
         match route.upstream() {
             Some(UpstreamRef::Decide) => return Some(RouteAnswer::Decision),
+            Some(UpstreamRef::DecideBatch) => return Some(RouteAnswer::Decisions),
             Some(UpstreamRef::Status) => return Some(RouteAnswer::Status),
             _ => {}
         }

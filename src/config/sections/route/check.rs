@@ -93,7 +93,9 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
         return;
     }
     let known = config.upstreams.keys().map(|name| name.as_str());
-    let known: Vec<_> = known.chain(["echo", "status", "decide"]).collect();
+    let known: Vec<_> = known
+        .chain(["echo", "status", "decide", "decide_batch"])
+        .collect();
     let help = match findings.nearest(name.as_str(), &known) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!(

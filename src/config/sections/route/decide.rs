@@ -8,6 +8,7 @@ use crate::config::{Code, Finding, Findings, NodeId};
 
 pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
     let upstream = route.upstream.as_ref();
+    check_batch(route, config, findings);
     let Some(upstream) = upstream.filter(|one| one.value == UpstreamRef::Decide) else {
         return;
     };
@@ -19,6 +20,20 @@ pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
             let named = limit.name().map(|_| limit.node);
             check_policy(policy, named, upstream.node, config, findings);
         }
+    }
+}
+
+/// A list describes requests of others, which only trusted peers may do.
+fn check_batch(route: &Route, config: &Config, findings: &Findings<'_>) {
+    let upstream = route.upstream.as_ref();
+    let Some(upstream) = upstream.filter(|one| one.value == UpstreamRef::DecideBatch) else {
+        return;
+    };
+    check_unforwarded(route, upstream.node, findings);
+    if config.client_ip.trusted_proxies.is_empty() {
+        let message = "nobody may send a list of requests here";
+        let finding = Finding::error(upstream.node, Code::Conflict, message);
+        findings.add(finding.help("name who asks in `client_ip.trusted_proxies`"));
     }
 }
 

@@ -50,8 +50,9 @@ pub struct Route {
     #[serde(default)]
     pub inherit: Located<Flag<true>>,
     /// Where requests go: the name of an upstream, a URL, `echo`, which answers with the request it
-    /// received, `status`, which answers with the state of the caller's limits, or `decide`, which
-    /// tells other proxies if they may serve a request.
+    /// received, `status`, which answers with the state of the caller's limits, `decide`, which
+    /// tells other proxies if they may serve a request, or `decide_batch`, which does so for a list
+    /// of requests.
     pub upstream: Option<Located<UpstreamRef>>,
     /// Where clients are sent, instead of an upstream.
     pub redirect: Option<Located<Redirect>>,

@@ -1,0 +1,218 @@
+//! The built-in upstream `decide_batch`: it decides about each request of a list, as if a proxy had
+//! asked about that request alone.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
+use http::{StatusCode, Version};
+use http_body_util::BodyExt;
+use serde::{Deserialize, Serialize};
+use tokio::task::{JoinSet, yield_now};
+
+use super::answers::error::Error;
+use super::answers::respond::problem_details;
+use super::body::{ResponseBody, empty_response};
+use super::client::Client;
+use super::exchange::Exchange;
+use super::gateway::{Dropped, ask};
+use crate::http::body::{RequestBody, RequestBodyError};
+use crate::http::forwarded::Peer;
+use crate::http::message::{Request, Response};
+use crate::http::service::ServiceFuture;
+
+/// The most requests of a list.
+const MAX_REQUESTS: usize = 1_000;
+
+/// The most bytes of a list.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// Other requests of the thread get a turn after so many decisions.
+const DECISIONS_A_TURN: usize = 32;
+
+/// A request that the list describes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DescribedRequest {
+    /// `GET` unless given.
+    method: Option<String>,
+    /// That of the list unless given.
+    host: Option<String>,
+    /// The path and the query.
+    path: String,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+}
+
+/// The decision about one request of the list.
+#[derive(Serialize)]
+struct Decided {
+    /// 200 if the request may be served.
+    status: u16,
+    /// The fields of the answer, such as `retry-after`; repeated ones are joined by commas.
+    headers: BTreeMap<String, String>,
+}
+
+/// Decides about the requests in the body, which is a JSON list of them. The response has a list of
+/// their decisions, in the same order.
+///
+/// # Errors
+/// 403 unless the peer is a trusted proxy, and 413 if the body is larger than 1 MiB, or than the
+/// route allows.
+pub(super) async fn respond(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+) -> Result<Response<ResponseBody>, Error> {
+    if exchange.context().trust() == Peer::Untrusted {
+        return Err(Error::Request {
+            status: StatusCode::FORBIDDEN,
+            reason: "Only peers in client_ip.trusted_proxies may ask about requests of others.",
+        });
+    }
+    let text = read(exchange, request).await?;
+    exchange.set_own_response();
+    let described = serde_json::from_slice::<Vec<DescribedRequest>>(&text);
+    let described = match described {
+        Ok(list) if list.len() <= MAX_REQUESTS => list,
+        Ok(list) => {
+            let count = list.len();
+            return Ok(invalid(&format!(
+                "The list has {count} requests. It may have {MAX_REQUESTS}."
+            )));
+        }
+        Err(error) => {
+            let shape = r#"[{"method": "POST", "path": "/send", "headers": {"x-api-key": "a"}}]"#;
+            return Ok(invalid(&format!("Expected {shape}: {error}.")));
+        }
+    };
+    let own_host = request.headers().get_owned(HOST);
+    let decided = decide_all(&exchange.context().client, described, own_host.as_ref()).await;
+    Ok(json(StatusCode::OK, "application/json", &decided))
+}
+
+/// Reads the whole body.
+async fn read(exchange: &Exchange, request: &mut Request<RequestBody>) -> Result<Bytes, Error> {
+    let limit = exchange.route().max_body.min(MAX_BYTES);
+    let quiet = exchange.context().ruleset.whole().body_timeout;
+    let body = request.body_mut();
+    body.bound(limit, quiet);
+    match body.collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(RequestBodyError::TooLarge) => Err(Error::TooLarge),
+        Err(_) => Err(Error::Request {
+            status: StatusCode::BAD_REQUEST,
+            reason: "The list ended early.",
+        }),
+    }
+}
+
+/// Decides about all of them. Those that wait, for a store or their turn, wait beside each other.
+async fn decide_all(
+    client: &Rc<Client>,
+    described: Vec<DescribedRequest>,
+    own_host: Option<&HeaderValue>,
+) -> Vec<Decided> {
+    let mut waiting = JoinSet::new();
+    let mut decided = Vec::with_capacity(described.len());
+    for (place, described) in described.into_iter().enumerate() {
+        if place > 0 && place % DECISIONS_A_TURN == 0 {
+            yield_now().await;
+        }
+        let answer = match described.request(own_host) {
+            Ok(request) => {
+                let answer = ask(Rc::clone(client), request);
+                if answer.is_ready() {
+                    Decided::of(&answer.await)
+                } else {
+                    waiting.spawn_local(async move { (place, Decided::of(&answer.await)) });
+                    Decided::without_fields(StatusCode::INTERNAL_SERVER_ERROR)
+                }
+            }
+            Err(_) => Decided::without_fields(StatusCode::BAD_REQUEST),
+        };
+        decided.push(answer);
+    }
+    while let Some(done) = waiting.join_next().await {
+        // A panic is counted and logged already, and leaves the 500.
+        if let Ok((place, answer)) = done {
+            decided[place] = answer;
+        }
+    }
+    decided
+}
+
+impl DescribedRequest {
+    /// The request itself.
+    ///
+    /// # Errors
+    /// When its method, host, path or a field isn't valid in HTTP.
+    fn request(self, own_host: Option<&HeaderValue>) -> Result<Request<RequestBody>, http::Error> {
+        let mut builder = http::Request::builder()
+            .version(Version::HTTP_11)
+            .method(self.method.as_deref().unwrap_or("GET"))
+            .uri(self.path);
+        for (name, value) in self.headers {
+            builder = builder.header(name, value);
+        }
+        builder = match (self.host, own_host) {
+            (Some(host), _) => builder.header(HOST, host),
+            (None, Some(host)) => builder.header(HOST, host),
+            (None, None) => builder,
+        };
+        builder.body(RequestBody::empty()).map(Request::from)
+    }
+}
+
+impl Decided {
+    fn of(answer: &Result<Response<ResponseBody>, Dropped>) -> Self {
+        let Ok(response) = answer else {
+            return Self::without_fields(StatusCode::TOO_MANY_REQUESTS);
+        };
+        let mut headers = BTreeMap::<String, String>::new();
+        for (name, value) in response.headers().iter() {
+            // Neither the connection nor a body is there.
+            if [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE].contains(name) {
+                continue;
+            }
+            let value = String::from_utf8_lossy(value);
+            let text = headers.entry(name.to_string()).or_default();
+            if !text.is_empty() {
+                text.push_str(", ");
+            }
+            text.push_str(&value);
+        }
+        Decided {
+            status: response.status().as_u16(),
+            headers,
+        }
+    }
+
+    fn without_fields(status: StatusCode) -> Self {
+        Decided {
+            status: status.as_u16(),
+            headers: BTreeMap::new(),
+        }
+    }
+}
+
+/// The response to a body that is no list of requests.
+fn invalid(detail: &str) -> Response<ResponseBody> {
+    let status = StatusCode::BAD_REQUEST;
+    let problem = problem_details(status, "Bad Request", detail);
+    json(status, "application/problem+json", &problem)
+}
+
+fn json(
+    status: StatusCode,
+    media_type: &'static str,
+    content: &impl Serialize,
+) -> Response<ResponseBody> {
+    let text = serde_json::to_vec(content).expect("it has text keys only");
+    let mut response = empty_response(status);
+    *response.body_mut() = ResponseBody::own(text.into());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
