@@ -150,8 +150,8 @@ impl Algorithm {
     }
 
     /// Like [`decide`](Self::decide), but for a request that has to leave `kept` units of the capacity
-    /// to others. They count neither as remaining nor as capacity. A cost of 0 takes nothing, and is
-    /// decided as without them.
+    /// to others: under another burst of GCRA, or another limit of a window. They count neither as
+    /// remaining nor as capacity. A cost of 0 takes nothing, and is decided as without them.
     #[inline]
     pub fn decide_keeping<'a>(
         &self,
@@ -173,11 +173,14 @@ impl Algorithm {
         now: Timestamp,
         (cost, kept): (u32, u32),
     ) -> Decision {
-        let all = match cost {
-            0 => 0,
-            cost => cost.saturating_add(kept),
+        let decision = match cost.checked_add(kept) {
+            Some(all) if cost > 0 => self.decide(state, now, all),
+            Some(_) => self.decide(state, now, 0),
+            None => Decision {
+                outcome: Outcome::Refuse { retry_at: None },
+                ..self.decide(state, now, 0)
+            },
         };
-        let decision = self.decide(state, now, all);
         let charged = if decision.is_admitted() {
             self.decide(state, now, cost)
         } else {

@@ -120,6 +120,21 @@ impl<'a> ListedCharge<'a> {
         self.with_granted(spared, now)
     }
 
+    /// The decision on a request that may have had to leave another number of units.
+    pub(super) fn with_own_capacity(&self, decision: Decision) -> Decision {
+        let all = match self.charge.id.payer {
+            Payer::Grant => return decision,
+            Payer::Quota => self.buckets.algorithm().capacity(),
+        };
+        let capacity = all.saturating_sub(self.charge.kept());
+        let remaining = decision.remaining.saturating_add(capacity);
+        Decision {
+            remaining: remaining.saturating_sub(decision.capacity),
+            capacity,
+            ..decision
+        }
+    }
+
     /// The decision of the first bucket that could pay, or that can pay soonest.
     pub(super) fn peek_payer(&self, now: Timestamp) -> Decision {
         let decisions = self
@@ -135,20 +150,21 @@ impl<'a> ListedCharge<'a> {
         let Some(granted) = self.granted else {
             return decision;
         };
-        let peek = |buckets: &Buckets| {
+        let peek = |buckets: &Buckets, kept| {
             let PolicyCharge {
                 key, window_end, ..
             } = self.charge;
-            buckets.charge(key, 0, window_end).peek(now)
+            let charge = buckets.charge(key, 0, window_end);
+            Charge { kept, ..charge }.peek(now)
         };
         let algorithm = self.quota.algorithm();
         match self.charge.id.payer {
             Payer::Quota => {
-                let left = peek(granted).remaining;
+                let left = peek(granted, 0).remaining;
                 decision.with_granted(left, algorithm.more_at(&decision, now))
             }
             Payer::Grant => {
-                let quota = peek(self.quota);
+                let quota = peek(self.quota, self.charge.kept);
                 let told = quota.with_granted(decision.remaining, algorithm.more_at(&quota, now));
                 Decision {
                     outcome: decision.outcome,

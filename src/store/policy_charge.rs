@@ -44,7 +44,7 @@ pub struct PolicyCharge {
     pub ban_key: Fingerprint,
     /// Units; 0 decides and charges nothing.
     pub cost: u32,
-    /// Units that have to stay in the policy's first bucket, for requests with a larger burst.
+    /// Units that have to stay in the policy's first bucket, for requests with a larger burst or limit.
     pub kept: u32,
     /// The end of a window in memory that this charge opens, if requests decide it.
     pub window_end: Option<WindowEnd>,

@@ -24,7 +24,7 @@ pub struct Charge<'a> {
     /// The end of a window that this charge opens, after now, if requests set it
     /// ([`Start::Local`](crate::limiter::Start::Local)).
     pub window_end: Option<WindowEnd>,
-    /// Units that have to stay in the bucket for requests with a larger burst.
+    /// Units that have to stay in the bucket for requests with a larger burst or limit.
     pub kept: u32,
 }
 

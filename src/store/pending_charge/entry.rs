@@ -87,7 +87,8 @@ impl PendingEntry {
         let known = listed.charge.known();
         listed.tiers().find_map(|tier| {
             let refusals = &tier.buckets.redis.as_ref()?.refusals;
-            Some((tier, refusals.get(key, tier.charge.needed(), known, now)?))
+            let decision = refusals.get(key, tier.charge.needed(), known, now)?;
+            Some((tier, tier.with_own_capacity(decision)))
         })
     }
 

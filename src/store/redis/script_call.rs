@@ -26,7 +26,8 @@ pub struct BucketCharge<'a> {
     pub key: Fingerprint,
     /// The units to charge; 0 only asks.
     pub cost: u32,
-    /// The units that have to stay in the bucket, for requests with a larger burst. Only for GCRA.
+    /// The units that have to stay in the bucket, for requests with a larger burst or limit. Not for
+    /// queues, refills in steps and units in use.
     pub kept: u32,
     /// The refusals that are charged, too.
     pub charged_refusals: ChargedRefusals,
@@ -139,11 +140,11 @@ impl ChargeRequest<'_> {
             Tier::Overflow => "further",
         });
         words.number(charge.cost);
-        words.text(if charge.exceeds_capacity() {
-            "never"
+        if charge.exceeds_capacity() {
+            words.text("never");
         } else {
-            "may"
-        });
+            words.number(charge.kept);
+        }
         words.text(if charge.settles { "settles" } else { "stays" });
         words.text(match charge.charged_refusals {
             ChargedRefusals::None => "free",
@@ -179,10 +180,14 @@ impl BucketCharge<'_> {
         self.cost > 0 && self.charged_refusals == ChargedRefusals::All
     }
 
-    /// True if even a full bucket holds fewer units.
+    /// True if even a full bucket holds fewer units. The scripts of windows find out by themselves if
+    /// units have to stay.
     fn exceeds_capacity(&self) -> bool {
         let capacity = self.algorithm.capacity();
-        let needed = self.cost.saturating_add(self.kept);
+        let needed = match self.algorithm {
+            Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => self.cost.saturating_add(self.kept),
+            _ => self.cost,
+        };
         needed > capacity || capacity == 0 && !self.algorithm.is_concurrency()
     }
 

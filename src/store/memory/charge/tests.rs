@@ -1,6 +1,7 @@
 //! All or nothing, one after another and from many threads at once.
 
 mod pairs;
+mod stated_limits;
 mod zones;
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -4,7 +4,8 @@
 -- algorithm is a table in `kinds`:
 --   numbers        the count of its numbers in ARGV
 --   read(b)        reads the state into the bucket; changes nothing in Redis
---   fits(b)        true if b.cost more units are admitted
+--   fits(b)        true if b.cost more units are admitted; in a window the b.needed units, which are
+--                  those and the units that have to stay
 --   charge(b)      charges b.cost units
 --   owe(b)         charges a refused request, into debt; missing if the kind has no debt
 --   take_back(b)   gives back units of the charge that left `b.then_expires`; only for states that

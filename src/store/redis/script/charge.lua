@@ -11,7 +11,7 @@
 --       then for each bucket
 --         the kind of algorithm;
 --         `first` for the first bucket of its charge, `further` for an overflow bucket;
---         the cost; `never` if even a full bucket holds less, else `may`;
+--         the cost; `never` if even a full bucket holds less, else the units that have to stay;
 --         `settles` if the cost of an admitted request is settled later, else `stays`;
 --         `owe` if each refusal is charged, `owe_own` if only its own is, of a request that all
 --         enforced charges admit; else `free`;
@@ -41,8 +41,10 @@ local function decide()
   local at, charges = before, 0
   for i = 1, #KEYS do
     -- All fields from the start, and at most 16: a table that grows is slow.
+    local cost, kept = ARGV[at + 3] + 0.0, ARGV[at + 4]
     local b = {
-      key = KEYS[i], kind = kinds[ARGV[at + 1]], cost = ARGV[at + 3] + 0.0, recipe = ARGV[at + 7], at = at + 7, fits = false,
+      key = KEYS[i], kind = kinds[ARGV[at + 1]], cost = cost, recipe = ARGV[at + 7], at = at + 7, fits = false,
+      needed = (cost == 0 or kept == '0' or kept == 'never') and cost or cost + kept,
       outcome = 'unasked', reply = '', state = '', expires = 0, a = 0, b = 0, next = 0, next_a = 0, next_b = 0,
     }
     for known = 4, before, 4 do
@@ -53,7 +55,7 @@ local function decide()
     local is_asked = is_first or not deciding[charges].fits
     if is_asked then
       b.kind.read(b)
-      b.fits = ARGV[at + 4] == 'may' and b.kind.fits(b)
+      b.fits = kept ~= 'never' and b.kind.fits(b)
       b.outcome = 'refused'
       -- Granted units that do not suffice leave the refusal, and its debt, to the quota.
       if b.fits or not is_grant then deciding[charges] = b end

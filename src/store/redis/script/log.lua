@@ -77,7 +77,7 @@ do
       parse_head(b, state_of(b, head))
       b.left = b.is_live and count_left(b) or 0
     end,
-    fits = function(b) return b.cost == 0 or live_units(b) + b.cost <= number(b, 1) end,
+    fits = function(b) return b.cost == 0 or live_units(b) + b.needed <= number(b, 1) end,
     charge = function(b) append(b, live_units(b), b.cost) end,
     owe = function(b)
       local units = math.min(b.cost, number(b, 1))
@@ -111,12 +111,14 @@ do
       redis.call('SET', b.key, b.recipe .. string.format(LOG_HEAD, expires, kept, 0) .. rest, 'PXAT', deadline(expires))
     end,
     -- The instant at which the newest unit leaves, the number of units, the tick of the first, and
-    -- the tick and place of the last unit that has to leave before the charge fits.
+    -- the tick and place of the last unit that has to leave before the charge fits. Where units have
+    -- to stay, no more units count than may be taken, or one.
     reply_state = function(b)
-      local units = math.min(live_units(b), number(b, 1))
+      local limit = math.max(math.min(1, number(b, 1)), number(b, 1) - (b.needed - b.cost))
+      local units = math.min(live_units(b), limit)
       if units == 0 then return '' end
       local oldest = b.left + live_units(b) - units
-      local last = math.max(0, math.min(units + b.cost - number(b, 1), units) - 1)
+      local last = math.max(0, math.min(units + b.cost - limit, units) - 1)
       local first = tick_of(b, oldest) % 4294967296
       local of_last = tick_of(b, oldest + last) % 4294967296
       return string.format('%.0f %.0f %.0f %.0f %.0f 0', b.expires, units, first, last, of_last)

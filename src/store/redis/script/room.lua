@@ -18,12 +18,12 @@ local function is_at_most(a, b, c, d)
   return left_low <= right_low
 end
 
--- True if `cost` more units fit, beside the counter of the oldest part and the sum of the others.
+-- True if the `needed` units fit, beside the counter of the oldest part and the sum of the others.
 -- The first numbers of a sliding window are `limit`, `part`, `lasting`, and `oldest`, the weight of
 -- the oldest part.
 local function has_room(b, oldest, others, elapsed)
   local limit, part, rule = number(b, 1), number(b, 2), ARGV[b.at + 4]
-  local room = limit - others - b.cost
+  local room = limit - others - b.needed
   if room < 0 then return false end
   if rule == 'ignored' then return true end
   if rule == 'whole' then return oldest <= room end

@@ -36,7 +36,7 @@ do
 
   local function after(b)
     local count, expires, seconds = counted(b)
-    if count + b.cost > number(b, LIMIT) then return nil end
+    if count + b.needed > number(b, LIMIT) then return nil end
     return expires, count + b.cost, seconds
   end
 

@@ -41,6 +41,8 @@ struct Charge {
     /// Below [`KEYS`].
     key: u64,
     cost: u32,
+    /// Units to leave.
+    kept: u32,
 }
 
 /// A request.
@@ -76,7 +78,7 @@ impl Store for Memory {
                 key: fingerprint(charge.key),
                 cost: charge.cost,
                 window_end: None,
-                kept: 0,
+                kept: charge.kept,
             })
             .collect();
         store::charge_all(&charges, now)
@@ -115,7 +117,7 @@ impl Store for Redis {
                 name: name.as_bytes(),
                 key: fingerprint(charge.key),
                 cost: charge.cost,
-                kept: 0,
+                kept: charge.kept,
                 charged_refusals: ChargedRefusals::None,
                 settles: false,
                 period: None,
@@ -176,8 +178,8 @@ impl Bucket {
         }
     }
 
-    fn decide(&self, algorithm: &Algorithm, now: Timestamp, cost: u32) -> Decision {
-        algorithm.decide(self.state(algorithm, now), now, cost)
+    fn decide(&self, algorithm: &Algorithm, now: Timestamp, units: (u32, u32)) -> Decision {
+        algorithm.decide_keeping(self.state(algorithm, now), now, units)
     }
 
     /// Makes the decided charge.
@@ -219,7 +221,7 @@ impl Model {
         if bucket.words.is_some() && !bucket.cell.is_live(now) {
             *bucket = Bucket::new(algorithm, charge.key);
         }
-        bucket.decide(algorithm, now, cost)
+        bucket.decide(algorithm, now, (cost, charge.kept))
     }
 }
 
@@ -405,14 +407,38 @@ fn costs() -> impl Strategy<Value = u32> {
 fn histories() -> impl Strategy<Value = (Vec<Algorithm>, Vec<Step>)> {
     let policies = prop::collection::vec(algorithms(), 1..=6);
     policies.prop_flat_map(|policies| {
-        let charges = prop::collection::vec((any::<bool>(), 0..KEYS, costs()), policies.len());
+        let charge = (any::<bool>(), 0..KEYS, costs(), kept());
+        let charges = prop::collection::vec(charge, policies.len());
         let steps = prop::collection::vec((gaps(), charges), 1..80).prop_map(history);
-        (Just(policies), steps)
+        (Just(policies), steps).prop_map(|(policies, mut steps)| {
+            for charge in steps.iter_mut().flat_map(|step| &mut step.charges) {
+                charge.kept = charge.kept.min(most_kept(&policies[charge.policy]));
+            }
+            (policies, steps)
+        })
     })
 }
 
-/// The gap before a request; for each policy, if it is charged, for which key, and how much.
-type Drawn = (i64, Vec<(bool, u64, u32)>);
+/// The most units that requests may have to leave.
+fn most_kept(algorithm: &Algorithm) -> u32 {
+    match algorithm {
+        // A burst leaves one unit.
+        Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => algorithm.capacity().saturating_sub(1),
+        Algorithm::FixedWindow(_)
+        | Algorithm::SlidingWindow(_)
+        | Algorithm::SlidingCounters(_)
+        | Algorithm::SlidingLog(_) => algorithm.capacity(),
+        _ => 0,
+    }
+}
+
+fn kept() -> impl Strategy<Value = u32> {
+    prop_oneof![6 => Just(0_u32), 4 => 0..=14_u32, 1 => Just(u32::MAX)]
+}
+
+/// The gap before a request; for each policy, if it is charged, for which key, how much, and how
+/// much has to stay.
+type Drawn = (i64, Vec<(bool, u64, u32, u32)>);
 
 fn history(steps: Vec<Drawn>) -> Vec<Step> {
     let mut now = 1_795_236_060_000_000_u64;
@@ -420,7 +446,12 @@ fn history(steps: Vec<Drawn>) -> Vec<Step> {
         now = now.saturating_add_signed(gap);
         let charges = charges.into_iter().enumerate();
         let charges = charges.filter(|(_, (is_asked, ..))| *is_asked);
-        let charge = |(policy, (_, key, cost))| Charge { policy, key, cost };
+        let charge = |(policy, (_, key, cost, kept))| Charge {
+            policy,
+            key,
+            cost,
+            kept,
+        };
         Step {
             now,
             charges: charges.map(charge).collect(),
@@ -521,6 +552,7 @@ fn an_earlier_instant_gains_nothing_over_the_latest_seen(
                 policy,
                 key: 0,
                 cost: 1,
+                kept: 0,
             };
             store.charge(&[seen], at(latest));
             let asked = Charge { cost: 0, ..seen };
@@ -680,6 +712,7 @@ fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever(make: Make
                     policy,
                     key: 1,
                     cost,
+                    kept: 0,
                 };
                 let verdict = store.charge(&[charge], at(1_000_000));
                 let never = Outcome::Refuse { retry_at: None };

@@ -32,6 +32,7 @@ fn delays(store: &mut dyn Store, history: &[(u64, u32)]) -> Vec<Option<u64>> {
             policy: 0,
             key: 0,
             cost,
+            kept: 0,
         };
         let decision = store.charge(&[charge], at(now)).decisions[0];
         let until = decision.delayed_until().unwrap_or(at(now));
