@@ -14,6 +14,7 @@ mod query;
 mod router;
 mod selector;
 mod settlement;
+mod stated_limit;
 mod string_matcher;
 mod token;
 mod zone;
@@ -45,6 +46,7 @@ pub use settlement::{
     BodyEnd, CostSource, CountedResponses, ProxyResponses, ReportedCost, ResponseOrigin,
     SettlementRule, UsageScan,
 };
+pub use stated_limit::StatedLimit;
 pub use string_matcher::{LinearRegex, StringMatcher, StringPattern, TextList};
 pub use token::{
     KeyError, RequestToken, Token, TokenAlgorithm, TokenCheck, TokenKey, TokenRejection, TokenSpec,

@@ -89,11 +89,12 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
 }
 
 /// The lints that look at one policy.
-const POLICY_LINTS: [fn(&AppliedPolicy<'_>, &Config) -> Option<Finding>; 11] = [
+const POLICY_LINTS: [fn(&AppliedPolicy<'_>, &Config) -> Option<Finding>; 12] = [
     outcome::nothing_to_take,
     outcome::costs_beyond,
     outcome::forgiven,
     forgery::borrowed_zone,
+    forgery::forgeable_quota,
     machine::forgotten_at_restart,
     machine::small_quota,
     answers::idle_jitter,
@@ -179,7 +180,7 @@ impl<'a> AppliedPolicy<'a> {
     /// The quota's window, or roughly the time in which an empty bucket fills.
     fn window(&self) -> Duration {
         match (&self.policy.amounts.quota, &self.policy.amounts.refill) {
-            (Some(quota), _) => quota.window(),
+            (Some(quota), _) => quota.largest().window(),
             (None, Some(refill)) => {
                 let refills = self.capacity().div_ceil(refill.amount());
                 refill.interval().saturating_mul(refills)

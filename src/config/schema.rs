@@ -27,6 +27,7 @@ pub use super::sections::penalty::Penalty;
 pub use super::sections::policy::{
     AlgorithmName, Key, Limit, Mode, OldestWindow, Policy, WindowStart,
 };
+pub use super::sections::quota::Quota;
 pub use super::sections::redis::{RedisStore, SyncInterval};
 pub use super::sections::responses::{
     Action, BodyFormat, Cors, DebugHeader, HeaderFields, OnLimit, ResponseRules, Responses,

@@ -34,7 +34,7 @@ pub use host::ServerName;
 pub use json_pointer::Pointer;
 pub use key_part::{Claim, KeyPart, KeyValue, MissingKeyWord};
 pub use path::PathPrefix;
-pub use quota::{CalendarUnit, Quota, Refill};
+pub use quota::{CalendarUnit, Quota, Refill, Window};
 pub use redis::{KeyPrefix, ServerAddress};
 pub use secret::{Hidden, SecretText};
 pub use size::Size;

@@ -211,7 +211,9 @@ impl Admission {
             Some(charge) => limit.chosen(charge.id),
             None => &limit.policy.quota,
         };
-        let retry_at = match self.decision().map(|decision| decision.outcome) {
+        let decision = self.decision();
+        let stated = decision.and_then(|decision| quota.stated_text(decision));
+        let retry_at = match decision.map(|decision| decision.outcome) {
             Some(Outcome::Refuse { retry_at }) => {
                 retry_at.map(|retry_at| retry_at.saturating_add(self.jitter))
             }
@@ -221,6 +223,7 @@ impl Admission {
             head,
             route: &route.name,
             violated: &violated,
+            quota: stated.as_deref(),
             reason: match self.keyless.and_then(|_| limit.spec.descriptor.fault(head)) {
                 Some(fault) => RefusalReason::Key(fault),
                 None if self.is_ban() => RefusalReason::Banned,
@@ -266,11 +269,7 @@ impl Admission {
             let limit = route.limit(charge.id.limit);
             let quota = limit.chosen(charge.id);
             if limit.is_disclosed(charge.id) {
-                applied.push(AppliedPolicy {
-                    advertised: &quota.advertised,
-                    algorithm: quota.algorithm(),
-                    decision,
-                });
+                applied.push(quota.applied(decision));
             }
         }
         let deciding = if applied.len() == binding.len() {

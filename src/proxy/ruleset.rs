@@ -366,9 +366,9 @@ impl Policy {
         std::iter::once(&self.action).chain(actions)
     }
 
-    /// A quota counts by the time zone of the token.
+    /// A quota counts by the time zone of the token, or has the limit that it states.
     pub fn reads_token(&self) -> bool {
-        self.quotas().any(|quota| quota.local_periods.is_some())
+        self.quotas().any(Quota::reads_token)
     }
 
     /// The quota, its overflow buckets, and those of the overrides: all with a table.

@@ -116,37 +116,39 @@ impl ReportedPolicy<'_> {
 
     /// `None` if its bucket is not known.
     fn applied(&self) -> Option<AppliedPolicy<'_>> {
-        Some(AppliedPolicy {
-            advertised: &self.quota.advertised,
-            algorithm: self.quota.algorithm(),
-            decision: self.state.decision.as_ref()?,
-        })
+        let decision = self.state.decision.as_ref()?;
+        Some(self.quota.applied(decision))
     }
 
     fn to_json(&self, now: Timestamp) -> Value {
-        let algorithm = self.quota.algorithm();
         let mut json = Map::new();
-        json.insert("limit".to_owned(), algorithm.capacity().into());
         match self.applied() {
             Some(applied) => {
-                json.insert("used".to_owned(), applied.used().into());
-                json.insert("remaining".to_owned(), applied.remaining().into());
+                let (used, remaining) = (applied.used(), applied.remaining());
+                json.insert("limit".to_owned(), (used + remaining).into());
+                json.insert("used".to_owned(), used.into());
+                json.insert("remaining".to_owned(), remaining.into());
                 let reset = applied.reset_at(now).map(whole_seconds);
                 json.insert("reset".to_owned(), reset.into());
-                if applied.remaining() == 0 {
+                if remaining == 0 {
                     let wait = applied.more_at(now);
                     let wait = wait.map(|at| limit_headers::retry_after(at, now));
                     json.insert("retry_after".to_owned(), wait.into());
                 }
             }
             None => {
+                let capacity = self.quota.algorithm().capacity();
+                json.insert("limit".to_owned(), capacity.into());
                 json.insert("error".to_owned(), "unavailable".into());
             }
         }
         if let Some(until) = self.state.banned_until {
             json.insert("banned_until".to_owned(), whole_seconds(until).into());
         }
-        json.insert("quota".to_owned(), self.quota.text.as_str().into());
+        let decision = self.state.decision.as_ref();
+        let stated = decision.and_then(|decision| self.quota.stated_text(decision));
+        let quota = stated.unwrap_or_else(|| self.quota.text.clone());
+        json.insert("quota".to_owned(), quota.into());
         Value::Object(json)
     }
 }

@@ -64,6 +64,8 @@ enum Purpose {
     Exceptions,
     /// The cost; with what counts without it.
     Cost(u32),
+    /// The limit of a quota; with the quota of requests without it.
+    Quota(String),
     TimeZone,
     Route,
 }
@@ -243,6 +245,7 @@ impl LimitInputs {
             }
             Cost::Constant(_) => None,
         };
+        let stated = limit.policy.quotas().filter_map(|one| one.stated.as_ref());
         let mut quotas = limit.policy.quotas();
         let zone = quotas.find_map(|quota| quota.local_periods.as_ref());
         let zone = zone.map(|local| KeyPart::Claim(local.claim.clone()));
@@ -257,6 +260,10 @@ impl LimitInputs {
                 )
                 .chain(cost.map(|(part, purpose)| input(part, purpose)))
                 .chain(zone.map(|part| input(part, Purpose::TimeZone)))
+                .chain(stated.map(|one| {
+                    let default = Purpose::Quota(one.quota(one.default));
+                    input(one.part.clone(), default)
+                }))
                 .collect(),
         }
     }
@@ -320,6 +327,10 @@ impl Input {
             Purpose::Cost(default) => (
                 ", which says the cost,",
                 format!("; each counted as {default} units"),
+            ),
+            Purpose::Quota(default) => (
+                ", which says the quota,",
+                format!("; each counted under {default}"),
             ),
             Purpose::TimeZone => (
                 ", which says the time zone,",

@@ -7,6 +7,8 @@ use crate::limiter::WindowEnd;
 pub struct Probe {
     /// Units that it costs.
     pub cost: u32,
+    /// Units that it has to leave in the first bucket.
+    pub kept: u32,
     /// The end of a window that it opens, if requests decide it, in the time of this machine.
     pub window_end: Option<WindowEnd>,
 }
@@ -15,6 +17,14 @@ impl Probe {
     /// A request of one unit.
     pub const UNIT: Self = Self {
         cost: 1,
+        kept: 0,
         window_end: None,
     };
+
+    /// The same request of a bucket in this overflow tier; only the first has to keep units.
+    #[must_use]
+    pub(crate) const fn in_tier(self, tier: usize) -> Self {
+        let kept = if tier == 0 { self.kept } else { 0 };
+        Self { kept, ..self }
+    }
 }

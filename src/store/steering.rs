@@ -14,7 +14,7 @@ use self::shared::SharedSteering;
 use super::operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};
 use super::probe::Probe;
 use super::redis::NameBuilder;
-use super::{Buckets, BucketsSpec, Home, OnStoreError, Penalties, Store};
+use super::{Buckets, BucketsSpec, Charge, Home, OnStoreError, Penalties, Store};
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret};
 use crate::telemetry::registry::Registry;
@@ -271,12 +271,13 @@ impl Steering {
         }
         // As a request would.
         self.find_key(key.key, (key.bucket, key.buckets), now);
-        let tiers = key.buckets.tiers();
+        let tiers = key.buckets.tiers().enumerate();
         Ok(SteeredFacts {
             buckets: tiers
-                .map(|tier| {
+                .map(|(place, tier)| {
                     let charge = tier.charge(key.bucket, probe.cost, probe.window_end);
-                    charge.facts(now)
+                    let kept = probe.in_tier(place).kept;
+                    Charge { kept, ..charge }.facts(now)
                 })
                 .collect(),
             has_bucket: key.buckets.contains(key.bucket, now),

@@ -29,6 +29,7 @@ mod settlement_metrics;
 mod snapshot;
 mod soft_limits;
 mod stated_costs;
+mod stated_quotas;
 mod status;
 mod steering;
 mod successor;

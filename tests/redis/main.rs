@@ -21,6 +21,7 @@ mod servers;
 mod settlements_and_queues;
 mod shared_bursts;
 mod soft_limits;
+mod stated_quotas;
 mod status;
 mod steering;
 mod synchronised;

@@ -58,6 +58,8 @@ pub enum Code {
     ForgeableKey,
     /// A key from a forwarding field that clients can forge.
     UntrustedForwarding,
+    /// A quota that any client may state.
+    ForgeableQuota,
     /// Windows in a user's time zone, in buckets that several users share.
     BorrowedZone,
     /// Trusted proxies that include every address.

@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use super::{AppliedPolicy, Finding, RouteLimits};
 use crate::config::Located;
 use crate::config::diagnostic::Code;
-use crate::config::schema::{Config, OnMissingKey, Route};
+use crate::config::schema::{Condition, Config, OnMissingKey, Route, Selection};
 use crate::config::value::{KeyPart, MissingKeyWord, TrustedProxy};
 use crate::rules::HostPattern;
 
@@ -116,6 +116,44 @@ pub(super) fn borrowed_zone(applied: &AppliedPolicy<'_>, _: &Config) -> Option<F
     let finding = Finding::warning(claim.node, Code::BorrowedZone, message);
     let finding = finding.related(applied.key_node(), "a bucket is not that of a token's user");
     Some(finding.help("use a key that the same token has verified, as in `key: jwt:sub`"))
+}
+
+/// Warns of a quota that any client may state.
+pub(super) fn forgeable_quota(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+    let policy = applied.policy;
+    if policy.when.as_ref().is_some_and(|when| is_verified(when)) {
+        return None;
+    }
+    let overrides = policy.overrides.iter();
+    let overrides = overrides.filter(|one| !is_trusted(&one.selection));
+    let amounts = std::iter::once(&policy.amounts).chain(overrides.map(|one| &one.amounts));
+    let mut stated = amounts.filter_map(|amounts| amounts.quota.as_ref()?.stated());
+    let stated = stated.find(|stated| !is_claim(&stated.from))?;
+    let message = format!(
+        "any client that sends `{}` has the quota of its choice",
+        stated.from.value
+    );
+    let finding = Finding::warning(stated.from.node, Code::ForgeableQuota, message);
+    Some(finding.help(
+        "state it in an item of `overrides` with a `cidr`, or a `when` of `cidr`, `jwt` or `listener`; or in a claim: `from: jwt:NAME`",
+    ))
+}
+
+/// True if the clients of an override have this address, know this value, or are verified.
+fn is_trusted(selection: &Selection) -> bool {
+    let when = selection.when.as_ref();
+    selection.cidr.is_some()
+        || selection.value.is_some()
+        || when.is_some_and(|when| is_verified(when))
+}
+
+/// True if no client meets the condition by what it sends alone.
+fn is_verified(condition: &Condition) -> bool {
+    !condition.cidr.is_empty()
+        || !condition.listener.is_empty()
+        || condition.jwt.iter().next().is_some()
+        || condition.all.iter().any(|one| is_verified(one))
+        || !condition.any.is_empty() && condition.any.iter().all(|one| is_verified(one))
 }
 
 /// Warns of trusted proxies that include every address.

@@ -158,6 +158,7 @@ fn shields(shield: &AppliedPolicy<'_>, applied: &AppliedPolicy<'_>) -> bool {
     shield.is_enforced()
         && unconditional
         && other.overrides.is_empty()
+        && other.quotas().all(|quota| quota.stated().is_none())
         && [one, other].iter().all(|policy| only_counts(policy))
         && key(one) == key(other)
         && matches!((&one.cost.value, &other.cost.value), (Cost::Constant(one), Cost::Constant(other)) if one == other)
@@ -186,6 +187,7 @@ fn is_within(tight: &AppliedPolicy<'_>, wide: &AppliedPolicy<'_>) -> bool {
     let (Some(a), Some(b)) = (&one.amounts.quota, &other.amounts.quota) else {
         return false;
     };
+    let (a, b) = (a.largest(), b.largest());
     let limits = a.limit() <= b.limit();
     let windows = a.window() == b.window() && a.calendar() == b.calendar();
     let by_clock = |policy: &Policy| policy.start.value == WindowStart::Clock;
@@ -208,7 +210,7 @@ fn is_within(tight: &AppliedPolicy<'_>, wide: &AppliedPolicy<'_>) -> bool {
 }
 
 /// The units of `quota` in its own window times `other`'s window.
-fn rate_times(quota: &Quota, other: &Quota) -> u128 {
+fn rate_times(quota: Quota, other: Quota) -> u128 {
     u128::from(quota.limit()) * other.window().as_micros()
 }
 
@@ -221,7 +223,7 @@ pub(super) fn nothing_to_take(applied: &AppliedPolicy<'_>, _: &Config) -> Option
     let policy = applied.enforced()?;
     let all = policy.when.is_none() && policy.exempt.is_empty() && policy.overrides.is_empty();
     let quota = policy.amounts.quota.as_ref();
-    let quota = quota.filter(|quota| all && quota.limit() == 0)?;
+    let quota = quota.filter(|quota| all && quota.largest().limit() == 0)?;
     let finding = always(quota.node, "a quota of 0 refuses every request");
     Some(finding.help("raise it, or say which requests it is for: `when`, `exempt`, `overrides`"))
 }
@@ -278,7 +280,7 @@ pub(super) fn forgiven(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Findin
         return None;
     };
     let quota = applied.policy.amounts.quota.as_ref();
-    let limit = quota.map_or(applied.capacity(), |quota| quota.limit());
+    let limit = quota.map_or(applied.capacity(), |quota| quota.largest().limit());
     if cost.header.is_some() || limit == 0 {
         return None;
     }

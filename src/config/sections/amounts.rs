@@ -6,8 +6,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::schema::{InUse, Units};
-use crate::config::value::{Quota, Refill};
+use crate::config::schema::{InUse, Quota, Units};
+use crate::config::value::Refill;
 use crate::config::{Located, NodeId};
 
 /// The amounts of a bucket: a quota, a capacity with a refill, or a `max`.
@@ -15,7 +15,8 @@ use crate::config::{Located, NodeId};
 #[serde(deny_unknown_fields)]
 pub struct Amounts {
     /// Units per window: up to 4294967295, per `1ms` to `366d`, or per `1mo` or `1y`; 0 refuses
-    /// always.
+    /// always. Or the part of the request that states the units:
+    /// `{ from: header:x-rate, per: 1s, default: 100, max: 5000 }`, for windows and logs only.
     pub quota: Option<Located<Quota>>,
     /// Units that can be taken at once, 1 to 4294967295; as many as the quota has unless given.
     /// For `gcra` and `token_bucket` only.
@@ -38,7 +39,9 @@ impl Amounts {
 
     /// The units of the quota, 0 without one.
     pub fn limit(&self) -> u32 {
-        self.quota.as_ref().map_or(0, |quota| quota.limit())
+        self.quota
+            .as_ref()
+            .map_or(0, |quota| quota.largest().limit())
     }
 
     /// The units of a full bucket, unless its algorithm says otherwise.

@@ -211,6 +211,8 @@ fn claims_in_policy(policy: &Policy) -> Vec<(&str, NodeId)> {
     let mut claims: Vec<_> = policy.parts().filter_map(claim_in_part).collect();
     let zone = policy.time_zone.as_ref().and_then(|zone| zone.claim());
     claims.extend(zone.map(|claim| (claim.as_str(), claim.node)));
+    let stated = policy.quotas().filter_map(|quota| quota.stated());
+    claims.extend(stated.filter_map(|stated| claim_in_part((&stated.from, stated.from.node))));
     claims
 }
 

@@ -14,15 +14,19 @@ const MAX_WINDOW: u64 = 366 * 86_400_000_000;
 const MIN_WINDOW: u64 = 1_000;
 
 /// Units per window: up to 2^32 - 1 of them, in 1 ms to 366 days. A quota of 0 refuses always.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[display("{limit}/{window}")]
 pub struct Quota {
     limit: u32,
     window: Window,
 }
 
+/// The window of a quota: 1 ms to 366 days, or a unit of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Window {
+pub enum Window {
+    /// So many microseconds.
     Micros(u64),
+    /// A unit of the calendar, where a fixed window follows it.
     Calendar(CalendarUnit),
 }
 
@@ -48,6 +52,11 @@ impl CalendarUnit {
         (Self::Year, "y", 366 * 86_400_000_000),
     ];
 
+    fn row(self) -> (Self, &'static str, u64) {
+        let row = Self::ALL.into_iter().find(|(unit, ..)| *unit == self);
+        row.expect("every unit is listed")
+    }
+
     /// True if all windows of this unit are equally long, changes of the clock aside.
     pub const fn has_length(self) -> bool {
         matches!(self, Self::Day | Self::Week)
@@ -55,6 +64,11 @@ impl CalendarUnit {
 }
 
 impl Quota {
+    /// So many units per window.
+    pub const fn new(limit: u32, window: Window) -> Self {
+        Self { limit, window }
+    }
+
     /// The units in a window.
     pub const fn limit(self) -> u32 {
         self.limit
@@ -73,41 +87,39 @@ impl Quota {
         }
     }
 
-    /// The window as a duration that does not read like a day or a week of the calendar.
-    fn span(self) -> String {
-        let micros = self.window_micros();
-        let [(_, _, day), (_, _, week), ..] = CalendarUnit::ALL;
-        match micros {
-            _ if micros == day => "24h".to_owned(),
-            _ if micros == week => "7d".to_owned(),
-            _ => show(micros),
-        }
-    }
-
     fn window_micros(self) -> u64 {
         match self.window {
             Window::Micros(micros) => micros,
-            Window::Calendar(unit) => {
-                let known = CalendarUnit::ALL.iter().find(|(known, ..)| *known == unit);
-                known.map_or(MAX_WINDOW, |(_, _, micros)| *micros)
-            }
+            Window::Calendar(unit) => unit.row().2,
         }
     }
 }
 
-impl fmt::Display for Quota {
+/// Shows a duration so that it does not read like a day or a week of the calendar.
+impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = CalendarUnit::ALL
-            .iter()
-            .find(|(unit, ..)| Some(*unit) == self.calendar());
-        match unit {
-            Some((_, symbol, _)) => write!(f, "{}/1{symbol}", self.limit),
-            None => write!(f, "{}/{}", self.limit, self.span()),
+        let [(_, _, day), (_, _, week), ..] = CalendarUnit::ALL;
+        match *self {
+            Self::Calendar(unit) => write!(f, "1{}", unit.row().1),
+            Self::Micros(micros) if micros == day => f.write_str("24h"),
+            Self::Micros(micros) if micros == week => f.write_str("7d"),
+            Self::Micros(micros) => f.write_str(&show(micros)),
         }
     }
 }
 
 text_value!(Quota = "1/1s");
+text_value!(Window = "1s");
+
+impl TextValue for Window {
+    const NAME: &'static str = "Window";
+    const EXPECTED: &'static str = "a window: `1s`, `1m`, `1h30m`, `1d` or `1mo`";
+    const PATTERN: &'static str = "([0-9]+(us|ms|s|m|h|d|w))+|(us|ms|s|m|h|d|w)|1?(mo|y)";
+
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
+        parse_window(text, text)
+    }
+}
 
 impl TextValue for Quota {
     const EXPECTED: &'static str =

@@ -145,19 +145,19 @@ impl Algorithm {
         }
     }
 
-    /// The bucket at `now` in the numbers of a decision, also of that on a request of `cost` units.
-    /// `state` is an open bucket.
+    /// The bucket at `now` in the numbers of a decision, also of that on a request of `cost` units
+    /// that has to leave `kept`. `state` is an open bucket.
     pub fn facts<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
-        cost: u32,
+        (cost, kept): (u32, u32),
         now: Timestamp,
     ) -> BucketFacts {
         let state = state.into();
         BucketFacts {
             decision: self.decide(state, now, 0),
             next: self.decide(state, now, 1),
-            for_cost: self.decide(state, now, cost),
+            for_cost: self.decide_keeping(state, now, (cost, kept)),
             owed: self.owed_units(state, now),
             view: self.view(state, now),
         }

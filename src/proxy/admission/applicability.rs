@@ -95,9 +95,14 @@ impl Limit {
         own.unwrap_or(&self.policy.quota)
     }
 
-    /// The units that requests under the override at this place have to leave in the policy's bucket.
-    pub(crate) fn kept(&self, place: Option<u32>) -> u32 {
-        place.map_or(0, |place| self.policy.override_at(place).kept)
+    /// The units that a request under the override at this place has to leave in its bucket: the
+    /// rest of a larger burst, or of a limit above the one that it states.
+    #[inline]
+    pub(crate) fn kept(&self, place: Option<u32>, head: &Head<'_>) -> u32 {
+        match &self.quota(place).stated {
+            Some(stated) => stated.kept(head),
+            None => place.map_or(0, |place| self.policy.override_at(place).kept),
+        }
     }
 
     /// Action and rejections of the soft limit or the override of a charge.

@@ -175,7 +175,7 @@ impl<'a> AdmissionInputs<'a> {
         let (limit, head, now) = (&self.limits[usize::from(number)], self.head, self.now);
         let quota = limit.quota(place);
         let charge = PolicyCharge {
-            kept: limit.kept(place),
+            kept: limit.kept(place, head),
             window_end: quota.window_end(head, now),
             settles: limit.spec.settlement.is_some(),
             ..PolicyCharge::new(ChargeId::new(number, place), key, cost)

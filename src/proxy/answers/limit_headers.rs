@@ -26,20 +26,26 @@ const LIST_CAPACITY: usize = 64;
 
 /// A policy and its decision on a request.
 pub(crate) struct AppliedPolicy<'a> {
-    pub advertised: &'a AdvertisedPolicy,
+    pub policy: &'a AdvertisedPolicy,
+    /// The policy under the limit that the request states, if it states one.
+    pub stated: Option<Box<AdvertisedPolicy>>,
     pub algorithm: &'a Algorithm,
     pub decision: &'a Decision,
 }
 
 impl AppliedPolicy<'_> {
+    fn advertised(&self) -> &AdvertisedPolicy {
+        self.stated.as_deref().unwrap_or(self.policy)
+    }
+
     /// Remaining units, without any that were granted beyond the capacity.
     pub(crate) fn remaining(&self) -> u32 {
-        self.decision.remaining.min(self.advertised.capacity)
+        self.decision.remaining.min(self.advertised().capacity)
     }
 
     /// Used units.
     pub(crate) fn used(&self) -> u32 {
-        self.advertised.capacity - self.remaining()
+        self.advertised().capacity - self.remaining()
     }
 
     /// The instant at which more units remain, if that is known.
@@ -55,7 +61,7 @@ impl AppliedPolicy<'_> {
             Outcome::Refuse { retry_at } => retry_at.unwrap_or(self.decision.reset),
             Outcome::Admit | Outcome::Delay { .. } => self.decision.reset,
         };
-        (self.advertised.capacity > 0).then(|| reset.max(now).max(self.earliest_reset(now)))
+        (self.advertised().capacity > 0).then(|| reset.max(now).max(self.earliest_reset(now)))
     }
 
     /// The earliest reset. A refused client never gets the present instant, as in Retry-After.
@@ -144,15 +150,15 @@ pub(crate) fn retry_after(retry_at: Timestamp, now: Timestamp) -> u64 {
 /// ours it would make a field that no client can read.
 fn write_ietf(applied: &[AppliedPolicy<'_>], now: Timestamp, headers: &mut Headers) {
     let policies = match applied {
-        [only] => only.advertised.policy_item.clone(),
+        [only] => only.advertised().policy_item.clone(),
         several => list(several, |limit, item| {
-            item.extend_from_slice(limit.advertised.policy_item.as_bytes());
+            item.extend_from_slice(limit.advertised().policy_item.as_bytes());
         }),
     };
     add(headers, RATELIMIT_POLICY, policies);
     let states = list(applied, |limit, item| {
         let mut digits = itoa::Buffer::new();
-        item.extend_from_slice(limit.advertised.state_prefix.as_bytes());
+        item.extend_from_slice(limit.advertised().state_prefix.as_bytes());
         item.extend_from_slice(digits.format(limit.remaining()).as_bytes());
         if let Some(more_at) = limit.more_at(now) {
             item.extend_from_slice(b";t=");
@@ -194,12 +200,12 @@ fn field_value(text: &[u8]) -> FieldValue {
 
 /// `limit=100, remaining=50, reset=30`
 fn write_draft7(decider: &AppliedPolicy<'_>, now: Timestamp, headers: &mut Headers) {
-    let (limit, remaining) = (decider.advertised.capacity, decider.remaining());
+    let (limit, remaining) = (decider.advertised().capacity, decider.remaining());
     let mut state = format!("limit={limit}, remaining={remaining}");
     if let Some(reset) = decider.seconds_to_reset(now) {
         state += &format!(", reset={reset}");
     }
-    headers.insert(RATELIMIT_POLICY, decider.advertised.quota_item.clone());
+    headers.insert(RATELIMIT_POLICY, decider.advertised().quota_item.clone());
     headers.insert(RATELIMIT, field_value(state.as_bytes()));
 }
 
@@ -208,7 +214,7 @@ fn write_limit_and_remaining(
     decider: &AppliedPolicy<'_>,
     headers: &mut Headers,
 ) {
-    headers.insert(&fields.limit, decider.advertised.limit.clone());
+    headers.insert(&fields.limit, decider.advertised().limit.clone());
     headers.insert(&fields.remaining, u64::from(decider.remaining()));
 }
 
@@ -220,7 +226,7 @@ fn write_github(
 ) {
     write_limit_and_remaining(fields, decider, headers);
     headers.insert(&fields.used, u64::from(decider.used()));
-    headers.insert(&fields.resource, decider.advertised.name.clone());
+    headers.insert(&fields.resource, decider.advertised().name.clone());
     if let Some(reset) = decider.reset_at(now) {
         headers.insert(&fields.reset, reset.as_micros().div_ceil(1_000_000));
     }
@@ -240,12 +246,12 @@ fn write_openai(
         (QuotaUnit::Requests, of_requests),
         (QuotaUnit::Tokens, of_tokens),
     ] {
-        let is_in = |limit: &AppliedPolicy<'_>| limit.advertised.unit == unit;
+        let is_in = |limit: &AppliedPolicy<'_>| limit.advertised().unit == unit;
         let Some(decider) = deciding_rate(applied, deciding, is_in) else {
             continue;
         };
         let [limit, remaining, reset] = names;
-        headers.insert(limit, decider.advertised.limit.clone());
+        headers.insert(limit, decider.advertised().limit.clone());
         headers.insert(remaining, u64::from(decider.remaining()));
         if let Some(at) = decider.reset_at(now) {
             let text = go_duration(micros_until(at, now));

@@ -75,6 +75,8 @@ pub(crate) struct RefusedRequest<'a> {
     pub route: &'a str,
     /// The names of all policies that refuse it.
     pub violated: &'a [&'a str],
+    /// The quota, if the request states its limit.
+    pub quota: Option<&'a str>,
     pub reason: RefusalReason<'a>,
     /// Seconds until it is admitted, if ever.
     pub retry_after: Option<u64>,
@@ -100,7 +102,7 @@ impl Rejection {
         let (violated, used_up, banned) = match announced {
             Some(_) => (
                 std::slice::from_ref(&name),
-                format!("The limit \"{name}\" of {quota} is used up."),
+                used_up(name, quota),
                 format!("The limit \"{name}\" bans this client for now."),
             ),
             None => (
@@ -134,7 +136,12 @@ impl Rejection {
     /// The sentence about the refusal.
     fn text(&self, refused: &RefusedRequest<'_>) -> Cow<'_, str> {
         let fault = match refused.reason {
-            RefusalReason::UsedUp => return Cow::Borrowed(&self.used_up.text),
+            RefusalReason::UsedUp => {
+                return match self.stated_quota(refused) {
+                    Some(quota) => Cow::Owned(used_up(&self.name, quota)),
+                    None => Cow::Borrowed(&self.used_up.text),
+                };
+            }
             RefusalReason::Banned => return Cow::Borrowed(&self.banned.text),
             RefusalReason::Key(fault) => fault,
         };
@@ -155,10 +162,18 @@ impl Rejection {
     /// The bodies for a request that only this policy refuses; `None` if they are not prepared.
     fn bodies(&self, refused: &RefusedRequest<'_>) -> Option<&[Bytes]> {
         match refused.reason {
-            RefusalReason::UsedUp => Some(&self.used_up.bodies),
+            RefusalReason::UsedUp => {
+                let is_fixed = self.stated_quota(refused).is_none();
+                is_fixed.then_some(&self.used_up.bodies)
+            }
             RefusalReason::Banned => Some(&self.banned.bodies),
             RefusalReason::Key(_) => None,
         }
+    }
+
+    /// The quota that the request states, if clients may learn of it.
+    fn stated_quota<'a>(&self, refused: &RefusedRequest<'a>) -> Option<&'a str> {
+        refused.quota.filter(|_| !self.name.is_empty())
     }
 
     /// The status of refusals for this reason.
@@ -286,7 +301,9 @@ impl Rejection {
                 }
                 Placeholder::Policies => refused.violated.join(", ").into(),
                 Placeholder::Policy => Cow::Borrowed(&*self.name),
-                Placeholder::Quota => Cow::Borrowed(&*self.quota),
+                Placeholder::Quota => {
+                    Cow::Borrowed(self.stated_quota(refused).unwrap_or(&self.quota))
+                }
                 Placeholder::Title => Cow::Borrowed(title(status)),
                 Placeholder::Detail => self.text(refused),
                 Placeholder::DocsUrl => {
@@ -299,6 +316,10 @@ impl Rejection {
             })
         })
     }
+}
+
+fn used_up(name: &str, quota: &str) -> String {
+    format!("The limit \"{name}\" of {quota} is used up.")
 }
 
 fn title(status: StatusCode) -> &'static str {

@@ -320,7 +320,7 @@ impl<'r> PolicyKey<'r> {
     fn whole_bucket(&self, now: Timestamp) -> BucketFacts {
         let algorithm = self.quota().algorithm();
         let cell = algorithm.open(Cell::EMPTY, self.key, now);
-        algorithm.facts(cell, Probe::UNIT.cost, now)
+        algorithm.facts(cell, (Probe::UNIT.cost, 0), now)
     }
 
     /// The facts of the key at `now`, with the decisions on `probe`.

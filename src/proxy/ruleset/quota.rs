@@ -5,12 +5,12 @@ use std::sync::Arc;
 use http::header::{HeaderName, HeaderValue};
 
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, WindowEnd};
+use crate::limiter::{Algorithm, Decision, WindowEnd};
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::answers::action::Action;
-use crate::proxy::answers::limit_headers::AdvertisedPolicy;
+use crate::proxy::answers::limit_headers::{AdvertisedPolicy, AppliedPolicy};
 use crate::proxy::answers::rejection::Rejection;
-use crate::rules::{Head, LocalPeriods};
+use crate::rules::{Head, KeyPart, LocalPeriods, StatedLimit};
 use crate::store::Buckets;
 use crate::upstream::Dscp;
 
@@ -52,6 +52,8 @@ pub struct Quota {
     pub buckets: Arc<Buckets>,
     /// Ends of windows by the time zone in a claim.
     pub local_periods: Option<LocalPeriods>,
+    /// The limit that each request states.
+    pub stated: Option<StatedLimit>,
     /// Name and quota in header fields.
     pub advertised: AdvertisedPolicy,
     /// Rejections that name the quota.
@@ -92,6 +94,32 @@ impl Quota {
     /// The end of a window that this request opens, by the time zone of its token.
     pub fn window_end(&self, head: &Head<'_>, now: Timestamp) -> Option<WindowEnd> {
         self.period(head, now).map(WindowEnd::of)
+    }
+
+    /// The quota and its decision on a request, as clients read of them.
+    pub(in crate::proxy) fn applied<'a>(&'a self, decision: &'a Decision) -> AppliedPolicy<'a> {
+        let (policy, algorithm) = (&self.advertised, self.algorithm());
+        let window = algorithm.window().filter(|_| self.stated.is_some());
+        let stated = window.and_then(|window| policy.with_limit(decision.capacity, window));
+        AppliedPolicy {
+            policy,
+            stated: stated.map(Box::new),
+            algorithm,
+            decision,
+        }
+    }
+
+    /// The quota of a request with this decision, if the request states its limit.
+    pub(in crate::proxy) fn stated_text(&self, decision: &Decision) -> Option<String> {
+        let stated = self.stated.as_ref()?;
+        Some(stated.quota(decision.capacity))
+    }
+
+    /// Reads a claim of the token.
+    pub(super) fn reads_token(&self) -> bool {
+        let stated = self.stated.as_ref();
+        self.local_periods.is_some()
+            || stated.is_some_and(|stated| matches!(stated.part, KeyPart::Claim(_)))
     }
 
     /// The quota, and its further overflow buckets.

@@ -20,7 +20,7 @@ use crate::proxy::answers::response_changes::ResponseChanges;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::rules::{
     Access, Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, PathRewrite,
-    RouteMatch, SettlementRule, Verifier,
+    RouteMatch, SettlementRule, StatedLimit, Verifier,
 };
 use crate::store::{Home, OnFull, Refusals, StoreSpec};
 use crate::upstream::{Dscp, UpstreamSpec};
@@ -139,6 +139,8 @@ pub struct QuotaSpec {
     pub algorithm: Algorithm,
     /// Ends of windows by the time zone in a claim.
     pub local_periods: Option<LocalPeriods>,
+    /// The limit that each request states.
+    pub stated: Option<StatedLimit>,
     /// Number of keys that it must hold; `None` for its share of the memory.
     pub max_keys: Option<usize>,
     /// The bucket for requests that this one cannot pay.

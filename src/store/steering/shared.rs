@@ -104,7 +104,9 @@ impl SharedSteering {
             ..probe
         };
         let has_bucket = values.iter().any(|value| !value.is_empty());
-        let buckets = key.buckets.tiers().zip(values).map(|(tier, value)| {
+        let buckets = key.buckets.tiers().zip(values).enumerate();
+        let buckets = buckets.map(|(place, (tier, value))| {
+            let there = there.in_tier(place);
             let facts = read_bucket(tier.algorithm(), name.key(), &value, there, at);
             Ok(moved(facts.ok_or_else(unreadable)?, at, now))
         });
@@ -151,7 +153,7 @@ impl SharedSteering {
             .flatten()
             .next()
             .map_or(Cell::EMPTY, |reply| reply.decision.cell);
-        Ok(algorithm.facts(cell, probe.cost, now))
+        Ok(algorithm.facts(cell, (probe.cost, probe.kept), now))
     }
 
     /// Makes a change to the buckets in Redis, and tells all machines. Ends are in the time of this

@@ -2,6 +2,7 @@
 
 use super::algorithm;
 use crate::config::schema::{Action, AlgorithmName, Config, Cost, Policy, WindowStart};
+use crate::config::sections::quota;
 use crate::config::value::CalendarUnit;
 use crate::config::{Code, Finding, Findings, NodeId, node_of};
 use crate::limiter::{RingShape, SlidingLog};
@@ -17,6 +18,7 @@ pub(in crate::config) fn check(
         return check_concurrency(policy, node, config, findings);
     }
     check_refill(policy, node, findings);
+    quota::check(policy, findings);
     check_calendar(policy, findings);
     check_amounts(policy, node, findings);
     check_queue(policy, config, findings);
@@ -70,7 +72,7 @@ fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
     }
     let fixed = policy.algorithm.value == AlgorithmName::FixedWindow;
     let by_clock = policy.start.value == WindowStart::Clock;
-    let unit = quota.and_then(|quota| quota.calendar());
+    let unit = quota.and_then(|quota| quota.largest().calendar());
     if let Some(quota) = quota.filter(|_| unit.is_some_and(|unit| !unit.has_length()))
         && !(fixed && by_clock)
     {
@@ -96,7 +98,7 @@ fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
 /// A cost above the bucket's capacity could never be admitted.
 fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let quota = policy.amounts.quota.as_ref();
-    let quota = quota.map(|quota| (quota.limit(), quota.node));
+    let quota = quota.map(|quota| (quota.largest().limit(), quota.node));
     if let (Some((0, quota)), Some(burst)) = (quota, &policy.amounts.burst) {
         let message = "a quota of 0 refuses always, and has no burst";
         let finding = Finding::error(burst.node, Code::Conflict, message).help("remove `burst`");
@@ -155,9 +157,9 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     };
     let wait = policy.longest_wait();
     // The last place may be one for a part of a turn.
-    let places = wait.as_micros() * u128::from(quota.limit());
-    let places = places.div_ceil(quota.window().as_micros());
-    if quota.limit() > 0 && places < u128::from(queue.get()) {
+    let places = wait.as_micros() * u128::from(quota.largest().limit());
+    let places = places.div_ceil(quota.largest().window().as_micros());
+    if quota.largest().limit() > 0 && places < u128::from(queue.get()) {
         let message = format!(
             "only {places} of {} places are ever taken: a request whose turn is further away than {wait:?} is refused",
             queue.get()
@@ -207,7 +209,7 @@ fn check_parts(policy: &Policy, findings: &Findings<'_>) {
     let Some(quota) = &policy.amounts.quota else {
         return;
     };
-    let (micros, parts) = (quota.window().as_micros(), precision.get());
+    let (micros, parts) = (quota.largest().window().as_micros(), precision.get());
     if !micros.is_multiple_of(u128::from(parts)) {
         let message = format!("a window cannot be cut in {parts} parts of whole microseconds");
         let finding = Finding::error(precision.node, Code::Conflict, message);
@@ -225,7 +227,7 @@ fn check_log(policy: &Policy, findings: &Findings<'_>) {
     else {
         return;
     };
-    let limit = quota.limit();
+    let limit = quota.largest().limit();
     let help = "count them in parts: `algorithm: sliding_window`, `precision: 60`, `oldest: whole`";
     if limit > SlidingLog::MOST {
         let message = format!("a log has at most {} units", SlidingLog::MOST);

@@ -17,7 +17,7 @@ pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaEr
         let refill = IntervalRefill::new(capacity.get(), refill.amount(), refill.interval())?;
         return Ok(Algorithm::IntervalRefill(refill));
     }
-    let written = policy.amounts.quota.as_ref().map(|quota| quota.value);
+    let written = policy.amounts.quota.as_ref().map(|quota| quota.largest());
     let written = written.unwrap_or_default();
     let quota = Quota::new(written.limit(), written.window())?;
     let burst = policy.amounts.burst.as_ref();
@@ -64,7 +64,7 @@ fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWi
 /// The claim that names the time zone, and the calendar period; `None` without a claim.
 pub(in crate::config) fn local_period(policy: &Policy) -> Option<(&Claim, Period)> {
     let claim = policy.time_zone.as_ref()?.claim()?;
-    let unit = policy.amounts.quota.as_ref()?.calendar()?;
+    let unit = policy.amounts.quota.as_ref()?.largest().calendar()?;
     Some((&claim.value, period(policy, unit)))
 }
 

@@ -212,6 +212,10 @@ impl<'a> Policies<'a> {
                 id: key,
                 text: policy.amounts.to_string(),
                 local_periods: self.local(policy),
+                stated: {
+                    let quota = policy.amounts.quota.as_ref();
+                    quota.and_then(|quota| quota.stated()?.limit())
+                },
                 max_keys: if algorithm.is_concurrency() {
                     // Permits have no cells.
                     Some(ONE_KEY)

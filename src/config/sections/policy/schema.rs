@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::located::by_form;
 use crate::config::schema::{
     Amounts, Candidate, Condition, Cost, Delay, OnLimit, OnMissingKey, Overflow, Override, Penalty,
-    RetryAfter, Selection, SoftLimit, StoreName, SyncInterval, Zone,
+    Quota, RetryAfter, Selection, SoftLimit, StoreName, SyncInterval, Zone,
 };
 use crate::config::value::{Flag, KeyPart, Name, Statuses, Whole};
 use crate::config::{List, Located, NodeId};
@@ -200,6 +200,14 @@ impl Policy {
         policy
     }
 
+    /// Its quota, and those of its overrides and its candidate.
+    pub(in crate::config) fn quotas(&self) -> impl Iterator<Item = &Located<Quota>> {
+        let others = self.overrides.iter().map(|one| &one.amounts);
+        let others = others.chain(self.candidate.iter().map(|one| &one.amounts));
+        let all = std::iter::once(&self.amounts).chain(others);
+        all.filter_map(|amounts| amounts.quota.as_ref())
+    }
+
     /// The requests of its exceptions.
     pub fn selections(&self) -> impl Iterator<Item = &Selection> {
         let exempt = self.exempt.iter().map(|one| &one.value);
@@ -232,7 +240,7 @@ impl Policy {
         }
         let turns = self.amounts.quota.as_ref();
         let turns = turns.map_or(time::Duration::ZERO, |quota| {
-            quota.window() * self.delay_after.get() / quota.limit().max(1)
+            quota.largest().window() * self.delay_after.get() / quota.largest().limit().max(1)
         });
         time::Duration::from_secs(30) + turns
     }

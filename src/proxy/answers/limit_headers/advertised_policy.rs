@@ -1,12 +1,14 @@
 //! A policy's name, quota and capacity in the form of header fields, written once.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use super::field_value;
 use crate::http::headers::FieldValue;
-use crate::limiter::Algorithm;
+use crate::limiter::{Algorithm, FixedWindow, Quota, Start};
 
 /// Largest integer of a structured field (RFC 9651 section 3.3.1).
 const LARGEST_INTEGER: u64 = 999_999_999_999_999;
@@ -68,6 +70,13 @@ impl AdvertisedPolicy {
 }
 
 impl AdvertisedPolicy {
+    /// The policy with so many units per window.
+    pub(in crate::proxy) fn with_limit(&self, limit: u32, window: Duration) -> Option<Self> {
+        let quota = Quota::new(limit, window).ok()?;
+        let window = Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH));
+        Some(Self::new(self.name(), &window, self.unit))
+    }
+
     /// The name that clients read.
     pub(crate) fn name(&self) -> &str {
         let name = self.state_prefix.strip_prefix('"');

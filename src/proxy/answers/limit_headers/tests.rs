@@ -86,7 +86,8 @@ fn written(
     );
     let decision = verdict.decision().expect("a decision");
     let applied = AppliedPolicy {
-        advertised: facts,
+        policy: facts,
+        stated: None,
         algorithm,
         decision,
     };
@@ -101,7 +102,8 @@ fn written(
         sent.insert(name.as_str().to_owned(), text);
     }
     let applied = AppliedPolicy {
-        advertised: facts,
+        policy: facts,
+        stated: None,
         algorithm,
         decision,
     };

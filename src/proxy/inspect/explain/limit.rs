@@ -31,6 +31,8 @@ pub(super) struct LimitTrace<'r> {
     pub(super) key: Vec<PartDescription>,
     /// The time zone of its windows, and its source, if a claim can name it.
     pub(super) zone: Option<String>,
+    /// The quota of the request, and its source, if the request can state it.
+    pub(super) stated: Option<String>,
     pub(super) cost: u32,
     pub(super) enforcement: Enforcement,
     pub(super) outcome: LimitOutcome,
@@ -85,6 +87,7 @@ impl<'r> LimitTrace<'r> {
             tier: 0,
             key: limit.spec.descriptor.describe(head),
             zone: quota.local_periods.as_ref().map(|local| zone(local, head)),
+            stated: quota.stated.as_ref().map(|stated| stated.describe(head)),
             cost: *cost.as_ref().unwrap_or(&1),
             enforcement: limit.enforcement(place, head),
             outcome: LimitOutcome::NotApplicable,
@@ -97,7 +100,7 @@ impl<'r> LimitTrace<'r> {
                     let charge = quota.buckets.charge(key, cost, quota.window_end(head, now));
                     Charge { kept, ..charge }.peek(now)
                 };
-                let kept = std::iter::once(limit.kept(place)).chain(std::iter::repeat(0));
+                let kept = std::iter::once(limit.kept(place, head)).chain(std::iter::repeat(0));
                 let mut decisions: Vec<_> = quota.tiers().zip(kept).map(peek).collect();
                 let place = deciding(&decisions);
                 trace.decide_by(quota, place);

@@ -87,6 +87,7 @@ impl<'r> LiveKey<'r> {
             key: PolicyKey::of_request(limit, secret, head, place)?,
             probe: Probe {
                 cost: limit.spec.cost.of(head).ok()?,
+                kept: limit.kept(place, head),
                 window_end: limit.quota(place).window_end(head, now),
             },
         })

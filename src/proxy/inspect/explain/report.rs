@@ -86,6 +86,9 @@ pub struct LimitReport {
     /// The interval between synchronisations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync_ms: Option<Millis>,
+    /// The quota of the request, and its source, if the request can state it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stated_quota: Option<String>,
     /// The time zone of its windows, and its source, if a claim can name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
@@ -281,6 +284,7 @@ impl LimitTrace<'_> {
             key: self.key.iter().map(KeyPartReport::new).collect(),
             store: home.name().into(),
             sync_ms: home.sync_interval().map(Millis::from),
+            stated_quota: self.stated.clone(),
             time_zone: self.zone.clone(),
             mode: match self.enforcement {
                 Enforcement::Enforced => "enforce".into(),

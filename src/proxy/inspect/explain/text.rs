@@ -103,6 +103,9 @@ impl LimitTrace<'_> {
         if let Some(error) = &self.store_error {
             writeln!(f, "  error   {error}")?;
         }
+        if let Some(stated) = &self.stated {
+            writeln!(f, "  quota   {stated}")?;
+        }
         if let Some(zone) = &self.zone {
             writeln!(f, "  zone    {zone}")?;
         }

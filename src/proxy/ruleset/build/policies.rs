@@ -242,6 +242,7 @@ impl<'a> Builder<'a> {
             rejection: parts.rejection(&spec.text),
             buckets: Arc::new(buckets),
             local_periods: spec.local_periods,
+            stated: spec.stated,
             id: spec.id,
             text: spec.text,
             overflow,

@@ -38,7 +38,10 @@ impl Charge<'_> {
     pub fn facts(&self, now: Timestamp) -> BucketFacts {
         self.table.read(self, now, |found| {
             let state = found.rules.state(found.cell);
-            let facts = found.rules.algorithm.facts(state, self.cost, now);
+            let facts = found
+                .rules
+                .algorithm
+                .facts(state, (self.cost, self.kept), now);
             if found.has_no_memory {
                 BucketFacts {
                     for_cost: refuse_for_memory(facts.for_cost, found.cell, now),
