@@ -101,6 +101,7 @@ impl Ours {
             key: self.fingerprint(key),
             cost: 1,
             window_end: None,
+            required: 0,
             kept: 0,
         });
         let mut verdict = self.verdict.borrow_mut();

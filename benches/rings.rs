@@ -44,6 +44,7 @@ fn measure(name: &str, algorithm: Algorithm, keys: u64) {
                 key: key(number),
                 cost,
                 window_end: None,
+                required: 0,
                 kept: 0,
             };
             charge_into(&mut verdict, &[charge], 1, Refusals::Charged, now);

@@ -25,7 +25,7 @@ pub use algorithm::sliding_log::SlidingLog;
 pub use algorithm::sliding_window::SlidingWindow;
 pub use algorithm::window_weight::OldestPart;
 pub use algorithm::{
-    Algorithm, ArrivalTime, BucketFacts, BucketView, Compatibility, Debt, ReservedCharge,
+    Algorithm, ArrivalTime, BucketFacts, BucketView, Compatibility, Debt, Demand, ReservedCharge,
     RingConversion,
 };
 pub use calendar::{Calendar, Calendars, Period};

@@ -89,6 +89,17 @@ pub enum Compatibility {
 /// Units with their ages in microseconds, newest first.
 type History = Vec<(u64, u32)>;
 
+/// The units that a request needs in a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Units that it takes.
+    pub cost: u32,
+    /// Units that have to be there, and that its response may take.
+    pub required: u32,
+    /// Units that it has to leave to requests with a larger burst.
+    pub kept: u32,
+}
+
 impl Algorithm {
     /// The bucket to decide on: `cell` if it still counts, else a new bucket of `key`.
     pub fn open(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
@@ -149,33 +160,37 @@ impl Algorithm {
         }
     }
 
-    /// Like [`decide`](Self::decide), but for a request that has to leave `kept` units of the capacity
-    /// to others: under another burst of GCRA, or another limit of a window. They count neither as
-    /// remaining nor as capacity. A cost of 0 takes nothing, and is decided as without them.
+    /// Like [`decide`](Self::decide), but for a request that needs more units than it takes: units that
+    /// its response may take, and those that it has to leave to others, under another burst of GCRA or
+    /// another limit of a window. The latter count neither as remaining nor as capacity. A request that
+    /// takes and requires nothing is decided as without them.
     #[inline]
     pub fn decide_keeping<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
         now: Timestamp,
-        (cost, kept): (u32, u32),
+        demand: Demand,
     ) -> Decision {
         let state = state.into();
-        match NonZero::new(kept) {
-            None => self.decide(state, now, cost),
-            Some(kept) => self.decide_above(state, now, (cost, kept.get())),
+        match demand.kept | demand.required {
+            0 => self.decide(state, now, demand.cost),
+            _ => self.decide_above(state, now, demand),
         }
     }
 
-    /// Decides for a request that has to leave `kept` units.
-    fn decide_above(
-        &self,
-        state: BucketState<'_>,
-        now: Timestamp,
-        (cost, kept): (u32, u32),
-    ) -> Decision {
-        let decision = match cost.checked_add(kept) {
-            Some(all) if cost > 0 => self.decide(state, now, all),
-            Some(_) => self.decide(state, now, 0),
+    /// Decides for a request that needs more units than it takes.
+    fn decide_above(&self, state: BucketState<'_>, now: Timestamp, demand: Demand) -> Decision {
+        let Demand {
+            cost,
+            required,
+            kept,
+        } = demand;
+        let all = match cost.checked_add(required) {
+            Some(0) => Some(0),
+            needed => needed.and_then(|needed| needed.checked_add(kept)),
+        };
+        let decision = match all {
+            Some(all) => self.decide(state, now, all),
             None => Decision {
                 outcome: Outcome::Refuse { retry_at: None },
                 ..self.decide(state, now, 0)

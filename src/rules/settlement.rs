@@ -24,6 +24,8 @@ pub struct SettlementRule {
     pub by: CostSource,
     /// The most units of a stated cost that count, from 1.
     pub max: u32,
+    /// The units of a response that counts, if its request reserves none, but needs them.
+    pub unreserved: Option<u32>,
 }
 
 /// Responses that are charged.
@@ -97,6 +99,12 @@ pub enum ResponseOrigin {
 }
 
 impl SettlementRule {
+    /// Returns the units that count unless the response says otherwise, of a request that was charged
+    /// `charged`.
+    pub fn reserved(&self, charged: u32) -> u32 {
+        self.unreserved.unwrap_or(charged)
+    }
+
     /// Returns the cost of a request that was charged `reserved` units; `None` if it depends on the
     /// response's body.
     pub fn by_head(
@@ -236,6 +244,7 @@ mod tests {
             counted: None,
             by: CostSource::Header(NAME),
             max: 100,
+            unreserved: None,
         };
         settlement.by_head(7, 200, ResponseOrigin::Upstream, &headers)
     }
@@ -268,6 +277,7 @@ mod tests {
             }),
             by: CostSource::Reserve,
             max: u32::MAX,
+            unreserved: None,
         };
         let units = |own, status, author| {
             let cost = counting(own).by_head(2, status, author, &Headers::new());
@@ -296,7 +306,7 @@ mod tests {
         #[test]
         fn a_part_of_a_unit_is_a_unit(bytes: u64, unit in 1..u64::MAX, max in 1..u32::MAX) {
             let by = CostSource::Bytes(unit);
-            let settlement = SettlementRule { counted: None, by, max };
+            let settlement = SettlementRule { counted: None, by, max, unreserved: None };
             prop_assert_eq!(settlement.by_head(1, 200, ResponseOrigin::Upstream, &Headers::new()), None);
             let exact = u128::from(bytes).div_ceil(u128::from(unit)).min(u128::from(max));
             let cost = settlement.by_body(1, None, bytes, BodyEnd::Complete(None));

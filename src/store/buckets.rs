@@ -101,11 +101,9 @@ impl Buckets {
     /// requests decide it.
     pub fn charge(&self, key: Fingerprint, cost: u32, window_end: Option<WindowEnd>) -> Charge<'_> {
         Charge {
-            table: &self.table,
-            key,
             cost,
             window_end,
-            kept: 0,
+            ..Charge::of_nothing(&self.table, key)
         }
     }
 

@@ -96,6 +96,7 @@ impl<'a> ListedCharge<'a> {
             key: self.charge.key,
             cost: self.charge.cost,
             window_end: self.charge.window_end,
+            required: self.charge.required,
             kept: self.charge.kept(),
         }
     }
@@ -150,7 +151,7 @@ impl<'a> ListedCharge<'a> {
         let Some(granted) = self.granted else {
             return decision;
         };
-        let peek = |buckets: &Buckets, kept| {
+        let peek = |buckets: &'a Buckets, kept| {
             let PolicyCharge {
                 key, window_end, ..
             } = self.charge;
@@ -326,7 +327,8 @@ impl<'a> ChargeList<'a> {
         let mut settleable = SmallVec::new();
         for (index, one) in self.charges.iter().enumerate() {
             let is_wanted = one.charge.settles || reserve == ReserveScope::All;
-            if is_wanted && !one.buckets.algorithm().is_concurrency() {
+            let is_made = one.charge.cost > 0 || one.charge.required > 0;
+            if is_wanted && is_made && !one.buckets.algorithm().is_concurrency() {
                 settleable.extend(one.tiers().map(|tier| SettleableCharge {
                     index,
                     table: &tier.buckets.table,

@@ -71,11 +71,8 @@ impl QueuePlace {
         match self {
             Self::Memory(place) => {
                 let charge = Charge {
-                    table: &place.table,
-                    key: place.key,
                     cost: place.cost,
-                    window_end: None,
-                    kept: 0,
+                    ..Charge::of_nothing(&place.table, place.key)
                 };
                 leave_queue(&charge, place.charged, now);
             }

@@ -44,6 +44,8 @@ pub struct PolicyCharge {
     pub ban_key: Fingerprint,
     /// Units; 0 decides and charges nothing.
     pub cost: u32,
+    /// Units that have to be in the bucket, and that the response may take.
+    pub required: u32,
     /// Units that have to stay in the policy's first bucket, for requests with a larger burst or limit.
     pub kept: u32,
     /// The end of a window in memory that this charge opens, if requests decide it.
@@ -103,6 +105,7 @@ impl PolicyCharge {
             key,
             ban_key: key,
             cost,
+            required: 0,
             kept: 0,
             window_end: None,
             settles: false,
@@ -127,7 +130,9 @@ impl PolicyCharge {
 
     /// The units that the bucket has to have for the request: it refuses whatever needs more, too.
     pub(super) fn needed(&self) -> u32 {
-        self.cost.saturating_add(self.kept())
+        self.cost
+            .saturating_add(self.required)
+            .saturating_add(self.kept())
     }
 
     /// The units that have to stay in the bucket that decides. Overflow buckets and granted units

@@ -14,7 +14,7 @@ use self::shared::SharedSteering;
 use super::operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};
 use super::probe::Probe;
 use super::redis::NameBuilder;
-use super::{Buckets, BucketsSpec, Charge, Home, OnStoreError, Penalties, Store};
+use super::{Buckets, BucketsSpec, Home, OnStoreError, Penalties, Store};
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret};
 use crate::telemetry::registry::Registry;
@@ -275,9 +275,8 @@ impl Steering {
         Ok(SteeredFacts {
             buckets: tiers
                 .map(|(place, tier)| {
-                    let charge = tier.charge(key.bucket, probe.cost, probe.window_end);
-                    let kept = probe.in_tier(place).kept;
-                    Charge { kept, ..charge }.facts(now)
+                    let charge = tier.charge(key.bucket, 0, probe.window_end);
+                    charge.with(probe.demand_of(place)).facts(now)
                 })
                 .collect(),
             has_bucket: key.buckets.contains(key.bucket, now),

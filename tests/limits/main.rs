@@ -36,4 +36,5 @@ mod successor;
 mod time_zones;
 mod token_budgets;
 mod tokens;
+mod unreserved_counts;
 mod wall_clock;

@@ -27,3 +27,4 @@ mod steering;
 mod synchronised;
 mod synchronised_kinds;
 mod token_budgets;
+mod unreserved_counts;

@@ -19,6 +19,7 @@ pub mod origin;
 pub mod other_proxies;
 pub mod otlp;
 pub mod outage;
+pub mod parallel;
 pub mod prometheus;
 pub mod redis;
 pub mod redis_servers;

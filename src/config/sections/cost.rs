@@ -128,6 +128,7 @@ pub(in crate::config) fn check(policy: &Policy, findings: &Findings<'_>) {
         let finding = Finding::error(policy.count_own.node, Code::NoEffect, message);
         findings.add(finding.help("say which statuses are charged: `count: [401, 403]`"));
     }
+    check_unreserved(policy, findings);
     if let (Some(node), Some(overflow)) = (settlement_node(policy), &policy.overflow) {
         let message = "what a response settles is charged to one bucket";
         let finding =
@@ -137,6 +138,31 @@ pub(in crate::config) fn check(policy: &Policy, findings: &Findings<'_>) {
     if let Some(node) = settlement_node(policy) {
         check_algorithm(policy, node, findings);
     }
+}
+
+/// Only responses that count charge an unreserved cost, which is known beforehand.
+fn check_unreserved(policy: &Policy, findings: &Findings<'_>) {
+    let (code, message, help) = match &policy.cost.value {
+        _ if policy.count_reserve.get() => return,
+        _ if policy.count.is_empty() => (
+            Code::NoEffect,
+            "`count_reserve` without `count`: all requests are charged",
+            "say which statuses are charged: `count: [401, 403]`",
+        ),
+        Cost::Stated(_) => (
+            Code::Conflict,
+            "a cost that is stated is reserved",
+            "use a constant `cost`, or remove `count_reserve`",
+        ),
+        Cost::Constant(_) if policy.charge_refused.get() => (
+            Code::Conflict,
+            "a refused request has no response that could charge it",
+            "remove `charge_refused` or `count_reserve`",
+        ),
+        Cost::Constant(_) => return,
+    };
+    let finding = Finding::error(policy.count_reserve.node, code, message);
+    findings.add(finding.help(help));
 }
 
 fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
@@ -302,7 +328,16 @@ pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
         },
     });
     let settles = counted.is_some() || by != CostSource::Reserve;
-    settles.then_some(SettlementRule { counted, by, max })
+    let unreserved = match &policy.cost.value {
+        Cost::Constant(cost) if !policy.count_reserve.get() => Some(cost.get()),
+        _ => None,
+    };
+    settles.then_some(SettlementRule {
+        counted,
+        by,
+        max,
+        unreserved,
+    })
 }
 
 fn settled_by(stated: &StatedCost) -> CostSource {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::Algorithm;
 use super::grant::Grant;
+use super::{Algorithm, Demand};
 use crate::clock::Timestamp;
 use crate::limiter::ring::BucketState;
 use crate::limiter::{Decision, OldestPart, Quota};
@@ -107,7 +107,7 @@ pub struct BucketFacts {
     pub decision: Decision,
     /// The decision on a request of one unit.
     pub next: Decision,
-    /// The decision on a request of the cost that was asked for.
+    /// The decision on the request that was asked for.
     pub for_cost: Decision,
     /// Units used beyond the capacity.
     pub owed: u32,
@@ -150,14 +150,19 @@ impl Algorithm {
     pub fn facts<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
-        (cost, kept): (u32, u32),
+        demand: Demand,
         now: Timestamp,
     ) -> BucketFacts {
         let state = state.into();
+        let at_most = |units| Demand {
+            cost: demand.cost.min(units),
+            required: demand.required.min(units),
+            ..demand
+        };
         BucketFacts {
-            decision: self.decide(state, now, 0),
-            next: self.decide(state, now, 1),
-            for_cost: self.decide_keeping(state, now, (cost, kept)),
+            decision: self.decide_keeping(state, now, at_most(0)),
+            next: self.decide_keeping(state, now, at_most(1)),
+            for_cost: self.decide_keeping(state, now, demand),
             owed: self.owed_units(state, now),
             view: self.view(state, now),
         }

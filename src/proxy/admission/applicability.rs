@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::limiter::{Fingerprint, Secret};
+use crate::limiter::{Demand, Fingerprint, Secret};
 use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::rejection::Rejection;
@@ -95,14 +95,29 @@ impl Limit {
         own.unwrap_or(&self.policy.quota)
     }
 
-    /// The units that a request under the override at this place has to leave in its bucket: the
-    /// rest of a larger burst, or of a limit above the one that it states.
+    /// The units that a request of this cost needs, under the override at this place. It has to leave
+    /// the rest of a larger burst, or of a limit above the one that its head states.
     #[inline]
-    pub(crate) fn kept(&self, place: Option<u32>, head: &Head<'_>) -> u32 {
-        match &self.quota(place).stated {
-            Some(stated) => stated.kept(head),
+    pub(crate) fn demand(&self, place: Option<u32>, head: Option<&Head<'_>>, cost: u32) -> Demand {
+        let (cost, required) = match self.unreserved() {
+            0 => (cost, 0),
+            _ => (0, cost),
+        };
+        let kept = match &self.quota(place).stated {
+            Some(stated) => head.map_or(0, |head| stated.kept(head)),
             None => place.map_or(0, |place| self.policy.override_at(place).kept),
+        };
+        Demand {
+            cost,
+            required,
+            kept,
         }
+    }
+
+    /// The units that only the response charges.
+    pub(crate) fn unreserved(&self) -> u32 {
+        let settlement = self.spec.settlement.as_ref();
+        settlement.and_then(|rule| rule.unreserved).unwrap_or(0)
     }
 
     /// Action and rejections of the soft limit or the override of a charge.

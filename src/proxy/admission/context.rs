@@ -174,11 +174,13 @@ impl<'a> AdmissionInputs<'a> {
     ) -> PolicyCharge {
         let (limit, head, now) = (&self.limits[usize::from(number)], self.head, self.now);
         let quota = limit.quota(place);
+        let demand = limit.demand(place, Some(head), cost);
         let charge = PolicyCharge {
-            kept: limit.kept(place, head),
+            required: demand.required,
+            kept: demand.kept,
             window_end: quota.window_end(head, now),
             settles: limit.spec.settlement.is_some(),
-            ..PolicyCharge::new(ChargeId::new(number, place), key, cost)
+            ..PolicyCharge::new(ChargeId::new(number, place), key, demand.cost)
         };
         let penalties = limit.policy.penalties.as_deref();
         let ban_key = penalties.map_or(key, |penalties| limit.ban_key(penalties, head, key));

@@ -94,7 +94,8 @@ impl Admission {
             let Some(settlement) = &limit.spec.settlement else {
                 continue;
             };
-            let cost = match head_cost(limit, settlement, charge.reservation.units(), answered) {
+            let reserved = settlement.reserved(charge.reservation.units());
+            let cost = match head_cost(limit, settlement, reserved, answered) {
                 Some(cost) => cost,
                 None => match settlement.usage_scan(answered.headers) {
                     Ok(usage) => {
@@ -160,7 +161,7 @@ fn head_cost(
 fn settle_end(mut charge: UnsettledCharge, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
     let limit = settling.route.limit(charge.limit);
     if let Some(settlement) = &limit.spec.settlement {
-        let reserved = charge.reservation.units();
+        let reserved = settlement.reserved(charge.reservation.units());
         let usage = charge.usage.as_deref_mut();
         let cost = match ended.status {
             Some(_) => settlement.by_body(reserved, usage, ended.bytes, ended.body),
@@ -180,7 +181,9 @@ impl Settling<'_> {
         cost: ReportedCost,
         status: Option<StatusCode>,
     ) {
-        let reserved = charge.reservation.units();
+        let units = charge.reservation.units();
+        let settlement = limit.spec.settlement.as_ref();
+        let reserved = settlement.map_or(units, |rule| rule.reserved(units));
         let (units, result) = match cost {
             ReportedCost::Units(units) => (units, SettlementResult::Settled),
             ReportedCost::NotCounted => (0, SettlementResult::Settled),

@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Outcome, Verdict};
 use crate::proxy::answers::action::Action;
 use crate::proxy::ruleset::{Limit, SoftLimit};
-use crate::store::{Charge, ChargeId, Payer};
+use crate::store::{Charge, ChargeId, Payer, Reservation};
 
 impl Limit {
     /// The soft limit that a charge exceeds.
@@ -20,6 +20,7 @@ impl Limit {
     pub(in crate::proxy) fn exceeded(&self, id: ChargeId, decision: &Decision) -> Option<u8> {
         let is_own = std::ptr::eq(self.quota(id.place), &self.policy.quota);
         let used = decision.capacity.saturating_sub(decision.remaining);
+        let used = used.saturating_add(self.unreserved());
         let mut soft = self.policy.soft_limits.iter();
         let place = soft.rposition(|soft| used > soft.above)?;
         let is_paid = is_own && id.payer == Payer::Quota && decision.is_admitted();
@@ -85,8 +86,12 @@ impl Admission {
         let limited: Vec<_> = limited.map(|(charge, _)| charge.id.limit).collect();
         if let Some(held) = result.held() {
             // Whatever the answer, what a soft limit has charged stays.
-            held.reservations
-                .retain(|(limit, _)| !limited.contains(limit));
+            let limited = |(limit, _): &mut (u16, Reservation)| limited.contains(limit);
+            for (limit, reservation) in held.reservations.extract_if(.., limited) {
+                let units = inputs.route.limit(limit).unreserved();
+                let units = units.max(reservation.units());
+                reservation.settle(units, inputs.now);
+            }
         }
     }
 }

@@ -196,7 +196,15 @@ impl<'r> PolicyKey<'r> {
     /// # Errors
     /// The store of the policy does not answer.
     pub async fn state(&self, now: Timestamp) -> Result<KeyState, SteeringError> {
-        Ok(self.facts(Probe::UNIT, now).await?.state(self))
+        Ok(self.facts(self.unit(), now).await?.state(self))
+    }
+
+    /// A request of one unit.
+    fn unit(&self) -> Probe {
+        Probe {
+            demand: self.limit.demand(self.place, None, 1),
+            window_end: None,
+        }
     }
 
     /// The policy.
@@ -217,12 +225,12 @@ impl<'r> PolicyKey<'r> {
         now: Timestamp,
     ) -> Result<ChangedKey, KeyChangeError> {
         self.check(change, now)?;
-        let before = self.facts(Probe::UNIT, now).await?;
+        let before = self.facts(self.unit(), now).await?;
         let after = match execution {
             Execution::DryRun => self.expected(before.clone(), change, by, now),
             Execution::Apply => {
                 self.apply(change, by, now).await?;
-                self.facts(Probe::UNIT, now).await?
+                self.facts(self.unit(), now).await?
             }
         };
         Ok(ChangedKey {
@@ -320,7 +328,7 @@ impl<'r> PolicyKey<'r> {
     fn whole_bucket(&self, now: Timestamp) -> BucketFacts {
         let algorithm = self.quota().algorithm();
         let cell = algorithm.open(Cell::EMPTY, self.key, now);
-        algorithm.facts(cell, (Probe::UNIT.cost, 0), now)
+        algorithm.facts(cell, self.unit().demand, now)
     }
 
     /// The facts of the key at `now`, with the decisions on `probe`.

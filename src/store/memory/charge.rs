@@ -9,7 +9,7 @@ use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use super::table_rules::{TableRules, refuse_for_memory};
 use crate::clock::Timestamp;
-use crate::limiter::{Cell, Decision, Fingerprint, Verdict, WindowEnd};
+use crate::limiter::{Cell, Decision, Demand, Fingerprint, Verdict, WindowEnd};
 use locking::{LockedBuckets, lock_all};
 
 /// A charge to one bucket.
@@ -24,6 +24,8 @@ pub struct Charge<'a> {
     /// The end of a window that this charge opens, after now, if requests set it
     /// ([`Start::Local`](crate::limiter::Start::Local)).
     pub window_end: Option<WindowEnd>,
+    /// Units that have to be there, and that the response may take.
+    pub required: u32,
     /// Units that have to stay in the bucket for requests with a larger burst or limit.
     pub kept: u32,
 }
@@ -180,18 +182,38 @@ impl PlannedCharge {
 
 impl<'a> Charge<'a> {
     /// A charge of no units.
-    pub(super) const fn of_nothing(table: &'a Table, key: Fingerprint) -> Self {
+    pub(in crate::store) const fn of_nothing(table: &'a Table, key: Fingerprint) -> Self {
         Self {
             table,
             key,
             cost: 0,
             window_end: None,
+            required: 0,
             kept: 0,
+        }
+    }
+
+    /// A charge to the same bucket of a request that needs these units.
+    #[must_use]
+    pub const fn with(self, demand: Demand) -> Self {
+        Self {
+            cost: demand.cost,
+            required: demand.required,
+            kept: demand.kept,
+            ..self
         }
     }
 }
 
 impl Charge<'_> {
+    pub(super) const fn demand(&self) -> Demand {
+        Demand {
+            cost: self.cost,
+            required: self.required,
+            kept: self.kept,
+        }
+    }
+
     /// True if a refused request is charged, too.
     pub fn is_charged_if_refused(&self) -> bool {
         self.cost > 0 && self.table.refusals() == Refusals::Charged
@@ -201,7 +223,7 @@ impl Charge<'_> {
     pub(super) fn rules<'t>(&self, table: &'t Table) -> TableRules<'t> {
         TableRules {
             window_end: self.window_end,
-            kept: self.kept,
+            demand: self.demand(),
             ..table.rules()
         }
     }

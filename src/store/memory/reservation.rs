@@ -84,7 +84,7 @@ impl<'a> UnsettledLocks<'a> {
         let made = self.0.iter_mut().filter_map(|(unsettled, one)| {
             let decision = verdict.decisions[one.index];
             let charged = admitted || one.table.refusals() == Refusals::Charged;
-            if !charged || !decision.is_admitted() || one.cost == 0 || !is_its_table(one) {
+            if !charged || !decision.is_admitted() || !is_its_table(one) {
                 return None;
             }
             if was_whole(&decision, one.cost) {

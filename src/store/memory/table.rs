@@ -23,7 +23,7 @@ use super::permits::Permits;
 use super::slab::Slab;
 use super::table_rules::{Rings, TableRules, refuse_for_memory};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, Segments};
+use crate::limiter::{Algorithm, Cell, Decision, Demand, Fingerprint, Segments};
 #[cfg(test)]
 pub use census::TableCensus;
 pub(super) use export::ExportedEntry;
@@ -191,28 +191,19 @@ impl Table {
 
     /// The decision of [`Charge::peek`] for `cost` units of this key.
     pub fn peek(&self, key: Fingerprint, cost: u32, now: Timestamp) -> Decision {
-        let charge = Charge {
-            table: self,
-            key,
-            cost,
-            window_end: None,
-            kept: 0,
-        };
-        charge.peek(now)
+        let charge = Charge::of_nothing(self, key);
+        Charge { cost, ..charge }.peek(now)
     }
 
     /// The rules by which buckets are filled.
-    pub(super) const fn rules(&self) -> TableRules<'_> {
+    pub(super) fn rules(&self) -> TableRules<'_> {
         TableRules {
             algorithm: &self.algorithm,
             on_full: self.on_full,
             refusals: self.refusals,
-            rings: match &self.slab {
-                None => None,
-                Some(slab) => Some(Rings { slab, table: self }),
-            },
+            rings: self.slab.as_ref().map(|slab| Rings { slab, table: self }),
             window_end: None,
-            kept: 0,
+            demand: Demand::default(),
         }
     }
 

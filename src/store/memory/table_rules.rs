@@ -5,7 +5,9 @@ use std::num::NonZero;
 use super::slab::{Chunks, Slab};
 use super::table::{OnFull, Refusals, Table};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, BucketState, Cell, Decision, Fingerprint, Outcome, WindowEnd};
+use crate::limiter::{
+    Algorithm, BucketState, Cell, Decision, Demand, Fingerprint, Outcome, WindowEnd,
+};
 
 /// The rules of a table.
 #[derive(Clone, Copy)]
@@ -18,7 +20,7 @@ pub(super) struct TableRules<'a> {
     /// The end of a window that is opened now, if the request sets it.
     pub(super) window_end: Option<WindowEnd>,
     /// Units that a request has to leave to others.
-    pub(super) kept: u32,
+    pub(super) demand: Demand,
 }
 
 /// The rings of a table.
@@ -54,8 +56,14 @@ impl<'a> TableRules<'a> {
     }
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
-        self.algorithm
-            .decide_keeping(self.state(cell), now, (cost, self.kept))
+        self.algorithm.decide_keeping(
+            self.state(cell),
+            now,
+            Demand {
+                cost,
+                ..self.demand
+            },
+        )
     }
 
     pub(super) fn refuses(&self, cell: Cell, now: Timestamp) -> bool {

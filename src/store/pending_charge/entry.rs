@@ -126,6 +126,7 @@ impl PendingEntry {
                 name,
                 key: redis.name.key,
                 cost: self.charge.cost,
+                required: self.charge.required,
                 kept: tier.charge.kept(),
                 charged_refusals: match tier.buckets.table.refusals() {
                     Refusals::Free => ChargedRefusals::None,
@@ -182,14 +183,13 @@ impl PendingEntry {
         is_enforced: bool,
         result: &mut ChargeResult,
     ) {
-        let PolicyCharge {
-            id, cost, settles, ..
-        } = self.charge;
+        let PolicyCharge { id, settles, .. } = self.charge;
+        let is_made = self.charge.cost > 0 || self.charge.required > 0;
         if let Some(in_use) = self.in_use(listed) {
             result.held_mut().in_use.push(in_use);
         }
         let reply = self.redis.as_ref().and_then(|redis| redis.reply);
-        let charged = reply.filter(|reply| reply.decision.is_admitted() && cost > 0);
+        let charged = reply.filter(|reply| reply.decision.is_admitted() && is_made);
         let Some(reply) = charged else { return };
         let bucket = || self.bucket(listed, reply.tier, to);
         if settles && let Some(bucket) = bucket() {

@@ -221,6 +221,7 @@ mod tests {
             name: name.as_bytes(),
             key: Fingerprint::from_bits(1),
             cost: 1,
+            required: 0,
             kept: 0,
             charged_refusals: ChargedRefusals::None,
             settles: false,

@@ -89,6 +89,7 @@ impl ChargedBucket {
             name: &self.name,
             key: self.key,
             cost: self.cost,
+            required: 0,
             kept: 0,
             charged_refusals: ChargedRefusals::None,
             settles: false,

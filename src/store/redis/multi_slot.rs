@@ -169,6 +169,7 @@ mod tests {
             name,
             key: Fingerprint::from_bits(1),
             cost: 1,
+            required: 0,
             kept: 0,
             charged_refusals,
             settles: true,
@@ -220,6 +221,7 @@ mod tests {
         assert_eq!((call.charges, call.enforced), (vec![0, 3], 0));
         assert!(call.buckets.iter().all(|bucket| !bucket.settles));
         let watching = BucketCharge {
+            required: 0,
             kept: 0,
             charged_refusals: ChargedRefusals::None,
             ..buckets[0]

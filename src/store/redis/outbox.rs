@@ -272,6 +272,7 @@ impl PendingSettlement {
                 name: &self.name,
                 key: self.key,
                 cost: self.reserved.units,
+                required: 0,
                 kept: 0,
                 charged_refusals: ChargedRefusals::None,
                 settles: true,
@@ -280,7 +281,8 @@ impl PendingSettlement {
             },
             reserved: self.reserved,
             units: self.units,
-            since: Some(self.since),
+            // Without a charge, nothing is unsettled.
+            since: (self.reserved.units > 0).then_some(self.since),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::client::ScriptWords;
 use super::script_call::{BucketCharge, ChargeRequest, Tier};
 use super::value::{self, StoredBucket};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Decision, Outcome, WindowEnd};
+use crate::limiter::{Algorithm, Decision, Demand, Outcome, WindowEnd};
 
 /// The reply to one call.
 #[derive(Debug)]
@@ -235,7 +235,15 @@ impl BucketCharge<'_> {
         let end = self.period.map(WindowEnd::of);
         let cell = self.algorithm.open_until(bucket.cell, self.key, end, now);
         let state = bucket.state(cell);
-        let decide = |cost| self.algorithm.decide_keeping(state, now, (cost, self.kept));
+        let decide = |cost| {
+            let (required, kept) = (self.required, self.kept);
+            let demand = Demand {
+                cost,
+                required,
+                kept,
+            };
+            self.algorithm.decide_keeping(state, now, demand)
+        };
         let decision = decide(self.cost);
         let is_admitted = match outcome {
             ChargeOutcome::Charged | ChargeOutcome::Spared => true,

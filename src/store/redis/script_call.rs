@@ -26,6 +26,8 @@ pub struct BucketCharge<'a> {
     pub key: Fingerprint,
     /// The units to charge; 0 only asks.
     pub cost: u32,
+    /// The units that have to be there, in place of a cost: nothing is charged.
+    pub required: u32,
     /// The units that have to stay in the bucket, for requests with a larger burst or limit. Not for
     /// queues, refills in steps and units in use.
     pub kept: u32,
@@ -139,13 +141,17 @@ impl ChargeRequest<'_> {
             Tier::First => "first",
             Tier::Overflow => "further",
         });
-        words.number(charge.cost);
+        words.number(charge.asked());
         if charge.exceeds_capacity() {
             words.text("never");
         } else {
             words.number(charge.kept);
         }
-        words.text(if charge.settles { "settles" } else { "stays" });
+        words.text(match charge {
+            BucketCharge { required: 1.., .. } => "asks",
+            BucketCharge { settles: true, .. } => "settles",
+            _ => "stays",
+        });
         words.text(match charge.charged_refusals {
             ChargedRefusals::None => "free",
             ChargedRefusals::Own => "owe_own",
@@ -180,13 +186,20 @@ impl BucketCharge<'_> {
         self.cost > 0 && self.charged_refusals == ChargedRefusals::All
     }
 
+    /// The units that the script decides on.
+    fn asked(&self) -> u32 {
+        self.cost.saturating_add(self.required)
+    }
+
     /// True if even a full bucket holds fewer units. The scripts of windows find out by themselves if
     /// units have to stay.
     fn exceeds_capacity(&self) -> bool {
         let capacity = self.algorithm.capacity();
         let needed = match self.algorithm {
-            Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => self.cost.saturating_add(self.kept),
-            _ => self.cost,
+            Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => {
+                self.asked().saturating_add(self.kept)
+            }
+            _ => self.asked(),
         };
         needed > capacity || capacity == 0 && !self.algorithm.is_concurrency()
     }
@@ -206,7 +219,7 @@ impl BucketCharge<'_> {
         let window = self.algorithm.window().map_or(0, micros);
         match self.algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
-                words.spans(gcra, (self.cost, self.kept), debt)
+                words.spans(gcra, (self.asked(), self.kept), debt)
             }
             Algorithm::LeakyBucket(bucket) => words.spans(bucket.line(), (self.cost, 0), debt),
             Algorithm::IntervalRefill(bucket) => {

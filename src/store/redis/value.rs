@@ -223,7 +223,7 @@ pub(in crate::store) fn read_bucket(
         state => StoredBucket::from_value(algorithm, state)?,
     };
     let cell = algorithm.open_until(bucket.cell, key, probe.window_end, now);
-    Some(algorithm.facts(bucket.state(cell), (probe.cost, probe.kept), now))
+    Some(algorithm.facts(bucket.state(cell), probe.demand, now))
 }
 
 fn carried_in(carried: crate::limiter::RingConversion<'_>, words: Option<&RingMemory>) -> Cell {

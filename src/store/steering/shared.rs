@@ -104,9 +104,10 @@ impl SharedSteering {
             ..probe
         };
         let has_bucket = values.iter().any(|value| !value.is_empty());
-        let buckets = key.buckets.tiers().zip(values).enumerate();
-        let buckets = buckets.map(|(place, (tier, value))| {
-            let there = there.in_tier(place);
+        let tiers = key.buckets.tiers().enumerate().zip(values);
+        let buckets = tiers.map(|((place, tier), value)| {
+            let demand = there.demand_of(place);
+            let there = Probe { demand, ..there };
             let facts = read_bucket(tier.algorithm(), name.key(), &value, there, at);
             Ok(moved(facts.ok_or_else(unreadable)?, at, now))
         });
@@ -139,6 +140,7 @@ impl SharedSteering {
             name: names.first().map_or(&[], Vec::as_slice),
             key: name.key(),
             cost: 0,
+            required: 0,
             kept: 0,
             charged_refusals: ChargedRefusals::None,
             settles: false,
@@ -153,7 +155,7 @@ impl SharedSteering {
             .flatten()
             .next()
             .map_or(Cell::EMPTY, |reply| reply.decision.cell);
-        Ok(algorithm.facts(cell, (probe.cost, probe.kept), now))
+        Ok(algorithm.facts(cell, probe.demand, now))
     }
 
     /// Makes a change to the buckets in Redis, and tells all machines. Ends are in the time of this

@@ -104,6 +104,9 @@ pub struct Policy {
     pub count: List<Statuses<100>>,
     /// `true` applies `count` to responses of the proxy itself too: its 502 and 504, for instance.
     pub count_own: Located<Flag>,
+    /// `false` charges requests of `count` only by their responses: a request needs its units in the
+    /// bucket, and doesn't take them.
+    pub count_reserve: Located<Flag<true>>,
     /// The policy refuses (`enforce`), decides and counts without refusing (`shadow`), or applies
     /// to no request (`disabled`).
     pub mode: Located<Mode>,

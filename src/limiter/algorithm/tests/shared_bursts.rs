@@ -23,7 +23,7 @@ proptest! {
         for (gap, cost, is_small) in steps {
             now = now.saturating_add_micros(gap);
             let kept = if is_small { burst - smaller } else { 0 };
-            let decision = shared.decide_keeping(cell, now, (cost, kept));
+            let decision = shared.decide_keeping(cell, now, Demand { cost, kept, required: 0 });
             if is_small {
                 let expected = alone.decide(cell, now, cost);
                 prop_assert_eq!(decision.outcome, expected.outcome);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Fingerprint};
+use crate::limiter::{Decision, Demand, Fingerprint};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::admission::record::word_of;
@@ -15,7 +15,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::proxy::ruleset::{Limit, Quota};
 use crate::rules::{Head, InvalidCost, KeyFault, LocalPeriods, PartDescription};
-use crate::store::{Charge, ChargeId, OnStoreError};
+use crate::store::{ChargeId, OnStoreError};
 use crate::telemetry::metrics::LimitDecision;
 
 /// A limit on one request.
@@ -96,12 +96,13 @@ impl<'r> LimitTrace<'r> {
         };
         trace.outcome = match (applicability, cost) {
             (Applicability::Bucket(key, _), Ok(cost)) => {
-                let peek = |(quota, kept): (&Quota, u32)| {
-                    let charge = quota.buckets.charge(key, cost, quota.window_end(head, now));
-                    Charge { kept, ..charge }.peek(now)
+                let first = limit.demand(place, Some(head), cost);
+                let peek = |(tier, quota): (usize, &Quota)| {
+                    let kept = if tier == 0 { first.kept } else { 0 };
+                    let charge = quota.buckets.charge(key, 0, quota.window_end(head, now));
+                    charge.with(Demand { kept, ..first }).peek(now)
                 };
-                let kept = std::iter::once(limit.kept(place, head)).chain(std::iter::repeat(0));
-                let mut decisions: Vec<_> = quota.tiers().zip(kept).map(peek).collect();
+                let mut decisions: Vec<_> = quota.tiers().enumerate().map(peek).collect();
                 let place = deciding(&decisions);
                 trace.decide_by(quota, place);
                 let decision = decisions.swap_remove(place);

@@ -61,7 +61,7 @@ impl PendingExplanation<'_> {
                     continue;
                 };
                 match key.facts(*probe, now).await {
-                    Ok(facts) => limit.decide_live(key, &facts, probe.cost),
+                    Ok(facts) => limit.decide_live(key, &facts, limit.cost),
                     Err(error) => limit.decide_without_store(&error),
                 }
             }
@@ -86,8 +86,7 @@ impl<'r> LiveKey<'r> {
         Some(Self {
             key: PolicyKey::of_request(limit, secret, head, place)?,
             probe: Probe {
-                cost: limit.spec.cost.of(head).ok()?,
-                kept: limit.kept(place, head),
+                demand: limit.demand(place, Some(head), limit.spec.cost.of(head).ok()?),
                 window_end: limit.quota(place).window_end(head, now),
             },
         })

@@ -37,6 +37,7 @@ fn charge(table: &Table, key: u64, cost: u32, now: u64) -> Decision {
             key,
             cost,
             window_end: None,
+            required: 0,
             kept: 0,
         }],
         Timestamp::from_micros(now),

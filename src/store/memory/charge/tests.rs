@@ -71,6 +71,7 @@ fn a_refusal_by_one_policy_charges_none() {
         key: key(7),
         cost: 1,
         window_end: None,
+        required: 0,
         kept: 0,
     });
     assert!(charge_all(&charges, NOW).is_admitted());
@@ -96,6 +97,7 @@ fn each_pair_of_algorithms_is_charged_all_or_nothing() {
                     key: key(7),
                     cost: 7,
                     window_end: None,
+                    required: 0,
                     kept: 0,
                 });
                 if flip {
@@ -134,6 +136,7 @@ fn a_cost_of_zero_takes_no_entry() {
                     key: key(bits),
                     cost: 0,
                     window_end: None,
+                    required: 0,
                     kept: 0,
                 }],
                 NOW
@@ -154,6 +157,7 @@ fn more_charges_than_fit_inline_are_decided_alike() {
             key: key(1),
             cost: 1,
             window_end: None,
+            required: 0,
             kept: 0,
         })
         .collect();
@@ -177,6 +181,7 @@ fn threads_on_k_remaining_admit_exactly_k() {
             key: key(3),
             cost: 1,
             window_end: None,
+            required: 0,
             kept: 0,
         }];
         let spent = charge_all(
@@ -233,6 +238,7 @@ fn threads_with_overlapping_policies_charge_all_or_nothing() {
                 key: key(9),
                 cost,
                 window_end: None,
+                required: 0,
                 kept: 0,
             };
             let charges: Vec<_> = chosen.iter().map(charge).collect();
@@ -269,7 +275,7 @@ proptest! {
         let mut model = vec![0; limits.len()];
         for (subset, cost) in requests {
             let chosen: Vec<_> = (0..limits.len()).filter(|i| subset >> i & 1 == 1).collect();
-            let charge = |i: &usize| Charge { table: &tables[*i], key: key(1), cost, window_end: None, kept: 0 };
+            let charge = |i: &usize| Charge { table: &tables[*i], key: key(1), cost, window_end: None, required: 0, kept: 0 };
             let charges: Vec<_> = chosen.iter().map(charge).collect();
             let fits = chosen.iter().all(|i| limits[*i] > 0 && model[*i] + cost <= limits[*i]);
             prop_assert_eq!(charge_all(&charges, NOW).is_admitted(), fits);
@@ -297,7 +303,7 @@ proptest! {
         let (together, apart) = (tables(), tables());
         let binding = binding.min(kinds.len());
         for cost in requests {
-            let charge = |table| Charge { table, key: key(1), cost, window_end: None, kept: 0 };
+            let charge = |table| Charge { table, key: key(1), cost, window_end: None, required: 0, kept: 0 };
             let charges: Vec<_> = together.iter().map(charge).collect();
             let verdict = charge_with_shadow(&charges, binding, NOW);
 
@@ -330,6 +336,7 @@ fn the_last_request_in_a_queue_frees_its_place() {
         key: key(7),
         cost: 1,
         window_end: None,
+        required: 0,
         kept: 0,
     };
     let ask = || charge_all(&[charge], NOW).decisions[0];
@@ -359,6 +366,7 @@ fn a_place_is_given_back_where_its_line_has_moved_to() {
         key: key(7),
         cost: 1,
         window_end: None,
+        required: 0,
         kept: 0,
     };
     let [_, last] = [(); 2].map(|()| charge_all(&[charge], NOW).decisions[0]);
@@ -377,6 +385,7 @@ fn concurrent_requests_never_share_a_place_in_the_queue() {
         key: key(7),
         cost: 1,
         window_end: None,
+        required: 0,
         kept: 0,
     };
     let turns = || {
@@ -419,6 +428,7 @@ fn a_policy_that_charges_refused_requests_does_so_whichever_policy_refuses() {
                 key: key(7),
                 cost,
                 window_end: None,
+                required: 0,
                 kept: 0,
             });
             charge_all(&charges, NOW)
@@ -446,6 +456,7 @@ fn a_charged_refusal_announces_when_it_ends_and_moves_that_on_each_time() {
         key: key(7),
         cost: 1,
         window_end: None,
+        required: 0,
         kept: 0,
     };
     let minute = |minutes: u64| NOW.saturating_add_micros(60_000_000 * minutes);
@@ -474,6 +485,7 @@ fn a_bucket_that_two_charges_name_is_charged_once() {
             key: key(7),
             cost: 1,
             window_end: None,
+            required: 0,
             kept: 0,
         };
         let charges = [charge(table), charge(&other), charge(table)];

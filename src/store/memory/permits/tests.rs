@@ -41,6 +41,7 @@ fn charge(table: &Table, bits: u64, cost: u32) -> Charge<'_> {
         key,
         cost,
         window_end: None,
+        required: 0,
         kept: 0,
     }
 }

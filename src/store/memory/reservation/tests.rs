@@ -63,6 +63,7 @@ fn reserve_at(table: &Arc<Table>, bits: u64, cost: u32, now: Timestamp) -> Optio
         key: key(bits),
         cost,
         window_end: None,
+        required: 0,
         kept: 0,
     };
     let settled = SettleableCharge {
@@ -125,6 +126,7 @@ fn reservations_are_all_or_nothing() {
         key: key(7),
         cost,
         window_end: None,
+        required: 0,
         kept: 0,
     };
     let charges = [charge(&*wide, 3), charge(&*narrow, 1)];

@@ -59,6 +59,7 @@ fn charge(table: &Table, key: Fingerprint, cost: u32, now: Timestamp) -> bool {
             key,
             cost,
             window_end: None,
+            required: 0,
             kept: 0,
         }],
         now,

@@ -38,10 +38,7 @@ impl Charge<'_> {
     pub fn facts(&self, now: Timestamp) -> BucketFacts {
         self.table.read(self, now, |found| {
             let state = found.rules.state(found.cell);
-            let facts = found
-                .rules
-                .algorithm
-                .facts(state, (self.cost, self.kept), now);
+            let facts = found.rules.algorithm.facts(state, self.demand(), now);
             if found.has_no_memory {
                 BucketFacts {
                     for_cost: refuse_for_memory(facts.for_cost, found.cell, now),

@@ -63,6 +63,7 @@ fn charge(table: &Table, key: Fingerprint, cost: u32) -> bool {
             key,
             cost,
             window_end: None,
+            required: 0,
             kept: 0,
         }],
         NOW,
@@ -293,6 +294,7 @@ fn replace_while_charging(limit: u32, algorithm: impl Fn(Quota, usize) -> Algori
                 key,
                 cost: 1,
                 window_end: None,
+                required: 0,
                 kept: 0,
             });
             charges.rotate_left(thread % 2);
@@ -392,6 +394,7 @@ fn a_shorter_window_lets_units_leave_over_its_whole_length() {
                 key,
                 cost,
                 window_end: None,
+                required: 0,
                 kept: 0,
             }],
             now,
@@ -437,6 +440,7 @@ fn rings_of_a_key_that_is_gone_are_found_again() {
             key: key(number),
             cost: 500,
             window_end: None,
+            required: 0,
             kept: 0,
         };
         assert!(charge_all(&[charge], now).is_admitted());

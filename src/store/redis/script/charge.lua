@@ -12,7 +12,8 @@
 --         the kind of algorithm;
 --         `first` for the first bucket of its charge, `further` for an overflow bucket;
 --         the cost; `never` if even a full bucket holds less, else the units that have to stay;
---         `settles` if the cost of an admitted request is settled later, else `stays`;
+--         `settles` if the cost of an admitted request is settled later, `asks` if the bucket needs
+--         its units and nothing is charged, else `stays`;
 --         `owe` if each refusal is charged, `owe_own` if only its own is, of a request that all
 --         enforced charges admit; else `free`;
 --         the recipe, up to and with its `|`;
@@ -118,6 +119,7 @@ end
 for i = 1, #deciding do
   local b = deciding[i]
   local kind, settles, debt = b.kind, ARGV[b.at - 2], ARGV[b.at - 1]
+  if settles == 'asks' then b.cost = 0 end
   local owes = b.cost > 0 and not is_peek and (debt == 'owe' or debt == 'owe_own' and is_admitted)
   if b.fits and (is_admitted or owes) then
     b.outcome = 'charged'

@@ -68,6 +68,7 @@ impl Node {
             key,
             cost,
             window_end: None,
+            required: 0,
             kept: 0,
         };
         let decision = charge_all(&[charge], now).decisions[0];
@@ -243,7 +244,7 @@ proptest! {
             match event {
                 Event::Request { key, cost } if nodes[place].request(key, cost, now) => {
                     let key = Fingerprint::from_bits(key);
-                    let charge = Charge { table: &truth, key, cost, window_end: None, kept: 0 };
+                    let charge = Charge { table: &truth, key, cost, window_end: None, required: 0, kept: 0 };
                     let at = Timestamp::from_micros(now);
                     charge.charge_remote(at, at);
                 }

@@ -358,6 +358,7 @@ impl Tracker {
         let charge = Charge {
             table: &self.table.load(),
             key,
+            required: 0,
             kept: 0,
             cost: u32::try_from(units).unwrap_or(u32::MAX),
             window_end: match self.epochs {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::limiter::{
-    Algorithm, BucketState, Calendar, Cell, Decision, Fingerprint, FixedWindow, Gcra,
+    Algorithm, BucketState, Calendar, Cell, Decision, Demand, Fingerprint, FixedWindow, Gcra,
     IntervalRefill, LeakyBucket, OldestPart, Outcome, Period, Quota, RingMemory, SlidingCounters,
     SlidingLog, SlidingWindow, Start, Verdict,
 };
@@ -78,6 +78,7 @@ impl Store for Memory {
                 key: fingerprint(charge.key),
                 cost: charge.cost,
                 window_end: None,
+                required: 0,
                 kept: charge.kept,
             })
             .collect();
@@ -117,6 +118,7 @@ impl Store for Redis {
                 name: name.as_bytes(),
                 key: fingerprint(charge.key),
                 cost: charge.cost,
+                required: 0,
                 kept: charge.kept,
                 charged_refusals: ChargedRefusals::None,
                 settles: false,
@@ -178,8 +180,13 @@ impl Bucket {
         }
     }
 
-    fn decide(&self, algorithm: &Algorithm, now: Timestamp, units: (u32, u32)) -> Decision {
-        algorithm.decide_keeping(self.state(algorithm, now), now, units)
+    fn decide(&self, algorithm: &Algorithm, now: Timestamp, (cost, kept): (u32, u32)) -> Decision {
+        let demand = Demand {
+            cost,
+            required: 0,
+            kept,
+        };
+        algorithm.decide_keeping(self.state(algorithm, now), now, demand)
     }
 
     /// Makes the decided charge.
@@ -613,6 +620,7 @@ fn extreme_numbers_are_decided() {
             key,
             cost,
             window_end: None,
+            required: 0,
             kept: 0,
         };
         store::charge_all(&[charge], at(now)).decisions[0]

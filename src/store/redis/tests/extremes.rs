@@ -230,6 +230,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                     key: fingerprint(*key),
                     cost: cost.of(policies[*policy].0.capacity()),
                     window_end: None,
+                    required: 0,
                     kept: 0,
                 })
                 .collect();
@@ -241,6 +242,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                     name: name.as_bytes(),
                     key: one.key,
                     cost: one.cost,
+                    required: 0,
                     kept: 0,
                     charged_refusals: one.table.refusals().into(),
                     settles: false,
@@ -327,6 +329,7 @@ fn a_bucket_under_another_recipe_is_converted_as_in_memory() {
                     key,
                     cost,
                     window_end: None,
+                    required: 0,
                     kept: 0,
                 }],
                 at(now),
@@ -349,6 +352,7 @@ fn a_bucket_under_another_recipe_is_converted_as_in_memory() {
                     key,
                     cost,
                     window_end: None,
+                    required: 0,
                     kept: 0,
                 }],
                 at(now),
@@ -549,6 +553,7 @@ fn logs_and_parts_are_given_back_as_in_memory() {
                     key: made.key,
                     cost,
                     window_end: None,
+                    required: 0,
                     kept: 0,
                 };
                 charge_all(&[charge], at(now))
@@ -641,6 +646,7 @@ fn windows_of_claimed_zones_end_as_in_memory() {
                     key: asked.key,
                     cost,
                     window_end,
+                    required: 0,
                     kept: 0,
                 };
                 let here = charge_all(&[here], at(now)).decisions[0];

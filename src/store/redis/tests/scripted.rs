@@ -242,6 +242,7 @@ pub fn charge<'a>(algorithm: &'a Algorithm, name: &'a str, cost: u32) -> BucketC
         name: name.as_bytes(),
         key: fingerprint(1),
         cost,
+        required: 0,
         kept: 0,
         charged_refusals: ChargedRefusals::None,
         settles: false,

@@ -243,6 +243,7 @@ fn a_bucket_in_debt_lasts_as_long_as_the_debt() {
         let name = redis.name(&place.to_string());
         for cost in [10, 10, 7] {
             let asked = [BucketCharge {
+                required: 0,
                 kept: 0,
                 charged_refusals: ChargedRefusals::All,
                 ..charge(algorithm, &name, cost)

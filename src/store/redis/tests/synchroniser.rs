@@ -74,6 +74,7 @@ impl Node {
             key,
             cost,
             window_end: None,
+            required: 0,
             kept: 0,
         };
         let decision = charge_all(&[charge], now).decisions[0];

@@ -74,6 +74,7 @@ impl Bucket {
             key: Fingerprint::from_bits(KEY),
             cost,
             window_end: None,
+            required: 0,
             kept: 0,
         }
     }

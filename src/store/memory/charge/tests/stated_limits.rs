@@ -72,6 +72,7 @@ proptest! {
                     key: Fingerprint::from_bits(7),
                     cost: *cost,
                     window_end: None,
+                    required: 0,
                     kept: 50 - limit,
                 };
                 let verdict = charge_all(&[charge], Timestamp::from_micros(now));

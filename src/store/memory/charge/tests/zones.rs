@@ -51,7 +51,7 @@ proptest! {
             let fresh = (least.map_or(named.at, |least| least.max(named.at)), 0, now);
             let running = last.filter(|(end, ..)| *end > now);
             let (end, count, began) = running.unwrap_or(fresh);
-            let charge = Charge { table: &table, key: Fingerprint::from_bits(key + 1), cost, window_end, kept: 0 };
+            let charge = Charge { table: &table, key: Fingerprint::from_bits(key + 1), cost, window_end, required: 0, kept: 0 };
             let peek = charge.peek(now);
             let decision = charge_all(&[charge], now).decisions[0];
             prop_assert_eq!((peek.outcome, peek.reset), (decision.outcome, decision.reset));
@@ -84,7 +84,7 @@ proptest! {
             now = now.saturating_add_micros(gap * if month { 31 } else { 1 } * 1_000_003);
             let zone = ZONES[if moves { zone } else { 1 }];
             let window_end = calendars.period_at(zone, now).map(WindowEnd::of);
-            let charge = Charge { table: &table, key: Fingerprint::from_bits(1), cost: 1, window_end, kept: 0 };
+            let charge = Charge { table: &table, key: Fingerprint::from_bits(1), cost: 1, window_end, required: 0, kept: 0 };
             let decision = charge_all(&[charge], now).decisions[0];
             let named = window_end.unwrap();
             if !moves {

@@ -142,6 +142,7 @@ fn charge(table: &Table, key: Fingerprint, now: u64) -> bool {
             key,
             cost,
             window_end: None,
+            required: 0,
             kept: 0,
         }],
         Timestamp::from_micros(now),
