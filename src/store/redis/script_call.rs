@@ -199,6 +199,14 @@ impl BucketCharge<'_> {
             Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => {
                 self.asked().saturating_add(self.kept)
             }
+            Algorithm::FixedWindow(_)
+            | Algorithm::SlidingWindow(_)
+            | Algorithm::SlidingCounters(_)
+            | Algorithm::SlidingLog(_)
+                if self.kept > 0 =>
+            {
+                0
+            }
             _ => self.asked(),
         };
         needed > capacity || capacity == 0 && !self.algorithm.is_concurrency()

@@ -114,7 +114,8 @@ do
     -- the tick and place of the last unit that has to leave before the charge fits. Where units have
     -- to stay, no more units count than may be taken, or one.
     reply_state = function(b)
-      local limit = math.max(math.min(1, number(b, 1)), number(b, 1) - (b.needed - b.cost))
+      local kept = tonumber(ARGV[b.at - 3]) or 0
+      local limit = math.max(math.min(1, number(b, 1)), number(b, 1) - kept)
       local units = math.min(live_units(b), limit)
       if units == 0 then return '' end
       local oldest = b.left + live_units(b) - units
