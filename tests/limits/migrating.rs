@@ -313,7 +313,7 @@ fn nginx_counts_requests_at_a_time_but_not_while_they_wait() {
         burst(1_000, 2, 2).to("/export?600"),
     ];
     assert_alike("nginx-connections", &plan, NOW);
-    let plan = [burst(0, 2, 6).to("/report")];
+    let plan = [burst(0, 2, 6).to("/report?600")];
     let [other, ours] = &play("nginx-connections", &plan, NOW)[0];
     assert_eq!(statuses(other), [200, 200, 200, 200, 200, 503]);
     assert_eq!(statuses(ours), [200, 200, 503, 503, 503, 503]);
