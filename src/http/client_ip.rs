@@ -80,6 +80,13 @@ impl ClientIp {
         }
     }
 
+    /// Returns true if a trusted proxy sends a request of its own, which resolves to `client`: none
+    /// that it passes on for a client.
+    pub fn trusts_sender(&self, peer: PeerAddress, client: IpAddr) -> bool {
+        let is_own = peer.ip().unwrap_or(NO_ADDRESS) == client;
+        self.trusts(peer) && (is_own || self.trusts_address(client))
+    }
+
     fn trusts_address(&self, address: IpAddr) -> bool {
         self.trusted.iter().any(|net| net.contains(&address))
     }

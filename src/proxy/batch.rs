@@ -2,14 +2,18 @@
 //! asked about that request alone.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use http::{StatusCode, Version};
 use http_body_util::BodyExt;
 use serde::{Deserialize, Serialize};
-use tokio::task::{JoinSet, yield_now};
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinSet, yield_now};
 
 use super::answers::error::Error;
 use super::answers::respond::problem_details;
@@ -18,15 +22,16 @@ use super::client::Client;
 use super::exchange::Exchange;
 use super::gateway::{Dropped, ask};
 use crate::http::body::{RequestBody, RequestBodyError};
-use crate::http::forwarded::Peer;
 use crate::http::message::{Request, Response};
-use crate::http::service::ServiceFuture;
 
 /// The most requests of a list.
 const MAX_REQUESTS: usize = 1_000;
 
 /// The most bytes of a list.
 const MAX_BYTES: u64 = 1024 * 1024;
+
+/// The most requests of all lists that wait at a time, at some 4 kB each.
+static WAITING: Semaphore = Semaphore::const_new(10_000);
 
 /// Other requests of the thread get a turn after so many decisions.
 const DECISIONS_A_TURN: usize = 32;
@@ -58,13 +63,15 @@ struct Decided {
 /// their decisions, in the same order.
 ///
 /// # Errors
-/// 403 unless the peer is a trusted proxy, and 413 if the body is larger than 1 MiB, or than the
+/// 403 unless a trusted proxy has sent it for itself, and 413 if the body is larger than 1 MiB, or than the
 /// route allows.
 pub(super) async fn respond(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
 ) -> Result<Response<ResponseBody>, Error> {
-    if exchange.context().trust() == Peer::Untrusted {
+    let context = exchange.context();
+    let client_ip = &context.ruleset.whole().client_ip;
+    if !client_ip.trusts_sender(context.client.connection.peer, context.client_ip) {
         return Err(Error::Request {
             status: StatusCode::FORBIDDEN,
             reason: "Only peers in client_ip.trusted_proxies may ask about requests of others.",
@@ -86,8 +93,12 @@ pub(super) async fn respond(
             return Ok(invalid(&format!("Expected {shape}: {error}.")));
         }
     };
-    let own_host = request.headers().get_owned(HOST);
-    let decided = decide_all(&exchange.context().client, described, own_host.as_ref()).await;
+    let authority = request
+        .uri()
+        .authority()
+        .map(|host| host.as_str().as_bytes());
+    let own_host = authority.or_else(|| request.headers().get(HOST));
+    let decided = decide_all(&exchange.context().client, described, own_host).await;
     Ok(json(StatusCode::OK, "application/json", &decided))
 }
 
@@ -107,34 +118,42 @@ async fn read(exchange: &Exchange, request: &mut Request<RequestBody>) -> Result
     }
 }
 
-/// Decides about all of them. Those that wait, for a store or their turn, wait beside each other.
+/// Decides about all of them, one after the other. Those that wait, for a store or their turn, wait
+/// beside each other.
 async fn decide_all(
     client: &Rc<Client>,
     described: Vec<DescribedRequest>,
-    own_host: Option<&HeaderValue>,
+    own_host: Option<&[u8]>,
 ) -> Vec<Decided> {
     let mut waiting = JoinSet::new();
+    let mut leaving = LastFirst(Vec::new());
     let mut decided = Vec::with_capacity(described.len());
     for (place, described) in described.into_iter().enumerate() {
         if place > 0 && place % DECISIONS_A_TURN == 0 {
             yield_now().await;
         }
-        let answer = match described.request(own_host) {
-            Ok(request) => {
-                let answer = ask(Rc::clone(client), request);
-                if answer.is_ready() {
-                    Decided::of(&answer.await)
-                } else {
-                    waiting.spawn_local(async move { (place, Decided::of(&answer.await)) });
-                    Decided::without_fields(StatusCode::INTERNAL_SERVER_ERROR)
-                }
-            }
-            Err(_) => Decided::without_fields(StatusCode::BAD_REQUEST),
+        let Some(request) = described.request(own_host) else {
+            decided.push(Decided::without_fields(StatusCode::BAD_REQUEST));
+            continue;
         };
-        decided.push(answer);
+        let mut answer = ask(Rc::clone(client), request);
+        // One that needn't wait is over before the next begins.
+        let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut answer).poll(cx))).await;
+        decided.push(match (polled, WAITING.try_acquire()) {
+            (Poll::Ready(answer), _) => Decided::of(&answer),
+            (Poll::Pending, Err(_)) => Decided::without_fields(StatusCode::SERVICE_UNAVAILABLE),
+            (Poll::Pending, Ok(permit)) => {
+                leaving.0.push(waiting.spawn_local(async move {
+                    let decided = Decided::of(&answer.await);
+                    drop(permit);
+                    (place, decided)
+                }));
+                // Unless it panics, which is counted and logged.
+                Decided::without_fields(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        });
     }
     while let Some(done) = waiting.join_next().await {
-        // A panic is counted and logged already, and leaves the 500.
         if let Ok((place, answer)) = done {
             decided[place] = answer;
         }
@@ -142,25 +161,37 @@ async fn decide_all(
     decided
 }
 
+/// Ends the waiting requests if the list's sender leaves: the last first, since a queue takes back
+/// its last place only.
+struct LastFirst(Vec<AbortHandle>);
+
+impl Drop for LastFirst {
+    fn drop(&mut self) {
+        self.0.iter().rev().for_each(AbortHandle::abort);
+    }
+}
+
 impl DescribedRequest {
-    /// The request itself.
-    ///
-    /// # Errors
-    /// When its method, host, path or a field isn't valid in HTTP.
-    fn request(self, own_host: Option<&HeaderValue>) -> Result<Request<RequestBody>, http::Error> {
+    /// The request itself; `None` if its method, host, path or a field isn't valid in HTTP.
+    fn request(self, own_host: Option<&[u8]>) -> Option<Request<RequestBody>> {
+        // A parsed URI has lost its fragment, which may be part of the path for another server.
+        if self.path.contains('#') {
+            return None;
+        }
         let mut builder = http::Request::builder()
             .version(Version::HTTP_11)
             .method(self.method.as_deref().unwrap_or("GET"))
             .uri(self.path);
+        let mut names = self.headers.keys();
+        let names_host = names.any(|name| name.eq_ignore_ascii_case(HOST.as_str()));
         for (name, value) in self.headers {
             builder = builder.header(name, value);
         }
-        builder = match (self.host, own_host) {
-            (Some(host), _) => builder.header(HOST, host),
-            (None, Some(host)) => builder.header(HOST, host),
-            (None, None) => builder,
-        };
-        builder.body(RequestBody::empty()).map(Request::from)
+        let own_host = own_host.filter(|_| !names_host);
+        if let Some(host) = self.host.as_deref().map(str::as_bytes).or(own_host) {
+            builder = builder.header(HOST, host);
+        }
+        builder.body(RequestBody::empty()).ok().map(Request::from)
     }
 }
 

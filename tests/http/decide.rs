@@ -420,7 +420,95 @@ fn a_list_is_bounded_and_has_a_known_form() {
 }
 
 #[test]
-fn only_trusted_peers_may_send_a_list() {
+fn only_trusted_peers_may_send_a_list_and_for_themselves() {
+    let list = r#"[{"path":"/"}]"#;
     let gateway = Gateway::start(&BATCH.replace("[127.0.0.1]", "[192.0.2.1]"));
-    assert_eq!(ask_list(&gateway, r#"[{"path":"/"}]"#).0, 403);
+    assert_eq!(ask_list(&gateway, list).0, 403);
+    // A load balancer passes these on.
+    let gateway = Gateway::start(BATCH);
+    let from = |client: &str| {
+        let length = list.len();
+        let request = format!(
+            "POST /ask HTTP/1.1\r\nhost: gate\r\nx-forwarded-for: {client}\r\n\
+             content-length: {length}\r\nconnection: close\r\n\r\n{list}"
+        );
+        Connection::open(gateway.address())
+            .exchange(&request)
+            .status
+    };
+    assert_eq!(from("203.0.113.7"), 403);
+    assert_eq!(from("127.0.0.1, 203.0.113.7"), 403);
+    assert_eq!(from("127.0.0.1"), 200);
+}
+
+/// The next begins when one that needn't wait is over.
+#[test]
+fn requests_of_a_list_are_decided_as_if_each_was_asked_about_alone() {
+    let gateway = Gateway::start(
+        "client_ip: { trusted_proxies: [127.0.0.1] }
+routes:
+  - { match: { path: /ask }, upstream: decide_batch }
+  - match: { path: /unreserved }
+    limits: [{ key: constant, quota: 3/1h, count: [200], count_reserve: false }]
+    upstream: decide
+  - { match: { path: /in-flight }, limits: [{ algorithm: concurrency, max: 1 }], upstream: decide }
+  - match: { path: /queue }
+    limits: [{ key: constant, algorithm: leaky_bucket, quota: 20/1s, queue: 2 }]
+    upstream: decide
+",
+    );
+    let statuses = |path: &str, count: usize| {
+        let item = format!(r#"{{"path":"{path}"}}"#);
+        let (_, decided) = ask_list(&gateway, &format!("[{}]", vec![item; count].join(",")));
+        decided
+            .into_iter()
+            .map(|(status, _)| status)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(statuses("/unreserved", 5), [200, 200, 200, 429, 429]);
+    assert_eq!(statuses("/in-flight", 3), [200, 200, 200]);
+    assert_eq!(statuses("/queue", 4), [200, 200, 200, 429]);
+    assert_eq!(statuses("/queue#x", 1), [400]);
+}
+
+#[test]
+fn requests_of_a_list_have_its_host_unless_they_name_one() {
+    let gateway = Gateway::start(
+        "client_ip: { trusted_proxies: [127.0.0.1] }
+routes:
+  - { match: { hosts: [gate], path: /ask }, upstream: decide_batch }
+  - { match: { hosts: [gate] }, upstream: decide }
+  - { match: { hosts: [other] }, limits: [{ quota: 0/1h }], upstream: decide }
+",
+    );
+    let list =
+        r#"[{"path":"/"},{"path":"/","host":"other"},{"path":"/","headers":{"Host":"other"}}]"#;
+    let (_, decided) = ask_list(&gateway, list);
+    let statuses = decided.into_iter().map(|(status, _)| status);
+    assert_eq!(statuses.collect::<Vec<_>>(), [200, 429, 429]);
+    let port = gateway.address().port();
+    let (resolve, url) = (
+        format!("gate:{port}:127.0.0.1"),
+        format!("http://gate:{port}/ask"),
+    );
+    let over_http2 = curl(&[
+        "--http2-prior-knowledge",
+        "--resolve",
+        &resolve,
+        "-d",
+        list,
+        &url,
+    ]);
+    assert_eq!(
+        over_http2.stdout.matches(r#""status":200"#).count(),
+        1,
+        "{}",
+        over_http2.stdout
+    );
+    assert_eq!(
+        over_http2.stdout.matches(r#""status":429"#).count(),
+        2,
+        "{}",
+        over_http2.stdout
+    );
 }

@@ -9,6 +9,7 @@ use crate::config::located::by_form;
 use crate::config::value::FilePath;
 use crate::config::{Code, Finding, List, NodeId};
 use crate::files::{self, FileVersion, VersionedFile};
+use crate::visible;
 
 /// The most files that a configuration includes.
 const MAX_FILES: usize = 1_000;
@@ -101,7 +102,7 @@ impl Included {
         if self.texts.len() == MAX_FILES {
             return refused("more than 1,000 files are included", "join some of them");
         }
-        let name = path.display().to_string();
+        let name = visible::text(&path.display().to_string());
         let room = MAX_TEXT.saturating_sub(self.bytes);
         let read = files::replaceable(path).and_then(|()| files::read(path, room));
         let bytes = match read {
