@@ -301,7 +301,7 @@ fn check_knows_the_traps() {
         ),
         (
             "request: { strip_prefix: /v }",
-            "put it into `rewrite` of the route",
+            "put it under `rewrite` of the route",
         ),
         ("rewrite: { add_prefix: /a/ }", "isn't a prefix of paths"),
         (

@@ -126,7 +126,7 @@ fn the_overview_shows_figures_and_policies() {
     browser.wait_until("document.getElementById('banner').innerText.includes('reload')");
     let banner = browser.text("#banner");
     assert!(
-        banner.contains(":1:1: "),
+        banner.contains(":3:1: unknown key"),
         "the place of the error: {banner}"
     );
     let page = browser.run("return document.querySelector('#banner a').getAttribute('href');");

@@ -42,7 +42,7 @@ fn notes_and_the_events_of_the_last_hour_are_there_at_once() {
     }
     let events = browser.text("#events");
     assert!(
-        events.contains("sluicegate.yaml:1:1: there are no routes"),
+        events.contains("sluicegate.yaml:3:1: unknown key"),
         "the reason of the reload: {events}"
     );
     assert!(
