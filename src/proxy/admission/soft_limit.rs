@@ -61,12 +61,14 @@ impl Admission {
     /// Lets soft limits answer a request that all limits admit.
     pub(super) fn apply_soft_limits(&mut self, inputs: &AdmissionInputs<'_>) {
         let result = &mut self.result;
+        if !result.verdict.is_admitted() {
+            return;
+        }
         let enforced = result.verdict.enforced();
-        let is_admitted = result.verdict.is_admitted();
         let decided = result.buckets.iter_mut().zip(&mut result.verdict.decisions);
         for (charge, decision) in decided {
             let limit = inputs.route.limit(charge.id.limit);
-            if !limit.soft_metrics.is_empty() && is_admitted {
+            if !limit.soft_metrics.is_empty() {
                 charge.id.soft = limit.exceeded(charge.id, decision);
                 let cost = limit.spec.cost.of(inputs.head).unwrap_or(1);
                 let bucket = (charge.id, charge.key);
@@ -74,7 +76,7 @@ impl Admission {
             }
         }
         let mut decisions = result.verdict.decisions[..enforced].iter();
-        if !is_admitted || decisions.all(Decision::is_admitted) {
+        if decisions.all(Decision::is_admitted) {
             return;
         }
         let decisions = std::mem::take(&mut result.verdict.decisions);
