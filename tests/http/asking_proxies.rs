@@ -1,4 +1,4 @@
-//! nginx and Caddy ask before they serve, with the recipes of docs/forward-auth.md.
+//! nginx, HAProxy and Caddy ask before they serve, with the recipes of docs/forward-auth.md.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ routes:
     )
 }
 
-/// What clients of both proxies see.
+/// What clients of each proxy see.
 fn check(proxy: SocketAddr, origin: &Origin) {
     let login = |fields: &str| {
         let fields = format!("host: shop.example\r\ncontent-length: 2\r\n{fields}");
@@ -84,6 +84,23 @@ fn check(proxy: SocketAddr, origin: &Origin) {
 fn nginx_serves_what_is_allowed_and_answers_429_with_retry_after() {
     let (gateway, origin) = (gateway(), Origin::plain());
     let proxy = OtherProxy::nginx(&recipe("nginx"), &replacements(&gateway, &origin));
+    check(proxy.address, &origin);
+    drop(gateway);
+    assert_eq!(get(proxy.address, "/").status, 500, "nobody decides");
+    assert_eq!(origin.requests().len(), 3);
+}
+
+#[test]
+fn haproxy_serves_what_is_allowed_and_answers_429_with_retry_after() {
+    let (gateway, origin) = (gateway(), Origin::plain());
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let script = directory.path().join("sluicegate.lua");
+    let [asked, served] = replacements(&gateway, &origin);
+    let lua = recipe("lua").replace(asked.0, &asked.1.to_string());
+    fs::write(&script, lua).expect("the directory is writable");
+    let script = script.to_str().expect("a plain path");
+    let config = recipe("haproxy").replace("/etc/haproxy/sluicegate.lua", script);
+    let proxy = OtherProxy::haproxy(&config, &[served]);
     check(proxy.address, &origin);
     drop(gateway);
     assert_eq!(get(proxy.address, "/").status, 500, "nobody decides");
