@@ -65,7 +65,7 @@ impl VersionedFile {
 /// with a dot, match nothing.
 ///
 /// # Errors
-/// Those of reading the directory.
+/// When the directory can't be read.
 pub fn list(pattern: &Path) -> io::Result<Vec<PathBuf>> {
     let name = pattern.file_name().unwrap_or_default().to_string_lossy();
     if !name.contains(['*', '?']) {

@@ -42,7 +42,7 @@ const DECISIONS_A_TURN: usize = 32;
 struct DescribedRequest {
     /// `GET` unless given.
     method: Option<String>,
-    /// That of the list unless given.
+    /// The host; the list's unless given.
     host: Option<String>,
     /// The path and the query.
     path: String,
@@ -63,8 +63,8 @@ struct Decided {
 /// their decisions, in the same order.
 ///
 /// # Errors
-/// 403 unless a trusted proxy has sent it for itself, and 413 if the body is larger than 1 MiB, or than the
-/// route allows.
+/// 403 unless a trusted proxy has sent it for itself, and 413 if the body is larger than 1 MiB, or
+/// than the route allows.
 pub(super) async fn respond(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,

@@ -1,4 +1,4 @@
-//! What is known of a request from its head on.
+//! The facts of a request, from its head on.
 
 use std::cell::{Cell, OnceCell};
 use std::net::IpAddr;
