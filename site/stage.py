@@ -152,7 +152,7 @@ def navigation():
         sys.exit(f"docs/README.md lists no section with {', '.join(sorted(missing))}")
     titles = {"CHANGELOG.md": "Changelog", "CONTRIBUTING.md": "Contributing", "SECURITY.md": "Security policy",
               "tests/recorded/README.md": "Compared with others"}
-    return [{"Home": [{"Start": "index.md"}, {"All pages": "docs/README.md"}]},
+    return [{"Home": [{"Overview": "index.md"}, {"All pages": "docs/README.md"}]},
             *({title: pages} for title, pages in sections if pages),
             {"Project": [{titles[name]: name} for name in PROJECT]}]
 
