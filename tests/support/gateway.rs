@@ -44,11 +44,7 @@ impl Gateway {
 
     /// Starts the proxy in a shell that first runs `commands`, such as `ulimit`.
     pub fn start_after(commands: &str, config: &str) -> Self {
-        let mut shell = Command::new("sh");
-        shell
-            .args(["-c", &format!("{commands}; exec \"$0\" \"$@\""), BINARY])
-            .args(RUN);
-        Self::spawn(directory_of(config), shell)
+        Self::spawn(directory_of(config), shell_after(commands))
     }
 
     /// An echo proxy with this `on_limit`. `/few` has a limit of one an hour, `/else` no limit, and
@@ -94,6 +90,16 @@ routes:
         assert!(!self.is_running(), "it ends first");
         let empty = tempfile::tempdir().expect("a temporary directory");
         Self::start_with(std::mem::replace(&mut self.dir, empty), RUN)
+    }
+
+    /// As [`start_again`](Self::start_again), in a shell that first runs `commands`.
+    pub fn start_again_after(mut self, commands: &str) -> Self {
+        assert!(!self.is_running(), "it ends first");
+        let empty = tempfile::tempdir().expect("a temporary directory");
+        Self::spawn(
+            std::mem::replace(&mut self.dir, empty),
+            shell_after(commands),
+        )
     }
 
     /// Starts the proxy with `config`, and waits until its admin listener responds, ready or not.
@@ -345,6 +351,15 @@ impl Drop for Gateway {
             eprintln!("the proxy wrote:\n{}", self.received_log());
         }
     }
+}
+
+/// A shell that runs `commands`, and becomes the proxy.
+fn shell_after(commands: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &format!("{commands}; exec \"$0\" \"$@\""), BINARY])
+        .args(RUN);
+    shell
 }
 
 /// A directory with `config` in it.

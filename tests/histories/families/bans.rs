@@ -1,0 +1,185 @@
+//! Bans by the refusals of any machine, and units that an operator grants at one of them.
+
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::{TIMEOUT, store};
+use crate::check::{Bound, Liveness, admitted_in_bans, bans};
+use crate::clients::Demand;
+use crate::exam::{examine, fail_if};
+use crate::history::{History, Outcome, Span, micros};
+use crate::nodes::{Proxy, Redis};
+use crate::policies::{Policy, config, promises};
+use crate::stage::{Stage, deadline};
+use crate::stall::Stalls;
+use crate::support::admin::{AdminClient, WRITER};
+use crate::table::{BANS, GRANTS};
+use crate::world::World;
+
+/// Without a ban, units come back within a second.
+static BANNING: [Policy; 1] = [Policy {
+    yaml: "quota: 4/1s, penalty: { strikes: 3, within: 10s, for: [5s] }",
+    units: 1,
+    bound: Bound::Rate {
+        burst: 4,
+        limit: 4,
+        window: 1_000_000,
+    },
+}];
+/// The units that a key gets in all, and those of them that are granted.
+const ALL: u64 = 60;
+const GRANTED: u64 = 20;
+static GRANTING: [Policy; 2] = [
+    Policy {
+        yaml: "algorithm: sliding_log, quota: 40/300d",
+        units: 1,
+        bound: Bound::Rolling {
+            most: ALL,
+            window: 300 * 86_400_000_000,
+        },
+    },
+    Policy {
+        yaml: "algorithm: fixed_window, quota: 40/300d",
+        units: 1,
+        bound: Bound::Rolling {
+            most: ALL,
+            window: 300 * 86_400_000_000,
+        },
+    },
+];
+/// The shortest announced wait that only a ban causes, in seconds.
+const ONLY_BANS: u64 = 3;
+/// All machines apply a ban within half a second, and a round trip.
+const KNOWN: Duration = Duration::from_millis(500);
+const ROUND_TRIP: Duration = Duration::from_millis(50);
+const KEYS: usize = 3;
+
+family!(a_ban_holds_on_all_machines, banned);
+family!(granted_units_are_admitted_once_on_all_machines, granted);
+
+fn open(world: &World, redis: &Redis, policies: &'static [Policy], seed: u64) -> Stage {
+    let text = config(
+        &store(redis.address(), ", refusal_cache: 100ms"),
+        policies,
+        "store: redis, on_store_error: refuse",
+    );
+    let proxies = (0..3).map(|_| Proxy::start(world.host(), &text)).collect();
+    Stage::open(proxies, Demand::of(policies, KEYS), seed)
+}
+
+fn banned(world: &World, seed: u64) {
+    let mut redis = Redis::start(world.host(), "");
+    let stalls = Stalls::watch();
+    let mut stage = open(world, &redis, &BANNING, seed);
+    let mut unknown = Vec::new();
+    for _ in 0..4 {
+        let proxy = stage.any_proxy();
+        let time = stage.dice.millis(300, 1_500);
+        unknown.push(match stage.dice.below(4) {
+            0 => stage.cut_off(proxy, &[&redis.host], time).whole,
+            1 => stage.pause_redis(&redis, time).whole,
+            2 => stage.restart_proxy(proxy, Signal::KILL, time / 4),
+            _ => stage.during("Redis restarts empty".to_owned(), |stage| {
+                redis.kill();
+                thread::sleep(time);
+                redis.start_again();
+                stage.wait_until_back(&stage.everyone());
+            }),
+        });
+        stage.rest();
+        stage.rest();
+    }
+    let (history, calm) = stage.close(Duration::from_secs(6));
+    let within = micros(KNOWN + ROUND_TRIP + 2 * stalls.longest());
+    let mut bans = bans(&history, 0, ONLY_BANS);
+    println!("{} responses of bans", bans.len());
+    for ban in &mut bans {
+        // While a machine is without Redis, others don't hear of its bans, nor it of theirs.
+        let Span { from, until } = ban.span;
+        let late = Span {
+            from,
+            until: from + within,
+        };
+        let late = unknown.iter().filter(|span| span.touches(late));
+        ban.span.from = late.map(|span| span.until).fold(from, u64::max);
+        // Another machine may have banned the key by itself, before it heard of this ban.
+        ban.span.until = until - within;
+    }
+    let liveness = Liveness {
+        deadline: deadline(TIMEOUT),
+        calm,
+        may_fail: true,
+    };
+    let mut wrong = liveness.check(&history, &[]);
+    let admitted = admitted_in_bans(&history, 0, &bans);
+    let late = admitted.iter().filter(|(since, _)| *since > within);
+    wrong.extend(late.map(|(since, event)| {
+        format!("admitted {} ms after a ban began: {event:?}", since / 1_000)
+    }));
+    if bans.is_empty() {
+        wrong.push("no key was banned".to_owned());
+    }
+    fail_if(&wrong, &history);
+    let latest = admitted.iter().map(|(since, _)| since / 1_000).max();
+    let latest = latest.unwrap_or(0);
+    BANS.note(latest, &format!("{latest} ms after it"));
+}
+
+fn granted(world: &World, seed: u64) {
+    let redis = Redis::start(world.host(), "");
+    let mut stage = open(world, &redis, &GRANTING, seed);
+    for key in 0..KEYS {
+        for policy in 0..GRANTING.len() {
+            let proxy = stage.any_proxy();
+            let body = json!({
+                "policy": format!("p{policy}"), "key": format!("k{key}"),
+                "units": GRANTED, "for": "1h",
+            });
+            let api = AdminClient::new(&stage.proxies[proxy].gateway, WRITER);
+            let answer = api.post("/v1/keys/grant", &body);
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        let proxy = stage.any_proxy();
+        let time = stage.dice.millis(300, 1_500);
+        match stage.dice.below(4) {
+            0 => drop(stage.cut_off(proxy, &[&redis.host], time)),
+            1 => drop(stage.pause_redis(&redis, time)),
+            2 => {
+                stage.restart_proxy(proxy, Signal::KILL, time / 4);
+            }
+            _ => {
+                stage.pause_proxy(proxy, time);
+            }
+        }
+    }
+    let (history, calm) = stage.close(Duration::from_secs(4));
+    let liveness = Liveness {
+        deadline: deadline(TIMEOUT),
+        calm,
+        may_fail: true,
+    };
+    let wrong = (0..KEYS).flat_map(|key| (0..GRANTING.len()).map(move |policy| (policy, key)));
+    let wrong = wrong
+        .filter_map(|(policy, key)| too_few(&history, policy, key))
+        .collect();
+    examine(&GRANTS, &history, &promises(&GRANTING), &liveness, wrong);
+}
+
+/// Says if a key got fewer units than it has, of which unanswered requests may have taken some.
+fn too_few(history: &History, policy: usize, key: usize) -> Option<String> {
+    let of = |outcomes: &[Outcome]| {
+        let all = history
+            .events
+            .iter()
+            .filter(|event| (event.policy, event.key) == (policy, key));
+        all.filter(|event| outcomes.contains(&event.outcome))
+            .count() as u64
+    };
+    let admitted = of(&[Outcome::Admitted]);
+    let unanswered = of(&[Outcome::Lost, Outcome::StoreError]);
+    (admitted + unanswered < ALL)
+        .then(|| format!("policy {policy} admitted {admitted} of {ALL} units of key {key}"))
+}
