@@ -17,9 +17,10 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 
-PATIENCE = 60  # seconds, far above the time in which a browser starts on a busy machine
+PATIENCE = 90  # seconds, far above the time in which a browser starts on a busy machine
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
              "--disable-background-networking", "--disable-component-update", "--disable-sync",
              # A mouse, because the theme lets a keyboard scroll blocks of code only beside one.
@@ -39,13 +40,17 @@ class Browser:
         self.base = f"http://127.0.0.1:{port}"
         session = self.post("/session", {"capabilities": {"alwaysMatch": {
             "goog:loggingPrefs": {"performance": "ALL"},
+            "timeouts": {"script": 1000 * PATIENCE, "pageLoad": 1000 * PATIENCE},
             "goog:chromeOptions": {"args": [*ARGUMENTS, f"--user-data-dir={profile}"]}}}})
         self.base += f"/session/{session['sessionId']}"
 
     def post(self, path, body):
         request = urllib.request.Request(self.base + path, json.dumps(body).encode(), {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            return json.load(answer)["value"]
+        try:
+            with urllib.request.urlopen(request, timeout=2 * PATIENCE) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            sys.exit(f"chromedriver: {json.load(error)['value']['message']}")
 
     def devtools(self, command, parameters):
         return self.post("/goog/cdp/execute", {"cmd": command, "params": parameters})
