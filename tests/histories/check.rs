@@ -263,7 +263,8 @@ impl Liveness {
         let starved = promises
             .iter()
             .flat_map(|promise| self.starved(history, promise));
-        slow.chain(failed).chain(starved).collect()
+        let all = slow.chain(failed).chain(starved);
+        all.chain(self.unavailable(history)).collect()
     }
 
     fn slow(&self, history: &History, event: &Event) -> Option<String> {
@@ -284,11 +285,26 @@ impl Liveness {
         };
         let may = match event.outcome {
             Outcome::Admitted | Outcome::Limited(_) => true,
-            Outcome::StoreError => self.may_fail && is_during_fault(),
+            Outcome::StoreError => self.may_fail,
             Outcome::Lost => is_during_fault(),
             Outcome::Unexpected(_) => false,
         };
         (!may).then(|| format!("no decision: {event:?}"))
+    }
+
+    /// Says if more than one request in twenty failed after the faults. Single ones miss the deadline
+    /// of the store on a busy machine.
+    fn unavailable(&self, history: &History) -> Option<String> {
+        let calm = history
+            .events
+            .iter()
+            .filter(|event| event.sent > self.calm.from);
+        let failed = calm
+            .clone()
+            .filter(|event| event.outcome == Outcome::StoreError);
+        let (failed, all) = (failed.count(), calm.count());
+        (failed * 20 > all)
+            .then(|| format!("{failed} of {all} requests after the faults had no decision"))
     }
 
     /// The keys that were asked for all the time, and admitted too seldom.
@@ -377,11 +393,14 @@ pub fn most_in_use(uses: &[Use], lapses: &[Lapse], time: Span) -> usize {
     most.max().unwrap_or(0)
 }
 
-/// A ban that clients have seen: from its first response to the earliest end that was announced.
+/// A ban that a response of a proxy announced: from then to the earliest end that it may mean.
 #[derive(Clone, Copy, Debug)]
 pub struct Ban {
+    pub proxy: usize,
     pub key: usize,
     pub span: Span,
+    /// The latest end that it may mean.
+    pub latest: Instant,
 }
 
 /// The bans of a policy whose `Retry-After` is at least `least` seconds for bans alone.
@@ -390,29 +409,38 @@ pub fn bans(history: &History, policy: usize, least: u64) -> Vec<Ban> {
     of.filter_map(|event| match event.outcome {
         // Seconds are rounded up.
         Outcome::Limited(Some(seconds)) if seconds >= least => Some(Ban {
+            proxy: event.proxy,
             key: event.key,
             span: Span {
                 from: event.received,
                 until: event.sent + (seconds - 1) * 1_000_000,
             },
+            latest: event.received + seconds * 1_000_000,
         }),
         _ => None,
     })
     .collect()
 }
 
-/// The requests that were certainly admitted during a ban, each with the time since its first
-/// response.
+/// The requests that were certainly admitted during a ban, each with the time since the ban's
+/// first response. A machine that had banned the key by itself before keeps the end of that ban.
 pub fn admitted_in_bans<'a>(
     history: &'a History,
     policy: usize,
     bans: &[Ban],
 ) -> Vec<(u64, &'a Event)> {
     let since = |event: &Event| {
-        let of = bans.iter().filter(|ban| {
+        let within = bans.iter().filter(|ban| {
             let is_within = event.sent > ban.span.from && event.received < ban.span.until;
             ban.key == event.key && is_within
         });
+        let own_ends = |ban: &Ban| {
+            bans.iter().any(|own| {
+                let is_own = (own.proxy, own.key) == (event.proxy, event.key);
+                is_own && own.latest >= ban.span.from && own.span.until <= event.received
+            })
+        };
+        let of = within.filter(|ban| ban.proxy == event.proxy || !own_ends(ban));
         of.map(|ban| event.sent - ban.span.from).max()
     };
     let of = history.events.iter().filter(|event| event.policy == policy);

@@ -13,6 +13,8 @@ use crate::support::client::{Connection, Response};
 
 /// The time in which all clients prefer the same key, so that it meets all proxies at once.
 const TOGETHER: u64 = 300_000;
+/// The time after which a key that moves reaches another proxy.
+const MOVES: u64 = 1_300_000;
 
 /// What clients ask for.
 #[derive(Clone, Copy)]
@@ -26,6 +28,18 @@ pub struct Demand {
     pub pause: u64,
     /// The longest time that the upstream takes for a response, in milliseconds.
     pub hold: u64,
+    pub spread: Spread,
+}
+
+/// How requests for a key are spread over time and proxies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// Evenly.
+    Even,
+    /// Half of all clients ask for the same key at a time.
+    Crowded,
+    /// The key reaches one proxy at a time, and then the next.
+    Moving,
 }
 
 impl Demand {
@@ -37,6 +51,7 @@ impl Demand {
             clients: 2,
             pause: 25,
             hold: 0,
+            spread: Spread::Crowded,
         }
     }
 }
@@ -106,13 +121,8 @@ impl Client {
     }
 
     fn step(&mut self) -> Event {
-        let Demand { policies, keys, .. } = self.demand;
-        let buckets = policies.len() * keys;
-        // All clients agree about the bucket of the moment.
-        let together = (now() / TOGETHER).wrapping_mul(2_654_435_761) as usize % buckets;
-        let any = self.dice.below(buckets);
-        let bucket = *self.dice.one_of(&[together, any]);
-        let (policy, key) = (bucket % policies.len(), bucket / policies.len());
+        let Demand { policies, .. } = self.demand;
+        let (policy, key) = self.next_bucket();
         let units = 1 + self.dice.below(policies[policy].units) as u64;
         let sent = now();
         let outcome = self.ask(policy, key, units);
@@ -125,6 +135,25 @@ impl Client {
             units,
             outcome,
         }
+    }
+
+    /// The policy and the key of the next request.
+    fn next_bucket(&mut self) -> (usize, usize) {
+        let Demand { policies, keys, .. } = self.demand;
+        if self.demand.spread == Spread::Moving {
+            let moment = (now() / MOVES) as usize;
+            let key = (self.proxy + moment) % keys;
+            return (self.dice.below(policies.len()), key);
+        }
+        let buckets = policies.len() * keys;
+        // All clients agree about the bucket of the moment.
+        let together = (now() / TOGETHER).wrapping_mul(2_654_435_761) as usize % buckets;
+        let any = self.dice.below(buckets);
+        let bucket = match self.demand.spread {
+            Spread::Crowded => *self.dice.one_of(&[together, any]),
+            _ => any,
+        };
+        (bucket % policies.len(), bucket / policies.len())
     }
 
     fn ask(&mut self, policy: usize, key: usize, units: u64) -> Outcome {

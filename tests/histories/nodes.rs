@@ -190,6 +190,17 @@ impl Proxy {
         });
     }
 
+    /// The number of calls so far that requests waited for, and that Redis didn't answer.
+    pub fn unanswered_calls(&self) -> u64 {
+        let metrics = get(self.gateway.admin, "/metrics").text();
+        let unanswered = metrics.lines().filter_map(|line| {
+            let rest = line.strip_prefix("sluicegate_store_requests_total{op=\"call\",result=")?;
+            let (result, count) = rest.split_once("} ")?;
+            (result != "\"ok\"").then(|| count.parse::<u64>().ok())?
+        });
+        unanswered.sum()
+    }
+
     /// Waits until it has exchanged charges once more, in a round that began after this call.
     pub fn wait_until_round(&self) {
         after_rounds(&self.gateway, 2);

@@ -7,9 +7,12 @@ use rustix::process::Signal;
 
 use crate::clients::{Clients, Demand};
 use crate::dice::Dice;
-use crate::history::{Fault, History, Span, micros, now};
+use crate::history::{Fault, History, Instant, Span, micros, now};
 use crate::nodes::{Proxy, Redis};
 use crate::world::Host;
+
+/// Requests use Redis again within this time after its return, those of all workers.
+const RETURN: Duration = Duration::from_secs(1);
 
 /// Proxies, the clients that ask them, and the faults so far.
 pub struct Stage {
@@ -28,6 +31,14 @@ pub struct Silence {
     pub silent: Span,
     /// Until Redis decided again.
     pub whole: Span,
+}
+
+/// The restart of a proxy or of Redis.
+pub struct Restart {
+    /// Until Redis decides again.
+    pub whole: Span,
+    /// When the old process had ended.
+    pub ended: Instant,
 }
 
 /// The packets that a partition loses.
@@ -147,6 +158,7 @@ impl Stage {
             silent.until = now();
             end();
             stage.wait_until_back(&proxies);
+            thread::sleep(RETURN);
         });
         Silence {
             proxies,
@@ -167,15 +179,32 @@ impl Stage {
     }
 
     /// Ends a proxy by a signal, and starts it again after a while.
-    pub fn restart_proxy(&mut self, proxy: usize, signal: Signal, time: Duration) -> Span {
-        self.during(format!("proxy {proxy} gets {signal:?}"), |stage| {
-            let mut ended = stage.proxies.remove(proxy);
-            ended.gateway.signal(signal);
-            ended.gateway.wait();
+    pub fn restart_proxy(&mut self, proxy: usize, signal: Signal, time: Duration) -> Restart {
+        let mut ended = 0;
+        let whole = self.during(format!("proxy {proxy} gets {signal:?}"), |stage| {
+            let mut old = stage.proxies.remove(proxy);
+            old.gateway.signal(signal);
+            old.gateway.wait();
+            ended = now();
             thread::sleep(time);
-            stage.proxies.insert(proxy, ended.start_again());
+            stage.proxies.insert(proxy, old.start_again());
             stage.wait_until_back(&[proxy]);
-        })
+        });
+        Restart { whole, ended }
+    }
+
+    /// Kills Redis, and starts it again, empty, after a while.
+    pub fn restart_redis(&mut self, redis: &mut Redis, time: Duration) -> Restart {
+        let mut ended = 0;
+        let whole = self.during("Redis restarts empty".to_owned(), |stage| {
+            redis.kill();
+            ended = now();
+            thread::sleep(time);
+            redis.start_again();
+            stage.wait_until_back(&stage.everyone());
+            thread::sleep(RETURN);
+        });
+        Restart { whole, ended }
     }
 
     /// Waits until these proxies use Redis again.
@@ -190,21 +219,31 @@ impl Stage {
         (0..self.proxies.len()).collect()
     }
 
-    /// Lets `time` pass, and returns what clients saw in all, with the last so many seconds.
-    pub fn close(mut self, time: Duration) -> (History, Span) {
+    /// Lets some time pass without faults, and returns which.
+    pub fn calm(&self, time: Duration) -> Span {
         let from = now();
         thread::sleep(time);
         let until = now();
+        Span { from, until }
+    }
+
+    /// Ends the run, and returns what clients saw.
+    pub fn end(mut self) -> History {
         for proxy in &mut self.proxies {
             assert!(proxy.gateway.is_running(), "a proxy has died");
             let log = proxy.gateway.log();
             assert!(!log.contains("panicked"), "{log}");
         }
-        let history = History {
+        History {
             events: self.clients.finish(),
             faults: self.faults,
-        };
-        (history, Span { from, until })
+        }
+    }
+
+    /// Ends the run after this time without faults, which it also returns.
+    pub fn close(self, time: Duration) -> (History, Span) {
+        let calm = self.calm(time);
+        (self.end(), calm)
     }
 }
 

@@ -286,7 +286,6 @@ fn errors_are_for_faults_only() {
     };
     assert_eq!(check(150, Outcome::StoreError, true), 0);
     assert_eq!(check(150, Outcome::StoreError, false), 1);
-    assert_eq!(check(300, Outcome::StoreError, true), 1);
     assert_eq!(check(150, Outcome::Lost, false), 0);
     assert_eq!(check(300, Outcome::Lost, false), 1);
     assert_eq!(check(150, Outcome::Unexpected(500), true), 1);
@@ -308,6 +307,19 @@ fn a_larger_quota_and_a_bucket_of_another_algorithm_are_for_their_time() {
     assert_eq!(both.map(|excess| check(excess, 8, 100)), [false, true]);
     assert_eq!(both.map(|excess| check(excess, 13, 100)), [false, false]);
     assert_eq!(both.map(|excess| check(excess, 6, 600)), [false, false]);
+}
+
+#[test]
+fn a_store_that_stays_away_after_the_faults_is_reported() {
+    let answers = (0..100).map(|at| event(4_100 + at, Outcome::Limited(None)));
+    let mut all = history([]);
+    all.events.extend(answers);
+    all.events[..5]
+        .iter_mut()
+        .for_each(|event| event.outcome = Outcome::StoreError);
+    assert_eq!(liveness(true).check(&all, &[]), [""; 0]);
+    all.events[5].outcome = Outcome::StoreError;
+    assert_eq!(liveness(true).check(&all, &[]).len(), 1);
 }
 
 #[test]
@@ -390,4 +402,28 @@ fn a_ban_holds_on_all_machines_once_they_know_it() {
     };
     let since = [1, 102, 2_990, 2_999].map(admitted);
     assert_eq!(since, [None, Some(100_000), Some(2_988_000), None]);
+}
+
+#[test]
+fn a_machine_keeps_the_end_of_its_own_earlier_ban() {
+    let refused = |proxy, ms, seconds| Event {
+        proxy,
+        ..event(ms, Outcome::Limited(Some(seconds)))
+    };
+    let admitted = |others: &[Event], proxy| {
+        let mut all = history([4_500]);
+        all.events[0].proxy = proxy;
+        all.events.extend(others);
+        admitted_in_bans(&all, 0, &bans(&all, 0, 3)).len()
+    };
+    // The second proxy bans until 7 s, and the first one until 4 s.
+    let [late, early] = [refused(1, 2_000, 6), refused(0, 500, 4)];
+    assert_eq!(admitted(&[late], 0), 1);
+    assert_eq!(admitted(&[early, late], 0), 0);
+    assert_eq!(admitted(&[early, late], 1), 1, "it has said so itself");
+    assert_eq!(
+        admitted(&[refused(0, 500, 6), late], 0),
+        1,
+        "that has not ended"
+    );
 }

@@ -1,6 +1,5 @@
 //! Bans by the refusals of any machine, and units that an operator grants at one of them.
 
-use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -8,7 +7,7 @@ use serde_json::json;
 
 use super::{TIMEOUT, store};
 use crate::check::{Bound, Liveness, admitted_in_bans, bans};
-use crate::clients::Demand;
+use crate::clients::{Demand, Spread};
 use crate::exam::{examine, fail_if};
 use crate::history::{History, Outcome, Span, micros};
 use crate::nodes::{Proxy, Redis};
@@ -60,20 +59,25 @@ const KEYS: usize = 3;
 family!(a_ban_holds_on_all_machines, banned);
 family!(granted_units_are_admitted_once_on_all_machines, granted);
 
-fn open(world: &World, redis: &Redis, policies: &'static [Policy], seed: u64) -> Stage {
+fn open(world: &World, redis: &Redis, demand: Demand, seed: u64) -> Stage {
     let text = config(
         &store(redis.address(), ", refusal_cache: 100ms"),
-        policies,
+        demand.policies,
         "store: redis, on_store_error: refuse",
     );
     let proxies = (0..3).map(|_| Proxy::start(world.host(), &text)).collect();
-    Stage::open(proxies, Demand::of(policies, KEYS), seed)
+    Stage::open(proxies, demand, seed)
 }
 
 fn banned(world: &World, seed: u64) {
     let mut redis = Redis::start(world.host(), "");
     let stalls = Stalls::watch();
-    let mut stage = open(world, &redis, &BANNING, seed);
+    // Each machine bans by itself, so a key must reach another one after its ban.
+    let demand = Demand {
+        spread: Spread::Moving,
+        ..Demand::of(&BANNING, KEYS)
+    };
+    let mut stage = open(world, &redis, demand, seed);
     let mut unknown = Vec::new();
     for _ in 0..4 {
         let proxy = stage.any_proxy();
@@ -81,13 +85,8 @@ fn banned(world: &World, seed: u64) {
         unknown.push(match stage.dice.below(4) {
             0 => stage.cut_off(proxy, &[&redis.host], time).whole,
             1 => stage.pause_redis(&redis, time).whole,
-            2 => stage.restart_proxy(proxy, Signal::KILL, time / 4),
-            _ => stage.during("Redis restarts empty".to_owned(), |stage| {
-                redis.kill();
-                thread::sleep(time);
-                redis.start_again();
-                stage.wait_until_back(&stage.everyone());
-            }),
+            2 => stage.restart_proxy(proxy, Signal::KILL, time / 4).whole,
+            _ => stage.restart_redis(&mut redis, time).whole,
         });
         stage.rest();
         stage.rest();
@@ -98,15 +97,13 @@ fn banned(world: &World, seed: u64) {
     println!("{} responses of bans", bans.len());
     for ban in &mut bans {
         // While a machine is without Redis, others don't hear of its bans, nor it of theirs.
-        let Span { from, until } = ban.span;
+        let from = ban.span.from;
         let late = Span {
             from,
             until: from + within,
         };
         let late = unknown.iter().filter(|span| span.touches(late));
         ban.span.from = late.map(|span| span.until).fold(from, u64::max);
-        // Another machine may have banned the key by itself, before it heard of this ban.
-        ban.span.until = until - within;
     }
     let liveness = Liveness {
         deadline: deadline(TIMEOUT),
@@ -130,7 +127,7 @@ fn banned(world: &World, seed: u64) {
 
 fn granted(world: &World, seed: u64) {
     let redis = Redis::start(world.host(), "");
-    let mut stage = open(world, &redis, &GRANTING, seed);
+    let mut stage = open(world, &redis, Demand::of(&GRANTING, KEYS), seed);
     for key in 0..KEYS {
         for policy in 0..GRANTING.len() {
             let proxy = stage.any_proxy();

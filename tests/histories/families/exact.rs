@@ -1,6 +1,5 @@
 //! Policies in one Redis server, which refuse requests while it doesn't answer.
 
-use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -75,9 +74,13 @@ fn fault(stage: &mut Stage, redis: &Redis) -> Option<Silence> {
     match stage.dice.below(4) {
         0 => return Some(stage.cut_off(proxy, &[&redis.host], time)),
         1 => return Some(stage.pause_redis(redis, time)),
-        2 => stage.pause_proxy(proxy, time),
-        _ => stage.restart_proxy(proxy, Signal::KILL, time / 4),
-    };
+        2 => {
+            stage.pause_proxy(proxy, time);
+        }
+        _ => {
+            stage.restart_proxy(proxy, Signal::KILL, time / 4);
+        }
+    }
     None
 }
 
@@ -87,16 +90,11 @@ fn restart(world: &World, seed: u64) {
     let mut promises = promises(&POLICIES);
     for _ in 0..2 {
         let pause = stage.dice.millis(0, 1_500);
-        let gone = stage.during("Redis restarts empty".to_owned(), |stage| {
-            redis.kill();
-            thread::sleep(pause);
-            redis.start_again();
-            stage.wait_until_back(&stage.everyone());
-        });
+        let gone = stage.restart_redis(&mut redis, pause);
         // What was charged before the end is forgotten, and nothing that was charged after it.
         let before = Span {
             from: 0,
-            until: gone.from,
+            until: gone.ended,
         };
         for promise in &mut promises {
             promise.excess.push(Excess::Forgotten(before));

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 use redis::Value;
@@ -142,15 +141,10 @@ fn fault(
         }
         3 => {
             let killed = stage.restart_proxy(proxy, Signal::KILL, time / 4);
-            ends.push((proxy, killed.from));
+            ends.push((proxy, killed.whole.from));
         }
         _ => {
-            let span = stage.during("Redis restarts empty".to_owned(), |stage| {
-                redis.kill();
-                thread::sleep(time);
-                redis.start_again();
-                stage.wait_until_back(&stage.everyone());
-            });
+            let span = stage.restart_redis(redis, time).whole;
             lapses.push(Lapse { span, proxy: None });
         }
     }

@@ -65,16 +65,15 @@ fn crash(world: &World, seed: u64) {
     let mut crashes = Vec::new();
     for _ in 0..2 {
         let time = stage.dice.millis(0, 500);
-        crashes.push(stage.restart_proxy(0, Signal::KILL, time).from);
+        crashes.push(stage.restart_proxy(0, Signal::KILL, time));
         stage.rest();
         stage.rest();
     }
     let unsaved = micros(EVERY + SAVING + 2 * stalls.longest());
-    let excess = crashes.into_iter().map(|at| {
+    let excess = crashes.into_iter().map(|crash| {
         Excess::Forgotten(Span {
-            from: at - unsaved,
-            // The signal came a moment later.
-            until: at + micros(SAVING),
+            from: crash.whole.from - unsaved,
+            until: crash.ended,
         })
     });
     close(&CRASH, stage, &excess.collect::<Vec<_>>());

@@ -1,15 +1,15 @@
 //! Synchronised policies, which exchange charges through one Redis server.
 
-use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::store;
 use crate::check::{Excess, Liveness, most_of_one};
-use crate::clients::Demand;
+use crate::clients::{Demand, Spread};
+use crate::dice::Dice;
 use crate::exam::examine;
-use crate::history::{Span, micros};
+use crate::history::{History, Span, micros};
 use crate::nodes::{Proxy, Redis};
 use crate::policies::{GCRA, PARTS, Policy, TOKENS, WINDOW, config, promises};
 use crate::stage::Stage;
@@ -21,6 +21,8 @@ use crate::world::World;
 static POLICIES: [Policy; 4] = [GCRA, TOKENS, PARTS, WINDOW];
 const INTERVAL: Duration = Duration::from_millis(50);
 const MACHINES: usize = 4;
+/// A time without faults.
+pub const CALM: Duration = Duration::from_secs(4);
 
 family!(machines_exceed_the_quota_by_what_they_have_not_heard, calm);
 family!(machines_without_redis_count_alone_and_catch_up, alone);
@@ -39,57 +41,70 @@ fn open(world: &World, redis: &Redis, seed: u64) -> Stage {
     let proxies = (0..MACHINES)
         .map(|_| Proxy::start(world.host(), &text))
         .collect();
-    Stage::open(proxies, Demand::of(&POLICIES, 2), seed).synchronised()
+    let demand = Demand {
+        spread: *Dice::new(seed, 100).one_of(&[Spread::Even, Spread::Crowded]),
+        ..Demand::of(&POLICIES, 2)
+    };
+    Stage::open(proxies, demand, seed).synchronised()
 }
 
-/// Ends the run, and checks that it kept the bound of docs/redis.md besides the faults. Charges are
-/// unheard for an interval and a round, which takes this long at most.
+/// Ends the run, and checks that it kept the bound of docs/redis.md, besides what the faults of each
+/// policy allow. Charges are unheard for this long at most.
 pub fn close(
     row: &Row,
     stage: Stage,
     policies: &[Policy],
     unheard_for: Duration,
-    excess: &[Excess],
+    excess: impl Fn(usize) -> Vec<Excess>,
 ) {
     let others = stage.proxies.len() as u64 - 1;
-    let (history, calm) = stage.close(Duration::from_secs(4));
+    let history = stage.end();
     println!("charges were unheard for at most {unheard_for:?}");
     let mut promises = promises(policies);
     for promise in &mut promises {
         let unheard = most_of_one(&history, promise.policy, micros(unheard_for));
-        promise.excess = excess.to_vec();
+        promise.excess = excess(promise.policy);
         promise.excess.push(Excess::Unheard(others * unheard));
     }
-    // What was admitted beyond the rate is owed, so all that matters is what was admitted in all.
-    let began = history.events.first().map_or(calm.from, |event| event.sent);
-    let liveness = Liveness {
-        deadline: 0,
-        calm: Span {
-            from: began,
-            ..calm
-        },
-        may_fail: false,
-    };
-    examine(row, &history, &promises, &liveness, Vec::new());
+    examine(row, &history, &promises, &liveness(&history), Vec::new());
 }
 
-/// An interval and the longest round, and what a busy machine adds to both.
+/// What was admitted beyond the rate is owed, so all that matters is what was admitted in the end.
+pub fn liveness(history: &History) -> Liveness {
+    let sent = || history.events.iter().map(|event| event.sent);
+    Liveness {
+        deadline: 0,
+        calm: Span {
+            from: sent().min().unwrap_or(0),
+            until: sent().max().unwrap_or(0),
+        },
+        may_fail: false,
+    }
+}
+
+/// An interval and the longest round, one more interval if that takes longer, and what a busy machine
+/// adds.
 pub fn unheard(stage: &Stage, stalls: &Stalls) -> Duration {
     let rounds = stage
         .proxies
         .iter()
         .map(|proxy| longest_round(&proxy.gateway));
     let round = rounds.max().expect("there are some");
-    INTERVAL + round.max(INTERVAL) + 2 * stalls.longest()
+    let further = if round > INTERVAL {
+        INTERVAL
+    } else {
+        Duration::ZERO
+    };
+    INTERVAL + round + further + 2 * stalls.longest()
 }
 
 fn calm(world: &World, seed: u64) {
     let redis = Redis::start(world.host(), "");
     let stalls = Stalls::watch();
     let stage = open(world, &redis, seed);
-    thread::sleep(Duration::from_secs(6));
+    stage.calm(CALM * 2);
     let unheard = unheard(&stage, &stalls);
-    close(&SYNC, stage, &POLICIES, unheard, &[]);
+    close(&SYNC, stage, &POLICIES, unheard, |_| Vec::new());
 }
 
 fn alone(world: &World, seed: u64) {
@@ -102,21 +117,13 @@ fn alone(world: &World, seed: u64) {
         let time = stage.dice.millis(500, 2_000);
         let (machines, span) = match stage.dice.below(4) {
             3 => {
-                killed.push(stage.restart_proxy(proxy, Signal::KILL, time / 4).from);
+                killed.push(stage.restart_proxy(proxy, Signal::KILL, time / 4));
                 stage.rest();
                 continue;
             }
             0 => (1, stage.cut_off(proxy, &[&redis.host], time).whole),
             1 => (1, stage.pause_proxy(proxy, time)),
-            _ => (
-                MACHINES - 1,
-                stage.during("Redis restarts empty".to_owned(), |stage| {
-                    redis.kill();
-                    thread::sleep(time);
-                    redis.start_again();
-                    stage.wait_until_back(&stage.everyone());
-                }),
-            ),
+            _ => (MACHINES - 1, stage.restart_redis(&mut redis, time).whole),
         };
         let heard = Span {
             until: span.until + micros(INTERVAL * 2),
@@ -125,13 +132,14 @@ fn alone(world: &World, seed: u64) {
         excess.extend(vec![Excess::Bucket(heard); machines]);
         stage.rest();
     }
+    stage.calm(CALM);
     // Rounds that fail are in times of their own.
     let unheard = 2 * INTERVAL + 2 * stalls.longest();
-    excess.extend(killed.into_iter().map(|at| {
+    excess.extend(killed.into_iter().map(|killed| {
         Excess::Forgotten(Span {
-            from: at - micros(unheard),
-            until: at,
+            from: killed.whole.from - micros(unheard),
+            until: killed.ended,
         })
     }));
-    close(&SYNC_ALONE, stage, &POLICIES, unheard, &excess);
+    close(&SYNC_ALONE, stage, &POLICIES, unheard, |_| excess.clone());
 }
