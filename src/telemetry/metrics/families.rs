@@ -27,23 +27,23 @@ families! {
     HTTP_DURATION: Histogram large "sluicegate_http_request_duration_seconds" ["route"],
         "Time from a request's head to the end of its response.";
     HTTP_PANICS: Counter "sluicegate_http_request_panics_total" [],
-        "Requests that ended by a panic of the proxy, answered 500 unless the response had begun. Any is a bug: the log says where it is.";
+        "Requests that ended by a panic of the proxy. Each is a bug: the log says where.";
     ROUTE_REQUESTS: Counter large "sluicegate_route_requests_total" ["route", "class"],
         "Requests answered by route and status class.";
     ACCESS_DENIED: Counter "sluicegate_access_denied_total" ["route"],
-        "Requests that `access` denied, by route. Nothing is charged for them.";
+        "Requests that `access` denied, without a charge.";
     UPSTREAM_DURATION: Histogram "sluicegate_upstream_request_duration_seconds" ["upstream"],
         "Time from forwarding a request to the head of the upstream's response.";
     UPSTREAM_RESPONSES: Counter "sluicegate_upstream_responses_total" ["upstream", "class"],
-        "Requests forwarded to an upstream, by the status class of its response; `none` if it gave none, so that the proxy answered.";
+        "Requests forwarded to an upstream, by the status class of its response; `none` if it gave none.";
     UPSTREAM_PENDING: Gauge "sluicegate_upstream_pending" ["upstream"],
-        "Requests that wait because `connections.max` requests are in flight at each address.";
+        "Requests that wait because each address has `connections.max` in flight.";
     UPSTREAM_PENDING_WAIT: Histogram large "sluicegate_upstream_pending_seconds" ["upstream"],
-        "Time that requests waited until an address had less than `connections.max` in flight.";
+        "Time that requests waited for an address with less than `connections.max` in flight.";
     UPSTREAM_PENDING_REFUSED: Counter large "sluicegate_upstream_pending_refused_total" ["upstream", "reason"],
-        "Requests that went to no address because of `connections.max`: too many waited (`full`), or the time to wait (`timeout`) or for the whole request (`deadline`) was over.";
+        "Requests that `connections.max` kept from an upstream: too many waited (`full`), or the time to wait (`timeout`) or for the whole request (`deadline`) was over.";
     UPSTREAM_REFUSED: Counter large "sluicegate_upstream_refused_total" ["upstream", "reason"],
-        "Requests that were answered 503 because too many are in flight at upstreams: of the client (`client_share`), at the upstream (`upstream_share`) or in all (`total`), or because the machine has no file, memory or port left (`shortage`).";
+        "Requests answered 503 because too many are in flight: of the client (`client_share`), at the upstream (`upstream_share`) or in all (`total`), or because the machine has no file, memory or port left (`shortage`).";
     ENDPOINT_REQUESTS: Counter "sluicegate_upstream_requests_total" ["upstream", "endpoint"],
         "Requests sent to an endpoint, including those without a connection.";
     ENDPOINT_FAILURES: Counter large "sluicegate_upstream_failures_total" ["upstream", "endpoint", "reason"],
@@ -59,11 +59,11 @@ families! {
     ENDPOINT_EJECTIONS: Counter large "sluicegate_upstream_ejections_total" ["upstream", "endpoint", "reason"],
         "Times that an address of an endpoint was ejected for its failures.";
     ENDPOINT_HEALTH_CHECKS: Counter large "sluicegate_upstream_health_checks_total" ["upstream", "endpoint", "result"],
-        "Health checks of the addresses of an endpoint: `healthy` or `unhealthy`.";
+        "Health checks of the addresses of an endpoint.";
     ENDPOINT_RETRIES: Counter large "sluicegate_upstream_retries_total" ["upstream", "endpoint", "reason"],
         "Requests that failed at an endpoint and were sent to another address.";
     ENDPOINT_RETRIES_DENIED: Counter large "sluicegate_upstream_retries_denied_total" ["upstream", "endpoint"],
-        "Requests that failed at an endpoint and were not sent elsewhere because the retry budget was spent.";
+        "Requests that failed at an endpoint and were not retried because the retry budget was spent.";
     ENDPOINT_LOOKUP_FAILURES: Counter large "sluicegate_upstream_lookup_failures_total" ["upstream", "endpoint"],
         "Lookups of an endpoint's name that failed or found no usable address.";
     POLICY_INFO: Gauge "sluicegate_policy_info" ["policy", "algorithm", "quota", "key", "store"],
@@ -73,7 +73,7 @@ families! {
     LIMIT_NEAR: Counter "sluicegate_limit_near_total" ["policy"],
         "Requests allowed with at least 80 % of the quota used.";
     LIMIT_SETTLEMENTS: Counter "sluicegate_limit_settlements_total" ["policy", "result"],
-        "Costs that a response should settle: `settled`, or the estimate stands because the response states no cost (`missing`), states no number (`malformed`), or is missing or incomplete (`no_response`).";
+        "Costs that a response should settle: `settled`, or the estimate stands because the response states no cost (`missing`) or no number (`malformed`), or is missing or incomplete (`no_response`).";
     LIMIT_BUCKETS: Gauge "sluicegate_limit_buckets" ["policy"],
         "Buckets in use, estimated.";
     LIMIT_EVICTIONS: Counter "sluicegate_limit_evictions_total" ["policy"],
@@ -83,17 +83,17 @@ families! {
     LIMIT_TRACKING_EVICTIONS: Counter "sluicegate_limit_tracking_evictions_total" ["policy", "what"],
         "Keys whose `strikes`, `bans`, `refusals` (cached from Redis) or `sync` totals were evicted because their table was full.";
     LIMIT_BANS: Counter "sluicegate_limit_bans_total" ["policy"],
-        "Bans of keys for too many refusals. Machines that share bans count a ban where it began, or on each machine if it began on several at once.";
+        "Bans of keys for too many refusals, counted on the machine where they began.";
     LIMIT_BANNED_KEYS: Gauge "sluicegate_limit_banned_keys" ["policy", "by"],
-        "Keys that are banned now, by a `penalty` or by an `operator`.";
+        "Keys that are banned now, by a `penalty` or an `operator`.";
     LIMIT_OPERATIONS: Counter large "sluicegate_limit_operations_total" ["policy", "action"],
-        "Keys that operators of this machine have steered: `ban`, `unban`, `grant` or `reset`.";
+        "Changes to keys by operators of this machine.";
     LIMIT_GRANTED: Counter large "sluicegate_limit_granted_total" ["policy"],
-        "Requests that were allowed by units that an operator has granted, because the quota was used.";
+        "Requests allowed by units that an operator granted, because the quota was used.";
     LIMIT_GRANTED_KEYS: Gauge "sluicegate_limit_granted_keys" ["policy"],
         "Keys that have a grant now, spent or not.";
     LIMIT_IN_USE: Gauge "sluicegate_limit_in_use" ["policy"],
-        "Units that requests in flight use of policies with `algorithm: concurrency`.";
+        "Permits of a `concurrency` policy that requests in flight hold.";
     LIMIT_HELD: Gauge "sluicegate_limit_held" ["policy"],
         "Requests that a tarpit holds, and decoys that wait as long as real answers take.";
     JWT_TOKENS: Counter "sluicegate_jwt_total" ["result"],
@@ -101,7 +101,7 @@ families! {
     JWT_SIGNATURES: Counter "sluicegate_jwt_signatures_total" [],
         "Signatures of tokens checked. Cached tokens need no check.";
     CLOCK_STEPS: Counter "sluicegate_clock_steps_total" ["direction"],
-        "Steps of the wall clock by more than a second: `forward` or `back`.";
+        "Steps of the wall clock by more than a second.";
     SNAPSHOTS: Counter "sluicegate_snapshots_total" ["result"],
         "Attempts to save a snapshot of the buckets.";
     SNAPSHOT_LAST_SUCCESS: Gauge "sluicegate_snapshot_last_success_timestamp_seconds" [],
@@ -109,7 +109,7 @@ families! {
     STORE_REQUESTS: Counter "sluicegate_store_requests_total" ["op", "result"],
         "Requests to the shared store by operation and result.";
     STORE_LOST: Counter "sluicegate_store_lost_total" ["what"],
-        "Reports to the shared store that were lost: `settlement`, `place`, `permit`, `renewal` or `decision`.";
+        "Reports to the shared store that were lost, by what they report.";
     STORE_UP: Gauge "sluicegate_store_up" [],
         "1 if the shared store answers, else 0.";
     STORE_DURATION: Histogram "sluicegate_store_duration_seconds" [],
@@ -121,7 +121,7 @@ families! {
     SYNC_KEYS: Gauge "sluicegate_sync_keys" ["policy"],
         "Keys whose charges are reported to other machines.";
     SYNC_UNTRACKED: Counter "sluicegate_sync_untracked_total" ["policy"],
-        "Charges that are not reported to other machines because the table had no room for their bucket.";
+        "Charges not reported to other machines because the table had no room for their bucket.";
     LIMIT_WAITING: Gauge "sluicegate_limit_waiting" ["policy"],
         "Requests that limits delay at present.";
     LIMIT_WAIT: Histogram "sluicegate_limit_wait_seconds" ["policy"],
@@ -135,7 +135,7 @@ families! {
     CONFIG_INFO: Gauge "sluicegate_config_info" ["hash"],
         "The running configuration.";
     CERTIFICATE_NOT_AFTER: Gauge "sluicegate_certificate_not_after_seconds" ["file"],
-        "When the certificates of a file end, in seconds since the Unix epoch: the first of a listener's chain, or the last of those that servers are verified against.";
+        "When the certificates of a file end, in seconds since the Unix epoch: the first of a listener's chain, or the last that servers are verified against.";
     CONNECTIONS: Gauge "sluicegate_connections" ["listener"],
         "Client connections being served.";
     ACCEPT_ERRORS: Counter "sluicegate_accept_errors_total" ["listener"],
@@ -143,15 +143,15 @@ families! {
     REFUSED_CONNECTIONS: Counter "sluicegate_connections_refused_total" ["listener", "reason"],
         "Connections closed at once: beyond `client.max_connections_per_client` (max_per_client), or without a valid header of the PROXY protocol (bad_preamble).";
     EVICTED_CONNECTIONS: Counter "sluicegate_connections_evicted_total" ["listener"],
-        "Idle connections that were closed for a new one, near `client.max_connections`.";
+        "Idle connections closed for a new one, near `client.max_connections`.";
     CONNECTION_PRESSURE: Gauge "sluicegate_connection_pressure_ratio" [],
-        "The larger of two shares: of client connections, and of requests in flight at upstreams, each of the most that there may be. 1 for a minute after the machine had no file, memory or port left for a connection.";
+        "The share of client connections, or of requests in flight at upstreams, that is in use, whichever is larger. 1 for a minute after the machine had no file, memory or port left.";
     BAD_REQUESTS: Counter "sluicegate_bad_requests_total" ["listener", "reason"],
-        "Requests that no route saw: in HTTP/1 answered 400 or 505 (malformed), 431 or 414 (head_too_large) or 408 (timeout); in HTTP/2 header blocks that did not end in time (timeout), and connections flooded with frames (flood).";
+        "Requests that no route saw: answered 400 or 505 (malformed), 431 or 414 (head_too_large) or 408 (timeout), or HTTP/2 connections closed for slow header blocks (timeout) or too many frames (flood).";
     ADMIN_REFUSED: Counter "sluicegate_admin_requests_refused_total" ["reason"],
-        "Requests to the admin listener that were refused: without a known token (unauthenticated), after too many wrong ones from the same address (throttled), without a token of `write` (forbidden), from a page of another origin (cross_origin), or for a host that is not of the listener (unknown_host).";
+        "Requests to the admin listener that were refused: without a known token (unauthenticated), after too many wrong ones (throttled), without a token of `write` (forbidden), from a page of another origin (cross_origin), or for another host (unknown_host).";
     ADMIN_STREAM_READERS: Gauge "sluicegate_admin_stream_readers" ["stream"],
-        "Callers that read a stream of the admin API now: figures of `/v1/live` (live), or `/v1/events` (events).";
+        "Callers that read `/v1/live` (live) or `/v1/events` (events) now.";
     ACCESS_LOG_DROPPED: Counter "sluicegate_access_log_dropped_lines_total" [],
         "Access log lines lost because the queue was full or the file could not be written.";
     LOG_DROPPED: Counter "sluicegate_log_dropped_lines_total" [],
@@ -159,7 +159,7 @@ families! {
     SPANS_EXPORTED: Counter "sluicegate_trace_spans_exported_total" [],
         "Spans that the collector has taken.";
     SPANS_DROPPED: Counter "sluicegate_trace_spans_dropped_total" ["reason"],
-        "Spans lost because the queue was full (`queue_full`), or because the collector did not answer in time (`unreachable`) or did not take them (`refused`).";
+        "Spans lost because the queue was full (`queue_full`), or the collector did not answer in time (`unreachable`) or refused them (`refused`).";
     BUILD_INFO: Gauge "sluicegate_build_info" ["version", "revision"],
         "The running program.";
     PROCESS_CPU: Counter "process_cpu_seconds_total" [],
