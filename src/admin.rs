@@ -52,6 +52,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::header::ALLOW;
 use http::{StatusCode, Uri};
+use tokio::sync::watch;
 
 use self::access::AccessSpec;
 use self::hosts::HostCheck;
@@ -79,18 +80,26 @@ pub struct AdminSpec {
     pub tls: Option<Tls>,
 }
 
-/// Starts the admin server.
+/// Starts the admin server. It accepts clients once `is_open` is true.
 ///
 /// # Errors
 ///
 /// A thread that cannot be started.
-pub fn start(bound: BoundAdmin, context: AdminContext) -> Result<Server, StartError> {
+pub fn start(
+    bound: BoundAdmin,
+    context: AdminContext,
+    is_open: watch::Receiver<bool>,
+) -> Result<Server, StartError> {
     let hosts = context.hosts.clone();
     let state = AdminState::new(context);
     let source = state.clone();
     let begin = move |_| {
-        let source = source.clone();
-        async move { drop(tokio::spawn(make_messages(source))) }
+        let (source, mut is_open) = (source.clone(), is_open.clone());
+        async move {
+            tokio::spawn(make_messages(source));
+            // An error means that nobody is left who could open.
+            let _ = is_open.wait_for(|is_open| *is_open).await;
+        }
     };
     let hosts = HostCheck::new(hosts, state.admin_metrics.clone());
     bound.serve(router(state), hosts, begin)

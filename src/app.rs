@@ -10,12 +10,14 @@ mod process_series;
 mod redis_connections;
 mod reload;
 mod run;
+mod service_manager;
 mod signals;
 mod snapshot_owner;
 mod snapshot_thread;
 mod span_exporter;
 mod startup_error;
 mod sync_thread;
+mod upgrade;
 mod watch;
 
 pub use playground::playground;

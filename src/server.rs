@@ -11,6 +11,7 @@ mod connection;
 mod connection_bounds;
 mod connection_guard;
 pub mod drain;
+mod hand_over;
 mod idle_list;
 mod listener;
 mod preamble;
@@ -29,6 +30,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 pub use self::change::ServerChange;
 pub use self::client_rules::ClientRules;
 pub use self::connection_bounds::ConnectionPressure;
+pub use self::hand_over::{SharedListener, SuspendedListeners};
 pub use self::spec::{
     ClientSpec, ConnectionLife, HalfClose, ListenerSpec, Protocols, ServerSpec, Timeouts,
 };
@@ -36,11 +38,12 @@ use self::{
     change::RunningListener,
     connection_bounds::ConnectionBounds,
     drain::ShutdownHandle,
-    worker::{Worker, WorkerListener, WorkerUpdate},
+    worker::{Worker, WorkerListener, WorkerOrder},
 };
 use crate::{
     http::connection::ClientConnection,
     http::service::HttpService,
+    net::listener::passed::{ListenerName, PassedSockets},
     net::listener::{BindError, bind},
     net::socket::StreamAddress,
     telemetry::registry::Registry,
@@ -51,10 +54,11 @@ use crate::{
 pub struct Server {
     /// Their socket files are removed when the workers have ended.
     listeners: Vec<RunningListener>,
+    name: &'static str,
     client: ClientSpec,
     shutdown: ShutdownHandle,
     threads: Vec<JoinHandle<()>>,
-    updates: Vec<UnboundedSender<WorkerUpdate>>,
+    updates: Vec<UnboundedSender<WorkerOrder>>,
     bounds: Arc<ConnectionBounds>,
     registry: Registry,
 }
@@ -89,6 +93,7 @@ impl Server {
         let bounds = Arc::new(bounds);
         let mut server = Self {
             listeners: bound.listeners,
+            name: spec.name,
             client: spec.client,
             shutdown: ShutdownHandle::new(),
             threads: Vec::new(),
@@ -170,12 +175,16 @@ pub struct BoundListeners {
 }
 
 impl BoundListeners {
-    /// Binds all listeners of `spec`.
+    /// Binds all listeners of `spec`, except those that have `passed` sockets.
     ///
     /// # Errors
     ///
     /// The first address that cannot be bound.
-    pub fn bind(spec: &ServerSpec, registry: &Registry) -> Result<Self, BindError> {
+    pub fn bind(
+        spec: &ServerSpec,
+        registry: &Registry,
+        passed: &mut PassedSockets,
+    ) -> Result<Self, BindError> {
         let mut all = Self {
             listeners: Vec::new(),
             by_worker: Vec::new(),
@@ -184,7 +193,22 @@ impl BoundListeners {
         let workers = spec.workers.get();
         all.by_worker.resize_with(workers, Vec::new);
         for listener in &spec.listeners {
-            let bound = bind(&listener.address, workers, &[])?;
+            let name = ListenerName {
+                server: spec.name.to_owned(),
+                address: listener.address.clone(),
+            };
+            let taken = passed.take(&name, workers);
+            let taken = taken.map_err(|source| BindError {
+                address: listener.address.clone(),
+                source,
+            })?;
+            let bound = match taken {
+                Some(bound) => bound,
+                None => {
+                    let others: Vec<_> = passed.addresses().cloned().collect();
+                    bind(&listener.address, workers, &others)?
+                }
+            };
             let running =
                 RunningListener::new(listener.clone(), bound, registry, &mut all.by_worker);
             all.listeners.push(running);

@@ -15,6 +15,7 @@ mod error;
 mod health;
 mod host;
 mod host_set;
+mod left_out;
 mod outliers;
 mod pending;
 mod pool;
@@ -39,6 +40,7 @@ pub use cluster::Cluster;
 pub use endpoint::{Endpoint, EndpointStatus};
 pub use error::{UpstreamError, UpstreamErrorKind};
 pub use host::{HostCondition, HostStatus};
+pub use left_out::LeftOut;
 pub use session::{UpstreamBody, UpstreamBodyError};
 pub use spec::{
     Balance, ClusterSpec, ClusterTimeouts, ConnectionBound, ConnectionLimits, EjectionSpec,

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use serde::{Deserialize, Serialize};
 
 use self::guesses::Guesses;
 use super::actor::TokenRole;
@@ -39,34 +41,45 @@ pub struct AccessSpec {
 pub struct Access {
     in_force: Arc<ArcSwap<AccessSpec>>,
     /// The token that was made because none was configured. It stays valid while none is.
-    made: Arc<OnceLock<MadeToken>>,
+    made: Arc<OnceLock<OwnToken>>,
     guesses: Arc<Guesses>,
     /// The pauses between log lines on wrong tokens.
     warnings: Arc<LogThrottle>,
 }
 
-/// A token that was made, and its file, which is removed when the process ends.
-#[derive(Debug)]
-struct MadeToken {
+/// A token that was made, and its file, which is removed at the end of the last process that accepts it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MadeToken {
     digest: TokenDigest,
     file: Option<PathBuf>,
+    /// True if this process removes the file. A process that takes over starts with false.
+    #[serde(skip)]
+    pub is_own: Arc<AtomicBool>,
 }
 
-impl Drop for MadeToken {
+/// A token of this process.
+#[derive(Debug)]
+struct OwnToken(MadeToken);
+
+impl Drop for OwnToken {
     fn drop(&mut self) {
+        if !self.0.is_own.load(Relaxed) {
+            return;
+        }
         // Nothing is left to do for one that is gone already.
-        self.file
-            .iter()
-            .for_each(|file| drop(fs::remove_file(file)));
+        let file = self.0.file.iter();
+        file.for_each(|file| drop(fs::remove_file(file)));
     }
 }
 
 impl Access {
-    /// The tokens of `spec`; without any, a write token that is made and logged.
-    pub fn new(spec: AccessSpec) -> Self {
+    /// The tokens of `spec`; without any, the write token that the process `before` has made, or one that
+    /// is made and logged.
+    pub fn new(spec: AccessSpec, before: Option<MadeToken>) -> Self {
+        let made = before.map(|token| OnceLock::from(OwnToken(token)));
         let access = Self {
             in_force: Arc::default(),
-            made: Arc::default(),
+            made: Arc::new(made.unwrap_or_default()),
             guesses: Arc::default(),
             warnings: Arc::new(LogThrottle::new(Duration::from_secs(60))),
         };
@@ -77,9 +90,22 @@ impl Access {
     /// Accepts these tokens, and no others, from now on.
     pub fn reload(&self, mut spec: AccessSpec) {
         if spec.read.is_empty() && spec.write.is_empty() {
-            spec.write.push(self.made.get_or_init(make_token).digest);
+            let made = self.made.get_or_init(|| OwnToken(make_token()));
+            spec.write.push(made.0.digest);
         }
         self.in_force.store(Arc::new(spec));
+    }
+
+    /// The token that was made, if any.
+    pub fn made(&self) -> Option<&MadeToken> {
+        self.made.get().map(|made| &made.0)
+    }
+
+    /// Leaves the file of the token that was made to another process.
+    pub fn leave_made(&self) {
+        self.made()
+            .into_iter()
+            .for_each(|made| made.is_own.store(false, Relaxed));
     }
 
     /// The tokens in force.
@@ -135,6 +161,7 @@ fn make_token() -> MadeToken {
     let mut made = MadeToken {
         digest: TokenDigest::of(&token),
         file: None,
+        is_own: Arc::new(true.into()),
     };
     if io::stderr().is_terminal() {
         tracing::info!(
@@ -204,8 +231,8 @@ mod tests {
 
     #[test]
     fn a_reload_replaces_tokens_and_a_made_one_stays_while_there_is_none() {
-        let access = Access::new(AccessSpec::default());
-        let made = access.made.get().expect("one is made").digest;
+        let access = Access::new(AccessSpec::default(), None);
+        let made = access.made().expect("one is made").digest;
         let accepts = |token: &str| access.identify(token).is_some();
         let spec = |token: &str| AccessSpec {
             read: Vec::new(),

@@ -9,6 +9,7 @@ use axum::Router;
 use super::hosts::HostCheck;
 use super::service::AdminService;
 use crate::http::connection::ClientConnection;
+use crate::net::listener::passed::PassedSockets;
 use crate::server::tls::Tls;
 use crate::server::{
     BoundListeners, ClientRules, ClientSpec, ConnectionLife, HalfClose, ListenerSpec, Protocols,
@@ -26,7 +27,7 @@ pub struct BoundAdmin {
     listeners: BoundListeners,
 }
 
-/// Binds the admin server's address.
+/// Binds the admin server's address, unless a socket for it was passed.
 ///
 /// # Errors
 ///
@@ -36,9 +37,10 @@ pub fn bind(
     tls: Option<Tls>,
     max_connections: usize,
     registry: &Registry,
+    passed: &mut PassedSockets,
 ) -> Result<BoundAdmin, StartError> {
     let spec = spec(listener(address, tls), max_connections);
-    let listeners = BoundListeners::bind(&spec, registry)?;
+    let listeners = BoundListeners::bind(&spec, registry, passed)?;
     Ok(BoundAdmin { spec, listeners })
 }
 

@@ -19,6 +19,7 @@ use super::listener::{MAX_CONNECTIONS, bind};
 use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use super::{assets, service};
+use crate::net::listener::passed::PassedSockets;
 use crate::server::{Server, StartError};
 use crate::telemetry::metrics::{AdminMetrics, AdminRefusal};
 use crate::telemetry::registry::Registry;
@@ -34,7 +35,13 @@ pub fn start(
 ) -> Result<Server, StartError> {
     let hosts = AllowedHosts::without_names();
     let hosts = HostCheck::new(hosts, AdminMetrics::new(registry));
-    let bound = bind(address, None, MAX_CONNECTIONS, registry)?;
+    let bound = bind(
+        address,
+        None,
+        MAX_CONNECTIONS,
+        registry,
+        &mut PassedSockets::default(),
+    )?;
     bound.serve(router(Playground::new(api)), hosts, |_| {
         std::future::ready(())
     })

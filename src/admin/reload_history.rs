@@ -144,7 +144,7 @@ impl ReloadHistory {
     }
 
     /// The running configuration.
-    pub(super) fn running(&self) -> RunningConfig {
+    pub fn running(&self) -> RunningConfig {
         self.0.lock().running.clone()
     }
 

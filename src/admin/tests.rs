@@ -61,10 +61,13 @@ fn state(registry: &Registry) -> AdminState {
         gateway: Arc::new(Gateway::new(ruleset, Arc::clone(&clock), metrics)),
         clock,
         hosts: AllowedHosts::without_names(),
-        access: Access::new(AccessSpec {
-            read: vec![TokenDigest::of("reader")],
-            write: vec![TokenDigest::of("writer")],
-        }),
+        access: Access::new(
+            AccessSpec {
+                read: vec![TokenDigest::of("reader")],
+                write: vec![TokenDigest::of("writer")],
+            },
+            None,
+        ),
         reloads: ReloadHistory::new(RunningConfig {
             info: ConfigInfo {
                 source: "test.yaml".to_owned(),

@@ -3,6 +3,10 @@
 //! The main thread serves nobody. It waits for signals and changed files, and does what has to be
 //! done once a second.
 
+mod upgrade;
+
+use std::fs::File;
+use std::io::{self, Seek};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
+use self::upgrade::AfterUpgrade;
 use super::StartupError;
 use super::access_logs;
 use super::config_log;
@@ -21,11 +26,13 @@ use super::playground;
 use super::process_series::{self, ProcessSeries};
 use super::redis_connections::RedisConnections;
 use super::reload::{Prepared, Reloader, Running};
+use super::service_manager;
 use super::signals::{EndSignal, SignalCommand, Signals};
 use super::snapshot_owner::Owner;
-use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
+use super::snapshot_thread::{PreviousSnapshot, SnapshotThread, restore};
 use super::span_exporter::SpanExport;
 use super::sync_thread::SyncThread;
+use super::upgrade::{Predecessor, Program};
 use super::watch::FileWatcher;
 use crate::admin;
 use crate::admin::listener::{BoundAdmin, bind};
@@ -33,12 +40,15 @@ use crate::admin::readiness::{Phase, Readiness};
 use crate::admin::state::{AdminContext, ProcessFacts};
 use crate::admin::status_problem::StatusProblem;
 use crate::clock::Clock;
-use crate::config::{Compiled, Source, compile};
+use crate::config::{Compiled, SnapshotSpec, Source, compile};
 use crate::limiter::Secret;
+use crate::net::listener::passed::{ListenerName, PassedSockets};
+use crate::net::socket::StreamAddress;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset, gateway};
 use crate::server::{BoundListeners, Server, ServerSpec, StartError};
 use crate::store::StoreSpec;
+use crate::store::snapshot::{ReadError, Reader};
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{ClockMetrics, RecentCounts, RequestMetrics};
 use crate::telemetry::registry::Registry;
@@ -67,8 +77,30 @@ pub(super) struct Process {
     is_open: watch::Sender<bool>,
     clock_metrics: ClockMetrics,
     recent: RecentCounts,
+    program: io::Result<Program>,
+    /// The process to take over from, before this one serves.
+    takeover: Option<Takeover>,
     /// Series that are shown as long as this lives.
     _series: ProcessSeries,
+}
+
+/// The origin of this process.
+pub struct Origin {
+    /// Its program, unless the system hides it.
+    pub(super) program: io::Result<Program>,
+    /// Sockets that it was given.
+    pub(super) passed: PassedSockets,
+    /// The process that it takes over from, if there is one.
+    pub(super) predecessor: Option<Predecessor>,
+}
+
+/// What is left to do before this process takes over from another.
+struct Takeover {
+    predecessor: Predecessor,
+    /// The listeners whose sockets it has.
+    taken: Vec<ListenerName>,
+    /// The file that it is going to save buckets in.
+    snapshot: Option<SnapshotSpec>,
 }
 
 impl Process {
@@ -76,7 +108,16 @@ impl Process {
     ///
     /// # Errors
     /// When a part cannot start; then nothing has been served.
-    pub(super) fn start(source: Source, log: &ProcessLog) -> Result<Self, StartupError> {
+    pub(super) fn start(
+        source: Source,
+        log: &ProcessLog,
+        origin: Origin,
+    ) -> Result<Self, StartupError> {
+        let Origin {
+            program,
+            mut passed,
+            predecessor,
+        } = origin;
         let registry = Registry::default();
         let clock = Arc::new(Clock::system());
         let started_at = clock.now();
@@ -85,7 +126,7 @@ impl Process {
             rules,
             access_log,
             export,
-            process: spec,
+            process: mut spec,
         } = compile(&loaded)?;
         config_log::log_warnings(loaded, started_at);
         let files = file_shares::raise_and_divide(&spec.server);
@@ -93,18 +134,28 @@ impl Process {
         served.client.max_connections = files.clients;
         // Before the snapshot is touched: where another process listens, this one does not start.
         let tls = spec.admin.tls.clone();
-        let admin = bind(spec.admin.address, tls, files.admin, &registry)?;
-        let listeners = BoundListeners::bind(&served, &registry)?;
+        let admin = bind(spec.admin.address, tls, files.admin, &registry, &mut passed)?;
+        let listeners = BoundListeners::bind(&served, &registry, &mut passed)?;
+        for address in passed.addresses() {
+            tracing::warn!(%address, "no listener is configured for a socket that was passed to this process: it is closed");
+        }
+        let taken = passed.into_taken();
+        // A process that is taken over from has the file, and passes on its buckets later.
+        let snapshot = spec.snapshot.take_if(|_| predecessor.is_some());
         let owner = Owner::at_start(spec.snapshot.as_ref());
         let previous = PreviousSnapshot::find(spec.snapshot.as_ref(), &owner, clock.now());
         if let Some(previous) = &previous {
             clock.continue_from(previous.saved_at());
         }
+        if let Some(predecessor) = &predecessor {
+            clock.continue_from(predecessor.now());
+        }
+        let secret = predecessor.as_ref().map(Predecessor::secret);
         let context = BuildContext {
             workers: spec.server.workers.get(),
             registry: registry.clone(),
             clock: Arc::clone(&clock),
-            secret: key_secret(previous.as_ref(), rules.store.as_ref()),
+            secret: secret.unwrap_or_else(|| key_secret(previous.as_ref(), rules.store.as_ref())),
         };
         let access_log = access_logs::provide(access_log.as_ref(), &context, None)?;
         let export = SpanExport::provide(export, &registry, None)?;
@@ -116,6 +167,7 @@ impl Process {
             context.clone(),
             export,
             redis_connections.clone(),
+            predecessor.as_ref().and_then(Predecessor::made_token),
         );
         let prepared = PreparedRuleset::new(rules, &context, None)
             .with_access_log(access_log)
@@ -163,7 +215,12 @@ impl Process {
             restart_problem: reloader.restart_problem.clone(),
             playground: playground::api(),
         };
-        let admin = start_admin(admin, admin_context)?;
+        // Until it takes over, clients of the admin API are another process's.
+        let admin_opens = match predecessor {
+            Some(_) => is_open.subscribe(),
+            None => watch::Sender::new(true).subscribe(),
+        };
+        let admin = start_admin(admin, admin_context, admin_opens)?;
         let startup = worker_startup(&redis_connections, &is_open);
         let server = start_server(served, listeners, &gateway, startup)?;
         readiness.watch(server.pressure());
@@ -181,10 +238,16 @@ impl Process {
             redis_connections,
             is_open,
             recent,
+            program,
+            takeover: predecessor.map(|predecessor| Takeover {
+                predecessor,
+                taken,
+                snapshot,
+            }),
         })
     }
 
-    /// Accepts clients once Redis is connected, or does not answer in time.
+    /// Accepts clients once Redis is connected, or does not answer in time, and says so.
     fn open(&self) -> impl Future<Output = ()> + use<> {
         let redis_connections = self.redis_connections.clone();
         let ruleset = self.gateway.ruleset();
@@ -192,31 +255,84 @@ impl Process {
         let addresses = self.server.addresses();
         async move {
             redis_connections.ready(&ruleset).await;
-            is_open.send_replace(true);
-            for address in addresses {
-                tracing::info!(%address, "listening");
-            }
-            readiness.set(Phase::Ready);
+            open(&is_open, &readiness, &addresses);
+            service_manager::ready().await;
         }
     }
 
+    /// Takes over from another process, once Redis is connected or does not answer in time.
+    async fn take_over(&mut self, takeover: Takeover) -> Result<(), StartupError> {
+        let Takeover {
+            predecessor,
+            taken,
+            snapshot,
+        } = takeover;
+        let (ruleset, clock) = (self.gateway.ruleset(), Arc::clone(&self.clock));
+        let history = self.reloader.history.clone();
+        self.redis_connections.ready(&ruleset).await;
+        let restored = spawn_blocking(move || {
+            let (buckets, settings) = predecessor.ask_for_buckets(taken)?;
+            restore_all(buckets, &ruleset, &clock)?;
+            settings.apply(&ruleset, |hash| history.is_running(hash));
+            Ok(predecessor)
+        });
+        let restored = restored.await.map_err(Into::into).flatten();
+        let what = "cannot take over from the process before";
+        let predecessor = restored.map_err(StartupError::system(what))?;
+        open(&self.is_open, &self.readiness, &self.server.addresses());
+        let _ = spawn_blocking(|| predecessor.take_over()).await;
+        self.snapshots.follow(snapshot);
+        // Only now has systemd heard of this process.
+        service_manager::ready().await;
+        Ok(())
+    }
+
     /// Serves until the process is told to end, and drains.
-    pub(super) fn serve(mut self, runtime: &Runtime, mut signals: Signals, watch: FileWatcher) {
-        let opening = runtime.spawn(self.open());
+    ///
+    /// # Errors
+    /// When it cannot take over from another process; then nothing has been served.
+    pub(super) fn serve(
+        mut self,
+        runtime: &Runtime,
+        mut signals: Signals,
+        watch: FileWatcher,
+    ) -> Result<(), StartupError> {
+        runtime.spawn(tick_upstreams(Arc::clone(&self.gateway)));
+        let mut opening = None;
+        if let Some(takeover) = self.takeover.take() {
+            let taken_over = runtime.block_on(async {
+                tokio::select! {
+                    taken_over = self.take_over(takeover) => Some(taken_over),
+                    _ = signals.end() => None,
+                }
+            });
+            match taken_over {
+                Some(taken_over) => taken_over?,
+                None => {
+                    tracing::info!("told to end before it served");
+                    return Ok(());
+                }
+            }
+        } else {
+            opening = Some(runtime.spawn(self.open()));
+        }
         let ended_by = runtime.block_on(self.watch(&mut signals, watch));
-        opening.abort();
+        opening.inspect(|opening| opening.abort());
         // Clients that wait already are served as any others.
         self.is_open.send_replace(true);
         let shutdown = self.reloader.shutdown;
         let deadline = shutdown.deadline.get();
         let delay = match ended_by {
             EndSignal::Terminate => shutdown.delay.get(),
-            EndSignal::Interrupt => Duration::ZERO,
+            EndSignal::Interrupt | EndSignal::HandedOver => Duration::ZERO,
         };
         self.readiness.set(Phase::Draining);
         tracing::info!(?delay, ?deadline, "draining");
         let (server, admin) = (self.server.shutdown(), self.admin.shutdown());
         let drained = async {
+            if ended_by != EndSignal::HandedOver {
+                service_manager::stopping().await;
+            }
             sleep(delay).await;
             // A successor can start once the ports are free, and finds there what was charged until now.
             server.drain_holding_ports(deadline);
@@ -232,7 +348,7 @@ impl Process {
         runtime.block_on(async {
             tokio::select! {
                 () = drained => {}
-                _ = signals.end() => {
+                () = signals.end_again(ended_by) => {
                     tracing::warn!("ended by a second signal");
                     server.abort();
                 }
@@ -246,12 +362,12 @@ impl Process {
         if let Some(spans) = &self.gateway.ruleset().spans {
             spans.close(LAST_SPANS);
         }
+        Ok(())
     }
 
     /// Reloads and does the chores until the process is told to end. Returns how it was told.
     async fn watch(&mut self, signals: &mut Signals, mut watch: FileWatcher) -> EndSignal {
         watch.set_files(self.reloader.files());
-        tokio::spawn(tick_upstreams(Arc::clone(&self.gateway)));
         tokio::spawn(run_periodic_work(
             Arc::clone(&self.clock),
             Arc::clone(&self.gateway),
@@ -264,9 +380,14 @@ impl Process {
                     SignalCommand::End(signal) => return signal,
                     SignalCommand::Reload => {}
                     SignalCommand::Reopen => {
-                        self.reopen();
+                        reopen(&self.gateway);
                         continue;
                     }
+                    SignalCommand::Upgrade => match self.upgrade(signals).await {
+                        AfterUpgrade::End(signal) => return signal,
+                        AfterUpgrade::Serve { has_to_reload: true } => {}
+                        AfterUpgrade::Serve { has_to_reload: false } => continue,
+                    },
                 },
                 () = watch.changed() => {}
             }
@@ -291,13 +412,32 @@ impl Process {
         self.synchronising.reloaded();
         watch.set_files(self.reloader.files());
     }
+}
 
-    /// Has the access log's file opened anew.
-    fn reopen(&self) {
-        if let Some(log) = &self.gateway.ruleset().access_log {
-            log.reopen();
-        }
+/// Lets the workers accept clients.
+fn open(is_open: &watch::Sender<bool>, readiness: &Readiness, addresses: &[StreamAddress]) {
+    // First: a probe that waits must not be told otherwise.
+    readiness.set(Phase::Ready);
+    is_open.send_replace(true);
+    for address in addresses {
+        tracing::info!(%address, "listening");
     }
+}
+
+/// Has the access log's file opened anew.
+fn reopen(gateway: &Gateway) {
+    if let Some(log) = &gateway.ruleset().access_log {
+        log.reopen();
+    }
+}
+
+/// Restores the buckets of the process before, which are in `file`.
+fn restore_all(mut file: File, ruleset: &Ruleset, clock: &Clock) -> io::Result<()> {
+    let wrong = |refusal: ReadError| io::Error::other(format!("its buckets: {refusal}"));
+    file.rewind()?;
+    let reader = Reader::new(file, clock.now()).map_err(wrong)?;
+    clock.continue_from(reader.saved_at());
+    restore(reader, "the process before", ruleset, clock.now()).map_err(wrong)
 }
 
 /// The secret of fingerprints: that of the saved buckets, or else the one that machines share.
@@ -360,8 +500,12 @@ fn worker_startup(
     }
 }
 
-fn start_admin(bound: BoundAdmin, context: AdminContext) -> Result<Server, StartError> {
-    let server = admin::start(bound, context)?;
+fn start_admin(
+    bound: BoundAdmin,
+    context: AdminContext,
+    is_open: watch::Receiver<bool>,
+) -> Result<Server, StartError> {
+    let server = admin::start(bound, context, is_open)?;
     for address in server.addresses() {
         tracing::info!(%address, "admin listening");
     }

@@ -13,7 +13,7 @@ use super::file_shares::{self, FileShares};
 use super::redis_connections::RedisConnections;
 use super::snapshot_thread::SnapshotThread;
 use super::span_exporter::SpanExport;
-use crate::admin::access::Access;
+use crate::admin::access::{Access, MadeToken};
 use crate::admin::hosts::AllowedHosts;
 use crate::admin::listener;
 use crate::admin::reload_history::{ConfigInfo, ReloadHistory, RunningConfig};
@@ -60,6 +60,7 @@ impl Reloader {
         context: BuildContext,
         export: Option<SpanExport>,
         redis_connections: RedisConnections,
+        made_token: Option<MadeToken>,
     ) -> Self {
         let now = context.clock.now();
         let metrics = ConfigMetrics::new(&context.registry, &spec.info.hash, seconds(now));
@@ -67,7 +68,7 @@ impl Reloader {
         Reloader {
             metrics,
             client_rules: spec.server.client_rules.clone(),
-            access: Access::new(spec.admin.access.clone()),
+            access: Access::new(spec.admin.access.clone(), made_token),
             hosts: AllowedHosts::of_listener(spec.admin.address.ip(), spec.admin.hosts.clone()),
             history: ReloadHistory::new(RunningConfig {
                 info: spec.info.clone(),

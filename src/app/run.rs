@@ -5,21 +5,34 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 
 use super::StartupError;
-use super::process::Process;
+use super::process::{Origin, Process};
 use super::signals::Signals;
+use super::upgrade::{Predecessor, Program};
 use super::watch::FileWatcher;
 use crate::config::Source;
+use crate::net::listener::passed::PassedSockets;
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::panics;
 
 /// How long tasks that nobody waits for may go on at the end.
 const LAST_TASKS: Duration = Duration::from_secs(1);
 
-/// Serves what `source` says until the process is told to end, and shows how many lines `log` has lost.
+/// Serves what `source` says, also on `passed` sockets, until the process is told to end, and shows how many
+/// lines `log` has lost.
 ///
 /// # Errors
 /// When it cannot start; then nothing has been served.
-pub fn run(source: Source, log: &ProcessLog) -> Result<(), StartupError> {
+pub fn run(
+    source: Source,
+    log: &ProcessLog,
+    mut passed: PassedSockets,
+) -> Result<(), StartupError> {
+    let origin = Origin {
+        // Before its file can be replaced.
+        program: Program::of_this_process(),
+        predecessor: Predecessor::find(&mut passed)?,
+        passed,
+    };
     // Before the file is read: what changes from now on is noticed.
     let watch = FileWatcher::new(source.file().into_iter().map(Into::into).collect());
     panics::install_hook();
@@ -32,14 +45,14 @@ pub fn run(source: Source, log: &ProcessLog) -> Result<(), StartupError> {
         .map_err(StartupError::system("signals"))?;
     let log = log.clone();
     let started = runtime.block_on(async {
-        let start = spawn_blocking(move || Process::start(source, &log));
+        let start = spawn_blocking(move || Process::start(source, &log, origin));
         tokio::select! {
             started = start => Some(started),
             _ = signals.end() => None,
         }
     });
     let ended = match started {
-        Some(Ok(started)) => started.map(|process| process.serve(&runtime, signals, watch)),
+        Some(Ok(started)) => started.and_then(|process| process.serve(&runtime, signals, watch)),
         Some(Err(panicked)) => Err(StartupError::system("the start")(panicked.into())),
         None => {
             tracing::info!("told to end before it served");

@@ -25,6 +25,8 @@ pub(super) enum SignalCommand {
     Reload,
     /// SIGUSR1: open the access log again.
     Reopen,
+    /// SIGUSR2: start the program anew, and hand over to it.
+    Upgrade,
     /// End; a second one means at once.
     End(EndSignal),
 }
@@ -36,6 +38,8 @@ pub(super) enum EndSignal {
     Terminate,
     /// SIGINT, as by Ctrl-C: somebody waits at a terminal, and no load balancer has to notice.
     Interrupt,
+    /// None: another process has taken over.
+    HandedOver,
 }
 
 impl Signals {
@@ -64,20 +68,27 @@ impl Signals {
         }
     }
 
-    /// Waits for the next one. SIGUSR2, with which other servers replace their binary, is ignored: it would end the process.
+    /// Waits for one that ends at once a process that drains because of `first`.
+    pub(super) async fn end_again(&mut self, first: EndSignal) {
+        if first == EndSignal::HandedOver {
+            // To this one it is the first: `systemctl stop` sends it to all processes of the service.
+            self.end().await;
+        }
+        self.end().await;
+    }
+
+    /// Waits for the next one.
     pub(super) async fn next(&mut self) -> SignalCommand {
-        loop {
-            return tokio::select! {
-                _ = self.hangup.recv() => SignalCommand::Reload,
-                _ = self.user1.recv() => SignalCommand::Reopen,
-                _ = self.user2.recv() => {
-                    tracing::warn!("SIGUSR2 is ignored; restart the process to replace its binary");
-                    continue;
-                }
-                _ = self.terminate.recv() => SignalCommand::End(EndSignal::Terminate),
-                _ = self.interrupt.recv() => SignalCommand::End(EndSignal::Interrupt),
-                _ = self.quit.recv() => SignalCommand::End(EndSignal::Terminate),
-            };
+        tokio::select! {
+            _ = self.hangup.recv() => SignalCommand::Reload,
+            _ = self.user1.recv() => {
+                tracing::info!("SIGUSR1: the access log is opened again");
+                SignalCommand::Reopen
+            }
+            _ = self.user2.recv() => SignalCommand::Upgrade,
+            _ = self.terminate.recv() => SignalCommand::End(EndSignal::Terminate),
+            _ = self.interrupt.recv() => SignalCommand::End(EndSignal::Interrupt),
+            _ = self.quit.recv() => SignalCommand::End(EndSignal::Terminate),
         }
     }
 }

@@ -68,26 +68,40 @@ impl PreviousSnapshot {
 
     /// Reads the buckets into the tables of `running`.
     pub(super) fn restore(self, running: &Ruleset, now: Timestamp) {
-        let path = self.spec.path.display();
-        let tables = running.tables();
-        let tables: HashMap<_, _> = tables
-            .map(|(key, table)| ((table.policy(), key), table))
-            .collect();
-        let keys = running.keys();
-        let keys: HashMap<_, _> = keys.map(|of| ((of.policy, of.key), of)).collect();
-        let find_table = |policy: &str, key: &str| tables.get(&(policy, key)).copied();
-        let find_keys = |policy: &str, key: &str| keys.get(&(policy, key)).copied();
-        match self.reader.restore(find_table, find_keys, now) {
-            Ok(restored) => tracing::info!(
-                %path,
-                buckets = restored.buckets,
-                bans = restored.bans,
-                dropped = restored.dropped,
-                "buckets and bans are restored"
-            ),
-            Err(refusal) => warn_and_set_aside(&self.spec, &refusal),
+        let name = self.spec.path.display().to_string();
+        if let Err(refusal) = restore(self.reader, &name, running, now) {
+            warn_and_set_aside(&self.spec, &refusal);
         }
     }
+}
+
+/// Reads the buckets that `reader` has into the tables of `running`. `name` is for the log.
+///
+/// # Errors
+/// Why the rest is not read.
+pub(super) fn restore(
+    reader: Reader<File>,
+    name: &str,
+    running: &Ruleset,
+    now: Timestamp,
+) -> Result<(), ReadError> {
+    let tables = running.tables();
+    let tables: HashMap<_, _> = tables
+        .map(|(key, table)| ((table.policy(), key), table))
+        .collect();
+    let keys = running.keys();
+    let keys: HashMap<_, _> = keys.map(|of| ((of.policy, of.key), of)).collect();
+    let find_table = |policy: &str, key: &str| tables.get(&(policy, key)).copied();
+    let find_keys = |policy: &str, key: &str| keys.get(&(policy, key)).copied();
+    let restored = reader.restore(find_table, find_keys, now)?;
+    tracing::info!(
+        path = name,
+        buckets = restored.buckets,
+        bans = restored.bans,
+        dropped = restored.dropped,
+        "buckets and bans are restored"
+    );
+    Ok(())
 }
 
 fn warn_of_unread(spec: &SnapshotSpec, refusal: &ReadError) {
@@ -131,6 +145,8 @@ enum Order {
     Follow(Option<SnapshotSpec>),
     /// Save, leave the file to another process, and report it.
     HandOver(oneshot::Sender<()>),
+    /// Save no more, leave the file to another process, and report it.
+    Leave(oneshot::Sender<()>),
 }
 
 impl SnapshotThread {
@@ -176,9 +192,18 @@ impl SnapshotThread {
 
     /// Saves, and leaves the file to a successor, which may start as soon as the ports are free. Waits for it.
     pub(super) async fn hand_over(&self) {
-        let (done, saved) = oneshot::channel();
-        let _ = self.orders.send(Order::HandOver(done));
-        if timeout(LAST_SAVE_TIMEOUT, saved).await.is_err() {
+        self.order(Order::HandOver).await;
+    }
+
+    /// Saves no more, and leaves the file to a process that has the buckets. Waits for it.
+    pub(super) async fn leave(&self) {
+        self.order(Order::Leave).await;
+    }
+
+    async fn order(&self, order: impl FnOnce(oneshot::Sender<()>) -> Order) {
+        let (done, is_done) = oneshot::channel();
+        let _ = self.orders.send(order(done));
+        if timeout(LAST_SAVE_TIMEOUT, is_done).await.is_err() {
             tracing::warn!("{TOO_SLOW}");
         }
     }
@@ -217,6 +242,10 @@ impl SnapshotWriter {
                     self.save();
                     self.owner.hand_over(self.spec.as_ref());
                     // Somebody who waits no longer goes on.
+                    let _ = done.send(());
+                }
+                Ok(Order::Leave(done)) => {
+                    self.follow(None);
                     let _ = done.send(());
                 }
                 Err(RecvTimeoutError::Timeout) => self.save(),

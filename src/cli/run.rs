@@ -9,6 +9,7 @@ use clap::Args;
 use super::{USAGE, WRONG};
 use crate::app::{self, StartupError};
 use crate::config::{Audience, Report, Source};
+use crate::net::listener::passed::PassedSockets;
 use crate::telemetry::logging;
 
 /// The configuration that runs if none is found.
@@ -68,6 +69,8 @@ pub(super) struct RunArgs {
 }
 
 pub(super) fn run(options: RunArgs) -> ExitCode {
+    // First: until then no other file is open.
+    let (passed, unusable) = PassedSockets::from_environment();
     let log = match logging::init() {
         Ok(log) => log,
         Err(error) => {
@@ -82,7 +85,10 @@ pub(super) fn run(options: RunArgs) -> ExitCode {
             return ExitCode::from(WRONG);
         }
     };
-    let ended = app::run(source, &log);
+    for error in unusable {
+        tracing::warn!("{error}: it is not listened on");
+    }
+    let ended = app::run(source, &log, passed);
     let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartupError::Config(report)) => {

@@ -2,9 +2,10 @@
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
 
 /// The SHA-256 of a token. The token itself is not kept, and `Debug` omits the digest.
-#[derive(Clone, Copy, PartialEq, Eq, derive_more::Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, derive_more::Debug, Serialize, Deserialize)]
 #[debug("TokenDigest")]
 pub struct TokenDigest([u8; 32]);
 

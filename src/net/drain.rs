@@ -16,6 +16,9 @@ pub(crate) enum DrainStage {
     Finish,
     /// Finish; acceptors serve the clients in the kernel's queue, and close their sockets.
     Close,
+    /// Finish; acceptors close their sockets, and leave the clients in the kernel's queue to another
+    /// process that has the same sockets.
+    Leave,
     /// Requests that wait are answered at once.
     Answer,
     /// Connections end as they are.
@@ -85,6 +88,11 @@ impl DrainWatcher {
     /// waited. Takes a lock only while it drains.
     pub(crate) fn has_reached(&self, stage: DrainStage) -> bool {
         self.0.has_changed().is_err() || self.has_started() && *self.0.borrow() >= stage
+    }
+
+    /// The present stage.
+    pub(crate) fn stage(&self) -> DrainStage {
+        *self.0.borrow()
     }
 
     /// Waits until this stage begins. Without its controller everything is over.

@@ -1,12 +1,14 @@
 //! Listening sockets: over TCP one per worker and address, sharing the port among the workers only;
 //! a Unix socket is one for all workers. They accept [`Socket`]s.
 
+pub mod passed;
 mod unix;
 
 use std::{
     fmt,
     io::{self, ErrorKind},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    os::fd::{AsFd, BorrowedFd},
     os::unix::net::UnixListener,
 };
 
@@ -25,7 +27,7 @@ pub(crate) enum BoundSocket {
     Unix(UnixListener),
 }
 
-/// The sockets of one address, one for each worker.
+/// The sockets of one address, at least one for each worker. Some may be handles to the same.
 #[derive(Debug)]
 pub(crate) struct Bound {
     /// The address, with the port that was free.
@@ -193,6 +195,16 @@ impl Listener {
         }
     }
 
+    /// Returns another handle to the socket.
+    pub(crate) fn share(&self) -> io::Result<BoundSocket> {
+        Ok(match self {
+            Self::Tcp(listener) => BoundSocket::Tcp(listener.as_fd().try_clone_to_owned()?.into()),
+            Self::Unix(listener) => {
+                BoundSocket::Unix(listener.as_fd().try_clone_to_owned()?.into())
+            }
+        })
+    }
+
     /// Waits for the next connection.
     pub(crate) async fn accept(&self) -> io::Result<Accepted> {
         match self {
@@ -215,6 +227,14 @@ impl Listener {
 }
 
 impl BoundSocket {
+    /// Returns another handle to the socket.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(socket) => socket.try_clone().map(Self::Tcp),
+            Self::Unix(socket) => socket.try_clone().map(Self::Unix),
+        }
+    }
+
     /// Accepts a connection that waits already.
     fn accept(&self) -> io::Result<Accepted> {
         match self {
@@ -228,6 +248,15 @@ impl BoundSocket {
                 stream.set_nonblocking(true)?;
                 Ok(Accepted::over_unix(UnixStream::from_std(stream)?))
             }
+        }
+    }
+}
+
+impl AsFd for BoundSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Unix(socket) => socket.as_fd(),
         }
     }
 }

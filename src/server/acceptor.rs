@@ -37,6 +37,7 @@ use crate::{
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections and starts serving them.
+#[derive(Clone)]
 pub(super) struct Acceptor<F> {
     /// For the next connections; a reload replaces it.
     pub(super) handling: Rc<RefCell<Handling>>,
@@ -61,8 +62,9 @@ where
     F: Fn(&ClientConnection) -> S + Clone + 'static,
     S: HttpService,
 {
-    /// Accepts until its drain, then serves the connections that the kernel has accepted already.
-    pub(super) async fn run(self, listener: Listener) {
+    /// Accepts until its drain, then serves the connections that the kernel has accepted already, unless
+    /// they are left to another process.
+    pub(super) async fn run(self, listener: Rc<Listener>) {
         let mut closing = self.closing.clone();
         loop {
             let accepted = tokio::select! {
@@ -76,7 +78,13 @@ where
             }
         }
         closing.reached(DrainStage::Close).await;
-        for accepted in listener.into_queued() {
+        if closing.stage() == DrainStage::Leave {
+            return;
+        }
+        let queued = Rc::into_inner(listener)
+            .into_iter()
+            .flat_map(Listener::into_queued);
+        for accepted in queued {
             self.serve(accepted).await;
         }
     }

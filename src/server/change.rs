@@ -12,8 +12,9 @@ use tokio::time::timeout;
 use super::Server;
 use super::listener::{AcceptWarnings, ListenerSettings};
 use super::spec::{ClientSpec, ListenerSpec};
-use super::worker::{WorkerListener, WorkerUpdate};
-use crate::net::listener::{self, BindError, Bound, SocketFile};
+use super::worker::{WorkerListener, WorkerOrder, WorkerUpdate};
+use crate::net::listener::{self, BindError, Bound, BoundSocket, SocketFile};
+use crate::net::socket::StreamAddress;
 use crate::telemetry::metrics::ListenerMetrics;
 use crate::telemetry::registry::Registry;
 
@@ -25,7 +26,7 @@ const LAST_ACCEPTS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct RunningListener {
     pub(super) settings: Arc<ListenerSettings>,
-    _file: Option<SocketFile>,
+    pub(super) file: Option<SocketFile>,
 }
 
 /// A change that cannot fail. New addresses are bound: their clients wait in the kernel's queue.
@@ -96,21 +97,52 @@ impl Server {
             };
             self.listeners.push(running);
         }
-        let (done, mut closed) = mpsc::channel(1);
-        for (worker, listeners) in self.updates.iter().zip(by_worker) {
-            // A worker that is gone has no listeners.
-            let _ = worker.send(WorkerUpdate {
-                client,
-                listeners,
-                deadline,
-                done: done.clone(),
-            });
-        }
-        drop(done);
-        let _ = timeout(LAST_ACCEPTS, closed.recv()).await;
+        self.update_workers(by_worker, deadline, &[]).await;
         for removed in before {
             tracing::info!(address = %removed.settings.local, "no longer listening");
         }
+    }
+
+    /// Gives the workers their listeners, and waits until the sockets of all others are closed. Clients of
+    /// the addresses that are `left` stay in the kernel's queue.
+    pub(super) async fn update_workers(
+        &self,
+        by_worker: Vec<Vec<WorkerListener>>,
+        deadline: Duration,
+        left: &[StreamAddress],
+    ) {
+        let (done, mut closed) = mpsc::channel(1);
+        for (worker, listeners) in self.updates.iter().zip(by_worker) {
+            // A worker that is gone has no listeners.
+            let _ = worker.send(WorkerOrder::Update(WorkerUpdate {
+                client: self.client,
+                listeners,
+                deadline,
+                left: left.to_vec(),
+                done: done.clone(),
+            }));
+        }
+        drop(done);
+        let _ = timeout(LAST_ACCEPTS, closed.recv()).await;
+    }
+}
+
+/// Gives each worker its part of the sockets.
+pub(super) fn deal(
+    settings: &Arc<ListenerSettings>,
+    sockets: Vec<BoundSocket>,
+    by_worker: &mut [Vec<WorkerListener>],
+) {
+    let mut parts: Vec<Vec<BoundSocket>> = Vec::new();
+    parts.resize_with(by_worker.len(), Vec::new);
+    for (index, socket) in sockets.into_iter().enumerate() {
+        parts[index % by_worker.len()].push(socket);
+    }
+    for (listeners, part) in by_worker.iter_mut().zip(parts) {
+        listeners.push(WorkerListener {
+            settings: settings.clone(),
+            sockets: Some(part),
+        });
     }
 }
 
@@ -128,15 +160,10 @@ impl RunningListener {
             warnings: Arc::new(AcceptWarnings::new()),
             local: bound.address,
         });
-        for (listeners, socket) in by_worker.iter_mut().zip(bound.sockets) {
-            listeners.push(WorkerListener {
-                settings: settings.clone(),
-                socket: Some(socket),
-            });
-        }
+        deal(&settings, bound.sockets, by_worker);
         Self {
             settings,
-            _file: bound.file,
+            file: bound.file,
         }
     }
 
@@ -154,7 +181,7 @@ impl RunningListener {
         for listeners in by_worker {
             listeners.push(WorkerListener {
                 settings: self.settings.clone(),
-                socket: None,
+                sockets: None,
             });
         }
         self

@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, Full};
 use super::*;
 use crate::http::body::{RequestBody, RequestBodyError};
 use crate::http::message::{Request, Response};
+use crate::net::listener::passed::PassedSockets;
 
 const TIMEOUTS: Timeouts = Timeouts {
     head: Duration::from_secs(10),
@@ -402,7 +403,7 @@ impl Server {
         S: HttpService,
     {
         let nothing = |_| std::future::ready(());
-        let bound = BoundListeners::bind(&spec, registry)?;
+        let bound = BoundListeners::bind(&spec, registry, &mut PassedSockets::default())?;
         Self::start_with(spec, bound, factory, nothing, nothing)
     }
 }

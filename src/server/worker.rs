@@ -3,14 +3,14 @@
 use std::{
     cell::{Cell, RefCell},
     io, mem,
-    rc::Rc,
+    rc::{Rc, Weak},
     sync::{Arc, mpsc},
     time::Duration,
 };
 
 use tokio::{
     runtime::{Builder, LocalOptions, LocalRuntime},
-    sync::mpsc::{Sender, UnboundedReceiver},
+    sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender},
     task::spawn_local,
     time::{Instant, sleep_until},
 };
@@ -30,16 +30,25 @@ use crate::{
     http::service::HttpService,
     net::drain::{DrainController, DrainStage},
     net::listener::{BoundSocket, Listener},
+    net::socket::StreamAddress,
 };
 
 /// How long work on other threads, which services wait for, may go on after the last connection.
 const LAST_BLOCKING_TASKS: Duration = Duration::from_secs(1);
 
-/// One of a worker's listeners: a new one with its socket, or one that the worker has.
+/// One of a worker's listeners: a new one with its sockets, or one that the worker has.
 #[derive(Debug)]
 pub(super) struct WorkerListener {
     pub(super) settings: Arc<ListenerSettings>,
-    pub(super) socket: Option<BoundSocket>,
+    pub(super) sockets: Option<Vec<BoundSocket>>,
+}
+
+/// What a running worker is asked for.
+pub(super) enum WorkerOrder {
+    /// Take over a change.
+    Update(WorkerUpdate),
+    /// Send a handle to each socket, with the address of its listener.
+    Share(UnboundedSender<io::Result<(StreamAddress, BoundSocket)>>),
 }
 
 /// A change of a running worker.
@@ -50,6 +59,8 @@ pub(super) struct WorkerUpdate {
     pub(super) listeners: Vec<WorkerListener>,
     /// How long connections may take for that.
     pub(super) deadline: Duration,
+    /// The addresses whose clients in the kernel's queue are left to another process.
+    pub(super) left: Vec<StreamAddress>,
     /// Dropped when the sockets of listeners that end are closed.
     pub(super) done: Sender<()>,
 }
@@ -58,7 +69,7 @@ pub(super) struct WorkerUpdate {
 pub(super) struct Worker {
     pub(super) index: usize,
     pub(super) listeners: Vec<WorkerListener>,
-    pub(super) updates: UnboundedReceiver<WorkerUpdate>,
+    pub(super) updates: UnboundedReceiver<WorkerOrder>,
     pub(super) client: ClientSpec,
     pub(super) client_rules: ClientRules,
     pub(super) bounds: Arc<ConnectionBounds>,
@@ -68,8 +79,9 @@ pub(super) struct Worker {
 /// A listener that accepts.
 struct ActiveListener {
     settings: Arc<ListenerSettings>,
+    sockets: Vec<Weak<Listener>>,
     handling: Rc<RefCell<Handling>>,
-    /// Drains the acceptor.
+    /// Drains the acceptors.
     accepting: DrainController,
     /// Drains the connections.
     connections: DrainController,
@@ -83,6 +95,19 @@ struct Listeners {
     draining: Vec<DrainController>,
     /// Connections since the start.
     accepted: Rc<Cell<u64>>,
+}
+
+impl Listeners {
+    /// Sends a handle to each socket.
+    fn share(&self, shared: &UnboundedSender<io::Result<(StreamAddress, BoundSocket)>>) {
+        for one in &self.active {
+            for socket in one.sockets.iter().filter_map(Weak::upgrade) {
+                let local = one.settings.local.clone();
+                // The process may have given up.
+                let _ = shared.send(socket.share().map(|socket| (local, socket)));
+            }
+        }
+    }
 }
 
 impl Worker {
@@ -127,11 +152,10 @@ impl Worker {
     {
         let mut listeners = Listeners::default();
         let mut acceptors = Vec::new();
-        for WorkerListener { settings, socket } in mem::take(&mut self.listeners) {
-            let accepted =
-                socket.map(|socket| self.accept(&mut listeners, settings, socket, &factory));
-            match accepted.transpose() {
-                Ok(acceptor) => acceptors.extend(acceptor),
+        for WorkerListener { settings, sockets } in mem::take(&mut self.listeners) {
+            let sockets = sockets.unwrap_or_default();
+            match self.accept(&mut listeners, settings, sockets, &factory) {
+                Ok(accepting) => acceptors.extend(accepting),
                 Err(error) => return drop(started.send(Err(error))),
             }
         }
@@ -141,13 +165,20 @@ impl Worker {
             () = before_serving => {}
             _ = self.lifetime.draining() => {}
         }
+        if self.lifetime.stage.stage() == DrainStage::Cut {
+            // It has never served: clients that wait are another process's, if one has the sockets.
+            return;
+        }
         acceptors
             .into_iter()
             .for_each(|acceptor| drop(spawn_local(acceptor)));
         let until = loop {
             tokio::select! {
                 until = self.lifetime.draining() => break until,
-                Some(update) = self.updates.recv() => self.update(&mut listeners, update, &factory),
+                Some(order) = self.updates.recv() => match order {
+                    WorkerOrder::Update(update) => self.update(&mut listeners, update, &factory),
+                    WorkerOrder::Share(sockets) => listeners.share(&sockets),
+                },
             }
         };
         self.drain(listeners, until).await;
@@ -189,9 +220,9 @@ impl Worker {
         self.client = update.client;
         listeners.draining.retain(|one| !one.is_closed());
         let mut before = mem::take(&mut listeners.active);
-        for WorkerListener { settings, socket } in update.listeners {
+        for WorkerListener { settings, sockets } in update.listeners {
             let is_it = |one: &ActiveListener| one.settings.local == settings.local;
-            let Some(socket) = socket else {
+            let Some(sockets) = sockets else {
                 if let Some(place) = before.iter().position(is_it) {
                     let mut kept = before.swap_remove(place);
                     let changed = self.change(&mut kept, settings);
@@ -202,13 +233,18 @@ impl Worker {
                 continue;
             };
             let address = settings.local.clone();
-            match self.accept(listeners, settings, socket, factory) {
-                Ok(acceptor) => drop(spawn_local(acceptor)),
+            match self.accept(listeners, settings, sockets, factory) {
+                Ok(acceptors) => acceptors.for_each(|acceptor| drop(spawn_local(acceptor))),
                 Err(error) => error!(%address, worker = self.index, "cannot listen: {error}"),
             }
         }
         for removed in before {
-            removed.accepting.begin(DrainStage::Close);
+            let is_left = update.left.contains(&removed.settings.local);
+            removed.accepting.begin(if is_left {
+                DrainStage::Leave
+            } else {
+                DrainStage::Close
+            });
             let done = update.done.clone();
             let closed = removed.accepting.clone();
             spawn_local(async move {
@@ -239,19 +275,22 @@ impl Worker {
         Some(mem::replace(&mut listener.connections, connections))
     }
 
-    /// Adds a listener. Returns the future that accepts clients on its socket until it drains.
+    /// Adds a listener. Returns the futures that accept clients on its sockets until it drains.
     fn accept<F, S>(
         &self,
         listeners: &mut Listeners,
         settings: Arc<ListenerSettings>,
-        socket: BoundSocket,
+        sockets: Vec<BoundSocket>,
         factory: &F,
-    ) -> io::Result<impl Future<Output = ()> + use<F, S>>
+    ) -> io::Result<impl Iterator<Item = impl Future<Output = ()> + use<F, S>> + use<F, S>>
     where
         F: Fn(&ClientConnection) -> S + Clone + 'static,
         S: HttpService,
     {
-        let socket = Listener::new(socket)?;
+        let sockets = sockets
+            .into_iter()
+            .map(|socket| Listener::new(socket).map(Rc::new));
+        let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         let (accepting, closing) = DrainController::new();
         let (connections, drain) = DrainController::new();
         let handler = self.handler(&settings);
@@ -265,11 +304,14 @@ impl Worker {
         };
         listeners.active.push(ActiveListener {
             settings,
+            sockets: sockets.iter().map(Rc::downgrade).collect(),
             handling,
             accepting,
             connections,
         });
-        Ok(acceptor.run(socket))
+        Ok(sockets
+            .into_iter()
+            .map(move |socket| acceptor.clone().run(socket)))
     }
 
     fn handler(&self, settings: &Arc<ListenerSettings>) -> Rc<ConnectionHandler> {

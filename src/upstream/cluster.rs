@@ -148,6 +148,16 @@ impl Cluster {
         Some(readmitted)
     }
 
+    /// Counts a host of an endpoint as unhealthy, as its last health checks in another process have found.
+    pub(super) fn fail_checks(&self, label: &str, address: &str, now: Instant) {
+        let hosts = self.endpoint(label).map(|endpoint| endpoint.hosts());
+        for host in hosts.iter().flat_map(|hosts| hosts.iter()) {
+            if host.connector.address.to_string() == address {
+                host.health.fail_checks(now);
+            }
+        }
+    }
+
     fn endpoint(&self, label: &str) -> Option<&Endpoint> {
         let mut endpoints = self.endpoints.iter();
         let endpoint = endpoints.find(|endpoint| **endpoint.label() == *label)?;

@@ -86,6 +86,11 @@ impl CheckRecord {
         is_changed
     }
 
+    /// An unhealthy host, until enough checks pass.
+    pub(super) fn fail(&mut self) {
+        (self.is_healthy, self.contrary) = (false, 0);
+    }
+
     /// Forgets all results, since hosts are checked no longer. Returns true if it was unhealthy.
     pub(super) fn forget(&mut self) -> bool {
         let was_unhealthy = !self.is_healthy;

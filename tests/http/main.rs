@@ -5,6 +5,7 @@ mod support;
 
 mod asking_proxies;
 mod balancing;
+mod binary_upgrade;
 mod client_faults;
 mod clients;
 mod conditions;

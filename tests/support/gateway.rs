@@ -15,9 +15,9 @@ use tempfile::TempDir;
 use super::{client, wait_for};
 
 /// The program under test.
-const BINARY: &str = env!("CARGO_BIN_EXE_sluicegate");
-/// The line that it logs for SIGUSR2, which has no other effect.
-const ECHO_LINE: &str = "SIGUSR2 is ignored";
+pub const BINARY: &str = env!("CARGO_BIN_EXE_sluicegate");
+/// The line that it logs for SIGUSR1, which has no other effect unless the access log was moved away.
+const ECHO_LINE: &str = "SIGUSR1: the access log is opened again";
 /// Its arguments in the directory of its configuration.
 const RUN: [&str; 3] = ["run", "--config", CONFIG];
 const CONFIG: &str = "sluicegate.yaml";
@@ -25,6 +25,9 @@ const CONFIG: &str = "sluicegate.yaml";
 /// A running proxy.
 pub struct Gateway {
     process: Child,
+    /// The process that has replaced it, and how many have.
+    successor: Option<Pid>,
+    upgrades: usize,
     dir: TempDir,
     log: Arc<Mutex<String>>,
     log_is_read: Arc<AtomicBool>,
@@ -83,6 +86,43 @@ routes:
         let mut binary = Command::new(BINARY);
         binary.args(arguments);
         Self::spawn(dir, binary)
+    }
+
+    /// Starts this program, in `dir`, with the configuration that is there.
+    pub fn start_program(program: &Path, dir: TempDir) -> Self {
+        let mut command = Command::new(program);
+        command.args(RUN);
+        Self::spawn(dir, command)
+    }
+
+    /// Has the process replaced by a new one, and waits until it has ended.
+    pub fn upgrade(&mut self) {
+        self.signal(Signal::USR2);
+        let before = self.successor;
+        let pid = wait_for("the new process", || {
+            let log = self.received_log();
+            let mut done = log
+                .lines()
+                .filter(|line| line.contains("the new process serves"));
+            let pid = done.nth(self.upgrades)?.split_once("pid=")?.1;
+            let pid = pid.split_whitespace().next()?.parse().ok()?;
+            Pid::from_raw(pid)
+        });
+        match before {
+            None => assert!(self.wait().success()),
+            Some(before) => wait_for("the end of the old process", || {
+                has_ended(before).then_some(())
+            }),
+        }
+        self.successor = Some(pid);
+        self.upgrades += 1;
+    }
+
+    /// The processes that it has started, and that have not ended and been waited for.
+    pub fn children(&self) -> usize {
+        let parent = self.pid().as_raw_nonzero().to_string();
+        let output = client::run("ps", &["--no-headers", "--ppid", &parent, "-o", "pid"]);
+        output.stdout.lines().count()
     }
 
     /// Starts the proxy again, in the same directory, when it has ended.
@@ -151,6 +191,8 @@ routes:
         let none = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut gateway = Self {
             process,
+            successor: None,
+            upgrades: 0,
             dir,
             log,
             log_is_read,
@@ -229,7 +271,7 @@ routes:
 
     /// The process.
     pub fn pid(&self) -> Pid {
-        Pid::from_child(&self.process)
+        self.successor.unwrap_or(Pid::from_child(&self.process))
     }
 
     /// Every line that it has logged so far, for texts that must not be there and for counts. A text
@@ -240,7 +282,7 @@ routes:
     pub fn log(&self) -> String {
         let echoes = |log: &str| log.matches(ECHO_LINE).count();
         let before = echoes(&self.received_log());
-        if kill_process(self.pid(), Signal::USR2).is_ok() {
+        if kill_process(self.pid(), Signal::USR1).is_ok() {
             wait_for("the log so far", || {
                 let is_echoed = echoes(&self.received_log()) > before;
                 (is_echoed || self.has_exited()).then_some(())
@@ -289,12 +331,18 @@ routes:
 
     /// Returns true once the process has ended, whether or not its status was asked for.
     fn has_exited(&self) -> bool {
+        if let Some(successor) = self.successor {
+            return has_ended(successor);
+        }
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
     }
 
     /// Returns true while the process runs.
     pub fn is_running(&mut self) -> bool {
+        if let Some(successor) = self.successor {
+            return !has_ended(successor);
+        }
         self.process.try_wait().expect("it is our child").is_none()
     }
 
@@ -343,7 +391,9 @@ routes:
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        if self.is_running() {
+        if let (Some(successor), true) = (self.successor, self.is_running()) {
+            let _ = kill_process(successor, Signal::KILL);
+        } else if self.is_running() {
             self.process.kill().expect("it is our child");
             self.process.wait().expect("it is our child");
         }
@@ -362,8 +412,14 @@ fn shell_after(commands: &str) -> Command {
     shell
 }
 
+/// Returns true if the process is gone, or waits for its parent to notice.
+pub fn has_ended(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    stat.map_or(true, |stat| stat.contains(") Z "))
+}
+
 /// A directory with `config` in it.
-fn directory_of(config: &str) -> TempDir {
+pub fn directory_of(config: &str) -> TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");
     fs::write(dir.path().join(CONFIG), with_free_ports(config)).expect("the directory is writable");
     dir

@@ -6,10 +6,13 @@ use crate::http::token_digest::TokenDigest;
 
 fn access(read: &[&str], write: &[&str]) -> Access {
     let digests = |tokens: &[&str]| tokens.iter().map(TokenDigest::of).collect();
-    Access::new(AccessSpec {
-        read: digests(read),
-        write: digests(write),
-    })
+    Access::new(
+        AccessSpec {
+            read: digests(read),
+            write: digests(write),
+        },
+        None,
+    )
 }
 
 /// The caller that these header fields authorise, or the refusal.

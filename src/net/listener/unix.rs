@@ -6,25 +6,36 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{Mode, OFlags, fstat, lstat};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// The file of a listening socket, removed when dropped unless another socket has replaced it.
+/// The file of a listening socket, removed when dropped unless another socket has replaced it, or it
+/// is another process's.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
+    is_own: Arc<AtomicBool>,
     path: PathBuf,
     /// Open, so that no other file gets its number.
     file: OwnedFd,
 }
 
 impl SocketFile {
-    fn open(path: &Path) -> io::Result<Self> {
+    /// The file at `path`, to be removed if `is_own` is true at the end.
+    pub(super) fn open(path: &Path, is_own: Arc<AtomicBool>) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(Self {
+            is_own,
             path: path.to_owned(),
             file: rustix::fs::open(path, flags, Mode::empty())?,
         })
+    }
+
+    /// Leaves the file to another process.
+    pub(crate) fn leave(self) {
+        self.is_own.store(false, Relaxed);
     }
 
     /// Returns true if the path leads to this file.
@@ -36,7 +47,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.is_in_place().unwrap_or(false) {
+        if self.is_own.load(Relaxed) && self.is_in_place().unwrap_or(false) {
             // A file that stays is removed at the next start.
             let _ = fs::remove_file(&self.path);
         }
@@ -57,7 +68,7 @@ pub(super) fn bind(path: &Path, count: usize) -> io::Result<(Vec<UnixListener>, 
         }
         bound => bound?,
     };
-    let file = SocketFile::open(path)?;
+    let file = SocketFile::open(path, Arc::new(true.into()))?;
     first.set_nonblocking(true)?;
     let more = (1..count).map(|_| first.try_clone());
     let mut sockets = more.collect::<io::Result<Vec<_>>>()?;

@@ -37,7 +37,7 @@ use siphasher::sip::SipHasher13;
 use crate::limiter::{Penalty, Secret};
 use crate::store::{Bans, SteeredKeys};
 
-pub use file::{SnapshotLock, lock, open, save, set_aside};
+pub use file::{SnapshotLock, lock, open, save, set_aside, write};
 pub use reader::Reader;
 pub use writer::SnapshotWriter;
 
@@ -45,7 +45,7 @@ pub use writer::SnapshotWriter;
 const MAGIC: [u8; 8] = *b"SGBUCKET";
 /// The version of the format. A change of the format, or of the meaning of an
 /// `EncodedAlgorithm`, a cell or a ring, needs another.
-const VERSION: u32 = 5;
+pub const VERSION: u32 = 5;
 
 const END: u8 = 0;
 const TABLE: u8 = 1;

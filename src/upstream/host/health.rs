@@ -405,6 +405,11 @@ impl HostHealth {
         })
     }
 
+    /// Counts the host as unhealthy.
+    pub(in crate::upstream) fn fail_checks(&self, now: Instant) {
+        self.change(now, |record| record.checks.fail());
+    }
+
     /// Counts the host as healthy, since it is checked no longer.
     pub(in crate::upstream) fn forget_checks(&self, now: Instant) {
         if self.record.lock().checks.forget() {

@@ -52,7 +52,9 @@ pub fn save<'a>(
 ) -> io::Result<()> {
     files::replaceable(path)?;
     let new = beside(path, ".new");
-    let saved = write(&new, secret, now, tables, keys).and_then(|()| fs::rename(&new, path));
+    let saved = create(&new)
+        .and_then(|file| write(file, secret, now, tables, keys)?.sync_all())
+        .and_then(|()| fs::rename(&new, path));
     if let Err(error) = saved {
         // The file may not exist, and missing disk space may be the reason.
         let _ = fs::remove_file(&new);
@@ -62,27 +64,35 @@ pub fn save<'a>(
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn write<'a>(
-    path: &Path,
-    secret: &Secret,
-    now: Timestamp,
-    tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
-    keys: impl IntoIterator<Item = PolicyKeyRules<'a>>,
-) -> io::Result<()> {
+/// A new file that only the owner can read.
+fn create(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let file = OpenOptions::new()
+    OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(path)?;
+        .open(path)
+}
+
+/// Writes a snapshot of these tables and keys to `file`.
+///
+/// # Errors
+/// The system's error.
+pub fn write<'a>(
+    file: File,
+    secret: &Secret,
+    now: Timestamp,
+    tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
+    keys: impl IntoIterator<Item = PolicyKeyRules<'a>>,
+) -> io::Result<File> {
     let mut writer = SnapshotWriter::new(file, secret, now)?;
     for (key, table) in tables {
         writer.table(key, table, now)?;
     }
-    writer.finish(keys)?.sync_all()
+    writer.finish(keys)
 }
 
 /// Opens and checks the snapshot at `path`; `None` if there is none.

@@ -1,0 +1,210 @@
+//! The upgrade of this process: all that happens between SIGUSR2 and the drain.
+
+use std::env;
+use std::fs::File;
+use std::io;
+use std::process;
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::Signal;
+use tokio::task::spawn_blocking;
+
+use super::{Process, reopen};
+use crate::app::service_manager;
+use crate::app::signals::{EndSignal, SignalCommand, Signals};
+use crate::app::upgrade::{Inheritance, Ready, Settings, Successor};
+use crate::proxy::Gateway;
+use crate::server::{SharedListener, SuspendedListeners};
+use crate::store::snapshot;
+
+/// What follows an attempt to upgrade.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AfterUpgrade {
+    /// The process ends: it is replaced, or was told to.
+    End(EndSignal),
+    /// It continues, with a reload if that was asked for meanwhile.
+    Serve { has_to_reload: bool },
+}
+
+/// The reason why an upgrade is not completed.
+#[derive(Debug)]
+enum Broken {
+    Failed(String),
+    Ended(EndSignal),
+}
+
+/// Signals that wait until it is known which process they are for.
+#[derive(Debug, Default)]
+struct HeldSignals {
+    has_to_reload: bool,
+    has_to_reopen: bool,
+}
+
+impl Process {
+    /// Starts the program anew, and hands over to it. If that fails, all is as before.
+    pub(super) async fn upgrade(&mut self, signals: &mut Signals) -> AfterUpgrade {
+        let mut held = HeldSignals::default();
+        let broken = match self.try_upgrade(signals, &mut held).await {
+            Ok(()) => return AfterUpgrade::End(EndSignal::HandedOver),
+            Err(broken) => broken,
+        };
+        match broken {
+            Broken::Failed(why) => {
+                tracing::error!(
+                    "the upgrade has failed, and this process continues to serve: {why}"
+                );
+                service_manager::report("the last upgrade has failed: see the log").await;
+                let has_to_reload = held.has_to_reload;
+                AfterUpgrade::Serve { has_to_reload }
+            }
+            Broken::Ended(signal) => {
+                tracing::info!("the upgrade is given up: told to end");
+                AfterUpgrade::End(signal)
+            }
+        }
+    }
+
+    async fn try_upgrade(
+        &mut self,
+        signals: &mut Signals,
+        held: &mut HeldSignals,
+    ) -> Result<(), Broken> {
+        self.check_environment().map_err(Broken::Failed)?;
+        let shared =
+            async { Ok::<_, io::Error>((self.server.share().await?, self.admin.share().await?)) };
+        let shared = shared
+            .await
+            .map_err(Broken::failed("cannot share the listening sockets"))?;
+        let buckets = memfd_create("buckets", MemfdFlags::CLOEXEC);
+        let buckets = buckets.map_err(Broken::failed("no file in memory for buckets"))?;
+        let program = self.program.as_ref();
+        let program = program.map_err(Broken::failed("its own program is unknown"))?;
+        let mut successor = Successor::start(program).map_err(Broken::Failed)?;
+        let pid = successor.id();
+        tracing::info!(pid, program = %program.path.display(), "upgrading: a new process starts");
+
+        let ruleset = self.gateway.ruleset();
+        let made_token = self.reloader.access.made().cloned();
+        let inheritance = Inheritance::new(ruleset.secret, self.clock.now(), made_token);
+        let redis = ruleset.startup_timeout;
+        drop(ruleset);
+        let shared: Arc<[SharedListener]> = shared.0.into_iter().chain(shared.1).collect();
+        let ready = successor.prepare(inheritance, Arc::clone(&shared), redis);
+        let Ready { version, taken } = held.until(signals, &self.gateway, ready).await?;
+        tracing::info!(
+            pid,
+            version,
+            "upgrading: the new process is ready, and gets the buckets"
+        );
+
+        let deadline = self.reloader.shutdown.deadline.get();
+        let server = self.server.suspend(&taken, deadline).await;
+        let admin = self.admin.suspend(&taken, deadline).await;
+        let restored = async {
+            let buckets = self.save_buckets(buckets.into()).await?;
+            let hash = self.reloader.history.running().hash.clone();
+            let settings = Settings::of(&self.gateway.ruleset(), hash);
+            successor.restore(buckets, settings).await
+        };
+        if let Err(broken) = held.until(signals, &self.gateway, restored).await {
+            drop(successor);
+            self.resume(server, admin, shared).await;
+            return Err(broken);
+        }
+        server.leave();
+        admin.leave();
+        drop(shared);
+        self.reloader.access.leave_made();
+        self.snapshots.leave().await;
+        service_manager::replaced_by(pid).await;
+        successor.leave(&held.signals()).await;
+        tracing::info!(pid, "upgraded: the new process serves, and this one drains");
+        Ok(())
+    }
+
+    /// Where ending this process would end the new one, there is no upgrade.
+    fn check_environment(&self) -> Result<(), String> {
+        let own = process::id();
+        if !*self.is_open.borrow() {
+            return Err("it does not serve yet".to_owned());
+        }
+        if own == 1 {
+            let why = "this is process 1, with which its container ends: replace the container";
+            return Err(why.to_owned());
+        }
+        let is_of_systemd = env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == own.to_string());
+        if is_of_systemd && env::var_os("NOTIFY_SOCKET").is_none() {
+            return Err(
+                "systemd would end the new process with this one: the unit needs `Type=notify`"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Writes the buckets, bans and grants as of now.
+    async fn save_buckets(&self, file: File) -> Result<File, String> {
+        let (ruleset, now) = (self.gateway.ruleset(), self.clock.now());
+        let saved = spawn_blocking(move || {
+            snapshot::write(file, &ruleset.secret, now, ruleset.tables(), ruleset.keys())
+        });
+        let saved = saved.await.map_err(io::Error::from).flatten();
+        saved.map_err(|error| format!("the buckets cannot be written: {error}"))
+    }
+
+    /// Accepts clients again.
+    async fn resume(
+        &mut self,
+        server: SuspendedListeners,
+        admin: SuspendedListeners,
+        shared: Arc<[SharedListener]>,
+    ) {
+        let deadline = self.reloader.shutdown.deadline.get();
+        self.server.resume(server, &shared, deadline).await;
+        self.admin.resume(admin, &shared, deadline).await;
+    }
+}
+
+impl Broken {
+    fn failed<E: std::fmt::Display>(what: &str) -> impl FnOnce(E) -> Self + use<'_, E> {
+        move |error| Self::Failed(format!("{what}: {error}"))
+    }
+}
+
+impl HeldSignals {
+    /// Awaits a step of an upgrade, or a signal that ends the process. Notes the other signals.
+    async fn until<T>(
+        &mut self,
+        signals: &mut Signals,
+        gateway: &Gateway,
+        step: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, Broken> {
+        let mut step = std::pin::pin!(step);
+        loop {
+            let command = tokio::select! {
+                biased;
+                done = &mut step => return done.map_err(Broken::Failed),
+                command = signals.next() => command,
+            };
+            match command {
+                SignalCommand::End(signal) => return Err(Broken::Ended(signal)),
+                SignalCommand::Upgrade => {
+                    tracing::warn!("SIGUSR2 is ignored: an upgrade is under way")
+                }
+                SignalCommand::Reload => self.has_to_reload = true,
+                SignalCommand::Reopen => {
+                    reopen(gateway);
+                    self.has_to_reopen = true;
+                }
+            }
+        }
+    }
+
+    /// The signals for the new process, which has not had them.
+    fn signals(&self) -> Vec<Signal> {
+        let reload = self.has_to_reload.then_some(Signal::HUP);
+        let reopen = self.has_to_reopen.then_some(Signal::USR1);
+        reload.into_iter().chain(reopen).collect()
+    }
+}

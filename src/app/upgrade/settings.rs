@@ -1,0 +1,71 @@
+//! What the old process knows, and no configuration says: modes that operators have set, endpoints that
+//! drain, and hosts whose health checks fail.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::proxy::{ModeChange, Ruleset};
+use crate::upstream::LeftOut;
+
+/// The most modes, and the most hosts and endpoints: what fits into a message.
+const MAX: usize = 256;
+
+/// Settings of a running ruleset.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::app) struct Settings {
+    /// The hash of the configuration. Modes hold until that changes.
+    hash: String,
+    modes: Vec<SetMode>,
+    left_out: Vec<LeftOut>,
+}
+
+/// The mode of a policy that an operator has set.
+#[derive(Debug, Serialize, Deserialize)]
+struct SetMode {
+    policy: String,
+    mode: String,
+    /// Microseconds since the Unix epoch.
+    at: u64,
+    reason: Option<Box<str>>,
+}
+
+impl Settings {
+    /// The settings of `ruleset`, which runs the configuration with this hash.
+    pub(in crate::app) fn of(ruleset: &Ruleset, hash: String) -> Self {
+        let modes = ruleset.policies.iter().filter_map(|policy| {
+            let change = policy.mode.change()?;
+            let mode: &'static str = policy.mode.current().into();
+            Some(SetMode {
+                policy: policy.name.to_string(),
+                mode: mode.to_owned(),
+                at: change.at.as_micros(),
+                reason: change.reason,
+            })
+        });
+        let upstreams = ruleset.upstreams.iter();
+        let left_out = upstreams.flat_map(|upstream| upstream.left_out());
+        Self {
+            hash,
+            modes: modes.take(MAX).collect(),
+            left_out: left_out.take(MAX).collect(),
+        }
+    }
+
+    /// Sets the same in another process, modes only if the hash of its configuration `is_same`.
+    pub(in crate::app) fn apply(self, ruleset: &Ruleset, is_same: impl Fn(&str) -> bool) {
+        for upstream in &ruleset.upstreams {
+            upstream.leave_out(&self.left_out);
+        }
+        if !is_same(&self.hash) {
+            return;
+        }
+        for set in self.modes {
+            let mut policies = ruleset.policies.iter();
+            if let Some(policy) = policies.find(|policy| *policy.name == *set.policy) {
+                let (at, reason) = (Timestamp::from_micros(set.at), set.reason);
+                // A word that this version does not know stays unset.
+                policy.mode.set(&set.mode, ModeChange { at, reason });
+            }
+        }
+    }
+}

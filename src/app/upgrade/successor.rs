@@ -1,0 +1,193 @@
+//! The new process, as the old one sees it.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::process::Child;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+use super::channel::{Channel, MAX_FILES};
+use super::{Inheritance, NewMessage, OldMessage, PROMPT, Program, READY, RESTORED, Settings};
+use crate::net::listener::passed::ListenerName;
+use crate::server::SharedListener;
+
+/// How long a process that breaks off may take to end by itself.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A process that is to take over. Ended when dropped, unless it has.
+#[derive(Debug)]
+pub(in crate::app) struct Successor {
+    /// None once it has taken over.
+    process: Option<Child>,
+    pid: Pid,
+    channel: Arc<Channel>,
+}
+
+/// A process that can take over.
+#[derive(Debug)]
+pub(in crate::app) struct Ready {
+    pub(in crate::app) version: String,
+    /// The listeners whose clients it serves.
+    pub(in crate::app) taken: Vec<ListenerName>,
+}
+
+impl Successor {
+    /// Starts the program.
+    ///
+    /// # Errors
+    ///
+    /// The system's error, with the path.
+    pub(in crate::app) fn start(program: &Program) -> Result<Self, String> {
+        let start = || {
+            let (channel, input) = Channel::pair()?;
+            let process = program.start(input)?;
+            Ok(Self {
+                pid: Pid::from_child(&process),
+                process: Some(process),
+                channel: Arc::new(channel),
+            })
+        };
+        start()
+            .map_err(|error: io::Error| format!("cannot start {}: {error}", program.path.display()))
+    }
+
+    /// The id of the process.
+    pub(in crate::app) fn id(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Passes on the listeners, and waits until the process can take over. That may take as long as Redis
+    /// may beside.
+    ///
+    /// # Errors
+    ///
+    /// What goes wrong, in words.
+    pub(in crate::app) async fn prepare(
+        &mut self,
+        inheritance: Inheritance,
+        shared: Arc<[SharedListener]>,
+        redis: Duration,
+    ) -> Result<Ready, String> {
+        let channel = Arc::clone(&self.channel);
+        let message = self.exchange(move || {
+            send_all(&channel, inheritance, &shared)?;
+            Ok(channel.receive(READY + redis)?.0)
+        });
+        match message.await? {
+            NewMessage::Ready { version, taken } => Ok(Ready { version, taken }),
+            NewMessage::Serving => Err("it serves too early".to_owned()),
+        }
+    }
+
+    /// Passes on the buckets, which `file` has, and waits until the process serves.
+    ///
+    /// # Errors
+    ///
+    /// What goes wrong, in words.
+    pub(in crate::app) async fn restore(
+        &mut self,
+        file: File,
+        settings: Settings,
+    ) -> Result<(), String> {
+        let channel = Arc::clone(&self.channel);
+        let message = self.exchange(move || {
+            channel.send(&OldMessage::Buckets(settings), &[file.as_fd()], PROMPT)?;
+            Ok(channel.receive(RESTORED)?.0)
+        });
+        match message.await? {
+            NewMessage::Serving => Ok(()),
+            NewMessage::Ready { .. } => Err("it repeats itself".to_owned()),
+        }
+    }
+
+    /// Leaves everything to the process, with these signals.
+    pub(in crate::app) async fn leave(mut self, signals: &[Signal]) {
+        self.process = None;
+        let channel = Arc::clone(&self.channel);
+        // One that has ended needs nothing more.
+        let _ = spawn_blocking(move || channel.send(&OldMessage::Yours, &[], PROMPT)).await;
+        for signal in signals {
+            let _ = kill_process(self.pid, *signal);
+        }
+    }
+
+    /// Waits for the end of a process that has closed its socket, so that it can log why. Returns what is known.
+    async fn last_words(&mut self) -> String {
+        let ended = async {
+            loop {
+                match self
+                    .process
+                    .as_mut()
+                    .map(Child::try_wait)
+                    .transpose()
+                    .map(Option::flatten)
+                {
+                    Ok(None) => sleep(LOOK_EVERY).await,
+                    Ok(Some(status)) => return status.to_string(),
+                    Err(error) => return error.to_string(),
+                }
+            }
+        };
+        match timeout(LAST_WORDS, ended).await {
+            Ok(status) => format!("it has ended ({status}), for the reason that it logs"),
+            Err(_) => "it has closed its standard input".to_owned(),
+        }
+    }
+
+    /// Sends and receives on a thread that may wait.
+    async fn exchange(
+        &mut self,
+        exchange: impl FnOnce() -> io::Result<NewMessage> + Send + 'static,
+    ) -> Result<NewMessage, String> {
+        let exchanged = spawn_blocking(exchange).await;
+        let exchanged = exchanged.map_err(io::Error::from).flatten();
+        let error = match exchanged {
+            Ok(message) => return Ok(message),
+            Err(error) => error,
+        };
+        Err(match error.kind() {
+            ErrorKind::TimedOut => "it takes too long".to_owned(),
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                self.last_words().await
+            }
+            _ => format!("it answers something unexpected: {error}"),
+        })
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // Fails if it has ended and was waited for.
+            let _ = process.kill();
+            // What the kernel is doing for it may take a while. Without a thread it stays a zombie.
+            let _ = thread::Builder::new().spawn(move || process.wait());
+        }
+    }
+}
+
+fn send_all(
+    channel: &Channel,
+    inheritance: Inheritance,
+    shared: &[SharedListener],
+) -> io::Result<()> {
+    channel.send(&OldMessage::Start(inheritance), &[], PROMPT)?;
+    for listener in shared {
+        let message = OldMessage::Listener {
+            name: listener.name.clone(),
+            has_file: listener.has_file,
+        };
+        for some in listener.sockets.chunks(MAX_FILES) {
+            let some: Vec<_> = some.iter().map(AsFd::as_fd).collect();
+            channel.send(&message, &some, PROMPT)?;
+        }
+    }
+    channel.send(&OldMessage::Complete, &[], PROMPT)
+}
