@@ -9,12 +9,14 @@ mod clap_files;
 mod explain;
 mod healthcheck;
 mod keys;
+mod log_input;
 mod playground;
 mod progress;
 mod replay;
 mod run;
 mod schema;
 mod status;
+mod suggest;
 mod table;
 mod text_file;
 mod top;
@@ -53,6 +55,9 @@ enum Command {
     /// Run an access log through the limits, on its own time: which requests would have been
     /// limited, and by what
     Replay(replay::ReplayArgs),
+    /// Propose limits for the requests of an access log: a quota and a burst for each route, and
+    /// whom they would have limited
+    Suggest(suggest::SuggestArgs),
     /// Open a page that shows how the algorithms decide about the same requests
     Playground(playground::PlaygroundArgs),
     /// Ask a running proxy how it is
@@ -77,6 +82,7 @@ Examples:
   sluicegate run --upstream http://127.0.0.1:3000 --limit 100/1m
   sluicegate check sluicegate.yaml --deny-warnings
   sluicegate explain GET http://localhost/search -H 'x-api-key: alice' --config sluicegate.yaml
+  sluicegate suggest /var/log/nginx/access.log -o sluicegate.yaml
   sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
   sluicegate playground
 
@@ -95,6 +101,7 @@ pub fn main() -> ExitCode {
         Command::Check(options) => check::check(&options),
         Command::Explain(options) => explain::explain(&options),
         Command::Replay(options) => replay::replay(&options),
+        Command::Suggest(options) => suggest::suggest(&options),
         Command::Playground(options) => playground::playground(&options),
         Command::Status(options) => status::status(&options),
         Command::Keys(options) => keys::keys(&options),

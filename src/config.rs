@@ -11,6 +11,7 @@ mod compiler;
 mod decode;
 mod diagnostic;
 mod document;
+mod edit;
 mod finding;
 mod lint;
 mod load;

@@ -12,6 +12,7 @@ mod log;
 pub mod playground;
 mod reorder_buffer;
 mod report;
+pub mod suggest;
 mod simulation;
 mod tally;
 mod warnings;
@@ -87,6 +88,21 @@ fn read(
     log: impl Read,
     mut take: impl FnMut(u64, Result<&LogEntry, &LineError>) -> Result<(), ReplayError>,
 ) -> Result<(), ReplayError> {
+    read_into(
+        options,
+        log,
+        |_, entry| entry,
+        |number, entry| take(number, entry.as_ref()),
+    )
+}
+
+/// As [`read`]. What `keep` makes of an entry waits in the buffer in its place.
+fn read_into<T>(
+    options: &Options,
+    log: impl Read,
+    mut keep: impl FnMut(u64, LogEntry) -> T,
+    mut take: impl FnMut(u64, Result<T, LineError>) -> Result<(), ReplayError>,
+) -> Result<(), ReplayError> {
     let mut lines = LogLines::new(log);
     let mut reader = None;
     let mut waiting = ReorderBuffer::new();
@@ -104,16 +120,19 @@ fn read(
             RawLine::TooLong => Err(log::LineError::TooLong),
         };
         match entry {
-            Ok((bytes, entry)) => waiting.push((entry.time, number), bytes, entry),
-            Err(unparsable) => take(number, Err(&unparsable))?,
+            Ok((bytes, entry)) => {
+                let time = entry.time;
+                waiting.push((time, number), bytes, keep(number, entry));
+            }
+            Err(unparsable) => take(number, Err(unparsable))?,
         }
         while let Some((number, entry)) = waiting.pop_excess() {
-            take(number, Ok(&entry))?;
+            take(number, Ok(entry))?;
         }
     };
     // What was read before an error is decided, too.
     while let Some((number, entry)) = waiting.pop() {
-        take(number, Ok(&entry))?;
+        take(number, Ok(entry))?;
     }
     end
 }

@@ -1,20 +1,17 @@
 //! `sluicegate replay`: what a configuration would have done to the requests of an access log.
 
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use http::HeaderValue;
 
-use super::progress::Progress;
+use super::log_input::LogArgs;
 use super::{USAGE, WRONG, run};
-use crate::config::compile_rules;
+use crate::config::{Report, Source, compile_rules};
 use crate::nearest;
 use crate::proxy::ruleset::RulesetSpec;
-use crate::replay::{self, LogFormat, ReplayError, ReplayReport};
-use crate::telemetry::terminal::has_cursor;
+use crate::replay::{self, ReplayError, ReplayReport};
 
 /// The most policies that an error names.
 const MAX_NAMES: usize = 8;
@@ -32,17 +29,11 @@ configuration names need not be there.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ReplayArgs {
-    /// The access log; `-` is stdin
-    log: PathBuf,
+    #[command(flatten)]
+    log: LogArgs,
     /// The configuration [default: the file that run would use]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How lines are written [default: what the first one looks like]
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<LogFormat>,
-    /// The host of requests whose line names none [default: localhost]
-    #[arg(long, value_name = "HOST")]
-    host: Option<String>,
     /// Show only this policy in the summary
     #[arg(long, value_name = "NAME", conflicts_with = "decisions")]
     policy: Option<String>,
@@ -67,19 +58,23 @@ impl ReplayArgs {
     /// # Errors
     /// The exit code, once the reason was told.
     fn run(&self) -> Result<ExitCode, ExitCode> {
-        let ready = self.reading().and_then(|how| Ok((how, self.open()?)));
+        let ready = self
+            .log
+            .reading()
+            .and_then(|how| Ok((how, self.log.open(self.decisions)?)));
         let (reading, log) = ready.map_err(|message| {
             super::tell(message);
             ExitCode::from(USAGE)
         })?;
-        let rules = self.rules(self.config.clone())?;
+        let new = rules(run::find(self.config.clone()))?;
         let old = self.against.as_ref();
-        let old = old.map(|old| self.rules(Some(old.clone()))).transpose()?;
-        self.check_policy([Some(&rules), old.as_ref()])?;
+        let old = old.map(|old| rules(run::find(Some(old.clone()))));
+        let old = old.transpose()?;
+        self.check_policy([Some(&new), old.as_ref()])?;
         let mut out = BufWriter::new(io::stdout().lock());
         let (written, code) = match old {
-            Some(old) => self.compare([old, rules], &reading, log, &mut out)?,
-            None => self.summarize(rules, &reading, log, &mut out)?,
+            Some(old) => self.compare([old, new], &reading, log, &mut out)?,
+            None => self.summarize(new, &reading, log, &mut out)?,
         };
         Ok(super::finish(written.and_then(|()| out.flush()), code))
     }
@@ -129,36 +124,7 @@ impl ReplayArgs {
         }
         // What was decided until then is true.
         _ = out.flush();
-        super::tell(format_args!("{}: {error}", self.log.display()));
-        ExitCode::from(match error {
-            ReplayError::Compressed { .. } => USAGE,
-            _ => WRONG,
-        })
-    }
-
-    fn reading(&self) -> Result<replay::Options, String> {
-        let host = self.host.as_ref().map(|host| {
-            HeaderValue::from_str(host)
-                .map_err(|_| format!("{host:?} isn't a host; write it as in api.example.com"))
-        });
-        let host = host.transpose()?;
-        Ok(replay::Options {
-            host,
-            format: self.format,
-        })
-    }
-
-    /// The rules of a configuration.
-    ///
-    /// # Errors
-    /// The exit code, once the reason was told.
-    fn rules(&self, config: Option<PathBuf>) -> Result<RulesetSpec, ExitCode> {
-        let loaded = run::find(config).and_then(|source| source.load());
-        let rules = loaded.and_then(|loaded| compile_rules(&loaded));
-        rules.map_err(|report| {
-            super::print_report(&report);
-            ExitCode::from(WRONG)
-        })
+        self.log.fail(&error)
     }
 
     /// # Errors
@@ -185,34 +151,8 @@ impl ReplayArgs {
         Err(ExitCode::from(USAGE))
     }
 
-    /// The log, with a bar where somebody can see it and nothing else is written there.
-    fn open(&self) -> Result<Progress<Box<dyn Read>>, String> {
-        let (input, size) = if self.log.as_os_str() == "-" {
-            (Box::new(io::stdin()) as Box<dyn Read>, None)
-        } else {
-            open(&self.log)?
-        };
-        let is_written_over = self.decisions && io::stdout().is_terminal();
-        Ok(if has_cursor(&io::stderr()) && !is_written_over {
-            Progress::shown(input, size)
-        } else {
-            Progress::hidden(input, size)
-        })
-    }
-
-    /// A log of which no line can be read is not one, or of another format. An empty one is told.
     fn judge(&self, report: &ReplayReport) -> ExitCode {
-        if report.requests == 0 && report.unparsable.count == 0 {
-            super::tell(format_args!("no request in {}", self.log.display()));
-        }
-        if report.requests > 0 || report.unparsable.count == 0 {
-            return ExitCode::SUCCESS;
-        }
-        let (log, lines) = (self.log.display(), report.unparsable.count);
-        super::tell(format_args!(
-            "{log}: none of its {lines} lines could be read; --format says how they are written, combined or json"
-        ));
-        ExitCode::from(WRONG)
+        self.log.judge(report.requests, report.unparsable.count)
     }
 
     fn print(&self, report: &ReplayReport, out: &mut impl Write) -> io::Result<()> {
@@ -228,20 +168,20 @@ impl ReplayArgs {
     }
 }
 
-/// A file, and how many bytes it has, if it is an ordinary one.
-fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), String> {
-    let fail = |error: io::Error| format!("{}: {error}", path.display());
-    let file = File::open(path).map_err(fail)?;
-    let metadata = file.metadata().map_err(fail)?;
-    if metadata.is_dir() {
-        let path = path.display();
-        return Err(format!("{path} is a directory; name a log within it"));
-    }
-    let size = metadata.is_file().then_some(metadata.len());
-    Ok((Box::new(file), size))
+/// The rules of a configuration.
+///
+/// # Errors
+/// The exit code, once the reason was told.
+fn rules(source: Result<Source, Report>) -> Result<RulesetSpec, ExitCode> {
+    let loaded = source.and_then(|source| source.load());
+    let rules = loaded.and_then(|loaded| compile_rules(&loaded));
+    rules.map_err(|report| {
+        super::print_report(&report);
+        ExitCode::from(WRONG)
+    })
 }
 
-fn print_line(out: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {
+pub(super) fn print_line(out: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")
 }

@@ -64,7 +64,7 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Place {
     #[serde(skip)]
-    start: usize,
+    pub(in crate::config) start: usize,
     #[serde(skip)]
     end: usize,
     /// The path of an included file; absent for the main file.

@@ -93,6 +93,15 @@ pub fn load(path: &Path) -> Result<Loaded, Report> {
     check(&name, text, &variable, Some(path))
 }
 
+/// Checks `text` as if the file at `path` had it, as [`load`]. Reports call it `name`.
+///
+/// # Errors
+///
+/// As [`load`].
+pub(super) fn load_as(path: &Path, name: &str, text: String) -> Result<Loaded, Report> {
+    check(name, text, &variable, Some(path))
+}
+
 /// Checks a text of this machine's user, as [`load`]. Reports call it `name`. Relative paths start at
 /// the working directory.
 ///

@@ -18,7 +18,7 @@ use crate::proxy::ruleset::{Limit, LimitSpec, RulesetSpec};
 use crate::telemetry::registry::Registry;
 
 /// The hash key of every replay, so that two of them fill tables alike: nobody attacks one.
-const SECRET: Secret = Secret::from_key([0, 0]);
+pub(super) const SECRET: Secret = Secret::from_key([0, 0]);
 
 /// A ruleset with buckets of its own, and what came of the requests so far.
 #[derive(Debug)]
@@ -56,17 +56,10 @@ pub struct DecisionLine {
 }
 
 impl Simulation {
-    pub(super) fn new(mut rules: RulesetSpec, is_host_given: bool) -> Self {
-        let left_out = leave_out_permits(&mut rules);
-        let context = BuildContext {
-            workers: 1,
-            registry: Registry::default(),
-            clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
-            secret: SECRET,
-        };
+    pub(super) fn new(rules: RulesetSpec, is_host_given: bool) -> Self {
         let routes = rules.routes.iter().map(|route| route.matches.clone());
         let routes: Vec<_> = routes.collect();
-        let ruleset = PreparedRuleset::new(rules, &context, None).migrate_buckets(Timestamp::EPOCH);
+        let (ruleset, left_out) = build(rules);
         Simulation {
             tally: Tally::new(&ruleset, left_out),
             warnings: Warnings::new(&ruleset, &routes, is_host_given),
@@ -85,21 +78,7 @@ impl Simulation {
         let (ruleset, tally) = (&self.ruleset, &mut self.tally);
         let warnings = &mut self.warnings;
         warnings.arrive(entry.time, entry.names_host);
-        let response = entry.response.as_ref().map(|response| RecordedResponse {
-            status: response.status,
-            headers: &response.headers,
-            bytes: response.bytes,
-            costs: &response.costs,
-        });
-        let steering = &entry.steering;
-        let recorded = Recorded {
-            response,
-            granted: &steering.granted,
-            banned: steering
-                .banned
-                .as_ref()
-                .map(|(policy, length)| (&**policy, *length)),
-        };
+        let recorded = recorded(entry);
         let decided = dry_run(ruleset, request, entry.peer, now, recorded, |run| {
             let line_decision = DecisionLine::of(line, &run, now);
             tally.count(ruleset, &run, line_decision.decision, now);
@@ -185,8 +164,38 @@ impl DecisionLine {
     }
 }
 
+/// The effects on a request that a line has.
+pub(super) fn recorded(entry: &LogEntry) -> Recorded<'_> {
+    let response = entry.response.as_ref().map(|response| RecordedResponse {
+        status: response.status,
+        headers: &response.headers,
+        bytes: response.bytes,
+        costs: &response.costs,
+    });
+    let steering = &entry.steering;
+    let banned = steering.banned.as_ref();
+    Recorded {
+        response,
+        granted: &steering.granted,
+        banned: banned.map(|(policy, length)| (&**policy, *length)),
+    }
+}
+
 fn name(limit: &Limit) -> Arc<str> {
     Arc::clone(&limit.policy.name)
+}
+
+/// A ruleset with new buckets, and the policies that it leaves out.
+pub(super) fn build(mut rules: RulesetSpec) -> (Arc<Ruleset>, Vec<Arc<str>>) {
+    let left_out = leave_out_permits(&mut rules);
+    let context = BuildContext {
+        workers: 1,
+        registry: Registry::default(),
+        clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
+        secret: SECRET,
+    };
+    let prepared = PreparedRuleset::new(rules, &context, None);
+    (prepared.migrate_buckets(Timestamp::EPOCH), left_out)
 }
 
 /// Takes the limits out that count what is in flight, since a log does not say when requests end;

@@ -18,3 +18,4 @@ mod replay;
 mod replay_gaps;
 mod replay_models;
 mod shutdown;
+mod suggest;

@@ -79,6 +79,35 @@ pub fn dry_run<T>(
     recorded: Recorded<'_>,
     inspect: impl FnOnce(DryRun<'_>) -> T,
 ) -> Result<T, Error> {
+    match_request(ruleset, request, peer, now, |matched| {
+        decide(ruleset, matched, now, recorded).map(inspect)
+    })?
+}
+
+/// Finds the route of `request` from `peer` at `now`, and passes its index and the head as limits see
+/// it to `inspect`. Nothing is charged.
+///
+/// # Errors
+/// An error that the proxy answers before any limit.
+pub fn route<T>(
+    ruleset: &Ruleset,
+    request: &Request<()>,
+    peer: IpAddr,
+    now: Timestamp,
+    inspect: impl FnOnce(Option<usize>, &Head<'_>) -> T,
+) -> Result<T, Error> {
+    match_request(ruleset, request, peer, now, |matched| {
+        inspect(matched.route_index, &matched.head())
+    })
+}
+
+fn match_request<T>(
+    ruleset: &Ruleset,
+    request: &Request<()>,
+    peer: IpAddr,
+    now: Timestamp,
+    then: impl FnOnce(&MatchedRequest<'_>) -> T,
+) -> Result<T, Error> {
     let client_ip = ruleset.client_ip.resolve(peer.into(), request.headers());
     let target = RequestTarget::of(request, ruleset.encoded_slashes)?;
     let checked = OnceCell::new();
@@ -89,15 +118,21 @@ pub fn dry_run<T>(
     };
     let sender = Sender::new(client_ip, connection, request.headers());
     let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
-    let (route, head) = (matched.route, matched.head());
-    target.check_route(route)?;
-    if let Some(denial) = route
-        .access
-        .as_ref()
-        .and_then(|access| access.denial(&head))
-    {
+    target.check_route(matched.route)?;
+    let access = matched.route.access.as_ref();
+    if let Some(denial) = access.and_then(|access| access.denial(&matched.head())) {
         return Err(Error::Denied(denial));
     }
+    Ok(then(&matched))
+}
+
+fn decide<'a>(
+    ruleset: &Ruleset,
+    matched: &'a MatchedRequest<'_>,
+    now: Timestamp,
+    recorded: Recorded<'_>,
+) -> Result<DryRun<'a>, Error> {
+    let (route, head) = (matched.route, matched.head());
     let inputs = AdmissionInputs {
         route,
         limits: &route.limits,
@@ -135,13 +170,13 @@ pub fn dry_run<T>(
         }
     }
     admission.settle_by_body(ended, &mut settling);
-    Ok(inspect(DryRun {
+    Ok(DryRun {
         place: matched.route_index,
         head,
         recorded_bans: steered.release(),
         route,
         admission,
-    }))
+    })
 }
 
 /// The keys of one request that are steered as recorded.

@@ -98,7 +98,7 @@ impl ReplayReport {
 }
 
 impl LinesReport {
-    fn write(&self, what: &str, f: &mut Formatter<'_>) -> fmt::Result {
+    pub(in crate::replay) fn write(&self, what: &str, f: &mut Formatter<'_>) -> fmt::Result {
         if self.count == 0 {
             return Ok(());
         }

@@ -1,0 +1,94 @@
+//! The log that a command reads, and what is said of one that can't be read.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use http::HeaderValue;
+
+use super::progress::Progress;
+use super::{USAGE, WRONG, tell};
+use crate::replay::{LogFormat, Options, ReplayError};
+use crate::telemetry::terminal::has_cursor;
+
+#[derive(Args, Debug)]
+pub(super) struct LogArgs {
+    /// The access log; `-` is stdin
+    log: PathBuf,
+    /// How lines are written [default: what the first one looks like]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<LogFormat>,
+    /// The host of requests whose line names none [default: localhost]
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+}
+
+impl LogArgs {
+    /// How the log is read.
+    pub(super) fn reading(&self) -> Result<Options, String> {
+        let host = self.host.as_ref().map(|host| {
+            HeaderValue::from_str(host)
+                .map_err(|_| format!("{host:?} isn't a host; write it as in api.example.com"))
+        });
+        let host = host.transpose()?;
+        Ok(Options {
+            host,
+            format: self.format,
+        })
+    }
+
+    /// The log, with a bar where somebody can see it. `is_written` says that the command writes to
+    /// stdout while it reads.
+    pub(super) fn open(&self, is_written: bool) -> Result<Progress<Box<dyn Read>>, String> {
+        let (input, size) = if self.log.as_os_str() == "-" {
+            (Box::new(io::stdin()) as Box<dyn Read>, None)
+        } else {
+            open(&self.log)?
+        };
+        let is_written_over = is_written && io::stdout().is_terminal();
+        Ok(if has_cursor(&io::stderr()) && !is_written_over {
+            Progress::shown(input, size)
+        } else {
+            Progress::hidden(input, size)
+        })
+    }
+
+    /// The exit code for a log that could not be read to its end, which is told.
+    pub(super) fn fail(&self, error: &ReplayError) -> ExitCode {
+        tell(format_args!("{}: {error}", self.log.display()));
+        ExitCode::from(match error {
+            ReplayError::Compressed { .. } => USAGE,
+            _ => WRONG,
+        })
+    }
+
+    /// A log of which no line can be read is not one, or of another format. An empty one is told.
+    pub(super) fn judge(&self, requests: u64, unparsable: u64) -> ExitCode {
+        let log = self.log.display();
+        if requests == 0 && unparsable == 0 {
+            tell(format_args!("no request in {log}"));
+        }
+        if requests > 0 || unparsable == 0 {
+            return ExitCode::SUCCESS;
+        }
+        tell(format_args!(
+            "{log}: none of its {unparsable} lines could be read; --format says how they are written, combined or json"
+        ));
+        ExitCode::from(WRONG)
+    }
+}
+
+/// A file, and how many bytes it has, if it is an ordinary one.
+fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), String> {
+    let fail = |error: io::Error| format!("{}: {error}", path.display());
+    let file = File::open(path).map_err(fail)?;
+    let metadata = file.metadata().map_err(fail)?;
+    if metadata.is_dir() {
+        let path = path.display();
+        return Err(format!("{path} is a directory; name a log within it"));
+    }
+    let size = metadata.is_file().then_some(metadata.len());
+    Ok((Box::new(file), size))
+}

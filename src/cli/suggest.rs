@@ -1,0 +1,166 @@
+//! `sluicegate suggest`: limits for the requests of an access log.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::log_input::LogArgs;
+use super::replay::print_line;
+use super::{USAGE, WRONG, run};
+use crate::config::Loaded;
+use crate::replay::suggest::{self, DEFAULT_KEY, Margin, SuggestError, Suggestion, Wishes};
+
+const EXAMPLES: &str = "\
+Examples:
+  sluicegate suggest /var/log/nginx/access.log
+  sluicegate suggest access.json --key header:x-api-key --percentile 95 --headroom 2
+  zcat access.log.*.gz | sluicegate suggest - -o sluicegate.yaml
+  sluicegate suggest access.json --config sluicegate.yaml --yaml
+
+Proposed limits are in shadow: they count what they would refuse, and refuse nothing. Without
+--config, the paths of the log become routes. It reads up to 10,000,000 requests of 1,048,576
+clients, and takes 12 bytes for each request and 4 for each kind of key.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct SuggestArgs {
+    #[command(flatten)]
+    log: LogArgs,
+    /// Propose limits for the routes of this configuration that have none
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What requests are counted by: client_ip, header:NAME, cookie:NAME, ...
+    #[arg(long, value_name = "PART", default_value = DEFAULT_KEY)]
+    key: String,
+    /// How many of 100 clients should meet no limit
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = percentile)]
+    percentile: f64,
+    /// How much room these clients get beyond their busiest minute
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = headroom)]
+    headroom: f64,
+    /// Print the configuration with the proposed limits, instead of the explanation
+    #[arg(long, conflicts_with = "json")]
+    yaml: bool,
+    /// Write the configuration with the proposed limits to this file, which must not exist
+    #[arg(short, long, value_name = "FILE", conflicts_with = "yaml")]
+    output: Option<PathBuf>,
+    /// Print the explanation as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn percentile(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| *number > 0.0 && *number <= 100.0);
+    number.ok_or_else(|| "expected a number above 0 and up to 100, such as 99".to_owned())
+}
+
+fn headroom(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| (1.0..=100.0).contains(number));
+    number.ok_or_else(|| "expected a number from 1 to 100, such as 1.5".to_owned())
+}
+
+pub(super) fn suggest(options: &SuggestArgs) -> ExitCode {
+    match options.run() {
+        Ok(code) | Err(code) => code,
+    }
+}
+
+impl SuggestArgs {
+    /// # Errors
+    /// The exit code, once the reason was told.
+    fn run(&self) -> Result<ExitCode, ExitCode> {
+        let ready = self
+            .log
+            .reading()
+            .and_then(|how| Ok((how, self.log.open(false)?)));
+        let (reading, log) = ready.map_err(|message| {
+            super::tell(message);
+            ExitCode::from(USAGE)
+        })?;
+        let config = self.load()?;
+        let wishes = Wishes {
+            key: self.key.clone(),
+            margin: Margin {
+                percentile: self.percentile,
+                headroom: self.headroom,
+            },
+        };
+        let suggested = suggest::suggest(&wishes, config.as_ref(), &reading, log);
+        let suggestion = suggested.map_err(|error| self.fail(error))?;
+        let code = self
+            .log
+            .judge(suggestion.requests, suggestion.unparsable.count);
+        if code != ExitCode::SUCCESS {
+            return Ok(code);
+        }
+        self.write_file(&suggestion)?;
+        let mut out = BufWriter::new(io::stdout().lock());
+        let written = self.print(&suggestion, &mut out);
+        Ok(super::finish(written.and_then(|()| out.flush()), code))
+    }
+
+    fn load(&self) -> Result<Option<Loaded>, ExitCode> {
+        let config = self.config.clone();
+        let found = config.map(|config| run::find(Some(config)).and_then(|source| source.load()));
+        found.transpose().map_err(|report| {
+            super::print_report(&report);
+            ExitCode::from(WRONG)
+        })
+    }
+
+    fn fail(&self, error: SuggestError) -> ExitCode {
+        match error {
+            SuggestError::Key(report) => {
+                let problem = report.problems.first();
+                let why = problem.map_or_else(String::new, |one| one.message.clone());
+                super::tell(format_args!("--key {}: {why}", self.key));
+                ExitCode::from(USAGE)
+            }
+            SuggestError::Config(report) => {
+                super::print_report(&report);
+                ExitCode::from(WRONG)
+            }
+            SuggestError::Log(error) => self.log.fail(&error),
+        }
+    }
+
+    /// Writes the configuration to the file that is asked for. One that exists stays.
+    fn write_file(&self, suggestion: &Suggestion) -> Result<(), ExitCode> {
+        let Some(path) = &self.output else {
+            return Ok(());
+        };
+        let file = fs::File::create_new(path);
+        let written = file.and_then(|mut file| file.write_all(suggestion.yaml.as_bytes()));
+        written.map_err(|error| {
+            let what = path.display();
+            let help = match error.kind() {
+                io::ErrorKind::AlreadyExists => "; remove it, or name another file",
+                _ => "",
+            };
+            super::tell(format_args!("cannot write {what}: {error}{help}"));
+            ExitCode::from(WRONG)
+        })
+    }
+
+    fn print(&self, suggestion: &Suggestion, out: &mut impl Write) -> io::Result<()> {
+        if self.yaml {
+            return out.write_all(suggestion.yaml.as_bytes());
+        }
+        if self.json {
+            return print_line(out, suggestion);
+        }
+        write!(out, "{suggestion}")?;
+        match &self.output {
+            Some(path) => writeln!(out, "\nwrote {}", path.display()),
+            None => writeln!(
+                out,
+                "\n--yaml prints a configuration with these limits in shadow"
+            ),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Adds limits to the routes of a configuration, in its text: comments, variables and order stay.
+
+use std::path::Path;
+
+use super::document::Part;
+use super::load::{self, Loaded};
+use super::{NodeId, Report};
+
+/// Where a limit of a route can be written.
+enum Spot {
+    /// Before the first key of an item of a block list, in this column.
+    Block(usize),
+    /// Behind the brace of a mapping in flow style.
+    Flow,
+}
+
+impl Loaded {
+    /// True if a limit can be added to the route at this index: it is written out in the main file, and
+    /// has no `limits`.
+    pub fn takes_limit(&self, route: usize) -> bool {
+        let node = self.config.routes[route].node;
+        let places = self
+            .config
+            .routes
+            .iter()
+            .map(|one| self.first_key(one.node));
+        let is_shared = places
+            .filter(|place| *place == self.first_key(node))
+            .count()
+            > 1;
+        !is_shared && self.spot(node).is_some() && self.document.child(node, "limits").is_none()
+    }
+
+    /// The text of the main file with a limit for each of these routes, which take one.
+    pub fn with_limits(&self, limits: &[(usize, String)]) -> String {
+        let mut text = self.main_text().to_owned();
+        let mut edits: Vec<_> = limits
+            .iter()
+            .filter_map(|(route, limit)| {
+                let (offset, spot) = self.spot(self.config.routes[*route].node)?;
+                Some((offset, spot, limit))
+            })
+            .collect();
+        edits.sort_by_key(|(offset, ..)| std::cmp::Reverse(*offset));
+        for (offset, spot, limit) in edits {
+            let added = match spot {
+                Spot::Block(column) => format!("limits: [{limit}]\n{}", " ".repeat(column)),
+                Spot::Flow => format!("limits: [{limit}], "),
+            };
+            text.insert_str(offset, &added);
+        }
+        text
+    }
+
+    /// Reads and checks `text` in the place of the main file.
+    ///
+    /// # Errors
+    /// As [`load`](super::load).
+    pub fn reload_as(&self, text: String) -> Result<Self, Report> {
+        let name = self.document.name();
+        load::load_as(Path::new(name), name, text)
+    }
+
+    fn main_text(&self) -> &str {
+        let source = self.document.source();
+        let main = source.files().next().map(|(range, _)| range);
+        &source.text[main.unwrap_or_default()]
+    }
+
+    /// The offset of a mapping's first key, if that is in the main file.
+    fn first_key(&self, mapping: NodeId) -> Option<usize> {
+        let place = self.document.place(mapping, Part::Whole)?;
+        place.file.is_none().then_some(place.start)
+    }
+
+    fn spot(&self, route: NodeId) -> Option<(usize, Spot)> {
+        let offset = self.first_key(route)?;
+        let before = &self.main_text()[..offset];
+        let line = before.rsplit('\n').next().unwrap_or(before);
+        let is_item = line.contains("- ") && line.bytes().all(|byte| byte == b' ' || byte == b'-');
+        if is_item {
+            return Some((offset, Spot::Block(line.len())));
+        }
+        before
+            .trim_end()
+            .ends_with('{')
+            .then_some((offset, Spot::Flow))
+    }
+}

@@ -1,0 +1,158 @@
+//! Proposes limits for the requests of a log: for each route a quota that nearly all clients would
+//! never have met, and what it would have done.
+//!
+//! `survey` reads the log, and `grouping` sorts its requests; `path_tree` and `routes` find routes
+//! where no configuration has them; `peaks` and `quota` make a number; `yaml` writes the
+//! configuration; `trial` runs it over the same requests, with the proxy's own buckets; `report` has
+//! the result.
+
+mod grouping;
+mod keys;
+mod path_tree;
+mod peaks;
+mod quota;
+mod report;
+mod routes;
+mod survey;
+mod trial;
+mod yaml;
+
+use std::io::Read;
+
+pub use keys::DEFAULT_KEY;
+pub use quota::{Margin, Wishes};
+pub use report::Suggestion;
+
+use super::{Options, ReplayError};
+use crate::config::{self, Loaded, Report};
+use grouping::ByRoute;
+use keys::KeyKind;
+use quota::{MIN_KEYS, MIN_REQUESTS};
+use report::{KeySuggestion, NoLimit, OtherKey, RouteSuggestion};
+use routes::RouteKind;
+use survey::Survey;
+
+/// Why nothing was proposed.
+#[derive(Debug)]
+pub enum SuggestError {
+    /// The key is none.
+    Key(Report),
+    /// The configuration cannot be used.
+    Config(Report),
+    /// The log cannot be read.
+    Log(ReplayError),
+}
+
+/// A route, however it was found.
+struct KnownRoute {
+    name: String,
+    requests_for: String,
+    /// The `match` of a found route.
+    matches: Option<String>,
+    no_limit: Option<NoLimit>,
+}
+
+/// Proposes limits for a log: for the routes of `config` that have none, or for routes that the log
+/// suggests.
+///
+/// # Errors
+/// See [`SuggestError`]. Lines that cannot be read are no error: the result names them.
+pub fn suggest(
+    wishes: &Wishes,
+    config: Option<&Loaded>,
+    options: &Options,
+    log: impl Read,
+) -> Result<Suggestion, SuggestError> {
+    let rules = config.map(config::compile_rules).transpose();
+    let rules = rules.map_err(SuggestError::Config)?;
+    let empty = yaml::compile("routes: [{ upstream: echo }]").map_err(SuggestError::Config)?;
+    let prefix = rules.as_ref().unwrap_or(&empty).client_ip.ipv6_prefix;
+    let key = KeyKind::new(&wishes.key, prefix).map_err(SuggestError::Key)?;
+    let survey = Survey::new(rules, empty, key);
+    let survey = survey.read(options, log).map_err(SuggestError::Log)?;
+    let (known, by_route) = routes_of(&survey, config);
+    let mut suggestion = Suggestion::new(&survey, wishes, by_route.unrouted);
+    for (place, route) in known.into_iter().enumerate() {
+        let suggested = route.suggest(&survey, by_route.of(place), wishes.margin);
+        suggestion.routes.push(suggested);
+    }
+    suggestion.yaml = yaml::write(&mut suggestion, config);
+    let tried = trial::run(&mut suggestion, &survey, &by_route, config);
+    tried.map_err(SuggestError::Config)?;
+    Ok(suggestion)
+}
+
+/// The routes, and their requests.
+fn routes_of(survey: &Survey, config: Option<&Loaded>) -> (Vec<KnownRoute>, ByRoute) {
+    let places = &survey.requests.places;
+    let (Some(paths), None) = (&survey.paths, config) else {
+        let routes = survey.ruleset.routes.iter().enumerate();
+        let routes = routes.map(|(place, route)| KnownRoute {
+            name: route.name.to_string(),
+            requests_for: String::new(),
+            matches: None,
+            no_limit: config
+                .and_then(|config| NoLimit::of_configured(&config.config.routes[place])),
+        });
+        let routes: Vec<_> = routes.collect();
+        let by_route = ByRoute::new(places.iter().copied(), routes.len());
+        return (routes, by_route);
+    };
+    let mut counts = vec![0; paths.nodes.len() * path_tree::CLASSES.len()];
+    for place in places {
+        counts[*place as usize] += 1;
+    }
+    let found = routes::find(paths, &counts);
+    let of_request = places
+        .iter()
+        .map(|place| found.of_place[*place as usize] as u32);
+    let by_route = ByRoute::new(of_request, found.routes.len());
+    let routes = found.routes.iter().map(|route| KnownRoute {
+        name: route.name.clone(),
+        requests_for: route.describe(),
+        matches: route.matches(),
+        no_limit: match route.kind {
+            RouteKind::Calls => None,
+            RouteKind::Health => Some(NoLimit::Health),
+            RouteKind::Static | RouteKind::Files => Some(NoLimit::Static),
+        },
+    });
+    (routes.collect(), by_route)
+}
+
+impl KnownRoute {
+    /// What these requests of the route suggest.
+    fn suggest(self, survey: &Survey, requests: &[u32], margin: Margin) -> RouteSuggestion {
+        let has_hour = survey.has_hour();
+        let times = survey.requests.by_keys(requests, 0);
+        let times = times.of_keys();
+        let is_little = requests.len() < MIN_REQUESTS || times.len() < MIN_KEYS;
+        let no_limit = self.no_limit.or(is_little.then_some(NoLimit::LittleData));
+        let others = match no_limit {
+            None | Some(NoLimit::LittleData) => 1..survey.kinds.len(),
+            Some(_) => 0..0,
+        };
+        let others = others.map(|kind| {
+            let times = survey.requests.by_keys(requests, kind);
+            OtherKey::new(&survey.kinds[kind], &times.of_keys(), margin, has_hour)
+        });
+        let mut limit = KeySuggestion::new(&times, margin, has_hour);
+        if no_limit.is_some() {
+            (limit.proposal, limit.chart, limit.outliers) = (None, None, None);
+        }
+        RouteSuggestion {
+            others: others.collect(),
+            requests: requests.len() as u64,
+            policy: None,
+            is_elsewhere: false,
+            name: self.name,
+            requests_for: self.requests_for,
+            matches: self.matches,
+            no_limit,
+            limit,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! The configuration with the proposed limits, in shadow.
+
+use std::fmt::Write as _;
+
+use super::quota::Proposal;
+use super::report::Suggestion;
+use crate::config::{self, Loaded, Report};
+use crate::proxy::ruleset::RulesetSpec;
+
+/// The name of the configuration in reports: nobody should ever see one.
+const NAME: &str = "suggestion";
+
+/// The rules of a text.
+pub(super) fn compile(text: &str) -> Result<RulesetSpec, Report> {
+    let loaded = config::parse(NAME, text.to_owned(), &|_| None)?;
+    config::compile_rules(&loaded)
+}
+
+/// The rules of the configuration that [`write`] wrote.
+pub(super) fn compile_written(text: &str, config: Option<&Loaded>) -> Result<RulesetSpec, Report> {
+    match config {
+        Some(config) => config::compile_rules(&config.reload_as(text.to_owned())?),
+        None => compile(text),
+    }
+}
+
+/// Writes the configuration, and names the policies of the routes that get one.
+pub(super) fn write(suggestion: &mut Suggestion, config: Option<&Loaded>) -> String {
+    match config {
+        Some(config) => edit(suggestion, config),
+        None => write_whole(suggestion),
+    }
+}
+
+/// A whole configuration, with the routes that were found.
+fn write_whole(suggestion: &mut Suggestion) -> String {
+    let mut text = head(suggestion);
+    text.push_str(
+        "upstreams:\n  app: { endpoints: [\"http://127.0.0.1:3000\"] } # where your application listens\nroutes:\n",
+    );
+    let (margin, key) = (suggestion.margin, suggestion.key.clone());
+    for route in &mut suggestion.routes {
+        let no_limit = route.no_limit.as_ref();
+        let no_limit = no_limit.map(|reason| format!("; no limit: {}", reason.sentence(route)));
+        let (requests_for, no_limit) = (&route.requests_for, no_limit.unwrap_or_default());
+        _ = writeln!(
+            text,
+            "  # {requests_for}: {} requests{no_limit}",
+            route.requests
+        );
+        _ = writeln!(text, "  - name: {}", route.name);
+        if let Some(matches) = &route.matches {
+            _ = writeln!(text, "    match: {matches}");
+        }
+        text.push_str("    upstream: app\n");
+        if let Some(proposal) = route.limit.proposal.clone() {
+            route.policy = Some(route.name.clone());
+            text.push_str("    limits:\n");
+            _ = writeln!(text, "      # {}", proposal.reason(margin));
+            _ = writeln!(text, "      # {}", proposal.burst_reason(margin));
+            _ = writeln!(text, "      - {}", limit(&route.name, &key, &proposal));
+        }
+    }
+    text
+}
+
+/// The configuration of the user, with limits for the routes that have none.
+fn edit(suggestion: &mut Suggestion, config: &Loaded) -> String {
+    let key = suggestion.key.clone();
+    let mut names = taken_names(config);
+    let mut limits = Vec::new();
+    let mut reasons = String::new();
+    for (place, route) in suggestion.routes.iter_mut().enumerate() {
+        let Some(proposal) = route.limit.proposal.clone() else {
+            continue;
+        };
+        if !config.takes_limit(place) {
+            route.is_elsewhere = true;
+            continue;
+        }
+        let name = name_for(&route.name, &mut names);
+        _ = writeln!(reasons, "# {name}: {}", proposal.reason(suggestion.margin));
+        _ = writeln!(reasons, "#   {}", proposal.burst_reason(suggestion.margin));
+        limits.push((place, limit(&name, &key, &proposal)));
+        route.policy = Some(name);
+    }
+    format!(
+        "{}{reasons}{}",
+        head(suggestion),
+        config.with_limits(&limits)
+    )
+}
+
+fn limit(name: &str, key: &str, proposal: &Proposal) -> String {
+    let Proposal { quota, burst, .. } = proposal;
+    let key = serde_json::Value::from(key);
+    format!("{{ name: {name}, key: {key}, quota: {quota}, burst: {burst}, mode: shadow }}")
+}
+
+/// The names of the policies of a configuration.
+fn taken_names(config: &Loaded) -> Vec<String> {
+    let policies = config::compile_policies(config).unwrap_or_default();
+    policies.into_iter().map(|policy| policy.name).collect()
+}
+
+/// A free name for the policy of a route.
+fn name_for(route: &str, taken: &mut Vec<String>) -> String {
+    let plain = |letter: char| match letter {
+        'A'..='Z' | 'a'..='z' | '0'..='9' | '.' | '_' => letter,
+        _ => '-',
+    };
+    let name: String = route.chars().map(plain).take(48).collect();
+    let name = match name.trim_matches('-') {
+        "" => "route",
+        name => name,
+    };
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    let free = names.find(|name| !taken.contains(name)).unwrap_or_default();
+    taken.push(free.clone());
+    free
+}
+
+fn head(suggestion: &Suggestion) -> String {
+    let mut text = format!(
+        "# Limits for {} requests, proposed by `sluicegate suggest`. All are in shadow: they count\n\
+         # what they would refuse, and refuse nothing. Remove `mode: shadow` to enforce one.\n",
+        suggestion.requests
+    );
+    if let (Some(from), Some(until)) = (&suggestion.from, &suggestion.until) {
+        _ = writeln!(text, "# The log is from {from} to {until}.");
+    }
+    for remark in &suggestion.remarks {
+        _ = writeln!(text, "# {remark}");
+    }
+    text
+}
