@@ -15,6 +15,7 @@ mod report;
 pub mod suggest;
 mod simulation;
 mod tally;
+mod timeline;
 mod warnings;
 
 use std::io::{self, Read};
@@ -22,7 +23,7 @@ use std::io::{self, Read};
 pub use comparison::Comparison;
 pub use error::ReplayError;
 pub use log::{DEFAULT_HOST, LogFormat, Options};
-pub use report::ReplayReport;
+pub use report::{ReplayPage, ReplayReport};
 pub use simulation::DecisionLine;
 
 use crate::proxy::ruleset::RulesetSpec;

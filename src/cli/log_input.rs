@@ -26,6 +26,11 @@ pub(super) struct LogArgs {
 }
 
 impl LogArgs {
+    /// The name of the log, as the user gave it.
+    pub(super) fn name(&self) -> String {
+        self.log.display().to_string()
+    }
+
     /// How the log is read.
     pub(super) fn reading(&self) -> Result<Options, String> {
         let host = self.host.as_ref().map(|host| {

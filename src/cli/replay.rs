@@ -1,5 +1,6 @@
 //! `sluicegate replay`: what a configuration would have done to the requests of an access log.
 
+use std::fs;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +12,7 @@ use super::{USAGE, WRONG, run};
 use crate::config::{Report, Source, compile_rules};
 use crate::nearest;
 use crate::proxy::ruleset::RulesetSpec;
-use crate::replay::{self, ReplayError, ReplayReport};
+use crate::replay::{self, Comparison, ReplayError, ReplayPage, ReplayReport};
 
 /// The most policies that an error names.
 const MAX_NAMES: usize = 8;
@@ -40,6 +41,9 @@ pub(super) struct ReplayArgs {
     /// Compare with this configuration: what each limits, by policies and by clients
     #[arg(long, value_name = "OLD", conflicts_with = "decisions")]
     against: Option<PathBuf>,
+    /// Also write the summary to this file, as a page with charts that needs nothing else
+    #[arg(long, value_name = "FILE", conflicts_with = "decisions")]
+    html: Option<PathBuf>,
     /// Print a JSON line for each request, instead of a summary
     #[arg(long, conflicts_with = "json")]
     decisions: bool,
@@ -66,15 +70,17 @@ impl ReplayArgs {
             super::tell(message);
             ExitCode::from(USAGE)
         })?;
-        let new = rules(run::find(self.config.clone()))?;
+        let source = run::find(self.config.clone());
+        let name = source.as_ref().map_or_else(|_| String::new(), Source::name);
+        let new = rules(source)?;
         let old = self.against.as_ref();
         let old = old.map(|old| rules(run::find(Some(old.clone()))));
         let old = old.transpose()?;
         self.check_policy([Some(&new), old.as_ref()])?;
         let mut out = BufWriter::new(io::stdout().lock());
         let (written, code) = match old {
-            Some(old) => self.compare([old, new], &reading, log, &mut out)?,
-            None => self.summarize(new, &reading, log, &mut out)?,
+            Some(old) => self.compare([old, new], &name, &reading, log, &mut out)?,
+            None => self.summarize(new, &name, &reading, log, &mut out)?,
         };
         Ok(super::finish(written.and_then(|()| out.flush()), code))
     }
@@ -82,12 +88,14 @@ impl ReplayArgs {
     fn compare(
         &self,
         rules: [RulesetSpec; 2],
+        config: &str,
         reading: &replay::Options,
         log: impl Read,
         out: &mut impl Write,
     ) -> Result<(io::Result<()>, ExitCode), ExitCode> {
         let compared = replay::compare(rules, reading, log, self.policy.as_deref());
         let comparison = compared.map_err(|error| self.fail(error, out))?;
+        self.write_page(&comparison.after, Some(&comparison), config)?;
         let written = if self.json {
             print_line(out, &comparison)
         } else {
@@ -99,6 +107,7 @@ impl ReplayArgs {
     fn summarize(
         &self,
         rules: RulesetSpec,
+        config: &str,
         reading: &replay::Options,
         log: impl Read,
         out: &mut impl Write,
@@ -114,6 +123,7 @@ impl ReplayArgs {
         if let Some(policy) = &self.policy {
             report.keep_policy(policy);
         }
+        self.write_page(&report, None, config)?;
         Ok((self.print(&report, out), self.judge(&report)))
     }
 
@@ -125,6 +135,33 @@ impl ReplayArgs {
         // What was decided until then is true.
         _ = out.flush();
         self.log.fail(&error)
+    }
+
+    /// Writes the page that is asked for.
+    ///
+    /// # Errors
+    /// The exit code, once the reason was told.
+    fn write_page(
+        &self,
+        report: &ReplayReport,
+        comparison: Option<&Comparison>,
+        config: &str,
+    ) -> Result<(), ExitCode> {
+        let Some(path) = &self.html else {
+            return Ok(());
+        };
+        let against = self.against.as_ref().map(|old| old.display().to_string());
+        let page = ReplayPage {
+            report,
+            comparison,
+            log: &self.log.name(),
+            config,
+            against: against.as_deref(),
+        };
+        fs::write(path, page.to_string()).map_err(|error| {
+            super::tell(format_args!("cannot write {}: {error}", path.display()));
+            ExitCode::from(WRONG)
+        })
     }
 
     /// # Errors

@@ -71,6 +71,14 @@ impl Source {
         compile(&self.load()?)
     }
 
+    /// The name that reports use.
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Text { name, .. } => name.clone(),
+        }
+    }
+
     /// The path; `None` for a text.
     pub fn file(&self) -> Option<&Path> {
         match self {

@@ -1,5 +1,6 @@
 //! The report on a whole log: for machines as JSON, for people in `report/text.rs`.
 
+mod html;
 mod text;
 
 use std::collections::{BTreeMap, HashMap};
@@ -7,14 +8,16 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::tally::{Counts, FOLLOWED, LinesReport, PolicyKeys, Tally, is_zero};
+use super::tally::{Counts, FOLLOWED, LinesReport, MetKey, PolicyKeys, Tally, is_zero};
 use super::warnings::{Warning, Warnings};
 use crate::clock::Timestamp;
 use crate::clock::text::{Millis, rfc_3339};
 use crate::proxy::Ruleset;
-use crate::proxy::activity::top_keys::TopEntry;
+use crate::proxy::activity::top_keys::{TopEntry, TopKeys};
 use crate::proxy::ruleset::{Limit, Policy, Route};
 use crate::telemetry::metrics::{LimitDecision, LimitMetrics};
+
+pub use html::ReplayPage;
 
 /// How many keys of a policy are told.
 pub(super) const MAX_KEYS: usize = 10;
@@ -41,6 +44,8 @@ pub struct ReplayReport {
     routes: Vec<RouteReport>,
     /// Policies that requests met, in the order of the configuration.
     policies: Vec<PolicyReport>,
+    /// Counts over time.
+    timeline: TimelineReport,
     /// Lines that were decided later than their time.
     pub out_of_order: LinesReport,
     /// Lines that could not be read.
@@ -58,6 +63,28 @@ pub struct ReplayReport {
 struct BanReport {
     policy: Arc<str>,
     requests: u64,
+}
+
+/// Counts over time, in at most 120 parts.
+#[derive(Debug, Serialize)]
+struct TimelineReport {
+    /// The beginning of the first part.
+    #[serde(skip)]
+    start: Timestamp,
+    from: String,
+    /// The length of a part.
+    step_ms: Millis,
+    parts: Vec<Counts>,
+    /// Policies that limit requests, or would.
+    policies: Vec<PolicyTimeline>,
+}
+
+/// What a policy did over time; parts at the end may be absent.
+#[derive(Debug, Serialize)]
+struct PolicyTimeline {
+    policy: Arc<str>,
+    limited: Vec<u64>,
+    shadowed: Vec<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -98,10 +125,19 @@ struct PolicyReport {
     /// The keys of its requests, and those of them that it limited; 2048 for that many or more.
     clients: usize,
     limited_clients: usize,
+    clients_by_use: ClientsByUse,
     #[serde(skip_serializing_if = "Option::is_none")]
     longest: Option<LongestReport>,
     most_limited: Vec<KeyReport>,
     busiest: Vec<KeyReport>,
+}
+
+/// The followed clients by the most that they used of their buckets.
+#[derive(Debug, Default, Serialize)]
+struct ClientsByUse {
+    /// Those that were never limited: up to 9 percent, 19 percent, ..., 100 percent.
+    tenths: [usize; 10],
+    limited: usize,
 }
 
 /// The longest time that a key was limited.
@@ -161,6 +197,7 @@ impl ReplayReport {
                 .iter()
                 .filter_map(|policy| PolicyReport::new(policy, tally, latest?))
                 .collect(),
+            timeline: TimelineReport::new(ruleset, tally),
             out_of_order: tally.out_of_order.clone(),
             unparsable: tally.unparsable.clone(),
             not_replayed: tally.left_out.clone(),
@@ -208,7 +245,51 @@ impl ReplayReport {
         let is_about = |policy: &Option<Arc<str>>| policy.as_deref().is_none_or(|one| one == name);
         self.warnings.retain(|warning| is_about(&warning.policy));
         self.not_replayed.retain(|policy| **policy == *name);
+        self.timeline.policies.retain(|one| *one.policy == *name);
         self.recorded_bans.retain(|ban| *ban.policy == *name);
+    }
+}
+
+impl TimelineReport {
+    fn new(ruleset: &Ruleset, tally: &Tally) -> Self {
+        let timeline = &tally.timeline;
+        let policies = ruleset.policies.iter().enumerate();
+        let policies = policies.filter_map(|(place, policy)| {
+            let column = |which: usize| -> Vec<u64> {
+                let parts = timeline.parts().iter();
+                let counts = parts.map(|part| part.policies.get(place).map_or(0, |one| one[which]));
+                counts.map(u64::from).collect()
+            };
+            let (limited, shadowed) = (column(0), column(1));
+            let is_told = limited.iter().chain(&shadowed).any(|count| *count > 0);
+            is_told.then(|| PolicyTimeline {
+                policy: Arc::clone(&policy.name),
+                limited,
+                shadowed,
+            })
+        });
+        Self {
+            start: timeline.from(),
+            from: rfc_3339(timeline.from()),
+            step_ms: Millis(timeline.step()),
+            parts: timeline.parts().iter().map(|part| part.all).collect(),
+            policies: policies.collect(),
+        }
+    }
+}
+
+impl ClientsByUse {
+    fn of(keys: &TopKeys<MetKey>) -> Self {
+        let mut counted = Self::default();
+        for entry in keys.entries() {
+            let key = &entry.value;
+            if key.is_limited {
+                counted.limited += 1;
+            } else {
+                counted.tenths[usize::from(key.most_used / 10).min(9)] += 1;
+            }
+        }
+        counted
     }
 }
 
@@ -252,6 +333,7 @@ impl PolicyReport {
             busiest,
             limited,
             longest,
+            ..
         } = tally.policies.get(&policy.name)?;
         let (clients, limited_clients) = (busiest.entries().len(), limited.entries().len());
         let limited = limited.most(MAX_KEYS).into_iter().map(|entry| KeyReport {
@@ -260,8 +342,9 @@ impl PolicyReport {
             requests: busiest.find(entry.key).map(CountRange::of),
         });
         let limited: Vec<_> = limited.collect();
+        let clients_by_use = ClientsByUse::of(busiest);
         let busiest = busiest.most(MAX_KEYS).into_iter().map(|entry| KeyReport {
-            key: entry.value.clone(),
+            key: entry.value.name.clone(),
             count: CountRange::of(entry),
             requests: None,
         });
@@ -276,6 +359,7 @@ impl PolicyReport {
                 .sum(),
             clients,
             limited_clients,
+            clients_by_use,
             longest: longest.as_ref().map(|limited| LongestReport {
                 key: limited.name.clone(),
                 from: rfc_3339(limited.span.since),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::log::LineError;
+use super::timeline::{Part, Timeline};
 use crate::clock::Timestamp;
 use crate::clock::text::Span;
 use crate::limiter::{Decision, Fingerprint, Outcome};
@@ -15,6 +16,7 @@ use crate::proxy::activity::top_keys::TopKeys;
 use crate::proxy::inspect::dry_run::DryRun;
 use crate::proxy::ruleset::{Limit, Policy};
 use crate::rules::Head;
+use crate::telemetry::metrics::LimitDecision;
 
 /// How many lines of a kind are named; the others are counted.
 const MAX_NAMED: usize = 5;
@@ -30,6 +32,7 @@ pub(super) struct Tally {
     pub routes: Vec<Counts>,
     /// By name.
     pub policies: HashMap<Arc<str>, PolicyKeys>,
+    pub timeline: Timeline<PartCounts>,
     /// Responses of the proxy before any limit, and their number.
     pub answered: BTreeMap<&'static str, u64>,
     pub out_of_order: LinesReport,
@@ -95,11 +98,51 @@ pub(super) const FOLLOWED: usize = 2048;
 #[derive(Debug)]
 pub(super) struct PolicyKeys {
     /// By requests, with what they are called.
-    pub busiest: TopKeys<String>,
+    pub busiest: TopKeys<MetKey>,
     /// By refusals.
     pub limited: TopKeys<LimitedKey>,
     /// The key that was limited longest.
     pub longest: Option<LimitedKey>,
+    /// Its place among the policies.
+    pub place: usize,
+}
+
+/// A key that has met a policy.
+#[derive(Clone, Debug)]
+pub(super) struct MetKey {
+    pub name: String,
+    /// The most that it used of its bucket, in percent.
+    pub most_used: u8,
+    pub is_limited: bool,
+}
+
+/// Counts of a part of the log's time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PartCounts {
+    pub all: Counts,
+    /// Requests that each policy limited, and would have limited, by its place. Shorter if the others
+    /// did neither.
+    pub policies: Vec<[u32; 2]>,
+}
+
+impl Part for PartCounts {
+    fn add(&mut self, other: Self) {
+        self.all.add(other.all);
+        for (place, [limited, shadowed]) in other.policies.into_iter().enumerate() {
+            let counts = self.policy(place);
+            counts[0] += limited;
+            counts[1] += shadowed;
+        }
+    }
+}
+
+impl PartCounts {
+    fn policy(&mut self, place: usize) -> &mut [u32; 2] {
+        if self.policies.len() <= place {
+            self.policies.resize(place + 1, [0; 2]);
+        }
+        &mut self.policies[place]
+    }
 }
 
 /// A key that has been refused.
@@ -126,8 +169,10 @@ impl Tally {
             all: Counts::default(),
             routes: vec![Counts::default(); ruleset.routes.len() + 1],
             policies: names
-                .map(|name| (Arc::clone(name), PolicyKeys::default()))
+                .enumerate()
+                .map(|(place, name)| (Arc::clone(name), PolicyKeys::new(place)))
                 .collect(),
+            timeline: Timeline::new(),
             answered: BTreeMap::new(),
             out_of_order: LinesReport::default(),
             unparsable: LinesReport::default(),
@@ -173,6 +218,19 @@ impl Tally {
         let place = run.place.unwrap_or(ruleset.routes.len());
         self.all.count(decision);
         self.routes[place].count(decision);
+        let part = self.timeline.at(now);
+        part.all.count(decision);
+        for (limit, word) in run.words() {
+            let which = match word {
+                LimitDecision::Limited => 0,
+                // A request that others refuse counts for no other policy.
+                LimitDecision::Shadowed if decision != RequestDecision::Limited => 1,
+                _ => continue,
+            };
+            if let Some(keys) = self.policies.get(&limit.policy.name) {
+                part.policy(keys.place)[which] += 1;
+            }
+        }
         for (limit, key, decision) in run.decisions() {
             if let Some(keys) = self.policies.get_mut(&limit.policy.name) {
                 keys.count(key, || name(limit, &run.head), decision, now);
@@ -191,6 +249,13 @@ impl Counts {
         } += 1;
     }
 
+    fn add(&mut self, other: Self) {
+        self.allowed += other.allowed;
+        self.delayed += other.delayed;
+        self.limited += other.limited;
+        self.unlimited += other.unlimited;
+    }
+
     pub(super) fn requests(&self) -> u64 {
         self.allowed + self.delayed + self.limited + self.unlimited
     }
@@ -206,17 +271,16 @@ impl LinesReport {
     }
 }
 
-impl Default for PolicyKeys {
-    fn default() -> Self {
+impl PolicyKeys {
+    fn new(place: usize) -> Self {
         PolicyKeys {
+            place,
             busiest: TopKeys::new(FOLLOWED),
             limited: TopKeys::new(FOLLOWED),
             longest: None,
         }
     }
-}
 
-impl PolicyKeys {
     fn count(
         &mut self,
         key: Fingerprint,
@@ -224,7 +288,13 @@ impl PolicyKeys {
         decision: &Decision,
         now: Timestamp,
     ) {
-        self.busiest.hit(key, 1, &name);
+        let met = self.busiest.hit(key, 1, || MetKey {
+            name: name(),
+            most_used: 0,
+            is_limited: false,
+        });
+        met.most_used = met.most_used.max(used_percent(decision));
+        met.is_limited |= !decision.is_admitted();
         let Outcome::Refuse { retry_at } = decision.outcome else {
             return;
         };
@@ -242,6 +312,13 @@ impl PolicyKeys {
             self.longest = Some(limited.clone());
         }
     }
+}
+
+/// How much of its bucket the key has used after a decision.
+fn used_percent(decision: &Decision) -> u8 {
+    let capacity = u64::from(decision.capacity);
+    let used = capacity.saturating_sub(u64::from(decision.remaining));
+    u8::try_from(used * 100 / capacity.max(1)).unwrap_or(100)
 }
 
 impl LimitedSpan {
@@ -314,6 +391,7 @@ mod tests {
             all: Counts::default(),
             routes: Vec::new(),
             policies: HashMap::new(),
+            timeline: Timeline::new(),
             answered: BTreeMap::new(),
             out_of_order: LinesReport::default(),
             unparsable: LinesReport::default(),

@@ -16,6 +16,7 @@ mod recorded;
 mod release;
 mod replay;
 mod replay_gaps;
+mod replay_html;
 mod replay_models;
 mod shutdown;
 mod suggest;

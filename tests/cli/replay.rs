@@ -337,6 +337,7 @@ fn a_summary_has_routes_policies_and_the_most_frequent_keys() {
         "policies": [{
             "policy": "a#0", "algorithm": "fixed_window", "quota": "1/1s", "evictions": 0,
             "clients": 3, "limited_clients": 2,
+            "clients_by_use": { "tenths": [0, 0, 0, 0, 0, 0, 0, 0, 0, 1], "limited": 2 },
             "longest": { "key": "header:x = k1", "from": "1970-01-01T00:00:00.25Z", "limited_ms": 750 },
             "most_limited": [
                 { "key": "header:x = k1", "most": 2, "least": 2, "requests": { "most": 3, "least": 3 } },
@@ -348,6 +349,14 @@ fn a_summary_has_routes_policies_and_the_most_frequent_keys() {
                 { "key": "header:x = k3", "most": 1, "least": 1 },
             ],
         }],
+        "timeline": {
+            "from": "1970-01-01T00:00:00Z", "step_ms": 1000,
+            "parts": [
+                { "allowed": 2, "limited": 3, "unlimited": 0 },
+                { "allowed": 1, "limited": 0, "unlimited": 1 },
+            ],
+            "policies": [{ "policy": "a#0", "limited": [3, 0], "shadowed": [0, 0] }],
+        },
         "out_of_order": { "count": 0, "first": [] },
         "unparsable": { "count": 0, "first": [] },
     });

@@ -293,6 +293,12 @@ impl DryRun<'_> {
         })
     }
 
+    /// What each limit that applies did to the request, in a word; also those without a bucket.
+    pub fn words(&self) -> impl Iterator<Item = (&Limit, LimitDecision)> {
+        let records = self.admission.records().iter();
+        records.map(|record| (self.route.limit(record.limit), record.word))
+    }
+
     /// The decision for the access log.
     pub fn logged(&self) -> LimitDecision {
         self.admission.logged(self.route).word

@@ -1,0 +1,191 @@
+//! Bars over time, as inline SVG. Scripts are not needed: a bar's title tells its numbers.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::escape::{Text, count};
+use crate::clock::Timestamp;
+use crate::clock::text::rfc_3339;
+
+/// The width of a part and its bar, and the height of a chart, in units of the drawing.
+const PART: usize = 6;
+const BAR: usize = 5;
+const HEIGHT: u64 = 100;
+/// The fewest parts in the width of a chart, so that bars stay narrow.
+const MIN_PARTS: usize = 24;
+
+/// Bars that stand on each other, one pile for each part of time.
+pub(super) struct Bars<'a> {
+    pub label: &'a str,
+    /// From the lowest to the highest.
+    pub series: Vec<Series>,
+    /// The beginning of the first part.
+    pub from: Timestamp,
+    /// The length of a part, in microseconds.
+    pub step: u64,
+    /// A small chart.
+    pub is_low: bool,
+}
+
+pub(super) struct Series {
+    /// The name of the colour, and of what is counted.
+    pub class: &'static str,
+    pub values: Vec<u64>,
+}
+
+impl Series {
+    fn is_present(&self) -> bool {
+        self.values.iter().any(|value| *value > 0)
+    }
+}
+
+/// The words for what is counted.
+fn word(class: &str) -> &str {
+    match class {
+        "unlimited" => "without a limit",
+        "shadowed" => "in shadow",
+        class => class,
+    }
+}
+
+impl Bars<'_> {
+    /// The colours that the chart has, and their words.
+    pub(super) fn legend(&self) -> String {
+        let present = self.series.iter().filter(|one| one.is_present());
+        let items = present.map(|Series { class, .. }| {
+            let word = word(class);
+            format!("<span><span class=\"mark {class}\"></span>{word}</span>")
+        });
+        items.collect()
+    }
+
+    fn parts(&self) -> usize {
+        self.series
+            .iter()
+            .map(|one| one.values.len())
+            .max()
+            .unwrap_or_default()
+    }
+
+    fn at(&self, series: &Series, place: usize) -> u64 {
+        series.values.get(place).copied().unwrap_or_default()
+    }
+
+    fn total(&self, place: usize) -> u64 {
+        self.series.iter().map(|one| self.at(one, place)).sum()
+    }
+
+    fn time(&self, place: usize) -> String {
+        let time = self.from.saturating_add_micros(place as u64 * self.step);
+        let text = rfc_3339(time);
+        text.replacen('T', " ", 1).replace('Z', "")
+    }
+
+    fn write_pile(&self, place: usize, most: u64, f: &mut Formatter<'_>) -> fmt::Result {
+        let counted = self.series.iter().map(|one| (one, self.at(one, place)));
+        let counted: Vec<_> = counted.filter(|(_, value)| *value > 0).collect();
+        if counted.is_empty() {
+            return Ok(());
+        }
+        let words = counted
+            .iter()
+            .map(|(one, value)| format!("{} {}", count(*value), word(one.class)));
+        let words = words.collect::<Vec<_>>().join(", ");
+        write!(f, "<g><title>{}: {words}</title>", self.time(place))?;
+        let mut below = 0;
+        for (one, value) in counted {
+            let scaled = |sum: u64| sum as f64 / most as f64 * HEIGHT as f64;
+            let (low, high) = (scaled(below), scaled(below + value));
+            // What is there can be seen.
+            let height = (high - low).max(0.8);
+            let (x, y) = (place * PART, (HEIGHT as f64 - low - height).max(0.0));
+            let class = one.class;
+            write!(
+                f,
+                "<rect class=\"{class}\" x=\"{x}\" y=\"{y:.2}\" width=\"{BAR}\" height=\"{height:.2}\"/>"
+            )?;
+            below += value;
+        }
+        f.write_str("</g>")
+    }
+}
+
+impl Display for Bars<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let parts = self.parts();
+        let most = (0..parts)
+            .map(|place| self.total(place))
+            .max()
+            .unwrap_or_default();
+        let width = parts.max(MIN_PARTS) * PART;
+        let sums = self
+            .series
+            .iter()
+            .map(|one| (one, one.values.iter().sum::<u64>()));
+        let sums = sums.filter(|(_, sum)| *sum > 0);
+        let sums: Vec<_> = sums
+            .map(|(one, sum)| format!("{sum} {}", word(one.class)))
+            .collect();
+        let label = Text(self.label);
+        let low = if self.is_low { " low" } else { "" };
+        write!(
+            f,
+            "<figure class=\"time{low}\"><svg class=\"chart\" viewBox=\"0 0 {width} {HEIGHT}\" preserveAspectRatio=\"none\" \
+             role=\"img\" aria-label=\"{label}: {}\">",
+            sums.join(", ")
+        )?;
+        for line in [0, HEIGHT / 2] {
+            write!(f, "<path class=\"line\" d=\"M0 {line}H{width}\"/>")?;
+        }
+        for place in 0..parts {
+            self.write_pile(place, most.max(1), f)?;
+        }
+        write!(f, "<path class=\"base\" d=\"M0 {HEIGHT}H{width}\"/></svg>")?;
+        let most = count(most);
+        write!(
+            f,
+            "<figcaption class=\"small soft\"><span class=\"most\">{most}</span>"
+        )?;
+        write!(f, "<span>{}</span>", self.time(0))?;
+        if parts >= MIN_PARTS {
+            write!(f, "<span>{}</span>", self.time(parts))?;
+        }
+        f.write_str("</figcaption></figure>\n")
+    }
+}
+
+/// The numbers of a chart, for those who can't see it or want to read them.
+pub(super) struct NumbersTable<'a, 'b>(pub &'a Bars<'b>);
+
+impl Display for NumbersTable<'_, '_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let bars = self.0;
+        let series = bars.series.iter().filter(|one| one.is_present());
+        let series: Vec<_> = series.collect();
+        let label = Text(bars.label);
+        write!(
+            f,
+            "<details><summary>The numbers</summary><div class=\"scroll\"><table aria-label=\"{label}, in numbers\">\
+             <thead><tr><th scope=\"col\">From (UTC)</th>"
+        )?;
+        for one in &series {
+            write!(
+                f,
+                "<th scope=\"col\" class=\"number\">{}</th>",
+                word(one.class)
+            )?;
+        }
+        f.write_str("</tr></thead><tbody>\n")?;
+        for place in 0..bars.parts() {
+            write!(f, "<tr><th scope=\"row\">{}</th>", bars.time(place))?;
+            for one in &series {
+                let (head, value) = (word(one.class), count(bars.at(one, place)));
+                write!(
+                    f,
+                    "<td class=\"number\" data-heading=\"{head}\">{value}</td>"
+                )?;
+            }
+            f.write_str("</tr>\n")?;
+        }
+        f.write_str("</tbody></table></div></details>\n")
+    }
+}

@@ -1,0 +1,166 @@
+//! A policy on the page: when it limited, whom, and how close clients came to it.
+
+use std::fmt::{self, Formatter};
+use std::time::Duration;
+
+use super::super::{KeyReport, PolicyReport, client_count};
+use super::chart::{Bars, Series};
+use super::escape::{Text, count};
+use super::table::{begin_table, number_cell};
+use super::{CountRange, ReplayPage, share, time};
+use crate::clock::text::Span;
+
+impl ReplayPage<'_> {
+    pub(super) fn write_policy(
+        &self,
+        place: usize,
+        policy: &PolicyReport,
+        f: &mut Formatter<'_>,
+    ) -> fmt::Result {
+        let name = Text(&policy.policy);
+        let is_limiting = policy.limited_clients > 0;
+        let class = if is_limiting { "card refused" } else { "card" };
+        writeln!(
+            f,
+            "<article class=\"{class}\" aria-labelledby=\"policy-{place}\"><div><h3 id=\"policy-{place}\">{name}</h3>\
+             <p class=\"soft small\">{}, {}</p></div>",
+            policy.algorithm,
+            Text(&policy.quota)
+        )?;
+        let (limited, clients) = (
+            client_count(policy.limited_clients),
+            client_count(policy.clients),
+        );
+        writeln!(f, "<p><b>{limited}</b> of {clients} clients limited</p>")?;
+        self.write_policy_timeline(policy, f)?;
+        write_use(policy, f)?;
+        if let Some(longest) = &policy.longest {
+            let limited = Span(Duration::from_micros(longest.limited_ms.0));
+            let (key, from) = (Text(&longest.key), time(&longest.from));
+            writeln!(
+                f,
+                "<p class=\"small\">The longest single wait was {limited} from {from}: <span class=\"key\">{key}</span></p>"
+            )?;
+        }
+        if policy.evictions > 0 {
+            let evictions = count(policy.evictions);
+            writeln!(
+                f,
+                "<p class=\"notice\">{evictions} buckets were forgotten: the table was full</p>"
+            )?;
+        }
+        write_keys("Limited most", &policy.most_limited, f)?;
+        write_keys("Busiest", &policy.busiest, f)?;
+        f.write_str("</article>\n")
+    }
+
+    fn write_policy_timeline(&self, policy: &PolicyReport, f: &mut Formatter<'_>) -> fmt::Result {
+        let timeline = &self.report.timeline;
+        let counted = timeline
+            .policies
+            .iter()
+            .find(|one| one.policy == policy.policy);
+        let Some(counted) = counted else {
+            return Ok(());
+        };
+        let bars = Bars {
+            label: &format!("Requests that {} limits over time", policy.policy),
+            series: vec![
+                Series {
+                    class: "limited",
+                    values: counted.limited.clone(),
+                },
+                Series {
+                    class: "shadowed",
+                    values: counted.shadowed.clone(),
+                },
+            ],
+            from: timeline.start,
+            step: timeline.step_ms.0,
+            is_low: true,
+        };
+        let legend = bars.legend();
+        write!(f, "<p class=\"legend small\">{legend}</p>{bars}")
+    }
+}
+
+/// How many clients used how much of their buckets at most.
+fn write_use(policy: &PolicyReport, f: &mut Formatter<'_>) -> fmt::Result {
+    let used = &policy.clients_by_use;
+    let limited = ("limited".to_owned(), used.limited, "limited");
+    let parts = (0..).zip(&used.tenths).map(|(tenth, clients)| {
+        let range = match tenth {
+            9 => "90 to 100 %".to_owned(),
+            tenth => format!("{} to {} %", tenth * 10, tenth * 10 + 9),
+        };
+        (range, *clients, "allowed")
+    });
+    let rows: Vec<_> = parts.chain([limited]).collect();
+    let most = rows.iter().map(|row| row.1).max().unwrap_or_default();
+    writeln!(
+        f,
+        "<div class=\"use\"><h4>Clients by the most that they used of {}</h4><table aria-label=\"Clients by use of the quota\">\
+         <thead class=\"visually-hidden\"><tr><th scope=\"col\">Used</th><th scope=\"col\">Clients</th><td></td></tr></thead><tbody>",
+        Text(&policy.quota)
+    )?;
+    for (range, clients, class) in rows {
+        let width = (clients * 100).div_ceil(most.max(1));
+        writeln!(
+            f,
+            "<tr><th scope=\"row\">{range}</th><td class=\"number\">{}</td><td class=\"bar\"><svg viewBox=\"0 0 100 8\" \
+             preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"{width}\" height=\"8\"/></svg></td></tr>",
+            count(clients as u64)
+        )?;
+    }
+    f.write_str("</tbody></table></div>\n")
+}
+
+fn write_keys(what: &str, keys: &[KeyReport], f: &mut Formatter<'_>) -> fmt::Result {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let has_requests = keys.iter().any(|key| key.requests.is_some());
+    let heads: &[&str] = if has_requests {
+        &["Client", "Limited", "Of requests", "Share"]
+    } else {
+        &["Client", "Requests"]
+    };
+    write!(f, "<div><h4>{what}</h4>")?;
+    begin_table(f, what, heads, 1)?;
+    for KeyReport {
+        key,
+        count,
+        requests,
+    } in keys
+    {
+        let key = Text(key);
+        write!(
+            f,
+            "<tr><th scope=\"row\" class=\"key\">{key}</th>{}",
+            number_cell(heads[1], &range(*count))
+        )?;
+        if has_requests {
+            let of = requests.map(range).unwrap_or_default();
+            let exact = requests.and_then(|of| Some((count.exact()?, of.exact()?)));
+            let share = exact
+                .map(|(count, of)| share(count, of))
+                .unwrap_or_default();
+            write!(
+                f,
+                "{}{}",
+                number_cell("Of requests", &of),
+                number_cell("Share", &share)
+            )?;
+        }
+        f.write_str("</tr>\n")?;
+    }
+    f.write_str("</tbody></table></div></div>\n")
+}
+
+/// A count, which may be a range.
+fn range(counted: CountRange) -> String {
+    match counted.exact() {
+        Some(number) => count(number),
+        None => format!("{} to {}", count(counted.least), count(counted.most)),
+    }
+}
