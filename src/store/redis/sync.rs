@@ -3,7 +3,7 @@
 //!
 //! Each node reports its total charge to a bucket since the start of an epoch (`epoch`). A repeated
 //! or lost report therefore counts nothing twice. Charges of the others are charged locally as soon
-//! as they are known, into debt if nothing is left. `docs/redis.md` ("Synchronised") derives the
+//! as they are known, into debt if nothing is left. `docs/redis.md` ("Synchronised") bounds the
 //! units that may be admitted beyond a quota meanwhile.
 
 mod epoch;
