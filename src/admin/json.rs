@@ -74,7 +74,7 @@ impl<S: Sync> FromRequest<S> for JsonText {
         if is_object(&text) {
             Ok(Self(text))
         } else {
-            let detail = "the body is no JSON object, as in {\"policy\": \"login\"}";
+            let detail = "the body isn't a JSON object, as in {\"policy\": \"login\"}";
             Err(ProblemDetails::malformed(detail))
         }
     }

@@ -141,7 +141,7 @@ impl<'s> Operation<'s> {
         self.failures.extend([
             (408, "The body did not arrive in time."),
             (413, "The body is too large."),
-            (415, "The body is no JSON."),
+            (415, "The body isn't JSON."),
         ]);
     }
 

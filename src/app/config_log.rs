@@ -20,9 +20,9 @@ pub(super) fn log_failure(why: &StartupError) {
     match why {
         StartupError::Config(report) => {
             log_report(report);
-            tracing::error!("the configuration is not reloaded; the old one serves on");
+            tracing::error!("the configuration is not reloaded; the old one stays in force");
         }
-        why => tracing::error!("the configuration is not reloaded; the old one serves on: {why}"),
+        why => tracing::error!("the configuration is not reloaded; the old one stays in force: {why}"),
     }
 }
 

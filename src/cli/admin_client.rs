@@ -223,7 +223,7 @@ impl AdminClient {
             });
         }
         let wrong = |error| self.foreign(&format!("its answer is another ({error})"));
-        let json = json.map_err(|_| self.foreign("its answer is no JSON"))?;
+        let json = json.map_err(|_| self.foreign("its answer isn't JSON"))?;
         let fields = T::deserialize(cleaned(json.clone())).map_err(wrong)?;
         Ok(Answer { json, fields })
     }

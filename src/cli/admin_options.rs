@@ -240,7 +240,7 @@ struct AdminUrl {
 
 impl AdminUrl {
     fn parse(admin: &str) -> Result<Self, String> {
-        let wrong = || format!("{admin:?} is no address; write it as in http://127.0.0.1:9980");
+        let wrong = || format!("{admin:?} isn't an address; write it as in http://127.0.0.1:9980");
         let uri: Uri = admin.parse().map_err(|_| wrong())?;
         let has_path = !matches!(uri.path(), "" | "/");
         let is_https = uri.scheme_str() == Some("https");

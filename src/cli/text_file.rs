@@ -25,7 +25,7 @@ pub(super) fn read(path: &Path, max: u64, what: &str) -> Result<String, String> 
         io::ErrorKind::FileTooLarge => wrong(&format!("it has more than {} KiB", max >> 10)),
         _ => wrong(&error.to_string()),
     })?;
-    String::from_utf8(bytes).map_err(|_| wrong("it is no UTF-8"))
+    String::from_utf8(bytes).map_err(|_| wrong("it isn't UTF-8"))
 }
 
 fn read_stdin(max: u64) -> io::Result<Vec<u8>> {

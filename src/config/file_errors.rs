@@ -13,7 +13,7 @@ pub(super) fn explain(path: &Path, error: &Error) -> (String, String) {
     let (what, help) = match error.kind() {
         ErrorKind::NotFound => ("there is no such file".to_owned(), missing(&path)),
         ErrorKind::NotADirectory => (
-            "a part of its path is no directory".to_owned(),
+            "a part of its path isn't a directory".to_owned(),
             missing(&path),
         ),
         ErrorKind::IsADirectory => (
@@ -69,7 +69,7 @@ pub(super) fn text(bytes: Vec<u8>) -> Result<String, (String, &'static str)> {
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|&&b| b == b'\n').count() + 1;
-        let message = format!("it is no UTF-8 text, from line {line} on");
+        let message = format!("it isn't UTF-8 text, from line {line} on");
         (message, "save it as UTF-8")
     })
 }

@@ -40,7 +40,7 @@ pub enum HostError {
     #[strum(serialize = "Host differs from the host of the request's target.")]
     Mismatch,
     /// The target has another scheme than `http` or `https`.
-    #[strum(serialize = "The request's target is no http or https URL.")]
+    #[strum(serialize = "The request's target isn't an http or https URL.")]
     Scheme,
     /// It is no host and port.
     #[strum(serialize = "Host is not a host with an optional port.")]

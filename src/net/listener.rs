@@ -315,7 +315,7 @@ impl fmt::Display for BindError {
             ),
             (ErrorKind::AlreadyExists, StreamAddress::Unix(_)) => write!(
                 f,
-                "cannot listen on {address}: the file is there, and is no socket; remove it, or choose \
+                "cannot listen on {address}: the file is there, and isn't a socket; remove it, or choose \
                  another path"
             ),
             (ErrorKind::NotFound, StreamAddress::Unix(_)) => write!(

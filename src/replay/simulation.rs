@@ -89,7 +89,7 @@ impl Simulation {
         decided.unwrap_or_else(|error| self.answered(line, error.detail()))
     }
 
-    /// The proxy's own answer to a request that met no limit yet.
+    /// The proxy's own answer to a request that no limit applied yet.
     fn answered(&mut self, line: u64, reason: &'static str) -> DecisionLine {
         self.tally.answered(reason);
         DecisionLine {

@@ -49,7 +49,7 @@ pub enum UpstreamErrorKind {
     #[error("no free stream within {0:?} (timeouts.connect)")]
     NoStream(Duration),
     /// The request's Host is no `:authority`, which HTTP/2 needs.
-    #[error("the request's Host is no authority")]
+    #[error("the request's Host isn't an authority")]
     InvalidHost,
     /// The server does not support extended CONNECT (RFC 8441).
     #[error("no such upgrade over HTTP/2")]

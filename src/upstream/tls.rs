@@ -39,7 +39,7 @@ pub enum Roots {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientTlsError {
     /// The name in the certificate to expect is neither a DNS name nor an address.
-    #[error("{0:?} is no DNS name or address that a certificate could be for")]
+    #[error("{0:?} isn't a DNS name or address that a certificate could be for")]
     Name(String),
     /// The file holds no certificate.
     #[error("{}: no usable certificate (a PEM file with BEGIN CERTIFICATE is expected)", .0.display())]

@@ -358,7 +358,7 @@ fn check_reads_stdin() {
         stderr(&output)
     );
     for (text, what) in [
-        (&b"a: \xff\n"[..], "it is no UTF-8 text"),
+        (&b"a: \xff\n"[..], "it isn't UTF-8 text"),
         (b"\xff\xfea\0", "it is UTF-16"),
     ] {
         let output = checked(text);

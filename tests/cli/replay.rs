@@ -295,7 +295,7 @@ fn combined_logs_are_read_with_a_host_from_the_command_line() {
         ["\"allowed\"", "\"unlimited\"", "\"unlimited\""]
     );
     let report = replay.report(&options);
-    assert_eq!(report["answered"], json!({ "The target is no URI.": 1 }));
+    assert_eq!(report["answered"], json!({ "The target isn't a URI.": 1 }));
     assert_eq!(report["from"], "2026-11-21T03:41:00Z");
     assert_eq!(report["routes"][1]["route"], "rest");
     // What the first line looks like does not matter where the format is given.

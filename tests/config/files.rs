@@ -45,7 +45,7 @@ fn a_file_that_is_no_text_is_reported() {
         (file("empty.yaml", b""), "the configuration is empty"),
         (
             file("latin-1.yaml", b"routes:\n- upstream: \xe9\n"),
-            "it is no UTF-8 text, from line 2 on",
+            "it isn't UTF-8 text, from line 2 on",
         ),
         (
             file("large.yaml", &vec![b'#'; (16 << 20) + 1]),

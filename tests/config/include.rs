@@ -257,11 +257,11 @@ fn what_cannot_be_included_is_an_error_and_nothing_waits() {
         ),
         (
             "latin.yaml",
-            "latin.yaml: it is no UTF-8 text, from line 1 on".to_owned(),
+            "latin.yaml: it isn't UTF-8 text, from line 1 on".to_owned(),
         ),
         (
             "text.yaml/*.yaml",
-            "a part of its path is no directory".to_owned(),
+            "a part of its path isn't a directory".to_owned(),
         ),
         (
             "conf*/a.yaml",

@@ -175,7 +175,7 @@ routes: [{{ upstream: echo, limits: [all] }}]
     ));
     let _connected = silent.accept().expect("the reload connects to Redis");
     fs::write(&keys, "{}").expect("the directory is writable");
-    gateway.wait_for_log("keys.json: it is no JSON Web Key Set");
+    gateway.wait_for_log("keys.json: it isn't a JSON Web Key Set");
 }
 
 fn swap_data_link(dir: &Path) {

@@ -65,7 +65,7 @@ routes: [{ upstream: inner }]
         format!("{root}/folder cannot be read: it is a directory"),
         format!("{root}/none.ca cannot be read: there is no such file"),
         format!("{root}/none.json cannot be read: there is no such file"),
-        format!("{root}/text: it is no JSON Web Key Set"),
+        format!("{root}/text: it isn't a JSON Web Key Set"),
     ] {
         assert!(report.contains(&expected), "no {expected:?} in\n{report}");
     }

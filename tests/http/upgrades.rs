@@ -113,7 +113,7 @@ fn check_refuses_protocols_that_would_hide_requests() {
     for (upgrades, expected) in [
         ("[h2c]", "requests would pass limits unseen over `h2c`"),
         ("[HTTP/2.0]", "requests would pass limits unseen"),
-        ("[a b]", "`a b` is no protocol"),
+        ("[a b]", "`a b` isn't a protocol"),
         ("[tcp, tcp]", "`tcp` twice"),
         ("[tcp]", "can't switch to `tcp` over HTTP/2"),
         ("some", "`some`"),

@@ -148,7 +148,7 @@ fn an_invalid_snapshot_is_set_aside_and_does_not_stop_the_start() {
         (&good[..good.len() / 2], "it is damaged"),
         (&flipped, "it is damaged"),
         (&[], "it is damaged"),
-        (b"hello, world", "it is no snapshot"),
+        (b"hello, world", "it isn't a snapshot"),
         (&future, "its format is version 255"),
     ] {
         fs::write(&path, content).expect("the directory is writable");

@@ -210,7 +210,7 @@ fn a_changed_key_file_is_read_again() {
         "the bucket of the address"
     );
     fs::write(&file, "{}").expect("the directory is writable");
-    gateway.wait_for_log("keys.json: it is no JSON Web Key Set");
+    gateway.wait_for_log("keys.json: it isn't a JSON Web Key Set");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn explain_shows_the_claim_and_check_names_a_file_without_keys() {
             "{ jwks_file: nowhere.json }",
             "nowhere.json cannot be read: there is no such file",
         ),
-        ("{ jwks_file: c.yaml }", "c.yaml: it is no JSON Web Key Set"),
+        ("{ jwks_file: c.yaml }", "c.yaml: it isn't a JSON Web Key Set"),
         (&*private, "it has a private key"),
     ] {
         let text = run(&config(keys), &["check", "c.yaml"]);

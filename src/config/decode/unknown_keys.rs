@@ -10,11 +10,31 @@ use crate::nearest;
 const MAX_UNKNOWN_KEY: usize = 32;
 
 /// Words of other proxies, each group with the key that means the same, and advice.
-const FOREIGN: [(&str, &str, &str); 2] = [
+const FOREIGN: [(&str, &str, &str); 6] = [
     (
         "average interval limit per period rate requests rpm rps time_window window",
         "quota",
         "say how many in which time: `quota: 100/1m`",
+    ),
+    (
+        "concurrent connections in_flight max_concurrent max_connections max_in_flight",
+        "quota",
+        "for requests at the same time, write `algorithm: concurrency` and `max: 20`",
+    ),
+    (
+        "dry_run enforce log_only report_only shadow",
+        "mode",
+        "write `mode: shadow` to count without refusing",
+    ),
+    (
+        "ban ban_time block jail",
+        "penalty",
+        "ban clients that keep asking: `penalty: { strikes: 5, within: 1m, for: [10m] }`",
+    ),
+    (
+        "from",
+        "response_header",
+        "say where the cost stands: `header: x-cost`, or in responses `response_header: x-cost`",
     ),
     (
         "backend proxy_pass service target to",

@@ -74,7 +74,7 @@ fn pattern(value: &Hidden<Text>, node: NodeId, help: &'static str) -> Option<Fin
     if !looks_like_pattern(value.reveal().as_str()) {
         return None;
     }
-    let message = "this looks like a pattern, but it's compared as it is, letter by letter";
+    let message = "this looks like a pattern, but it's compared literally";
     Some(Finding::warning(node, Code::LiteralValue, message).help(help))
 }
 

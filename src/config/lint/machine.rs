@@ -156,7 +156,7 @@ pub(super) fn small_quota(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Fin
     let message =
         "when memory is full, a flood of new keys can make it forget a key that is nearly spent";
     let finding = Finding::warning(applied.quota_node(), Code::SmallQuota, message);
-    Some(finding.help("say `on_full: strict`: then no key ever exceeds its quota"))
+    Some(finding.help("set `on_full: strict`, and no key ever exceeds its quota"))
 }
 
 fn has_many_keys(applied: &AppliedPolicy<'_>) -> bool {

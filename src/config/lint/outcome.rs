@@ -267,7 +267,7 @@ pub(super) fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
             let title = route.title();
             let message = format!("`{title}` has no such segment: all of its requests are refused");
             let finding = always(part.node, message).related(place.node, "the route");
-            findings.push(finding.help("say `on_missing_key: skip`, or name the policy only where the path captures the segment"));
+            findings.push(finding.help("set `on_missing_key: skip`, or name the policy only where the path captures the segment"));
         }
     }
     findings

@@ -110,6 +110,10 @@ impl Included {
                 let message = format!("with {name}, all files have more than 16 MiB");
                 return refused(&message, "is it the right file?");
             }
+            Err(error) if error.kind() == ErrorKind::IsADirectory => {
+                let message = format!("{name} is a directory");
+                return refused(&message, &format!("write `{name}/*.yaml`"));
+            }
             read => read.map_err(|error| file_errors::explain(path, &error))?,
         };
         self.bytes += bytes.len() as u64;

@@ -115,7 +115,7 @@ pub(in crate::config) fn check(policy: &Policy, findings: &Findings<'_>) {
         let finding = Finding::error(stated.from.node, Code::Conflict, message);
         let finding = finding.related(policy.algorithm.node, "the algorithm");
         findings.add(finding.help(
-            "say `algorithm: sliding_window`, or `fixed_window` or `sliding_log`: one count serves all limits",
+            "write `algorithm: sliding_window`, or `fixed_window` or `sliding_log`: one count serves all limits",
         ));
     }
 }

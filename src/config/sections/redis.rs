@@ -95,7 +95,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     };
     if redis_policies(config).next().is_none() {
         let finding = Finding::warning(redis.node, Code::Unused, "no policy is in Redis").at_key();
-        findings.add(finding.help("say `store: redis` of one, or remove the section"));
+        findings.add(finding.help("write `store: redis` in one, or remove the section"));
     }
     let targets = options!(redis, url, cluster, sentinel);
     let none = (
@@ -145,7 +145,7 @@ fn check_url(written: &Located<SecretValue>, redis: &RedisStore, findings: &Find
         let message = format!("`{key}` beside a URL that says it");
         let finding = Finding::error(node, Code::Conflict, message).at_key();
         let finding = finding.related(written.node, "the URL");
-        findings.add(finding.help("say it in one place"));
+        findings.add(finding.help("write it in one place"));
     }
     if let Some(tls) = redis.tls.as_ref().filter(|_| spec.tls.is_none()) {
         let message = "`tls` beside a URL without TLS";
@@ -194,7 +194,7 @@ pub(in crate::config) fn check_policy(policy: &Policy, config: &Config, findings
     if policy.store.value == StoreName::Redis && config.store.redis.is_none() {
         let message = "nothing says where Redis is";
         let finding = Finding::error(policy.store.node, Code::MissingKey, message);
-        findings.add(finding.help("say it: `store: { redis: { url: redis://redis:6379 } }`"));
+        findings.add(finding.help("add it: `store: { redis: { url: redis://redis:6379 } }`"));
     }
     algorithm::check_store(policy, findings);
 }

@@ -56,7 +56,7 @@ pub(in crate::config) const TEXT: SecretForm<String> = SecretForm {
 pub(in crate::config) const FIELD: SecretForm<HeaderValue> = SecretForm {
     parse: |text| match text.parse::<FieldValue>() {
         Ok(value) => Ok(value.get().clone()),
-        Err(_) => Err("this is no value of a header field".to_owned()),
+        Err(_) => Err("this isn't a value of a header field".to_owned()),
     },
     help: NO_VALUE,
     stand_in: "",

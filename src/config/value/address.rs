@@ -36,7 +36,7 @@ impl TextValue for SocketAddress {
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         text.parse().map(Self).map_err(|_| {
             failure(
-                format!("`{text}` is no address to listen on"),
+                format!("`{text}` isn't an address to listen on"),
                 listen_help(text),
             )
         })
@@ -79,7 +79,7 @@ impl TextValue for StreamAddress {
         if text.starts_with('/') {
             let help = format!("for a Unix socket write `unix:{text}`");
             return Err(failure(
-                format!("`{text}` is no address to listen on"),
+                format!("`{text}` isn't an address to listen on"),
                 help,
             ));
         }
@@ -128,7 +128,7 @@ impl TextValue for Cidr {
         }
         let network: IpNet = text.parse().map_err(|_| {
             failure(
-                format!("`{text}` is no network"),
+                format!("`{text}` isn't a network"),
                 "write `10.0.0.0/8`, `2001:db8::/32` or a single address",
             )
         })?;
@@ -200,7 +200,7 @@ mod tests {
             assert_eq!(
                 SocketAddress::parse(text),
                 Err(failure(
-                    format!("`{text}` is no address to listen on"),
+                    format!("`{text}` isn't an address to listen on"),
                     help
                 ))
             );

@@ -148,7 +148,7 @@ impl Unit for Decimal {
             Ok(text.parse().unwrap_or(u64::MAX))
         } else {
             Err(failure(
-                format!("`{text}` is no whole number"),
+                format!("`{text}` isn't a whole number"),
                 format!("write a number {bounds}, in digits"),
             ))
         }

@@ -50,7 +50,7 @@ impl TextValue for GrpcPattern {
             });
         }
         Err(failure(
-            format!("`{text}` is no method of a gRPC service"),
+            format!("`{text}` isn't a method of a gRPC service"),
             match text.strip_prefix('/') {
                 Some(rest) => format!("without a slash in front: `{rest}`"),
                 None => "write `pkg.Service/Method`, or `pkg.Service` for all methods".to_owned(),

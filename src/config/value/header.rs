@@ -69,7 +69,7 @@ impl TextValue for FieldValue {
         match http::HeaderValue::from_str(text) {
             Ok(value) if trimmed && text.bytes().all(printable) => Ok(Self(value)),
             _ => Err(failure(
-                format!("`{}` is no value of a header field", text.escape_debug()),
+                format!("`{}` isn't a value of a header field", text.escape_debug()),
                 NO_VALUE,
             )),
         }
@@ -102,7 +102,7 @@ impl TextValue for Method {
                 format!("did you mean `{}`?", text.to_uppercase()),
             )),
             _ => Err(failure(
-                format!("`{text}` is no request method"),
+                format!("`{text}` isn't a request method"),
                 "as in `GET` or `POST`; leave `methods` out to take all",
             )),
         }
@@ -123,7 +123,7 @@ impl TextValue for UpgradeProtocol {
         let is_token = |text: &str| http::Method::from_bytes(text.as_bytes()).is_ok();
         let (name, version) = text.split_once('/').unwrap_or((text, "0"));
         if !is_token(name) || !is_token(version) {
-            let message = format!("`{}` is no protocol", text.escape_debug());
+            let message = format!("`{}` isn't a protocol", text.escape_debug());
             return Err(failure(message, "as in `websocket`, `tcp` or `SPDY/3.1`"));
         }
         if hides_requests(text.as_bytes()) {

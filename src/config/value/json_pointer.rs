@@ -23,11 +23,11 @@ impl TextValue for Pointer {
             .map(|pointer| Self(Arc::new(pointer)))
             .map_err(|reason| match reason {
                 JsonPointerError::NoSlash => failure(
-                    format!("`{text}` is no JSON pointer: it does not start with a slash"),
+                    format!("`{text}` isn't a JSON pointer: it does not start with a slash"),
                     format!("did you mean `{}`?", suggestion(text)),
                 ),
                 JsonPointerError::Whole | JsonPointerError::Tilde => failure(
-                    format!("`{text}` is no JSON pointer: {reason}"),
+                    format!("`{text}` isn't a JSON pointer: {reason}"),
                     "write the names of the members from the root on: `/usage/total_tokens`",
                 ),
             })

@@ -135,13 +135,23 @@ fn parse_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, ParseFailu
     }
 }
 
+/// Words of other programs for the client's address.
+const ADDRESS_WORDS: [&str; 5] = ["address", "ip", "remote_addr", "remote_ip", "source_ip"];
+
 fn unknown(text: &str, word: &str) -> ParseFailure {
     let bare = WORDS.map(|word| word.trim_end_matches(":NAME"));
-    let help = match nearest::nearest(word, &bare) {
-        Some(near) => format!("did you mean `{}`?", text.replacen(word, near, 1)),
+    let is_field = |word: &str| word.contains('-') && word.parse::<FieldName>().is_ok();
+    let meant = match nearest::nearest(word, &bare) {
+        Some(near) => Some(text.replacen(word, near, 1)),
+        None if ADDRESS_WORDS.contains(&text) => Some("client_ip".to_owned()),
+        None if is_field(text) => Some(format!("header:{text}")),
+        None => None,
+    };
+    let help = match meant {
+        Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("known parts: {}", nearest::list(&WORDS)),
     };
-    failure(format!("`{text}` is no part of a key"), help)
+    failure(format!("`{text}` isn't a part of a key"), help)
 }
 
 /// `on_missing_key` where it is one word.
@@ -244,7 +254,7 @@ impl TextValue for Claim {
             Ok(KeyPart::Claim(name)) => Ok(Self(name)),
             Err(error) if text.starts_with("jwt") => Err(error),
             _ => Err(failure(
-                format!("`{text}` is no claim"),
+                format!("`{text}` isn't a claim"),
                 "name one of a verified token, which clients cannot forge: `jwt:zoneinfo`",
             )),
         }
@@ -285,6 +295,8 @@ mod tests {
         for (text, help) in [
             ("clientip", "did you mean `client_ip`?"),
             ("headers:x-api-key", "did you mean `header:x-api-key`?"),
+            ("ip", "did you mean `client_ip`?"),
+            ("X-Api-Key", "did you mean `header:X-Api-Key`?"),
             ("header", "say which: `header:NAME`"),
             (
                 "client_ip/0",

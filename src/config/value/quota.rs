@@ -239,7 +239,7 @@ impl TextValue for Refill {
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let words: Vec<_> = text.split_ascii_whitespace().collect();
         let [amount, "per", interval] = words[..] else {
-            let message = format!("`{text}` is no refill");
+            let message = format!("`{text}` isn't a refill");
             return Err(failure(
                 message,
                 "say how many tokens come back how often: `1 per 10ms`",
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn errors_say_what_is_wrong_of_refill() {
         for (text, message) in [
-            ("1/10ms", "`1/10ms` is no refill"),
+            ("1/10ms", "`1/10ms` isn't a refill"),
             ("0 per 1s", "`0 per 1s` gives nothing back"),
             ("x per 1s", "`x per 1s` does not start with a whole number"),
             ("1 per 10", "`10` has no unit"),

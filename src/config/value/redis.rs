@@ -58,7 +58,7 @@ impl TextValue for ServerAddress {
                 "ports are from 1 to 65535; an IPv6 address has brackets: `[::1]:6379`",
             )),
             Err(AuthorityError::Host) => Err(failure(
-                format!("`{text}` is no server"),
+                format!("`{text}` isn't a server"),
                 "as in `redis-1:6379`, `10.0.0.11:6379` or `[::1]:6379`",
             )),
         }
@@ -95,7 +95,7 @@ impl TextValue for KeyPrefix {
             }
             _ => "use letters, digits, `.`, `_`, `:`, `/` and `-` only".to_owned(),
         };
-        Err(failure(format!("`{text}` is no prefix of names"), help))
+        Err(failure(format!("`{text}` isn't a prefix of names"), help))
     }
 }
 

@@ -53,7 +53,7 @@ fn parse_bytes(text: &str) -> Result<u64, ParseFailure> {
     let (digits, unit) = text.split_at(end);
     let unit = match (digits, unit) {
         ("", _) => {
-            let message = format!("`{text}` is no size");
+            let message = format!("`{text}` isn't a size");
             return Err(failure(
                 message,
                 "write a whole number with a unit: `64KiB`, `10MB`",
@@ -138,7 +138,7 @@ mod tests {
             ),
             (
                 "big",
-                "`big` is no size",
+                "`big` isn't a size",
                 "write a whole number with a unit: `64KiB`, `10MB`",
             ),
             (

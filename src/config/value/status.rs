@@ -146,7 +146,7 @@ impl TextValue for RetryCondition {
                 Some(status) => Self::Status(status),
                 None => {
                     return Err(failure(
-                        format!("`{text}` is no reason to retry"),
+                        format!("`{text}` isn't a reason to retry"),
                         format!("write {}", Self::EXPECTED),
                     ));
                 }
@@ -207,7 +207,7 @@ mod tests {
             let error = text
                 .parse::<RetryCondition>()
                 .map_err(|error| error.message);
-            assert_eq!(error, Err(format!("`{text}` is no reason to retry")));
+            assert_eq!(error, Err(format!("`{text}` isn't a reason to retry")));
         }
     }
 }

@@ -100,7 +100,7 @@ impl TextValue for WebUrl {
         };
         match rest {
             None => Err(failure(
-                format!("`{text}` is no address of a page"),
+                format!("`{text}` isn't an address of a page"),
                 "start with `https://` or `http://`",
             )),
             Some("") => Err(failure(

@@ -59,7 +59,7 @@ impl TextValue for TimeZone {
                 zone,
             }),
             Err(_) => Err(failure(
-                format!("`{text}` is no time zone"),
+                format!("`{text}` isn't a time zone"),
                 "use a name of the IANA database, with its region: `Europe/Berlin`",
             )),
         }
@@ -86,7 +86,7 @@ mod tests {
     fn abbreviations_and_cities_are_no_zones() {
         for name in ["CEST", "Berlin", "", "Europe/Atlantis", "+02:00"] {
             let read = TimeZone::parse(name).map_err(|(message, _)| message);
-            assert_eq!(read, Err(format!("`{name}` is no time zone")));
+            assert_eq!(read, Err(format!("`{name}` isn't a time zone")));
         }
     }
 }

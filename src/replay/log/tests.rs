@@ -127,7 +127,7 @@ fn requests_that_http_would_not_have_had_say_why() {
     assert_eq!(malformed(combined("GET / HTTP/0.9")), version);
     for target in ["/a b", "", r"/\x00"] {
         let request = format!("GET {target} HTTP/1.1");
-        assert_eq!(malformed(combined(&request)), "The target is no URI.");
+        assert_eq!(malformed(combined(&request)), "The target isn't a URI.");
     }
     let name = "A field has no valid name.";
     assert_eq!(malformed(json(r#","headers":{"a b":""}"#)), name);
@@ -138,14 +138,14 @@ fn requests_that_http_would_not_have_had_say_why() {
 
 #[test]
 fn a_combined_line_without_its_parts_says_which() {
-    assert_eq!(wrong("nothing"), r#""nothing" is no address of a client"#);
+    assert_eq!(wrong("nothing"), r#""nothing" isn't an address of a client"#);
     assert_eq!(
         wrong("unix: - - [x] \"\""),
-        r#""unix:" is no address of a client"#
+        r#""unix:" isn't an address of a client"#
     );
     assert_eq!(wrong("192.0.2.7 - - "), "no [time]");
     assert_eq!(wrong(format!("192.0.2.7 - - [{TIME}")), "no [time]");
-    assert!(wrong("192.0.2.7 - - [yesterday] \"\"").starts_with(r#""yesterday" is no time"#));
+    assert!(wrong("192.0.2.7 - - [yesterday] \"\"").starts_with(r#""yesterday" isn't a time"#));
     for end in ["", " GET /", " \"GET / HTTP/1.1", " \"GET / HTTP/1.1\\\""] {
         assert_eq!(
             wrong(format!("192.0.2.7 - - [{TIME}]{end}")),
@@ -259,7 +259,7 @@ fn a_json_line_without_its_parts_says_which() {
     assert!(wrong(json(r#","headers":{"a":{}}"#)).starts_with("a field is a text or a number"));
     assert!(wrong(json(r#","headers":[]"#)).contains("an object of header fields"));
     let address = json("").replace("192.0.2.7", "example.com");
-    assert_eq!(wrong(address), r#""example.com" is no address of a client"#);
+    assert_eq!(wrong(address), r#""example.com" isn't an address of a client"#);
     let mut invalid = json("").into_bytes();
     let place = invalid.iter().position(|&byte| byte == b'G').expect("GET");
     invalid[place] = 0xff;

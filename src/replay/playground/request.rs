@@ -212,7 +212,7 @@ fn configuration(policies: &[Map<String, Value>]) -> Result<String, PlayError> {
         let mut policy = policy.clone();
         let name = match policy.shift_remove("name") {
             Some(Value::String(name)) => name,
-            Some(_) => return Err(impossible(format!("policies[{place}].name is no text"))),
+            Some(_) => return Err(impossible(format!("policies[{place}].name isn't a text"))),
             None => format!("policy-{place}"),
         };
         if named.contains_key(&name) {

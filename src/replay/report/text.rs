@@ -17,7 +17,7 @@ impl Display for ReplayReport {
             (Some(counts.allowed), "allowed"),
             ((counts.delayed > 0).then_some(counts.delayed), "delayed"),
             (Some(counts.limited), "limited"),
-            (Some(counts.unlimited), "met no limit"),
+            (Some(counts.unlimited), "no limit applied"),
         ] {
             if let Some(count) = count {
                 writeln!(f, "{count:>12}  {what}")?;

@@ -70,7 +70,7 @@ fn a_repeated_field_frees_nobody_whether_the_condition_asks_for_it_or_against_it
     let elsewhere = Condition::All(vec![plan("gold"), Condition::Method(vec![Method::PUT])]);
     assert!(
         !applies(&elsewhere, &both),
-        "it is no PUT, whatever the plan"
+        "it isn't a PUT, whatever the plan"
     );
 }
 

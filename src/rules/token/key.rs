@@ -58,7 +58,7 @@ pub enum KeyError {
     #[error("a secret for HS256 has at least {SHORTEST_SECRET} bytes")]
     ShortSecret,
     /// The text is no set of keys.
-    #[error("it is no JSON Web Key Set: {0}")]
+    #[error("it isn't a JSON Web Key Set: {0}")]
     NoSet(String),
     /// None of the keys is for one of our algorithms.
     #[error("none of its keys is for HS256, RS256, ES256 or EdDSA")]

@@ -86,7 +86,7 @@ fn check_of(secret: &Secret) -> u64 {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file is not a snapshot.
-    #[error("it is no snapshot of buckets")]
+    #[error("it isn't a snapshot of buckets")]
     Foreign,
     /// Another release has written it.
     #[error("its format is version {0}, and this program reads version {VERSION}")]

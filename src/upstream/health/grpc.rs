@@ -18,7 +18,7 @@ const SERVING: u8 = 1;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::upstream) enum GrpcFailure {
     /// The answer is not one of gRPC.
-    #[error("the answer is no gRPC: its content-type is another one")]
+    #[error("the answer isn't gRPC: its content-type is another one")]
     ContentType,
     /// The call failed. A server says 5 for an unknown service, and 12 if it has no health checks.
     #[error("grpc-status {0}")]
@@ -27,7 +27,7 @@ pub(in crate::upstream) enum GrpcFailure {
     #[error("the answer has no valid grpc-status")]
     NoCode,
     /// The message is not a `HealthCheckResponse`.
-    #[error("the answer is no HealthCheckResponse")]
+    #[error("the answer isn't a HealthCheckResponse")]
     Message,
     /// The service is not well.
     #[error("the service is {0}")]

@@ -139,7 +139,7 @@ fn synchronisation(policy: &Policy) -> Option<Finding> {
     if policy.store.value == StoreName::Memory {
         let message = "buckets in memory belong to this process alone";
         let finding = Finding::error(sync, Code::NoEffect, message);
-        return Some(finding.help("say `store: redis`, or remove `sync`"));
+        return Some(finding.help("write `store: redis`, or remove `sync`"));
     }
     let (node, message, help) = match policy.algorithm.value {
         Concurrency => (

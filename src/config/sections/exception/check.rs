@@ -176,7 +176,7 @@ fn check_part(selection: &Selection, node: NodeId, policy: &Policy, findings: &F
     match (selection.part_of(policy), &selection.part) {
         (Some(part), _) => check_value(part, node, findings),
         (None, Some(part)) => {
-            let message = format!("`{part}` is no part of this key");
+            let message = format!("`{part}` isn't a part of this key");
             let finding = Finding::error(part.node, Code::UnknownName, message);
             let finding = finding.help("name a part of `key`");
             findings.add(finding.related(policy.key.node, "the key"));
@@ -193,7 +193,7 @@ fn check_part(selection: &Selection, node: NodeId, policy: &Policy, findings: &F
 fn check_value(part: &KeyPart, node: NodeId, findings: &Findings<'_>) {
     match part {
         KeyPart::ClientIp | KeyPart::ClientIpPrefix(_) => {
-            let finding = Finding::error(node, Code::Conflict, "an address is no text");
+            let finding = Finding::error(node, Code::Conflict, "an address isn't a text");
             findings.add(finding.help("use `cidr`, which takes single addresses too"));
         }
         KeyPart::Constant => {

@@ -33,7 +33,7 @@ fn machines_with_one_secret_have_the_same_fingerprints_and_others_none_in_common
     assert!(shared.is_some());
     assert_eq!(shared, of(", secret: sixteen-characters, prefix: 'b:'"));
     assert_ne!(shared, of(", secret: another-secret-of-ours"));
-    assert_eq!(of(""), None, "a prefix is no secret");
+    assert_eq!(of(""), None, "a prefix isn't a secret");
     let names = redis("{ url: redis://cache, secret: sixteen-characters }");
     assert_ne!(shared.map(|secret| secret.key()), Some(hashed(&names)));
 }

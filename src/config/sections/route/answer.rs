@@ -88,7 +88,7 @@ pub(super) fn check_unforwarded(route: &Route, answer: NodeId, findings: &Findin
 
 fn check_redirect(redirect: &Redirect, route: &Route, findings: &Findings<'_>) {
     if let 304..=306 = redirect.status.get() {
-        let message = format!("{} is no redirect", redirect.status.get());
+        let message = format!("{} isn't a redirect", redirect.status.get());
         let finding = Finding::error(redirect.status.node, Code::InvalidValue, message);
         findings.add(finding.help("write 301, 302, 303, 307 or 308"));
     }

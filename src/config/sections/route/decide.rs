@@ -31,9 +31,9 @@ fn check_batch(route: &Route, config: &Config, findings: &Findings<'_>) {
     };
     check_unforwarded(route, upstream.node, findings);
     if config.client_ip.trusted_proxies.is_empty() {
-        let message = "nobody may send a list of requests here";
+        let message = "no peer is trusted to send lists of requests here";
         let finding = Finding::error(upstream.node, Code::Conflict, message);
-        findings.add(finding.help("name who asks in `client_ip.trusted_proxies`"));
+        findings.add(finding.help("add the addresses that ask to `client_ip.trusted_proxies`"));
     }
 }
 

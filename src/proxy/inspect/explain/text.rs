@@ -167,7 +167,7 @@ impl LimitTrace<'_> {
                 writeln!(f, "  says    {word}: the key has different values")
             }
             LimitOutcome::InvalidCost => {
-                writeln!(f, "  says    {word}: the cost is no whole number")
+                writeln!(f, "  says    {word}: the cost isn't a whole number")
             }
             LimitOutcome::Decided(decision) => match decision.outcome {
                 Outcome::Admit if self.returns_units() => {

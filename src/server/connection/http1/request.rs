@@ -78,7 +78,7 @@ pub(super) fn parse(
     }
     let head = ParsedHead {
         method: Method::from_bytes(method.as_bytes())
-            .map_err(|_| InvalidMessage::Meaning("its method is no token"))?,
+            .map_err(|_| InvalidMessage::Meaning("its method isn't a token"))?,
         target: range_in(target.as_bytes(), text),
         version: match version {
             0 => Version::HTTP_10,
@@ -97,7 +97,7 @@ impl ParsedHead {
     pub(super) fn of(self, text: Bytes) -> Result<RequestHead, InvalidRequest> {
         // A copy is cheaper than sharing the text.
         let target = &text[self.target];
-        let no_uri = InvalidMessage::Meaning("its target is no URI");
+        let no_uri = InvalidMessage::Meaning("its target isn't a URI");
         let uri = match Uri::try_from(target).map_err(|_| no_uri)? {
             uri if self.method == Method::OPTIONS && is_whole_server(&uri, target) => {
                 whole_server(uri).ok_or(no_uri)?

@@ -397,7 +397,7 @@ fn errors_say_what_is_wrong() {
     let said = |bytes: &[u8]| read(bytes).map(drop).unwrap_err().to_string();
     assert_eq!(
         said(b"routes: [{ upstream: echo }]"),
-        "it is no snapshot of buckets"
+        "it isn't a snapshot of buckets"
     );
     assert_eq!(said(b""), "it is damaged");
     assert_eq!(said(&bytes[..100]), "it is damaged");

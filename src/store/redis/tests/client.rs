@@ -92,7 +92,7 @@ fn a_failing_script_is_no_failing_server() {
     for _ in 0..10 {
         let fault = store
             .call_key("sluicegate:list")
-            .expect_err("a list is no number");
+            .expect_err("a list isn't a number");
         assert_eq!(fault.kind, FaultKind::Script);
         assert!(
             fault

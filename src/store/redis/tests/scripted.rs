@@ -271,7 +271,7 @@ fn presence(reply: Value) -> Vec<bool> {
     };
     let is_present = |word| match word {
         Value::BulkString(word) => word == b"1",
-        other => panic!("{other:?} is no word"),
+        other => panic!("{other:?} isn't a word"),
     };
     words.into_iter().map(is_present).collect()
 }
