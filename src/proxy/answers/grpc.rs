@@ -29,10 +29,12 @@ pub(crate) enum GrpcStatus {
     Unknown = 2,
     InvalidArgument = 3,
     DeadlineExceeded = 4,
+    PermissionDenied = 7,
     ResourceExhausted = 8,
     Unimplemented = 12,
     Internal = 13,
     Unavailable = 14,
+    Unauthenticated = 16,
 }
 
 impl GrpcStatus {
@@ -41,6 +43,8 @@ impl GrpcStatus {
     pub(crate) fn of(status: StatusCode) -> Self {
         match status {
             StatusCode::BAD_REQUEST => Self::Internal,
+            StatusCode::UNAUTHORIZED => Self::Unauthenticated,
+            StatusCode::FORBIDDEN => Self::PermissionDenied,
             StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED => Self::Unimplemented,
             StatusCode::PAYLOAD_TOO_LARGE => Self::ResourceExhausted,
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => Self::Unavailable,
@@ -117,6 +121,14 @@ mod tests {
             assert_eq!(content_type_for(content_type), None, "{content_type}");
         }
         assert_eq!(response_content_type(&Headers::new()), None);
+    }
+
+    #[test]
+    fn a_denied_request_is_told_from_a_limited_one() {
+        for (status, code) in [(401, 16), (403, 7), (404, 12), (503, 14), (451, 2)] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(GrpcStatus::of(status) as u16, code, "{status}");
+        }
     }
 
     #[test]

@@ -73,7 +73,7 @@ kinds! {
     /// NOAUTH, WRONGPASS.
     Password "password" "does not take the user and password" "correct them in the configuration";
     /// NOPERM, or protected mode.
-    Permission "permission" "denies us what the store needs" "allow the user EVALSHA, EVAL and the commands of the scripts on the store's keys; docs/redis.md lists them";
+    Permission "permission" "denies us what the store needs" "allow the user EVALSHA, EVAL and the commands of the scripts on the store's keys (documentation: Redis, Permissions)";
     /// The server speaks another protocol.
     NotRedis "not_redis" "does not speak the Redis protocol" "correct the address; a port with TLS is rediss://";
     /// Older than 6.2.
