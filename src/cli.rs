@@ -62,7 +62,7 @@ enum Command {
     Playground(playground::PlaygroundArgs),
     /// Ask a running proxy how it is
     Status(status::StatusArgs),
-    /// Look at one key of a policy of a running proxy, or help or stop its client
+    /// Look at one key of a policy of a running proxy, reset it, grant it units, or ban it
     Keys(keys::KeysArgs),
     /// Show which keys of a running proxy are limited most, ask most, or charge most
     Top(top::TopArgs),

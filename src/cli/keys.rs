@@ -54,7 +54,7 @@ enum KeyAction {
     Find(FindArgs),
     /// Show what a key has used, and why it is refused; charges nothing
     Lookup(LookupArgs),
-    /// Make the bucket of a key whole
+    /// Give a key a full bucket
     Reset(ClientChangeArgs),
     /// Grant units beyond the quota; another grant replaces the one before
     Grant(GrantArgs),
