@@ -22,7 +22,9 @@ pub(super) fn log_failure(why: &StartupError) {
             log_report(report);
             tracing::error!("the configuration is not reloaded; the old one stays in force");
         }
-        why => tracing::error!("the configuration is not reloaded; the old one stays in force: {why}"),
+        why => {
+            tracing::error!("the configuration is not reloaded; the old one stays in force: {why}")
+        }
     }
 }
 

@@ -272,7 +272,10 @@ fn explain_shows_the_claim_and_check_names_a_file_without_keys() {
             "{ jwks_file: nowhere.json }",
             "nowhere.json cannot be read: there is no such file",
         ),
-        ("{ jwks_file: c.yaml }", "c.yaml: it isn't a JSON Web Key Set"),
+        (
+            "{ jwks_file: c.yaml }",
+            "c.yaml: it isn't a JSON Web Key Set",
+        ),
         (&*private, "it has a private key"),
     ] {
         let text = run(&config(keys), &["check", "c.yaml"]);

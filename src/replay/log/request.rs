@@ -34,7 +34,8 @@ pub(super) fn head(
     host: RequestHost<'_>,
     mut fields: Headers,
 ) -> Result<Request<()>, MalformedRequest> {
-    let uri = Uri::try_from(line.target).map_err(|_| MalformedRequest("The target isn't a URI."))?;
+    let uri =
+        Uri::try_from(line.target).map_err(|_| MalformedRequest("The target isn't a URI."))?;
     if !fields.contains(HOST) {
         fields.extend(host.field(&uri)?.map(|host| (HOST, host)));
     }

@@ -138,7 +138,10 @@ fn requests_that_http_would_not_have_had_say_why() {
 
 #[test]
 fn a_combined_line_without_its_parts_says_which() {
-    assert_eq!(wrong("nothing"), r#""nothing" isn't an address of a client"#);
+    assert_eq!(
+        wrong("nothing"),
+        r#""nothing" isn't an address of a client"#
+    );
     assert_eq!(
         wrong("unix: - - [x] \"\""),
         r#""unix:" isn't an address of a client"#
@@ -259,7 +262,10 @@ fn a_json_line_without_its_parts_says_which() {
     assert!(wrong(json(r#","headers":{"a":{}}"#)).starts_with("a field is a text or a number"));
     assert!(wrong(json(r#","headers":[]"#)).contains("an object of header fields"));
     let address = json("").replace("192.0.2.7", "example.com");
-    assert_eq!(wrong(address), r#""example.com" isn't an address of a client"#);
+    assert_eq!(
+        wrong(address),
+        r#""example.com" isn't an address of a client"#
+    );
     let mut invalid = json("").into_bytes();
     let place = invalid.iter().position(|&byte| byte == b'G').expect("GET");
     invalid[place] = 0xff;
