@@ -196,9 +196,9 @@ impl ReplayPage<'_> {
         let remarks = self.report.remarks().to_string();
         if !remarks.is_empty() {
             let remarks = Text(remarks.trim_start());
-            write!(
+            writeln!(
                 f,
-                "<pre class=\"text\" tabindex=\"0\" aria-label=\"Remarks\">{remarks}</pre>\n"
+                "<pre class=\"text\" tabindex=\"0\" aria-label=\"Remarks\">{remarks}</pre>"
             )?;
         }
         for (reason, number) in &self.report.answered {
