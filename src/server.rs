@@ -40,6 +40,8 @@ use self::{
     drain::ShutdownHandle,
     worker::{Worker, WorkerListener, WorkerOrder},
 };
+#[cfg(any(fuzzing, test))]
+pub(crate) use self::{connection::in_memory, preamble::read as read_preamble};
 use crate::{
     http::connection::ClientConnection,
     http::service::HttpService,

@@ -3,6 +3,8 @@
 
 mod http1;
 pub(super) mod http2;
+#[cfg(any(fuzzing, test))]
+pub(crate) mod in_memory;
 
 use std::{
     future::{Future, poll_fn},

@@ -2,10 +2,9 @@
 
 use std::io::{self, ErrorKind};
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::net::peer_address::PeerAddress;
-use crate::net::socket::Socket;
 use proxy_protocol::Client;
 
 mod proxy_protocol;
@@ -15,7 +14,10 @@ mod proxy_protocol;
 ///
 /// # Errors
 /// [`ErrorKind::InvalidData`] for bytes that are no header, also if they end within one.
-pub(super) async fn read(socket: &mut Socket, peer: PeerAddress) -> io::Result<PeerAddress> {
+pub(crate) async fn read(
+    socket: &mut (impl AsyncRead + Unpin),
+    peer: PeerAddress,
+) -> io::Result<PeerAddress> {
     let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
     let mut header = Vec::new();
     loop {

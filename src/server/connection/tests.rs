@@ -24,11 +24,7 @@ use crate::{
     http::body::RequestBody,
     http::message::{Request, Response},
     net::drain::{DrainController, DrainStage, DrainWatcher},
-    server::{
-        ConnectionLife, HalfClose, Timeouts, connection_bounds::ConnectionBounds,
-        listener::AcceptWarnings,
-    },
-    telemetry::{metrics::ListenerMetrics, registry::Registry},
+    server::{ConnectionLife, HalfClose, Timeouts},
 };
 
 mod http2;
@@ -73,10 +69,7 @@ pub(super) fn held(closing: &DrainWatcher) -> ConnectionGuard {
 
 /// A connection of a server whose exchanges have this bound.
 pub(super) fn held_for(closing: &DrainWatcher, max_exchange: Option<Duration>) -> ConnectionGuard {
-    let bounds = Arc::new(ConnectionBounds::new(&CLIENT, 1, max_exchange));
-    let permit = bounds.try_permit().expect("there is room");
-    let metrics = Arc::new(ListenerMetrics::new(&Registry::default(), "test"));
-    ConnectionGuard::new(&bounds, 0, permit, None, &metrics, closing.clone())
+    in_memory::guard(&CLIENT, closing, max_exchange)
 }
 
 fn connect(version: HttpVersion) -> Client {
@@ -95,34 +88,8 @@ fn connect_as(version: HttpVersion, client: ClientSpec) -> Client {
     };
     let served = spawn_local(async move {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let connection = ClientConnection {
-            id: 0,
-            peer: address.into(),
-            local: address.into(),
-            scheme: Scheme::Http,
-            tls_version: None,
-            server_name: None,
-            worker: 0,
-            informational: InformationalQueue::default(),
-            drain: closing.clone(),
-        };
-        let handler = Rc::new(ConnectionHandler {
-            worker: 0,
-            settings: Arc::new(ListenerSettings {
-                spec: ListenerSpec {
-                    address: address.into(),
-                    proxy_protocol: false,
-                    protocols: Protocols::Both,
-                    tls: None,
-                },
-                local: address.into(),
-                metrics: Arc::new(ListenerMetrics::new(&Registry::default(), "test")),
-                warnings: Arc::new(AcceptWarnings::new()),
-            }),
-            http2: super::http2::builder(&client),
-            client,
-            client_rules: ClientRules::default(),
-        });
+        let connection = in_memory::connection(address, closing.clone());
+        let handler = in_memory::handler(client);
         let held = held(&closing);
         let negotiated = NegotiatedConnection::new(version, theirs, handler.first_head());
         let served = handler
