@@ -47,6 +47,12 @@ pub mod bench {
     pub use crate::store::{Charge, OnFull, Refusals, Table, charge_into};
 }
 
+/// What the fuzzer runs (`fuzz/`). A unit test runs it on the seeds.
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+#[path = "../fuzz/targets/mod.rs"]
+pub mod fuzzing;
+
 /// Helpers that unit tests share with the black-box tests.
 #[cfg(test)]
 #[path = "../tests/support"]

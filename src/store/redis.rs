@@ -30,6 +30,10 @@ mod sync;
 mod reply;
 mod value;
 
+#[cfg(any(fuzzing, test))]
+pub(crate) use self::{
+    client::answers, config_drift::ConfigDrift, reply::ScriptReply, script_call::ChargeRequest,
+};
 pub use bans::BanKeys;
 pub(in crate::store) use foreign_key_warning::ForeignKeyWarning;
 pub use guards::{ChargedBucket, LeaseGuard, QueuePlace, Reservation};

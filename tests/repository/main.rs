@@ -2,6 +2,7 @@
 
 mod assets;
 mod circles;
+mod fuzz;
 mod layering;
 mod links;
 mod packaging;

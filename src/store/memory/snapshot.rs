@@ -39,6 +39,8 @@ use crate::store::{Bans, SteeredKeys};
 
 pub use file::{SnapshotLock, lock, open, save, set_aside, write};
 pub use reader::Reader;
+#[cfg(any(fuzzing, test))]
+pub use reader::RestoreCounts;
 pub use writer::SnapshotWriter;
 
 /// The first bytes of a file.
@@ -112,7 +114,7 @@ impl From<io::Error> for ReadError {
 }
 
 /// A new checksum. Its key is no secret: it detects accidents.
-fn checksum() -> SipHasher13 {
+pub(crate) fn checksum() -> SipHasher13 {
     SipHasher13::new_with_keys(0x736c_7569_6365_6761, 0x7465_2062_7563_6b65)
 }
 

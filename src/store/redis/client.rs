@@ -38,6 +38,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::batch::Command;
 pub use self::call_metrics::Operation;
+#[cfg(any(fuzzing, test))]
+pub(crate) use self::connection::answers;
 pub use self::fault::{Fault, FaultKind};
 pub use self::script::Script;
 pub use self::script_words::ScriptWords;

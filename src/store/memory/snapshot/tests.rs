@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::reader::RestoreCounts;
 use super::*;
 use crate::clock::Timestamp;
 use crate::limiter::{

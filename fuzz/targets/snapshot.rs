@@ -1,0 +1,97 @@
+//! Snapshots of buckets: any file is restored without a panic, and what was saved or
+//! restored can be saved and restored again.
+
+use std::hash::Hasher;
+use std::io::Cursor;
+use std::sync::{Arc, LazyLock};
+
+use super::fixture::{self, NOW, SECRET};
+use crate::clock::Timestamp;
+use crate::config::Loaded;
+use crate::limiter::{Fingerprint, Verdict};
+use crate::proxy::Ruleset;
+use crate::store::snapshot::{ReadError, Reader, RestoreCounts, SnapshotWriter, checksum};
+use crate::store::{Charge, Refusals, charge_into};
+
+/// Magic, version, secret and time.
+const HEADER: usize = 8 + 4 + 16 + 8;
+
+static LOADED: LazyLock<Loaded> = LazyLock::new(|| fixture::loaded(include_str!("snapshot.yaml")));
+
+/// If the first byte is even, what follows is a file's content, to which the target adds header and
+/// checksum. Else each four bytes are a charge.
+pub(super) fn run(data: &[u8]) {
+    let Some((&choice, rest)) = data.split_first() else {
+        return;
+    };
+    // Whatever it is, it is no file.
+    Reader::new(Cursor::new(data), NOW).expect_err("no magic");
+    let (ruleset, now) = if choice % 2 == 0 {
+        let (ruleset, _) = restored(&with_header_and_checksum(rest), NOW);
+        (ruleset, NOW)
+    } else {
+        charged(rest)
+    };
+    let saved = save(&ruleset, now);
+    let (again, end) = restored(&saved, now);
+    end.expect("what was saved is restored");
+    let (_, end) = restored(&save(&again, now), now);
+    end.expect("what was restored is saved");
+}
+
+fn with_header_and_checksum(content: &[u8]) -> Vec<u8> {
+    let empty = save(&fixture::ruleset(fixture::rules(&LOADED)), NOW);
+    let mut file = [&empty[..HEADER], content].concat();
+    let mut sum = checksum();
+    sum.write(&file);
+    file.extend(sum.finish().to_le_bytes());
+    file
+}
+
+/// A ruleset after these charges, and the time of the last.
+fn charged(charges: &[u8]) -> (Arc<Ruleset>, Timestamp) {
+    let ruleset = fixture::ruleset(fixture::rules(&LOADED));
+    let tables: Vec<_> = ruleset.tables().map(|(_, table)| table).collect();
+    let (mut now, mut verdict) = (NOW, Verdict::default());
+    let (charges, _) = charges.as_chunks::<4>();
+    for &[table, key, cost, seconds] in charges {
+        // Up to an hour and a half.
+        now = now.saturating_add_micros(u64::from(seconds).pow(2) * 80_000);
+        let charge = Charge {
+            table: tables[usize::from(table) % tables.len()],
+            key: Fingerprint::from_bits(u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+            cost: u32::from(cost),
+            window_end: None,
+            required: 0,
+            kept: 0,
+        };
+        charge_into(&mut verdict, &[charge], 1, Refusals::Charged, now);
+    }
+    (ruleset, now)
+}
+
+fn save(ruleset: &Ruleset, now: Timestamp) -> Vec<u8> {
+    let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, now).expect("memory");
+    for (key, table) in ruleset.tables() {
+        writer.table(key, table, now).expect("memory");
+    }
+    writer.finish(ruleset.keys()).expect("memory")
+}
+
+/// A ruleset with what a file has, up to its first error, and that.
+fn restored(file: &[u8], now: Timestamp) -> (Arc<Ruleset>, Result<RestoreCounts, ReadError>) {
+    let ruleset = fixture::ruleset(fixture::rules(&LOADED));
+    let reader = Reader::new(Cursor::new(file), now).expect("header and checksum are right");
+    let find_table = |policy: &str, key: &str| {
+        let mut tables = ruleset.tables();
+        let found = tables.find(|(own, table)| (table.policy(), *own) == (policy, key));
+        found.map(|(_, table)| table)
+    };
+    let find_keys = |policy: &str, key: &str| {
+        ruleset
+            .keys()
+            .find(|of| (of.policy, of.key) == (policy, key))
+    };
+    let end = reader.restore(find_table, find_keys, now);
+    (ruleset, end)
+}
