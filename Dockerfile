@@ -1,6 +1,6 @@
 # One static binary on a base that has certificates and no shell.
 #
-#     docker build -t sluicegate --build-arg VERSION=0.1.0 --build-arg REVISION="$(git rev-parse HEAD)" .
+#     docker build -t sluicegate --build-arg VERSION=0.2.0 --build-arg REVISION="$(git rev-parse HEAD)" .
 #     docker run -p 8080:8080 -v "$PWD/etc:/etc/sluicegate:ro" sluicegate
 #
 # It runs /etc/sluicegate/sluicegate.yaml, and ends with an error if there is none. Mount the directory, not the
