@@ -245,8 +245,10 @@ pub struct Liveness {
     pub deadline: u64,
     /// The time after the last fault, in which keys must be admitted at half their rate at least.
     pub calm: Span,
-    /// True if a policy may answer that the store doesn't answer, during a fault.
+    /// True if a policy may answer that the store doesn't answer.
     pub may_fail: bool,
+    /// The longest `Retry-After` in seconds, if each refusal must have one.
+    pub longest_wait: Option<u64>,
 }
 
 impl Liveness {
@@ -274,7 +276,7 @@ impl Liveness {
             .filter(|fault| fault.paused == Some(event.proxy) && fault.span.touches(event.span()));
         let paused: u64 = pauses.map(|fault| fault.span.until - fault.span.from).sum();
         let took = event.received - event.sent;
-        (took > self.deadline + micros(SLACK) + paused)
+        (took > self.deadline + micros(SLACK) + 4 * history.stall + paused)
             .then(|| format!("it took {} ms: {event:?}", took / 1_000))
     }
 
@@ -284,12 +286,18 @@ impl Liveness {
             faults.any(|fault| fault.span.touches(event.span()))
         };
         let may = match event.outcome {
-            Outcome::Admitted | Outcome::Limited(_) => true,
+            Outcome::Admitted => true,
+            Outcome::Limited(wait) => self.may_wait(wait),
             Outcome::StoreError => self.may_fail,
             Outcome::Lost => is_during_fault(),
             Outcome::Unexpected(_) => false,
         };
-        (!may).then(|| format!("no decision: {event:?}"))
+        (!may).then(|| format!("no such answer: {event:?}"))
+    }
+
+    fn may_wait(&self, wait: Option<u64>) -> bool {
+        let longest = self.longest_wait;
+        longest.is_none_or(|longest| wait.is_some_and(|wait| wait <= longest))
     }
 
     /// Says if more than one request in twenty failed after the faults. Single ones miss the deadline
@@ -303,14 +311,15 @@ impl Liveness {
             .clone()
             .filter(|event| event.outcome == Outcome::StoreError);
         let (failed, all) = (failed.count(), calm.count());
-        (failed * 20 > all)
+        (failed * 20 > all && 2 * history.stall < self.deadline)
             .then(|| format!("{failed} of {all} requests after the faults had no decision"))
     }
 
     /// The keys that were asked for all the time, and admitted too seldom.
     fn starved(&self, history: &History, promise: &Promise) -> Vec<String> {
         let (limit, window) = promise.bound.quota();
-        let least = (self.calm.until - self.calm.from) / window * limit / 2;
+        let time = self.calm.until - self.calm.from;
+        let least = time.saturating_sub(4 * history.stall) * limit / window / 2;
         let keys = history.events.iter().map(|event| event.key).max();
         let of_key = |key| {
             let of = move |event: &&Event| {
@@ -368,18 +377,21 @@ pub struct Use {
 #[derive(Clone, Copy, Debug)]
 pub struct Lapse {
     pub span: Span,
+    /// When Redis knew them again.
+    pub known_again: Instant,
     pub proxy: Option<usize>,
 }
 
 impl Lapse {
     fn exempts(&self, one: &Use, at: Instant) -> bool {
         let is_of = self.proxy.is_none_or(|proxy| proxy == one.proxy);
-        is_of && at >= self.span.from && one.span.from <= self.span.until
+        let is_forgotten = self.span.from <= at && at <= self.known_again;
+        is_of && is_forgotten && one.span.from <= self.span.until
     }
 }
 
-/// The most permits of a key that were certainly in use at one instant of a time, besides those that
-/// Redis had forgotten.
+/// The most permits of a key that were certainly in use when one more was, within a time, besides
+/// those that Redis had forgotten.
 pub fn most_in_use(uses: &[Use], lapses: &[Lapse], time: Span) -> usize {
     let counts = |one: &Use, key: usize, at: Instant| {
         let is_in_use = one.key == key && one.span.from <= at && at < one.span.until;
@@ -391,6 +403,16 @@ pub fn most_in_use(uses: &[Use], lapses: &[Lapse], time: Span) -> usize {
     let starts = starts.filter(|(_, at)| *at <= time.until);
     let most = starts.map(|(key, at)| uses.iter().filter(|one| counts(one, key, at)).count());
     most.max().unwrap_or(0)
+}
+
+/// The share of a time, in hundredths, in which permits of a key were certainly in use, of so many.
+pub fn share_in_use(uses: &[Use], key: usize, max: usize, time: Span) -> u64 {
+    let of = uses.iter().filter(|one| one.key == key);
+    let within = of.map(|one| {
+        let until = one.span.until.min(time.until);
+        until.saturating_sub(one.span.from.max(time.from))
+    });
+    within.sum::<u64>() * 100 / (max as u64 * (time.until - time.from))
 }
 
 /// A ban that a response of a proxy announced: from then to the earliest end that it may mean.

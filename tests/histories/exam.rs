@@ -24,9 +24,10 @@ pub fn examine(
         }
     }
     println!(
-        "{} requests, {} faults",
+        "{} requests, {} faults, the longest stall {} ms",
         history.events.len(),
-        history.faults.len()
+        history.faults.len(),
+        history.stall / 1_000
     );
     fail_if(&wrong, history);
     row.note(seen.worst, &seen.to_string());

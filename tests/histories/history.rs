@@ -85,4 +85,6 @@ pub struct Fault {
 pub struct History {
     pub events: Vec<Event>,
     pub faults: Vec<Fault>,
+    /// The longest time for which the machine let a thread wait that had work to do.
+    pub stall: u64,
 }

@@ -9,6 +9,7 @@ use crate::clients::{Clients, Demand};
 use crate::dice::Dice;
 use crate::history::{Fault, History, Instant, Span, micros, now};
 use crate::nodes::{Proxy, Redis};
+use crate::stall::Stalls;
 use crate::world::Host;
 
 /// Requests use Redis again within this time after its return, those of all workers.
@@ -20,6 +21,7 @@ pub struct Stage {
     pub dice: Dice,
     clients: Clients,
     faults: Vec<Fault>,
+    stalls: Stalls,
     /// Waits until a proxy uses Redis again.
     wait_until_back: fn(&Proxy),
 }
@@ -58,6 +60,7 @@ impl Stage {
             dice: Dice::new(seed, 0),
             clients: Clients::start(&addresses, demand, seed),
             faults: Vec::new(),
+            stalls: Stalls::watch(),
             wait_until_back: Proxy::wait_until_redis_decides,
         };
         thread::sleep(Duration::from_millis(1_500));
@@ -237,7 +240,13 @@ impl Stage {
         History {
             events: self.clients.finish(),
             faults: self.faults,
+            stall: micros(self.stalls.longest()),
         }
+    }
+
+    /// The longest time so far for which the machine let a thread wait.
+    pub fn stall(&self) -> Duration {
+        self.stalls.longest()
     }
 
     /// Ends the run after this time without faults, which it also returns.

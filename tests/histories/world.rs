@@ -43,7 +43,8 @@ pub fn isolated(path: &str, run: impl FnOnce(&World, u64)) {
     }
     let output = Command::new("unshare")
         .args(&unshare)
-        .args(["sh", "-c", PREPARE])
+        // In a session of its own, no signal to the processes around it resumes a stopped one.
+        .args(["setsid", "sh", "-c", PREPARE])
         .arg(env::current_exe().expect("the test is a file"))
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")

@@ -23,7 +23,7 @@ fn history(admitted: impl IntoIterator<Item = u64>) -> History {
     let events = admitted.into_iter().map(|ms| event(ms, Outcome::Admitted));
     History {
         events: events.collect(),
-        faults: Vec::new(),
+        ..History::default()
     }
 }
 
@@ -228,6 +228,7 @@ fn liveness(may_fail: bool) -> Liveness {
         deadline: SECOND,
         calm: span(4_000, 8_000),
         may_fail,
+        longest_wait: None,
     }
 }
 
@@ -246,6 +247,14 @@ fn a_key_that_is_never_admitted_again_is_reported() {
         refused.events[place * 5].outcome = Outcome::Admitted;
     }
     assert_eq!(liveness(false).check(&refused, &promises), [""; 0]);
+    refused.events.truncate(90);
+    assert_eq!(liveness(false).check(&refused, &promises).len(), 1);
+    refused.stall = 200_000;
+    assert_eq!(
+        liveness(false).check(&refused, &promises),
+        [""; 0],
+        "it had less time"
+    );
     // A key that nobody asks for is not starved.
     assert_eq!(liveness(false).check(&history([0]), &promises), [""; 0]);
 }
@@ -268,6 +277,13 @@ fn a_request_may_wait_for_its_deadline_and_for_a_paused_proxy() {
     );
     slow.faults = vec![pause(0)];
     assert_eq!(liveness(false).check(&slow, &[]), [""; 0]);
+    slow.faults.clear();
+    slow.stall = 500_000;
+    assert_eq!(
+        liveness(false).check(&slow, &[]),
+        [""; 0],
+        "the machine stood"
+    );
 }
 
 #[test]
@@ -281,6 +297,7 @@ fn errors_are_for_faults_only() {
         let all = History {
             events: vec![event(ms, outcome)],
             faults: vec![fault.clone()],
+            ..History::default()
         };
         liveness(may_fail).check(&all, &[]).len()
     };
@@ -310,6 +327,20 @@ fn a_larger_quota_and_a_bucket_of_another_algorithm_are_for_their_time() {
 }
 
 #[test]
+fn each_refusal_announces_a_wait_that_a_bucket_can_need() {
+    let check = |wait| {
+        let mut all = history([]);
+        all.events.push(event(0, Outcome::Limited(wait)));
+        let liveness = Liveness {
+            longest_wait: Some(2),
+            ..liveness(false)
+        };
+        liveness.check(&all, &[]).len()
+    };
+    assert_eq!([Some(1), Some(2), Some(3), None].map(check), [0, 0, 1, 1]);
+}
+
+#[test]
 fn a_store_that_stays_away_after_the_faults_is_reported() {
     let answers = (0..100).map(|at| event(4_100 + at, Outcome::Limited(None)));
     let mut all = history([]);
@@ -320,6 +351,12 @@ fn a_store_that_stays_away_after_the_faults_is_reported() {
     assert_eq!(liveness(true).check(&all, &[]), [""; 0]);
     all.events[5].outcome = Outcome::StoreError;
     assert_eq!(liveness(true).check(&all, &[]).len(), 1);
+    all.stall = 500_000;
+    assert_eq!(
+        liveness(true).check(&all, &[]),
+        [""; 0],
+        "it hadn't the time"
+    );
 }
 
 #[test]
@@ -354,6 +391,11 @@ fn permits_are_counted_while_they_are_certainly_in_use() {
     assert_eq!(most(210, 390), 0);
     assert_eq!(most(60, 70), 2, "they had begun before");
     assert_eq!(most(450, 460), 1);
+    let share = |key, from, until| share_in_use(&uses, key, 2, span(from, until));
+    assert_eq!(share(0, 0, 200), 75);
+    assert_eq!(share(0, 50, 100), 100);
+    assert_eq!(share(0, 200, 400), 0);
+    assert_eq!(share(1, 0, 100), 5);
 }
 
 #[test]
@@ -372,12 +414,21 @@ fn forgotten_permits_do_not_count_but_newer_ones_do() {
     let most = |lapses: &[Lapse]| most_in_use(&uses, lapses, span(0, 1_000));
     let lapse = |proxy, from, until| Lapse {
         span: span(from, until),
+        known_again: START + 305_000,
         proxy,
     };
     assert_eq!(most(&[]), 4);
+    assert_eq!(
+        most(&[lapse(None, 100, 200)]),
+        4,
+        "all are known when the last begins"
+    );
+    let uses = &uses[..3];
+    let most = |lapses: &[Lapse]| most_in_use(uses, lapses, span(0, 1_000));
+    assert_eq!(most(&[]), 3);
     assert_eq!(most(&[lapse(None, 100, 200)]), 2);
-    assert_eq!(most(&[lapse(Some(1), 100, 200)]), 3);
-    assert_eq!(most(&[lapse(Some(1), 950, 960)]), 4, "it came later");
+    assert_eq!(most(&[lapse(Some(1), 100, 200)]), 2);
+    assert_eq!(most(&[lapse(Some(1), 950, 960)]), 3, "it came later");
 }
 
 #[test]

@@ -89,6 +89,7 @@ fn examine_all(
         deadline: deadline(TIMEOUT),
         calm,
         may_fail: false,
+        longest_wait: Some(2),
     };
     let mut promises = promises(&POLICIES);
     promises

@@ -13,7 +13,6 @@ use crate::history::{History, Outcome, Span, micros};
 use crate::nodes::{Proxy, Redis};
 use crate::policies::{Policy, config, promises};
 use crate::stage::{Stage, deadline};
-use crate::stall::Stalls;
 use crate::support::admin::{AdminClient, WRITER};
 use crate::table::{BANS, GRANTS};
 use crate::world::World;
@@ -71,30 +70,38 @@ fn open(world: &World, redis: &Redis, demand: Demand, seed: u64) -> Stage {
 
 fn banned(world: &World, seed: u64) {
     let mut redis = Redis::start(world.host(), "");
-    let stalls = Stalls::watch();
     // Each machine bans by itself, so a key must reach another one after its ban.
     let demand = Demand {
         spread: Spread::Moving,
         ..Demand::of(&BANNING, KEYS)
     };
     let mut stage = open(world, &redis, demand, seed);
-    let mut unknown = Vec::new();
+    let (mut unknown, mut killed) = (Vec::new(), Vec::new());
     for _ in 0..4 {
         let proxy = stage.any_proxy();
         let time = stage.dice.millis(300, 1_500);
         unknown.push(match stage.dice.below(4) {
             0 => stage.cut_off(proxy, &[&redis.host], time).whole,
             1 => stage.pause_redis(&redis, time).whole,
-            2 => stage.restart_proxy(proxy, Signal::KILL, time / 4).whole,
+            2 => {
+                let whole = stage.restart_proxy(proxy, Signal::KILL, time / 4).whole;
+                killed.push((proxy, whole));
+                whole
+            }
             _ => stage.restart_redis(&mut redis, time).whole,
         });
         stage.rest();
         stage.rest();
     }
-    let (history, calm) = stage.close(Duration::from_secs(6));
-    let within = micros(KNOWN + ROUND_TRIP + 2 * stalls.longest());
+    let (history, calm) = stage.close(Duration::from_secs(7));
+    let within = micros(KNOWN + ROUND_TRIP) + 2 * history.stall;
     let mut bans = bans(&history, 0, ONLY_BANS);
     println!("{} responses of bans", bans.len());
+    // A machine that is killed forgets the end of its own ban, and learns that of others.
+    bans.retain(|ban| {
+        let mut own = killed.iter().filter(|(proxy, _)| *proxy == ban.proxy);
+        !own.any(|(_, time)| ban.span.touches(*time))
+    });
     for ban in &mut bans {
         // While a machine is without Redis, others don't hear of its bans, nor it of theirs.
         let from = ban.span.from;
@@ -109,6 +116,7 @@ fn banned(world: &World, seed: u64) {
         deadline: deadline(TIMEOUT),
         calm,
         may_fail: true,
+        longest_wait: None,
     };
     let mut wrong = liveness.check(&history, &[]);
     let admitted = admitted_in_bans(&history, 0, &bans);
@@ -116,6 +124,16 @@ fn banned(world: &World, seed: u64) {
     wrong.extend(late.map(|(since, event)| {
         format!("admitted {} ms after a ban began: {event:?}", since / 1_000)
     }));
+    // A ban takes five seconds.
+    let again = |key: &usize| {
+        history.events.iter().any(|event| {
+            let is_again = event.received > calm.from && event.outcome == Outcome::Admitted;
+            event.key == *key && is_again
+        })
+    };
+    let is_judged = history.stall < 200_000;
+    let banned = (0..KEYS).filter(|key| is_judged && !again(key));
+    wrong.extend(banned.map(|key| format!("key {key} is banned for ever")));
     if bans.is_empty() {
         wrong.push("no key was banned".to_owned());
     }
@@ -157,6 +175,7 @@ fn granted(world: &World, seed: u64) {
         deadline: deadline(TIMEOUT),
         calm,
         may_fail: true,
+        longest_wait: None,
     };
     let wrong = (0..KEYS).flat_map(|key| (0..GRANTING.len()).map(move |policy| (policy, key)));
     let wrong = wrong

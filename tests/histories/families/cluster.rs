@@ -10,7 +10,6 @@ use crate::history::{Span, micros, now};
 use crate::nodes::{Proxy, Redis};
 use crate::policies::{GCRA, LOG, Policy, WINDOW, config, promises};
 use crate::stage::{Stage, deadline};
-use crate::stall::Stalls;
 use crate::support::redis_servers::redis_cli;
 use crate::support::wait_for;
 use crate::table::CLUSTER;
@@ -51,7 +50,6 @@ fn start(world: &World) -> Vec<Redis> {
 }
 
 fn run(world: &World, seed: u64) {
-    let stalls = Stalls::watch();
     let mut nodes = start(world);
     let addresses: Vec<_> = nodes
         .iter()
@@ -81,7 +79,7 @@ fn run(world: &World, seed: u64) {
         std::thread::sleep(Duration::from_secs(1));
     });
     let forgotten = Excess::Forgotten(Span {
-        from: end - micros(LAG + 2 * stalls.longest()),
+        from: end - micros(LAG + 2 * stage.stall()),
         until: end,
     });
     let (history, calm) = stage.close(Duration::from_secs(4));
@@ -93,6 +91,7 @@ fn run(world: &World, seed: u64) {
         deadline: deadline(TIMEOUT),
         calm,
         may_fail: true,
+        longest_wait: Some(2),
     };
     examine(&CLUSTER, &history, &promises, &liveness, Vec::new());
 }

@@ -39,6 +39,7 @@ fn liveness(calm: Span) -> Liveness {
         deadline: deadline(TIMEOUT),
         calm,
         may_fail: true,
+        longest_wait: Some(3),
     }
 }
 

@@ -11,7 +11,6 @@ use crate::history::Span;
 use crate::nodes::{Proxy, Redis};
 use crate::policies::{GCRA, LOG, Policy, TOKENS, WINDOW, config, promises};
 use crate::stage::{Stage, deadline};
-use crate::stall::Stalls;
 use crate::table::{ALGORITHM, QUOTA, QUOTA_SYNC, Row};
 use crate::world::World;
 
@@ -100,13 +99,13 @@ fn run(world: &World, seed: u64, row: &Row, others: &[Policy], excess: fn(Bound,
         deadline: deadline(TIMEOUT),
         calm,
         may_fail: true,
+        longest_wait: Some(2),
     };
     examine(row, &history, &promises, &liveness, Vec::new());
 }
 
 fn synchronised_quotas(world: &World, seed: u64) {
     let redis = Redis::start(world.host(), "");
-    let stalls = Stalls::watch();
     let [before, after] = [&SYNCHRONISED, &LARGER_SYNCHRONISED]
         .map(|policies| synchronised::config_of(&redis, policies));
     let proxies = (0..3)
@@ -116,7 +115,7 @@ fn synchronised_quotas(world: &World, seed: u64) {
     let mut stage = stage.synchronised();
     let time = deploy(&mut stage, &after, &before);
     stage.calm(CALM);
-    let unheard = synchronised::unheard(&stage, &stalls);
+    let unheard = synchronised::unheard(&stage);
     synchronised::close(&QUOTA_SYNC, stage, &SYNCHRONISED, unheard, |policy| {
         vec![Excess::Larger(LARGER_SYNCHRONISED[policy].bound, time)]
     });

@@ -11,7 +11,6 @@ use crate::history::{Span, micros, now};
 use crate::nodes::{Proxy, Redis};
 use crate::policies::{GCRA, LOG, Policy, WINDOW, config, promises};
 use crate::stage::{Stage, deadline};
-use crate::stall::Stalls;
 use crate::support::wait_for;
 use crate::table::{FAILOVER, Row, SPLIT};
 use crate::world::World;
@@ -94,12 +93,12 @@ fn close(row: &Row, stage: Stage, excess: &[Excess]) {
         deadline: deadline(TIMEOUT),
         calm,
         may_fail: true,
+        longest_wait: Some(2),
     };
     examine(row, &history, &promises, &liveness, Vec::new());
 }
 
 fn failover(world: &World, seed: u64) {
-    let stalls = Stalls::watch();
     let mut servers = Servers::start(world);
     let mut stage = servers.open(world, seed);
     // The replica may have lost its master some time before.
@@ -117,7 +116,7 @@ fn failover(world: &World, seed: u64) {
         servers.wait_for_new_master();
         stage.wait_until_back(&stage.everyone());
     });
-    forgotten.from -= micros(LAG + 2 * stalls.longest());
+    forgotten.from -= micros(LAG + 2 * stage.stall());
     close(&FAILOVER, stage, &[Excess::Forgotten(forgotten)]);
 }
 

@@ -14,7 +14,6 @@ use crate::history::micros;
 use crate::nodes::{Proxy, Redis};
 use crate::policies::{GCRA, LOG, PARTS, Policy, TOKENS, WINDOW, config, promises};
 use crate::stage::{Stage, deadline};
-use crate::stall::Stalls;
 use crate::table::{SKEW, SKEW_SYNC, SKEW_WINDOWS};
 use crate::world::World;
 
@@ -83,20 +82,20 @@ fn exact(world: &World, seed: u64) {
         deadline: deadline(TIMEOUT),
         calm,
         may_fail: true,
+        longest_wait: Some(3),
     };
     examine(&SKEW, &history, &promises(&POLICIES), &liveness, Vec::new());
 }
 
 fn synchronised(world: &World, seed: u64) {
     let redis = Redis::start(world.host(), "");
-    let stalls = Stalls::watch();
     let text = synchronised::config_of(&redis, &SYNCHRONISED);
     let mut dice = Dice::new(seed, 100);
     let proxies = (0..3).map(|_| start(world, &text, &mut dice)).collect();
     let mut stage = Stage::open(proxies, Demand::of(&SYNCHRONISED, 2), seed).synchronised();
     set_clocks(&mut stage);
     stage.calm(CALM);
-    let unheard = synchronised::unheard(&stage, &stalls);
+    let unheard = synchronised::unheard(&stage);
     synchronised::close(&SKEW_SYNC, stage, &SYNCHRONISED, unheard, |_| Vec::new());
 }
 
@@ -104,7 +103,6 @@ fn synchronised(world: &World, seed: u64) {
 /// clock.
 fn windows(world: &World, seed: u64) {
     let redis = Redis::start(world.host(), "");
-    let stalls = Stalls::watch();
     let text = synchronised::config_of(&redis, &WINDOWS);
     let mut dice = Dice::new(seed, 100);
     let ahead: Vec<_> = (0..3).map(|_| dice.below(1_400) as i64 - 700).collect();
@@ -117,7 +115,7 @@ fn windows(world: &World, seed: u64) {
     };
     let stage = Stage::open(proxies, demand, seed).synchronised();
     stage.calm(CALM * 2);
-    let unheard = synchronised::unheard(&stage, &stalls);
+    let unheard = synchronised::unheard(&stage);
     let mut history = stage.end();
     let unheard = 2 * most_of_one(&history, 0, micros(unheard));
     let liveness = synchronised::liveness(&history);

@@ -11,7 +11,6 @@ use crate::history::{Span, micros};
 use crate::nodes::Proxy;
 use crate::policies::{GCRA, LOG, PARTS, Policy, TOKENS, WINDOW, config, promises};
 use crate::stage::Stage;
-use crate::stall::Stalls;
 use crate::table::{CRASH, RESTART, Row};
 use crate::world::World;
 
@@ -45,6 +44,7 @@ fn close(row: &Row, stage: Stage, excess: &[Excess]) {
         deadline: 0,
         calm,
         may_fail: false,
+        longest_wait: Some(3),
     };
     examine(row, &history, &promises, &liveness, Vec::new());
 }
@@ -60,7 +60,6 @@ fn restart(world: &World, seed: u64) {
 }
 
 fn crash(world: &World, seed: u64) {
-    let stalls = Stalls::watch();
     let mut stage = open(world, seed);
     let mut crashes = Vec::new();
     for _ in 0..2 {
@@ -69,7 +68,7 @@ fn crash(world: &World, seed: u64) {
         stage.rest();
         stage.rest();
     }
-    let unsaved = micros(EVERY + SAVING + 2 * stalls.longest());
+    let unsaved = micros(EVERY + SAVING + 2 * stage.stall());
     let excess = crashes.into_iter().map(|crash| {
         Excess::Forgotten(Span {
             from: crash.whole.from - unsaved,

@@ -13,7 +13,6 @@ use crate::history::{History, Span, micros};
 use crate::nodes::{Proxy, Redis};
 use crate::policies::{GCRA, PARTS, Policy, TOKENS, WINDOW, config, promises};
 use crate::stage::Stage;
-use crate::stall::Stalls;
 use crate::support::synchronised::longest_round;
 use crate::table::{Row, SYNC, SYNC_ALONE};
 use crate::world::World;
@@ -79,12 +78,13 @@ pub fn liveness(history: &History) -> Liveness {
             until: sent().max().unwrap_or(0),
         },
         may_fail: false,
+        longest_wait: None,
     }
 }
 
 /// An interval and the longest round, one more interval if that takes longer, and what a busy machine
 /// adds.
-pub fn unheard(stage: &Stage, stalls: &Stalls) -> Duration {
+pub fn unheard(stage: &Stage) -> Duration {
     let rounds = stage
         .proxies
         .iter()
@@ -95,21 +95,19 @@ pub fn unheard(stage: &Stage, stalls: &Stalls) -> Duration {
     } else {
         Duration::ZERO
     };
-    INTERVAL + round + further + 2 * stalls.longest()
+    INTERVAL + round + further + 2 * stage.stall()
 }
 
 fn calm(world: &World, seed: u64) {
     let redis = Redis::start(world.host(), "");
-    let stalls = Stalls::watch();
     let stage = open(world, &redis, seed);
     stage.calm(CALM * 2);
-    let unheard = unheard(&stage, &stalls);
+    let unheard = unheard(&stage);
     close(&SYNC, stage, &POLICIES, unheard, |_| Vec::new());
 }
 
 fn alone(world: &World, seed: u64) {
     let mut redis = Redis::start(world.host(), "");
-    let stalls = Stalls::watch();
     let mut stage = open(world, &redis, seed);
     let (mut excess, mut killed) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -134,7 +132,7 @@ fn alone(world: &World, seed: u64) {
     }
     stage.calm(CALM);
     // Rounds that fail are in times of their own.
-    let unheard = 2 * INTERVAL + 2 * stalls.longest();
+    let unheard = 2 * INTERVAL + 2 * stage.stall();
     excess.extend(killed.into_iter().map(|killed| {
         Excess::Forgotten(Span {
             from: killed.whole.from - micros(unheard),
