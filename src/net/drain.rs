@@ -16,13 +16,13 @@ pub(crate) enum DrainStage {
     Finish,
     /// Finish; acceptors serve the clients in the kernel's queue, and close their sockets.
     Close,
-    /// Finish; acceptors close their sockets, and leave the clients in the kernel's queue to another
-    /// process that has the same sockets.
-    Leave,
     /// Requests that wait are answered at once.
     Answer,
     /// Connections end as they are.
     Cut,
+    /// For acceptors alone, and the last, so that it stays: they close their sockets, and leave the
+    /// clients in the kernel's queue to another process that has the same sockets.
+    Leave,
 }
 
 /// Tells the connections or acceptors of one worker to close, and waits for all of them. Clones are
