@@ -45,8 +45,11 @@ const VARIABLE: &str = "SLUICEGATE_UPGRADE";
 /// How long the new process may take until it is ready, beside the startup time-out of Redis.
 const READY: Duration = Duration::from_secs(60);
 
-/// How long it may take to restore the buckets. New clients wait meanwhile.
+/// How long it may take to restore few buckets. New clients wait meanwhile.
 const RESTORED: Duration = Duration::from_secs(15);
+
+/// The bytes of buckets for which it has a second more.
+const RESTORED_A_SECOND: u64 = 8 << 20;
 
 /// How long a process waits for a message that the other one sends at once.
 const PROMPT: Duration = Duration::from_secs(10);
@@ -93,6 +96,7 @@ enum OldMessage {
 enum NewMessage {
     /// It can accept as soon as it has the buckets, on the sockets of these listeners.
     Ready {
+        pid: u32,
         version: String,
         taken: Vec<ListenerName>,
     },

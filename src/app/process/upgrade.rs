@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io;
 use std::process;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Signal;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::{Process, reopen};
 use crate::app::service_manager;
@@ -17,6 +19,9 @@ use crate::app::upgrade::{Inheritance, Ready, Settings, Successor};
 use crate::proxy::Gateway;
 use crate::server::{SharedListener, SuspendedListeners};
 use crate::store::snapshot;
+
+/// How long the workers may take to share their sockets.
+const SHARED: Duration = Duration::from_secs(5);
 
 /// What follows an attempt to upgrade.
 #[derive(Clone, Copy, Debug)]
@@ -71,11 +76,9 @@ impl Process {
         held: &mut HeldSignals,
     ) -> Result<(), Broken> {
         self.check_environment().map_err(Broken::Failed)?;
-        let shared =
-            async { Ok::<_, io::Error>((self.server.share().await?, self.admin.share().await?)) };
-        let shared = shared
-            .await
-            .map_err(Broken::failed("cannot share the listening sockets"))?;
+        let shared = timeout(SHARED, self.share()).await.map_err(io::Error::from);
+        let shared = shared.flatten();
+        let shared = shared.map_err(Broken::failed("cannot share the listening sockets"))?;
         let buckets = memfd_create("buckets", MemfdFlags::CLOEXEC);
         let buckets = buckets.map_err(Broken::failed("no file in memory for buckets"))?;
         let program = self.program.as_ref();
@@ -89,9 +92,9 @@ impl Process {
         let inheritance = Inheritance::new(ruleset.secret, self.clock.now(), made_token);
         let redis = ruleset.startup_timeout;
         drop(ruleset);
-        let shared: Arc<[SharedListener]> = shared.0.into_iter().chain(shared.1).collect();
         let ready = successor.prepare(inheritance, Arc::clone(&shared), redis);
         let Ready { version, taken } = held.until(signals, &self.gateway, ready).await?;
+        let pid = successor.id();
         tracing::info!(
             pid,
             version,
@@ -121,6 +124,13 @@ impl Process {
         successor.leave(&held.signals()).await;
         tracing::info!(pid, "upgraded: the new process serves, and this one drains");
         Ok(())
+    }
+
+    /// Handles to the sockets of all listeners.
+    async fn share(&self) -> io::Result<Arc<[SharedListener]>> {
+        let mut all = self.server.share().await?;
+        all.extend(self.admin.share().await?);
+        Ok(all.into())
     }
 
     /// Where ending this process would end the new one, there is no upgrade.

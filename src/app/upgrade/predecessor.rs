@@ -108,7 +108,11 @@ impl Predecessor {
         taken: Vec<ListenerName>,
     ) -> io::Result<(File, Settings)> {
         let version = crate::app::process_series::VERSION.to_owned();
-        let ready = NewMessage::Ready { version, taken };
+        let ready = NewMessage::Ready {
+            pid: std::process::id(),
+            version,
+            taken,
+        };
         self.channel.send(&ready, &[], PROMPT)?;
         let (OldMessage::Buckets(settings), file) = self.channel.receive(READY)? else {
             return Err(unexpected());

@@ -5,10 +5,14 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::{PROTOCOL, VARIABLE};
+
+/// Runs a program with the shell's own standard input, which a program in the background doesn't have.
+const IN_THE_BACKGROUND: &str = r#"exec 3<&0; "$0" "$@" <&3 3<&- &"#;
 
 /// The program, its arguments and its directory.
 #[derive(Clone, Debug)]
@@ -37,9 +41,18 @@ impl Program {
         })
     }
 
-    /// Starts the program, which talks to this process over its standard input.
-    pub(super) fn start(&self, input: OwnedFd) -> io::Result<Child> {
-        Command::new(&self.path)
+    /// Starts the program, which talks to this process over its standard input. If it `is_detached`, the
+    /// child is a shell that ends at once; the program is the other process of the shell's group.
+    pub(super) fn start(&self, input: OwnedFd, is_detached: bool) -> io::Result<Child> {
+        let mut command = if is_detached {
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", IN_THE_BACKGROUND]).arg(&self.path);
+            shell.process_group(0);
+            shell
+        } else {
+            Command::new(&self.path)
+        };
+        command
             .args(&self.arguments)
             .current_dir(&self.directory)
             .env(VARIABLE, PROTOCOL)

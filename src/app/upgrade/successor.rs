@@ -1,5 +1,6 @@
 //! The new process, as the old one sees it.
 
+use std::env;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -8,12 +9,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::channel::{Channel, MAX_FILES};
-use super::{Inheritance, NewMessage, OldMessage, PROMPT, Program, READY, RESTORED, Settings};
+use super::{
+    Inheritance, NewMessage, OldMessage, PROMPT, Program, READY, RESTORED, RESTORED_A_SECOND,
+    Settings,
+};
 use crate::net::listener::passed::ListenerName;
 use crate::server::SharedListener;
 
@@ -24,8 +29,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A process that is to take over. Ended when dropped, unless it has.
 #[derive(Debug)]
 pub(in crate::app) struct Successor {
-    /// None once it has taken over.
-    process: Option<Child>,
+    /// The process, or the shell that has started it; none once it has taken over.
+    child: Option<Child>,
+    /// systemd waits for the end of its own children alone. The process becomes one as soon as the shell
+    /// in between has ended, and the two are a group of processes.
+    is_detached: bool,
     pid: Pid,
     channel: Arc<Channel>,
 }
@@ -47,10 +55,12 @@ impl Successor {
     pub(in crate::app) fn start(program: &Program) -> Result<Self, String> {
         let start = || {
             let (channel, input) = Channel::pair()?;
-            let process = program.start(input)?;
+            let is_detached = env::var_os("NOTIFY_SOCKET").is_some();
+            let child = program.start(input, is_detached)?;
             Ok(Self {
-                pid: Pid::from_child(&process),
-                process: Some(process),
+                pid: Pid::from_child(&child),
+                child: Some(child),
+                is_detached,
                 channel: Arc::new(channel),
             })
         };
@@ -81,7 +91,15 @@ impl Successor {
             Ok(channel.receive(READY + redis)?.0)
         });
         match message.await? {
-            NewMessage::Ready { version, taken } => Ok(Ready { version, taken }),
+            NewMessage::Ready {
+                pid,
+                version,
+                taken,
+            } => {
+                let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+                self.pid = pid.ok_or("it has no process id")?;
+                Ok(Ready { version, taken })
+            }
             NewMessage::Serving => Err("it serves too early".to_owned()),
         }
     }
@@ -98,8 +116,9 @@ impl Successor {
     ) -> Result<(), String> {
         let channel = Arc::clone(&self.channel);
         let message = self.exchange(move || {
+            let more = file.metadata()?.len() / RESTORED_A_SECOND;
             channel.send(&OldMessage::Buckets(settings), &[file.as_fd()], PROMPT)?;
-            Ok(channel.receive(RESTORED)?.0)
+            Ok(channel.receive(RESTORED + Duration::from_secs(more))?.0)
         });
         match message.await? {
             NewMessage::Serving => Ok(()),
@@ -109,7 +128,8 @@ impl Successor {
 
     /// Leaves everything to the process, with these signals.
     pub(in crate::app) async fn leave(mut self, signals: &[Signal]) {
-        self.process = None;
+        // A shell has ended by now, and is not left behind as a zombie.
+        let _ = self.child.take().map(|mut child| child.try_wait());
         let channel = Arc::clone(&self.channel);
         // One that has ended needs nothing more.
         let _ = spawn_blocking(move || channel.send(&OldMessage::Yours, &[], PROMPT)).await;
@@ -122,15 +142,9 @@ impl Successor {
     async fn last_words(&mut self) -> String {
         let ended = async {
             loop {
-                match self
-                    .process
-                    .as_mut()
-                    .map(Child::try_wait)
-                    .transpose()
-                    .map(Option::flatten)
-                {
+                match self.try_wait() {
                     Ok(None) => sleep(LOOK_EVERY).await,
-                    Ok(Some(status)) => return status.to_string(),
+                    Ok(Some(status)) => return status,
                     Err(error) => return error.to_string(),
                 }
             }
@@ -139,6 +153,19 @@ impl Successor {
             Ok(status) => format!("it has ended ({status}), for the reason that it logs"),
             Err(_) => "it has closed its standard input".to_owned(),
         }
+    }
+
+    /// The end of the process, in words, if it has ended.
+    fn try_wait(&mut self) -> io::Result<Option<String>> {
+        let Some(child) = &mut self.child else {
+            return Ok(None);
+        };
+        let status = child.try_wait()?.map(|status| status.to_string());
+        if !self.is_detached {
+            return Ok(status);
+        }
+        let is_gone = test_kill_process_group(Pid::from_child(child)) == Err(Errno::SRCH);
+        Ok(is_gone.then(|| "under systemd".to_owned()))
     }
 
     /// Sends and receives on a thread that may wait.
@@ -164,11 +191,15 @@ impl Successor {
 
 impl Drop for Successor {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            // Fails if it has ended and was waited for.
-            let _ = process.kill();
+        if let Some(mut child) = self.child.take() {
+            // Both fail if it has ended and was waited for.
+            let _ = if self.is_detached {
+                kill_process_group(Pid::from_child(&child), Signal::KILL).map_err(io::Error::from)
+            } else {
+                child.kill()
+            };
             // What the kernel is doing for it may take a while. Without a thread it stays a zombie.
-            let _ = thread::Builder::new().spawn(move || process.wait());
+            let _ = thread::Builder::new().spawn(move || child.wait());
         }
     }
 }
