@@ -31,6 +31,12 @@ impl LogArgs {
         self.log.display().to_string()
     }
 
+    /// True if the log is the file at `path`.
+    pub(super) fn is_file(&self, path: &Path) -> bool {
+        let [one, other] = [&*self.log, path].map(Path::canonicalize);
+        matches!((one, other), (Ok(one), Ok(other)) if one == other)
+    }
+
     /// How the log is read.
     pub(super) fn reading(&self) -> Result<Options, String> {
         let host = self.host.as_ref().map(|host| {

@@ -63,8 +63,8 @@ impl ReplayArgs {
     /// The exit code, once the reason was told.
     fn run(&self) -> Result<ExitCode, ExitCode> {
         let ready = self
-            .log
-            .reading()
+            .check_page()
+            .and_then(|()| self.log.reading())
             .and_then(|how| Ok((how, self.log.open(self.decisions)?)));
         let (reading, log) = ready.map_err(|message| {
             super::tell(message);
@@ -135,6 +135,15 @@ impl ReplayArgs {
         // What was decided until then is true.
         _ = out.flush();
         self.log.fail(&error)
+    }
+
+    /// # Errors
+    /// The page would replace the log.
+    fn check_page(&self) -> Result<(), String> {
+        let replaces = self.html.as_ref().filter(|path| self.log.is_file(path));
+        replaces.map_or(Ok(()), |path| {
+            Err(format!("--html would replace the log {}", path.display()))
+        })
     }
 
     /// Writes the page that is asked for.

@@ -15,6 +15,16 @@ enum Spot {
 }
 
 impl Loaded {
+    /// True if the route at this index has limits besides the top-level ones.
+    pub fn has_own_limits(&self, route: usize) -> bool {
+        !self.config.routes[route].limits.is_empty()
+    }
+
+    /// True if the proxy answers the requests of the route at this index by `respond` or `redirect`.
+    pub fn is_answered(&self, route: usize) -> bool {
+        self.config.routes[route].upstream.is_none()
+    }
+
     /// True if a limit can be added to the route at this index: it is written out in the main file, and
     /// has no `limits`.
     pub fn takes_limit(&self, route: usize) -> bool {

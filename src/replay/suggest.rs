@@ -91,8 +91,7 @@ fn routes_of(survey: &Survey, config: Option<&Loaded>) -> (Vec<KnownRoute>, ByRo
             name: route.name.to_string(),
             requests_for: String::new(),
             matches: None,
-            no_limit: config
-                .and_then(|config| NoLimit::of_configured(&config.config.routes[place])),
+            no_limit: config.and_then(|config| NoLimit::of_configured(config, place)),
         });
         let routes: Vec<_> = routes.collect();
         let by_route = ByRoute::new(places.iter().copied(), routes.len());

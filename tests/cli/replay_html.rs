@@ -149,6 +149,13 @@ fn a_page_that_cannot_be_written_is_told() {
         stderr(&output).starts_with("cannot write /nowhere/report.html: "),
         "{output:?}"
     );
+    let log = replay.log.to_str().expect("a plain name");
+    let output = replay.run(&["--html", log]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).starts_with("--html would replace the log"),
+        "{output:?}"
+    );
     let output = replay.run(&["--html", "x.html", "--decisions"]);
     assert_eq!(output.status.code(), Some(2));
 }

@@ -8,5 +8,6 @@ mod dashboard;
 mod exact_keys;
 mod operations;
 mod playground;
+mod report;
 #[path = "../support/mod.rs"]
 mod support;

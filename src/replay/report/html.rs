@@ -198,7 +198,7 @@ impl ReplayPage<'_> {
             let remarks = Text(remarks.trim_start());
             writeln!(
                 f,
-                "<pre class=\"text\" tabindex=\"0\" aria-label=\"Remarks\">{remarks}</pre>"
+                "<pre class=\"text\" tabindex=\"0\" role=\"region\" aria-label=\"Remarks\">{remarks}</pre>"
             )?;
         }
         for (reason, number) in &self.report.answered {

@@ -12,7 +12,7 @@ use super::peaks::Peaks;
 use super::quota::{Distribution, MIN_KEYS, MIN_REQUESTS, Margin, Proposal, Wishes, sorted_peaks};
 use super::survey::Survey;
 use crate::clock::text::{Span, rfc_3339};
-use crate::config::schema;
+use crate::config::Loaded;
 use crate::replay::tally::LinesReport;
 use chart::Chart;
 
@@ -212,12 +212,11 @@ fn remarks(survey: &Survey) -> Vec<String> {
 
 impl NoLimit {
     /// Why a route of a configuration gets none, whatever the log has.
-    pub(super) fn of_configured(route: &schema::Route) -> Option<Self> {
-        let is_answered = route.upstream.is_none();
-        let is_limited = !route.limits.is_empty();
+    pub(super) fn of_configured(config: &Loaded, route: usize) -> Option<Self> {
+        let is_limited = config.has_own_limits(route);
         is_limited
             .then_some(Self::Limited)
-            .or(is_answered.then_some(Self::Answered))
+            .or(config.is_answered(route).then_some(Self::Answered))
     }
 
     pub(super) fn sentence(self, route: &RouteSuggestion) -> String {
