@@ -120,7 +120,7 @@ pub const PERMITS: Row = Row {
 pub const BANS: Row = Row {
     mode: "exact, `penalty`",
     faults: "proxies cut off, killed; Redis stopped, restarted empty",
-    bound: "nothing, but for half a second and a round trip",
+    bound: "nothing after half a second and a round trip; each machine keeps the end that it knows",
 };
 pub const GRANTS: Row = Row {
     mode: "exact, granted units",
