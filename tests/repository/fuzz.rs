@@ -22,22 +22,43 @@ fn packages(lock: &str) -> BTreeSet<(String, String)> {
     packages.collect()
 }
 
+/// The packages that the manifest names.
+fn dependencies() -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let manifest = fs::read_to_string(path).expect("readable");
+    let (_, rest) = manifest
+        .split_once("\n[dependencies]\n")
+        .expect("it has some");
+    let lines = rest.lines().take_while(|line| !line.starts_with('['));
+    let names = lines.filter_map(|line| {
+        let (name, value) = line.split_once(" = ")?;
+        let renamed = value.split_once("package = \"").map(|(_, rest)| rest);
+        let renamed = renamed.and_then(|rest| rest.split('"').next());
+        (!name.starts_with('#')).then(|| renamed.unwrap_or(name).to_owned())
+    });
+    names.collect()
+}
+
 #[test]
 fn the_fuzzer_runs_the_crates_that_are_shipped() {
     let shipped = packages("Cargo.lock");
-    let names: BTreeSet<_> = shipped.iter().map(|(name, _)| name).collect();
     let fuzzed = packages("fuzz/Cargo.lock");
-    let fuzzed: Vec<_> = fuzzed
-        .iter()
-        .filter(|(name, _)| names.contains(name))
-        .collect();
-    assert!(fuzzed.len() > 200, "{} crates", fuzzed.len());
-    let others: Vec<_> = fuzzed
+    let named = dependencies();
+    assert!(named.len() > 40, "{named:?}");
+    let is_missing = |one: &&String| !fuzzed.iter().any(|(name, _)| name == *one);
+    let missing: Vec<_> = named.iter().filter(is_missing).collect();
+    assert!(
+        missing.is_empty(),
+        "run `cargo update --workspace` in fuzz/: {missing:?}"
+    );
+    let is_shipped = |one: &&(String, String)| shipped.iter().any(|(name, _)| *name == one.0);
+    let shared: Vec<_> = fuzzed.iter().filter(is_shipped).collect();
+    let others: Vec<_> = shared
         .iter()
         .filter(|one| !shipped.contains(**one))
         .collect();
     assert!(
         others.is_empty(),
-        "copy Cargo.lock to fuzz/, and run scripts/fuzz: {others:?}"
+        "in fuzz/, run `cargo update --precise` with their versions: {others:?}"
     );
 }
