@@ -47,6 +47,9 @@ impl Channel {
     ) -> io::Result<()> {
         set_socket_timeout(&self.0, Timeout::Send, Some(deadline))?;
         let text = serde_json::to_vec(message)?;
+        if text.len() > MAX_BYTES {
+            return Err(io::Error::other("a message is too long"));
+        }
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_FILES))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
