@@ -268,7 +268,7 @@ fn wrong_input_is_told_as_in_a_replay() {
     );
     let mixed = Log::new(format!("nothing\n{}", busy()));
     let text = mixed.text(&["--format", "combined"]);
-    let told = "unparsable lines: 1\n  line 1: \"nothing\" is no address of a client";
+    let told = "unparsable lines: 1\n  line 1: \"nothing\" isn't an address of a client";
     assert!(text.contains(told), "{text}");
     let empty = Log::new("").suggest(&[]);
     assert_eq!(empty.status.code(), Some(0));

@@ -172,7 +172,7 @@ fn a_file_that_is_no_socket_stays() {
     let arguments = ["run", "--config", file.to_str().expect("text")];
     let output = run(env!("CARGO_BIN_EXE_sluicegate"), &arguments);
     assert!(
-        output.stderr.contains("is no socket; remove it"),
+        output.stderr.contains("isn't a socket; remove it"),
         "{output}"
     );
     assert_eq!(fs::read(&path).expect("it stays"), b"text");
