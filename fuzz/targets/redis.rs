@@ -32,12 +32,13 @@ pub(super) fn run(data: &[u8]) {
     };
     let whole = replies(&[bytes]);
     let cut = replies(&fixture::cut(bytes, seed));
-    // A double may be no number, which equals nothing.
-    assert_eq!(
-        format!("{whole:?}"),
-        format!("{cut:?}"),
-        "by how they are cut"
-    );
+    // What isn't RESP ends the connection, but where depends on the cuts: `*0-1` is either no length,
+    // or a list and an error.
+    if whole.is_ok() {
+        // A double may be no number, which equals nothing.
+        let (whole, cut) = (format!("{whole:?}"), format!("{cut:?}"));
+        assert_eq!(whole, cut, "by how they are cut");
+    }
     for reply in whole.into_iter().flatten().flatten() {
         read(choice, &reply);
     }
