@@ -34,7 +34,11 @@ fn page() -> (TempDir, String) {
     fs::write(path("old.yaml"), config("9/1m")).expect("the directory is writable");
     let line = |number: u64| {
         let time = number * 700 + number % 13 * 50;
-        let path = if number % 5 == 0 { "/other" } else { "/search" };
+        let path = if number.is_multiple_of(5) {
+            "/other"
+        } else {
+            "/search"
+        };
         let key = format!("<b>{}</b>-{}", "x".repeat(40), number * number % 23);
         format!(
             "{{\"time\":{time},\"client_ip\":\"192.0.2.{}\",\"method\":\"GET\",\"path\":\"{path}\",\
