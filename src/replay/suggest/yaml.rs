@@ -16,7 +16,7 @@ pub(super) fn compile(text: &str) -> Result<RulesetSpec, Report> {
     config::compile_rules(&loaded)
 }
 
-/// The rules of the configuration that [`write`] wrote.
+/// The rules of the configuration that [`write()`] wrote.
 pub(super) fn compile_written(text: &str, config: Option<&Loaded>) -> Result<RulesetSpec, Report> {
     match config {
         Some(config) => config::compile_rules(&config.reload_as(text.to_owned())?),
