@@ -260,8 +260,11 @@ impl Process {
         }
     }
 
-    /// Takes over from another process, once Redis is connected or does not answer in time.
-    async fn take_over(&mut self, takeover: Takeover) -> Result<(), StartupError> {
+    /// Restores the buckets of another process, once Redis is connected or does not answer in time.
+    async fn take_over(
+        &mut self,
+        takeover: Takeover,
+    ) -> Result<(Predecessor, Option<SnapshotSpec>), StartupError> {
         let Takeover {
             predecessor,
             taken,
@@ -277,14 +280,18 @@ impl Process {
             Ok(predecessor)
         });
         let restored = restored.await.map_err(Into::into).flatten();
-        let what = "cannot take over from the process before";
+        let what = "can't take over from the old process";
         let predecessor = restored.map_err(StartupError::system(what))?;
+        Ok((predecessor, snapshot))
+    }
+
+    /// Accepts clients, and then owns the snapshot's file. Nothing may cut this off: clients are served.
+    async fn replace(&mut self, predecessor: Predecessor, snapshot: Option<SnapshotSpec>) {
         open(&self.is_open, &self.readiness, &self.server.addresses());
         let _ = spawn_blocking(|| predecessor.take_over()).await;
         self.snapshots.follow(snapshot);
         // Only now has systemd heard of this process.
         service_manager::ready().await;
-        Ok(())
     }
 
     /// Serves until the process is told to end, and drains.
@@ -307,9 +314,12 @@ impl Process {
                 }
             });
             match taken_over {
-                Some(taken_over) => taken_over?,
+                Some(taken_over) => {
+                    let (predecessor, snapshot) = taken_over?;
+                    runtime.block_on(self.replace(predecessor, snapshot));
+                }
                 None => {
-                    tracing::info!("told to end before it served");
+                    tracing::info!("stopped before it served");
                     return Ok(());
                 }
             }

@@ -51,6 +51,9 @@ const RESTORED: Duration = Duration::from_secs(15);
 /// The bytes of buckets for which it has a second more.
 const RESTORED_A_SECOND: u64 = 8 << 20;
 
+/// How long the old process may take to leave the snapshot's file: it may be saving.
+const LEFT: Duration = Duration::from_secs(15);
+
 /// How long a process waits for a message that the other one sends at once.
 const PROMPT: Duration = Duration::from_secs(10);
 

@@ -25,6 +25,12 @@ pub(super) struct LogArgs {
     host: Option<String>,
 }
 
+/// Returns true if both paths lead to one file.
+pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
+    let [one, other] = [one, other].map(Path::canonicalize);
+    matches!((one, other), (Ok(one), Ok(other)) if one == other)
+}
+
 impl LogArgs {
     /// The name of the log, as the user gave it.
     pub(super) fn name(&self) -> String {
@@ -33,8 +39,7 @@ impl LogArgs {
 
     /// True if the log is the file at `path`.
     pub(super) fn is_file(&self, path: &Path) -> bool {
-        let [one, other] = [&*self.log, path].map(Path::canonicalize);
-        matches!((one, other), (Ok(one), Ok(other)) if one == other)
+        is_same_file(&self.log, path)
     }
 
     /// How the log is read.

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::log_input::LogArgs;
+use super::log_input::{LogArgs, is_same_file};
 use super::{USAGE, WRONG, run};
 use crate::config::{Report, Source, compile_rules};
 use crate::nearest;
@@ -138,12 +139,23 @@ impl ReplayArgs {
     }
 
     /// # Errors
-    /// The page would replace the log.
+    /// The page would replace the log or a configuration.
     fn check_page(&self) -> Result<(), String> {
-        let replaces = self.html.as_ref().filter(|path| self.log.is_file(path));
-        replaces.map_or(Ok(()), |path| {
-            Err(format!("--html would replace the log {}", path.display()))
-        })
+        let Some(page) = &self.html else {
+            return Ok(());
+        };
+        let configs = [&self.config, &self.against].into_iter().flatten();
+        let replaced = if self.log.is_file(page) {
+            "the log"
+        } else if configs.into_iter().any(|config| is_same_file(config, page)) {
+            "the configuration"
+        } else {
+            return Ok(());
+        };
+        Err(format!(
+            "--html would replace {replaced} {}",
+            page.display()
+        ))
     }
 
     /// Writes the page that is asked for.
@@ -167,7 +179,15 @@ impl ReplayArgs {
             config,
             against: against.as_deref(),
         };
-        fs::write(path, page.to_string()).map_err(|error| {
+        // The page shows keys of clients.
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path);
+        let written = file.and_then(|mut file| file.write_all(page.to_string().as_bytes()));
+        written.map_err(|error| {
             super::tell(format_args!("cannot write {}: {error}", path.display()));
             ExitCode::from(WRONG)
         })

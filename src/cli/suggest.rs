@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -134,7 +135,12 @@ impl SuggestArgs {
         let Some(path) = &self.output else {
             return Ok(());
         };
-        let file = fs::File::create_new(path);
+        // The configuration may have secrets.
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
         let written = file.and_then(|mut file| file.write_all(suggestion.yaml.as_bytes()));
         written.map_err(|error| {
             let what = path.display();

@@ -65,7 +65,7 @@ impl Loaded {
     /// Reads and checks `text` in the place of the main file.
     ///
     /// # Errors
-    /// As [`load()`].
+    /// As [`super::load()`].
     pub fn reload_as(&self, text: String) -> Result<Self, Report> {
         let name = self.document.name();
         load::load_as(Path::new(name), name, text)

@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 /// The most files of a message; the kernel allows 253.
 pub(super) const MAX_FILES: usize = 128;
 
-/// The most bytes of a message: as many as a socket's buffer has room for by default.
-const MAX_BYTES: usize = 208 * 1024;
+/// The most bytes of a message: less than a socket's buffer has room for by default.
+const MAX_BYTES: usize = 200 * 1024;
 
 /// One end.
 #[derive(Debug)]

@@ -12,7 +12,9 @@ use rustix::net::sockopt::socket_type;
 use rustix::stdio::dup2_stdin;
 
 use super::channel::Channel;
-use super::{Inheritance, NewMessage, OldMessage, PROMPT, PROTOCOL, READY, Settings, VARIABLE};
+use super::{
+    Inheritance, LEFT, NewMessage, OldMessage, PROMPT, PROTOCOL, READY, Settings, VARIABLE,
+};
 use crate::admin::access::MadeToken;
 use crate::app::StartupError;
 use crate::clock::Timestamp;
@@ -52,9 +54,7 @@ impl Predecessor {
             dup2_stdin(File::open("/dev/null")?)?;
             Self::read(channel, passed)
         };
-        let read = read().map_err(StartupError::system(
-            "cannot take over from the process before",
-        ))?;
+        let read = read().map_err(StartupError::system("can't take over from the old process"))?;
         Ok(Some(read))
     }
 
@@ -126,7 +126,7 @@ impl Predecessor {
         self.is_over.store(true, Relaxed);
         let told = self.channel.send(&NewMessage::Serving, &[], PROMPT);
         // One that has ended saves none either.
-        let _ = told.and_then(|()| self.channel.receive::<OldMessage>(PROMPT));
+        let _ = told.and_then(|()| self.channel.receive::<OldMessage>(LEFT));
     }
 }
 
@@ -136,7 +136,7 @@ fn compare(what: &str, theirs: &str, own: &str) -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::other(format!(
-        "it has version {theirs} of {what}, and this program version {own}; restart the service instead"
+        "the old process has version {theirs} of {what}, this binary has version {own}; restart the service instead"
     )))
 }
 

@@ -34,8 +34,9 @@ impl SocketFile {
     }
 
     /// Leaves the file to another process.
-    pub(crate) fn leave(self) {
-        self.is_own.store(false, Relaxed);
+    pub(crate) fn leave(mut self) {
+        // Others may share the flag, and be removed by this process.
+        self.is_own = Arc::default();
     }
 
     /// Returns true if the path leads to this file.

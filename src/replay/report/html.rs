@@ -95,7 +95,7 @@ impl ReplayPage<'_> {
             ("Delayed", counts.delayed, "delayed", counts.delayed > 0),
             ("Would be limited", shadowed, "shadowed", shadowed > 0),
             (
-                "Met no limit",
+                "No limit applied",
                 counts.unlimited,
                 "unlimited",
                 counts.unlimited > 0,

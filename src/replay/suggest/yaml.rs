@@ -48,7 +48,7 @@ fn write_whole(suggestion: &mut Suggestion) -> String {
             "  # {requests_for}: {} requests{no_limit}",
             route.requests
         );
-        _ = writeln!(text, "  - name: {}", route.name);
+        _ = writeln!(text, "  - name: {}", scalar(&route.name));
         if let Some(matches) = &route.matches {
             _ = writeln!(text, "    match: {matches}");
         }
@@ -93,8 +93,17 @@ fn edit(suggestion: &mut Suggestion, config: &Loaded) -> String {
 
 fn limit(name: &str, key: &str, proposal: &Proposal) -> String {
     let Proposal { quota, burst, .. } = proposal;
-    let key = serde_json::Value::from(key);
+    let (name, key) = (scalar(name), serde_json::Value::from(key));
     format!("{{ name: {name}, key: {key}, quota: {quota}, burst: {burst}, mode: shadow }}")
+}
+
+/// A name as YAML has it. `null` means nothing there.
+fn scalar(name: &str) -> String {
+    if name.eq_ignore_ascii_case("null") {
+        format!("{name:?}")
+    } else {
+        name.to_owned()
+    }
 }
 
 /// The names of the policies of a configuration.
