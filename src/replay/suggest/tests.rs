@@ -13,7 +13,8 @@ const OPTIONS: Options = Options {
     host: None,
 };
 
-const PATHS: [&str; 14] = [
+const PATHS: [&str; 15] = [
+    "/null/1",
     "/",
     "/api/v1/users/7",
     "/api/v1/orders/",
