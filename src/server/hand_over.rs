@@ -13,6 +13,10 @@ use crate::net::listener::BoundSocket;
 use crate::net::listener::passed::ListenerName;
 use crate::net::socket::StreamAddress;
 
+/// Connections that finish for a hand-over are cut by the drain of this process that follows. If none
+/// does, it serves them on: a year is never.
+const NOT_CUT: Duration = Duration::from_secs(365 * 24 * 3_600);
+
 /// A listener, and a handle to each of its sockets.
 #[derive(Debug)]
 pub struct SharedListener {
@@ -65,14 +69,10 @@ impl Server {
         Ok(shared)
     }
 
-    /// Stops accepting, and lets the connections finish within `deadline`. The clients in the kernel's
-    /// queues of the listeners that are `taken` wait for another process, or for
-    /// [`resume`](Self::resume). The queues of others are served.
-    pub async fn suspend(
-        &mut self,
-        taken: &[ListenerName],
-        deadline: Duration,
-    ) -> SuspendedListeners {
+    /// Stops accepting, and has the connections finish. The clients in the kernel's queues of the
+    /// listeners that are `taken` wait for another process, or for [`resume`](Self::resume). The queues
+    /// of others are served.
+    pub async fn suspend(&mut self, taken: &[ListenerName]) -> SuspendedListeners {
         let listeners = std::mem::take(&mut self.listeners);
         let is_taken = |one: &&RunningListener| {
             let mut taken = taken.iter().filter(|name| name.server == self.name);
@@ -82,7 +82,7 @@ impl Server {
         let left: Vec<_> = taken.map(|one| one.settings.local.clone()).collect();
         let mut none = Vec::new();
         none.resize_with(self.updates.len(), Vec::new);
-        self.update_workers(none, deadline, &left).await;
+        self.update_workers(none, NOT_CUT, &left).await;
         SuspendedListeners { listeners, left }
     }
 

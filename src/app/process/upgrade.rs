@@ -47,7 +47,8 @@ struct HeldSignals {
 }
 
 impl Process {
-    /// Starts the program anew, and hands over to it. If that fails, all is as before.
+    /// Starts the program anew, and hands over to it. If that fails, this process serves
+    /// as before; HTTP/1 connections that were open then close after their next response.
     pub(super) async fn upgrade(&mut self, signals: &mut Signals) -> AfterUpgrade {
         let mut held = HeldSignals::default();
         let broken = match self.try_upgrade(signals, &mut held).await {
@@ -64,7 +65,7 @@ impl Process {
                 AfterUpgrade::Serve { has_to_reload }
             }
             Broken::Ended(signal) => {
-                tracing::info!("the upgrade is given up: told to end");
+                tracing::info!("upgrade cancelled: this process was told to stop");
                 AfterUpgrade::End(signal)
             }
         }
@@ -101,9 +102,8 @@ impl Process {
             "upgrading: the new process is ready, and gets the buckets"
         );
 
-        let deadline = self.reloader.shutdown.deadline.get();
-        let server = self.server.suspend(&taken, deadline).await;
-        let admin = self.admin.suspend(&taken, deadline).await;
+        let server = self.server.suspend(&taken).await;
+        let admin = self.admin.suspend(&taken).await;
         let restored = async {
             let buckets = self.save_buckets(buckets.into()).await?;
             let hash = self.reloader.history.running().hash.clone();
