@@ -182,20 +182,20 @@ impl ExplainArgs {
 
     fn request(&self) -> Result<Request<()>, String> {
         let wrong = |what: &str, text: &str, example: &str| {
-            format!("{text:?} is no {what}; write it as in {example}")
+            format!("{text:?} isn't {what}; write it as in {example}")
         };
         let method = Method::from_bytes(self.method.as_bytes())
-            .map_err(|_| wrong("method", &self.method, "GET"))?;
+            .map_err(|_| wrong("a method", &self.method, "GET"))?;
         let example = "http://api.example.com/v1/search?q=x";
         let uri: Uri = self
             .url
             .parse()
-            .map_err(|_| wrong("URL", &self.url, example))?;
+            .map_err(|_| wrong("a URL", &self.url, example))?;
         let mut request = Request::new(());
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         for header in &self.headers {
-            let wrong = || wrong("header field", header, "'x-api-key: alice'");
+            let wrong = || wrong("a header field", header, "'x-api-key: alice'");
             let (name, value) = header.split_once(':').ok_or_else(wrong)?;
             let name = HeaderName::try_from(trim_spaces(name)).map_err(|_| wrong())?;
             let value = HeaderValue::try_from(trim_spaces(value)).map_err(|_| wrong())?;

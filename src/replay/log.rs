@@ -110,7 +110,7 @@ pub(super) enum LineError {
     #[error("no {0}")]
     Missing(&'static str),
     /// It has something else in place of this.
-    #[error("{text} is no {what}")]
+    #[error("{text} isn't {what}")]
     Wrong {
         /// The expected form.
         what: &'static str,

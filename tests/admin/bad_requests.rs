@@ -29,14 +29,14 @@ fn a_body_is_one_json_object() {
     let client = AdminClient::writer(&gateway);
     let deep = "[".repeat(30_000);
     for (body, part) in [
-        ("", "no JSON object"),
-        ("null", "no JSON object"),
-        ("\"per-key\"", "no JSON object"),
+        ("", "isn't a JSON object"),
+        ("null", "isn't a JSON object"),
+        ("\"per-key\"", "isn't a JSON object"),
         (
             "\u{feff}{\"policy\":\"per-key\",\"key\":\"a\"}",
-            "no JSON object",
+            "isn't a JSON object",
         ),
-        (&deep, "no JSON object"),
+        (&deep, "isn't a JSON object"),
         (&format!("{{\"key\":{deep}"), "recursion limit"),
         (
             "{\"policy\":\"per-key\",\"policy\":\"a\"}",

@@ -71,7 +71,7 @@ fn wrong_questions_and_a_missing_proxy_are_told() {
         (
             &["--admin", &admin, "-H", "a b: c"],
             2,
-            "is no header field",
+            "isn't a header field",
         ),
         (&["--token", "wrong"], 2, "--admin asks one"),
         (&["--admin", "GET"], 2, "at the end"),

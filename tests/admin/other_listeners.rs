@@ -68,7 +68,7 @@ fn an_answer_of_another_server_is_no_answer() {
             let expected = format!("http://{address} is not the admin listener of sluicegate: ");
             assert!(told.starts_with(&expected), "{body}: {told}");
             assert!(told.contains("--admin"), "{told}");
-            assert_eq!(told.contains("no JSON"), body == "hello", "{told}");
+            assert_eq!(told.contains("isn't JSON"), body == "hello", "{told}");
         }
     }
 }

@@ -20,7 +20,9 @@ use tungstenite::Message;
 
 use crate::support::admin::{self, AdminClient};
 use crate::support::client::{Connection, get, get_with};
-use crate::support::frames::{ACK, END_STREAM, GOAWAY, Http2, PING, frame, get_block, request};
+use crate::support::frames::{
+    ACK, DATA, END_STREAM, GOAWAY, Http2, PING, WINDOW_UPDATE, frame, get_block, request,
+};
 use crate::support::gateway::{BINARY, Gateway, directory_of, has_ended};
 use crate::support::origin::{Origin, answer, ok};
 use crate::support::{DEADLINE, steering, tls, wait_for};
@@ -134,6 +136,11 @@ fn http2(address: SocketAddr) -> impl FnMut() {
                         let _ = connection.try_send(&frame(PING, ACK, 0, &next.payload));
                     }
                     _ if next.stream == stream => {
+                        if next.kind == DATA && !next.payload.is_empty() {
+                            // Without it, the connection's 64 KiB are used up once.
+                            let taken = (next.payload.len() as u32).to_be_bytes();
+                            let _ = connection.try_send(&frame(WINDOW_UPDATE, 0, 0, &taken));
+                        }
                         assert!(next.status().is_none_or(|status| status == 200), "{next:?}");
                         assert!(next.error().is_none(), "{next:?}");
                         if next.flags & END_STREAM != 0 {

@@ -179,10 +179,10 @@ fn only_serving_is_well() {
     for (body, reason) in [
         (&message(3)[..], "the service is SERVICE_UNKNOWN"),
         (&[0, 0, 0, 0, 0], "the service is UNKNOWN"),
-        (&message(9), "no HealthCheckResponse"),
-        (&[], "no HealthCheckResponse"),
-        (&[1, 0, 0, 0, 2, 8, 1], "no HealthCheckResponse"),
-        (&[0, 0, 0, 0, 3, 8, 1], "no HealthCheckResponse"),
+        (&message(9), "isn't a HealthCheckResponse"),
+        (&[], "isn't a HealthCheckResponse"),
+        (&[1, 0, 0, 0, 2, 8, 1], "isn't a HealthCheckResponse"),
+        (&[0, 0, 0, 0, 3, 8, 1], "isn't a HealthCheckResponse"),
         (&[1; 1025], "more than 1 KiB"),
     ] {
         expect_unhealthy(&answering("bad", body).url(), reason);
@@ -201,7 +201,7 @@ fn answers_that_are_no_calls_of_grpc_fail() {
         (with(grpc, &[("grpc-status", "14")]), "grpc-status 14"),
         (with(grpc, &[("grpc-status", "-1")]), "no valid grpc-status"),
         (with(grpc, &[("x", "0")]), "no valid grpc-status"),
-        (with("text/html", &[("grpc-status", "0")]), "no gRPC"),
+        (with("text/html", &[("grpc-status", "0")]), "isn't gRPC"),
     ] {
         expect_unhealthy(&origin.url(), reason);
     }

@@ -25,7 +25,7 @@ pub(super) fn read(
     let (address, rest) = split(line, b" ").unwrap_or((line, b""));
     let peer = std::str::from_utf8(address).ok();
     let peer: Option<IpAddr> = peer.and_then(|text| text.parse().ok());
-    let peer = peer.ok_or_else(|| LineError::wrong("address of a client", address))?;
+    let peer = peer.ok_or_else(|| LineError::wrong("an address of a client", address))?;
     let (_, rest) = split(rest, b"[").ok_or(LineError::Missing("[time]"))?;
     let (time, rest) = split(rest, b"]").ok_or(LineError::Missing("[time]"))?;
     let time = clock.combined(time)?;

@@ -6,9 +6,9 @@ use crate::clock::Timestamp;
 /// 10000-01-01T00:00:00Z, in microseconds: no log is of a later time.
 const END: u64 = 253_402_300_800_000_000;
 
-const RFC_3339: &str = "time as RFC 3339 writes it, with an offset, from 1970 on";
-const MILLISECONDS: &str = "number of milliseconds since the epoch, in decimal digits";
-const COMBINED: &str = "time like 21/Nov/2026:04:41:00 +0000, from 1970 on";
+const RFC_3339: &str = "a time as RFC 3339 writes it, with an offset, from 1970 on";
+const MILLISECONDS: &str = "a number of milliseconds since the epoch, in decimal digits";
+const COMBINED: &str = "a time like 21/Nov/2026:04:41:00 +0000, from 1970 on";
 
 /// Reads the times of combined logs; keeps the last, as most lines share it with the one before.
 #[derive(Debug, Default)]

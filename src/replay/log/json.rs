@@ -60,7 +60,7 @@ struct Line<'a> {
 pub(super) fn read(line: &[u8], host: &HeaderValue) -> Result<LogEntry, LineError> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| unparsable(&error))?;
     let peer: Option<IpAddr> = line.client_ip.parse().ok();
-    let wrong = || LineError::wrong("address of a client", line.client_ip.as_bytes());
+    let wrong = || LineError::wrong("an address of a client", line.client_ip.as_bytes());
     let head = line.head(host);
     Ok(LogEntry {
         time: time(line.time.get())?,
