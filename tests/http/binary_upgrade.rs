@@ -712,7 +712,7 @@ fn signals_during_an_upgrade_are_kept_apart() {
     gateway.signal(Signal::TERM);
     assert!(gateway.wait().success());
     let log = gateway.log();
-    assert!(log.contains("the upgrade is given up"), "{log}");
+    assert!(log.contains("upgrade cancelled"), "{log}");
     let line = gateway.wait_for_log("a new process starts");
     let pid = line
         .split_once("pid=")
