@@ -3,10 +3,10 @@
 //! The main thread serves nobody. It waits for signals and changed files, and does what has to be
 //! done once a second.
 
+mod takeover;
 mod upgrade;
 
-use std::fs::File;
-use std::io::{self, Seek};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
+use self::takeover::Takeover;
 use self::upgrade::AfterUpgrade;
 use super::StartupError;
 use super::access_logs;
@@ -29,7 +30,7 @@ use super::reload::{Prepared, Reloader, Running};
 use super::service_manager;
 use super::signals::{EndSignal, SignalCommand, Signals};
 use super::snapshot_owner::Owner;
-use super::snapshot_thread::{PreviousSnapshot, SnapshotThread, restore};
+use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
 use super::span_exporter::SpanExport;
 use super::sync_thread::SyncThread;
 use super::upgrade::{Predecessor, Program};
@@ -40,15 +41,14 @@ use crate::admin::readiness::{Phase, Readiness};
 use crate::admin::state::{AdminContext, ProcessFacts};
 use crate::admin::status_problem::StatusProblem;
 use crate::clock::Clock;
-use crate::config::{Compiled, SnapshotSpec, Source, compile};
+use crate::config::{Compiled, Source, compile};
 use crate::limiter::Secret;
-use crate::net::listener::passed::{ListenerName, PassedSockets};
+use crate::net::listener::passed::PassedSockets;
 use crate::net::socket::StreamAddress;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset, gateway};
 use crate::server::{BoundListeners, Server, ServerSpec, StartError};
 use crate::store::StoreSpec;
-use crate::store::snapshot::{ReadError, Reader};
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{ClockMetrics, RecentCounts, RequestMetrics};
 use crate::telemetry::registry::Registry;
@@ -94,15 +94,6 @@ pub struct Origin {
     pub(super) predecessor: Option<Predecessor>,
 }
 
-/// What is left to do before this process takes over from another.
-struct Takeover {
-    predecessor: Predecessor,
-    /// The listeners whose sockets it has.
-    taken: Vec<ListenerName>,
-    /// The file that it is going to save buckets in.
-    snapshot: Option<SnapshotSpec>,
-}
-
 impl Process {
     /// Starts all parts; the workers accept no clients before [`Process::serve`].
     ///
@@ -137,7 +128,7 @@ impl Process {
         let admin = bind(spec.admin.address, tls, files.admin, &registry, &mut passed)?;
         let listeners = BoundListeners::bind(&served, &registry, &mut passed)?;
         for address in passed.addresses() {
-            tracing::warn!(%address, "no listener is configured for a socket that was passed to this process: it is closed");
+            tracing::warn!(%address, "closing a socket that no listener in the configuration uses");
         }
         let taken = passed.into_taken();
         // A process that is taken over from has the file, and passes on its buckets later.
@@ -258,40 +249,6 @@ impl Process {
             open(&is_open, &readiness, &addresses);
             service_manager::ready().await;
         }
-    }
-
-    /// Restores the buckets of another process, once Redis is connected or does not answer in time.
-    async fn take_over(
-        &mut self,
-        takeover: Takeover,
-    ) -> Result<(Predecessor, Option<SnapshotSpec>), StartupError> {
-        let Takeover {
-            predecessor,
-            taken,
-            snapshot,
-        } = takeover;
-        let (ruleset, clock) = (self.gateway.ruleset(), Arc::clone(&self.clock));
-        let history = self.reloader.history.clone();
-        self.redis_connections.ready(&ruleset).await;
-        let restored = spawn_blocking(move || {
-            let (buckets, settings) = predecessor.ask_for_buckets(taken)?;
-            restore_all(buckets, &ruleset, &clock)?;
-            settings.apply(&ruleset, |hash| history.is_running(hash));
-            Ok(predecessor)
-        });
-        let restored = restored.await.map_err(Into::into).flatten();
-        let what = "can't take over from the old process";
-        let predecessor = restored.map_err(StartupError::system(what))?;
-        Ok((predecessor, snapshot))
-    }
-
-    /// Accepts clients, and then owns the snapshot's file. Nothing may cut this off: clients are served.
-    async fn replace(&mut self, predecessor: Predecessor, snapshot: Option<SnapshotSpec>) {
-        open(&self.is_open, &self.readiness, &self.server.addresses());
-        let _ = spawn_blocking(|| predecessor.take_over()).await;
-        self.snapshots.follow(snapshot);
-        // Only now has systemd heard of this process.
-        service_manager::ready().await;
     }
 
     /// Serves until the process is told to end, and drains.
@@ -441,15 +398,6 @@ fn reopen(gateway: &Gateway) {
     }
 }
 
-/// Restores the buckets of the process before, which are in `file`.
-fn restore_all(mut file: File, ruleset: &Ruleset, clock: &Clock) -> io::Result<()> {
-    let wrong = |refusal: ReadError| io::Error::other(format!("its buckets: {refusal}"));
-    file.rewind()?;
-    let reader = Reader::new(file, clock.now()).map_err(wrong)?;
-    clock.continue_from(reader.saved_at());
-    restore(reader, "the process before", ruleset, clock.now()).map_err(wrong)
-}
-
 /// The secret of fingerprints: that of the saved buckets, or else the one that machines share.
 fn key_secret(previous: Option<&PreviousSnapshot>, store: Option<&StoreSpec>) -> Secret {
     let saved = previous.map(PreviousSnapshot::secret);
@@ -504,7 +452,7 @@ fn worker_startup(
         let mut is_open = is_open.subscribe();
         Box::pin(async move {
             tokio::spawn(connected);
-            // An error means that nobody is left who could open.
+            // The sender is gone only if the process ends.
             let _ = is_open.wait_for(|is_open| *is_open).await;
         })
     }

@@ -1,0 +1,76 @@
+//! Taking over from the old process: its buckets, its clients, and then the snapshot's file.
+
+use std::fs::File;
+use std::io::{self, Seek};
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use super::{Process, open};
+use crate::app::StartupError;
+use crate::app::service_manager;
+use crate::app::snapshot_thread::restore;
+use crate::app::upgrade::Predecessor;
+use crate::clock::Clock;
+use crate::config::SnapshotSpec;
+use crate::net::listener::passed::ListenerName;
+use crate::proxy::Ruleset;
+use crate::store::snapshot::{ReadError, Reader};
+
+/// The rest of the work before this process takes over from another.
+pub(super) struct Takeover {
+    pub(super) predecessor: Predecessor,
+    /// The listeners whose sockets it has.
+    pub(super) taken: Vec<ListenerName>,
+    /// The file that it is going to save buckets in.
+    pub(super) snapshot: Option<SnapshotSpec>,
+}
+
+impl Process {
+    /// Restores the buckets of another process, once Redis is connected or does not answer in time.
+    pub(super) async fn take_over(
+        &mut self,
+        takeover: Takeover,
+    ) -> Result<(Predecessor, Option<SnapshotSpec>), StartupError> {
+        let Takeover {
+            predecessor,
+            taken,
+            snapshot,
+        } = takeover;
+        let (ruleset, clock) = (self.gateway.ruleset(), Arc::clone(&self.clock));
+        let history = self.reloader.history.clone();
+        self.redis_connections.ready(&ruleset).await;
+        let restored = spawn_blocking(move || {
+            let (buckets, settings) = predecessor.ask_for_buckets(taken)?;
+            restore_all(buckets, &ruleset, &clock)?;
+            settings.apply(&ruleset, |hash| history.is_running(hash));
+            Ok(predecessor)
+        });
+        let restored = restored.await.map_err(Into::into).flatten();
+        let what = "can't take over from the old process";
+        let predecessor = restored.map_err(StartupError::system(what))?;
+        Ok((predecessor, snapshot))
+    }
+
+    /// Accepts clients, and then owns the snapshot's file. Nothing may cut this off: clients are served.
+    pub(super) async fn replace(
+        &mut self,
+        predecessor: Predecessor,
+        snapshot: Option<SnapshotSpec>,
+    ) {
+        open(&self.is_open, &self.readiness, &self.server.addresses());
+        let _ = spawn_blocking(|| predecessor.take_over()).await;
+        self.snapshots.follow(snapshot);
+        // Only now has systemd heard of this process.
+        service_manager::ready().await;
+    }
+}
+
+/// Restores the buckets of the process before, which are in `file`.
+fn restore_all(mut file: File, ruleset: &Ruleset, clock: &Clock) -> io::Result<()> {
+    let wrong = |refusal: ReadError| io::Error::other(format!("its buckets: {refusal}"));
+    file.rewind()?;
+    let reader = Reader::new(file, clock.now()).map_err(wrong)?;
+    clock.continue_from(reader.saved_at());
+    restore(reader, "the process before", ruleset, clock.now()).map_err(wrong)
+}
