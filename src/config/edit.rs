@@ -1,5 +1,6 @@
 //! Adds limits to the routes of a configuration, in its text: comments, variables and order stay.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::document::Part;
@@ -25,20 +26,21 @@ impl Loaded {
         self.config.routes[route].upstream.is_none()
     }
 
-    /// True if a limit can be added to the route at this index: it is written out in the main file, and
-    /// has no `limits`.
-    pub fn takes_limit(&self, route: usize) -> bool {
-        let node = self.config.routes[route].node;
-        let places = self
-            .config
-            .routes
-            .iter()
-            .map(|one| self.first_key(one.node));
-        let is_shared = places
-            .filter(|place| *place == self.first_key(node))
-            .count()
-            > 1;
-        !is_shared && self.spot(node).is_some() && self.document.child(node, "limits").is_none()
+    /// The routes to which a limit can be added, by index: they are written out in the main file, and
+    /// have no `limits`. Aliases stand at the place of their anchor, which several routes share.
+    pub fn routes_for_limits(&self) -> HashSet<usize> {
+        let nodes = || self.config.routes.iter().map(|route| route.node);
+        let mut uses: HashMap<_, u32> = HashMap::new();
+        for place in nodes().filter_map(|node| self.first_key(node)) {
+            *uses.entry(place).or_default() += 1;
+        }
+        let takes_limit = |node| {
+            self.spot(node).is_some_and(|(place, _)| uses[&place] == 1)
+                && self.document.child(node, "limits").is_none()
+        };
+        let routes = nodes().enumerate();
+        let open = routes.filter(|(_, node)| takes_limit(*node));
+        open.map(|(route, _)| route).collect()
     }
 
     /// The text of the main file with a limit for each of these routes, which take one.

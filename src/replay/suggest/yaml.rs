@@ -68,13 +68,14 @@ fn write_whole(suggestion: &mut Suggestion) -> String {
 fn edit(suggestion: &mut Suggestion, config: &Loaded) -> String {
     let key = suggestion.key.clone();
     let mut names = taken_names(config);
+    let open = config.routes_for_limits();
     let mut limits = Vec::new();
     let mut reasons = String::new();
     for (place, route) in suggestion.routes.iter_mut().enumerate() {
         let Some(proposal) = route.limit.proposal.clone() else {
             continue;
         };
-        if !config.takes_limit(place) {
+        if !open.contains(&place) {
             route.is_elsewhere = true;
             continue;
         }
