@@ -1,4 +1,4 @@
-//! What the old process knows, and no configuration says: modes that operators have set, endpoints that
+//! State of the old process that no configuration has: modes that operators have set, endpoints that
 //! drain, and hosts whose health checks fail.
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::proxy::{ModeChange, Ruleset};
 use crate::upstream::LeftOut;
 
 /// The most modes, and the most hosts and endpoints: what fits into a message.
-const MAX: usize = 256;
+const MAX: usize = 128;
 
 /// Settings of a running ruleset.
 #[derive(Debug, Serialize, Deserialize)]
