@@ -97,7 +97,7 @@ pub fn start(
         let (source, mut is_open) = (source.clone(), is_open.clone());
         async move {
             tokio::spawn(make_messages(source));
-            // An error means that nobody is left who could open.
+            // The sender is gone only if the process ends.
             let _ = is_open.wait_for(|is_open| *is_open).await;
         }
     };

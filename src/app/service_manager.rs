@@ -1,4 +1,4 @@
-//! What systemd is told of a service of `Type=notify`. Without systemd this does nothing.
+//! Notifications to systemd of a service of `Type=notify`. Without systemd they do nothing.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) async fn report(status: &'static str) {
 async fn notify(tell: impl FnOnce() -> std::io::Result<()> + Send + 'static) {
     match timeout(TOLD, spawn_blocking(tell)).await {
         Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(error))) => tracing::warn!(%error, "systemd cannot be notified"),
-        Ok(Err(_)) | Err(_) => tracing::warn!("systemd takes no notification"),
+        Ok(Ok(Err(error))) => tracing::warn!(%error, "can't notify systemd"),
+        Ok(Err(_)) | Err(_) => tracing::warn!("systemd didn't take the notification in time"),
     }
 }

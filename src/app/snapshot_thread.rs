@@ -106,7 +106,7 @@ pub(super) fn restore(
 
 fn warn_of_unread(spec: &SnapshotSpec, refusal: &ReadError) {
     let path = spec.path.display();
-    tracing::warn!(%path, error = %refusal, "the snapshot of buckets cannot be read: all buckets start whole");
+    tracing::warn!(%path, error = %refusal, "the snapshot of buckets cannot be read: all buckets start full");
 }
 
 /// Says why a snapshot is not used, and keeps it from being replaced by the next.
@@ -120,13 +120,13 @@ fn warn_and_set_aside(spec: &SnapshotSpec, refusal: &ReadError) {
             %path,
             aside = %aside.display(),
             reason = %refusal,
-            "the snapshot of buckets cannot be used, and is set aside: all buckets start whole"
+            "the snapshot of buckets cannot be used, and is set aside: all buckets start full"
         ),
         Err(error) => tracing::warn!(
             %path,
             reason = %refusal,
             %error,
-            "the snapshot of buckets cannot be used, nor be set aside: all buckets start whole"
+            "the snapshot of buckets cannot be used, nor be set aside: all buckets start full"
         ),
     }
 }

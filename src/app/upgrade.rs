@@ -57,7 +57,7 @@ const LEFT: Duration = Duration::from_secs(15);
 /// How long a process waits for a message that the other one sends at once.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// What the new process has to know before it builds anything.
+/// Facts that the new process needs before it builds anything.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Inheritance {
     /// The version of the snapshot that the buckets come in.

@@ -71,7 +71,7 @@ impl LogArgs {
         })
     }
 
-    /// The exit code for a log that could not be read to its end, which is told.
+    /// Reports a log that could not be read to its end, and returns the exit code.
     pub(super) fn fail(&self, error: &ReplayError) -> ExitCode {
         tell(format_args!("{}: {error}", self.log.display()));
         ExitCode::from(match error {
@@ -80,7 +80,7 @@ impl LogArgs {
         })
     }
 
-    /// A log of which no line can be read is not one, or of another format. An empty one is told.
+    /// Reports a log without a readable line, which isn't one or has another format, and an empty one.
     pub(super) fn judge(&self, requests: u64, unparsable: u64) -> ExitCode {
         let log = self.log.display();
         if requests == 0 && unparsable == 0 {

@@ -86,7 +86,7 @@ pub(super) fn run(options: RunArgs) -> ExitCode {
         }
     };
     for error in unusable {
-        tracing::warn!("{error}: it is not listened on");
+        tracing::warn!("ignoring a socket from the service manager: {error}");
     }
     let ended = app::run(source, &log, passed);
     let code = match ended {

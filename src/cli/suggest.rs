@@ -33,10 +33,10 @@ pub(super) struct SuggestArgs {
     /// Propose limits for the routes of this configuration that have none
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What requests are counted by: client_ip, header:NAME, cookie:NAME, ...
+    /// Count requests by this part: client_ip, header:NAME, cookie:NAME, ...
     #[arg(long, value_name = "PART", default_value = DEFAULT_KEY)]
     key: String,
-    /// How many of 100 clients should meet no limit
+    /// Percentage of clients that should never be limited
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = percentile)]
     percentile: f64,
     /// How much room these clients get beyond their busiest minute

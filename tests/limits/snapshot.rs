@@ -154,7 +154,7 @@ fn an_invalid_snapshot_is_set_aside_and_does_not_stop_the_start() {
         fs::write(&path, content).expect("the directory is writable");
         gateway = gateway.start_again();
         gateway.wait_for_log(reason);
-        gateway.wait_for_log("is set aside: all buckets start whole");
+        gateway.wait_for_log("is set aside: all buckets start full");
         assert_eq!(admitted(&gateway, "/0"), 7);
         gateway = stopped(gateway, Signal::TERM);
         assert_eq!(fs::read(&aside).expect("it is set aside"), content);
@@ -176,7 +176,7 @@ fn a_snapshot_path_that_is_no_file_does_not_stop_the_start() {
     fs::remove_file(gateway.dir().join("buckets")).expect("it was saved");
     fs::create_dir(gateway.dir().join("buckets")).expect("the directory is writable");
     let gateway = gateway.start_again();
-    gateway.wait_for_log("cannot be read: all buckets start whole");
+    gateway.wait_for_log("cannot be read: all buckets start full");
     assert_eq!(admitted(&gateway, "/0"), 7);
 }
 

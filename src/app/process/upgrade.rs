@@ -23,7 +23,7 @@ use crate::store::snapshot;
 /// How long the workers may take to share their sockets.
 const SHARED: Duration = Duration::from_secs(5);
 
-/// What follows an attempt to upgrade.
+/// The consequence of an attempt to upgrade.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AfterUpgrade {
     /// The process ends: it is replaced, or was told to.
@@ -83,7 +83,7 @@ impl Process {
         let buckets = memfd_create("buckets", MemfdFlags::CLOEXEC);
         let buckets = buckets.map_err(Broken::failed("no file in memory for buckets"))?;
         let program = self.program.as_ref();
-        let program = program.map_err(Broken::failed("its own program is unknown"))?;
+        let program = program.map_err(Broken::failed("can't find this process's own binary"))?;
         let mut successor = Successor::start(program).map_err(Broken::Failed)?;
         let pid = successor.id();
         tracing::info!(pid, program = %program.path.display(), "upgrading: a new process starts");

@@ -98,7 +98,7 @@ mod tests {
             folder.join("./current")
         );
         assert_eq!(named(&link, Path::new("/"), &file), link);
-        // Called by a name that is no path of it.
+        // The name it was called by isn't a path of it.
         assert_eq!(named(&"other".into(), &folder, &file), file);
         assert_eq!(named(&"/bin/sh".into(), &folder, &file), file);
     }

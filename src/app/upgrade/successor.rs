@@ -78,7 +78,7 @@ impl Successor {
     ///
     /// # Errors
     ///
-    /// What goes wrong, in words.
+    /// The problem, in words.
     pub(in crate::app) async fn prepare(
         &mut self,
         inheritance: Inheritance,
@@ -100,7 +100,9 @@ impl Successor {
                 self.pid = pid.ok_or("it has no process id")?;
                 Ok(Ready { version, taken })
             }
-            NewMessage::Serving => Err("it serves too early".to_owned()),
+            NewMessage::Serving => {
+                Err("the new process sent `Serving` before it had the buckets".to_owned())
+            }
         }
     }
 
@@ -108,7 +110,7 @@ impl Successor {
     ///
     /// # Errors
     ///
-    /// What goes wrong, in words.
+    /// The problem, in words.
     pub(in crate::app) async fn restore(
         &mut self,
         file: File,
@@ -122,7 +124,7 @@ impl Successor {
         });
         match message.await? {
             NewMessage::Serving => Ok(()),
-            NewMessage::Ready { .. } => Err("it repeats itself".to_owned()),
+            NewMessage::Ready { .. } => Err("the new process sent `Ready` twice".to_owned()),
         }
     }
 
@@ -150,7 +152,7 @@ impl Successor {
             }
         };
         match timeout(LAST_WORDS, ended).await {
-            Ok(status) => format!("it has ended ({status}), for the reason that it logs"),
+            Ok(status) => format!("it has ended ({status}); its log lines say why"),
             Err(_) => "it has closed its standard input".to_owned(),
         }
     }
@@ -184,7 +186,7 @@ impl Successor {
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
                 self.last_words().await
             }
-            _ => format!("it answers something unexpected: {error}"),
+            _ => format!("the exchange with it failed: {error}"),
         })
     }
 }

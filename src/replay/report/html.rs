@@ -176,7 +176,7 @@ impl ReplayPage<'_> {
 
     /// The files, and what makes the numbers doubtful.
     fn write_origin(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("<section><h2>What this was made from</h2>\n<dl class=\"facts\">")?;
+        f.write_str("<section><h2>Sources</h2>\n<dl class=\"facts\">")?;
         let facts = [
             ("Log", Some(self.log)),
             ("Configuration", Some(self.config)),

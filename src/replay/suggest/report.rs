@@ -222,9 +222,9 @@ impl NoLimit {
     pub(super) fn sentence(self, route: &RouteSuggestion) -> String {
         let (requests, clients) = (route.requests, route.limit.clients);
         match self {
-            Self::LittleData if requests == 0 => "the log has no request".to_owned(),
+            Self::LittleData if requests == 0 => "no requests in the log".to_owned(),
             Self::LittleData => format!(
-                "{requests} requests by {} say too little ({MIN_REQUESTS} by {MIN_KEYS} are the least)",
+                "not enough data: {requests} requests by {} ({MIN_REQUESTS} by {MIN_KEYS} are needed)",
                 clients_text(clients)
             ),
             Self::Health => "looks like health checks".to_owned(),

@@ -212,7 +212,7 @@ fn text(asked: &[Asked]) -> String {
 fn little_data_is_said() {
     let few = text(&steady(&[40; 4]));
     assert!(
-        few.contains("no limit proposed: 160 requests by 4 clients say too little"),
+        few.contains("no limit proposed: not enough data: 160 requests by 4 clients"),
         "{few}"
     );
     assert!(few.contains("less than an hour"), "{few}");

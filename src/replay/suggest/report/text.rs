@@ -20,7 +20,7 @@ impl Display for Suggestion {
         }
         for (count, what) in [
             (self.refused, "refused by the limits of the configuration"),
-            (self.unrouted, "taken by no route"),
+            (self.unrouted, "matched no route"),
         ] {
             if count > 0 {
                 writeln!(f, "{count:>12}  {what}")?;
@@ -65,7 +65,7 @@ impl Suggestion {
         if route.is_elsewhere {
             writeln!(
                 f,
-                "  write it yourself: this route has `limits: []`, an alias, or a file of its own"
+                "  add it by hand: this route has `limits: []`, an alias, or a file of its own"
             )?;
         } else {
             limit.write_limited(requests, f)?;
@@ -158,7 +158,7 @@ impl Display for OtherKey {
         match &self.proposal {
             Some(proposal) => writeln!(
                 f,
-                ", quota: {}, burst: {} (--key {key} tells more)",
+                ", quota: {}, burst: {} (details: --key {key})",
                 proposal.quota, proposal.burst
             ),
             None => writeln!(f, ", too few to propose a quota"),
