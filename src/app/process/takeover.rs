@@ -66,11 +66,11 @@ impl Process {
     }
 }
 
-/// Restores the buckets of the process before, which are in `file`.
+/// Restores the buckets of the old process, which are in `file`.
 fn restore_all(mut file: File, ruleset: &Ruleset, clock: &Clock) -> io::Result<()> {
     let wrong = |refusal: ReadError| io::Error::other(format!("its buckets: {refusal}"));
     file.rewind()?;
     let reader = Reader::new(file, clock.now()).map_err(wrong)?;
     clock.continue_from(reader.saved_at());
-    restore(reader, "the process before", ruleset, clock.now()).map_err(wrong)
+    restore(reader, "the old process", ruleset, clock.now()).map_err(wrong)
 }

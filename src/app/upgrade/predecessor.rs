@@ -130,7 +130,7 @@ impl Predecessor {
     }
 }
 
-/// Compares a version of the process before with the one of this program.
+/// Compares a version of the old process with the one of this program.
 fn compare(what: &str, theirs: &str, own: &str) -> io::Result<()> {
     if theirs == own {
         return Ok(());
