@@ -93,7 +93,8 @@ enum Source {
         /// Since when it has.
         step: Mutex<Option<PendingStep>>,
     },
-    Manual(Timestamp),
+    /// In microseconds.
+    Manual(AtomicU64),
 }
 
 /// How long a wall clock that was set has to stay so before a [`Clock`] follows it.
@@ -218,9 +219,9 @@ impl Clock {
         })
     }
 
-    /// A clock that stands at `now`.
+    /// A clock that stands at `now`, and moves by [`Clock::continue_from`] alone.
     pub fn manual(now: Timestamp) -> Self {
-        Self(Source::Manual(now))
+        Self(Source::Manual(now.as_micros().into()))
     }
 
     /// The present instant. Takes no lock; a system clock costs one monotonic reading.
@@ -229,7 +230,7 @@ impl Clock {
             Source::System {
                 started, anchor, ..
             } => anchor.load().at(whole_micros(started.elapsed())),
-            Source::Manual(now) => *now,
+            Source::Manual(now) => Timestamp(now.load(Ordering::Relaxed)),
         }
     }
 
@@ -247,14 +248,17 @@ impl Clock {
     /// Continues from `instant`, up to which a process before this one has counted, if that is ahead:
     /// the wall clock was set back meanwhile. Then runs at half speed until they agree.
     pub fn continue_from(&self, instant: Timestamp) {
-        let Source::System {
-            started,
-            anchor,
-            lead,
-            ..
-        } = &self.0
-        else {
-            return;
+        let (started, anchor, lead) = match &self.0 {
+            Source::System {
+                started,
+                anchor,
+                lead,
+                ..
+            } => (started, anchor, lead),
+            Source::Manual(now) => {
+                now.fetch_max(instant.as_micros(), Ordering::Relaxed);
+                return;
+            }
         };
         let elapsed = whole_micros(started.elapsed());
         let ahead = instant.signed_micros_since(anchor.load().at(elapsed));
@@ -271,7 +275,7 @@ impl Clock {
     /// Compares with the wall clock, and follows it if it was set by more than a second and has
     /// stayed so for `SETTLED`. Returns what is new.
     ///
-    /// The caller repeats this every second or so. A manual clock does not move.
+    /// The caller repeats this every second or so. A manual clock does not move by it.
     pub fn resync(&self) -> Option<ClockChange> {
         let Source::System { started, .. } = &self.0 else {
             return None;
@@ -533,9 +537,12 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_stands_still() {
+    fn a_manual_clock_stands_until_it_is_moved() {
         let clock = Clock::manual(Timestamp::from_micros(5));
         clock.resync();
         assert_eq!(clock.now(), Timestamp::from_micros(5));
+        clock.continue_from(Timestamp::from_micros(9));
+        clock.continue_from(Timestamp::from_micros(7));
+        assert_eq!(clock.now(), Timestamp::from_micros(9));
     }
 }

@@ -9,12 +9,13 @@ use tokio::task::{LocalSet, yield_now};
 use tokio::time::timeout;
 
 use super::fixture;
-use crate::config::Loaded;
+use crate::clock::Clock;
+use crate::config;
 use crate::http::body::RequestBody;
 use crate::http::message::Request;
 use crate::http::service::{BoxError, HttpService};
 use crate::net::drain::DrainController;
-use crate::proxy::gateway;
+use crate::proxy::{Gateway, gateway};
 use crate::server::{ClientSpec, in_memory};
 
 /// No connection lasts longer, whatever its client does: it has a bound for each wait.
@@ -38,17 +39,35 @@ pub(super) struct Served {
     pub(super) end: Result<(), BoxError>,
 }
 
-static LOADED: LazyLock<(Loaded, ClientSpec)> = LazyLock::new(|| {
+/// Between two clients: all buckets fill and all bans end, and windows begin as before.
+const PAUSE: Duration = Duration::from_hours(2);
+
+struct Proxy {
+    gateway: Arc<Gateway>,
+    clock: Arc<Clock>,
+    spec: ClientSpec,
+}
+
+/// One for all clients: to build it takes a hundred times as long as to serve most of them.
+static PROXY: LazyLock<Proxy> = LazyLock::new(|| {
     let loaded = fixture::loaded(include_str!("gateway.yaml"));
-    let compiled = crate::config::compile(&loaded);
-    let compiled = compiled.unwrap_or_else(|report| panic!("{report}"));
-    (loaded, compiled.process.server.client)
+    let compiled = config::compile(&loaded).unwrap_or_else(|report| panic!("{report}"));
+    let (gateway, clock) = fixture::gateway(compiled.rules);
+    Proxy {
+        gateway,
+        clock,
+        spec: compiled.process.server.client,
+    }
 });
 
 /// Serves a client with full buckets, and calls `note` with each request.
 pub(super) fn serve(client: Client<'_>, note: impl Fn(&Request<RequestBody>) + 'static) -> Served {
-    let (loaded, spec) = &*LOADED;
-    let gateway = fixture::gateway(fixture::rules(loaded));
+    let Proxy {
+        gateway,
+        clock,
+        spec,
+    } = &*PROXY;
+    clock.continue_from(clock.now().saturating_add(PAUSE));
     let peer = if client.is_trusted {
         [10, 0, 0, 1]
     } else {
@@ -57,7 +76,7 @@ pub(super) fn serve(client: Client<'_>, note: impl Fn(&Request<RequestBody>) + '
     let peer = SocketAddr::from((peer, 1));
     let note = Arc::new(note);
     let factory = move |connection: &_| {
-        let (service, note) = (gateway::service(&gateway, connection), Arc::clone(&note));
+        let (service, note) = (gateway::service(gateway, connection), Arc::clone(&note));
         move |request: Request<RequestBody>| {
             note(&request);
             service.call(request)

@@ -34,13 +34,14 @@ pub(super) fn ruleset(rules: RulesetSpec) -> Arc<Ruleset> {
     PreparedRuleset::new(rules, &context(), None).migrate_buckets(NOW)
 }
 
-/// Builds a gateway with empty buckets.
-pub(super) fn gateway(rules: RulesetSpec) -> Arc<Gateway> {
+/// A gateway, and its clock.
+pub(super) fn gateway(rules: RulesetSpec) -> (Arc<Gateway>, Arc<Clock>) {
     let context = context();
     let ruleset = PreparedRuleset::new(rules, &context, None).migrate_buckets(NOW);
     let metrics = Arc::new(RequestMetrics::new(&context.registry));
-    let gateway = Gateway::new(ruleset, context.clock, metrics);
-    Arc::new(gateway.with_activity(context.workers))
+    let gateway = Gateway::new(ruleset, Arc::clone(&context.clock), metrics);
+    let gateway = Arc::new(gateway.with_activity(context.workers));
+    (gateway, context.clock)
 }
 
 fn context() -> BuildContext {

@@ -1,5 +1,8 @@
 //! Frames of HTTP/2 (RFC 9113 section 4.1).
 
+/// What a client sends first, without TLS also to choose HTTP/2 (section 3.4).
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// The bytes before the payload.
 const HEAD: usize = 9;
 

@@ -8,6 +8,7 @@ use http::Method;
 
 use super::client::{self, Client};
 use super::fixture;
+use super::frames::PREFACE;
 use super::response::responses;
 
 /// The first byte chooses how the client behaves, the next eight where its bytes are cut.
@@ -15,6 +16,9 @@ pub(super) fn run(data: &[u8]) {
     let Some((choice, seed, bytes)) = fixture::choices(data) else {
         return;
     };
+    if bytes.starts_with(PREFACE) {
+        return;
+    }
     let whole = serve(choice, &[bytes]);
     let cut = serve(choice, &fixture::cut(bytes, seed));
     assert_eq!(whole, cut, "by how the bytes are cut");

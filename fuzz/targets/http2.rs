@@ -9,11 +9,9 @@ use super::BytesMutator;
 use super::client::{self, Client};
 use super::fixture::{self, PREFIX, Random};
 use super::frames::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, PRIORITY,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, PREFACE, PRIORITY,
     PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, frames,
 };
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The first byte chooses how the client behaves, the next eight where its bytes are cut. Frames
 /// follow.
