@@ -1,26 +1,28 @@
 //! The report on a whole log: for machines as JSON, for people in `report/text.rs`.
 
 mod html;
+mod policy;
 mod text;
+mod timeline;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::tally::{Counts, FOLLOWED, LinesReport, MetKey, PolicyKeys, Tally, is_zero};
+use super::tally::{Counts, FOLLOWED, LinesReport, Tally, is_zero};
 use super::warnings::{Warning, Warnings};
-use crate::clock::Timestamp;
-use crate::clock::text::{Millis, rfc_3339};
+use crate::clock::text::rfc_3339;
 use crate::proxy::Ruleset;
-use crate::proxy::activity::top_keys::{TopEntry, TopKeys};
-use crate::proxy::ruleset::{Limit, Policy, Route};
+use crate::proxy::activity::top_keys::TopEntry;
+use crate::proxy::ruleset::{Limit, Route};
 use crate::telemetry::metrics::{LimitDecision, LimitMetrics};
 
-pub use html::ReplayPage;
+use policy::{KeyReport, PolicyReport};
+use timeline::TimelineReport;
 
-/// How many keys of a policy are told.
-pub(super) const MAX_KEYS: usize = 10;
+pub use html::ReplayPage;
+pub(super) use policy::MAX_KEYS;
 
 /// The report on the requests of a log.
 #[derive(Debug, Serialize)]
@@ -65,28 +67,6 @@ struct BanReport {
     requests: u64,
 }
 
-/// Counts over time, in at most 120 parts.
-#[derive(Debug, Serialize)]
-struct TimelineReport {
-    /// The beginning of the first part.
-    #[serde(skip)]
-    start: Timestamp,
-    from: String,
-    /// The length of a part.
-    step_ms: Millis,
-    parts: Vec<Counts>,
-    /// Policies that limit requests, or would.
-    policies: Vec<PolicyTimeline>,
-}
-
-/// What a policy did over time; parts at the end may be absent.
-#[derive(Debug, Serialize)]
-struct PolicyTimeline {
-    policy: Arc<str>,
-    limited: Vec<u64>,
-    shadowed: Vec<u64>,
-}
-
 #[derive(Debug, Serialize)]
 struct RouteReport {
     /// `None` for requests that no route takes.
@@ -113,50 +93,6 @@ struct LimitReport {
     /// Allowed requests that it would refuse or tag if it were enforced; left out if there is none.
     #[serde(skip_serializing_if = "is_zero")]
     shadowed: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct PolicyReport {
-    policy: Arc<str>,
-    algorithm: &'static str,
-    quota: String,
-    /// Buckets that were forgotten, or merged, for want of room.
-    evictions: u64,
-    /// The keys of its requests, and those of them that it limited; 2048 for that many or more.
-    clients: usize,
-    limited_clients: usize,
-    clients_by_use: ClientsByUse,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    longest: Option<LongestReport>,
-    most_limited: Vec<KeyReport>,
-    busiest: Vec<KeyReport>,
-}
-
-/// The followed clients by the most that they used of their buckets.
-#[derive(Debug, Default, Serialize)]
-struct ClientsByUse {
-    /// Those that were never limited: up to 9 percent, 19 percent, ..., 100 percent.
-    tenths: [usize; 10],
-    limited: usize,
-}
-
-/// The longest time that a key was limited.
-#[derive(Debug, Serialize)]
-struct LongestReport {
-    key: String,
-    from: String,
-    limited_ms: Millis,
-}
-
-/// A key, and how often it was met or limited.
-#[derive(Debug, Serialize)]
-struct KeyReport {
-    key: String,
-    #[serde(flatten)]
-    count: CountRange,
-    /// All requests of a limited key, if they are followed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    requests: Option<CountRange>,
 }
 
 /// Requests that a policy limits, or would limit if it were not in shadow.
@@ -250,49 +186,6 @@ impl ReplayReport {
     }
 }
 
-impl TimelineReport {
-    fn new(ruleset: &Ruleset, tally: &Tally) -> Self {
-        let timeline = &tally.timeline;
-        let policies = ruleset.policies.iter().enumerate();
-        let policies = policies.filter_map(|(place, policy)| {
-            let column = |which: usize| -> Vec<u64> {
-                let parts = timeline.parts().iter();
-                let counts = parts.map(|part| part.policies.get(place).map_or(0, |one| one[which]));
-                counts.map(u64::from).collect()
-            };
-            let (limited, shadowed) = (column(0), column(1));
-            let is_told = limited.iter().chain(&shadowed).any(|count| *count > 0);
-            is_told.then(|| PolicyTimeline {
-                policy: Arc::clone(&policy.name),
-                limited,
-                shadowed,
-            })
-        });
-        Self {
-            start: timeline.from(),
-            from: rfc_3339(timeline.from()),
-            step_ms: Millis(timeline.step()),
-            parts: timeline.parts().iter().map(|part| part.all).collect(),
-            policies: policies.collect(),
-        }
-    }
-}
-
-impl ClientsByUse {
-    fn of(keys: &TopKeys<MetKey>) -> Self {
-        let mut counted = Self::default();
-        for entry in keys.entries() {
-            let key = &entry.value;
-            if key.is_limited {
-                counted.limited += 1;
-            } else {
-                counted.tenths[usize::from(key.most_used / 10).min(9)] += 1;
-            }
-        }
-        counted
-    }
-}
-
 impl RouteReport {
     fn new(place: Option<usize>, route: &Route, counts: &Counts) -> Self {
         RouteReport {
@@ -323,51 +216,6 @@ impl LimitReport {
             tagged: metrics.count(LimitDecision::Tagged),
             shadowed: metrics.count(LimitDecision::Shadowed),
         }
-    }
-}
-
-impl PolicyReport {
-    /// `None` for a policy that no request met with a key.
-    fn new(policy: &Policy, tally: &Tally, latest: Timestamp) -> Option<Self> {
-        let PolicyKeys {
-            busiest,
-            limited,
-            longest,
-            ..
-        } = tally.policies.get(&policy.name)?;
-        let (clients, limited_clients) = (busiest.entries().len(), limited.entries().len());
-        let limited = limited.most(MAX_KEYS).into_iter().map(|entry| KeyReport {
-            key: entry.value.name.clone(),
-            count: CountRange::of(entry),
-            requests: busiest.find(entry.key).map(CountRange::of),
-        });
-        let limited: Vec<_> = limited.collect();
-        let clients_by_use = ClientsByUse::of(busiest);
-        let busiest = busiest.most(MAX_KEYS).into_iter().map(|entry| KeyReport {
-            key: entry.value.name.clone(),
-            count: CountRange::of(entry),
-            requests: None,
-        });
-        let busiest: Vec<_> = busiest.collect();
-        (!busiest.is_empty()).then(|| PolicyReport {
-            policy: Arc::clone(&policy.name),
-            algorithm: policy.quota.algorithm().kind(),
-            quota: policy.quota.text.clone(),
-            evictions: policy
-                .quotas()
-                .map(|quota| quota.buckets.table.evictions())
-                .sum(),
-            clients,
-            limited_clients,
-            clients_by_use,
-            longest: longest.as_ref().map(|limited| LongestReport {
-                key: limited.name.clone(),
-                from: rfc_3339(limited.span.since),
-                limited_ms: Millis(limited.span.length(latest)),
-            }),
-            most_limited: limited,
-            busiest,
-        })
     }
 }
 

@@ -1,0 +1,119 @@
+//! What a policy did, and to which keys.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::CountRange;
+use crate::clock::Timestamp;
+use crate::clock::text::{Millis, rfc_3339};
+use crate::proxy::activity::top_keys::TopKeys;
+use crate::proxy::ruleset::Policy;
+use crate::replay::tally::{MetKey, PolicyKeys, Tally};
+
+/// How many keys of a policy are told.
+pub(in crate::replay) const MAX_KEYS: usize = 10;
+
+#[derive(Debug, Serialize)]
+pub(super) struct PolicyReport {
+    pub policy: Arc<str>,
+    pub algorithm: &'static str,
+    pub quota: String,
+    /// Buckets that were forgotten, or merged, for want of room.
+    pub evictions: u64,
+    /// The keys of its requests, and those of them that it limited; 2048 for that many or more.
+    pub clients: usize,
+    pub limited_clients: usize,
+    pub clients_by_use: ClientsByUse,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest: Option<LongestReport>,
+    pub most_limited: Vec<KeyReport>,
+    pub busiest: Vec<KeyReport>,
+}
+
+/// The followed clients by the most that they used of their buckets.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct ClientsByUse {
+    /// Those that were never limited: up to 9 percent, 19 percent, ..., 100 percent.
+    pub tenths: [usize; 10],
+    pub limited: usize,
+}
+
+/// The longest time that a key was limited.
+#[derive(Debug, Serialize)]
+pub(super) struct LongestReport {
+    pub key: String,
+    pub from: String,
+    pub limited_ms: Millis,
+}
+
+/// A key, and how often it was met or limited.
+#[derive(Debug, Serialize)]
+pub(super) struct KeyReport {
+    pub key: String,
+    #[serde(flatten)]
+    pub count: CountRange,
+    /// All requests of a limited key, if they are followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<CountRange>,
+}
+
+impl ClientsByUse {
+    fn of(keys: &TopKeys<MetKey>) -> Self {
+        let mut counted = Self::default();
+        for entry in keys.entries() {
+            let key = &entry.value;
+            if key.is_limited {
+                counted.limited += 1;
+            } else {
+                counted.tenths[usize::from(key.most_used / 10).min(9)] += 1;
+            }
+        }
+        counted
+    }
+}
+
+impl PolicyReport {
+    /// `None` for a policy that no request met with a key.
+    pub(super) fn new(policy: &Policy, tally: &Tally, latest: Timestamp) -> Option<Self> {
+        let PolicyKeys {
+            busiest,
+            limited,
+            longest,
+            ..
+        } = tally.policies.get(&policy.name)?;
+        let (clients, limited_clients) = (busiest.entries().len(), limited.entries().len());
+        let limited = limited.most(MAX_KEYS).into_iter().map(|entry| KeyReport {
+            key: entry.value.name.clone(),
+            count: CountRange::of(entry),
+            requests: busiest.find(entry.key).map(CountRange::of),
+        });
+        let limited: Vec<_> = limited.collect();
+        let clients_by_use = ClientsByUse::of(busiest);
+        let busiest = busiest.most(MAX_KEYS).into_iter().map(|entry| KeyReport {
+            key: entry.value.name.clone(),
+            count: CountRange::of(entry),
+            requests: None,
+        });
+        let busiest: Vec<_> = busiest.collect();
+        (!busiest.is_empty()).then(|| PolicyReport {
+            policy: Arc::clone(&policy.name),
+            algorithm: policy.quota.algorithm().kind(),
+            quota: policy.quota.text.clone(),
+            evictions: policy
+                .quotas()
+                .map(|quota| quota.buckets.table.evictions())
+                .sum(),
+            clients,
+            limited_clients,
+            clients_by_use,
+            longest: longest.as_ref().map(|limited| LongestReport {
+                key: limited.name.clone(),
+                from: rfc_3339(limited.span.since),
+                limited_ms: Millis(limited.span.length(latest)),
+            }),
+            most_limited: limited,
+            busiest,
+        })
+    }
+}
