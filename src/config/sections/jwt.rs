@@ -159,6 +159,10 @@ impl Compiler<'_> {
             KeyError::Pem(_) => "copy the complete file again",
             KeyError::Several(_) => "write an item of `keys` with a file of its own for each key",
             KeyError::ShortSecret => "`openssl rand -base64 48` prints a new one",
+            KeyError::NotSecret => {
+                "name the key's own algorithm, such as `RS256`; a secret is what `openssl rand -base64 48` prints"
+            }
+            KeyError::RsaSize(_) => "ask the issuer for a key of at least 2048 bits",
             KeyError::NoSet(_) => {
                 "a set is `{ \"keys\": [..] }`, as issuers publish it at their `jwks_uri`"
             }

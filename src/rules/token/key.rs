@@ -1,11 +1,13 @@
 //! Keys that verify tokens, each for one algorithm.
 
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RsaParameters};
 use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse,
 };
-use jsonwebtoken::{Algorithm, DecodingKey};
+use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::pem::{self, PemError};
 
@@ -57,11 +59,17 @@ pub enum KeyError {
     /// The secret could be guessed.
     #[error("a secret for HS256 has at least {SHORTEST_SECRET} bytes")]
     ShortSecret,
+    /// A file of another kind as a secret, which is often public.
+    #[error("expected a secret for HS256, found a key or a certificate in PEM, DER or JSON")]
+    NotSecret,
+    /// A size of RSA keys with which nothing is verified, in bits.
+    #[error("its RSA key has {0} bits: expected 2048 to 8192")]
+    RsaSize(u32),
     /// The text is no set of keys.
     #[error("it isn't a JSON Web Key Set: {0}")]
     NoSet(String),
     /// None of the keys is for one of our algorithms.
-    #[error("none of its keys is for HS256, RS256, ES256 or EdDSA")]
+    #[error("none of its keys is a sound one for HS256, RS256 (from 2048 bits), ES256 or EdDSA")]
     NoneUsable,
     /// A set of many keys.
     #[error("it has more than {MOST} keys")]
@@ -81,26 +89,15 @@ impl TokenKey {
     ) -> Result<Self, KeyError> {
         let secret = content.strip_suffix(b"\n").unwrap_or(content);
         let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
-        let pem = match algorithm {
-            TokenAlgorithm::Hs256 => &[],
-            TokenAlgorithm::Rs256 | TokenAlgorithm::Es256 | TokenAlgorithm::EdDsa => {
-                public_block(content)?
-            }
-        };
         let key = match algorithm {
-            TokenAlgorithm::Hs256 if secret.len() < SHORTEST_SECRET => {
-                return Err(KeyError::ShortSecret);
-            }
             TokenAlgorithm::Hs256 => Ok(DecodingKey::from_secret(secret)),
-            TokenAlgorithm::Rs256 => DecodingKey::from_rsa_pem(pem),
-            TokenAlgorithm::Es256 => DecodingKey::from_ec_pem(pem),
-            TokenAlgorithm::EdDsa => DecodingKey::from_ed_pem(pem),
+            TokenAlgorithm::Rs256 => DecodingKey::from_rsa_pem(public_block(content)?),
+            TokenAlgorithm::Es256 => DecodingKey::from_ec_pem(public_block(content)?),
+            TokenAlgorithm::EdDsa => DecodingKey::from_ed_pem(public_block(content)?),
         };
-        Ok(Self {
-            id,
-            algorithm: algorithm.into(),
-            key: key.map_err(|_| KeyError::NoKey)?,
-        })
+        let (algorithm, key) = (algorithm.into(), key.map_err(|_| KeyError::NoKey)?);
+        check(algorithm, &key)?;
+        Ok(Self { id, algorithm, key })
     }
 
     /// Returns the keys of a set (RFC 7517) that are for a supported algorithm; the set may have
@@ -140,13 +137,7 @@ impl TokenKey {
             return None;
         }
         let key = DecodingKey::from_jwk(jwk).ok()?;
-        let short = |key: &DecodingKey| {
-            let bytes = key.try_get_as_bytes();
-            bytes.is_ok_and(|bytes| bytes.len() < SHORTEST_SECRET)
-        };
-        if algorithm == Algorithm::HS256 && short(&key) {
-            return None;
-        }
+        check(algorithm, &key).ok()?;
         Some(Self {
             id: common.key_id.clone(),
             algorithm,
@@ -162,6 +153,54 @@ impl TokenKey {
     /// Returns the `kid` of the key's tokens, if it is known.
     pub(super) fn id(&self) -> Option<&str> {
         self.id.as_deref()
+    }
+}
+
+/// Checks that a key can verify tokens of its algorithm, and that nobody else can know a secret.
+fn check(algorithm: Algorithm, key: &DecodingKey) -> Result<(), KeyError> {
+    let bytes = key.try_get_as_bytes().unwrap_or_default();
+    let is_sound = match algorithm {
+        Algorithm::HS256 if is_file_of_key(bytes) => return Err(KeyError::NotSecret),
+        Algorithm::HS256 if bytes.len() < SHORTEST_SECRET => return Err(KeyError::ShortSecret),
+        Algorithm::HS256 => true,
+        Algorithm::ES256 => ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, bytes).is_ok(),
+        Algorithm::EdDSA => ParsedPublicKey::new(&ED25519, bytes).is_ok(),
+        _ => match rsa_bits(key.kind()) {
+            Some(bits) if !(2048..=8192).contains(&bits) => return Err(KeyError::RsaSize(bits)),
+            bits => bits.is_some(),
+        },
+    };
+    is_sound.then_some(()).ok_or(KeyError::NoKey)
+}
+
+/// True for keys and certificates in PEM, JSON or DER (a sequence that begins with a number or with
+/// another one), whose public parts anyone may have.
+fn is_file_of_key(content: &[u8]) -> bool {
+    // A line end may be cut off.
+    let range = content.len()..=content.len() + 2;
+    let is_whole = |header: usize, length: usize| range.contains(&(header + length));
+    let is_der = match *content {
+        [0x30, 0x82, high, low, 0x02 | 0x30, ..] => {
+            is_whole(4, u16::from_be_bytes([high, low]).into())
+        }
+        [0x30, 0x81, length, 0x02 | 0x30, ..] => is_whole(3, length.into()),
+        [0x30, length, 0x02 | 0x30, ..] => is_whole(2, length.into()),
+        _ => false,
+    };
+    is_der
+        || memchr::memmem::find(content, b"-----BEGIN").is_some()
+        || serde_json::from_slice::<Map<String, Value>>(content).is_ok()
+}
+
+/// The bits of an RSA key's modulus; `None` if it is malformed.
+fn rsa_bits(key: &DecodingKeyKind) -> Option<u32> {
+    match key {
+        DecodingKeyKind::SecretOrDer(der) => RsaParameters::public_modulus_len(der).ok(),
+        // A modulus that begins with 0 verifies nothing.
+        DecodingKeyKind::RsaModulusExponent { n, .. } => {
+            let first = n.first().filter(|first| **first > 0)?;
+            Some(n.len() as u32 * 8 - first.leading_zeros())
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! Tokens of every algorithm: those that are good, and all that is not.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderValue;
 use jsonwebtoken::{EncodingKey, encode};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::pem;
 
 /// A key of tests/fixtures/jwt.
 fn fixture(name: &str) -> Vec<u8> {
@@ -430,6 +433,28 @@ fn keys_that_are_none_are_said_to_be() {
         wrong(b"short\n", TokenAlgorithm::Hs256),
         Some(KeyError::ShortSecret)
     );
+    let pem = String::from_utf8(fixture("rsa.pem")).expect("text");
+    let der = pem::blocks(pem.as_bytes()).expect("a block").remove(0).der;
+    let ended = |line_end: &str| [&der[..], line_end.as_bytes()].concat();
+    for public in [
+        fixture("rsa.pem"),
+        fixture("rsa.key"),
+        fixture("jwks.json"),
+        pem.replace('\n', "\\n").into_bytes(),
+        ended(""),
+        ended("\n"),
+    ] {
+        let found = wrong(&public, TokenAlgorithm::Hs256);
+        assert_eq!(found, Some(KeyError::NotSecret), "{public:?}");
+    }
+    assert_eq!(
+        wrong(&fixture("rsa-1024.pem"), TokenAlgorithm::Rs256),
+        Some(KeyError::RsaSize(1024))
+    );
+    assert_eq!(
+        wrong(&fixture("ec-384.pem"), TokenAlgorithm::Es256),
+        Some(KeyError::NoKey)
+    );
     let wrong_set = |text: &str| TokenKey::from_set(text.as_bytes()).err();
     assert!(matches!(wrong_set("hello"), Some(KeyError::NoSet(_))));
     assert_eq!(wrong_set(r#"{"keys":[]}"#), Some(KeyError::NoneUsable));
@@ -437,6 +462,24 @@ fn keys_that_are_none_are_said_to_be() {
         wrong_set(r#"{"keys":[{"kty":"oct","k":"c2hvcnQ"}]}"#),
         Some(KeyError::NoneUsable)
     );
+    let encoded = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let secret = encoded(pem.as_bytes());
+    let rsa = |n: &[u8]| {
+        format!(
+            r#"{{"keys":[{{"kty":"RSA","e":"AQAB","n":"{}"}}]}}"#,
+            encoded(n)
+        )
+    };
+    for set in [
+        format!(r#"{{"keys":[{{"kty":"oct","k":"{secret}"}}]}}"#),
+        rsa(&[255; 128]),
+        rsa(&[127; 256]),
+        rsa(&[[0].as_slice(), &[255; 256]].concat()),
+        rsa(&[]),
+    ] {
+        assert_eq!(wrong_set(&set), Some(KeyError::NoneUsable), "{set}");
+    }
+    assert_eq!(wrong_set(&rsa(&[255; 256])), None);
     assert_eq!(set().len(), 4);
     assert!(!format!("{:?}", key(TokenAlgorithm::Hs256, None)).contains("nobody"));
 }
