@@ -357,6 +357,10 @@ fn a_key_of_another_program_is_left_alone_and_named_in_the_log() {
     );
     let kept = command(&redis, &["LRANGE", "sluicegate:{b}shared:gcra", "0", "-1"]);
     assert!(format!("{kept:?}").contains("mine"), "{kept:?}");
+    command(&redis, &["SET", "sluicegate:{sk_live}shared:gcra", "mine"]);
+    assert_eq!(ask(&gateway, "sk_live").status, 200);
+    gateway.wait_for_log("sluicegate:{..}shared:gcra");
+    assert!(!gateway.log().contains("sk_live"));
     assert_eq!(ask(&gateway, "a").status, 200, "others go on");
     let failed = "sluicegate_store_requests_total{op=\"call\",result=\"script\"}";
     assert!(gateway.metric(failed) >= Some(3.0));

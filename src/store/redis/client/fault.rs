@@ -14,7 +14,7 @@ pub struct Fault {
     /// The kind.
     pub kind: FaultKind,
     /// The words of the server or the operating system, on one line of at most [`LONGEST_DETAIL`]
-    /// characters. Never a password.
+    /// characters. Never a password, nor the key of a bucket.
     pub detail: Option<Box<str>>,
 }
 
@@ -141,8 +141,7 @@ impl FaultKind {
 
     /// The fault with this detail.
     pub(in crate::store::redis) fn with(self, detail: impl fmt::Display) -> Fault {
-        let detail: String = detail
-            .to_string()
+        let detail: String = without_keys(&detail.to_string())
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .take(LONGEST_DETAIL)
@@ -225,6 +224,19 @@ impl Fault {
         let kind = wrapped.map_or(FaultKind::Script, |(_, kind)| *kind);
         kind.with(format_args!("{code} {detail}"))
     }
+}
+
+/// Hides keys of clients in names of buckets (`PREFIX{KEY}POLICY:ALGORITHM`), whole or cut off.
+/// Policies stay, also in `PREFIX{POLICY}:bans`.
+fn without_keys(text: &str) -> String {
+    let mut pieces = text.split('{');
+    let mut shown = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (braced, rest) = piece.split_once('}').unwrap_or((piece, ""));
+        let is_policy = rest.starts_with(':');
+        shown += &["{", if is_policy { braced } else { ".." }, "}", rest].concat();
+    }
+    shown
 }
 
 /// Error codes with one meaning.
@@ -354,6 +366,22 @@ mod tests {
             "MOVED 1 x:y",
         ] {
             assert_eq!(redirect(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn policies_are_named_and_keys_are_not() {
+        for (text, shown) in [
+            ("not ours: sg:{sk_live}p:gcra", "not ours: sg:{..}p:gcra"),
+            ("not ours: sg:{p}:bans", "not ours: sg:{p}:bans"),
+            (
+                "unknown command 'EVALSHA', with args beginning with: 'ab' '2' 'sg:{a,sk}p:log' 'sg:{sk_l",
+                "unknown command 'EVALSHA', with args beginning with: 'ab' '2' 'sg:{..}p:log' 'sg:{..}",
+            ),
+            ("{{sk}}p }{", "{..}{..}}p }{..}"),
+        ] {
+            let detail = FaultKind::Script.with(text).detail;
+            assert_eq!(detail.as_deref(), Some(shown));
         }
     }
 
