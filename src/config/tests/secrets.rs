@@ -181,6 +181,21 @@ fn what_is_no_secret_is_shown() {
     );
 }
 
+/// What docs/admin-api.md says: clients see the fields of responses, and networks are no secrets.
+#[test]
+fn fields_of_responses_and_networks_are_shown() {
+    let text = "access: { deny: [{ cidr: [192.0.2.1] }] }\n\
+                exempt: [{ cidr: 192.0.2.0/24 }]\n\
+                policies:\n  p:\n    quota: 5/1m\n    overrides: [{ cidr: 192.0.2.2, quota: 1/1s }]\n    \
+                on_limit: { headers: { x-a: b } }\n\
+                tracing: { endpoint: \"http://127.0.0.1:4318/path\" }\n\
+                routes:\n  - { match: { path: /a }, respond: { status: 200, headers: { x-c: d } } }\n  \
+                - { upstream: echo, response: { set_headers: { set-cookie: e } }, limits: [p] }\n";
+    let loaded = config::parse("gate.yaml", text.to_owned(), &|_| None).expect("it is sound");
+    let report = config::lint(loaded, Timestamp::EPOCH);
+    assert_eq!(report.masked_text(), text);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
