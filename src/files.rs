@@ -1,6 +1,7 @@
 //! Files that are opened without waiting for another process: opening a pipe waits until somebody opens its other end.
 
-use std::fs::{File, FileType, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +31,7 @@ pub struct FileVersion {
 impl FileVersion {
     /// The version of the file at `path` now; `None` where there is none.
     pub fn of(path: &Path) -> Option<Self> {
-        let metadata = std::fs::metadata(path).ok()?;
+        let metadata = fs::metadata(path).ok()?;
         Some(FileVersion {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -76,7 +77,7 @@ pub fn list(pattern: &Path) -> io::Result<Vec<PathBuf>> {
     let letters = Regex::new(&letters).map_err(io::Error::other)?;
     let directory = pattern.parent().unwrap_or(Path::new(""));
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(Path::new(".").join(directory))? {
+    for entry in fs::read_dir(Path::new(".").join(directory))? {
         let name = entry?.file_name();
         let path = directory.join(&name);
         let is_hidden = name.as_bytes().starts_with(b".");
@@ -146,12 +147,52 @@ pub fn append(path: &Path) -> io::Result<File> {
 /// # Errors
 /// The system's error; the kind of what is there instead.
 pub fn replaceable(path: &Path) -> io::Result<()> {
-    match std::fs::metadata(path) {
+    match fs::metadata(path) {
         Ok(found) if found.is_file() => Ok(()),
         Ok(found) => Err(wrong_kind(found.file_type())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Replaces the file at `path`, or the link there, by what `write` writes, as a whole or not at all.
+/// Only the owner can read it.
+///
+/// # Errors
+/// The system's error. The previous file stays, and the unfinished one is removed.
+pub fn replace(path: &Path, write: impl FnOnce(File) -> io::Result<File>) -> io::Result<()> {
+    replaceable(path)?;
+    let new = beside(path, ".new");
+    let saved = create(&new)
+        .and_then(|file| write(file)?.sync_all())
+        .and_then(|()| fs::rename(&new, path));
+    if let Err(error) = saved {
+        // The file may not exist, and missing disk space may be the reason.
+        let _ = fs::remove_file(&new);
+        return Err(error);
+    }
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// A new file that only the owner can read.
+fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// The path with this behind it.
+pub fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
 }
 
 /// Opens a file that does not block, of a kind that can be read or written like a file.
@@ -183,7 +224,7 @@ fn is_without_peer(error: &io::Error) -> bool {
 }
 
 fn without_reader(path: &Path) -> io::Error {
-    let is_pipe = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    let is_pipe = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
     other(if is_pipe {
         "it is a pipe without a reader; start the reader first, or name a file"
     } else {

@@ -1,8 +1,6 @@
 //! `sluicegate replay`: what a configuration would have done to the requests of an access log.
 
-use std::fs;
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,9 +9,9 @@ use clap::Args;
 use super::log_input::{LogArgs, is_same_file};
 use super::{USAGE, WRONG, run};
 use crate::config::{Report, Source, compile_rules};
-use crate::nearest;
 use crate::proxy::ruleset::RulesetSpec;
 use crate::replay::{self, Comparison, ReplayError, ReplayPage, ReplayReport};
+use crate::{files, nearest};
 
 /// The most policies that an error names.
 const MAX_NAMES: usize = 8;
@@ -180,13 +178,10 @@ impl ReplayArgs {
             against: against.as_deref(),
         };
         // The page shows keys of clients.
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path);
-        let written = file.and_then(|mut file| file.write_all(page.to_string().as_bytes()));
+        let written = files::replace(path, |mut file| {
+            file.write_all(page.to_string().as_bytes())?;
+            Ok(file)
+        });
         written.map_err(|error| {
             super::tell(format_args!("cannot write {}: {error}", path.display()));
             ExitCode::from(WRONG)

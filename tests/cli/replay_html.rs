@@ -1,6 +1,7 @@
 //! `sluicegate replay --html`: one file with the numbers of the report, whatever the log holds.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::Value;
 
@@ -71,6 +72,27 @@ fn the_page_has_the_numbers_of_the_report() {
             .find(|limit| limit["policy"] == policy["policy"]);
         assert_eq!(limit.expect("the policy")[which], told, "{policy}");
     }
+}
+
+/// Where anyone may write, a link could lead to a file of the user.
+#[test]
+fn the_page_replaces_a_link_and_what_others_may_read() {
+    let replay = Replay::new(CONFIG, keyed("k", 0));
+    let at = |name: &str| replay.dir.path().join(name);
+    fs::write(at("precious"), "mine").expect("writable");
+    symlink(at("precious"), at("report.html")).expect("a link");
+    let (first, _) = page(&replay, &[]);
+    assert!(first.contains("keyed"));
+    assert_eq!(
+        fs::read_to_string(at("precious")).expect("it is there"),
+        "mine"
+    );
+    fs::set_permissions(at("report.html"), Permissions::from_mode(0o644)).expect("ours");
+    page(&replay, &[]);
+    let metadata = fs::symlink_metadata(at("report.html")).expect("it is there");
+    assert!(metadata.is_file());
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    assert!(!at("report.html.new").exists());
 }
 
 #[test]

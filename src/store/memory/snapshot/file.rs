@@ -1,6 +1,5 @@
 //! The file of a snapshot: replaced as a whole or not at all, and renamed if it is unusable.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -23,7 +22,7 @@ pub struct SnapshotLock(#[expect(dead_code, reason = "open, it is locked")] File
 /// The system's error: some file systems have no locks.
 pub fn lock(path: &Path) -> io::Result<Option<SnapshotLock>> {
     files::replaceable(path)?;
-    let beside = beside(path, ".lock");
+    let beside = files::beside(path, ".lock");
     files::replaceable(&beside)?;
     let file = OpenOptions::new()
         .write(true)
@@ -50,31 +49,7 @@ pub fn save<'a>(
     tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
     keys: impl IntoIterator<Item = PolicyKeyRules<'a>>,
 ) -> io::Result<()> {
-    files::replaceable(path)?;
-    let new = beside(path, ".new");
-    let saved = create(&new)
-        .and_then(|file| write(file, secret, now, tables, keys)?.sync_all())
-        .and_then(|()| fs::rename(&new, path));
-    if let Err(error) = saved {
-        // The file may not exist, and missing disk space may be the reason.
-        let _ = fs::remove_file(&new);
-        return Err(error);
-    }
-    let directory = path.parent().filter(|parent| *parent != Path::new(""));
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-/// A new file that only the owner can read.
-fn create(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
+    files::replace(path, |file| write(file, secret, now, tables, keys))
 }
 
 /// Writes a snapshot of these tables and keys to `file`.
@@ -114,13 +89,7 @@ pub fn open(path: &Path, now: Timestamp) -> Result<Option<Reader<File>>, ReadErr
 /// # Errors
 /// The system's error.
 pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
-    let aside = beside(path, ".unusable");
+    let aside = files::beside(path, ".unusable");
     fs::rename(path, &aside)?;
     Ok(aside)
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    name.into()
 }
