@@ -112,6 +112,7 @@ fn of_one_address(upstream: &Upstream, option: &str, node: NodeId) -> Option<Fin
 }
 
 /// Warns of endpoints that are a listener of this proxy: requests loop until a limit refuses them.
+/// Through one that is the admin listener, clients reach `/metrics`.
 pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
     let endpoints = config
         .upstreams
@@ -131,16 +132,20 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
             | UpstreamRef::Named(_) => None,
         });
     let findings = endpoints.chain(in_place).filter_map(|(url, node)| {
-        let mut listeners = config.listeners.iter();
-        let own = listeners.find(|listener| match (&listener.address.value, &url.socket) {
+        let mut listeners = config.listeners.iter().map(|listener| &listener.address);
+        let own = listeners.find(|listener| match (&listener.value, &url.socket) {
             (StreamAddress::Tcp(address), None) => accepts(*address, url),
             (StreamAddress::Unix(listener), Some(socket)) => listener == socket,
             _ => false,
-        })?;
-        let address = &own.address;
-        let message = format!("requests come back to the listener on `{}`", address.value);
+        });
+        let own = own.map(|own| (own.node, own.value.to_string(), "come back to the listener"));
+        let admin = &config.admin.address;
+        let is_admin = url.socket.is_none() && accepts(admin.get(), url);
+        let admin = (admin.node, admin.to_string(), "reach the admin listener");
+        let (listener, address, what) = own.or_else(|| is_admin.then_some(admin))?;
+        let message = format!("requests {what} on `{address}`");
         let finding = Finding::warning(node, Code::OwnListener, message);
-        let finding = finding.related(address.node, "the listener");
+        let finding = finding.related(listener, "the listener");
         Some(finding.help("name the server behind the proxy, or give the listener another port"))
     });
     findings.collect()
@@ -150,7 +155,7 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
 fn accepts(listener: SocketAddr, url: &OriginUrl) -> bool {
     let host = match url.host.as_str() {
         "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        host => host.parse::<IpAddr>().ok(),
+        host => host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical()),
     };
     let is_everywhere = listener.ip().is_unspecified();
     listener.port() == url.port
