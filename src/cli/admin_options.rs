@@ -148,9 +148,24 @@ pub(super) fn find_client(
             run::absence()
         )
     })?;
-    let loaded = source.load().map_err(|report| {
-        format!("{report}\nname the proxy with --admin and --token-file to do without the file")
-    })?;
+    let (loaded, given) = match (source.load(), given) {
+        (Ok(loaded), given) => (loaded, given),
+        // A proxy that refused to reload this file runs on, and knows the error. Changes are for no
+        // other proxy than the one that is meant.
+        (Err(report), Some(token)) if role == TokenRole::Read => {
+            super::print_report(&report);
+            let default = run::ADMIN;
+            super::tell(format_args!(
+                "asking the proxy at {default}, because the file can't be read; --admin names another"
+            ));
+            return AdminClient::new(AdminUrl::parse(default)?.with_tls(ca)?, token);
+        }
+        (Err(report), _) => {
+            return Err(format!(
+                "{report}\nname the proxy with --admin and --token-file to do without the file"
+            ));
+        }
+    };
     let (own, tls) = (loaded.admin_address(), own_tls(&loaded, ca)?);
     if let Some(token) = given {
         return AdminClient::new(AdminAddress::new(own.to_string(), tls)?, token);

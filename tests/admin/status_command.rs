@@ -143,6 +143,44 @@ fn a_token_of_the_file_is_sent_to_the_address_of_the_file_alone() {
 }
 
 #[test]
+fn a_broken_file_keeps_no_token_from_the_proxy() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let broken = dir.path().join("sluicegate.yaml");
+    fs::write(broken, "routes: [{ upstream: nowhere }]\n").expect("the directory is writable");
+    let told = |arguments: &[&str], token: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+        let command = command.args(arguments).current_dir(dir.path());
+        let command = command.env_remove("SLUICEGATE_CONFIG");
+        let command = command.env_remove("SLUICEGATE_ADMIN_TOKEN");
+        let command = command.envs(token.map(|token| ("SLUICEGATE_ADMIN_TOKEN", token)));
+        let output = command.output().expect("the binary starts");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains("`nowhere`"), "the error of the file: {told}");
+        told
+    };
+    let asking = "\nasking the proxy at 127.0.0.1:9980, because the file can't be read";
+    for arguments in [
+        &["status"][..],
+        &["keys", "find", "alice"],
+        &["top", "--once"],
+    ] {
+        let (with, without) = (told(arguments, Some(READER)), told(arguments, None));
+        assert!(with.contains(asking), "{with}");
+        assert!(with.contains("http://127.0.0.1:9980"), "it asks: {with}");
+        assert!(
+            !without.contains(asking) && without.contains("--token-file"),
+            "{without}"
+        );
+    }
+    // A change could reach another proxy than the one that is meant.
+    let change = told(&["keys", "reset", "per-key", "alice"], Some(READER));
+    assert!(
+        !change.contains("asking") && change.contains("--admin"),
+        "{change}"
+    );
+}
+
+#[test]
 fn status_says_what_to_do_without_an_answer_or_a_token() {
     let gateway = Gateway::start(ROUTES);
     let admin = gateway.admin.to_string();
