@@ -227,7 +227,7 @@ impl Admission {
             reason: match self.keyless.and_then(|_| limit.spec.descriptor.fault(head)) {
                 Some(fault) => RefusalReason::Key(fault),
                 None if self.is_ban() => RefusalReason::Banned,
-                None => RefusalReason::UsedUp,
+                None => too_few(decision, limit, head).unwrap_or(RefusalReason::UsedUp),
             },
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
         };
@@ -300,6 +300,17 @@ impl Admission {
             ..*decision
         }
     }
+}
+
+/// The reason of a refusal if units remain, but fewer than the request costs.
+fn too_few<'a>(
+    decision: Option<&'a Decision>,
+    limit: &Limit,
+    head: &Head<'_>,
+) -> Option<RefusalReason<'a>> {
+    let decision = decision.filter(|decision| decision.remaining > 0)?;
+    let needed = limit.spec.cost.of(head).ok()?;
+    (needed > decision.remaining).then_some(RefusalReason::TooFew(decision, needed))
 }
 
 /// Counts an admission that leaves at most 20 % of the quota.

@@ -103,6 +103,67 @@ fn a_grpc_call_is_refused_with_a_grpc_status() {
 }
 
 #[test]
+fn a_request_that_needs_more_than_remains_learns_of_both() {
+    let gateway = Gateway::start(
+        "policies:
+  tokens: { key: constant, quota: 1000/300d, cost: { header: x-cost, max: 5000 } }
+  hidden: { key: constant, quota: 1000/300d, cost: { header: x-cost, max: 5000 }, announce: false }
+  stated: { key: constant, algorithm: fixed_window, quota: { from: 'header:x-rate', per: 300d, default: 1000, max: 2000 }, cost: { header: x-cost, max: 5000 } }
+routes:
+  - { match: { path: /hidden }, upstream: echo, limits: [hidden] }
+  - { match: { path: /stated }, upstream: echo, limits: [stated] }
+  - { upstream: echo, limits: [tokens] }
+",
+    );
+    let ask = |path: &str, cost: u32, accept: &str| {
+        let head = format!("x-cost: {cost}\r\naccept: {accept}\r\n");
+        get_with(gateway.address(), path, &head)
+    };
+    assert_eq!(ask("/", 600, "*/*").status, 200);
+    for (accept, quote) in [
+        ("application/problem+json", "\\\""),
+        ("application/json", "\\\""),
+        ("text/plain", "\""),
+        ("text/html", "&quot;"),
+    ] {
+        let refused = ask("/", 500, accept);
+        let text = format!(
+            "The limit {quote}tokens{quote} of 1000/300d has 400 of 1000 left, and this request needs 500."
+        );
+        assert_eq!(refused.status, 429);
+        assert!(refused.text().contains(&text), "{}", refused.text());
+        let never = ask("/", 1001, accept).text();
+        assert!(
+            never.contains("has 400 of 1000 left, and this request needs 1001."),
+            "{never}"
+        );
+    }
+    let grpc = curl(&[
+        "--http2-prior-knowledge",
+        "-D-",
+        "-Hcontent-type: application/grpc",
+        "-Hx-cost: 500",
+        &gateway.url("/"),
+    ]);
+    let text = "grpc-message: The limit \"tokens\" of 1000/300d has 400 of 1000 left, and this request needs 500.";
+    assert!(grpc.stdout.contains(text), "{grpc}");
+    assert_eq!(ask("/", 400, "*/*").status, 200);
+    let spent = ask("/", 500, "*/*").text();
+    assert!(spent.contains("of 1000/300d is used up."), "{spent}");
+
+    assert_eq!(ask("/hidden", 600, "*/*").status, 200);
+    let hidden = ask("/hidden", 500, "*/*").text();
+    let text = "A limit has too few units left for this request.";
+    assert!(hidden.contains(text) && !hidden.contains("400"), "{hidden}");
+    assert_eq!(ask("/stated", 600, "*/*").status, 200);
+    let stated = ask("/stated", 500, "*/*").text();
+    assert!(
+        stated.contains("has 400 of 1000 left, and this request needs 500."),
+        "{stated}"
+    );
+}
+
+#[test]
 fn a_refused_grpc_call_gets_a_trailers_only_response() {
     let gateway = Gateway::refusing("{}");
     let block = [get_block(), field("content-type", "application/grpc")].concat();

@@ -53,7 +53,7 @@ fn refusals_up_to_the_threshold_ban_a_key_and_a_banned_key_is_not_charged() {
     assert_eq!(third.status, 429);
     let text = third.text();
     assert!(
-        text.contains("The limit \\\"keys\\\" bans this client for now."),
+        text.contains("This client is banned by the limit \\\"keys\\\"."),
         "{text}"
     );
     assert_eq!(

@@ -126,7 +126,7 @@ fn a_ban_needs_no_penalty_and_ends_when_it_is_lifted() {
     assert!((7_190..=7_200).contains(&seconds), "{seconds}");
     let text = refused.text();
     assert!(
-        text.contains("The limit \\\"p0\\\" bans this client for now."),
+        text.contains("This client is banned by the limit \\\"p0\\\"."),
         "{text}"
     );
     let policies = answer(&AdminClient::new(&gateway, READER).get("/v1/policies"));

@@ -16,6 +16,7 @@ use super::respond::{html_page, problem_details};
 use super::template::{Escape, Placeholder, PlaceholderValue, Template};
 use crate::http::headers::Headers;
 use crate::http::message::Response;
+use crate::limiter::Decision;
 use crate::proxy::body::ResponseBody;
 use crate::rules::{Head, KeyFault};
 
@@ -86,6 +87,8 @@ pub(crate) struct RefusedRequest<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RefusalReason<'a> {
     UsedUp,
+    /// Units remain, but fewer than these, which the request needs.
+    TooFew(&'a Decision, u32),
     Banned,
     /// It has no bucket for the request.
     Key(KeyFault<'a>),
@@ -103,12 +106,12 @@ impl Rejection {
             Some(_) => (
                 std::slice::from_ref(&name),
                 used_up(name, quota),
-                format!("The limit \"{name}\" bans this client for now."),
+                format!("This client is banned by the limit \"{name}\"."),
             ),
             None => (
                 &[][..],
                 "A limit is used up.".to_owned(),
-                "A limit bans this client for now.".to_owned(),
+                "This client is banned by a limit.".to_owned(),
             ),
         };
         let formats = spec.formats.all();
@@ -142,6 +145,17 @@ impl Rejection {
                     None => Cow::Borrowed(&self.used_up.text),
                 };
             }
+            RefusalReason::TooFew(..) if self.name.is_empty() => {
+                return Cow::Borrowed("A limit has too few units left for this request.");
+            }
+            RefusalReason::TooFew(decision, needed) => {
+                let (name, quota) = (&self.name, refused.quota.unwrap_or(&self.quota));
+                let (left, all) = (decision.remaining, decision.capacity);
+                return Cow::Owned(format!(
+                    "The limit \"{name}\" of {quota} has {left} of {all} left, and this request \
+                     needs {needed}."
+                ));
+            }
             RefusalReason::Banned => return Cow::Borrowed(&self.banned.text),
             RefusalReason::Key(fault) => fault,
         };
@@ -167,7 +181,7 @@ impl Rejection {
                 is_fixed.then_some(&self.used_up.bodies)
             }
             RefusalReason::Banned => Some(&self.banned.bodies),
-            RefusalReason::Key(_) => None,
+            RefusalReason::TooFew(..) | RefusalReason::Key(_) => None,
         }
     }
 
@@ -180,7 +194,7 @@ impl Rejection {
     fn status_for(&self, reason: RefusalReason<'_>) -> StatusCode {
         match reason {
             RefusalReason::Key(_) => self.spec.keyless_status,
-            RefusalReason::UsedUp | RefusalReason::Banned => self.spec.status,
+            _ => self.spec.status,
         }
     }
 
@@ -224,7 +238,7 @@ impl Rejection {
             Some(content_type) => {
                 let status = match refused.reason {
                     RefusalReason::Key(_) => GrpcStatus::InvalidArgument,
-                    RefusalReason::UsedUp | RefusalReason::Banned => GrpcStatus::ResourceExhausted,
+                    _ => GrpcStatus::ResourceExhausted,
                 };
                 *response = self.grpc_response(content_type, status, &self.text(refused));
             }
