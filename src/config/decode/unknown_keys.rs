@@ -10,7 +10,7 @@ use crate::nearest;
 const MAX_UNKNOWN_KEY: usize = 32;
 
 /// Words of other proxies, each group with the key that means the same, and advice.
-const FOREIGN: [(&str, &str, &str); 6] = [
+const FOREIGN: [(&str, &str, &str); 7] = [
     (
         "average interval limit per period rate requests rpm rps time_window window",
         "quota",
@@ -35,6 +35,11 @@ const FOREIGN: [(&str, &str, &str); 6] = [
         "from",
         "response_header",
         "say where the cost stands: `header: x-cost`, or in responses `response_header: x-cost`",
+    ),
+    (
+        "bind listen port",
+        "listeners",
+        "say where clients connect: `listeners: [{ address: \"[::]:8080\" }]`",
     ),
     (
         "backend proxy_pass service target to",

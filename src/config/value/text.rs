@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use derive_more::{Deref, Display};
 
+use super::quota::Quota;
 use super::{ParseFailure, TextValue, failure, text_value};
 use crate::config::Code;
 use crate::config::located::Located;
@@ -138,6 +139,7 @@ impl TextValue for Name {
         let help = match text.len() {
             0 => "it needs one character at least".to_owned(),
             length if length > MAX_LENGTH => format!("it has {length} bytes; {MAX_LENGTH} are allowed"),
+            _ if Quota::parse(text).is_ok() => format!("write `{{ quota: {text} }}`"),
             _ => "use letters, digits, `.`, `_` and `-` only: names appear in header fields and metrics".to_owned(),
         };
         Err(failure(format!("`{text}` isn't a name"), help))
