@@ -1,6 +1,12 @@
 //! Log lines about a configuration: why it does not take effect, or its warnings, and the buckets
 //! that it changes.
 
+use std::collections::HashSet;
+use std::mem;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
 use super::StartupError;
 use crate::clock::Timestamp;
 use crate::config::{Code, Loaded, Problem, Report, Severity, lint};
@@ -9,17 +15,35 @@ use crate::proxy::ruleset::reload_diff::BucketChange;
 /// At most this many lines of a kind are logged; the others are counted.
 const MAX_LINES: usize = 20;
 
-/// Finds the warnings of a configuration at the instant `now`, and logs them. Returns at once:
-/// nothing waits for warnings.
-pub(super) fn log_warnings(loaded: Loaded, now: Timestamp) {
-    tokio::task::spawn_blocking(move || log_report(&lint(loaded, now)));
+/// Logs the warnings of each configuration that the one before, whose warnings it holds, didn't have.
+#[derive(Debug, Default)]
+pub(super) struct WarningLog(Arc<Mutex<HashSet<String>>>);
+
+impl WarningLog {
+    /// Finds the warnings of a configuration at the instant `now`, and logs the new ones. Returns at
+    /// once: nothing waits for warnings.
+    pub(super) fn log(&self, loaded: Loaded, now: Timestamp) {
+        let last = Arc::clone(&self.0);
+        tokio::task::spawn_blocking(move || {
+            let report = lint(loaded, now);
+            let warnings = report.reported().iter().map(identity).collect();
+            let known = mem::replace(&mut *last.lock(), warnings);
+            log_report(&report, &known);
+        });
+    }
+}
+
+/// Tells a warning from others, wherever its line has moved to.
+fn identity(problem: &Problem) -> String {
+    let (code, path) = (problem.code.as_str(), &problem.path);
+    format!("{code} {path} {}", problem.message)
 }
 
 /// Logs why a configuration is not reloaded, each reason in a line of its own.
 pub(super) fn log_failure(why: &StartupError) {
     match why {
         StartupError::Config(report) => {
-            log_report(report);
+            log_report(report, &HashSet::new());
             tracing::error!("the configuration is not reloaded; the old one stays in force");
         }
         why => {
@@ -28,7 +52,7 @@ pub(super) fn log_failure(why: &StartupError) {
     }
 }
 
-fn log_report(report: &Report) {
+fn log_report(report: &Report, known: &HashSet<String>) {
     // The TLS settings of listeners log these when they read certificates.
     let is_known = |problem: &Problem| {
         problem.code == Code::CertificateExpiry && problem.path.starts_with("listeners")
@@ -36,7 +60,7 @@ fn log_report(report: &Report) {
     let mut new = report
         .reported()
         .iter()
-        .filter(|problem| !is_known(problem));
+        .filter(|problem| !is_known(problem) && !known.contains(&identity(problem)));
     for problem in new.by_ref().take(MAX_LINES) {
         let Problem {
             path: key,

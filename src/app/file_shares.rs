@@ -1,5 +1,8 @@
 //! File descriptors: as many as the system lets the process have, and who may take them.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::admin::listener;
@@ -15,6 +18,9 @@ const PER_WORKER: u64 = 8;
 
 /// The requests at upstreams that are allowed if there are files enough, or as many as clients.
 const UPSTREAM_REQUESTS: usize = 20_000;
+
+/// The clients of which the last warning spoke, so that reloads don't repeat it; 0 without one.
+static WARNED: AtomicUsize = AtomicUsize::new(0);
 
 /// The files of the process. Proxied traffic takes those of clients and upstreams alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +57,11 @@ pub(super) fn raise_and_divide(server: &ServerSpec) -> FileShares {
     let own = RESERVED + per_worker * server.workers.get() as u64;
     let shares = FileShares::new(limit, own, max_connections);
     let FileShares { clients, .. } = shares;
-    if clients < max_connections {
+    if clients < max_connections && WARNED.swap(clients, Relaxed) != clients {
         tracing::warn!(
             max_connections,
             limit,
-            "too few files may be open: {clients} clients are served at a time, and others wait; raise the limit \
+            "the limit of open files is low: {clients} clients are served at a time, and others wait; raise the limit \
              (ulimit -n, LimitNOFILE=), or lower client.max_connections"
         );
     }

@@ -20,7 +20,7 @@ use self::takeover::Takeover;
 use self::upgrade::AfterUpgrade;
 use super::StartupError;
 use super::access_logs;
-use super::config_log;
+use super::config_log::WarningLog;
 use super::file_shares;
 use super::periodic::{run_periodic_work, tick_upstreams};
 use super::playground;
@@ -41,6 +41,7 @@ use crate::admin::readiness::{Phase, Readiness};
 use crate::admin::state::{AdminContext, ProcessFacts};
 use crate::admin::status_problem::StatusProblem;
 use crate::clock::Clock;
+use crate::clock::text::Span;
 use crate::config::{Compiled, Source, compile};
 use crate::limiter::Secret;
 use crate::net::listener::passed::PassedSockets;
@@ -119,7 +120,8 @@ impl Process {
             export,
             process: mut spec,
         } = compile(&loaded)?;
-        config_log::log_warnings(loaded, started_at);
+        let warning_log = WarningLog::default();
+        warning_log.log(loaded, started_at);
         let files = file_shares::raise_and_divide(&spec.server);
         let mut served = spec.server.clone();
         served.client.max_connections = files.clients;
@@ -164,6 +166,7 @@ impl Process {
             .with_access_log(access_log)
             .with_spans(spans);
         let ruleset = first_ruleset(prepared, previous, &clock);
+        reloader.warning_log = warning_log;
         reloader.access_logs.note(&ruleset);
         redis_connections.begin(&ruleset);
         let gateway = new_gateway(ruleset, &context);
@@ -294,7 +297,7 @@ impl Process {
             EndSignal::Interrupt | EndSignal::HandedOver => Duration::ZERO,
         };
         self.readiness.set(Phase::Draining);
-        tracing::info!(?delay, ?deadline, "draining");
+        tracing::info!(delay = %Span(delay), deadline = %Span(deadline), "draining");
         let (server, admin) = (self.server.shutdown(), self.admin.shutdown());
         let drained = async {
             if ended_by != EndSignal::HandedOver {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::StartupError;
 use super::access_logs::{self, Writers};
-use super::config_log;
+use super::config_log::{self, WarningLog};
 use super::file_shares::{self, FileShares};
 use super::redis_connections::RedisConnections;
 use super::snapshot_thread::SnapshotThread;
@@ -42,6 +42,7 @@ pub(super) struct Reloader {
     /// How long shutting down may take.
     pub(super) shutdown: ShutdownTimes,
     files: Vec<VersionedFile>,
+    pub(super) warning_log: WarningLog,
     /// The access logs that are being written.
     pub(super) access_logs: Writers,
     /// The export of spans, if there is one.
@@ -76,6 +77,7 @@ impl Reloader {
             }),
             shutdown: spec.shutdown,
             files: spec.files.clone(),
+            warning_log: WarningLog::default(),
             access_logs: Writers::default(),
             export,
             redis_connections,
@@ -203,7 +205,7 @@ impl Reloader {
         let warnings = loaded.warnings.sentences();
         self.history.succeeded(running, buckets.clone(), warnings);
         config_log::log_changes(&buckets);
-        config_log::log_warnings(loaded, now);
+        self.warning_log.log(loaded, now);
         // Last, so that anyone who sees the count also finds the log line and the history.
         self.metrics.reloaded(&hash, seconds(now));
     }

@@ -95,7 +95,7 @@ pub(super) fn restore(
     let find_keys = |policy: &str, key: &str| keys.get(&(policy, key)).copied();
     let restored = reader.restore(find_table, find_keys, now)?;
     tracing::info!(
-        path = name,
+        from = name,
         buckets = restored.buckets,
         bans = restored.bans,
         dropped = restored.dropped,

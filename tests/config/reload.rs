@@ -624,6 +624,25 @@ fn a_start_logs_the_warnings() {
 }
 
 #[test]
+fn a_warning_that_stays_is_logged_once() {
+    let config = |comment: &str, other: &str| {
+        format!("{comment}routes:\n  - {{ upstream: echo, limits: [{{ quota: 5/15m }}{other}] }}\n")
+    };
+    let warning =
+        |limit: usize| format!("code=\"small-quota\" key=\"routes[0].limits[{limit}].quota\"");
+    let gateway = Gateway::start(&config("", ""));
+    gateway.wait_for_log(&warning(0));
+    gateway.reload(&config("# moved\n", ", { quota: 4/15m }"));
+    gateway.wait_for_log(&warning(1));
+    let log = gateway.log();
+    assert_eq!(log.matches(&warning(0)).count(), 1, "{log}");
+    assert!(
+        log.matches("the limit of open files is low").count() <= 1,
+        "{log}"
+    );
+}
+
+#[test]
 fn each_reason_of_a_failed_reload_is_a_log_line_with_time_and_level() {
     let gateway = Gateway::start(&with_quota("2/300d"));
     let wrong = "policies: { all: { key: constant, quota: soon } }\nroutes: [{ upstreem: echo }]\n";
