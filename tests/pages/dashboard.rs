@@ -247,6 +247,9 @@ fn a_pasted_configuration_is_checked_and_compared() {
 fn secrets_in_lists_of_lines_are_no_difference() {
     let config = format!(
         "listeners: [{{ address: 127.0.0.1:0 }}]
+# Comments are masked,
+#
+# and leave one empty line.
 admin:
   address: 127.0.0.1:0
   tokens:
@@ -262,6 +265,8 @@ routes: [{{ upstream: echo, limits: [{{ name: all, key: client_ip, quota: 7/1h }
     let (gateway, browser) = (Gateway::start(&config), Browser::start(DESKTOP));
     sign_in(&browser, &gateway, READER);
     visit(&browser, "configuration", "tracing");
+    let gap = "document.querySelector('pre').textContent.split('\\n').slice(1, 3).join('|')";
+    assert_eq!(browser.run(&format!("return {gap};")), json!("|admin:"));
     let compare = |pasted: &str| {
         let pasted = serde_json::Value::from(pasted);
         browser.run(&format!(

@@ -21,7 +21,7 @@ export function showLogin(main, session, entered, reason = "") {
     { class: "login", onsubmit: submit },
     element("h1", {}, "Sign in"),
     element("label", { class: "field" }, "Token", input),
-    element("p", { class: "small soft" }, "One of admin.tokens in the configuration. Without any, the log of the start names a file that has one. This tab keeps it until it is closed."),
+    element("p", { class: "small soft" }, "One of admin.tokens in the configuration. None set? The log of the start names a file that has one. This tab keeps it until it is closed."),
     problem,
     element("button", { class: "primary" }, "Sign in"),
   );

@@ -36,7 +36,7 @@ export function show(main, { session }) {
   const next = element("button", { type: "button", hidden: true, onclick: () => turn([...places, next.value]) }, "Older");
   main.append(
     element("h1", {}, TITLE),
-    element("p", { class: "small soft" }, "What operators have done to single keys, the newest first. Keys are secrets: they have their hashes here, which for policies in memory are their names in logs. Bans by penalties aren't listed."),
+    element("p", { class: "small soft" }, "What operators have done to single keys, the newest first. Keys are secrets: they are shown as hashes, as in the logs (of policies in memory). Bans by penalties aren't listed."),
     problem.node,
     element("div", { class: "row" }, total, newest, next),
     list.node,

@@ -47,7 +47,7 @@ export function show(main, { figures, session }) {
   main.append(
     element("h1", {}, TITLE),
     element("form", { class: "search", onsubmit: search }, element("label", { class: "field" }, "Key", kind), fields, element("button", { class: "primary" }, "Show buckets")),
-    element("p", { class: "small soft" }, "Buckets are looked at once a second; in between, they run on as if no request came. Those that refuse the client came first when the cards were sorted; they stay where they are. Keys are secrets: they are neither logged nor kept in the address."),
+    element("p", { class: "small soft" }, "Buckets are looked at once a second; in between, they run on as if no request came. Those that refuse come first; the order then stays. Keys are secrets: they are neither logged nor kept in the address."),
     problem.node,
     summary.node,
     cards,

@@ -19,7 +19,7 @@ export function show(main, { figures, session }) {
   const compare = async () => {
     try {
       const found = await session.post("/v1/check", { text: pasted.value });
-      result.replaceChildren(...checked(found), difference(running, found.masked_text));
+      result.replaceChildren(...checked(found), difference(running, withoutGaps(found.masked_text)));
     } catch (error) {
       result.replaceChildren(element("p", { class: "problem" }, error.message));
     }
@@ -58,10 +58,16 @@ export function show(main, { figures, session }) {
 async function load(session, { about, failed, text, reloads }) {
   const [config, history] = await Promise.all([session.get("/v1/config"), session.get("/v1/reloads")]);
   setText(about, aboutText(config));
-  setText(text, config.text);
+  const shown = withoutGaps(config.text);
+  setText(text, shown);
   failed.replaceChildren(...failure(config.last_error));
   reloads.fill(history.reloads.map((reload) => row(reload, config.last_error)), "None since the start.");
-  return config.text;
+  return shown;
+}
+
+/** The text with one empty line where masked comments leave several. */
+function withoutGaps(text) {
+  return text.replace(/\n([ \t]*\n){2,}/g, "\n\n");
 }
 
 function aboutText({ source, hash, loaded_at: at, last_error: error, reset }) {

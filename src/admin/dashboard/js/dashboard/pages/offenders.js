@@ -28,7 +28,7 @@ export function show(main, { session }) {
     ["", "number"],
   ]);
   const counted = element("p", { class: "small soft" });
-  const hidden = element("p", { class: "small soft", hidden: true }, "Clients have their names of the logs here. With admin.keys: readable they have their keys, which lead to buckets and to bans.");
+  const hidden = element("p", { class: "small soft", hidden: true }, "Clients appear by their id in the logs. With admin.keys: readable they appear by their keys, which lead to buckets and bans.");
   const look = async () => {
     const path = (order, most) => `/v1/top?by=${order}&window=${window.value}&limit=${most}`;
     // Requests and units are counted while somebody asks for them: this page does.
