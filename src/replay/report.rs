@@ -34,6 +34,12 @@ pub struct ReplayReport {
     from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
+    /// What it leaves out, if anything.
+    #[serde(skip)]
+    scope: Option<String>,
+    /// Requests that policies in shadow would have limited.
+    #[serde(skip)]
+    shadowed: u64,
     /// The outcomes of those that met the limits.
     #[serde(flatten)]
     pub(super) counts: Counts,
@@ -116,8 +122,10 @@ impl ReplayReport {
         let latest = tally.times.map(|(_, latest)| latest);
         let answered: u64 = tally.answered.values().sum();
         let places = (0..ruleset.routes.len()).map(Some).chain([None]);
-        ReplayReport {
+        let mut report = ReplayReport {
             requests: tally.all.requests() + answered,
+            scope: None,
+            shadowed: 0,
             from: tally.times.map(|(first, _)| rfc_3339(first)),
             until: latest.map(rfc_3339),
             counts: tally.all,
@@ -144,7 +152,13 @@ impl ReplayReport {
                     requests,
                 })
                 .collect(),
+        };
+        report.shadowed = report.limits().map(|limit| limit.shadowed).sum();
+        let counts = report.limited_by_policy();
+        for policy in &mut report.policies {
+            policy.would_limit = policy.limited_clients > 0 && counts[&policy.policy].limited == 0;
         }
+        report
     }
 
     /// The requests that each policy limits, on all routes.
@@ -173,6 +187,9 @@ impl ReplayReport {
 
     /// Leaves all other policies out.
     pub fn keep_policy(&mut self, name: &str) {
+        self.scope = Some(format!(
+            "only policy {name} is shown, but the counts of requests are of all policies"
+        ));
         self.policies.retain(|policy| *policy.policy == *name);
         for route in &mut self.routes {
             route.limits.retain(|limit| *limit.policy == *name);

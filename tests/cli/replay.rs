@@ -367,7 +367,7 @@ fn a_summary_has_routes_policies_and_the_most_frequent_keys() {
         "\nroute a: 6 requests, 3 limited\n     allowed     limited     delayed  by policy\n",
         "\n           3           3           0  a#0\n",
         "\nno route takes: 1 requests, 0 limited\n",
-        "\npolicy a#0 (fixed_window, 1/1s)\n  limited clients: 2 of 3\n  longest single wait: 750ms from 1970-01-01T00:00:00.25Z, header:x = k1 (waits are not added up)\n",
+        "\npolicy a#0 (fixed_window, 1/1s)\n  limited: 2 of 3 clients\n  longest single wait: 750ms from 1970-01-01T00:00:00.25Z, header:x = k1 (waits are not added up)\n",
         "\n  limited most:\n           2  header:x = k1 (66.7% of 3 requests)\n",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
@@ -409,10 +409,30 @@ fn one_policy_is_shown_alone() {
         (&most["most"], &most["requests"]["most"]),
         (&json!(2), &json!(4))
     );
+    let shown = replay.run(&["--policy", "per-key"]);
+    let text = String::from_utf8(shown.stdout).expect("text");
+    let scope = "Z\nonly policy per-key is shown, but the counts of requests are of all policies\n";
+    assert!(text.contains(scope), "{text}");
     let unknown = replay.run(&["--policy", "per-kei"]);
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
     let told = stderr(&unknown);
     assert!(told.contains("did you mean `per-key`?"), "{told}");
+}
+
+#[test]
+fn a_policy_in_shadow_would_limit() {
+    let replay = Replay::new(&keyed("2/300d, burst: 1, mode: shadow"), keyed_log());
+    let output = replay.run(&[]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    for part in [
+        "\n           5  allowed\n           0  limited\n           3  would be limited, by policies in shadow\n",
+        "\npolicy per-key (gcra, 2/300d, burst 1)\n  would be limited: 1 of 2 clients\n",
+        "\n  would be limited most:\n           3  header:x = k1 ",
+        "\npolicy per-address (gcra, 9/300d)\n  limited: 0 of 1 clients\n",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    assert!(!text.contains("  limited most"), "{text}");
 }
 
 #[test]

@@ -81,13 +81,15 @@ impl ReplayPage<'_> {
             let (from, until) = (time(from), time(until));
             write!(f, ", from {from} to {until}")?;
         }
+        if let Some(scope) = &report.scope {
+            write!(f, "; {}", Text(scope))?;
+        }
         writeln!(f, "</p></header>")
     }
 
     fn write_figures(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (report, counts) = (self.report, &self.report.counts);
-        let answered: u64 = report.answered.values().sum();
-        let shadowed = report.limits().map(|limit| limit.shadowed).sum();
+        let (answered, shadowed) = (report.answered.values().sum(), report.shadowed);
         let figures = [
             ("Requests", report.requests, "", true),
             ("Allowed", counts.allowed, "allowed", true),

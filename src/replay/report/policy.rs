@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::CountRange;
 use crate::clock::Timestamp;
 use crate::clock::text::{Millis, rfc_3339};
+use crate::limiter::Algorithm;
 use crate::proxy::activity::top_keys::TopKeys;
 use crate::proxy::ruleset::Policy;
 use crate::replay::tally::{MetKey, PolicyKeys, Tally};
@@ -19,6 +20,12 @@ pub(super) struct PolicyReport {
     pub policy: Arc<str>,
     pub algorithm: &'static str,
     pub quota: String,
+    /// Algorithm, quota and burst.
+    #[serde(skip)]
+    pub rule: String,
+    /// True if it refused nobody, but would have if it didn't only shadow or tag.
+    #[serde(skip)]
+    pub would_limit: bool,
     /// Buckets that were forgotten, or merged, for want of room.
     pub evictions: u64,
     /// The keys of its requests, and those of them that it limited; 2048 for that many or more.
@@ -37,6 +44,9 @@ pub(super) struct ClientsByUse {
     /// Those that were never limited: up to 9 percent, 19 percent, ..., 100 percent.
     pub tenths: [usize; 10],
     pub limited: usize,
+    /// The capacity of all buckets, if it is one and below 10.
+    #[serde(skip)]
+    pub small_capacity: Option<u32>,
 }
 
 /// The longest time that a key was limited.
@@ -59,8 +69,11 @@ pub(super) struct KeyReport {
 }
 
 impl ClientsByUse {
-    fn of(keys: &TopKeys<MetKey>) -> Self {
-        let mut counted = Self::default();
+    fn of(keys: &TopKeys<MetKey>, (least, most): (u32, u32)) -> Self {
+        let mut counted = Self {
+            small_capacity: (least == most && most < 10).then_some(most),
+            ..Self::default()
+        };
         for entry in keys.entries() {
             let key = &entry.value;
             if key.is_limited {
@@ -74,12 +87,18 @@ impl ClientsByUse {
 }
 
 impl PolicyReport {
+    /// What happens to the limited clients.
+    pub(super) fn verb(&self) -> &'static str {
+        ["limited", "would be limited"][usize::from(self.would_limit)]
+    }
+
     /// `None` for a policy that no request met with a key.
     pub(super) fn new(policy: &Policy, tally: &Tally, latest: Timestamp) -> Option<Self> {
         let PolicyKeys {
             busiest,
             limited,
             longest,
+            capacities,
             ..
         } = tally.policies.get(&policy.name)?;
         let (clients, limited_clients) = (busiest.entries().len(), limited.entries().len());
@@ -89,7 +108,7 @@ impl PolicyReport {
             requests: busiest.find(entry.key).map(CountRange::of),
         });
         let limited: Vec<_> = limited.collect();
-        let clients_by_use = ClientsByUse::of(busiest);
+        let clients_by_use = ClientsByUse::of(busiest, *capacities);
         let busiest = busiest.most(MAX_KEYS).into_iter().map(|entry| KeyReport {
             key: entry.value.name.clone(),
             count: CountRange::of(entry),
@@ -100,6 +119,8 @@ impl PolicyReport {
             policy: Arc::clone(&policy.name),
             algorithm: policy.quota.algorithm().kind(),
             quota: policy.quota.text.clone(),
+            rule: rule(policy.quota.algorithm(), &policy.quota.text),
+            would_limit: false,
             evictions: policy
                 .quotas()
                 .map(|quota| quota.buckets.table.evictions())
@@ -115,5 +136,15 @@ impl PolicyReport {
             most_limited: limited,
             busiest,
         })
+    }
+}
+
+fn rule(algorithm: &Algorithm, quota: &str) -> String {
+    let (kind, limit) = (algorithm.kind(), algorithm.limit());
+    match algorithm {
+        Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) if gcra.burst() != limit => {
+            format!("{kind}, {quota}, burst {}", gcra.burst())
+        }
+        _ => format!("{kind}, {quota}"),
     }
 }

@@ -13,10 +13,12 @@ impl Display for ReplayReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.write_span(f)?;
         let counts = &self.counts;
+        let shadowed = Some(self.shadowed).filter(|shadowed| *shadowed > 0);
         for (count, what) in [
             (Some(counts.allowed), "allowed"),
             ((counts.delayed > 0).then_some(counts.delayed), "delayed"),
             (Some(counts.limited), "limited"),
+            (shadowed, "would be limited, by policies in shadow"),
             (Some(counts.unlimited), "no limit applied"),
         ] {
             if let Some(count) = count {
@@ -40,7 +42,10 @@ impl ReplayReport {
         match (&self.from, &self.until) {
             (Some(from), Some(until)) => writeln!(f, " from {from} to {until}"),
             _ => writeln!(f),
-        }
+        }?;
+        self.scope
+            .iter()
+            .try_for_each(|scope| writeln!(f, "{scope}"))
     }
 
     /// The data that the log lacks, the lines that were not replayed, and the lines that deserve
@@ -145,13 +150,13 @@ impl Display for RouteReport {
 
 impl Display for PolicyReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (policy, algorithm, quota) = (&self.policy, self.algorithm, &self.quota);
-        writeln!(f, "\npolicy {policy} ({algorithm}, {quota})")?;
+        writeln!(f, "\npolicy {} ({})", self.policy, self.rule)?;
         let (limited, clients) = (
             client_count(self.limited_clients),
             client_count(self.clients),
         );
-        writeln!(f, "  limited clients: {limited} of {clients}")?;
+        let verb = self.verb();
+        writeln!(f, "  {verb}: {limited} of {clients} clients")?;
         if self.evictions > 0 {
             writeln!(
                 f,
@@ -167,7 +172,7 @@ impl Display for PolicyReport {
                 "  longest single wait: {limited} from {from}, {key} (waits are not added up)"
             )?;
         }
-        keys("limited most", &self.most_limited, f)?;
+        keys(&format!("{verb} most"), &self.most_limited, f)?;
         keys("busiest", &self.busiest, f)
     }
 }

@@ -224,7 +224,7 @@ impl NoLimit {
         match self {
             Self::LittleData if requests == 0 => "no requests in the log".to_owned(),
             Self::LittleData => format!(
-                "not enough data: {requests} requests by {} ({MIN_REQUESTS} by {MIN_KEYS} are needed)",
+                "not enough data: {requests} requests by {}, and it takes {MIN_REQUESTS} requests by {MIN_KEYS} clients",
                 clients_text(clients)
             ),
             Self::Health => "looks like health checks".to_owned(),

@@ -212,13 +212,13 @@ fn text(asked: &[Asked]) -> String {
 fn little_data_is_said() {
     let few = text(&steady(&[40; 4]));
     assert!(
-        few.contains("no limit proposed: not enough data: 160 requests by 4 clients"),
+        few.contains("no limit proposed: not enough data: 160 requests by 4 clients, and it takes 100 requests by 10 clients"),
         "{few}"
     );
     assert!(few.contains("less than an hour"), "{few}");
     let some = text(&steady(&[40; 30]));
     assert!(
-        some.contains("99% of only 30 clients is the busiest one"),
+        some.contains("with 30 clients, 99% means the busiest"),
         "{some}"
     );
     let mut clients = [6; 40];

@@ -18,20 +18,20 @@ impl ReplayPage<'_> {
         f: &mut Formatter<'_>,
     ) -> fmt::Result {
         let name = Text(&policy.policy);
-        let is_limiting = policy.limited_clients > 0;
+        let is_limiting = policy.limited_clients > 0 && !policy.would_limit;
         let class = if is_limiting { "card refused" } else { "card" };
         writeln!(
             f,
             "<article class=\"{class}\" aria-labelledby=\"policy-{place}\"><div><h3 id=\"policy-{place}\">{name}</h3>\
-             <p class=\"soft small\">{}, {}</p></div>",
-            policy.algorithm,
-            Text(&policy.quota)
+             <p class=\"soft small\">{}</p></div>",
+            Text(&policy.rule)
         )?;
         let (limited, clients) = (
             client_count(policy.limited_clients),
             client_count(policy.clients),
         );
-        writeln!(f, "<p><b>{limited}</b> of {clients} clients limited</p>")?;
+        let verb = policy.verb();
+        writeln!(f, "<p><b>{limited}</b> of {clients} clients {verb}</p>")?;
         self.write_policy_timeline(policy, f)?;
         write_use(policy, f)?;
         if let Some(longest) = &policy.longest {
@@ -49,7 +49,8 @@ impl ReplayPage<'_> {
                 "<p class=\"notice\">{evictions} buckets were forgotten: the table was full</p>"
             )?;
         }
-        write_keys("Limited most", &policy.most_limited, f)?;
+        let most = ["Limited most", "Would be limited most"][usize::from(policy.would_limit)];
+        write_keys(most, &policy.most_limited, f)?;
         write_keys("Busiest", &policy.busiest, f)?;
         f.write_str("</article>\n")
     }
@@ -87,21 +88,26 @@ impl ReplayPage<'_> {
 /// How many clients used how much of their buckets at most.
 fn write_use(policy: &PolicyReport, f: &mut Formatter<'_>) -> fmt::Result {
     let used = &policy.clients_by_use;
-    let limited = ("limited".to_owned(), used.limited, "limited");
-    let parts = (0..).zip(&used.tenths).map(|(tenth, clients)| {
-        let range = match tenth {
-            9 => "90 to 100 %".to_owned(),
-            tenth => format!("{} to {} %", tenth * 10, tenth * 10 + 9),
+    let class = ["limited", "shadowed"][usize::from(policy.would_limit)];
+    let limited = (policy.verb().to_owned(), used.limited, class);
+    let parts = (0..).zip(&used.tenths).filter_map(|(tenth, clients)| {
+        let range = match (used.small_capacity, tenth) {
+            // Fewer units than bars: a bar for each number of units.
+            (Some(all), _) => {
+                let is_here = |units: &u32| (units * 10 / all.max(1)).min(9) == tenth;
+                format!("{} of {all}", (0..=all).find(is_here)?)
+            }
+            (None, 9) => "90 to 100 %".to_owned(),
+            (None, _) => format!("{} to {} %", tenth * 10, tenth * 10 + 9),
         };
-        (range, *clients, "allowed")
+        Some((range, *clients, "allowed"))
     });
     let rows: Vec<_> = parts.chain([limited]).collect();
     let most = rows.iter().map(|row| row.1).max().unwrap_or_default();
     writeln!(
         f,
-        "<div class=\"use\"><h4>Clients by the most that they used of {}</h4><table aria-label=\"Clients by use of the quota\">\
-         <thead class=\"visually-hidden\"><tr><th scope=\"col\">Used</th><th scope=\"col\">Clients</th><td></td></tr></thead><tbody>",
-        Text(&policy.quota)
+        "<div class=\"use\"><h4>Clients by the most that they used of their bucket</h4><table aria-label=\"Clients by use of the quota\">\
+         <thead class=\"visually-hidden\"><tr><th scope=\"col\">Used</th><th scope=\"col\">Clients</th><td></td></tr></thead><tbody>"
     )?;
     for (range, clients, class) in rows {
         let width = (clients * 100).div_ceil(most.max(1));
@@ -121,7 +127,7 @@ fn write_keys(what: &str, keys: &[KeyReport], f: &mut Formatter<'_>) -> fmt::Res
     }
     let has_requests = keys.iter().any(|key| key.requests.is_some());
     let heads: &[&str] = if has_requests {
-        &["Client", "Limited", "Of requests", "Share"]
+        &["Client", "Requests", "Of requests", "Share"]
     } else {
         &["Client", "Requests"]
     };

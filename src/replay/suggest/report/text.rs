@@ -117,7 +117,7 @@ impl Suggestion {
         if (1.0 - percentile / 100.0) * (clients as f64) < 1.0 && percentile < 100.0 {
             return writeln!(
                 f,
-                "  note: {percentile}% of only {clients} clients is the busiest one"
+                "  note: with {clients} clients, {percentile}% means the busiest"
             );
         }
         Ok(())
