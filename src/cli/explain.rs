@@ -175,7 +175,7 @@ impl ExplainArgs {
             serde_json::to_writer_pretty(&mut out, explanation)?;
             out.write_all(b"\n")
         } else {
-            writeln!(out, "buckets   new: --admin asks a running proxy")?;
+            writeln!(out, "buckets   empty ones (--admin asks a running proxy)")?;
             out.write_all(explanation.text.as_bytes())
         }
     }

@@ -52,7 +52,7 @@ fn a_running_proxy_answers_by_its_buckets_and_a_file_by_new_ones() {
     let config = config.to_str().expect("a path of ours");
     let file = explain(&gateway, &["--config", config, "--expect", "allowed"]);
     assert_eq!(file.code, Some(0), "{file}");
-    let first = "buckets   new: --admin asks a running proxy\nrequest   GET";
+    let first = "buckets   empty ones (--admin asks a running proxy)\nrequest   GET";
     assert!(file.stdout.starts_with(first), "{file}");
 }
 

@@ -212,7 +212,10 @@ fn a_client_is_found_in_every_policy_with_such_a_key() {
     };
     let unknown = find(&["alice"]);
     assert_eq!(done(&unknown), "", "{unknown}");
-    assert!(unknown.stderr.contains("is it typed right?"), "{unknown}");
+    assert!(
+        unknown.stderr.contains("is it mistyped, or idle?"),
+        "{unknown}"
+    );
     assert_eq!([0; 3].map(|_| ask(&gateway)), [200, 200, 429]);
     let grant = ["grant", "per-key", "alice", "--units", "3", "--for", "1h"];
     done(&keys(&gateway, WRITER, &grant, ""));
@@ -346,7 +349,7 @@ fn key_id(gateway: &Gateway, key: &[&str]) -> String {
 fn a_key_of_which_nothing_is_stored_is_in_doubt() {
     let gateway = start();
     assert_eq!(ask(&gateway), 200);
-    let doubt = "is it typed right?";
+    let doubt = "is it mistyped, or idle?";
     let read = |key: &[&str]| keys(&gateway, READER, &[&["lookup"], key].concat(), "");
     for known in [&["per-key", "alice"][..], &["pairs", "127.0.0.1", "alice"]] {
         let known = read(known);

@@ -236,10 +236,7 @@ pub(super) fn change_store_problem(error: SteeringError) -> ProblemDetails {
 /// A note on a key of which nothing was stored.
 fn unknown_key(before: &KeyState) -> Option<String> {
     let is_unknown = !before.stored && !before.exempt;
-    is_unknown.then(|| {
-        "nothing was stored of this key before: is it typed right? Or it has not asked lately"
-            .to_owned()
-    })
+    is_unknown.then(|| "nothing was stored of this key before: is it mistyped, or idle?".to_owned())
 }
 
 /// A note on the ban that a change leaves in force.

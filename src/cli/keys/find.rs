@@ -96,8 +96,7 @@ fn table(states: &[KeyState]) -> String {
     match (stored.len(), others.len()) {
         (_, 0) => {}
         (0, all) => tell(format_args!(
-            "none of the {all} policies with such keys has a bucket, ban or grant of this one: is it \
-             typed right? Or it has not asked lately"
+            "no bucket, ban or grant in the {all} policies with such keys: is it mistyped, or idle?"
         )),
         (_, others) => tell(format_args!(
             "nothing is stored of the key in {others} other policies with such keys"

@@ -14,9 +14,7 @@ const COLUMN: usize = 28;
 /// A warning if the store has nothing of the key.
 pub(super) fn doubt(state: &KeyState) -> Option<&'static str> {
     let is_doubtful = !state.stored && !state.exempt;
-    is_doubtful.then_some(
-        "no bucket, ban or grant of this key here: is it typed right? Or it has not asked lately",
-    )
+    is_doubtful.then_some("no bucket, ban or grant of this key: is it mistyped, or idle?")
 }
 
 /// States of one client in several policies: a line for each, below a line of heads.

@@ -175,9 +175,12 @@ impl LimitTrace<'_> {
                     writeln!(f, "  says    {word}: {left} left while it is served")
                 }
                 Outcome::Admit => {
-                    let until = decision.reset;
-                    let (reset, left) = (Wait { now, until }, decision.remaining);
-                    writeln!(f, "  says    {word}: {left} left, full again in {reset}")
+                    let (until, left) = (decision.reset, decision.remaining);
+                    write!(f, "  says    {word}: {left} left, full")?;
+                    if until > now {
+                        write!(f, " again in {}", Wait { now, until })?;
+                    }
+                    writeln!(f)
                 }
                 Outcome::Delay { until } => {
                     let (wait, left) = (Span(until.since(now)), decision.remaining);
@@ -206,12 +209,8 @@ fn write_state(state: &KeyState, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         stored,
         ..
     } = state;
-    write!(f, "  state   {key_id} has used {used} of {limit}")?;
-    if *stored {
-        writeln!(f)?
-    } else {
-        writeln!(f, "; nothing is stored of it")?
-    }
+    let unused = if *stored { "" } else { "; unused" };
+    writeln!(f, "  state   {key_id} has used {used} of {limit}{unused}")?;
     if state.override_for.is_some() {
         writeln!(f, "  quota   by an override")?;
     }
