@@ -78,6 +78,8 @@ pub(super) struct Exchange {
     pub(super) pending: Cell<Option<Duration>>,
     /// Its share of the requests in flight at upstreams, once it is forwarded.
     share: OnceCell<UpstreamShare>,
+    /// The whole response is on its way to the client.
+    has_ended: bool,
     /// The reason for a missing or incomplete response.
     error: Option<&'static str>,
 }
@@ -140,6 +142,7 @@ impl Exchange {
             attempts: Cell::new(0),
             pending: Cell::new(None),
             share: OnceCell::new(),
+            has_ended: false,
             error: None,
         })
     }

@@ -208,6 +208,8 @@ impl Worker {
             () = finished => {}
             () = self.lifetime.stage.reached(DrainStage::Cut) => {}
         }
+        // The connections' tasks end with this worker, and their requests have to know why.
+        all.iter().for_each(|one| one.begin(DrainStage::Cut));
     }
 
     /// Takes over a change.

@@ -1,11 +1,14 @@
 //! The end of the process: readiness first, then no new connection, then the requests in flight, then exit 0.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::support::client::{Connection, get};
-use crate::support::frames::{Frame, GOAWAY, Http2, get_block, request};
+use crate::support::frames::{
+    END_HEADERS, Frame, GOAWAY, HEADERS, Http2, field, frame, get_block, request,
+};
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, Step, ok};
 use crate::support::{now, wait_for};
@@ -193,4 +196,80 @@ routes:
     assert!(gateway.wait().success());
     let log = fs::read_to_string(gateway.dir().join("access.log")).expect("a log");
     assert_eq!(log.matches("drain_deadline").count(), 6, "{log}");
+}
+
+/// An origin that begins its answer before it has a request's body, and ends none but that of `/whole`.
+fn endless() -> Origin {
+    Origin::raw(|stream| {
+        let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+        let target = lines.next().unwrap_or_default();
+        let is_upgrade = lines
+            .take_while(|line| !line.is_empty())
+            .any(|line| line.to_ascii_lowercase().starts_with("upgrade:"));
+        let answer = match () {
+            () if is_upgrade => {
+                "HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nhalf"
+            }
+            () if target.contains("/whole") => {
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nhalf"
+            }
+            () => "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf",
+        };
+        _ = (&stream).write_all(answer.as_bytes());
+        _ = (&stream).read_to_end(&mut Vec::new());
+    })
+}
+
+#[test]
+fn what_the_deadline_cuts_is_no_success_in_the_log_and_not_the_upstreams_fault() {
+    let origin = endless();
+    let mut gateway = Gateway::start(&format!(
+        "workers: 1
+shutdown: {{ delay: 0s, deadline: 1s }}
+access_log: {{ path: access.log, format: json }}
+routes:
+  - {{ match: {{ path: /echo }}, upstream: echo }}
+  - {{ upstream: \"{}\", upgrades: any }}
+",
+        origin.url()
+    ));
+    let heads = [
+        ("GET /", "", 200),
+        ("POST /", "Content-Length: 10\r\n", 200),
+        ("POST /echo", "Content-Length: 10\r\n", 200),
+        ("GET /", "Connection: upgrade\r\nUpgrade: echo\r\n", 101),
+    ];
+    assert_eq!(get(gateway.address(), "/whole").text(), "half");
+    let _open = heads.map(|(line, fields, status)| {
+        let mut connection = Connection::open(gateway.address());
+        connection.send(format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        let expected = format!("HTTP/1.1 {status}");
+        let begins = connection.read_exactly(expected.len());
+        assert_eq!(String::from_utf8_lossy(&begins), expected, "{line}");
+        connection
+    });
+    // On a connection of its own each: one answer is read.
+    let mut http2 = [request(1, &get_block()), {
+        let post = [&[0x83, 0x86, 0x84][..], &field(":authority", "a")].concat();
+        frame(HEADERS, END_HEADERS, 1, &post)
+    }]
+    .map(|request| {
+        let mut connection = Http2::open(gateway.address());
+        connection.send(&request);
+        let head = connection.frames().find(|frame| frame.stream == 1);
+        assert_eq!(head.as_ref().and_then(Frame::status), Some(200), "{head:?}");
+        connection
+    });
+    gateway.signal(Signal::TERM);
+    http2.iter_mut().for_each(Http2::drain);
+    gateway.wait();
+    let log = fs::read_to_string(gateway.dir().join("access.log")).expect("a log");
+    let (cut, whole): (Vec<&str>, Vec<&str>) = log
+        .lines()
+        .partition(|line| line.contains("\"error\":\"drain_deadline\""));
+    assert_eq!(cut.len(), 6, "{log}");
+    assert_eq!(whole.len(), 1, "{log}");
+    assert!(whole[0].contains("/whole") && !whole[0].contains("\"error\""));
+    let log = gateway.log();
+    assert!(!log.contains("the endpoint fails"), "{log}");
 }

@@ -9,6 +9,8 @@ use http_body::Body;
 use super::{Exchange, RequestContext};
 use crate::http::headers::Headers;
 use crate::http::message::Response;
+use crate::net::drain::DrainStage;
+use crate::proxy::answers::error::Error;
 use crate::proxy::body::{BodyObserver, ResponseBody};
 use crate::proxy::debug_trail::{DebugTrail, RequestOutcome};
 use crate::rules::{BodyEnd, ResponseOrigin};
@@ -56,6 +58,7 @@ impl Exchange {
     /// Ends the exchange without a response.
     pub(in crate::proxy) fn end_without_response(mut self: Box<Self>) {
         self.status = Some(*NO_RESPONSE);
+        self.has_ended = true;
     }
 
     /// Completes `response`, and lets the exchange end with its body.
@@ -115,6 +118,11 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        // Whatever broke then did so because its connection was cut.
+        let drain = &self.context.client.connection.drain;
+        if !self.has_ended && drain.has_reached(DrainStage::Cut) {
+            self.error = Some(Error::DrainDeadline.reason());
+        }
         self.settle_by_body(BodyEnd::BrokenOff);
         let status = self.status.unwrap_or(*CLIENT_CLOSED_REQUEST);
         let elapsed = self.elapsed();

@@ -58,6 +58,7 @@ impl Exchange {
 impl BodyObserver for Exchange {
     fn sent(&mut self, frame: &Frame<Bytes>) {
         let Some(data) = frame.data_ref() else {
+            self.has_ended = true;
             return self.settle_by_body(BodyEnd::Complete(frame.trailers_ref()));
         };
         self.sent += data.len() as u64;
@@ -66,6 +67,7 @@ impl BodyObserver for Exchange {
     }
 
     fn ended(&mut self) {
+        self.has_ended = true;
         self.settle_by_body(BodyEnd::Complete(None));
     }
 
