@@ -12,7 +12,7 @@ use super::admin_client::AdminClient;
 use super::admin_tls::{self, AdminAddress};
 use super::{run, text_file};
 use crate::admin::actor::TokenRole;
-use crate::config::Loaded;
+use crate::config::{Loaded, Source};
 
 /// The largest file with a token, in bytes.
 const MAX_TOKEN: u64 = 4 << 10;
@@ -206,17 +206,31 @@ pub(super) fn find_listener(
     if let Some(admin) = admin {
         return AdminUrl::parse(admin)?.with_tls(ca);
     }
-    match run::find(config.cloned()).and_then(|source| source.load()) {
-        Ok(loaded) => {
-            let own = loaded.admin_address().to_string();
-            AdminAddress::new(own, own_tls(&loaded, ca)?)
-        }
-        // A proxy that refused to reload this file goes on running.
+    let source = run::find(config.cloned());
+    match source.clone().and_then(|source| source.load()) {
+        Ok(loaded) => own_address(&loaded, ca),
         Err(report) => {
             super::print_report(&report);
-            AdminUrl::parse(run::ADMIN)?.with_tls(ca)
+            stated_address(source.ok().as_ref(), ca)
         }
     }
+}
+
+/// The admin listener of a proxy that refused to reload this file, and goes on running: that of the
+/// file if it can be read so far, else the default, which is told.
+fn stated_address(source: Option<&Source>, ca: Option<&Path>) -> Result<AdminAddress, String> {
+    if let Some(loaded) = source.and_then(Source::load_stated) {
+        return own_address(&loaded, ca);
+    }
+    let default = run::ADMIN;
+    super::tell(format_args!(
+        "asking the proxy at {default}, because the file can't be read; --admin names another"
+    ));
+    AdminUrl::parse(default)?.with_tls(ca)
+}
+
+fn own_address(loaded: &Loaded, ca: Option<&Path>) -> Result<AdminAddress, String> {
+    AdminAddress::new(loaded.admin_address().to_string(), own_tls(loaded, ca)?)
 }
 
 /// The settings of TLS for the admin listener of a configuration; `None` for clear text.

@@ -93,6 +93,15 @@ pub fn load(path: &Path) -> Result<Loaded, Report> {
     check(&name, text, &variable, Some(path))
 }
 
+/// Reads a file as [`load`], whose errors are elsewhere than in `admin`: to reach a proxy that refused
+/// to reload it. `None` if what it states there can't be known.
+pub fn load_stated(path: &Path) -> Option<Loaded> {
+    let name = path.display().to_string();
+    let text = read(path, &name).ok()?;
+    let checked = try_check(&name, text, &variable, Some(path));
+    checked.map_or_else(|broken| broken.stated, Some)
+}
+
 /// Checks `text` as if the file at `path` had it, as [`load`]. Reports call it `name`.
 ///
 /// # Errors
@@ -126,6 +135,13 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
     check(name, text, environment, None)
 }
 
+/// A configuration with errors.
+struct Broken {
+    report: Report,
+    /// What can be read of it, if none of the errors is in `admin`.
+    stated: Option<Loaded>,
+}
+
 /// Checks a text in the file `main`, or in none that may include others.
 fn check(
     name: &str,
@@ -133,6 +149,15 @@ fn check(
     environment: &Environment<'_>,
     main: Option<&Path>,
 ) -> Result<Loaded, Report> {
+    try_check(name, text, environment, main).map_err(|broken| broken.report)
+}
+
+fn try_check(
+    name: &str,
+    text: String,
+    environment: &Environment<'_>,
+    main: Option<&Path>,
+) -> Result<Loaded, Box<Broken>> {
     let text = match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
         None => text,
@@ -147,7 +172,11 @@ fn check(
     let earlier = [std::mem::take(&mut builder.findings), included.findings].concat();
     let mut document = builder.build().map_err(|(source, problems)| {
         let odd_spaces = odd_spaces::find(&source);
-        Report::of_syntax(source, problems, &schema::KEYS).with(odd_spaces)
+        let report = Report::of_syntax(source, problems, &schema::KEYS).with(odd_spaces);
+        Box::new(Broken {
+            report,
+            stated: None,
+        })
     })?;
     let findings = Findings::new(&document, earlier);
     let config: Option<Config> = decode::decode(&findings);
@@ -158,21 +187,28 @@ fn check(
     let has_errors = findings.has_errors();
     let (mut list, visibility) = findings.into_parts();
     document.reveal(visibility);
-    match config {
-        Some(config) if !has_errors => Ok(Loaded {
-            warnings: document.report(list),
-            hash: format!("{hash:016x}"),
-            config,
-            document,
-            directory: directory.to_owned(),
-            included: included.files,
-        }),
-        config => {
-            let hidden = config.map(|config| unreachable_among_errors(&config, &document, &list));
-            list.extend(hidden.unwrap_or_default());
-            let odd_spaces = odd_spaces::find(document.source());
-            Err(document.report(list).with(odd_spaces))
-        }
+    let is_admins = |finding: &Finding| document.path(finding.node).starts_with("admin");
+    let is_stated = !list.iter().any(is_admins);
+    if has_errors && let Some(config) = &config {
+        let hidden = unreachable_among_errors(config, &document, &list);
+        list.extend(hidden);
+    }
+    let report = document.report(list);
+    let odd_spaces = has_errors.then(|| odd_spaces::find(document.source()));
+    let loaded = config.map(|config| Loaded {
+        warnings: report.clone(),
+        hash: format!("{hash:016x}"),
+        config,
+        document,
+        directory: directory.to_owned(),
+        included: included.files,
+    });
+    match (loaded, odd_spaces) {
+        (Some(loaded), None) => Ok(loaded),
+        (loaded, odd_spaces) => Err(Box::new(Broken {
+            report: report.with(odd_spaces.unwrap_or_default()),
+            stated: loaded.filter(|_| is_stated),
+        })),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::clock::Timestamp;
-use crate::config::load::{load_text, read_from};
+use crate::config::load::{load_stated, load_text, read_from};
 use crate::config::{Compiled, Loaded, Problem, Report, Severity, compile, lint, load};
 use crate::proxy::ruleset::RulesetSpec;
 use crate::proxy::ruleset::build::memory_bytes;
@@ -61,6 +61,11 @@ impl Source {
             Self::File(path) => load(path),
             Self::Text { name, text } => load_text(name, text.clone()),
         }
+    }
+
+    /// Reads a file with errors, unless they are in `admin`.
+    pub fn load_stated(&self) -> Option<Loaded> {
+        load_stated(self.file()?)
     }
 
     /// Reads, checks and compiles the configuration.

@@ -102,3 +102,25 @@ fn without_an_answer_it_fails_in_time_and_says_where_it_asked() {
     let broken = healthcheck(&gateway, &["--config", "broken.yaml"]);
     assert!(broken.stderr.contains("broken.yaml"), "{broken}");
 }
+
+#[test]
+fn a_file_that_was_not_reloaded_still_says_where_the_proxy_is() {
+    let gateway = Gateway::start(ROUTES);
+    let admin = gateway.admin;
+    let broken = format!("admin: {{ address: \"{admin}\" }}\nroutes: [{{ upstream: nowhere }}]\n");
+    let config = gateway.dir().join("sluicegate.yaml");
+    fs::write(&config, &broken).expect("the directory is writable");
+    let well = healthcheck(&gateway, &[]);
+    assert_eq!(well.code, Some(0), "{well}");
+    assert!(well.stderr.contains("`nowhere`"), "{well}");
+    for unknown in [
+        format!("{broken}routes: ["),
+        broken.replace(&admin.to_string(), "localhost"),
+        broken.replace("address", "adress"),
+    ] {
+        fs::write(&config, unknown).expect("the directory is writable");
+        let told = healthcheck(&gateway, &[]).stderr;
+        let expected = "\nasking the proxy at 127.0.0.1:9980, because";
+        assert!(told.contains(expected), "{told}");
+    }
+}
