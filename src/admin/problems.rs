@@ -226,7 +226,7 @@ fn unanswered(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
         (events * 2 > all && !is_down).then(|| {
             format!(
                 "upstream {name}: {events} of {all} requests in the last {minutes} minutes got no \
-                 response of it"
+                 response from it"
             )
         })
     })
@@ -278,9 +278,8 @@ fn pressure(state: &AdminState) -> Vec<String> {
         let (in_flight, max) = (requests.in_flight(), requests.max());
         format!("{in_flight} of {max} requests are in flight at upstreams: clients that hold most get 503")
     });
-    let shortage = file_budget::UPSTREAMS.is_short();
-    let shortage =
-        shortage.then(|| "connections fail for lack of files, memory or ports".to_owned());
+    let shortage = file_budget::UPSTREAMS.shortage();
+    let shortage = shortage.map(|shortage| format!("connections fail: {shortage}"));
     [connections, requests, shortage]
         .into_iter()
         .flatten()

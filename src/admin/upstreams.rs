@@ -281,7 +281,7 @@ pub(super) fn condition(
 /// The reason for an ejection, for people.
 const fn reason_text(reason: EjectionReason) -> &'static str {
     match reason {
-        EjectionReason::ConnectFailure => "it took no connection",
+        EjectionReason::ConnectFailure => "it accepts no connections",
         EjectionReason::ConsecutiveFailures => "too many requests in a row failed",
         EjectionReason::FailureRate => "too large a part of its requests failed",
         EjectionReason::Stalled => "it answered no request, while others did",
@@ -355,7 +355,10 @@ fn host_problem(upstream: &str, host: &HostStatus) -> Option<String> {
             left.as_secs() + 1
         ),
         HostCondition::Failing(reason) => {
-            format!("fails, and is used all the same: {}", reason_text(reason))
+            format!(
+                "fails, but is still tried, because too few others work: {}",
+                reason_text(reason)
+            )
         }
         HostCondition::Unhealthy => "fails its health checks".to_owned(),
         HostCondition::Probation => {

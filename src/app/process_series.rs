@@ -32,7 +32,7 @@ pub(super) fn register(
         let requests = gateway.upstream_shares();
         let clients = connections.open() as f64 / connections.max() as f64;
         let upstreams = requests.in_flight() as f64 / requests.max() as f64;
-        if file_budget::UPSTREAMS.is_short() {
+        if file_budget::UPSTREAMS.shortage().is_some() {
             1.0
         } else {
             clients.max(upstreams)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use tokio::time::{Instant, timeout};
 
 use super::permits::{Permit, Permits};
@@ -21,6 +22,8 @@ const WAIT: Duration = Duration::from_millis(250);
 /// How long operators see a shortage after the last time that it was noticed: scrapes are rare.
 const SHORTAGE_SHOWN: Duration = Duration::from_secs(60);
 
+const ALL_IN_USE: &str = "connections to upstreams use all of their files";
+
 /// A file for one connection, until dropped.
 pub(crate) type FilePermit = Permit<&'static Permits>;
 
@@ -28,8 +31,9 @@ pub(crate) type FilePermit = Permit<&'static Permits>;
 #[derive(Debug)]
 pub struct FileBudget {
     permits: Permits,
-    /// When the system last refused a file, or another thing that a connection needs.
-    shortage: Mutex<Option<Instant>>,
+    /// When the system last refused a file, or another thing that a connection needs, and its error;
+    /// none if all files of upstreams were in use.
+    shortage: Mutex<Option<(Instant, Option<Errno>)>>,
 }
 
 impl FileBudget {
@@ -55,8 +59,9 @@ impl FileBudget {
         }
         let permit = timeout(WAIT, Permits::acquire(&self.permits)).await;
         permit.map_err(|_| {
-            self.note_shortage();
-            io::Error::other("connections to upstreams use all of their files")
+            let error = io::Error::other(ALL_IN_USE);
+            self.note_shortage(&error);
+            error
         })
     }
 
@@ -66,14 +71,32 @@ impl FileBudget {
     }
 
     /// Notes that a connection failed for the lack of something on this machine.
-    pub(crate) fn note_shortage(&self) {
-        *self.shortage.lock() = Some(Instant::now());
+    pub(crate) fn note_shortage(&self, error: &io::Error) {
+        *self.shortage.lock() = Some((Instant::now(), Errno::from_io_error(error)));
     }
 
-    /// Returns true if a connection lately failed for the lack of something on this machine.
-    pub fn is_short(&self) -> bool {
-        let noted = *self.shortage.lock();
-        noted.is_some_and(|at| at.elapsed() < SHORTAGE_SHOWN)
+    /// Returns what this machine lacked when a connection lately failed, with what to do.
+    pub fn shortage(&self) -> Option<String> {
+        let (at, errno) = (*self.shortage.lock())?;
+        (at.elapsed() < SHORTAGE_SHOWN).then(|| shortage_text(errno))
+    }
+}
+
+fn shortage_text(errno: Option<Errno>) -> String {
+    let own = || {
+        let limit = getrlimit(Resource::Nofile).current;
+        let limit = limit.map_or_else(|| "unlimited".to_owned(), |files| files.to_string());
+        format!("raise the limit of open files (ulimit -n, LimitNOFILE=), now {limit}")
+    };
+    match errno {
+        None => format!("{ALL_IN_USE}; {}", own()),
+        Some(Errno::MFILE) => format!("the process has no file left; {}", own()),
+        Some(Errno::NFILE) => "the machine has no file left; raise fs.file-max".to_owned(),
+        Some(Errno::ADDRNOTAVAIL) => {
+            "no local port is free; widen net.ipv4.ip_local_port_range".to_owned()
+        }
+        Some(Errno::NOBUFS | Errno::NOMEM) => "the kernel has no memory for sockets".to_owned(),
+        Some(other) => other.to_string(),
     }
 }
 
@@ -119,11 +142,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_shortage_is_shown_for_a_while() {
         let files = FileBudget::new();
-        assert!(!files.is_short());
-        files.note_shortage();
-        assert!(files.is_short());
+        assert_eq!(files.shortage(), None);
+        for (error, expected) in [
+            (
+                Errno::MFILE.into(),
+                "the process has no file left; raise the limit of open files",
+            ),
+            (Errno::ADDRNOTAVAIL.into(), "no local port is free"),
+            (io::Error::other(ALL_IN_USE), ALL_IN_USE),
+        ] {
+            files.note_shortage(&error);
+            let shown = files.shortage().expect("it was noted");
+            assert!(shown.starts_with(expected), "{shown}");
+        }
         tokio::time::advance(SHORTAGE_SHOWN).await;
-        assert!(!files.is_short());
+        assert_eq!(files.shortage(), None);
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl<F> Acceptor<F> {
         if is_of_one_connection(error) {
             return yield_now().await;
         }
-        file_budget::UPSTREAMS.note_shortage();
+        file_budget::UPSTREAMS.note_shortage(error);
         if let Some(omitted) = settings.warnings.accept_error.admit_now() {
             warn!(listener = %settings.local, omitted, "cannot accept connections, new clients wait: {error}");
         }

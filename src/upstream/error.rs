@@ -99,7 +99,7 @@ impl UpstreamErrorKind {
     /// The failure to dial: the host's, or this machine's.
     pub(super) fn of_dial(error: io::Error) -> Self {
         if is_shortage(&error) {
-            file_budget::UPSTREAMS.note_shortage();
+            file_budget::UPSTREAMS.note_shortage(&error);
             Self::Shortage(error)
         } else {
             Self::Connect(error)

@@ -236,7 +236,7 @@ fn the_outage_of_the_only_endpoint_is_seen() {
         problem.contains("upstream pool: no address works"),
         "{problem}"
     );
-    assert!(problem.contains("it took no connection"), "{problem}");
+    assert!(problem.contains("it accepts no connections"), "{problem}");
     assert_eq!(available(&gateway, &address.to_string()), Some(0.0));
     let ready = get(gateway.admin, "/readyz");
     assert_eq!(ready.status, 200);

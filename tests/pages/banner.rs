@@ -47,8 +47,9 @@ routes: [{{ upstream: api }}]
         (browser.run(count) == json!(1)).then_some(())
     });
     let (text, page) = problem(&browser, "Upstream api: ");
-    let begin =
-        format!("Upstream api: {dead} is ejected: it took no connection; it is tried again in ");
+    let begin = format!(
+        "Upstream api: {dead} is ejected: it accepts no connections; it is tried again in "
+    );
     assert!(text.starts_with(&begin), "{text}");
     assert!(text.ends_with(" s. See the upstreams"), "{text}");
     assert_eq!(page, "#/upstreams");
@@ -60,7 +61,7 @@ routes: [{{ upstream: api }}]
     browser.click("#banner a");
     browser.wait_until("document.querySelector('.host.ejected')");
     let state = browser.text(".host.ejected");
-    let begin = "ejected: it took no connection; tried again in ";
+    let begin = "ejected: it accepts no connections; tried again in ";
     assert!(state.starts_with(begin), "{state}");
     browser.wait_until(&format!(
         "!document.querySelector('#banner').innerText.includes({:?})",

@@ -1,7 +1,7 @@
 // The states of an upstream's address, in words.
 
 const REASONS = {
-  connect_failure: "it took no connection",
+  connect_failure: "it accepts no connections",
   consecutive_failures: "too many requests in a row failed",
   failure_rate: "too large a part of its requests failed",
   stalled: "it answered no request, while others did",
