@@ -226,8 +226,11 @@ impl FileResult {
             CheckVerdict::Usable => "usable",
             CheckVerdict::Sound => "sound",
         };
-        let mib = memory_bytes.unwrap_or_default().div_ceil(1 << 20);
-        writeln!(out, "{file}: {word}; its buckets take up to {mib} MiB")?;
+        let buckets_text = match memory_bytes.unwrap_or_default().div_ceil(1 << 20) {
+            0 => String::new(),
+            mib => format!("; its buckets take up to {mib} MiB"),
+        };
+        writeln!(out, "{file}: {word}{buckets_text}")?;
         if let Some(old) = options.against.as_ref().filter(|_| !buckets.is_empty()) {
             writeln!(out, "after {}:", old.display())?;
         }

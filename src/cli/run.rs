@@ -1,6 +1,7 @@
 //! `sluicegate run`: finds the configuration, and serves.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -158,7 +159,7 @@ fn by_option(report: &Report) -> String {
     problems.collect::<Vec<_>>().join("\n")
 }
 
-/// The given file, else the first default path that exists.
+/// The given file, else the first default path that exists, or of which that can't be known.
 ///
 /// # Errors
 /// Reports that there is none, and where it was looked for.
@@ -166,12 +167,17 @@ pub(super) fn find(given: Option<PathBuf>) -> Result<Source, Report> {
     let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let found = given.or(variable.map(PathBuf::from)).or_else(|| {
         let mut places = PLACES.into_iter().map(PathBuf::from);
-        places.find(|place| place.exists())
+        places.find(|place| !is_missing(place))
     });
     found.map(Source::File).ok_or_else(|| {
         let help = "name one with `--config FILE`, or set `$SLUICEGATE_CONFIG`".to_owned();
         Report::of_file(PLACES[0], absence(), Some(help))
     })
+}
+
+fn is_missing(place: &Path) -> bool {
+    let found = place.symlink_metadata();
+    found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Why no configuration was found.

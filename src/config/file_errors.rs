@@ -21,11 +21,8 @@ pub(super) fn explain(path: &Path, error: &Error) -> (String, String) {
             "name the file within".to_owned(),
         ),
         ErrorKind::PermissionDenied => (
-            "it may not be read".to_owned(),
-            format!(
-                "let user {} of the process read it: look at `ls -l {shown}`, and at the directories above it",
-                rustix::process::geteuid().as_raw()
-            ),
+            format!("permission denied for user {}", own_user()),
+            format!("look at `ls -l {shown}`, and at the directories above it"),
         ),
         ErrorKind::FileTooLarge => (
             "it is too large".to_owned(),
@@ -34,6 +31,18 @@ pub(super) fn explain(path: &Path, error: &Error) -> (String, String) {
         _ => (error.to_string(), format!("try `cat {shown}`")),
     };
     (format!("{shown} cannot be read: {what}"), help)
+}
+
+/// The user of this process: its name, if /etc/passwd has it, and its number.
+fn own_user() -> String {
+    let id = rustix::process::geteuid().to_string();
+    let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut users = known.lines().map(|line| line.split(':'));
+    let name = users.find_map(|mut user| {
+        let name = user.next()?;
+        (user.nth(1)? == id).then(|| name.to_owned())
+    });
+    name.map_or_else(|| id.clone(), |name| format!("{name} ({id})"))
 }
 
 /// Names the deepest existing directory on the way to a missing file.

@@ -588,3 +588,25 @@ fn the_environment_decides_about_colours() {
     assert!(!on_a_terminal("TERM=xterm NO_COLOR=1"));
     assert!(!on_a_terminal("TERM=dumb"));
 }
+
+#[test]
+fn only_a_file_that_is_not_there_is_passed_over() {
+    let dir = directory(&[]);
+    // A link to itself: whether there is a file behind it can't be known, whoever asks.
+    std::os::unix::fs::symlink("sluicegate.yaml", dir.path().join("sluicegate.yaml"))
+        .expect("the directory is writable");
+    for arguments in [&[][..], &["check"], &["status"]] {
+        let output = run(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let (told, file) = (stderr(&output), "/sluicegate.yaml cannot be read: ");
+        assert!(told.contains(file) && !told.contains("built-in"), "{told}");
+    }
+}
+
+#[test]
+fn a_configuration_without_buckets_names_no_memory() {
+    let dir = directory(&[("sluicegate.yaml", "routes: [{ upstream: echo }]\n")]);
+    let output = run(dir.path(), &["check"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text, "sluicegate.yaml: sound\n");
+}

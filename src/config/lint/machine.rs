@@ -1,6 +1,8 @@
 //! The machine: files to write, certificates that expire, and the memory and lifetime of buckets.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 use rustls_pki_types::UnixTime;
@@ -22,7 +24,7 @@ use crate::telemetry::process;
 pub(super) fn missing_directories(loaded: &Loaded) -> Vec<Finding> {
     let findings = written_files(&loaded.config).filter_map(|(path, node)| {
         let path = std::path::absolute(loaded.resolve(path)).ok()?;
-        let directory = path.parent().filter(|directory| !directory.is_dir())?;
+        let directory = path.parent().filter(|directory| lacks(directory))?;
         let message = format!(
             "there is no directory {} on this machine",
             directory.display()
@@ -34,6 +36,14 @@ pub(super) fn missing_directories(loaded: &Loaded) -> Vec<Finding> {
         )))
     });
     findings.collect()
+}
+
+/// Returns true if there is no such directory, as far as this user may know.
+fn lacks(directory: &Path) -> bool {
+    match directory.metadata() {
+        Ok(found) => !found.is_dir(),
+        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
 }
 
 /// How the certificates of a file are judged.
