@@ -2,8 +2,8 @@
 
 use http::Method;
 
-/// The most fields of a response.
-const MAX_FIELDS: usize = 128;
+/// The most fields of a response, and of its trailers.
+const MAX_FIELDS: usize = 256;
 
 /// A final response.
 #[derive(Debug)]
