@@ -42,6 +42,7 @@ enum ProblemKind {
     SyncFailing,
     StoreReportsLost,
     SnapshotFailed,
+    UpgradeFailed,
     RestartPending,
     Panicked,
     AdminRefusals,
@@ -125,6 +126,7 @@ impl ProblemKind {
                 format!("{reports} to redis did not arrive in the last {minutes} minutes")
             }),
             Self::SnapshotFailed => state.snapshot_problem.get().into_iter().collect(),
+            Self::UpgradeFailed => state.upgrade_problem.get().into_iter().collect(),
             Self::RestartPending => state.restart_problem.get().into_iter().collect(),
             Self::Panicked => recent(RecentEvent::Panic, &|count, minutes| {
                 let requests = number(count.events, "request");

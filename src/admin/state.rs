@@ -42,6 +42,8 @@ pub struct AdminContext {
     pub recent: RecentCounts,
     /// The reason why buckets aren't saved.
     pub snapshot_problem: StatusProblem,
+    /// What made the last upgrade fail.
+    pub upgrade_problem: StatusProblem,
     /// The changes that wait for a restart.
     pub restart_problem: StatusProblem,
     /// The computations of the playground.

@@ -3,18 +3,16 @@
 //! The main thread serves nobody. It waits for signals and changed files, and does what has to be
 //! done once a second.
 
+mod drain;
 mod takeover;
 mod upgrade;
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
 
 use self::takeover::Takeover;
 use self::upgrade::AfterUpgrade;
@@ -33,7 +31,7 @@ use super::snapshot_owner::Owner;
 use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
 use super::span_exporter::SpanExport;
 use super::sync_thread::SyncThread;
-use super::upgrade::{Predecessor, Program};
+use super::upgrade::{Channel, Predecessor, Program, Successor};
 use super::watch::FileWatcher;
 use crate::admin;
 use crate::admin::listener::{BoundAdmin, bind};
@@ -41,7 +39,6 @@ use crate::admin::readiness::{Phase, Readiness};
 use crate::admin::state::{AdminContext, ProcessFacts};
 use crate::admin::status_problem::StatusProblem;
 use crate::clock::Clock;
-use crate::clock::text::Span;
 use crate::config::{Compiled, Source, compile};
 use crate::limiter::Secret;
 use crate::net::listener::passed::PassedSockets;
@@ -53,15 +50,6 @@ use crate::store::StoreSpec;
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{ClockMetrics, RecentCounts, RequestMetrics};
 use crate::telemetry::registry::Registry;
-
-/// How long the last lines of the access log may take to be written.
-const LAST_LINES: Duration = Duration::from_secs(2);
-
-/// How long the last spans may take to be exported.
-const LAST_SPANS: Duration = Duration::from_secs(3);
-
-/// How long the workers may take to end after the last connection.
-const LAST_WORKERS: Duration = Duration::from_secs(10);
 
 /// The parts of the running process.
 pub(super) struct Process {
@@ -81,6 +69,11 @@ pub(super) struct Process {
     program: io::Result<Program>,
     /// The process to take over from, before this one serves.
     takeover: Option<Takeover>,
+    /// The process that this one has taken over from.
+    predecessor: Option<Channel>,
+    /// The process that has taken over from this one.
+    successor: Option<Successor>,
+    upgrade_problem: StatusProblem,
     /// Series that are shown as long as this lives.
     _series: ProcessSeries,
 }
@@ -173,6 +166,7 @@ impl Process {
         files.limit_upstreams(&gateway);
         gateway.activity().set_key_form(spec.admin.keys, started_at);
         let snapshot_problem = StatusProblem::default();
+        let upgrade_problem = StatusProblem::default();
         let snapshots = SnapshotThread::start(
             spec.snapshot,
             owner,
@@ -206,6 +200,7 @@ impl Process {
             },
             recent: recent.clone(),
             snapshot_problem,
+            upgrade_problem: upgrade_problem.clone(),
             restart_problem: reloader.restart_problem.clone(),
             playground: playground::api(),
         };
@@ -238,6 +233,9 @@ impl Process {
                 taken,
                 snapshot,
             }),
+            predecessor: None,
+            successor: None,
+            upgrade_problem,
         })
     }
 
@@ -288,50 +286,7 @@ impl Process {
         }
         let ended_by = runtime.block_on(self.watch(&mut signals, watch));
         opening.inspect(|opening| opening.abort());
-        // Clients that wait already are served as any others.
-        self.is_open.send_replace(true);
-        let shutdown = self.reloader.shutdown;
-        let deadline = shutdown.deadline.get();
-        let delay = match ended_by {
-            EndSignal::Terminate => shutdown.delay.get(),
-            EndSignal::Interrupt | EndSignal::HandedOver => Duration::ZERO,
-        };
-        self.readiness.set(Phase::Draining);
-        tracing::info!(delay = %Span(delay), deadline = %Span(deadline), "draining");
-        let (server, admin) = (self.server.shutdown(), self.admin.shutdown());
-        let drained = async {
-            if ended_by != EndSignal::HandedOver {
-                service_manager::stopping().await;
-            }
-            sleep(delay).await;
-            // A successor can start once the ports are free, and finds there what was charged until now.
-            server.drain_holding_ports(deadline);
-            self.snapshots.hand_over().await;
-            server.free_ports();
-            admin.drain(deadline);
-            // Joining blocks, and this thread has to hear a second signal.
-            let joined = spawn_blocking(move || self.server.join());
-            if timeout(deadline + LAST_WORKERS, joined).await.is_err() {
-                tracing::error!("the workers do not end, and are not waited for");
-            }
-        };
-        runtime.block_on(async {
-            tokio::select! {
-                () = drained => {}
-                () = signals.end_again(ended_by) => {
-                    tracing::warn!("ended by a second signal");
-                    server.abort();
-                }
-            }
-        });
-        drop(self.admin);
-        // Nobody is charged any more.
-        self.synchronising.close();
-        self.snapshots.close();
-        self.reloader.access_logs.close(LAST_LINES);
-        if let Some(spans) = &self.gateway.ruleset().spans {
-            spans.close(LAST_SPANS);
-        }
+        self.end(runtime, signals, ended_by);
         Ok(())
     }
 

@@ -68,13 +68,20 @@ impl Signals {
         }
     }
 
-    /// Waits for one that ends at once a process that drains because of `first`.
-    pub(super) async fn end_again(&mut self, first: EndSignal) {
-        if first == EndSignal::HandedOver {
-            // To this one it is the first: `systemctl stop` sends it to all processes of the service.
-            self.end().await;
+    /// Waits for one that ends at once a process that drains because of `first`. Calls `reopen` for SIGUSR1.
+    pub(super) async fn end_again(&mut self, first: EndSignal, reopen: impl Fn()) {
+        // To one that is replaced it is the first: `systemctl stop` sends it to all processes of the service.
+        let mut left = if first == EndSignal::HandedOver { 2 } else { 1 };
+        while left > 0 {
+            match self.next().await {
+                SignalCommand::End(_) => left -= 1,
+                SignalCommand::Reopen => reopen(),
+                SignalCommand::Reload => tracing::warn!("SIGHUP is ignored: this process drains"),
+                SignalCommand::Upgrade => {
+                    tracing::warn!("SIGUSR2 is ignored: this process drains");
+                }
+            }
         }
-        self.end().await;
     }
 
     /// Waits for the next one.

@@ -8,11 +8,12 @@
 //! Buckets, with a file in memory             -->  restores them, and accepts
 //!                                            <--  Serving
 //! Yours: the snapshot's file                 -->
-//! drains, and ends
+//! drains, and ends                                waits for that when it ends
 //! ```
 //!
 //! Messages are JSON in a socket that is the standard input of the new process. Whenever something
-//! fails before `Serving`, the old process ends the new one and continues.
+//! fails before `Serving`, the old process ends the new one and continues. Both keep the socket until
+//! they end, so that each notices the end of the other.
 
 mod channel;
 mod predecessor;
@@ -30,6 +31,7 @@ use crate::limiter::Secret;
 use crate::net::listener::passed::ListenerName;
 use crate::store::snapshot;
 
+pub(super) use self::channel::Channel;
 pub use self::predecessor::Predecessor;
 pub(super) use self::program::Program;
 pub(super) use self::settings::Settings;

@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -236,7 +237,7 @@ routes: [{{ upstream: echo }}]
     }
     let served = load.finish();
     assert!(served > 100, "{served}");
-    assert_eq!(gateway.children(), 0);
+    assert!(gateway.children().is_empty());
     let log = gateway.log();
     assert!(!log.contains("ERROR"), "{log}");
     // The file is the last process's to remove.
@@ -244,6 +245,46 @@ routes: [{{ upstream: echo }}]
     gateway.signal(Signal::TERM);
     wait_for("its end", || has_ended(gateway.pid()).then_some(()));
     assert!(!path.exists());
+}
+
+/// An origin that sends the rest of its response to `/events` once it is told to.
+fn held() -> (Origin, Sender<()>) {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let origin = Origin::raw(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let first = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: first\n\n";
+        let _ = stream.write_all(first.as_bytes());
+        let _ = released
+            .lock()
+            .map(|released| released.recv_timeout(DEADLINE));
+        let _ = stream.write_all(b"data: second\n\n");
+    });
+    (origin, release)
+}
+
+/// A connection, and the beginning of a response that [`held`] sends.
+fn begun(address: SocketAddr) -> (TcpStream, String) {
+    let mut events = TcpStream::connect(address).expect("it listens");
+    events.set_read_timeout(Some(DEADLINE)).expect("a socket");
+    events
+        .write_all(b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n")
+        .expect("it reads");
+    let (mut stream, mut byte) = (String::new(), [0]);
+    while !stream.contains("data: first") {
+        events.read_exact(&mut byte).expect("it begins");
+        stream.push(byte[0].into());
+    }
+    (events, stream)
+}
+
+/// The process that serves instead, as the log names it.
+fn successor(gateway: &mut Gateway) -> Pid {
+    let line = gateway.wait_for_log("the new process serves");
+    let pid = line
+        .split_once("pid=")
+        .and_then(|(_, pid)| pid.split_whitespace().next()?.parse().ok());
+    pid.and_then(Pid::from_raw).expect("the id of a process")
 }
 
 #[test]
@@ -258,17 +299,7 @@ fn exchanges_in_flight_end_in_the_old_process() {
             }
         }
     });
-    let (release, released) = std::sync::mpsc::channel::<()>();
-    let released = Mutex::new(released);
-    let streaming = Origin::raw(move |mut stream| {
-        let _ = stream.read(&mut [0; 4096]);
-        let first = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: first\n\n";
-        let _ = stream.write_all(first.as_bytes());
-        let _ = released
-            .lock()
-            .map(|released| released.recv_timeout(DEADLINE));
-        let _ = stream.write_all(b"data: second\n\n");
-    });
+    let (streaming, release) = held();
     let uploading = Origin::start(|received| ok(&received.body.len().to_string()));
     let config = format!(
         "shutdown: {{ deadline: 1h }}
@@ -296,17 +327,7 @@ routes:
     let mut upload = Connection::open(address);
     upload.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
     upload.send(vec![b'x'; 100_000]);
-    let mut events = TcpStream::connect(address).expect("it listens");
-    events.set_read_timeout(Some(DEADLINE)).expect("a socket");
-    events
-        .write_all(b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n")
-        .expect("it reads");
-    let mut stream = String::new();
-    let mut byte = [0];
-    while !stream.contains("data: first") {
-        events.read_exact(&mut byte).expect("it begins");
-        stream.push(byte[0].into());
-    }
+    let (mut events, mut stream) = begun(address);
 
     gateway.signal(Signal::USR2);
     gateway.wait_for_log("the new process serves");
@@ -321,14 +342,66 @@ routes:
     assert!(gateway.is_running(), "the WebSocket is open");
     echoed("once more");
     drop(socket);
-    let line = gateway.wait_for_log("the new process serves");
+    let successor = successor(&mut gateway);
     assert!(gateway.wait().success(), "nothing is left to do");
-    let pid = line
-        .split_once("pid=")
-        .and_then(|(_, pid)| pid.split_whitespace().next()?.parse().ok());
-    let successor = pid.and_then(Pid::from_raw).expect("the id of a process");
     assert_eq!(get(address, "/upload").status, 200);
     kill_process(successor, Signal::KILL).expect("it lives");
+}
+
+#[test]
+fn a_process_that_is_told_to_end_waits_for_the_one_before_it() {
+    let (origin, release) = held();
+    let mut gateway = Gateway::start(&format!(
+        "shutdown: {{ delay: 0s, deadline: 1h }}\nroutes: [{{ upstream: '{}' }}]\n",
+        origin.url()
+    ));
+    let (mut events, mut stream) = begun(gateway.address());
+    gateway.signal(Signal::USR2);
+    let successor = successor(&mut gateway);
+    // `systemctl stop` tells both.
+    for process in [successor, gateway.pid()] {
+        kill_process(process, Signal::TERM).expect("it lives");
+    }
+    wait_for("two drains", || {
+        (gateway.log().matches("draining").count() == 2).then_some(())
+    });
+    thread::sleep(Duration::from_millis(300));
+    assert!(!has_ended(successor), "the one before still has a request");
+    release.send(()).expect("the origin waits");
+    events.read_to_string(&mut stream).expect("it ends");
+    assert!(stream.contains("data: second"), "{stream}");
+    assert!(gateway.wait().success());
+    wait_for("its end", || has_ended(successor).then_some(()));
+    let log = gateway.log();
+    assert!(!log.contains("second signal"), "{log}");
+}
+
+#[test]
+fn under_systemd_a_process_ends_with_the_one_that_has_replaced_it() {
+    let (origin, release) = held();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("notify");
+    let _notified = UnixDatagram::bind(&path).expect("a free path");
+    let mut gateway = Gateway::start_after(
+        &format!("export NOTIFY_SOCKET={}", path.display()),
+        &format!(
+            "shutdown: {{ deadline: 1h }}\nroutes: [{{ upstream: '{}' }}]\n",
+            origin.url()
+        ),
+    );
+    let (mut events, mut stream) = begun(gateway.address());
+    gateway.signal(Signal::USR2);
+    let successor = successor(&mut gateway);
+    kill_process(successor, Signal::KILL).expect("it lives");
+    assert!(gateway.wait().success());
+    let rest = events.read_to_string(&mut stream);
+    assert!(
+        rest.is_err() || !stream.contains("data: second"),
+        "{stream}"
+    );
+    let log = gateway.log();
+    assert!(log.contains("the new process has ended"), "{log}");
+    drop(release);
 }
 
 const LIMITS: &str = "admin: { address: 127.0.0.1:0, tokens: { read: [reader-0123456789], write: [writer-0123456789] } }
@@ -644,7 +717,7 @@ fn whatever_is_wrong_with_the_new_process_the_old_one_serves_on() {
         wait_for(&script, || (failures(&gateway) == expected).then_some(()));
         load.wait_for_all();
         wait_for("the end of its children", || {
-            (gateway.children() == 0).then_some(())
+            gateway.children().is_empty().then_some(())
         });
     }
     fs::set_permissions(
@@ -667,7 +740,7 @@ fn whatever_is_wrong_with_the_new_process_the_old_one_serves_on() {
         (failures(&gateway) == expected).then_some(())
     });
     wait_for("the end of its children", || {
-        (gateway.children() == 0).then_some(())
+        gateway.children().is_empty().then_some(())
     });
     load.wait_for_all();
     assert_eq!(passing(&gateway, "/few", "used"), 3);
@@ -708,18 +781,15 @@ fn signals_during_an_upgrade_are_kept_apart() {
     gateway.signal(Signal::HUP);
     assert_eq!(get(gateway.address(), "/").status, 200);
     assert_eq!(gateway.reloads("success"), reloads, "it waits");
-    assert_eq!(gateway.children(), 1);
+    let started = gateway.children();
+    let [started] = started[..] else {
+        panic!("one process: {started:?}");
+    };
     gateway.signal(Signal::TERM);
     assert!(gateway.wait().success());
     let log = gateway.log();
     assert!(log.contains("upgrade cancelled"), "{log}");
-    let line = gateway.wait_for_log("a new process starts");
-    let pid = line
-        .split_once("pid=")
-        .and_then(|(_, pid)| pid.split_whitespace().next()?.parse().ok());
-    assert!(has_ended(
-        pid.and_then(Pid::from_raw).expect("the id of a process")
-    ));
+    assert!(has_ended(started));
 }
 
 #[test]

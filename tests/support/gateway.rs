@@ -119,10 +119,11 @@ routes:
     }
 
     /// The processes that it has started, and that have not ended and been waited for.
-    pub fn children(&self) -> usize {
+    pub fn children(&self) -> Vec<Pid> {
         let parent = self.pid().as_raw_nonzero().to_string();
         let output = client::run("ps", &["--no-headers", "--ppid", &parent, "-o", "pid"]);
-        output.stdout.lines().count()
+        let pids = output.stdout.lines().map(|pid| pid.trim().parse().ok());
+        pids.filter_map(|pid| Pid::from_raw(pid?)).collect()
     }
 
     /// Starts the proxy again, in the same directory, when it has ended.

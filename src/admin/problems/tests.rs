@@ -1,10 +1,16 @@
 use super::*;
 
 /// The kinds that no alert fires on.
-const WITHOUT_ALERT: [(&str, &str); 1] = [(
-    "RestartPending",
-    "whoever has just reloaded reads it, and nothing is broken",
-)];
+const WITHOUT_ALERT: [(&str, &str); 2] = [
+    (
+        "RestartPending",
+        "whoever has just reloaded reads it, and nothing is broken",
+    ),
+    (
+        "UpgradeFailed",
+        "whoever has just upgraded reads it, and the process serves as before",
+    ),
+];
 
 /// The alerts that are no problem of their own.
 const WITHOUT_PROBLEM: [(&str, &str); 3] = [

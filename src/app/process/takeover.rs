@@ -59,7 +59,7 @@ impl Process {
         snapshot: Option<SnapshotSpec>,
     ) {
         open(&self.is_open, &self.readiness, &self.server.addresses());
-        let _ = spawn_blocking(|| predecessor.take_over()).await;
+        self.predecessor = spawn_blocking(|| predecessor.take_over()).await.ok();
         self.snapshots.follow(snapshot);
         // Only now has systemd heard of this process.
         service_manager::ready().await;

@@ -50,6 +50,7 @@ impl Process {
     /// Starts the program anew, and hands over to it. If that fails, this process serves
     /// as before; HTTP/1 connections that were open then close after their next response.
     pub(super) async fn upgrade(&mut self, signals: &mut Signals) -> AfterUpgrade {
+        self.upgrade_problem.clear();
         let mut held = HeldSignals::default();
         let broken = match self.try_upgrade(signals, &mut held).await {
             Ok(()) => return AfterUpgrade::End(EndSignal::HandedOver),
@@ -57,9 +58,9 @@ impl Process {
         };
         match broken {
             Broken::Failed(why) => {
-                tracing::error!(
-                    "the upgrade has failed, and this process continues to serve: {why}"
-                );
+                tracing::error!("the upgrade has failed, and this process keeps serving: {why}");
+                self.upgrade_problem
+                    .set(format!("the last upgrade has failed: {why}"));
                 service_manager::report("the last upgrade has failed: see the log").await;
                 let has_to_reload = held.has_to_reload;
                 AfterUpgrade::Serve { has_to_reload }
@@ -85,8 +86,7 @@ impl Process {
         let program = self.program.as_ref();
         let program = program.map_err(Broken::failed("can't find this process's own binary"))?;
         let mut successor = Successor::start(program).map_err(Broken::Failed)?;
-        let pid = successor.id();
-        tracing::info!(pid, program = %program.path.display(), "upgrading: a new process starts");
+        tracing::info!(program = %program.path.display(), "upgrading: a new process starts");
 
         let ruleset = self.gateway.ruleset();
         let made_token = self.reloader.access.made().cloned();
@@ -122,6 +122,7 @@ impl Process {
         self.snapshots.leave().await;
         service_manager::replaced_by(pid).await;
         successor.leave(&held.signals()).await;
+        self.successor = Some(successor);
         tracing::info!(pid, "upgraded: the new process serves, and this one drains");
         Ok(())
     }

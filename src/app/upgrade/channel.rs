@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::cmsg_space;
@@ -14,6 +15,7 @@ use rustix::net::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::AsyncReadExt;
 
 /// The most files of a message; the kernel allows 253.
 pub(super) const MAX_FILES: usize = 128;
@@ -23,7 +25,7 @@ const MAX_BYTES: usize = 200 * 1024;
 
 /// One end.
 #[derive(Debug)]
-pub(super) struct Channel(OwnedFd);
+pub(in crate::app) struct Channel(OwnedFd);
 
 impl Channel {
     /// A new socket, and its other end.
@@ -91,6 +93,16 @@ impl Channel {
         }
         Ok((serde_json::from_slice(&text[..received.bytes])?, files))
     }
+
+    /// Waits until the other end is closed, which the end of its process does. Ignores messages; afterwards,
+    /// this end doesn't block anymore.
+    pub(in crate::app) async fn closed(&self) -> io::Result<()> {
+        let socket = UnixStream::from(self.0.try_clone()?);
+        socket.set_nonblocking(true)?;
+        let mut socket = tokio::net::UnixStream::from_std(socket)?;
+        while socket.read(&mut [0]).await? > 0 {}
+        Ok(())
+    }
 }
 
 /// The kernel's word for a time-out of a socket is that it would block.
@@ -142,6 +154,21 @@ mod tests {
             .expect_err("closed");
         assert_eq!(closed.kind(), ErrorKind::UnexpectedEof);
         one.send(&"late", &[], SHORT).expect_err("closed");
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_other_process_is_noticed_behind_its_messages() {
+        let (one, other) = Channel::pair().expect("a socket");
+        let other = Channel::of(other);
+        other.send(&"late", &[], SHORT).expect("room");
+        let mut closed = std::pin::pin!(one.closed());
+        tokio::select! {
+            biased;
+            _ = &mut closed => panic!("it is open"),
+            () = tokio::task::yield_now() => {}
+        }
+        drop(other);
+        closed.await.expect("a socket");
     }
 
     #[test]

@@ -121,12 +121,14 @@ impl Predecessor {
         Ok((file.into(), settings))
     }
 
-    /// Says that this process serves, and waits until the old one saves no more snapshots. Blocks.
-    pub(in crate::app) fn take_over(self) {
+    /// Says that this process serves, and waits until the old one saves no more snapshots. Blocks. Returns
+    /// the socket that is closed when the old one has ended.
+    pub(in crate::app) fn take_over(self) -> Channel {
         self.is_over.store(true, Relaxed);
         let told = self.channel.send(&NewMessage::Serving, &[], PROMPT);
         // One that has ended saves none either.
         let _ = told.and_then(|()| self.channel.receive::<OldMessage>(LEFT));
+        self.channel
     }
 }
 

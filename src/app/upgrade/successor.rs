@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs::File;
+use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::process::Child;
@@ -97,7 +98,7 @@ impl Successor {
                 taken,
             } => {
                 let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-                self.pid = pid.ok_or("it has no process id")?;
+                self.pid = pid.ok_or("the new process has no process id")?;
                 Ok(Ready { version, taken })
             }
             NewMessage::Serving => {
@@ -129,7 +130,7 @@ impl Successor {
     }
 
     /// Leaves everything to the process, with these signals.
-    pub(in crate::app) async fn leave(mut self, signals: &[Signal]) {
+    pub(in crate::app) async fn leave(&mut self, signals: &[Signal]) {
         // A shell has ended by now, and is not left behind as a zombie.
         let _ = self.child.take().map(|mut child| child.try_wait());
         let channel = Arc::clone(&self.channel);
@@ -137,6 +138,14 @@ impl Successor {
         let _ = spawn_blocking(move || channel.send(&OldMessage::Yours, &[], PROMPT)).await;
         for signal in signals {
             let _ = kill_process(self.pid, *signal);
+        }
+    }
+
+    /// Waits until the process has ended, under systemd: it starts the service anew once this one has ended
+    /// as well. Elsewhere this waits forever, since nobody waits for this process.
+    pub(in crate::app) async fn ended(&self) {
+        if !self.is_detached || self.channel.closed().await.is_err() {
+            pending::<()>().await;
         }
     }
 
@@ -152,8 +161,8 @@ impl Successor {
             }
         };
         match timeout(LAST_WORDS, ended).await {
-            Ok(status) => format!("it has ended ({status}); its log lines say why"),
-            Err(_) => "it has closed its standard input".to_owned(),
+            Ok(status) => format!("the new process has ended ({status}); what it logged is above"),
+            Err(_) => "the new process has closed its standard input".to_owned(),
         }
     }
 
@@ -182,11 +191,11 @@ impl Successor {
             Err(error) => error,
         };
         Err(match error.kind() {
-            ErrorKind::TimedOut => "it takes too long".to_owned(),
+            ErrorKind::TimedOut => "the new process takes too long".to_owned(),
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
                 self.last_words().await
             }
-            _ => format!("the exchange with it failed: {error}"),
+            _ => format!("the exchange with the new process failed: {error}"),
         })
     }
 }
