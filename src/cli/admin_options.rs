@@ -148,22 +148,21 @@ pub(super) fn find_client(
             run::absence()
         )
     })?;
-    let (loaded, given) = match (source.load(), given) {
-        (Ok(loaded), given) => (loaded, given),
-        // A proxy that refused to reload this file runs on, and knows the error. Changes are for no
-        // other proxy than the one that is meant.
-        (Err(report), Some(token)) if role == TokenRole::Read => {
+    let loaded = match source.load() {
+        Ok(loaded) => loaded,
+        Err(report) => {
             super::print_report(&report);
-            let default = run::ADMIN;
-            super::tell(format_args!(
-                "asking the proxy at {default}, because the file can't be read; --admin names another"
-            ));
-            return AdminClient::new(AdminUrl::parse(default)?.with_tls(ca)?, token);
-        }
-        (Err(report), _) => {
-            return Err(format!(
-                "{report}\nname the proxy with --admin and --token-file to do without the file"
-            ));
+            // A proxy that refused to reload this file runs on, and knows the error. Changes are for no
+            // other proxy than the one that is meant.
+            let is_asked = role == TokenRole::Read;
+            let stated = is_asked.then(|| source.load_stated()).flatten();
+            let Some(loaded) = stated else {
+                let given = given.filter(|_| is_asked);
+                let token = given
+                    .ok_or("name the proxy with --admin and --token-file to do without the file")?;
+                return AdminClient::new(stated_address(None, ca)?, token);
+            };
+            loaded
         }
     };
     let (own, tls) = (loaded.admin_address(), own_tls(&loaded, ca)?);
