@@ -135,15 +135,17 @@ impl ProblemKind {
             Self::AdminRefusals => refused_logins(state),
             Self::AccessLogDropsLines => recent(RecentEvent::AccessLogLoss, &|count, minutes| {
                 let lines = number(count.events, "line");
-                format!("{lines} of the access log were lost in the last {minutes} minutes")
+                format!("the access log lost {lines} in the last {minutes} minutes")
             }),
             Self::LogDropsLines => recent(RecentEvent::LogLoss, &|count, minutes| {
                 let lines = number(count.events, "line");
-                format!("{lines} of the process's own log were lost in the last {minutes} minutes")
+                format!("the process's own log lost {lines} in the last {minutes} minutes")
             }),
             Self::SpansDropped => recent(RecentEvent::SpanLoss, &|count, minutes| {
                 let spans = number(count.events, "span");
-                format!("{spans} were lost in the last {minutes} minutes: the log has the reason")
+                format!(
+                    "the export lost {spans} in the last {minutes} minutes: the log has the reason"
+                )
             }),
         }
     }
