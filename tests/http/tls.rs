@@ -266,7 +266,7 @@ routes: [{{ upstream: echo }}]
 
     certify_until(gateway.dir(), "first", &names, now + 40 * day);
     let report = check(&gateway);
-    assert!(report.contains(": sound; "), "{report}");
+    assert!(report.contains(": sound\n"), "{report}");
 }
 
 #[test]
