@@ -176,7 +176,7 @@ fn a_broken_file_keeps_no_token_from_the_proxy() {
 
 #[test]
 fn a_proxy_that_refused_its_file_is_found_by_what_that_still_states() {
-    let gateway = Gateway::start(ROUTES);
+    let gateway = Gateway::start(&format!("{TOKENS}{ROUTES}"));
     let admin = gateway.admin;
     let config = gateway.dir().join("sluicegate.yaml");
     let broken = format!(
