@@ -156,27 +156,27 @@ impl Successor {
                 match self.try_wait() {
                     Ok(None) => sleep(LOOK_EVERY).await,
                     Ok(Some(status)) => return status,
-                    Err(error) => return error.to_string(),
+                    Err(error) => return format!(" ({error})"),
                 }
             }
         };
         match timeout(LAST_WORDS, ended).await {
-            Ok(status) => format!("the new process has ended ({status}); what it logged is above"),
+            Ok(status) => format!("the new process has ended{status}; the log has what it said"),
             Err(_) => "the new process has closed its standard input".to_owned(),
         }
     }
 
-    /// The end of the process, in words, if it has ended.
+    /// The exit status of the process, in brackets, if it has ended; of one under systemd nobody knows it.
     fn try_wait(&mut self) -> io::Result<Option<String>> {
         let Some(child) = &mut self.child else {
             return Ok(None);
         };
-        let status = child.try_wait()?.map(|status| status.to_string());
+        let status = child.try_wait()?.map(|status| format!(" ({status})"));
         if !self.is_detached {
             return Ok(status);
         }
         let is_gone = test_kill_process_group(Pid::from_child(child)) == Err(Errno::SRCH);
-        Ok(is_gone.then(|| "under systemd".to_owned()))
+        Ok(is_gone.then(String::new))
     }
 
     /// Sends and receives on a thread that may wait.
