@@ -19,7 +19,7 @@ const PER_WORKER: u64 = 8;
 /// The requests at upstreams that are allowed if there are files enough, or as many as clients.
 const UPSTREAM_REQUESTS: usize = 20_000;
 
-/// The clients of which the last warning spoke, so that reloads don't repeat it; 0 without one.
+/// The clients that the last warning was about, so that reloads don't repeat it; 0 if there are enough files.
 static WARNED: AtomicUsize = AtomicUsize::new(0);
 
 /// The files of the process. Proxied traffic takes those of clients and upstreams alone.
@@ -57,7 +57,12 @@ pub(super) fn raise_and_divide(server: &ServerSpec) -> FileShares {
     let own = RESERVED + per_worker * server.workers.get() as u64;
     let shares = FileShares::new(limit, own, max_connections);
     let FileShares { clients, .. } = shares;
-    if clients < max_connections && WARNED.swap(clients, Relaxed) != clients {
+    let too_few = if clients < max_connections {
+        clients
+    } else {
+        0
+    };
+    if WARNED.swap(too_few, Relaxed) != too_few && too_few > 0 {
         tracing::warn!(
             max_connections,
             limit,
