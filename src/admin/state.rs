@@ -42,7 +42,7 @@ pub struct AdminContext {
     pub recent: RecentCounts,
     /// The reason why buckets aren't saved.
     pub snapshot_problem: StatusProblem,
-    /// What made the last upgrade fail.
+    /// The reason why the last upgrade failed.
     pub upgrade_problem: StatusProblem,
     /// The changes that wait for a restart.
     pub restart_problem: StatusProblem,

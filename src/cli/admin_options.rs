@@ -215,8 +215,8 @@ pub(super) fn find_listener(
     }
 }
 
-/// The admin listener of a proxy that refused to reload this file, and goes on running: that of the
-/// file if it can be read so far, else the default, which is told.
+/// The admin listener of a proxy that refused to reload this file, and goes on running: the one that the
+/// file states, if it can be read that far, else the default, with a line that says so.
 fn stated_address(source: Option<&Source>, ca: Option<&Path>) -> Result<AdminAddress, String> {
     if let Some(loaded) = source.and_then(Source::load_stated) {
         return own_address(&loaded, ca);

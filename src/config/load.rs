@@ -138,7 +138,7 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
 /// A configuration with errors.
 struct Broken {
     report: Report,
-    /// What can be read of it, if none of the errors is in `admin`.
+    /// The part without errors, if `admin` belongs to it.
     stated: Option<Loaded>,
 }
 

@@ -34,7 +34,7 @@ pub struct ReplayReport {
     from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
-    /// What it leaves out, if anything.
+    /// A sentence on what is left out, if anything is.
     #[serde(skip)]
     scope: Option<String>,
     /// Requests that policies in shadow would have limited.

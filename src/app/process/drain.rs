@@ -77,7 +77,7 @@ impl Process {
             }
         });
         drop(self.admin);
-        // Nobody is charged any more.
+        // No request is charged from here on.
         self.synchronising.close();
         self.snapshots.close();
         self.reloader.access_logs.close(LAST_LINES);

@@ -141,8 +141,8 @@ impl Successor {
         }
     }
 
-    /// Waits until the process has ended, under systemd: it starts the service anew once this one has ended
-    /// as well. Elsewhere this waits forever, since nobody waits for this process.
+    /// Waits until the process has ended, under systemd: that starts the service anew once this process has
+    /// ended as well. Elsewhere never returns, because the rest of the drain keeps nothing from starting.
     pub(in crate::app) async fn ended(&self) {
         if !self.is_detached || self.channel.closed().await.is_err() {
             pending::<()>().await;
@@ -166,7 +166,7 @@ impl Successor {
         }
     }
 
-    /// The exit status of the process, in brackets, if it has ended; of one under systemd nobody knows it.
+    /// The exit status of the process, in brackets, if it has ended; empty under systemd, which alone learns it.
     fn try_wait(&mut self) -> io::Result<Option<String>> {
         let Some(child) = &mut self.child else {
             return Ok(None);

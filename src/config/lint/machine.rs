@@ -38,7 +38,7 @@ pub(super) fn missing_directories(loaded: &Loaded) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Returns true if there is no such directory, as far as this user may know.
+/// Returns true if there is no such directory; false where this user may not look.
 fn lacks(directory: &Path) -> bool {
     match directory.metadata() {
         Ok(found) => !found.is_dir(),

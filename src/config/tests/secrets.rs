@@ -181,7 +181,7 @@ fn what_is_no_secret_is_shown() {
     );
 }
 
-/// What docs/admin-api.md says: clients see the fields of responses, and networks are no secrets.
+/// As docs/admin-api.md says, clients see the fields of responses, and networks are no secrets.
 #[test]
 fn fields_of_responses_and_networks_are_shown() {
     let text = "access: { deny: [{ cidr: [192.0.2.1] }] }\n\

@@ -1,4 +1,4 @@
-//! What a policy did, and to which keys.
+//! The report on a policy: its buckets, and the keys that it limited most.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::proxy::activity::top_keys::TopKeys;
 use crate::proxy::ruleset::Policy;
 use crate::replay::tally::{MetKey, PolicyKeys, Tally};
 
-/// How many keys of a policy are told.
+/// The most keys of a policy in a report.
 pub(in crate::replay) const MAX_KEYS: usize = 10;
 
 #[derive(Debug, Serialize)]
@@ -23,7 +23,7 @@ pub(super) struct PolicyReport {
     /// Algorithm, quota and burst.
     #[serde(skip)]
     pub rule: String,
-    /// True if it refused nobody, but would have if it didn't only shadow or tag.
+    /// It refused nobody, but would have, if it were in force and didn't tag.
     #[serde(skip)]
     pub would_limit: bool,
     /// Buckets that were forgotten, or merged, for want of room.
@@ -41,7 +41,7 @@ pub(super) struct PolicyReport {
 /// The followed clients by the most that they used of their buckets.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct ClientsByUse {
-    /// Those that were never limited: up to 9 percent, 19 percent, ..., 100 percent.
+    /// Keys that were never limited: up to 9 percent, 19 percent, ..., 100 percent.
     pub tenths: [usize; 10],
     pub limited: usize,
     /// The capacity of all buckets, if it is one and below 10.
@@ -87,9 +87,13 @@ impl ClientsByUse {
 }
 
 impl PolicyReport {
-    /// What happens to the limited clients.
+    /// The words for limited clients, in a sentence.
     pub(super) fn verb(&self) -> &'static str {
-        ["limited", "would be limited"][usize::from(self.would_limit)]
+        if self.would_limit {
+            "would be limited"
+        } else {
+            "limited"
+        }
     }
 
     /// `None` for a policy that no request met with a key.

@@ -23,7 +23,7 @@ pub(super) struct TimelineReport {
     pub policies: Vec<PolicyTimeline>,
 }
 
-/// What a policy did over time; parts at the end may be absent.
+/// The decisions of a policy over time; parts at the end may be absent.
 #[derive(Debug, Serialize)]
 pub(super) struct PolicyTimeline {
     pub policy: Arc<str>,

@@ -49,7 +49,11 @@ impl ReplayPage<'_> {
                 "<p class=\"notice\">{evictions} buckets were forgotten: the table was full</p>"
             )?;
         }
-        let most = ["Limited most", "Would be limited most"][usize::from(policy.would_limit)];
+        let most = if policy.would_limit {
+            "Would be limited most"
+        } else {
+            "Limited most"
+        };
         write_keys(most, &policy.most_limited, f)?;
         write_keys("Busiest", &policy.busiest, f)?;
         f.write_str("</article>\n")
@@ -88,7 +92,11 @@ impl ReplayPage<'_> {
 /// How many clients used how much of their buckets at most.
 fn write_use(policy: &PolicyReport, f: &mut Formatter<'_>) -> fmt::Result {
     let used = &policy.clients_by_use;
-    let class = ["limited", "shadowed"][usize::from(policy.would_limit)];
+    let class = if policy.would_limit {
+        "shadowed"
+    } else {
+        "limited"
+    };
     let limited = (policy.verb().to_owned(), used.limited, class);
     let parts = (0..).zip(&used.tenths).filter_map(|(tenth, clients)| {
         let range = match (used.small_capacity, tenth) {
