@@ -88,14 +88,17 @@ struct Pair {
 
 impl Pair {
     fn start(name: &str) -> Self {
-        let origin = Origin::start(|request| match request.target.split_once('?') {
-            Some((_, "404")) => answer(404, ""),
-            Some((_, pause)) => {
-                let pause = pause.parse().expect("milliseconds");
-                let pause = Step::Pause(Duration::from_millis(pause));
-                [vec![pause], ok("ok")].concat()
-            }
-            None => ok("ok"),
+        let origin = Origin::start(|request| {
+            let (path, pause) = request
+                .target
+                .split_once('?')
+                .unwrap_or((&request.target, "0"));
+            let pause = Duration::from_millis(pause.parse().expect("milliseconds"));
+            let answer = match path {
+                "/missing" => answer(404, ""),
+                _ => ok("ok"),
+            };
+            [vec![Step::Pause(pause)], answer].concat()
         });
         let read = |file| fs::read_to_string(fixtures().join(name).join(file));
         let upstream = [("127.0.0.1:3000", origin.address())];
@@ -372,14 +375,17 @@ fn haproxy_counts_keys_and_an_empty_one_too() {
 #[test]
 fn haproxy_counts_errors_and_denials_after_the_response() {
     let plan = [
-        burst(0, 2, 3).to("/?404"),
-        burst(300, 2, 1).to("/?404"),
+        burst(0, 2, 3).to("/missing"),
+        burst(300, 2, 1).to("/missing"),
         burst(600, 2, 2),
         burst(1_000, 3, 4),
         burst(4_500, 2, 4),
     ];
     assert_alike("haproxy-errors", &plan, PERIOD);
-    let plan = [burst(0, 2, 6).to("/?404"), burst(0, 3, 6).to("/?300")];
+    let plan = [
+        burst(0, 2, 6).to("/missing?300"),
+        burst(0, 3, 6).to("/?300"),
+    ];
     let answers = play("haproxy-errors", &plan, PERIOD);
     let [other, ours] = &answers[0];
     assert_eq!(statuses(other), [404; 6]);
