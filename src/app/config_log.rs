@@ -17,19 +17,29 @@ const MAX_LINES: usize = 20;
 
 /// Logs the warnings of each configuration that the one before, whose warnings it holds, didn't have.
 #[derive(Debug, Default)]
-pub(super) struct WarningLog(Arc<Mutex<HashSet<String>>>);
+pub(super) struct WarningLog {
+    last: Arc<Mutex<HashSet<String>>>,
+    /// The clients that there are files for, if they are too few.
+    few_clients: Mutex<Option<usize>>,
+}
 
 impl WarningLog {
     /// Finds the warnings of a configuration at the instant `now`, and logs the new ones. Returns at
     /// once: nothing waits for warnings.
     pub(super) fn log(&self, loaded: Loaded, now: Timestamp) {
-        let last = Arc::clone(&self.0);
+        let last = Arc::clone(&self.last);
         tokio::task::spawn_blocking(move || {
             let report = lint(loaded, now);
             let warnings = report.reported().iter().map(identity).collect();
             let known = mem::replace(&mut *last.lock(), warnings);
             log_report(&report, &known);
         });
+    }
+
+    /// Notes how many clients there are files for, if they are too few. Returns true if that is news.
+    pub(super) fn note_shortage(&self, few_clients: Option<usize>) -> bool {
+        let before = mem::replace(&mut *self.few_clients.lock(), few_clients);
+        before != few_clients && few_clients.is_some()
     }
 }
 

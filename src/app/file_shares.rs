@@ -1,10 +1,8 @@
 //! File descriptors: as many as the system lets the process have, and who may take them.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
-
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::config_log::WarningLog;
 use crate::admin::listener;
 use crate::net::file_budget;
 use crate::proxy::Gateway;
@@ -18,9 +16,6 @@ const PER_WORKER: u64 = 8;
 
 /// The requests at upstreams that are allowed if there are files enough, or as many as clients.
 const UPSTREAM_REQUESTS: usize = 20_000;
-
-/// The clients that the last warning was about, so that reloads don't repeat it; 0 if there are enough files.
-static WARNED: AtomicUsize = AtomicUsize::new(0);
 
 /// The files of the process. Proxied traffic takes those of clients and upstreams alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +35,7 @@ pub(super) struct FileShares {
 ///
 /// The soft limit is 1024 on most systems for the sake of programs that use select(2), which this is
 /// none of (systemd.exec(5)).
-pub(super) fn raise_and_divide(server: &ServerSpec) -> FileShares {
+pub(super) fn raise_and_divide(server: &ServerSpec, warnings: &WarningLog) -> FileShares {
     let max_connections = server.client.max_connections;
     let found = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -57,12 +52,8 @@ pub(super) fn raise_and_divide(server: &ServerSpec) -> FileShares {
     let own = RESERVED + per_worker * server.workers.get() as u64;
     let shares = FileShares::new(limit, own, max_connections);
     let FileShares { clients, .. } = shares;
-    let too_few = if clients < max_connections {
-        clients
-    } else {
-        0
-    };
-    if WARNED.swap(too_few, Relaxed) != too_few && too_few > 0 {
+    let few_clients = (clients < max_connections).then_some(clients);
+    if warnings.note_shortage(few_clients) {
         tracing::warn!(
             max_connections,
             limit,

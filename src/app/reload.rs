@@ -42,7 +42,7 @@ pub(super) struct Reloader {
     /// How long shutting down may take.
     pub(super) shutdown: ShutdownTimes,
     files: Vec<VersionedFile>,
-    pub(super) warning_log: WarningLog,
+    warning_log: WarningLog,
     /// The access logs that are being written.
     pub(super) access_logs: Writers,
     /// The export of spans, if there is one.
@@ -61,6 +61,7 @@ impl Reloader {
         context: BuildContext,
         export: Option<SpanExport>,
         redis_connections: RedisConnections,
+        warning_log: WarningLog,
         made_token: Option<MadeToken>,
     ) -> Self {
         let now = context.clock.now();
@@ -77,7 +78,7 @@ impl Reloader {
             }),
             shutdown: spec.shutdown,
             files: spec.files.clone(),
-            warning_log: WarningLog::default(),
+            warning_log,
             access_logs: Writers::default(),
             export,
             redis_connections,
@@ -111,7 +112,7 @@ impl Reloader {
         let built = off_the_runtime(move || build(&source, &context, export.as_ref(), &before));
         let (ruleset, config) = built.await??;
         let spec = &config.spec;
-        let files = file_shares::raise_and_divide(&spec.server);
+        let files = file_shares::raise_and_divide(&spec.server, &self.warning_log);
         let mut client = spec.server.client;
         client.max_connections = files.clients;
         let server = server.plan(&spec.server.listeners, client)?;
