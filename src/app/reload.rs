@@ -144,13 +144,13 @@ impl Reloader {
             admin,
         } = match prepared {
             Ok(prepared) => prepared,
-            Err(why) => return self.failed(&why),
+            Err(why) => return self.failed(why).await,
         };
         let clock = Arc::clone(&self.context.clock);
         let migrated = off_the_runtime(move || prepared_ruleset.migrate_buckets(clock.now()));
         let ruleset = match migrated.await {
             Ok(ruleset) => ruleset,
-            Err(panicked) => return self.failed(&panicked),
+            Err(panicked) => return self.failed(panicked).await,
         };
         self.swap(ruleset, &config.spec, running.gateway);
         files.limit_upstreams(running.gateway);
@@ -171,10 +171,13 @@ impl Reloader {
         self.client_rules.adopt(&spec.server.client_rules);
     }
 
-    fn failed(&self, why: &StartupError) {
+    async fn failed(&self, why: StartupError) {
+        config_log::log_failure(&why);
         let now = self.context.clock.now();
-        self.history.failed(now, &why.to_string());
-        config_log::log_failure(why);
+        // Whatever the file holds, showing it must not end the process.
+        let report = off_the_runtime(move || why.to_string()).await;
+        let report = report.unwrap_or_else(|panicked| panicked.to_string());
+        self.history.failed(now, &report);
         // Last, so that anyone who sees the count also finds the log line and the history.
         self.metrics.failed();
     }

@@ -118,7 +118,8 @@ impl<'a> Reader<'a> {
         let key = self.findings.document.key(self.node).unwrap_or_default();
         // A text that a comma has cut, as in `{ x-key: a,b }`, is a key without a value.
         let may_be_cut = matches!(self.value(), NodeValue::Null) && !looks_like_key(key);
-        if !self.is_secret && !may_be_cut {
+        let written = self.findings.document.written_key(self.node);
+        if !self.is_secret && !may_be_cut && !is_of_many_lines(written) {
             self.findings.know_key(self.node);
         }
         key
@@ -181,8 +182,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// True for a text that goes on after its line, except a block. It may be two values, because a `:` or
-/// a quote is missing.
+/// True for a text that goes on after its line, except a block. It may be two, because a `:` or a quote
+/// is missing.
 fn is_of_many_lines(written: &str) -> bool {
     written.contains('\n') && !written.starts_with(['|', '>'])
 }

@@ -313,14 +313,16 @@ impl Report {
         excerpt: &'a Excerpt<'_>,
     ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
         let shown = &excerpt.shown;
+        let text = shown.text.trim_end_matches('\r');
+        let at = |offset| shown.place(offset).min(text.len());
         let annotations = excerpt.marks.iter().map(|(place, label)| {
-            let within = shown.place(place.start)..shown.place(place.end);
+            let within = at(place.start)..at(place.end);
             match *label {
                 None => AnnotationKind::Primary.span(within),
                 Some(label) => AnnotationKind::Context.span(within).label(label),
             }
         });
-        Snippet::source(shown.text.trim_end_matches('\r'))
+        Snippet::source(text)
             .line_start(self.source.position(excerpt.start).0)
             .path(self.path(excerpt.marks[0].0))
             .annotations(annotations)

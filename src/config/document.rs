@@ -190,6 +190,14 @@ impl Document {
         &self.source.text[span.start as usize..span.end as usize]
     }
 
+    /// The key of a value as the file has it, with quotes; empty for items of lists and for the root.
+    pub(super) fn written_key(&self, node: NodeId) -> &str {
+        match &self.node(node).step {
+            Step::Key { span, .. } => &self.source.text[span.start as usize..span.end as usize],
+            Step::Root | Step::Index(_) => "",
+        }
+    }
+
     pub(super) fn source(&self) -> &Arc<SourceText> {
         &self.source
     }

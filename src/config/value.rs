@@ -69,11 +69,15 @@ impl ValueError {
     }
 }
 
-/// Writes message, expectation and help on a line each: serde passes on only text.
+/// Writes message, expectation and help on a line each: serde passes on only text. A line break of a
+/// quoted value becomes `\n`.
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n{}", self.message, self.expected)?;
-        self.help.iter().try_for_each(|help| write!(f, "\n{help}"))
+        let parts = [&self.message, &self.expected]
+            .into_iter()
+            .chain(&self.help);
+        let lines: Vec<_> = parts.map(|part| part.replace('\n', r"\n")).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 

@@ -209,6 +209,7 @@ fn a_bad_file_changes_nothing_and_is_reported() {
         "rotues: []\n",
         "policies: { all: { quota: 5 } }\nroutes: [{ upstream: echo, limits: [all] }]\n",
         "",
+        " \r\r#\r\r\r\r",
     ]
     .iter()
     .enumerate()

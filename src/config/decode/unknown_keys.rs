@@ -142,7 +142,9 @@ impl Reader<'_> {
                 continue;
             };
             if document.is_root(self.node) && key.starts_with(EXTENSION) {
-                self.findings.know_key(child);
+                if looks_like_key(key) {
+                    self.findings.know_key(child);
+                }
                 continue;
             }
             self.findings.mean(self.node, "");

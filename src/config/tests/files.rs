@@ -428,12 +428,30 @@ fn every_code_is_documented() {
     }
 }
 
+/// YAML ends a line there, and nothing else does.
+#[test]
+fn reports_of_texts_with_lone_carriage_returns_can_be_shown() {
+    for text in [
+        " \r\r#\r\r",
+        "\r",
+        "a: b\r\r\r",
+        "a:\r  - b\rworkers: x\r\r\n\r",
+        "{\r\r",
+    ] {
+        let report = config::parse("cr.yaml", text.to_owned(), &|_| None).expect_err("no routes");
+        for audience in [Audience::Owner, Audience::Others] {
+            let shown = report.render(Colour::Plain, audience);
+            assert!(shown.contains("cr.yaml"), "{text:?}: {shown}");
+        }
+    }
+}
+
 /// The parser makes the spans, we count the lines: no text may make them disagree.
 #[test]
 fn broken_texts_are_reported_and_nothing_panics() {
     let text = read(&root().join("tests/fixtures/config/valid/everything.yaml"));
     let replacements = [
-        "é", "\"", "{", "&a ", "*a", "\t", "\r\n", "- ", ": ", "${", "\u{0}", "|", "🦀", "<<",
+        "é", "\"", "{", "&a ", "*a", "\t", "\r\n", "\r", "- ", ": ", "${", "\u{0}", "|", "🦀", "<<",
     ];
     for (at, c) in text.char_indices() {
         let (before, after) = (&text[..at], &text[at + c.len_utf8()..]);

@@ -42,6 +42,8 @@ const PLACES: &[&str] = &[
     "upstreams: { u: { endpoints: [{ url: \"http://bob:S@10.0.0.1\" }] } }\n",
     "upstreams: { u: { endpoints: [\"bob:S@10.0.0.1\"] } }\n",
     "x-token: S\n",
+    "x-token[ S\n",
+    "x-S: 1\n",
     "unknown: [S, { S: S }]\n",
     "S: S\n",
     "# S\nworkers: 1 # S\n",
@@ -65,6 +67,7 @@ const SHAPES: &[&str] = &[
     "A\n        B",
     "|\n        AB\n        AB\n",
     ">- # AB\n        AB\n",
+    "\"AB\\nAB\"",
     "&anchor AB",
     "!!str AB",
     "!AB x",
@@ -154,6 +157,24 @@ fn an_alias_of_a_secret_is_one_wherever_it_stands() {
 }
 
 #[test]
+fn a_secret_behind_a_key_without_colon_is_hidden() {
+    let [a, b] = HALVES;
+    for key in [
+        format!("x\n\n    {a}{b}"),
+        format!("x {a}\n    {b}"),
+        format!("\"x\n    {a}{b}\""),
+    ] {
+        let tracing = "tracing: { endpoint: \"http://127.0.0.1:4318\", headers";
+        assert_hidden(&format!(
+            "{tracing}: {{ {key}: 1 }} }}\nroutes: [{{ upstream: echo }}]\n"
+        ));
+        assert_hidden(&format!(
+            "routes: [{{ upstream: echo, match: {{ headers: {{ {key}: 1 }} }} }}]\n"
+        ));
+    }
+}
+
+#[test]
 fn what_is_no_secret_is_shown() {
     let text = "policies: # ours\n  p: { quota: 5/1m, key: \"header:x-api-key\", exempt: [{ value: bob }] }\n\
                 store: { redis: { url: \"${URL}\", password: '${PASSWORD}' } }\n\
@@ -207,8 +228,9 @@ proptest! {
         removed in 0..4_usize,
         added in "[ \\n:,\"'#&*!{}\\[\\]-]{0,2}",
     ) {
-        // URLs that may have no login: without its `@` one is a host.
-        prop_assume!(!place.contains("S@1") && !place.contains("?key"));
+        // URLs that may have no login: without its `@` one is a host. A comment without its sign is a
+        // value of the key before it.
+        prop_assume!(!place.contains("S@1") && !place.contains("?key") && !place.starts_with('#'));
         let mut text = written(place, shape);
         let mut start = text.floor_char_boundary(at % text.len());
         // Not within a secret: half of it would be another.
