@@ -17,7 +17,7 @@ use super::problem_details::ProblemDetails;
 use crate::http::body::RequestBody;
 use crate::http::framing;
 use crate::http::message::{Request, Response};
-use crate::http::service::HttpService;
+use crate::http::service::{HttpService, ResponseSource};
 use crate::net::peer_address::PeerAddress;
 
 /// The largest body of a request, in bytes. An endpoint that reads a larger one answers 413.
@@ -60,6 +60,8 @@ impl AdminService {
         self.hosts.check(request, self.peer)
     }
 }
+
+impl ResponseSource for Body {}
 
 impl HttpService for AdminService {
     type Body = Body;

@@ -10,7 +10,7 @@ mod frame_tracker;
 pub(crate) use body_upload::{BodyUpload, UploadError};
 pub(crate) use frame_io::{ConnectionFrames, FrameIo, FrameObserver};
 pub(crate) use frame_tracker::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHead, FrameTracker, HEADERS,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHead, FrameTracker, HEADERS, WINDOW_UPDATE,
 };
 
 /// The flow-control window of a stream: the most bytes that a peer may send on it unread. The window

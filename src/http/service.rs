@@ -2,6 +2,7 @@
 
 use std::future::Ready;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::Body;
@@ -33,10 +34,19 @@ impl<T> ServiceFuture for Ready<T> {
     }
 }
 
+/// The body of a response, whose time may end while the client takes nothing of it.
+pub trait ResponseSource: Body<Data = Bytes, Error: Into<BoxError>> + Unpin {
+    /// Becomes ready with the reason once the body may no longer be sent. Must be polled when the
+    /// client has no room for more. By default there is no such time.
+    fn poll_overdue(&mut self, _cx: &mut Context<'_>) -> Poll<Self::Error> {
+        Poll::Pending
+    }
+}
+
 /// A service that runs on one thread, over HTTP/1 and HTTP/2. Functions of requests are services.
 pub trait HttpService: 'static {
     /// The body of its responses.
-    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + 'static;
+    type Body: ResponseSource + 'static;
     /// The reason for no response: the connection is closed, or the stream reset.
     type Error: Into<BoxError>;
     /// A response on its way.
@@ -50,7 +60,7 @@ impl<F, R, B, E> HttpService for F
 where
     F: Fn(Request<RequestBody>) -> R + 'static,
     R: ServiceFuture<Output = Result<Response<B>, E>> + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + 'static,
+    B: ResponseSource + 'static,
     E: Into<BoxError>,
 {
     type Body = B;
@@ -60,4 +70,17 @@ where
     fn call(&self, request: Request<RequestBody>) -> R {
         self(request)
     }
+}
+
+#[cfg(test)]
+mod test_bodies {
+    use http_body_util::combinators::BoxBody;
+    use http_body_util::{Empty, Full};
+
+    use super::{BoxError, Bytes, ResponseSource};
+
+    impl ResponseSource for Empty<Bytes> {}
+    impl ResponseSource for Full<Bytes> {}
+    impl ResponseSource for BoxBody<Bytes, BoxError> {}
+    impl ResponseSource for super::RequestBody {}
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::catch_panic::{self, CaughtPanic};
 use crate::http::body::{PolledFrame, RequestBody, RequestBodyError};
 use crate::http::message::Response;
+use crate::http::service::ResponseSource;
 use crate::telemetry::metrics::{EndpointFailure, RequestMetrics};
 use crate::upstream::{UpstreamBody, UpstreamBodyError};
 
@@ -164,25 +165,40 @@ impl Content {
     }
 }
 
+impl ResponseSource for ResponseBody {
+    /// Ends a body whose request has had its time.
+    fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<ResponseBodyError> {
+        let Some(deadline) = &mut self.deadline else {
+            return Poll::Pending;
+        };
+        ready!(deadline.sleep.as_mut().poll(cx));
+        let late = ResponseBodyError::Deadline(deadline.time);
+        self.deadline = None;
+        if self.content.is_end_stream() {
+            // Nothing is left at the upstream.
+            return Poll::Pending;
+        }
+        self.content = Content::Own(Bytes::new());
+        if let Some(observer) = &mut self.observer {
+            observer.broken(&late);
+        }
+        Poll::Ready(late)
+    }
+}
+
 impl Body for ResponseBody {
     type Data = Bytes;
     type Error = ResponseBodyError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame<ResponseBodyError> {
         let this = self.get_mut();
+        if let Poll::Ready(late) = this.poll_overdue(cx) {
+            return Poll::Ready(Some(Err(late)));
+        }
         let Some(observer) = &mut this.observer else {
             return this.content.poll(cx);
         };
         let content = &mut this.content;
-        if let Some(deadline) = &mut this.deadline
-            && deadline.sleep.as_mut().poll(cx).is_ready()
-        {
-            let error = ResponseBodyError::Deadline(deadline.time);
-            this.deadline = None;
-            *content = Content::Own(Bytes::new());
-            observer.broken(&error);
-            return Poll::Ready(Some(Err(error)));
-        }
         let polled = catch_panic::catch(observer.metrics(), || content.poll(cx));
         let frame = match polled {
             Ok(polled) => ready!(polled),

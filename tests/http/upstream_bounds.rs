@@ -227,6 +227,30 @@ fn the_time_for_the_whole_request_includes_the_wait() {
     slow.gate.let_pass(ALL);
 }
 
+/// A client that reads nothing holds its slot no longer than the request may take, over both versions
+/// of HTTP.
+#[test]
+fn the_time_for_the_whole_request_ends_for_clients_that_do_not_read() {
+    let large = "x".repeat(32 << 20);
+    let origin = Origin::start(move |request| match &*request.target {
+        "/small" => ok("ok"),
+        _ => ok(&large),
+    });
+    let options = ", timeouts: { request: 500ms }";
+    let config = config(&[origin.url()], "max: 1, max_wait: 1m", options);
+    let gateway = Gateway::start(&config);
+    let unread = ask(&gateway, "/");
+    let first = lines(&gateway, 1).remove(0);
+    let mut http2 = Http2::open(gateway.address());
+    http2.send(&request(1, &get_block()));
+    let second = lines(&gateway, 2).remove(1);
+    for line in [first, second] {
+        assert_eq!(line["error"], "request_timeout", "{line}");
+    }
+    assert_eq!(get(gateway.address(), "/small").status, 200);
+    drop((unread, http2));
+}
+
 #[test]
 fn a_reload_raises_and_lowers_the_bound() {
     let slow = Slow::start();

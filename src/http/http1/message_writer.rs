@@ -10,6 +10,7 @@ use http_body::Body;
 use tokio::io::AsyncWrite;
 
 use crate::http::headers::write_field;
+use crate::http::service::ResponseSource;
 
 /// Frames of a body up to this many bytes are copied behind the bytes to be written.
 const JOINED: usize = 4 * 1024;
@@ -94,6 +95,16 @@ impl<B> Default for MessageWriter<B> {
             half_close: HalfClose::Open,
             written: 0,
             blocked: false,
+        }
+    }
+}
+
+impl<B: ResponseSource> MessageWriter<B> {
+    /// Becomes ready with the reason once the body may no longer be sent.
+    pub(crate) fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<B::Error> {
+        match &mut self.body {
+            Some(body) => body.poll_overdue(cx),
+            None => Poll::Pending,
         }
     }
 }

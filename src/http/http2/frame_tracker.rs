@@ -8,6 +8,7 @@ const PREFACE: usize = 24;
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
 
 /// The flag of the last frame of a stream.

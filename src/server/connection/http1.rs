@@ -27,7 +27,7 @@ use crate::http::headers::Headers;
 use crate::http::http1::{Decoder, Framing, MessageWriter, ReadBuffer};
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
-use crate::http::service::{BoxError, HttpService, ServiceFuture};
+use crate::http::service::{BoxError, HttpService, ResponseSource, ServiceFuture};
 use crate::net::idle_timer::IdleTimer;
 use crate::server::connection_guard::ConnectionGuard;
 use crate::server::drain::{DRAIN_GRACE, until_drained};
@@ -174,7 +174,7 @@ impl ConnectionHandler {
 impl<'a, T, B> Http1Connection<'a, T, B>
 where
     T: Io,
-    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    B: ResponseSource,
 {
     fn new(
         io: T,
@@ -428,6 +428,9 @@ where
             }
             if !self.writer.is_blocked() {
                 return self.poll_client(cx).map(Err);
+            }
+            if let Poll::Ready(late) = self.writer.poll_overdue(cx) {
+                return Poll::Ready(Err(CloseReason::broken(late)));
             }
             self.wait_for(Wait::Reader);
             ready!(self.idle_timer.poll_expired(cx));

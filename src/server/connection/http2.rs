@@ -4,6 +4,7 @@
 mod activity;
 mod observer;
 mod ping;
+mod stall;
 mod stream;
 mod trailers;
 mod tunnel;
@@ -109,7 +110,7 @@ impl ConnectionHandler {
                         | Wait::NextRequest { .. }
                         | Wait::Service,
                     ) => return Ok(()),
-                    Overdue::Wait(Wait::Reader { .. } | Wait::Window { .. }) => {
+                    Overdue::Wait(Wait::Reader { .. }) => {
                         return Err("the client stopped reading".into());
                     }
                     Overdue::HeaderBlock => {

@@ -5,7 +5,6 @@ use std::io;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -14,7 +13,7 @@ use super::Http1Connection;
 use super::request::InvalidRequest;
 use super::response;
 use crate::http::http1::SendError;
-use crate::http::service::BoxError;
+use crate::http::service::{BoxError, ResponseSource};
 use crate::server::connection::Io;
 use crate::server::connection_guard::Evicted;
 use crate::telemetry::metrics::BadRequest;
@@ -37,7 +36,7 @@ pub(super) enum CloseReason {
 impl<T, B> Http1Connection<'_, T, B>
 where
     T: Io,
-    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    B: ResponseSource,
 {
     /// Closes the connection so that the client sees its last response.
     pub(super) async fn end(&mut self, end: Result<(), CloseReason>) -> Result<(), BoxError> {

@@ -5,13 +5,12 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http_body::Frame;
 
 use super::{Http1Connection, Wait};
 use crate::http::body::{Demand, PolledFrame, ReceiveError};
 use crate::http::http1::Decoded;
-use crate::http::service::BoxError;
+use crate::http::service::ResponseSource;
 use crate::server::connection::Io;
 
 /// The most bytes of a body to discard to keep the connection; beyond, a new one is cheaper.
@@ -22,7 +21,7 @@ pub(super) const DISCARDING: Duration = Duration::from_secs(2);
 impl<T, B> Http1Connection<'_, T, B>
 where
     T: Io,
-    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    B: ResponseSource,
 {
     /// Returns true if an unread body may be discarded. A client that waits for `100 Continue` may
     /// send its body or not: the end of such a request is not certain.

@@ -327,6 +327,8 @@ fn a_late_informational_response_is_dropped() {
 /// A body without an announced length, whose first frame is all that ever comes.
 struct Endless(Option<Bytes>);
 
+impl crate::http::service::ResponseSource for Endless {}
+
 impl http_body::Body for Endless {
     type Data = Bytes;
     type Error = Infallible;
@@ -346,7 +348,7 @@ impl http_body::Body for Endless {
 /// exchange may take 10 s.
 fn ends_after<B>(body: fn() -> B) -> u64
 where
-    B: http_body::Body<Data = Bytes, Error = Infallible> + Unpin + 'static,
+    B: crate::http::service::ResponseSource + 'static,
 {
     run(async {
         let (ours, _theirs) = tokio::io::duplex(8);

@@ -4,7 +4,7 @@
 //! what the connection waits for. It reads the clock only when that has changed, and touches its
 //! timer only when the new deadline is earlier than the armed one.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -30,18 +30,18 @@ const EARLY_CANCELS: u32 = 100;
 pub(super) struct Activity {
     /// Requests of the service whose response body has not ended.
     pub(super) in_flight: Cell<u32>,
-    /// Response bodies that have returned a frame and were not polled again: the client is slow.
-    owed: Cell<u32>,
     /// Requests since the connection began.
     pub(super) begun: Cell<u32>,
     /// Requests that the client cancelled early.
     cancelled: Cell<u32>,
     /// Reads from the client. Wraps around.
     pub(super) reads: Cell<u32>,
-    /// Frames of all response bodies.
-    frames: Cell<u32>,
     /// Writes that took at least a byte.
     writes: Cell<u32>,
+    /// Writes that found the socket full. Wraps around.
+    fills: Cell<u32>,
+    /// Streams whose bodies have waited for the client, and how often each got a wider window since.
+    windows: RefCell<Vec<(u32, u32)>>,
     /// The status of the last response, until it is taken.
     pub(super) status: Cell<Option<StatusCode>>,
     /// A response was no 429.
@@ -84,7 +84,41 @@ impl Activity {
 
     /// Notes a write, a flush or a shutdown, which waits for the client or not.
     pub(super) fn flushed(&self, is_pending: bool) {
+        if is_pending && !self.blocked.get() {
+            add(&self.fills, 1);
+        }
         self.blocked.set(is_pending);
+    }
+
+    /// Notes that the client has widened the window of a stream.
+    pub(super) fn widened(&self, stream: u32) {
+        let mut windows = self.windows.borrow_mut();
+        if let Some((_, widened)) = windows.iter_mut().find(|(number, _)| *number == stream) {
+            *widened = widened.wrapping_add(1);
+        }
+    }
+
+    /// Counts the wider windows of a stream from now on.
+    pub(super) fn watch(&self, stream: u32) {
+        self.windows.borrow_mut().push((stream, 0));
+    }
+
+    /// Forgets a stream.
+    pub(super) fn unwatch(&self, stream: u32) {
+        self.windows
+            .borrow_mut()
+            .retain(|(number, _)| *number != stream);
+    }
+
+    /// The progress of a watched stream, whose body has yielded so many frames.
+    pub(super) fn progress(&self, stream: u32, frames: u32) -> StreamProgress {
+        let windows = self.windows.borrow();
+        let widened = windows.iter().find(|(number, _)| *number == stream);
+        StreamProgress {
+            frames,
+            widened: widened.map_or(0, |(_, widened)| *widened),
+            fills: self.fills.get(),
+        }
     }
 
     /// Notes a request, until the guard is dropped.
@@ -94,7 +128,6 @@ impl Activity {
         ExchangeGuard {
             activity: self.clone(),
             begun: Instant::now(),
-            owed: false,
             has_ended: false,
         }
     }
@@ -113,11 +146,6 @@ impl Activity {
             Wait::Reader {
                 writes: self.writes.get(),
             }
-        } else if in_flight > 0 && self.owed.get() == in_flight {
-            // Writes are no progress here, since pings are written meanwhile.
-            Wait::Window {
-                frames: self.frames.get(),
-            }
         } else if in_flight > 0 {
             Wait::Service
         } else if begun > 0 {
@@ -128,6 +156,15 @@ impl Activity {
             Wait::Preface
         }
     }
+}
+
+/// What changes while a client takes a response: frames of the body, its window, or the socket, which
+/// was full of this response or others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StreamProgress {
+    frames: u32,
+    widened: u32,
+    fills: u32,
 }
 
 fn add(counter: &Cell<u32>, more: u32) {
@@ -157,9 +194,8 @@ pub(super) enum Wait {
     NextRequest { begun: u32 },
     /// The client, to read its responses.
     Reader { writes: u32 },
-    /// The client, to open a flow-control window for its responses (RFC 9113 section 5.2).
-    Window { frames: u32 },
-    /// The service; not bounded here.
+    /// The service, or the client to open the flow-control window of a response (RFC 9113 section
+    /// 5.2); not bounded here.
     Service,
 }
 
@@ -168,7 +204,6 @@ pub(super) enum Wait {
 pub(super) struct ExchangeGuard {
     activity: Rc<Activity>,
     begun: Instant,
-    owed: bool,
     has_ended: bool,
 }
 
@@ -178,32 +213,14 @@ impl ExchangeGuard {
         self.activity.respond(status);
     }
 
-    /// Notes that the body returned a frame, which the client must take.
-    pub(super) fn gave_frame(&mut self) {
-        if !self.owed {
-            self.owed = true;
-            add(&self.activity.owed, 1);
-            add(&self.activity.frames, 1);
-        }
-    }
-
     /// Notes the end of the response: what follows is not cancelled.
     pub(super) fn finish(&mut self) {
         self.has_ended = true;
-    }
-
-    /// Notes that the body is polled again.
-    pub(super) fn polled(&mut self) {
-        if self.owed {
-            self.owed = false;
-            add(&self.activity.owed, u32::MAX);
-        }
     }
 }
 
 impl Drop for ExchangeGuard {
     fn drop(&mut self) {
-        self.polled();
         add(&self.activity.in_flight, u32::MAX);
         if !self.has_ended && self.begun.elapsed() < EARLY {
             self.activity.cancelled_early();
@@ -296,7 +313,7 @@ impl Watchdog {
             }
             Wait::Preface | Wait::FirstRequest => return Some(self.first_head),
             Wait::NextRequest { .. } => self.timeouts.idle,
-            Wait::Reader { .. } | Wait::Window { .. } => self.timeouts.body,
+            Wait::Reader { .. } => self.timeouts.body,
             Wait::Service => return None,
         };
         Some(Instant::now() + limit)

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use super::activity::Activity;
 use super::trailers::{self, FrameVerdict, TrailerCheck};
-use crate::http::http2::{ConnectionFrames, FrameObserver};
+use crate::http::http2::{ConnectionFrames, FrameObserver, WINDOW_UPDATE};
 
 /// Reports to its connection's [`Activity`].
 #[derive(Debug)]
@@ -29,10 +29,15 @@ impl FrameObserver for ClientObserver {
     fn received(&mut self, bytes: &mut [u8], frames: &mut ConnectionFrames) -> bool {
         let (length, mut malformed) = (bytes.len(), Vec::new());
         let mut is_closed = false;
-        let is_flood = frames.received(bytes, |head, rest| match self.trailers.judge(head, rest) {
-            FrameVerdict::Pass => {}
-            FrameVerdict::Reset => malformed.push(length - rest.len()),
-            FrameVerdict::Close => is_closed = true,
+        let is_flood = frames.received(bytes, |head, rest| {
+            if head.kind == WINDOW_UPDATE {
+                self.activity.widened(head.stream);
+            }
+            match self.trailers.judge(head, rest) {
+                FrameVerdict::Pass => {}
+                FrameVerdict::Reset => malformed.push(length - rest.len()),
+                FrameVerdict::Close => is_closed = true,
+            }
         });
         self.activity.received(&frames.received);
         malformed

@@ -8,11 +8,12 @@ use std::{
     sync::Arc,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use h2::server::SendResponse;
-use h2::{Reason, RecvStream};
+use h2::{Reason, RecvStream, SendStream};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, DATE, HeaderMap, HeaderName, HeaderValue, TE,
     TRANSFER_ENCODING, UPGRADE,
@@ -21,6 +22,7 @@ use http::{StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 
 use super::activity::{Activity, ExchangeGuard};
+use super::stall::StallTimer;
 use super::tunnel::Tunnel;
 use crate::http::body::{RequestBody, StreamBody};
 use crate::http::headers::Headers;
@@ -28,7 +30,7 @@ use crate::http::http1::content_length;
 use crate::http::http2::{BodyUpload, UploadError};
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
-use crate::http::service::{BoxError, HttpService, ServiceFuture};
+use crate::http::service::{BoxError, HttpService, ResponseSource, ServiceFuture};
 use crate::http::{date, trailers};
 use crate::server::connection::ConnectionService;
 use crate::server::spec::ClientSpec;
@@ -40,6 +42,8 @@ pub(super) struct StreamStarter<S> {
     /// The largest head; 431 beyond.
     max_head: usize,
     max_fields: usize,
+    /// How long a client may take nothing of a response.
+    body_timeout: Duration,
     pub(super) activity: Rc<Activity>,
 }
 
@@ -54,6 +58,7 @@ impl<S: HttpService> StreamStarter<S> {
             informational: service.informational,
             max_head: client.max_head,
             max_fields: client.max_fields,
+            body_timeout: client.timeouts.body,
             activity,
         }
     }
@@ -81,6 +86,7 @@ impl<S: HttpService> StreamStarter<S> {
             respond,
             wanted,
             informational: self.informational.clone(),
+            stall: StallTimer::new(self.activity.clone(), self.body_timeout),
             state: State::Service {
                 future,
                 exchange: Some(exchange),
@@ -143,6 +149,7 @@ struct Stream<F, B> {
     /// Set when the service wants a body whose client waits for `100 Continue`.
     wanted: Option<Arc<AtomicBool>>,
     informational: InformationalQueue,
+    stall: StallTimer,
     state: State<F, B>,
 }
 
@@ -165,7 +172,7 @@ enum State<F, B> {
 impl<F, B, E> Future for Stream<F, B>
 where
     F: Future<Output = Result<Response<B>, E>> + Unpin,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    B: ResponseSource,
     E: Into<BoxError>,
 {
     type Output = ();
@@ -186,7 +193,16 @@ where
                     if upload.stream.poll_reset(cx).is_ready() {
                         return Poll::Ready(());
                     }
-                    let is_whole = ready!(poll_body(upload, cx));
+                    let Poll::Ready(is_whole) = poll_body(upload, cx) else {
+                        if let Poll::Ready(late) = upload.body.0.poll_overdue(cx) {
+                            break_off(&mut upload.stream, late.into());
+                            return Poll::Ready(());
+                        }
+                        ready!(this.stall.poll_stalled(upload, cx));
+                        tracing::debug!("a client took nothing of a response in time");
+                        upload.stream.send_reset(Reason::CANCEL);
+                        return Poll::Ready(());
+                    };
                     let is_tunnel = *is_tunnel && is_whole;
                     this.state = match std::mem::replace(&mut this.state, State::Ended) {
                         State::Body { upload, .. } if is_tunnel => State::HalfClosed(upload),
@@ -209,7 +225,7 @@ where
 
 impl<F, B> Stream<F, B>
 where
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    B: ResponseSource,
 {
     /// Sends informational responses: those of the upstream, and `100 Continue` once the body is
     /// wanted.
@@ -279,12 +295,15 @@ where
 {
     let sent = ready!(upload.poll_send(cx));
     if let Err(UploadError::Body(error)) = sent {
-        let error: BoxError = error.into();
-        tracing::debug!(error, "a response broke off");
-        upload.stream.send_reset(reason(&*error));
+        break_off(&mut upload.stream, error.into());
         return Poll::Ready(false);
     }
     Poll::Ready(sent.is_ok())
+}
+
+fn break_off(stream: &mut SendStream<Bytes>, error: BoxError) {
+    tracing::debug!(error, "a response broke off");
+    stream.send_reset(reason(&*error));
 }
 
 /// The reason why a stream is reset: that of the upstream's stream, if it was reset.
@@ -338,9 +357,7 @@ impl<B: Body + Unpin> Body for TrackedBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let TrackedBody(inner, exchange) = self.get_mut();
-        exchange.polled();
         let frame = ready!(Pin::new(&mut *inner).poll_frame(cx));
-        exchange.gave_frame();
         if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) || inner.is_end_stream() {
             exchange.finish();
         }

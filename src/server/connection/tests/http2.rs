@@ -86,16 +86,42 @@ async fn draining_lets_streams_end() {
     .await;
 }
 
+/// What else its client does on the connection makes no difference.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_never_opens_its_window_is_closed_after_the_body_time_out() {
+async fn a_stream_whose_window_stays_closed_is_reset_after_the_body_time_out() {
     local(async {
         let client = connect(HttpVersion::Http2);
         let (mut sender, closed) = speak(client.io).await;
-        let response = sender.send_request(get("/endless")).await.expect("answers");
+        let stalled = sender.send_request(get("/endless")).await.expect("answers");
+        let trickle = sender.send_request(get("/trickle")).await.expect("answers");
+        let trickle = spawn_local(text(trickle));
         // The window is not opened while the body is not read.
+        while Arc::strong_count(&client.working) == 3 {
+            sleep(Duration::from_secs(2)).await;
+            let response = sender.send_request(get("/a")).await.expect("answers");
+            assert_eq!(text(response).await, "/a 0\n");
+            assert!(client.started.elapsed() <= 2 * BODY + Duration::from_secs(4));
+        }
+        assert!(client.started.elapsed() >= BODY);
+        stalled.into_body().collect().await.expect_err("reset");
+        assert_eq!(trickle.await.expect("does not panic"), "ttt");
         closed.await.expect("does not panic");
-        assert_at(client.started.elapsed(), BODY);
-        drop(response);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_its_client_reads_slowly_goes_on() {
+    local(async {
+        let client = connect(HttpVersion::Http2);
+        let (mut sender, _closed) = speak(client.io).await;
+        let response = sender.send_request(get("/endless")).await.expect("answers");
+        let mut body = response.into_body();
+        for _ in 0..200 {
+            sleep(BODY / 5).await;
+            let frame = body.frame().await.expect("it has no end");
+            frame.expect("it goes on");
+        }
     })
     .await;
 }
