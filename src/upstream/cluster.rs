@@ -292,6 +292,12 @@ impl Cluster {
         Some(next)
     }
 
+    /// The number and the error of an endpoint, when all of them drain.
+    fn draining(&self) -> (usize, UpstreamError) {
+        let label = self.endpoints[0].label();
+        (0, UpstreamError::new(label, UpstreamErrorKind::Draining))
+    }
+
     /// Waits until the name of an endpoint has resolved.
     ///
     /// # Errors
@@ -299,8 +305,7 @@ impl Cluster {
     /// and the error of an endpoint.
     async fn resolved(self: &Arc<Self>) -> Result<Arc<HostSet>, (usize, UpstreamError)> {
         if self.endpoints.iter().all(|endpoint| endpoint.is_draining()) {
-            let label = self.endpoints[0].label();
-            return Err((0, UpstreamError::new(label, UpstreamErrorKind::Draining)));
+            return Err(self.draining());
         }
         let mut lookups = self.lookups.subscribe();
         self.begin_lookups(Duration::ZERO);
@@ -327,7 +332,7 @@ impl Cluster {
             let error = endpoint.record_unresolved(self.timeouts.connect)?;
             Some((number, error))
         });
-        Err(unresolved.expect("only endpoints with names have no host"))
+        Err(unresolved.unwrap_or_else(|| self.draining()))
     }
 
     /// Does what is due once a second: lookups of names, and closing connections that were unused
