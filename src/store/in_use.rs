@@ -70,6 +70,10 @@ impl Acquired {
         if charge.cost == 0 {
             return Self::Nothing;
         }
+        if charge.cost > charge.table.algorithm().capacity() {
+            // However long it waits: it takes no place of others.
+            return Self::QueueFull;
+        }
         let (Some(permit), Some(in_use)) = (charge.acquire(), &buckets.in_use) else {
             return Self::QueueFull;
         };

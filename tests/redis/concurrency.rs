@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::support::client::{Connection, get};
+use crate::support::client::{Connection, get, get_with};
 use crate::support::fault_proxy::{FaultProxy, Weather};
 use crate::support::gateway::Gateway;
 use crate::support::origin::refusing_address;
@@ -319,4 +319,29 @@ routes: [{{ name: a, upstream: '{}', limits: [here, slots, watch, soft] }}]
     }
     assert_eq!(status(&gateway), 429, "memory has given three");
     assert_eq!(lent(&redis), 0);
+}
+
+/// A request for more than `max` permits never gets them, so that it takes no place of those who will.
+#[test]
+fn a_cost_above_max_does_not_wait_beside_a_policy_in_redis() {
+    let redis = RedisServer::start();
+    let gateway = Gateway::start(&format!(
+        "{}policies:
+  slots: {{ key: constant, algorithm: concurrency, max: 2, queue: 2, max_wait: 1h, cost: {{ header: x-cost, max: 9 }} }}
+  shared: {{ key: constant, store: redis, quota: 9/300d }}
+routes: [{{ upstream: echo, limits: [slots, shared] }}]
+",
+        store(redis.address)
+    ));
+    wait_up(&gateway);
+    for _ in 0..3 {
+        assert_eq!(
+            get_with(gateway.address(), "/", "x-cost: 3\r\n").status,
+            429
+        );
+    }
+    assert_eq!(
+        get_with(gateway.address(), "/", "x-cost: 2\r\n").status,
+        200
+    );
 }

@@ -52,8 +52,8 @@ impl RefusalCache {
         self
     }
 
-    /// The last refusal of `key`, if it still holds for `cost` units: it was for as many or fewer,
-    /// and may not be retried yet. For a banned key, also an admission.
+    /// The last refusal of `key`, if it still holds for `cost` units: it was for as many, and may not
+    /// be retried yet. For a banned key, also an admission.
     pub fn get(
         &self,
         key: Fingerprint,
@@ -62,7 +62,7 @@ impl RefusalCache {
         now: Timestamp,
     ) -> Option<Decision> {
         self.keys.read(key, |remembered| {
-            let is_refused = remembered.cost <= cost && now < remembered.until;
+            let is_refused = remembered.cost == cost && now < remembered.until;
             let holds = is_refused && remembered.known == known;
             holds.then_some(remembered.decision)
         })
@@ -131,12 +131,16 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_holds_for_equal_or_higher_costs_until_it_ends_or_is_too_old() {
+    fn a_refusal_holds_for_its_cost_until_it_ends_or_is_too_old() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         let decision = refused(Some(13));
         cache.note(key(1), 2, &decision, UNKNOWN, at(10));
         assert_eq!(cache.get(key(1), 2, UNKNOWN, at(12)), Some(decision));
-        assert_eq!(cache.get(key(1), 3, UNKNOWN, at(12)), Some(decision));
+        assert_eq!(
+            cache.get(key(1), 3, UNKNOWN, at(12)),
+            None,
+            "more takes longer"
+        );
         assert_eq!(
             cache.get(key(1), 1, UNKNOWN, at(12)),
             None,
