@@ -105,6 +105,15 @@ impl SettlementRule {
         self.unreserved.unwrap_or(charged)
     }
 
+    /// Returns the units that count of a request that was charged `charged` and that the proxy
+    /// itself answers; `None` if its status decides.
+    pub fn of_own_answer(&self, charged: u32) -> Option<u32> {
+        match &self.counted {
+            Some(counted) => (counted.own == ProxyResponses::NotCounted).then_some(0),
+            None => Some(self.reserved(charged)),
+        }
+    }
+
     /// Returns the cost of a request that was charged `reserved` units; `None` if it depends on the
     /// response's body.
     pub fn by_head(

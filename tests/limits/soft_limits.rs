@@ -246,3 +246,26 @@ fn replay_names_soft_limits() {
         .collect();
     assert_eq!(named, ["p", "p/2", "p/3", "p/5"]);
 }
+
+/// The upstream has not seen the request: neither its status nor its body says what counts.
+#[test]
+fn a_refusal_by_a_soft_limit_is_not_charged_as_an_answer_of_the_upstream() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}policies:
+  fails: {{ key: header:x-key, quota: 100/300d, count: [401] }}
+  tokens: {{ key: header:x-key, quota: 900/300d, cost: {{ response_json: /n, reserve: 10, max: 100 }} }}
+  soft: {{ key: header:x-key, quota: 100/300d, soft_limits: [{{ above: 1, on_limit: {{ status: 401, format: json, body: '{{\"n\":77}}' }} }}] }}
+routes: [{{ name: a, upstream: echo, limits: [fails, tokens, soft] }}]
+"
+    ));
+    let statuses = [(); 3].map(|()| get_with(gateway.address(), "/", "x-key: a\r\n").status);
+    assert_eq!(statuses, [200, 401, 401]);
+    let used = |policy: &str| {
+        let key = json!({ "policy": policy, "key": "a" });
+        let found = AdminClient::new(&gateway, READER).post("/v1/keys/lookup", &key);
+        answer(&found)["used"].clone()
+    };
+    assert_eq!(used("fails"), json!(0));
+    assert_eq!(used("soft"), json!(3));
+    assert_eq!(used("tokens"), json!(30), "each as reserved");
+}

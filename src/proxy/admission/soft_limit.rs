@@ -87,12 +87,21 @@ impl Admission {
         let limited = limited.filter(|(_, decision)| !decision.is_admitted());
         let limited: Vec<_> = limited.map(|(charge, _)| charge.id.limit).collect();
         if let Some(held) = result.held() {
-            // Whatever the answer, what a soft limit has charged stays.
-            let limited = |(limit, _): &mut (u16, Reservation)| limited.contains(limit);
-            for (limit, reservation) in held.reservations.extract_if(.., limited) {
-                let units = inputs.route.limit(limit).unreserved();
-                let units = units.max(reservation.units());
-                reservation.settle(units, inputs.now);
+            // Whatever the answer, what was charged stays: no upstream has seen the request.
+            let units = |limit: u16, charged: u32| {
+                let spec = inputs.route.limit(limit);
+                if limited.contains(&limit) {
+                    return Some(spec.unreserved().max(charged));
+                }
+                spec.spec.settlement.as_ref()?.of_own_answer(charged)
+            };
+            let is_known = |(limit, reservation): &mut (u16, Reservation)| {
+                units(*limit, reservation.units()).is_some()
+            };
+            for (limit, reservation) in held.reservations.extract_if(.., is_known) {
+                if let Some(units) = units(limit, reservation.units()) {
+                    reservation.settle(units, inputs.now);
+                }
             }
         }
     }
