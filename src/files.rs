@@ -162,7 +162,7 @@ pub fn replaceable(path: &Path) -> io::Result<()> {
 /// The system's error. The previous file stays, and the unfinished one is removed.
 pub fn replace(path: &Path, write: impl FnOnce(File) -> io::Result<File>) -> io::Result<()> {
     replaceable(path)?;
-    let new = beside(path, ".new");
+    let new = unfinished(path);
     let saved = create(&new)
         .and_then(|file| write(file)?.sync_all())
         .and_then(|()| fs::rename(&new, path));
@@ -173,6 +173,11 @@ pub fn replace(path: &Path, write: impl FnOnce(File) -> io::Result<File>) -> io:
     }
     let directory = path.parent().filter(|parent| *parent != Path::new(""));
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// The file in which [`replace`] begins.
+pub fn unfinished(path: &Path) -> PathBuf {
+    beside(path, ".new")
 }
 
 /// A new file that only the owner can read.

@@ -1,7 +1,7 @@
 //! `sluicegate replay`: what a configuration would have done to the requests of an access log.
 
 use std::io::{self, BufWriter, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -61,15 +61,15 @@ impl ReplayArgs {
     /// # Errors
     /// The exit code, once the reason was told.
     fn run(&self) -> Result<ExitCode, ExitCode> {
+        let source = run::find(self.config.clone());
         let ready = self
-            .check_page()
+            .check_page(source.as_ref().ok().and_then(Source::file))
             .and_then(|()| self.log.reading())
             .and_then(|how| Ok((how, self.log.open(self.decisions)?)));
         let (reading, log) = ready.map_err(|message| {
             super::tell(message);
             ExitCode::from(USAGE)
         })?;
-        let source = run::find(self.config.clone());
         let name = source.as_ref().map_or_else(|_| String::new(), Source::name);
         let new = rules(source)?;
         let old = self.against.as_ref();
@@ -137,15 +137,22 @@ impl ReplayArgs {
     }
 
     /// # Errors
-    /// The page would replace the log or a configuration.
-    fn check_page(&self) -> Result<(), String> {
+    /// The page would replace the log, a configuration, or a file beside it.
+    fn check_page(&self, config: Option<&Path>) -> Result<(), String> {
         let Some(page) = &self.html else {
             return Ok(());
         };
-        let configs = [&self.config, &self.against].into_iter().flatten();
+        let unfinished = files::unfinished(page);
+        if unfinished.exists() {
+            let unfinished = unfinished.display();
+            return Err(format!(
+                "--html would replace {unfinished}, too; remove it, or name another file"
+            ));
+        }
+        let mut configs = config.into_iter().chain(self.against.as_deref());
         let replaced = if self.log.is_file(page) {
             "the log"
-        } else if configs.into_iter().any(|config| is_same_file(config, page)) {
+        } else if configs.any(|config| is_same_file(config, page)) {
             "the configuration"
         } else {
             return Ok(());

@@ -141,7 +141,11 @@ impl SuggestArgs {
             .create_new(true)
             .mode(0o600)
             .open(path);
-        let written = file.and_then(|mut file| file.write_all(suggestion.yaml.as_bytes()));
+        let written = file.and_then(|mut file| {
+            file.write_all(suggestion.yaml.as_bytes())
+                // Half of a configuration helps nobody, and would be in the way.
+                .inspect_err(|_| drop(fs::remove_file(path)))
+        });
         written.map_err(|error| {
             let what = path.display();
             let help = match error.kind() {

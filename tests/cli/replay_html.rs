@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::Value;
 
-use crate::support::replay::{Replay, line, stderr};
+use crate::support::replay::{Replay, command, line, stderr};
 
 const CONFIG: &str = "routes:
   - { name: 'a', match: { path: '/a/**' }, upstream: echo,
@@ -209,4 +209,30 @@ fn a_page_that_cannot_be_written_is_told() {
     );
     let output = replay.run(&["--html", "x.html", "--decisions"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// Neither the configuration that is found nor what is beside the page: an unfinished page would be there.
+#[test]
+fn a_page_replaces_no_other_file() {
+    let replay = Replay::new(CONFIG, keyed("k", 1));
+    let at = |name: &str| replay.dir.path().join(name);
+    let found = command(["replay", "access.log", "--html", "sluicegate.yaml"])
+        .current_dir(replay.dir.path())
+        .output()
+        .expect("the binary starts");
+    assert_eq!(found.status.code(), Some(2));
+    assert!(
+        stderr(&found).starts_with("--html would replace the configuration"),
+        "{found:?}"
+    );
+    fs::write(at("page.html.new"), "mine").expect("the directory is writable");
+    let page = at("page.html").display().to_string();
+    let output = replay.run(&["--html", &page]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("page.html.new, too; remove it"),
+        "{output:?}"
+    );
+    let kept = ["sluicegate.yaml", "page.html.new"].map(|name| fs::read_to_string(at(name)));
+    assert_eq!(kept.map(Result::unwrap_or_default), [CONFIG, "mine"]);
 }
