@@ -137,7 +137,10 @@ pub(super) fn find_client(
     let ca = token.ca.as_deref();
     let (admin, given) = (admin.map(AdminUrl::parse).transpose()?, token.read()?);
     let (admin, given) = match (admin, given) {
-        (Some(admin), Some(token)) => return AdminClient::new(admin.with_tls(ca)?, token),
+        (Some(admin), Some(token)) => {
+            let address = admin.with_tls_of(ca, || run::find(config.cloned()).ok())?;
+            return AdminClient::new(address, token);
+        }
         parts => parts,
     };
     let source = run::find(config.cloned()).map_err(|_| {
@@ -170,6 +173,11 @@ pub(super) fn find_client(
         return AdminClient::new(AdminAddress::new(own.to_string(), tls)?, token);
     }
     let file = loaded.document.name();
+    if admin.as_ref().is_some_and(|admin| admin.is_https) && tls.is_none() {
+        return Err(format!(
+            "the admin listener of {file} has no TLS: name it with http://"
+        ));
+    }
     let authority = admin.map_or_else(|| own.to_string(), |admin| admin.authority);
     if !is_address(&authority, own) {
         return Err(format!(
@@ -202,10 +210,10 @@ pub(super) fn find_listener(
     ca: Option<&Path>,
     config: Option<&PathBuf>,
 ) -> Result<AdminAddress, String> {
-    if let Some(admin) = admin {
-        return AdminUrl::parse(admin)?.with_tls(ca);
-    }
     let source = run::find(config.cloned());
+    if let Some(admin) = admin {
+        return AdminUrl::parse(admin)?.with_tls_of(ca, || source.ok());
+    }
     match source.clone().and_then(|source| source.load()) {
         Ok(loaded) => own_address(&loaded, ca),
         Err(report) => {
@@ -275,6 +283,9 @@ impl AdminUrl {
         let is_http = is_https || matches!(uri.scheme_str(), None | Some("http"));
         let authority = uri.authority().filter(|_| is_http && !has_path);
         let authority = authority.ok_or_else(wrong)?;
+        if authority.port().is_none() && authority.as_str() != authority.host() {
+            return Err(wrong());
+        }
         let port = if is_https { 443 } else { 80 };
         let authority = match authority.port_u16() {
             Some(_) => authority.to_string(),
@@ -284,6 +295,24 @@ impl AdminUrl {
             is_https,
             authority,
         })
+    }
+
+    /// The address of a proxy which may be that of a configuration: its certificate is trusted, too.
+    fn with_tls_of(
+        self,
+        ca: Option<&Path>,
+        config: impl FnOnce() -> Option<Source>,
+    ) -> Result<AdminAddress, String> {
+        let loaded = || {
+            let source = config()?;
+            source.load().ok().or_else(|| source.load_stated())
+        };
+        let own = (self.is_https && ca.is_none()).then(loaded).flatten();
+        let own = own.filter(|own| is_address(&self.authority, own.admin_address()));
+        match own.map(|own| own_tls(&own, ca)).transpose()?.flatten() {
+            Some(tls) => AdminAddress::new(self.authority, Some(tls)),
+            None => self.with_tls(ca),
+        }
     }
 
     /// The address of a proxy whose configuration isn't known.
