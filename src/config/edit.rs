@@ -30,12 +30,17 @@ impl Loaded {
     /// have no `limits`. Aliases stand at the place of their anchor, which several routes share.
     pub fn routes_for_limits(&self) -> HashSet<usize> {
         let nodes = || self.config.routes.iter().map(|route| route.node);
+        let places = |node| {
+            let keys = self.document.children(node).iter();
+            keys.filter_map(|key| Some(self.document.place(*key, Part::Key)?.start))
+        };
         let mut uses: HashMap<_, u32> = HashMap::new();
-        for place in nodes().filter_map(|node| self.first_key(node)) {
+        for place in nodes().flat_map(places) {
             *uses.entry(place).or_default() += 1;
         }
         let takes_limit = |node| {
-            self.spot(node).is_some_and(|(place, _)| uses[&place] == 1)
+            self.spot(node).is_some()
+                && places(node).all(|place| uses[&place] == 1)
                 && self.document.child(node, "limits").is_none()
         };
         let routes = nodes().enumerate();

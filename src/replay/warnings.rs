@@ -126,7 +126,7 @@ impl Warnings {
                 (part, input)
             })
             .collect();
-        chosen_by.dedup();
+        distinct(&mut chosen_by);
         Warnings {
             routes: places
                 .map(|place| {
@@ -224,6 +224,12 @@ fn note(counts: &mut BTreeMap<Input, Count>, part: &KeyPart, input: &Input, head
     }
 }
 
+/// Keeps one of each: a request that lacks it is counted once.
+fn distinct(inputs: &mut Vec<(KeyPart, Input)>) {
+    inputs.sort_by(|(_, a), (_, b)| a.cmp(b));
+    inputs.dedup_by(|(_, a), (_, b)| a == b);
+}
+
 impl LimitInputs {
     fn of(limit: &Limit, token_field: &HeaderName) -> Self {
         let policy = &limit.policy.name;
@@ -249,7 +255,7 @@ impl LimitInputs {
         let mut quotas = limit.policy.quotas();
         let zone = quotas.find_map(|quota| quota.local_periods.as_ref());
         let zone = zone.map(|local| KeyPart::Claim(local.claim.clone()));
-        LimitInputs {
+        let mut inputs = LimitInputs {
             when: when.map(|part| input(part, Purpose::When)).collect(),
             then: keys
                 .map(|part| input(part, instead.clone()))
@@ -265,7 +271,10 @@ impl LimitInputs {
                     input(one.part.clone(), default)
                 }))
                 .collect(),
-        }
+        };
+        distinct(&mut inputs.when);
+        distinct(&mut inputs.then);
+        inputs
     }
 }
 

@@ -243,3 +243,27 @@ routes:
     );
     assert_eq!(decided[5], json!({ "line": 6, "decision": "unlimited" }));
 }
+
+#[test]
+fn a_request_that_lacks_a_field_is_counted_once() {
+    let config = "access: { deny: [{ header: { user-agent: { contains: bot } } }, { header: { x-evil: \"1\" } }] }
+policies: { p: { quota: 9/1h, when: { any: [{ header: { x-a: \"1\" } }, { header: { x-b: \"1\" } }, { header: { x-a: \"2\" } }] } } }
+routes:
+  - { match: { headers: { x-tier: gold } }, upstream: echo, limits: [p] }
+  - { match: { headers: { x-other: a } }, upstream: echo, limits: [p] }
+  - { match: { headers: { x-tier: tin } }, upstream: echo, limits: [p] }
+  - { upstream: echo, limits: [p] }
+";
+    let log: String = (0..3)
+        .map(|second| line(&(second * 1_000).to_string(), "/", ""))
+        .collect();
+    let told = warnings(&Replay::new(config, &log).report(&[]));
+    assert!(told.len() >= 4, "{told:?}");
+    for (_, message) in told {
+        let counted = message.split(" was missing in ").nth(1);
+        assert!(
+            counted.is_none_or(|rest| rest.starts_with("3 of 3 requests")),
+            "{message}"
+        );
+    }
+}

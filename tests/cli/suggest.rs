@@ -241,6 +241,28 @@ routes:
     assert!(written.contains("\n  - limits: [{ name: api"), "{written}");
 }
 
+/// A limit in the text of one would be a limit of the other.
+#[test]
+fn routes_that_share_keys_by_an_anchor_get_no_limit() {
+    let config = "x-base: &base { upstream: echo }
+routes:
+  - <<: *base
+    match: { path: \"/api/**\" }
+  - match: { path: /login }
+    <<: *base
+  - upstream: echo
+";
+    let log = Log::new(busy());
+    let path = log.path("old.yaml");
+    fs::write(&path, config).expect("the directory is writable");
+    log.assert_true(&["--config", &path]);
+    let written = log.text(&["--config", &path, "--yaml"]);
+    assert!(
+        written.contains("x-base: &base { upstream: echo }\n"),
+        "{written}"
+    );
+}
+
 #[test]
 fn a_file_is_written_once() {
     let log = Log::new(busy());
