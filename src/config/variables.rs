@@ -55,6 +55,12 @@ fn value_of(
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
     };
+    if default.is_some_and(|default| default.contains("${")) {
+        return Err(VariableError {
+            message: format!("the default of `{name}` has a variable of its own"),
+            help: "write the default as it is; it may have no `${`".to_owned(),
+        });
+    }
     if !is_name(name) {
         return Err(VariableError {
             message: "`${` without the name of an environment variable".to_owned(),
@@ -135,6 +141,10 @@ mod tests {
         assert_eq!(
             replaced("${HOST"),
             Err("`${` without a closing `}`".to_owned())
+        );
+        assert_eq!(
+            replaced("${NONE:-${HOST}}"),
+            Err("the default of `NONE` has a variable of its own".to_owned())
         );
         assert_eq!(
             replaced("${1}"),
