@@ -7,8 +7,8 @@ use crate::clock::Timestamp;
 use crate::proxy::{ModeChange, Ruleset};
 use crate::upstream::LeftOut;
 
-/// The most modes, and the most hosts and endpoints: what fits into a message.
-const MAX: usize = 128;
+/// The most bytes of modes, and of hosts and endpoints: what fits into a message.
+const MAX_BYTES: usize = 90_000;
 
 /// Settings of a running ruleset.
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,8 +46,8 @@ impl Settings {
         let left_out = upstreams.flat_map(|upstream| upstream.left_out());
         Self {
             hash,
-            modes: modes.take(MAX).collect(),
-            left_out: left_out.take(MAX).collect(),
+            modes: fitting(modes, "modes of policies"),
+            left_out: fitting(left_out, "drained or failing hosts"),
         }
     }
 
@@ -68,4 +68,21 @@ impl Settings {
             }
         }
     }
+}
+
+/// As many of these as fit into [`MAX_BYTES`]. Logs how many don't.
+fn fitting<T: Serialize>(items: impl Iterator<Item = T>, what: &str) -> Vec<T> {
+    let mut bytes = 0;
+    let (kept, lost): (Vec<_>, Vec<_>) = items.partition(|item| {
+        bytes += serde_json::to_vec(item).map_or(0, |text| text.len() + 1);
+        bytes <= MAX_BYTES
+    });
+    if !lost.is_empty() {
+        let lost = lost.len();
+        tracing::warn!(
+            lost,
+            "too many {what} for an upgrade: the new process doesn't know these"
+        );
+    }
+    kept
 }
