@@ -42,6 +42,8 @@ pub(super) struct Reloader {
     /// How long shutting down may take.
     pub(super) shutdown: ShutdownTimes,
     files: Vec<VersionedFile>,
+    /// The files of the configuration that failed last, until one takes effect.
+    files_of_failed: Vec<VersionedFile>,
     warning_log: WarningLog,
     /// The access logs that are being written.
     pub(super) access_logs: Writers,
@@ -78,6 +80,7 @@ impl Reloader {
             }),
             shutdown: spec.shutdown,
             files: spec.files.clone(),
+            files_of_failed: Vec::new(),
             warning_log,
             access_logs: Writers::default(),
             export,
@@ -94,7 +97,7 @@ impl Reloader {
             .file()
             .into_iter()
             .map(|path| VersionedFile::new(path.into()))
-            .chain(self.files.clone())
+            .chain(self.files.iter().chain(&self.files_of_failed).cloned())
             .collect()
     }
 
@@ -171,8 +174,11 @@ impl Reloader {
         self.client_rules.adopt(&spec.server.client_rules);
     }
 
-    async fn failed(&self, why: StartupError) {
+    async fn failed(&mut self, why: StartupError) {
         config_log::log_failure(&why);
+        if let StartupError::Config(report) = &why {
+            self.files_of_failed.clone_from(&report.files);
+        }
         let now = self.context.clock.now();
         // Whatever the file holds, showing it must not end the process.
         let report = off_the_runtime(move || why.to_string()).await;
@@ -199,6 +205,7 @@ impl Reloader {
         self.export.iter().for_each(SpanExport::enforce);
         self.shutdown = spec.shutdown;
         self.files = spec.files;
+        self.files_of_failed = Vec::new();
         let hash = spec.info.hash.clone();
         self.metrics.certificates(ends(&spec.info));
         tracing::info!(hash, "the configuration is reloaded");

@@ -89,8 +89,9 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     };
     let export = compiler.export(config);
     compiler.check_written_files(config, &loaded.document);
+    let files = [&loaded.included[..], &compiler.files].concat();
     if !compiler.findings.is_empty() {
-        return Err(loaded.report(compiler.findings));
+        return Err(loaded.report(compiler.findings).of_files(files));
     }
     let access_log = config.access_log.as_ref();
     let snapshot = config.store.memory.snapshot.as_ref();
@@ -106,7 +107,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
                 every: spec.every.get(),
             }),
             shutdown: config.shutdown.value,
-            files: [&loaded.included[..], &compiler.files].concat(),
+            files,
             info: ConfigInfo {
                 source: loaded.document.name().to_owned(),
                 text: loaded.document.source().masked_text().into(),

@@ -20,6 +20,8 @@ pub use shown::{Audience, MASK};
 pub(super) use shown::{Content, Stretch, disjoint};
 pub use source_text::SourceText;
 
+use crate::files::VersionedFile;
+
 /// At most this many problems are printed; the rest are counted.
 const MAX_PRINTED: usize = 50;
 /// At most this many problems are reported to machines; the rest are counted.
@@ -106,14 +108,16 @@ impl Problem {
     }
 }
 
-/// Everything found in one configuration, in the order of the file. Logs and the admin API show keys
+/// Everything found in one configuration: errors, then warnings, in the order of the file. Logs and the admin API show keys
 /// alone of the file's lines.
 #[derive(Clone, Debug, Display)]
 #[display("{}", self.render(Colour::Plain, Audience::Others))]
 pub struct Report {
     source: Arc<SourceText>,
-    /// The problems, by place.
+    /// The problems: errors, then warnings, by place.
     pub problems: Vec<Problem>,
+    /// The files beside the main one that were read, or sought: a change may end the problems.
+    pub(crate) files: Vec<VersionedFile>,
 }
 
 /// Colours of a printed report.
@@ -126,28 +130,39 @@ pub enum Colour {
 }
 
 impl Report {
-    /// Sorts the problems by place, and shortens long texts.
+    /// Sorts the problems, errors first and then by place, and shortens long texts.
     pub fn new(source: Arc<SourceText>, mut problems: Vec<Problem>) -> Self {
-        problems.sort_by_key(|problem| problem.place.as_ref().map_or(0, |place| place.start));
+        // Whoever reads the first ones must not miss an error behind warnings.
+        let start = |problem: &Problem| problem.place.as_ref().map_or(0, |place| place.start);
+        problems.sort_by_key(|problem| (problem.severity, start(problem)));
         for problem in &mut problems {
             shorten(&mut problem.message);
             problem.help.iter_mut().for_each(shorten);
         }
-        Self { source, problems }
+        Self {
+            source,
+            problems,
+            files: Vec::new(),
+        }
     }
 
     /// Joins two reports on the same text.
     #[must_use]
     pub fn and(self, others: Self) -> Self {
-        let problems = self.problems.into_iter().chain(others.problems);
-        Self::new(self.source, problems.collect())
+        self.with(others.problems)
     }
 
     /// Adds problems that may be the cause of these.
     #[must_use]
     pub(super) fn with(self, others: Vec<Problem>) -> Self {
         let problems = others.into_iter().chain(self.problems);
-        Self::new(self.source, problems.collect())
+        Self::new(self.source, problems.collect()).of_files(self.files)
+    }
+
+    /// Notes the files beside the main one.
+    #[must_use]
+    pub(super) fn of_files(self, files: Vec<VersionedFile>) -> Self {
+        Self { files, ..self }
     }
 
     /// A report of one problem that is about the file as a whole.
@@ -157,7 +172,7 @@ impl Report {
         Self::new(Arc::new(source), vec![Problem { help, ..problem }])
     }
 
-    /// The first 1000 problems, in the order of the file.
+    /// The first 1000 problems: errors, then warnings, in the order of the file.
     pub fn reported(&self) -> &[Problem] {
         &self.problems[..self.problems.len().min(MAX_REPORTED)]
     }

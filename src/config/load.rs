@@ -174,7 +174,7 @@ fn try_check(
         let odd_spaces = odd_spaces::find(&source);
         let report = Report::of_syntax(source, problems, &schema::KEYS).with(odd_spaces);
         Box::new(Broken {
-            report,
+            report: report.of_files(included.files.clone()),
             stated: None,
         })
     })?;
@@ -195,6 +195,7 @@ fn try_check(
     }
     let report = document.report(list);
     let odd_spaces = has_errors.then(|| odd_spaces::find(document.source()));
+    let files = included.files.clone();
     let loaded = config.map(|config| Loaded {
         warnings: report.clone(),
         hash: format!("{hash:016x}"),
@@ -206,7 +207,7 @@ fn try_check(
     match (loaded, odd_spaces) {
         (Some(loaded), None) => Ok(loaded),
         (loaded, odd_spaces) => Err(Box::new(Broken {
-            report: report.with(odd_spaces.unwrap_or_default()),
+            report: report.with(odd_spaces.unwrap_or_default()).of_files(files),
             stated: loaded.filter(|_| is_stated),
         })),
     }

@@ -113,7 +113,7 @@ pub struct CheckReport {
     pub errors: usize,
     /// The number of warnings.
     pub warnings: usize,
-    /// The first 1000 problems, in the order of the file.
+    /// The first 1000 problems: errors, then warnings, in the order of the file.
     pub findings: Vec<Problem>,
     /// The memory that buckets take at most; absent for an invalid file.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::support::admin::{AdminClient, TOKENS};
 use crate::support::client::{Output, get, run};
 use crate::support::gateway::{Gateway, with_free_ports};
+use crate::support::tls::certify;
 use crate::support::wait_for;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
@@ -448,4 +449,21 @@ fn the_admin_api_shows_included_files_masked_and_includes_none_for_callers() {
             "{answer}"
         );
     }
+}
+
+#[test]
+fn a_file_that_only_a_failed_configuration_names_is_watched() {
+    let gateway = Gateway::start("routes: [{ upstream: echo }]\n");
+    let failures = || gateway.reloads("failure");
+    let tls = "tls: { certificates: [{ certificate: new.pem, key: new.key }] }";
+    gateway.replace_config(&format!(
+        "include: more.yaml\nlisteners: [{{ address: 127.0.0.1:0 }}, {{ address: 127.0.0.1:0, {tls} }}]\nroutes: []\n"
+    ));
+    wait_for("the failure", || (failures() >= 1).then_some(()));
+    write(gateway.dir(), "more.yaml", "routes: [{ upstream: echo }]\n");
+    wait_for("another failure", || (failures() >= 2).then_some(()));
+    certify(gateway.dir(), "new", &["localhost"]);
+    wait_for("the reload", || {
+        (gateway.reloads("success") >= 1).then_some(())
+    });
 }
