@@ -15,7 +15,7 @@ const PING_TIMEOUT: u32 = 20;
 pub(super) struct KeepAlive {
     /// The reads up to the last tick.
     reads: u32,
-    /// Seconds since.
+    /// Seconds since, with open streams.
     silence: u32,
     is_pinged: bool,
     /// The last read was the answer to a ping.
@@ -33,19 +33,17 @@ pub(super) enum Action {
 impl KeepAlive {
     /// Must be called once a second, with the number of reads.
     pub(super) fn tick(&mut self, reads: u32, has_streams: bool) -> Action {
-        if !has_streams {
-            *self = KeepAlive {
-                reads,
-                ..KeepAlive::default()
-            };
-            return Action::None;
-        }
         if reads != self.reads {
             *self = KeepAlive {
                 reads,
                 has_answered: self.is_pinged,
                 ..KeepAlive::default()
             };
+            return Action::None;
+        }
+        if !has_streams {
+            // The host owes nothing now. What it has owed counts: requests may time out one by one.
+            self.has_answered = false;
             return Action::None;
         }
         self.silence += 1;
@@ -93,6 +91,24 @@ mod tests {
         assert_eq!(keep_alive.tick(2, true), Action::None);
         assert_eq!(keep_alive.tick(3, true), Action::None, "data");
         assert_eq!(next(&mut keep_alive, 3), (PING_AFTER, Action::Ping));
+    }
+
+    #[test]
+    fn the_silence_of_requests_that_time_out_adds_up() {
+        let mut keep_alive = KeepAlive::default();
+        let mut ticks = (0..1_000).map(|second| keep_alive.tick(0, second % 5 < 2));
+        let actions: Vec<_> = ticks
+            .by_ref()
+            .filter(|action| *action != Action::None)
+            .take(2)
+            .collect();
+        assert_eq!(actions, [Action::Ping, Action::Close]);
+        drop(ticks);
+        let mut keep_alive = KeepAlive::default();
+        for second in 0..1_000 {
+            let action = keep_alive.tick(second / 5, second % 5 < 2);
+            assert_eq!(action, Action::None, "a host that answers");
+        }
     }
 
     #[test]
