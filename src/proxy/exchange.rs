@@ -76,6 +76,8 @@ pub(super) struct Exchange {
     pub(super) attempts: Cell<u32>,
     /// How long the request has waited for a slot of its upstream, if it had to.
     pub(super) pending: Cell<Option<Duration>>,
+    /// The attempt at an upstream waits for the client to send more.
+    pub(super) is_owed: Cell<bool>,
     /// Its share of the requests in flight at upstreams, once it is forwarded.
     share: OnceCell<UpstreamShare>,
     /// The whole response is on its way to the client.
@@ -141,6 +143,7 @@ impl Exchange {
             endpoint: Cell::new(None),
             attempts: Cell::new(0),
             pending: Cell::new(None),
+            is_owed: Cell::new(false),
             share: OnceCell::new(),
             has_ended: false,
             error: None,

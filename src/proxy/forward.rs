@@ -142,7 +142,7 @@ fn outbound<'a>(
         pending: &exchange.pending,
         deadline,
         replay: BodyReplay::Once,
-        is_owed: false,
+        is_owed: &exchange.is_owed,
     }
 }
 

@@ -48,7 +48,7 @@ pub struct OutboundRequest<'a> {
     /// The means to send the body again.
     pub replay: BodyReplay,
     /// The attempt waits for a part of the request that the client has not sent.
-    pub is_owed: bool,
+    pub is_owed: &'a Cell<bool>,
 }
 
 /// The means to send the body of a request again.

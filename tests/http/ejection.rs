@@ -221,6 +221,28 @@ fn slow_answers_of_all_endpoints_are_no_fault() {
     assert!(!gateway.log().contains("ejected"), "{}", gateway.log());
 }
 
+/// Uploads that their clients never end wait at one endpoint, which answers all else.
+#[test]
+fn clients_that_upload_slowly_are_no_fault_of_an_endpoint() {
+    let origins = [(); 2].map(|()| Origin::start(|_| ok("ok")));
+    let gateway = Gateway::start(&config(&origins.each_ref().map(Origin::url), ""));
+    let mut uploads = Vec::new();
+    // By turns: each upload goes to the same endpoint, and each other request to the other.
+    for _ in 0..12 {
+        let mut upload = Connection::open(gateway.address());
+        upload.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nslow");
+        thread::sleep(Duration::from_millis(30));
+        uploads.push(upload);
+        assert_eq!(get(gateway.address(), "/").status, 200);
+    }
+    thread::sleep(Duration::from_secs(2));
+    assert!(!gateway.log().contains("ejected"), "{}", gateway.log());
+    for mut upload in uploads {
+        upload.send("whole");
+        assert_eq!(upload.receive().status, 200);
+    }
+}
+
 #[test]
 fn the_last_endpoint_is_never_left_out() {
     let bad = Origin::start(|_| answer(503, "busy"));

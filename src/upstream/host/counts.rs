@@ -22,12 +22,16 @@ pub(in crate::upstream) enum HostEvidence {
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct HostCounts {
     started: AtomicU64,
+    /// Requests of which the client has not sent all.
+    owed: AtomicU64,
     /// Requests that got the head of a response.
     heads: AtomicU64,
     /// Requests that ended without one.
     headless: AtomicU64,
     /// Requests without a head that are not the host's fault.
     excused: AtomicU64,
+    /// Those of them that ended before the client had sent all.
+    abandoned: AtomicU64,
     /// Failures of the host.
     failures: AtomicU64,
     /// Failures since the last good answer.
@@ -38,20 +42,28 @@ pub(in crate::upstream) struct HostCounts {
 
 /// A request that waits for the head of a response. Dropped early, its client has left.
 #[derive(Debug)]
-pub(in crate::upstream) struct Waiting<'a>(Option<&'a HostCounts>);
+pub(in crate::upstream) struct Waiting<'a> {
+    /// `None` once it has ended.
+    counts: Option<&'a HostCounts>,
+    is_owed: bool,
+}
 
 impl HostCounts {
     /// Counts a request that waits from now on.
     pub(in crate::upstream) fn begin(&self) -> Waiting<'_> {
         self.started.fetch_add(1, Relaxed);
-        Waiting(Some(self))
+        Waiting {
+            counts: Some(self),
+            is_owed: false,
+        }
     }
 
     /// The counts that tell if the host is stalled.
     pub(in crate::upstream) fn progress(&self) -> Progress {
         let (waiting, heads) = (self.waiting(), self.heads());
         Progress {
-            requests: heads + waiting + self.excused.load(Relaxed),
+            requests: (heads + waiting + self.excused.load(Relaxed))
+                .saturating_sub(self.abandoned.load(Relaxed)),
             heads,
         }
     }
@@ -61,11 +73,12 @@ impl HostCounts {
         self.heads.load(Relaxed)
     }
 
-    /// Requests that wait for the head of a response.
+    /// Requests that wait for the head of a response, and no longer for their client.
     pub(super) fn waiting(&self) -> u64 {
         // Ends are read first: no request ends before it starts.
         let ended = self.heads.load(Relaxed) + self.headless.load(Relaxed);
-        self.started.load(Relaxed).saturating_sub(ended)
+        let waiting = self.started.load(Relaxed).saturating_sub(ended);
+        waiting.saturating_sub(self.owed.load(Relaxed))
     }
 
     /// Requests that tell how the host is, and those of them that it failed.
@@ -125,19 +138,41 @@ impl HostCounts {
 }
 
 impl Waiting<'_> {
+    /// Notes if the client has to send more of the request.
+    pub(in crate::upstream) fn set_owed(&mut self, is_owed: bool) {
+        if self.is_owed == is_owed {
+            return;
+        }
+        self.is_owed = is_owed;
+        if let Some(counts) = self.counts {
+            if is_owed {
+                counts.owed.fetch_add(1, Relaxed);
+            } else {
+                counts.owed.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+
     /// Counts the end of the wait.
     pub(in crate::upstream) fn end(mut self, evidence: HostEvidence, has_head: bool) {
-        if let Some(counts) = self.0.take() {
+        self.finish(evidence, has_head);
+    }
+
+    fn finish(&mut self, evidence: HostEvidence, has_head: bool) {
+        let was_owed = self.is_owed;
+        self.set_owed(false);
+        if let Some(counts) = self.counts.take() {
             counts.record(evidence, has_head);
+            if was_owed && evidence == HostEvidence::Excused && !has_head {
+                counts.abandoned.fetch_add(1, Relaxed);
+            }
         }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some(counts) = self.0.take() {
-            counts.record(HostEvidence::Excused, false);
-        }
+        self.finish(HostEvidence::Excused, false);
     }
 }
 
@@ -171,6 +206,22 @@ mod tests {
         drop(waiting);
         assert_eq!((counts.waiting(), counts.judged()), (0, (1, 1)));
         assert_eq!(counts.failures_in_a_row(), 1);
+    }
+
+    #[test]
+    fn a_request_that_its_client_owes_does_not_wait() {
+        let counts = HostCounts::default();
+        let (mut slow, whole) = (counts.begin(), counts.begin());
+        slow.set_owed(true);
+        assert_eq!((counts.waiting(), counts.progress().requests), (1, 1));
+        whole.end(HostEvidence::Good, true);
+        assert_eq!((counts.waiting(), counts.progress().requests), (0, 1));
+        slow.set_owed(false);
+        assert_eq!((counts.waiting(), counts.progress().requests), (1, 2));
+        slow.set_owed(true);
+        drop(slow);
+        assert_eq!((counts.waiting(), counts.owed.load(Relaxed)), (0, 0));
+        assert_eq!((counts.progress().requests, counts.judged()), (1, (1, 0)));
     }
 
     #[test]

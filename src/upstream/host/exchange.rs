@@ -1,10 +1,13 @@
 //! Attempts at requests to a host: over a kept session, or new ones.
 
-use std::pin::Pin;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use tokio::time::{Sleep, sleep_until};
 
+use super::counts::Waiting;
 use super::{Ejection, Host, HostEvidence, InFlight};
 use crate::upstream::attempt::{Attempt, AttemptFailure, OutboundRequest, is_repeatable};
 use crate::upstream::error::{UpstreamError, UpstreamErrorKind};
@@ -26,14 +29,15 @@ impl Host {
         may_stall: bool,
     ) -> Attempt {
         self.metrics.requests.increment();
-        let waiting = self.health.counts.begin();
+        let mut waiting = self.health.counts.begin();
         let (worker, may_move) = (outbound.worker, may_stall && outbound.may_be_moved(retries));
         let limit = outbound.limit(timeouts);
         let mut limit = limit.map(|(at, kind)| (Box::pin(sleep_until(at)), kind));
-        outbound.is_owed = false;
+        let is_owed = outbound.is_owed;
+        is_owed.set(false);
         let mut attempt = tokio::select! {
             biased;
-            attempt = self.attempt(in_flight, outbound, timeouts) => attempt,
+            attempt = noting(self.attempt(in_flight, outbound, timeouts), &mut waiting, is_owed) => attempt,
             () = self.health.stalled(worker), if may_move => {
                 let error = self.error(UpstreamErrorKind::Stalled);
                 Attempt::failed(AttemptFailure::Stalled, error, true, None)
@@ -45,7 +49,7 @@ impl Host {
                 Attempt::failed(AttemptFailure::TimedOut, self.error(late), may_retry, None)
             }
         };
-        attempt.is_owed = outbound.is_owed;
+        attempt.is_owed = is_owed.get();
         waiting.end(attempt.evidence(), attempt.error().is_none());
         attempt
     }
@@ -147,6 +151,21 @@ impl Host {
             }
         }
     }
+}
+
+/// Awaits an attempt, and notes all the time if it waits for the client.
+async fn noting(
+    attempt: impl Future<Output = Attempt>,
+    waiting: &mut Waiting<'_>,
+    is_owed: &Cell<bool>,
+) -> Attempt {
+    let mut attempt = pin!(attempt);
+    poll_fn(|cx| {
+        let polled = attempt.as_mut().poll(cx);
+        waiting.set_owed(is_owed.get());
+        polled
+    })
+    .await
 }
 
 /// Waits for the end of `limit`, if there is one.

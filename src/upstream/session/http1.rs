@@ -42,7 +42,7 @@ impl Http1Session {
         let connection = &mut *self.connection;
         connection.http.begin(request);
         connection.idle_timer.reset_to(timeouts.response);
-        let is_owed = &mut outbound.is_owed;
+        let is_owed = outbound.is_owed;
         let polled = poll_fn(|cx| connection.poll_response(cx, informational, is_owed));
         let (failure, kind) = match polled.await {
             Some(Ok(response)) => {

@@ -50,7 +50,7 @@ impl Http2Session {
                 return Attempt::failed(AttemptFailure::Unsent, error(kind), true, host);
             }
         };
-        let is_owed = &mut outbound.is_owed;
+        let is_owed = outbound.is_owed;
         match poll_fn(|cx| exchange.poll_head(cx, informational, is_owed)).await {
             Some(Ok(head)) => {
                 let is_tunnel = exchange.is_tunnel();

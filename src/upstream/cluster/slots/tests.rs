@@ -124,6 +124,7 @@ struct Sent {
     endpoint: Cell<Option<usize>>,
     attempts: Cell<u32>,
     pending: Cell<Option<Duration>>,
+    is_owed: Cell<bool>,
     deadline: Option<(Instant, Duration)>,
 }
 
@@ -146,6 +147,7 @@ impl Sent {
             endpoint: Cell::new(None),
             attempts: Cell::new(0),
             pending: Cell::new(None),
+            is_owed: Cell::new(false),
             deadline: None,
         }
     }
@@ -163,7 +165,7 @@ impl Sent {
             pending: &self.pending,
             deadline: self.deadline,
             replay: BodyReplay::Once,
-            is_owed: false,
+            is_owed: &self.is_owed,
         }
     }
 

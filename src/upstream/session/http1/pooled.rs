@@ -1,5 +1,6 @@
 //! A connection of HTTP/1.1 with its time-out, which its host's pool keeps while it is idle.
 
+use std::cell::Cell;
 use std::mem;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -52,7 +53,7 @@ impl PooledConnection {
         &mut self,
         cx: &mut Context<'_>,
         informational: Option<&InformationalQueue>,
-        is_owed: &mut bool,
+        is_owed: &Cell<bool>,
     ) -> Poll<Option<Result<Response<()>, ExchangeError>>> {
         loop {
             match self.http.poll_response(cx) {
@@ -69,7 +70,7 @@ impl PooledConnection {
         if self.has_written() || waits_for_client {
             self.idle_timer.reset();
         }
-        *is_owed = waits_for_client;
+        is_owed.set(waits_for_client);
         if waits_for_client {
             Poll::Pending
         } else {

@@ -1,5 +1,6 @@
 //! A request on its stream, until the head of the response has come. Its body follows.
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -188,7 +189,7 @@ impl StreamExchange {
         &mut self,
         cx: &mut Context<'_>,
         informational: Option<&InformationalQueue>,
-        is_owed: &mut bool,
+        is_owed: &Cell<bool>,
     ) -> Poll<Option<Result<Response<()>, ExchangeError>>> {
         let sent = self.poll_upload(cx);
         if let Err(error) = sent.and_then(|()| self.forward_informational(cx, informational)) {
@@ -209,7 +210,7 @@ impl StreamExchange {
         if waits_for_client || std::mem::replace(&mut self.received, received) != received {
             self.idle_timer.reset();
         }
-        *is_owed = waits_for_client;
+        is_owed.set(waits_for_client);
         if waits_for_client {
             Poll::Pending
         } else {
