@@ -67,7 +67,10 @@ fn the_certificates_of_the_configuration_are_trusted_and_so_is_a_given_one() {
     let trusting = ["--live", "--admin", &admin, "--ca", &certificate];
     let well = healthcheck(&gateway, &trusting);
     assert_eq!(well.code, Some(0), "{well}");
-    let unverified = healthcheck(&gateway, &trusting[..3]);
+    let found = healthcheck(&gateway, &trusting[..3]);
+    assert_eq!(found.code, Some(0), "{found}");
+    let without = [&trusting[..3], &["--config", "none.yaml"]].concat();
+    let unverified = healthcheck(&gateway, &without);
     assert_eq!(unverified.code, Some(1), "{unverified}");
     assert!(unverified.stderr.contains("--ca FILE"), "{unverified}");
 

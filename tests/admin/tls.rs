@@ -127,12 +127,17 @@ fn the_command_line_trusts_the_configuration_a_file_or_the_system() {
     let file = |name: &str| files.path().join(name).display().to_string();
     let (own, other) = (file("admin.pem"), file("other.pem"));
     let elsewhere = ["--token", READER, "--admin", &url];
-    let trusted = status(&gateway, &[&elsewhere[..], &["--ca", &own]].concat());
-    assert_eq!(trusted.code, Some(0), "{trusted}");
+    for more in [&["--ca", &own[..]][..], &[]] {
+        let trusted = status(&gateway, &[&elsewhere[..], more].concat());
+        assert_eq!(trusted.code, Some(0), "{trusted}");
+    }
     let localhost = format!("https://localhost:{port}");
     for (arguments, reason) in [
         ([&elsewhere[..], &["--ca", &other]].concat(), "--ca FILE"),
-        (elsewhere.to_vec(), "--ca FILE"),
+        (
+            [&elsewhere[..], &["--config", "none.yaml"]].concat(),
+            "--ca FILE",
+        ),
         (vec!["--admin", &url, "--ca", &other], "--ca FILE"),
         (
             vec!["--token", READER, "--admin", &localhost, "--ca", &own],
