@@ -202,7 +202,7 @@ pub(super) enum Wait {
 /// One request, from its head to the end of its response's body.
 #[derive(Debug)]
 pub(super) struct ExchangeGuard {
-    activity: Rc<Activity>,
+    pub(super) activity: Rc<Activity>,
     begun: Instant,
     has_ended: bool,
 }

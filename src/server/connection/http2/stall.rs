@@ -12,26 +12,27 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::activity::{Activity, StreamProgress};
 use crate::http::http2::BodyUpload;
 
-/// The wait of one response for its client. Costs nothing before the first one.
+/// The wait of one response for its client, since the first time that it had to wait.
 pub(super) struct StallTimer {
     activity: Rc<Activity>,
-    limit: Duration,
-    waiting: Option<Box<Waiting>>,
-}
-
-struct Waiting {
     stream: u32,
+    limit: Duration,
     /// The progress when the timer was set.
     before: StreamProgress,
     timer: Pin<Box<Sleep>>,
 }
 
 impl StallTimer {
-    pub(super) fn new(activity: Rc<Activity>, limit: Duration) -> Self {
+    /// A timer for a response that waits from now on.
+    pub(super) fn new<B>(activity: &Rc<Activity>, upload: &BodyUpload<B>, limit: Duration) -> Self {
+        let stream = upload.stream.stream_id().as_u32();
+        activity.watch(stream);
         Self {
-            activity,
+            activity: activity.clone(),
+            stream,
             limit,
-            waiting: None,
+            before: activity.progress(stream, upload.taken),
+            timer: Box::pin(sleep(limit)),
         }
     }
 
@@ -45,37 +46,20 @@ impl StallTimer {
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        let Self {
-            activity, limit, ..
-        } = self;
-        if self.waiting.is_none() && upload.waits_for_body() {
-            return Poll::Pending;
-        }
-        let waiting = self.waiting.get_or_insert_with(|| {
-            let stream = upload.stream.stream_id().as_u32();
-            activity.watch(stream);
-            Box::new(Waiting {
-                stream,
-                before: activity.progress(stream, upload.taken),
-                timer: Box::pin(sleep(*limit)),
-            })
-        });
         loop {
-            ready!(waiting.timer.as_mut().poll(cx));
-            let now = activity.progress(waiting.stream, upload.taken);
-            if !upload.waits_for_body() && now == waiting.before {
+            ready!(self.timer.as_mut().poll(cx));
+            let now = self.activity.progress(self.stream, upload.taken);
+            if !upload.waits_for_body() && now == self.before {
                 return Poll::Ready(());
             }
-            waiting.before = now;
-            waiting.timer.as_mut().reset(Instant::now() + *limit);
+            self.before = now;
+            self.timer.as_mut().reset(Instant::now() + self.limit);
         }
     }
 }
 
 impl Drop for StallTimer {
     fn drop(&mut self) {
-        if let Some(waiting) = &self.waiting {
-            self.activity.unwatch(waiting.stream);
-        }
+        self.activity.unwatch(self.stream);
     }
 }

@@ -86,7 +86,8 @@ impl<S: HttpService> StreamStarter<S> {
             respond,
             wanted,
             informational: self.informational.clone(),
-            stall: StallTimer::new(self.activity.clone(), self.body_timeout),
+            body_timeout: self.body_timeout,
+            stall: None,
             state: State::Service {
                 future,
                 exchange: Some(exchange),
@@ -149,7 +150,10 @@ struct Stream<F, B> {
     /// Set when the service wants a body whose client waits for `100 Continue`.
     wanted: Option<Arc<AtomicBool>>,
     informational: InformationalQueue,
-    stall: StallTimer,
+    /// How long a client may take nothing of the response.
+    body_timeout: Duration,
+    /// `None` before the response has to wait for its client.
+    stall: Option<Box<StallTimer>>,
     state: State<F, B>,
 }
 
@@ -198,7 +202,14 @@ where
                             break_off(&mut upload.stream, late.into());
                             return Poll::Ready(());
                         }
-                        ready!(this.stall.poll_stalled(upload, cx));
+                        if this.stall.is_none() && upload.waits_for_body() {
+                            return Poll::Pending;
+                        }
+                        let stall = this.stall.get_or_insert_with(|| {
+                            let activity = &upload.body.1.activity;
+                            Box::new(StallTimer::new(activity, upload, this.body_timeout))
+                        });
+                        ready!(stall.poll_stalled(upload, cx));
                         tracing::debug!("a client took nothing of a response in time");
                         upload.stream.send_reset(Reason::CANCEL);
                         return Poll::Ready(());
