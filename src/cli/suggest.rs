@@ -143,7 +143,7 @@ impl SuggestArgs {
             .open(path);
         let written = file.and_then(|mut file| {
             file.write_all(suggestion.yaml.as_bytes())
-                // Half of a configuration helps nobody, and would be in the way.
+                // A second try must not find half of a configuration.
                 .inspect_err(|_| drop(fs::remove_file(path)))
         });
         written.map_err(|error| {

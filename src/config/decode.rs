@@ -182,8 +182,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// True for a text that goes on after its line, except a block. It may be two, because a `:` or a quote
-/// is missing.
+/// True for a text of several lines, except a block. A `:` or a quote may be missing between two texts.
 fn is_of_many_lines(written: &str) -> bool {
     written.contains('\n') && !written.starts_with(['|', '>'])
 }

@@ -108,8 +108,8 @@ impl Problem {
     }
 }
 
-/// Everything found in one configuration: errors, then warnings, in the order of the file. Logs and the admin API show keys
-/// alone of the file's lines.
+/// Everything found in one configuration: errors, then warnings, in the order of the file. Logs and
+/// the admin API show keys alone of the file's lines.
 #[derive(Clone, Debug, Display)]
 #[display("{}", self.render(Colour::Plain, Audience::Others))]
 pub struct Report {

@@ -88,12 +88,12 @@ impl Admission {
         let limited: Vec<_> = limited.map(|(charge, _)| charge.id.limit).collect();
         if let Some(held) = result.held() {
             // Whatever the answer, what was charged stays: no upstream has seen the request.
-            let units = |limit: u16, charged: u32| {
-                let spec = inputs.route.limit(limit);
-                if limited.contains(&limit) {
-                    return Some(spec.unreserved().max(charged));
+            let units = |place: u16, charged: u32| {
+                let limit = inputs.route.limit(place);
+                if limited.contains(&place) {
+                    return Some(limit.unreserved().max(charged));
                 }
-                spec.spec.settlement.as_ref()?.of_own_answer(charged)
+                limit.spec.settlement.as_ref()?.of_own_answer(charged)
             };
             let is_known = |(limit, reservation): &mut (u16, Reservation)| {
                 units(*limit, reservation.units()).is_some()

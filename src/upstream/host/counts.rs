@@ -30,7 +30,7 @@ pub(in crate::upstream) struct HostCounts {
     headless: AtomicU64,
     /// Requests without a head that are not the host's fault.
     excused: AtomicU64,
-    /// Those of them that ended before the client had sent all.
+    /// Excused requests that ended before the client had sent all.
     abandoned: AtomicU64,
     /// Failures of the host.
     failures: AtomicU64,

@@ -110,7 +110,7 @@ impl Activity {
             .retain(|(number, _)| *number != stream);
     }
 
-    /// The progress of a watched stream, whose body has yielded so many frames.
+    /// The progress of a watched stream, whose body has yielded this number of frames.
     pub(super) fn progress(&self, stream: u32, frames: u32) -> StreamProgress {
         let windows = self.windows.borrow();
         let widened = windows.iter().find(|(number, _)| *number == stream);
@@ -158,8 +158,8 @@ impl Activity {
     }
 }
 
-/// What changes while a client takes a response: frames of the body, its window, or the socket, which
-/// was full of this response or others.
+/// The signs that a client takes a response: further frames of the body, a wider window, or a socket
+/// that was full of this response or others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StreamProgress {
     frames: u32,

@@ -86,7 +86,7 @@ async fn draining_lets_streams_end() {
     .await;
 }
 
-/// What else its client does on the connection makes no difference.
+/// Other streams of the connection make no difference.
 #[tokio::test(start_paused = true)]
 async fn a_stream_whose_window_stays_closed_is_reset_after_the_body_time_out() {
     local(async {
