@@ -1,13 +1,11 @@
 //! Attempts at requests to a host: over a kept session, or new ones.
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use tokio::time::{Sleep, sleep_until};
 
-use super::counts::Waiting;
 use super::{Ejection, Host, HostEvidence, InFlight};
 use crate::upstream::attempt::{Attempt, AttemptFailure, OutboundRequest, is_repeatable};
 use crate::upstream::error::{UpstreamError, UpstreamErrorKind};
@@ -33,11 +31,16 @@ impl Host {
         let (worker, may_move) = (outbound.worker, may_stall && outbound.may_be_moved(retries));
         let limit = outbound.limit(timeouts);
         let mut limit = limit.map(|(at, kind)| (Box::pin(sleep_until(at)), kind));
-        let is_owed = outbound.is_owed;
+        let (is_owed, is_repeatable) = (outbound.is_owed, is_repeatable(outbound.request));
         is_owed.set(false);
+        let mut sending = pin!(self.attempt(in_flight, outbound, timeouts));
         let mut attempt = tokio::select! {
             biased;
-            attempt = noting(self.attempt(in_flight, outbound, timeouts), &mut waiting, is_owed) => attempt,
+            attempt = poll_fn(|cx| {
+                let polled = sending.as_mut().poll(cx);
+                waiting.set_owed(is_owed.get());
+                polled
+            }) => attempt,
             () = self.health.stalled(worker), if may_move => {
                 let error = self.error(UpstreamErrorKind::Stalled);
                 Attempt::failed(AttemptFailure::Stalled, error, true, None)
@@ -45,7 +48,7 @@ impl Host {
             () = elapsed(&mut limit) => {
                 let late = limit.expect("a time has elapsed").1;
                 let is_last = matches!(late, UpstreamErrorKind::Deadline(_));
-                let may_retry = !is_last && is_repeatable(outbound.request);
+                let may_retry = !is_last && is_repeatable;
                 Attempt::failed(AttemptFailure::TimedOut, self.error(late), may_retry, None)
             }
         };
@@ -151,21 +154,6 @@ impl Host {
             }
         }
     }
-}
-
-/// Awaits an attempt, and notes all the time if it waits for the client.
-async fn noting(
-    attempt: impl Future<Output = Attempt>,
-    waiting: &mut Waiting<'_>,
-    is_owed: &Cell<bool>,
-) -> Attempt {
-    let mut attempt = pin!(attempt);
-    poll_fn(|cx| {
-        let polled = attempt.as_mut().poll(cx);
-        waiting.set_owed(is_owed.get());
-        polled
-    })
-    .await
 }
 
 /// Waits for the end of `limit`, if there is one.
