@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::client::{Connection, get};
+use crate::support::costs::origin;
 use crate::support::gateway::Gateway;
 use crate::support::now;
 use crate::support::redis::RedisServer;
@@ -37,7 +38,9 @@ fn admitted(redis: &RedisServer, name: &str, policy: &str) -> usize {
     };
     thread::scope(|scope| {
         let twice = gateways.iter().chain(&gateways);
-        let clients: Vec<_> = twice.map(|gateway| scope.spawn(|| ask(gateway))).collect();
+        let clients: Vec<_> = twice
+            .map(|gateway| scope.spawn(move || ask(gateway)))
+            .collect();
         let clients = clients.into_iter();
         clients.map(|client| client.join().expect("no panic")).sum()
     })
@@ -53,6 +56,60 @@ fn proxies_with_different_quotas_admit_the_larger_quota() {
         let policy = format!("algorithm: {algorithm}, charge_refused: true");
         let admitted = admitted(&redis, &format!("owing-{algorithm}"), &policy);
         assert!((40..=60).contains(&admitted), "{algorithm}: {admitted}");
+    }
+}
+
+/// Costs settled by responses: the bucket has the other proxy's quota as often as not when a response
+/// says what it used.
+#[test]
+fn proxies_with_different_quotas_settle_every_cost() {
+    const CLIENTS: usize = 4;
+    let origin = origin();
+    for algorithm in [
+        "algorithm: gcra, quota: QUOTA/300d",
+        "algorithm: token_bucket, capacity: QUOTA, refill: 1 per 1d",
+        "algorithm: fixed_window, quota: QUOTA/1y",
+        "algorithm: sliding_window, quota: QUOTA/300d",
+    ] {
+        // More than was reserved is charged, and less given back.
+        for (reserve, used) in [(10, 100), (100, 10)] {
+            let redis = RedisServer::start();
+            let gateways = [1_000, 2_000].map(|quota| {
+                let cost = format!(
+                    "cost: {{ response_header: x-tokens-used, reserve: {reserve}, max: 500 }}"
+                );
+                let policy = format!("{}, {cost}", algorithm.replace("QUOTA", &quota.to_string()));
+                start(&config(&redis, "p", &policy).replace("echo", &origin.url()))
+            });
+            let ask = |gateway: &Gateway| {
+                let mut connection = Connection::open(gateway.address());
+                let line = format!("GET /used/{used} HTTP/1.1\r\nHost: a\r\n\r\n");
+                let answers = (0..200).map(|_| connection.exchange(&line).status);
+                answers.filter(|status| *status == 200).count()
+            };
+            let admitted: usize = thread::scope(|scope| {
+                let clients: Vec<_> = (0..CLIENTS)
+                    .map(|client| &gateways[client % 2])
+                    .map(|gateway| scope.spawn(move || ask(gateway)))
+                    .collect();
+                let clients = clients.into_iter();
+                clients.map(|client| client.join().expect("no panic")).sum()
+            });
+            let lost = |gateway: &Gateway| {
+                gateway.metric("sluicegate_store_lost_total{what=\"settlement\"}")
+            };
+            let lost = gateways.each_ref().map(lost);
+            assert!(
+                lost.iter().all(|lost| lost.unwrap_or(0.0) == 0.0),
+                "{lost:?}"
+            );
+            let most = 2_000 + CLIENTS * used;
+            let units = admitted * used;
+            assert!(
+                (1_900..=most).contains(&units),
+                "{units}: {algorithm} {reserve}"
+            );
+        }
     }
 }
 

@@ -81,17 +81,41 @@ pub struct Settlement<'a> {
 }
 
 /// The result of a settlement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SettlementReply {
     /// The charge now has the actual cost.
     Settled,
-    /// The bucket has another recipe by now: the charge stays as it was made.
-    Unchanged,
     /// Call again with this instant, in the server's time.
     Retry(Timestamp),
+    /// At this instant, the bucket has this algorithm: call again with its
+    /// [conversion](Settlement::converted).
+    Converted(Timestamp, Box<Algorithm>),
 }
 
-impl Settlement<'_> {
+impl<'a> Settlement<'a> {
+    /// The settlement of the same charge in a bucket that was carried over to `algorithm`, at `now`
+    /// in the server's time. `None` if that can't settle.
+    pub fn converted(&self, algorithm: &'a Algorithm, now: Timestamp) -> Option<Self> {
+        // Policies whose costs are settled have no rings.
+        if algorithm.shape().is_some() {
+            return None;
+        }
+        let of = self.charge.algorithm;
+        let (reserved, most) = of
+            .convert_reserved(algorithm, self.reserved, now)
+            .unwrap_or((self.reserved, 0));
+        let least = reserved.units.saturating_sub(most);
+        Some(Self {
+            charge: BucketCharge {
+                algorithm,
+                ..self.charge
+            },
+            reserved,
+            units: self.units.max(least),
+            ..*self
+        })
+    }
+
     /// The call of [`Procedure::Settle`] at `estimated_now`, in the server's time. `None` if the
     /// charge has the actual cost already and the bucket counts no unsettled units.
     pub fn script_call(&self, estimated_now: Timestamp) -> Option<ScriptCall> {
@@ -150,11 +174,17 @@ impl Settlement<'_> {
     pub fn read(&self, reply: &Value) -> Result<SettlementReply, ProtocolError> {
         match reply {
             Value::BulkString(word) if word == b"1" => Ok(SettlementReply::Settled),
-            Value::BulkString(word) if word == b"0" => Ok(SettlementReply::Unchanged),
             Value::BulkString(at) => {
                 Ok(SettlementReply::Retry(Timestamp::from_micros(number(at)?)))
             }
-            _ => Err(ProtocolError::Malformed),
+            _ => match *fields(reply)? {
+                [at, recipe] => {
+                    let algorithm = value::read_recipe(recipe).ok_or(ProtocolError::Bucket)?;
+                    let at = Timestamp::from_micros(number(at)?);
+                    Ok(SettlementReply::Converted(at, Box::new(algorithm)))
+                }
+                _ => Err(ProtocolError::Malformed),
+            },
         }
     }
 }

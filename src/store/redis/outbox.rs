@@ -2,7 +2,7 @@
 //! units in use, which are renewed and returned.
 //!
 //! Each worker sends its own messages, one batch after the other, so that a request's messages
-//! follow its charge. Nothing is retried. Lost messages are counted; their charges stand as made,
+//! follow its charge. Nothing is retried after a fault. Lost messages are counted; their charges stand as made,
 //! or expire.
 
 use std::collections::{HashMap, VecDeque};
@@ -22,7 +22,7 @@ use super::follow_up::{LeasedUnits, Settlement, SettlementReply, count_foreign_k
 use super::script_call::{BucketCharge, ChargedRefusals, LEASE_DURATION, ScriptCall, Tier};
 use super::store::Store;
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, ReservedCharge};
+use crate::limiter::{Algorithm, Fingerprint, ReservedCharge};
 use crate::store::Table;
 
 /// The interval of renewals: three may fail before a lease expires.
@@ -33,6 +33,9 @@ const CAPACITY: usize = 16_384;
 const BATCH_SIZE: usize = 256;
 /// The most leases that one call renews.
 const LEASES_PER_CALL: usize = 64;
+/// The most calls that find a settlement's bucket under another recipe: machines with different quotas
+/// may charge it in turn.
+const MAX_CONVERSIONS: u32 = 8;
 
 /// The queue of one worker.
 #[derive(Debug, Default)]
@@ -68,7 +71,7 @@ pub(super) struct HeldLease {
     pub(super) units: u32,
 }
 
-/// A settlement that waits; [`Settlement`] borrows from it.
+/// A settlement that waits.
 #[derive(Debug)]
 pub(super) struct PendingSettlement {
     pub(super) table: Arc<Table>,
@@ -78,6 +81,9 @@ pub(super) struct PendingSettlement {
     pub(super) reserved: ReservedCharge,
     pub(super) since: Timestamp,
     pub(super) units: u32,
+    /// The algorithm that the bucket had at an instant, if not that of the table.
+    pub(super) converted: Option<(Timestamp, Box<Algorithm>)>,
+    pub(super) conversions: u32,
 }
 
 impl Outbox {
@@ -171,19 +177,7 @@ impl Store {
         match (answer, message) {
             (Err(_), message) => self.count_lost(message.label()),
             (Ok(reply), OutboxMessage::Settle(pending, estimated_now)) => {
-                match pending.settlement().read(&reply) {
-                    // The calendar period was wrong: once more with the server's.
-                    Ok(SettlementReply::Retry(at)) if at > estimated_now => {
-                        self.enqueue(worker, OutboxMessage::Settle(pending, at));
-                    }
-                    Ok(SettlementReply::Settled) => {
-                        let now = self.now();
-                        self.drift.record_write(&pending.settlement().charge, now);
-                    }
-                    Ok(SettlementReply::Unchanged | SettlementReply::Retry(_)) | Err(_) => {
-                        self.count_lost("settlement")
-                    }
-                }
+                self.apply_settlement(worker, pending, estimated_now, &reply)
             }
             (
                 Ok(_),
@@ -191,6 +185,33 @@ impl Store {
                 | OutboxMessage::GiveBack(_)
                 | OutboxMessage::Decided { .. },
             ) => {}
+        }
+    }
+
+    fn apply_settlement(
+        self: &Arc<Self>,
+        worker: usize,
+        mut pending: Box<PendingSettlement>,
+        estimated_now: Timestamp,
+        reply: &Value,
+    ) {
+        let Some(settlement) = pending.settlement() else {
+            return self.count_lost("settlement");
+        };
+        match settlement.read(reply) {
+            Ok(SettlementReply::Settled) => self.drift.record_write(&settlement.charge, self.now()),
+            // The calendar period was wrong: once more with the server's.
+            Ok(SettlementReply::Retry(at)) if at > estimated_now => {
+                self.enqueue(worker, OutboxMessage::Settle(pending, at));
+            }
+            Ok(SettlementReply::Converted(at, algorithm)) => {
+                if pending.convert(at, algorithm) {
+                    self.enqueue(worker, OutboxMessage::Settle(pending, at));
+                } else {
+                    self.count_lost("settlement")
+                }
+            }
+            Ok(SettlementReply::Retry(_)) | Err(_) => self.count_lost("settlement"),
         }
     }
 
@@ -234,7 +255,7 @@ impl OutboxMessage {
     fn command(&self, store: &Store) -> Option<Command> {
         match self {
             Self::Settle(pending, estimated_now) => {
-                let call = pending.settlement().script_call(*estimated_now)?;
+                let call = pending.settlement()?.script_call(*estimated_now)?;
                 Some(store.command(&call))
             }
             Self::Leave(call) => Some(store.command(call)),
@@ -265,8 +286,9 @@ impl HeldLease {
 }
 
 impl PendingSettlement {
-    fn settlement(&self) -> Settlement<'_> {
-        Settlement {
+    /// The settlement of the bucket as it was found last. `None` if its algorithm can't settle.
+    fn settlement(&self) -> Option<Settlement<'_>> {
+        let made = Settlement {
             charge: BucketCharge {
                 algorithm: self.table.algorithm(),
                 name: &self.name,
@@ -283,7 +305,19 @@ impl PendingSettlement {
             units: self.units,
             // Without a charge, nothing is unsettled.
             since: (self.reserved.units > 0).then_some(self.since),
+        };
+        match &self.converted {
+            Some((at, algorithm)) => made.converted(algorithm, *at),
+            None => Some(made),
         }
+    }
+
+    /// Notes the algorithm that the bucket had at `at`. False if it is not to be tried again.
+    fn convert(&mut self, at: Timestamp, algorithm: Box<Algorithm>) -> bool {
+        let is_own = algorithm.encode() == self.table.algorithm().encode();
+        self.converted = (!is_own).then_some((at, algorithm));
+        self.conversions += 1;
+        self.conversions <= MAX_CONVERSIONS && self.settlement().is_some()
     }
 }
 

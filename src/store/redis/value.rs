@@ -149,6 +149,12 @@ pub(super) fn write_recipe(value: &mut Vec<u8>, algorithm: &Algorithm) {
     }
 }
 
+/// The algorithm of a recipe, which is enough to read and convert its states. `None` if there is no
+/// such.
+pub(super) fn read_recipe(recipe: &[u8]) -> Option<Algorithm> {
+    Algorithm::decode(numbers_between(recipe, b'.')?)
+}
+
 /// The text of a cell's state.
 pub(super) fn cell_text(cell: Cell) -> String {
     format!("{} {} {}", cell.expires, cell.a, cell.b)
@@ -168,7 +174,7 @@ pub(super) struct Converted {
 pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Option<Converted> {
     let bar = value.iter().position(|byte| *byte == b'|')?;
     let (recipe_of_other, state) = (&value[..bar], &value[bar + 1..]);
-    let from = Algorithm::decode(numbers_between(recipe_of_other, b'.')?)?;
+    let from = read_recipe(recipe_of_other)?;
     let bucket = StoredBucket::from_value(&from, state)?;
     let mut value = Vec::new();
     if algorithm.has_same_ring_format(&from) && bucket.cell.is_live(now) {
@@ -189,6 +195,9 @@ pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Op
     if cell.is_live(now) {
         write_recipe(&mut value, algorithm);
         write_state(&mut value, algorithm, cell, words.as_ref());
+        if let (None, Some((units, since))) = (words, bucket.unsettled) {
+            value.extend(format!(" {units} {}", since.as_micros()).into_bytes());
+        }
     }
     Some(Converted { value, loses_units })
 }

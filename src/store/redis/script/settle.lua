@@ -8,9 +8,8 @@
 --       count; the cell that the charge left, as three numbers; its instant; the units of the
 --       charge, and the earlier units that were unsettled then: for rates as spans of two numbers;
 --       the numbers of the algorithm, which its file lists, for these units.
--- Reply '1' if it is settled, '0' if the bucket is under another recipe by now: then the charge
---       stays as it was made. An instant if a new window would be of another calendar period: then
---       nothing was charged.
+-- Reply '1' if it is settled; an instant if a new window would be of another calendar period, and an
+--       instant and a recipe if the bucket is under that one by now: then nothing was charged.
 
 local b = {key = KEYS[1], cost = ARGV[3] + 0.0, kind = kinds[ARGV[4]], recipe = ARGV[5], at = 15, is_settled = true}
 local reserved, born = ARGV[6] + 0.0, tonumber(ARGV[7])
@@ -20,7 +19,7 @@ b.alone, b.alone_rest, b.others, b.others_rest = ARGV[12] + 0.0, ARGV[13] + 0.0,
 
 local is_read, failure = pcall(b.kind.read, b)
 if not is_read then return type(failure) == 'table' and failure or redis.error_reply(failure) end
-if b.foreign then return '0' end
+if b.foreign then return {digits(now), string.match(b.foreign, '^[%d.]+')} end
 if ARGV[2] == 'owe' and b.misfit then return digits(now) end
 local is_live = b.expires > now
 local is_its_own = is_live and born and born == b.since

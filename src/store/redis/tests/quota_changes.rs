@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::scripted::{Redis, SECOND, START, SharedRedis, at, gcra, quota};
+use super::scripted::{Redis, SECOND, START, SharedRedis, at, charge, gcra, quota};
 use crate::limiter::{
-    Algorithm, FixedWindow, IntervalRefill, OldestPart, SlidingLog, SlidingWindow, Start,
+    Algorithm, FixedWindow, IntervalRefill, OldestPart, ReservedCharge, SlidingLog, SlidingWindow,
+    Start,
 };
+use crate::store::redis::BucketCharge;
+use crate::store::redis::follow_up::{Settlement, SettlementReply};
 
 const WINDOW: u64 = 86_400 * SECOND;
 
@@ -39,5 +42,45 @@ fn a_machine_with_a_lower_quota_frees_no_units_of_a_higher_one() {
         // What the higher quota alone would have admitted.
         let most = 40 + 40 * hours / 24;
         assert!(admitted <= most, "{admitted} of {most}: {high:?}");
+    }
+}
+
+/// A charge is settled in the bucket of another quota as in one of its own, and keeps that quota.
+#[test]
+fn a_charge_is_settled_under_the_quota_that_its_bucket_has_by_then() {
+    let server = SharedRedis::new();
+    let pairs = algorithms(400).into_iter().zip(algorithms(300));
+    let pairs = pairs.filter(|(high, _)| high.shape().is_none());
+    for (high, low) in pairs.flat_map(|(high, low)| [(high.clone(), low.clone()), (low, high)]) {
+        for units in [30, 80, 180] {
+            let mut redis = Redis::new(&server);
+            let name = redis.name("a");
+            redis.charge(&high, "a", 100);
+            let made = BucketCharge {
+                settles: true,
+                ..charge(&high, &name, 80)
+            };
+            let reply = redis.decide(&[made]);
+            let ours = &reply.replies[0];
+            assert_eq!(redis.charge(&low, "a", 7).remaining, low.capacity() - 187);
+            let settlement = Settlement {
+                charge: made,
+                reserved: ReservedCharge {
+                    cell: ours.decision.cell,
+                    at: reply.at,
+                    units: 80,
+                    unsettled: ours.unsettled.0,
+                },
+                units,
+                since: Some(ours.unsettled.1),
+            };
+            let settled = redis.scripts.settle(&settlement, reply.at);
+            assert_eq!(settled, Some(SettlementReply::Settled));
+            for algorithm in [&low, &high] {
+                let left = redis.charge(algorithm, "a", 0).remaining;
+                let expected = algorithm.capacity() - (100 + units + 7);
+                assert_eq!(left, expected, "{units}: {high:?} {low:?}");
+            }
+        }
     }
 }

@@ -111,7 +111,7 @@ impl Scripts {
         presence(reply)
     }
 
-    /// Settles a charge.
+    /// Settles a charge, also in a bucket that has been carried over to another quota.
     pub fn settle(
         &mut self,
         settlement: &Settlement<'_>,
@@ -119,7 +119,14 @@ impl Scripts {
     ) -> Option<SettlementReply> {
         let ask = settlement.script_call(estimated_now)?;
         let reply = self.call(&ask).expect("the script runs");
-        Some(settlement.read(&reply).expect("it says what became of it"))
+        let reply = settlement.read(&reply).expect("it says what became of it");
+        let SettlementReply::Converted(at, algorithm) = reply else {
+            return Some(reply);
+        };
+        let converted = settlement.converted(&algorithm, at).expect("no ring");
+        let ask = converted.script_call(at)?;
+        let reply = self.call(&ask).expect("the script runs");
+        Some(converted.read(&reply).expect("it says what became of it"))
     }
 
     /// Calls a script.
