@@ -186,6 +186,9 @@ routes: [{{ name: a, upstream: echo, limits: [keys] }}]
         let first = search("a");
         let told = first.expect_header("ratelimit").to_owned();
         assert!(told.starts_with("\"keys\";r=1"), "{algorithm}: {told}");
+        // 2 in 60 days are as much as 1 in 30.
+        let policy = first.expect_header("ratelimit-policy");
+        assert_eq!(policy, "\"keys\";q=2;w=5184000", "{algorithm}");
         assert_eq!(
             [search("a").status, search("a").status],
             [200, 429],

@@ -28,8 +28,11 @@ routes: [{{ upstream: echo, limits: [keys] }}]
             let address = gateway.address();
             let ask = |path: &str, key: &str| get_with(address, path, &format!("x-key: {key}\r\n"));
             wait_for("the store", || (ask("/", "up").status == 200).then_some(()));
-            let told = ask("/search", "a").expect_header("ratelimit").to_owned();
+            let first = ask("/search", "a");
+            let told = first.expect_header("ratelimit");
             assert!(told.starts_with("\"keys\";r=1"), "{algorithm}: {told}");
+            let policy = first.expect_header("ratelimit-policy");
+            assert_eq!(policy, "\"keys\";q=2;w=5184000", "{algorithm}");
             let search: Vec<_> = (0..3).map(|_| ask("/search", "a").status).collect();
             assert_eq!(search, [200, 429, 429], "{algorithm} {cache}");
             let others: Vec<_> = (0..5).map(|_| ask("/", "a").status).collect();

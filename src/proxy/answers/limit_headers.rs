@@ -27,15 +27,15 @@ const LIST_CAPACITY: usize = 64;
 /// A policy and its decision on a request.
 pub(crate) struct AppliedPolicy<'a> {
     pub policy: &'a AdvertisedPolicy,
-    /// The policy under the limit that the request states, if it states one.
-    pub stated: Option<Box<AdvertisedPolicy>>,
+    /// The policy under the request's own limit: one that it states, or the burst of an override.
+    pub own: Option<Box<AdvertisedPolicy>>,
     pub algorithm: &'a Algorithm,
     pub decision: &'a Decision,
 }
 
 impl AppliedPolicy<'_> {
     fn advertised(&self) -> &AdvertisedPolicy {
-        self.stated.as_deref().unwrap_or(self.policy)
+        self.own.as_deref().unwrap_or(self.policy)
     }
 
     /// Remaining units, without any that were granted beyond the capacity.

@@ -99,11 +99,18 @@ impl Quota {
     /// The quota and its decision on a request, as clients read of them.
     pub(in crate::proxy) fn applied<'a>(&'a self, decision: &'a Decision) -> AppliedPolicy<'a> {
         let (policy, algorithm) = (&self.advertised, self.algorithm());
-        let window = algorithm.window().filter(|_| self.stated.is_some());
-        let stated = window.and_then(|window| policy.with_limit(decision.capacity, window));
+        let capacity = decision.capacity;
+        let own = match (&self.stated, algorithm.window()) {
+            (Some(_), Some(window)) => policy.with_limit(capacity, window),
+            // An override has a smaller burst.
+            (None, _) if capacity < algorithm.capacity() => {
+                Some(policy.with_burst(capacity, algorithm))
+            }
+            _ => None,
+        };
         AppliedPolicy {
             policy,
-            stated: stated.map(Box::new),
+            own: own.map(Box::new),
             algorithm,
             decision,
         }

@@ -49,7 +49,10 @@ pub struct AdvertisedPolicy {
 impl AdvertisedPolicy {
     /// Describes the policy `name` (of `A-Z a-z 0-9 . _ -` only) with this algorithm.
     pub fn new(name: &str, algorithm: &Algorithm, unit: QuotaUnit) -> Self {
-        let capacity = algorithm.capacity();
+        Self::with_capacity(name, algorithm, algorithm.capacity(), unit)
+    }
+
+    fn with_capacity(name: &str, algorithm: &Algorithm, capacity: u32, unit: QuotaUnit) -> Self {
         let rate = algorithm.rate();
         let advertised = rate.and_then(|rate| in_whole_seconds(rate, capacity));
         let (quota, window) = match (advertised, rate) {
@@ -70,6 +73,11 @@ impl AdvertisedPolicy {
 }
 
 impl AdvertisedPolicy {
+    /// The policy with a smaller burst.
+    pub(in crate::proxy) fn with_burst(&self, burst: u32, algorithm: &Algorithm) -> Self {
+        Self::with_capacity(self.name(), algorithm, burst, self.unit)
+    }
+
     /// The policy with so many units per window.
     pub(in crate::proxy) fn with_limit(&self, limit: u32, window: Duration) -> Option<Self> {
         let quota = Quota::new(limit, window).ok()?;

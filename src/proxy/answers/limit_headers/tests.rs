@@ -87,7 +87,7 @@ fn written(
     let decision = verdict.decision().expect("a decision");
     let applied = AppliedPolicy {
         policy: facts,
-        stated: None,
+        own: None,
         algorithm,
         decision,
     };
@@ -103,7 +103,7 @@ fn written(
     }
     let applied = AppliedPolicy {
         policy: facts,
-        stated: None,
+        own: None,
         algorithm,
         decision,
     };
