@@ -243,6 +243,42 @@ fn clients_that_upload_slowly_are_no_fault_of_an_endpoint() {
     }
 }
 
+/// Downloads of clients that read nothing for so long, from two endpoints that break them off.
+fn downloads_broken_off(pause: Duration) -> Gateway {
+    const SENT: usize = 16 << 20;
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", SENT + 1);
+    let download = Step::Send([head.into_bytes(), vec![b'x'; SENT]].concat());
+    let origins = [(); 2].map(|()| {
+        let steps = vec![download.clone(), Step::Close];
+        Origin::start(move |_| steps.clone())
+    });
+    let gateway = Gateway::start(&config(&origins.each_ref().map(Origin::url), ""));
+    let clients: Vec<_> = (0..16)
+        .map(|_| {
+            let mut client = Connection::open(gateway.address());
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        })
+        .collect();
+    thread::sleep(pause);
+    let readers = clients
+        .into_iter()
+        .map(|mut client| thread::spawn(move || assert!(client.try_receive().is_err())));
+    for reader in readers.collect::<Vec<_>>() {
+        reader.join().expect("the body breaks off at its end");
+    }
+    gateway
+}
+
+/// An upstream ends a response that it can't send in time, and so may look as if it had failed.
+#[test]
+fn clients_that_download_slowly_are_no_fault_of_an_endpoint() {
+    downloads_broken_off(Duration::ZERO).wait_for_log("ejected");
+    let gateway = downloads_broken_off(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(2));
+    assert!(!gateway.log().contains("ejected"), "{}", gateway.log());
+}
+
 #[test]
 fn the_last_endpoint_is_never_left_out() {
     let bad = Origin::start(|_| answer(503, "busy"));

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use h2::Reason;
 use http::header::CONTENT_TYPE;
 use http_body::{Body, SizeHint};
+use tokio::time::Instant;
 
 use super::http1::Http1Session;
 use super::http2::StreamExchange;
@@ -33,6 +34,28 @@ pub struct UpstreamBody {
     may_be_silent: bool,
     /// The error that the next poll returns.
     failure: Option<UpstreamBodyError>,
+    reader: Reader,
+}
+
+/// The client's pace.
+#[derive(Debug, Default)]
+struct Reader {
+    /// When it got a frame that it has not come back from yet.
+    busy_since: Option<Instant>,
+    /// It has let the upstream wait for [`PATIENCE`].
+    is_slow: bool,
+}
+
+/// An upstream that gives up sending waits longer than this.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Reader {
+    /// Notes that the client wants more, at `now`.
+    fn returns(&mut self, now: impl FnOnce() -> Instant) {
+        if let Some(since) = self.busy_since.take() {
+            self.is_slow |= now().duration_since(since) >= PATIENCE;
+        }
+    }
 }
 
 /// An exchange whose response has begun.
@@ -105,6 +128,7 @@ impl UpstreamBody {
             may_be_silent: exchange.remaining().is_none() && is_stream(headers),
             exchange: Some(exchange),
             failure: None,
+            reader: Reader::default(),
         };
         body.finish_at_end();
         body
@@ -133,8 +157,8 @@ impl UpstreamBody {
             let is_excused = match &error {
                 UpstreamBodyError::Quiet(_) => self.may_be_silent || exchange.waits_for_client(),
                 UpstreamBodyError::Bystander(_) => true,
-                // The host may wait for the rest of the request no longer.
-                _ => exchange.is_uploading(),
+                // The host may wait for the rest of the request no longer, or for the client to read.
+                _ => exchange.is_uploading() || self.reader.is_slow,
             };
             let host = exchange.host();
             match (&exchange, &error) {
@@ -242,14 +266,19 @@ impl Body for UpstreamBody {
                 exchange.idle_timer().reset_to(silence);
             }
             let timer = exchange.idle_timer();
-            ready!(timer.poll_expired(cx));
+            let expired = timer.poll_expired(cx);
+            this.reader.returns(|| timer.waiting_since());
+            ready!(expired);
             let quiet = UpstreamBodyError::Quiet(timer.limit());
             return this.fail(quiet, cx);
         };
         exchange.idle_timer().reset();
+        this.reader.returns(Instant::now);
         match frame {
             Some(Ok(frame)) => {
                 this.finish_at_end();
+                // A frame that has the end of the response needs no clock.
+                this.reader.busy_since = this.exchange.as_ref().map(|_| Instant::now());
                 let frame = trailers::forwardable(frame).map_err(UpstreamBodyError::Invalid);
                 Poll::Ready(frame.transpose())
             }
