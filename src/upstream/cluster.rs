@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use http::header::HOST;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::attempt::{Attempt, OutboundRequest};
 use super::endpoint::{Endpoint, EndpointContext, EndpointStatus};
@@ -173,21 +173,22 @@ impl Cluster {
         self: &Arc<Self>,
         outbound: &mut OutboundRequest<'_>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
+        outbound.prepare(&self.timeouts, &self.retries);
         let mut set = self.hosts.load_full();
         if set.hosts().is_empty() {
             // Boxed: only requests before the first answer wait for a name.
-            set = Box::pin(self.resolved())
-                .await
-                .map_err(|(endpoint, error)| {
-                    outbound.endpoint.set(Some(endpoint));
-                    error
-                })?;
+            set =
+                Box::pin(self.resolved(outbound.deadline))
+                    .await
+                    .map_err(|(endpoint, error)| {
+                        outbound.endpoint.set(Some(endpoint));
+                        error
+                    })?;
         }
         // A client of HTTP/1.0 may send no Host, which HTTP/1.1 requires.
         let own_host =
             self.host == HostHeader::Endpoint || !outbound.request.headers().contains(HOST);
         self.budget.record_request();
-        outbound.prepare(&self.timeouts, &self.retries);
         let mut tried = Tried::new();
         let picked = set.pick(&[], outbound.key, self.max_in_flight());
         // Boxed: only requests to full hosts wait for a slot.
@@ -298,18 +299,24 @@ impl Cluster {
         (0, UpstreamError::new(label, UpstreamErrorKind::Draining))
     }
 
-    /// Waits until the name of an endpoint has resolved.
+    /// Waits until the name of an endpoint has resolved, at most until the request's `deadline`.
     ///
     /// # Errors
     /// When all names fail to resolve, or none resolves in time, or all endpoints drain: the number
     /// and the error of an endpoint.
-    async fn resolved(self: &Arc<Self>) -> Result<Arc<HostSet>, (usize, UpstreamError)> {
+    async fn resolved(
+        self: &Arc<Self>,
+        deadline: Option<(Instant, Duration)>,
+    ) -> Result<Arc<HostSet>, (usize, UpstreamError)> {
         if self.endpoints.iter().all(|endpoint| endpoint.is_draining()) {
             return Err(self.draining());
         }
         let mut lookups = self.lookups.subscribe();
         self.begin_lookups(Duration::ZERO);
-        let found = timeout(self.timeouts.connect, async {
+        let limit = Instant::now() + self.timeouts.connect;
+        let deadline = deadline.filter(|(at, _)| *at < limit);
+        let limit = deadline.map_or(limit, |(at, _)| at);
+        let found = timeout_at(limit, async {
             loop {
                 let is_awaited = self.is_looked_up();
                 self.update_hosts();
@@ -323,13 +330,15 @@ impl Cluster {
                 }
             }
         });
-        if let Ok(Some(set)) = found.await {
+        let found = found.await;
+        if let Ok(Some(set)) = found {
             return Ok(set);
         }
+        let late = deadline.filter(|_| found.is_err()).map(|(_, time)| time);
         let endpoints = self.endpoints.iter().enumerate();
         let mut endpoints = endpoints.filter(|(_, endpoint)| !endpoint.is_draining());
         let unresolved = endpoints.find_map(|(number, endpoint)| {
-            let error = endpoint.record_unresolved(self.timeouts.connect)?;
+            let error = endpoint.record_unresolved(self.timeouts.connect, late)?;
             Some((number, error))
         });
         Err(unresolved.unwrap_or_else(|| self.draining()))

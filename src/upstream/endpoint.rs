@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::connector::Connector;
-use super::error::UpstreamError;
+use super::error::{UpstreamError, UpstreamErrorKind};
 use super::host::{Host, HostStatus};
 use super::pending::PendingQueue;
 use super::spec::{EndpointSpec, UpstreamProtocol};
@@ -207,10 +207,15 @@ impl Endpoint {
         }
     }
 
-    /// Counts a request that no host received within `limit`. Returns the reason; `None` if the
-    /// endpoint has no name.
-    pub(super) fn record_unresolved(&self, limit: Duration) -> Option<UpstreamError> {
-        let kind = self.lookups.as_ref()?.failure(limit);
+    /// Counts a request that no host received within `limit`, or in the `late` time of the whole request.
+    /// Returns the reason; `None` if the endpoint has no name.
+    pub(super) fn record_unresolved(
+        &self,
+        limit: Duration,
+        late: Option<Duration>,
+    ) -> Option<UpstreamError> {
+        let failure = self.lookups.as_ref()?.failure(limit);
+        let kind = late.map_or(failure, UpstreamErrorKind::Deadline);
         let error = UpstreamError::new(self.label(), kind);
         self.metrics.requests.increment();
         if let Some(reason) = error.reason() {

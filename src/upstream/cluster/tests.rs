@@ -151,7 +151,7 @@ async fn sweep(cluster: &Arc<Cluster>) {
 /// Begins a request's wait for hosts.
 fn begin(cluster: &Arc<Cluster>) -> JoinHandle<Resolved> {
     let cluster = Arc::clone(cluster);
-    tokio::spawn(async move { cluster.resolved().await })
+    tokio::spawn(async move { cluster.resolved(None).await })
 }
 
 /// The result of a wait that no time-out ends: paused time stands still meanwhile.
@@ -313,10 +313,16 @@ async fn requests_end_when_no_name_resolves_or_the_resolver_hangs() {
     );
 
     let hanging = names.cluster(&["hanging:80"], None);
-    let (number, error) = hanging.resolved().await.expect_err("no answer");
+    let (number, error) = hanging.resolved(None).await.expect_err("no answer");
     let is_late =
         matches!(error.kind, UpstreamErrorKind::ConnectTimeout { after, .. } if after == SECOND);
     assert!(is_late && number == 0, "{error}");
+    // The time for the whole request may end before.
+    let (started, time) = (Instant::now(), SECOND / 4);
+    let late = hanging.resolved(Some((started + time, time))).await;
+    let (_, error) = late.expect_err("no answer");
+    let is_late = matches!(error.kind, UpstreamErrorKind::Deadline(after) if after == time);
+    assert!(is_late && started.elapsed() == time, "{error}");
     names.set("hanging", &[]);
 }
 
