@@ -11,7 +11,7 @@ use crate::support::outage::count;
 use crate::support::redis::RedisServer;
 use crate::support::redis::command;
 use crate::support::shared::{ask, proxies, store, wait_up};
-use crate::support::steering::{UNTIL, admitted, grant, lookup, shared_config, steer};
+use crate::support::steering::{UNTIL, admitted, config, grant, lookup, shared_config, steer};
 use crate::support::wait_for;
 
 /// The documented time in which all machines feel an action, with much to spare.
@@ -192,6 +192,29 @@ fn a_ban_and_its_end_are_felt_on_all_machines() {
     }
     steer(&gateways[0], "reset", "p1", json!({}));
     wait_for_status(&gateways[1], "/1", 200);
+}
+
+#[test]
+fn a_ban_tags_where_the_policy_does() {
+    let redis = RedisServer::start();
+    let policies = ["quota: 100/300d, on_limit: { action: tag }"];
+    let [shared] = proxies(&redis, &shared_config(&policies));
+    for gateway in [Gateway::start(&config(&policies)), shared] {
+        let is_tagged = || {
+            let answer = ask(&gateway, "/0");
+            assert_eq!(answer.status, 200);
+            answer.text().contains("x-over-limit")
+        };
+        assert!(!is_tagged());
+        steer(&gateway, "ban", "p0", json!({ "for": "1h" }));
+        wait_for("the ban", || is_tagged().then_some(()));
+        let used = || lookup(&gateway, "p0", "a")["used"].clone();
+        let before = used();
+        assert!(is_tagged());
+        assert_eq!(used(), before, "a ban charges nothing");
+        steer(&gateway, "unban", "p0", json!({}));
+        wait_for("its end", || (!is_tagged()).then_some(()));
+    }
 }
 
 const SYNCHRONISED: [&str; 4] = [

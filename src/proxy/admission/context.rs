@@ -105,8 +105,11 @@ impl<'a> AdmissionInputs<'a> {
                 && let Applicability::Bucket(key, place) = limit.evaluate(self.secret, self.head)
                 && let Ok(cost) = limit.spec.cost.of(self.head)
             {
-                // Bans refuse, and a limit that tags does not.
-                set.push_tag(self.charge(number, (key, place), cost, Enforcement::Shadowed));
+                let charge = self.charge(number, (key, place), cost, Enforcement::Enforced);
+                // A ban is known here, and tags without a charge.
+                if charge.banned_until.is_none() {
+                    set.push_tag(charge);
+                }
             }
         }
     }
