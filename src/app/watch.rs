@@ -11,14 +11,18 @@ use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::files::VersionedFile;
+use crate::files::{FileVersion, VersionedFile};
 
 /// Some changes raise no event: those on network file systems, and behind further links.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Editors write in several steps: this long after an event the file is taken to be whole.
-const SETTLED: Duration = Duration::from_millis(20);
+/// The pause between an event and a look: several files may be replaced at once.
+const STEP: Duration = Duration::from_millis(20);
+/// A file that is written in place is taken to be whole when it has not changed for this long.
+const SETTLED: Duration = Duration::from_millis(200);
+/// The longest wait for that.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The files of a configuration.
 #[derive(Debug)]
@@ -77,25 +81,53 @@ impl FileWatcher {
     }
 
     /// Takes the files as they are now for known: they are about to be read, whatever the reason.
-    /// Returns true if one of them is another than before.
-    pub(super) fn look(&mut self) -> bool {
-        let files = self.files.iter().map(|file| file.path.clone());
-        let now: Vec<_> = files.map(VersionedFile::new).collect();
-        let before = std::mem::replace(&mut self.files, now);
-        self.files != before
+    pub(super) fn look(&mut self) {
+        self.files = self.current();
     }
 
-    /// Waits until one of the files is another than when this returned last, or when they were looked at.
+    fn current(&self) -> Vec<VersionedFile> {
+        let files = self.files.iter().map(|file| file.path.clone());
+        files.map(VersionedFile::new).collect()
+    }
+
+    /// Waits until one of the files is another than when this returned last, or when they were looked at,
+    /// and is whole. May be dropped at any time: nothing is known before it returns.
     pub(super) async fn changed(&mut self) {
-        loop {
+        let mut now = self.current();
+        while now == self.files {
             if timeout(LOOK_EVERY, self.events.notified()).await.is_ok() {
-                sleep(SETTLED).await;
+                sleep(STEP).await;
             }
-            if self.look() {
-                return;
+            now = self.current();
+        }
+        let deadline = Instant::now() + MAX_WAIT;
+        let mut still_since = Instant::now();
+        while may_go_on(&self.files, &now)
+            && still_since.elapsed() < SETTLED
+            && Instant::now() < deadline
+        {
+            sleep(STEP).await;
+            let later = self.current();
+            if later != now {
+                (now, still_since) = (later, Instant::now());
             }
         }
+        self.files = now;
     }
+}
+
+/// Returns true if a file is new or gone, or the same one with other content: more may come.
+fn may_go_on(before: &[VersionedFile], now: &[VersionedFile]) -> bool {
+    let versions = |files: &[VersionedFile]| -> HashMap<PathBuf, FileVersion> {
+        let versions = files.iter().flat_map(|file| file.versions.iter().cloned());
+        versions.collect()
+    };
+    let (mut before, now) = (versions(before), versions(now));
+    let goes_on = |(path, version): (PathBuf, FileVersion)| match before.remove(&path) {
+        Some(earlier) => earlier != version && earlier.is_same_file(&version),
+        None => true,
+    };
+    now.into_iter().any(goes_on) || !before.is_empty()
 }
 
 fn directory(file: &Path) -> &Path {
@@ -108,6 +140,7 @@ fn directory(file: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -143,6 +176,39 @@ mod tests {
         let again = timeout(10 * SETTLED, watch.changed()).await;
         assert!(again.is_err(), "it would be read twice");
         fs::write(&file, "three").expect("written");
+        notices(&mut watch).await;
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_once_it_is_whole() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("a.yaml");
+        fs::write(&file, "old").expect("written");
+        let mut watch = FileWatcher::new(vec![file.clone()]);
+        let written = file.clone();
+        let writer = std::thread::spawn(move || {
+            let mut open = fs::File::create(&written).expect("a file");
+            for part in ["one, ", "two, ", "three"] {
+                open.write_all(part.as_bytes()).expect("written");
+                std::thread::sleep(SETTLED / 2);
+            }
+        });
+        notices(&mut watch).await;
+        assert_eq!(fs::read_to_string(&file).expect("read"), "one, two, three");
+        writer.join().expect("no panic");
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_given_up_loses_no_change() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("a.yaml");
+        fs::write(&file, "one").expect("written");
+        let mut watch = FileWatcher::new(vec![file.clone()]);
+        fs::write(&file, "two!").expect("written");
+        assert!(
+            timeout(2 * STEP, watch.changed()).await.is_err(),
+            "it may be written further"
+        );
         notices(&mut watch).await;
     }
 
