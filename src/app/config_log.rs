@@ -95,7 +95,7 @@ fn log_report(report: &Report, known: &HashSet<String>) {
     }
 }
 
-/// Logs the buckets that are reset or rescaled.
+/// Logs the buckets that end, and those that are reset or rescaled.
 pub(super) fn log_changes(changes: &[BucketChange]) {
     let mut notable = changes.iter().filter(|change| change.is_notable());
     for change in notable.by_ref().take(MAX_LINES) {

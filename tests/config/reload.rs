@@ -596,8 +596,8 @@ fn a_reload_logs_the_buckets_that_it_changes_and_the_warnings() {
         format!("policies: {{ {policies} }}\nroutes: [{{ upstream: echo, limits: [{limits}] }}]\n")
     };
     let old = limits(
-        "a: { quota: 5/1h, on_full: strict }, b: { quota: 5/1h, on_full: strict }",
-        "a, b",
+        "a: { quota: 5/1h, on_full: strict }, b: { quota: 5/1h, on_full: strict }, c: { quota: 5/1h }",
+        "a, b, c",
     );
     let gateway = Gateway::start(&old);
     gateway.reload(&limits(
@@ -607,6 +607,7 @@ fn a_reload_logs_the_buckets_that_it_changes_and_the_warnings() {
     for line in [
         "the reload changes buckets policy=\"a\" key=\"client_ip\" outcome=\"rescaled\" reason=\"5/1h becomes 9/1h\"",
         "the reload changes buckets policy=\"b\" key=\"client_ip\" outcome=\"reset\" reason=\"the key becomes route or client_ip\"",
+        "the reload changes buckets policy=\"c\" key=\"client_ip\" outcome=\"ends\"",
         "code=\"small-quota\" key=\"policies.a.quota\"",
     ] {
         gateway.wait_for_log(line);

@@ -183,12 +183,12 @@ pub enum OutcomeKind {
 }
 
 impl BucketChange {
-    /// True if clients may notice: buckets start anew, or have another quota or less room.
+    /// True if clients may notice: buckets end or start anew, or have another quota or less room.
     pub fn is_notable(&self) -> bool {
         match self.outcome {
             OutcomeKind::Survives => self.reason.is_some(),
-            OutcomeKind::Rescaled | OutcomeKind::Reset => true,
-            OutcomeKind::Ends | OutcomeKind::New => false,
+            OutcomeKind::Rescaled | OutcomeKind::Reset | OutcomeKind::Ends => true,
+            OutcomeKind::New => false,
         }
     }
 }
