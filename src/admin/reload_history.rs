@@ -29,6 +29,8 @@ pub struct ConfigInfo {
     pub hash: String,
     /// The ends of its certificates.
     pub certificates: Arc<[CertificateEnd]>,
+    /// True if a restart keeps what is in memory, bans included.
+    pub saves_buckets: bool,
 }
 
 /// The running configuration.
@@ -194,6 +196,7 @@ mod tests {
                 text: "".into(),
                 hash: hash.to_owned(),
                 certificates: Arc::default(),
+                saves_buckets: false,
             },
             loaded_at: Timestamp::EPOCH,
         }

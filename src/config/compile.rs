@@ -113,6 +113,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
                 text: loaded.document.source().masked_text().into(),
                 hash: loaded.hash.clone(),
                 certificates: certificate_ends(loaded).into(),
+                saves_buckets: snapshot.is_some(),
             },
         },
     })

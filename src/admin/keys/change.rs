@@ -45,8 +45,8 @@ pub struct KeyChanged {
     pub before: KeyState,
     /// The state after.
     pub after: KeyState,
-    /// A doubt about the key, what the change replaces, the ban that it leaves in force, and policies
-    /// that it fails in, in words; null without any.
+    /// A doubt about the key, what the change replaces, the ban that it leaves in force, its end at a
+    /// restart, and policies that it fails in, in words; null without any.
     pub note: Option<String>,
     /// The other policies of the client, with `all_policies`.
     pub also: Vec<OtherPolicy>,
@@ -125,7 +125,7 @@ impl<'a> KeyCall<'a> {
             Vec::new()
         };
         Ok(KeyChanged {
-            note: self.note(&changed, &also),
+            note: self.note(state, &changed, &also),
             before: changed.before,
             after: changed.after,
             also,
@@ -195,7 +195,12 @@ impl<'a> KeyCall<'a> {
 
     /// A doubt about the key, what the change replaces, the ban that it leaves in force, and the
     /// policies that it fails in.
-    fn note(&self, changed: &ChangedKey, also: &[OtherPolicy]) -> Option<String> {
+    fn note(
+        &self,
+        state: &AdminState,
+        changed: &ChangedKey,
+        also: &[OtherPolicy],
+    ) -> Option<String> {
         let success = result_word(self.request.dry_run);
         let failed = also.iter().filter(|one| one.result != success);
         let failed = failed.map(|one| format!("not in {}: {}", one.policy, one.result));
@@ -203,6 +208,7 @@ impl<'a> KeyCall<'a> {
             unknown_key(&changed.before),
             changed.replaced.clone(),
             remaining_ban(self.change, &changed.after),
+            end_at_restart(self.change, &changed.after, state),
         ];
         let notes: Vec<_> = notes.into_iter().flatten().chain(failed).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
@@ -247,6 +253,17 @@ fn remaining_ban(change: KeyChange, after: &KeyState) -> Option<String> {
     Some(format!(
         "the key stays banned until {until}: `unban` lifts the ban"
     ))
+}
+
+/// A note on a ban or a grant that a restart ends.
+fn end_at_restart(change: KeyChange, after: &KeyState, state: &AdminState) -> Option<String> {
+    let lasts = matches!(
+        change,
+        KeyChange::Ban { .. } | KeyChange::Grant { units: 1.., .. }
+    );
+    let is_lost = after.store == "memory" && !state.reloads.running().saves_buckets;
+    let note = "a restart ends it: `store.memory.snapshot` isn't set";
+    (lasts && is_lost).then(|| note.to_owned())
 }
 
 /// The change, of no key so far, for the audit log.
