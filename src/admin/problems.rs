@@ -36,6 +36,7 @@ enum ProblemKind {
     EndpointEjected,
     EndpointFlapping,
     ConnectionPressure,
+    ConnectionsRefused,
     UpstreamRequestsRefused,
     BucketsUnrecorded,
     CostsUnsettled,
@@ -99,12 +100,13 @@ impl ProblemKind {
             Self::EndpointEjected => upstreams::failing_hosts(ruleset),
             Self::EndpointFlapping => flapping(state),
             Self::ConnectionPressure => pressure(state),
+            Self::ConnectionsRefused => refused_connections(state),
             Self::UpstreamRequestsRefused => {
                 recent(RecentEvent::UpstreamRefusal, &|count, minutes| {
                     let (name, refused) = (&count.labels[0], number(count.events, "request"));
                     format!(
                         "upstream {name}: {refused} got 503 in the last {minutes} minutes, since too many \
-                     were in flight"
+                     were in flight, or files were short"
                     )
                 })
             }
@@ -288,6 +290,19 @@ fn pressure(state: &AdminState) -> Vec<String> {
         .into_iter()
         .flatten()
         .collect()
+}
+
+/// Connections of clients that had as many as they may. A few are what the bound is for.
+fn refused_connections(state: &AdminState) -> Vec<String> {
+    recent(state, RecentEvent::ConnectionRefusal, |count, minutes| {
+        (count.events > 100).then(|| {
+            format!(
+                "{} connections were closed in the last {minutes} minutes, since their clients had \
+                 max_connections_per_client: the log names one. Is it a proxy that trusted_proxies lacks?",
+                count.events
+            )
+        })
+    })
 }
 
 /// The first line of an error, after the place that it points to.

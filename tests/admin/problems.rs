@@ -59,3 +59,18 @@ routes: [{{ upstream: echo, limits: [p] }}]
         );
     }
 }
+
+/// A proxy that `trusted_proxies` lacks looks like one client.
+#[test]
+fn connections_of_a_client_that_has_too_many_are_a_problem() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}client: {{ max_connections_per_client: 1 }}\nroutes: [{{ upstream: echo }}]\n"
+    ));
+    let mut first = Connection::open(gateway.address());
+    first.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    for _ in 0..120 {
+        Connection::open(gateway.address()).expect_closed();
+    }
+    let found = wait_for("the problem", || problems(&gateway).pop());
+    assert!(found.contains("120 connections were closed"), "{found}");
+}

@@ -10,8 +10,8 @@ use strum::{EnumCount, VariantArray};
 
 use super::families::{
     ACCESS_LOG_DROPPED, ADMIN_REFUSED, ENDPOINT_EJECTIONS, HTTP_PANICS, LIMIT_DECISIONS,
-    LIMIT_SETTLEMENTS, LIMIT_UNRECORDED, LOG_DROPPED, SPANS_DROPPED, STORE_LOST, SYNC_ROUNDS,
-    UPSTREAM_REFUSED, UPSTREAM_RESPONSES,
+    LIMIT_SETTLEMENTS, LIMIT_UNRECORDED, LOG_DROPPED, REFUSED_CONNECTIONS, SPANS_DROPPED,
+    STORE_LOST, SYNC_ROUNDS, UPSTREAM_REFUSED, UPSTREAM_RESPONSES,
 };
 use crate::clock::Timestamp;
 use crate::telemetry::registry::{Family, Registry};
@@ -30,6 +30,8 @@ pub enum RecentEvent {
     Unsettled,
     /// A request was admitted without a bucket.
     Unrecorded,
+    /// A connection was closed, whose client had as many as it may.
+    ConnectionRefusal,
     /// A request got no response of its upstream, of all requests.
     Unanswered,
     /// A request was not sent to its upstream.
@@ -80,6 +82,11 @@ impl RecentEvent {
                 ..all(&LIMIT_SETTLEMENTS, 1)
             },
             Self::Unrecorded => all(&LIMIT_UNRECORDED, 1),
+            Self::ConnectionRefusal => Counters {
+                is_event: |reason| reason == "max_per_client",
+                minutes: 5,
+                ..all(&REFUSED_CONNECTIONS, 0)
+            },
             Self::Unanswered => Counters {
                 is_event: |class| class == "none",
                 minutes: 5,
