@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use derive_more::Deref;
+use tokio::time::Instant;
 
 use super::access::Access;
 use super::computations::{Playground, PlaygroundApi};
@@ -61,6 +62,8 @@ pub struct ProcessFacts {
     pub workers: usize,
     /// The start of the process.
     pub started_at: Timestamp,
+    /// The same by a clock that nobody sets.
+    pub started: Instant,
 }
 
 /// The process, and what the admin listener adds to it. Clones share it.

@@ -105,7 +105,7 @@ pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
         revision: facts.revision.into(),
         pid: std::process::id(),
         started_at: Rfc3339(facts.started_at),
-        uptime_s: now.since(facts.started_at).as_secs(),
+        uptime_s: facts.started.elapsed().as_secs(),
         phase: state.readiness.get(),
         workers: facts.workers,
         ruleset: RunningRuleset {

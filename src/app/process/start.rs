@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Process;
 use super::takeover::Takeover;
@@ -273,6 +274,7 @@ fn admin_context(
             revision: process_series::REVISION,
             workers: context.workers,
             started_at,
+            started: Instant::now(),
         },
         recent: RecentCounts::new(&context.registry),
         snapshot_problem: StatusProblem::default(),
