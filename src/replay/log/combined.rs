@@ -1,18 +1,20 @@
 //! The combined log format: `ADDRESS IDENT USER [TIME] "REQUEST" STATUS BYTES "REFERER" "AGENT"`.
 //!
 //! The fields behind the request may be missing (the common log format has none), and more may
-//! follow. Quoted texts are escaped as nginx (`\x22`) or Apache (`\"`) does.
+//! follow: `"X-FORWARDED-FOR"` in the format that nginx is installed with. A host may be in front, as
+//! in Apache's `vhost_combined`. Quoted texts are escaped as nginx (`\x22`) or Apache (`\"`) does.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::header::{HeaderValue, REFERER, USER_AGENT};
+use http::header::{HeaderName, HeaderValue, REFERER, USER_AGENT};
 
 use super::request::{self, LoggedRequestLine, MalformedRequest, RequestHost};
 use super::{LineError, LogEntry, LoggedResponse, LoggedSteering, instant};
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// The text for an absent value.
 const ABSENT: &[u8] = b"-";
 
@@ -22,25 +24,40 @@ pub(super) fn read(
     clock: &mut instant::TimeReader,
     host: &HeaderValue,
 ) -> Result<LogEntry, LineError> {
-    let (address, rest) = split(line, b" ").unwrap_or((line, b""));
-    let peer = std::str::from_utf8(address).ok();
-    let peer: Option<IpAddr> = peer.and_then(|text| text.parse().ok());
-    let peer = peer.ok_or_else(|| LineError::wrong("an address of a client", address))?;
+    let (first, rest) = split(line, b" ").unwrap_or((line, b""));
+    let (named, peer, rest) = match address(first) {
+        Some(peer) => (None, peer, rest),
+        None => {
+            let (second, rest) = split(rest, b" ").unwrap_or((rest, b""));
+            let peer = address(second);
+            let peer = peer.ok_or_else(|| LineError::wrong("an address of a client", first))?;
+            (
+                Some(std::str::from_utf8(first).unwrap_or_default()),
+                peer,
+                rest,
+            )
+        }
+    };
     let (_, rest) = split(rest, b"[").ok_or(LineError::Missing("[time]"))?;
     let (time, rest) = split(rest, b"]").ok_or(LineError::Missing("[time]"))?;
     let time = clock.combined(time)?;
     let mut texts = QuotedStrings(rest);
     let request = texts.next().ok_or(LineError::Missing("\"request\""))?;
     let response = response(texts.0);
+    let host = named.map_or(RequestHost::Assumed(host), RequestHost::Named);
     let head = head(&request, texts, host);
     Ok(LogEntry {
         time,
         peer,
         response,
-        names_host: request::target_names_host(&head),
+        names_host: named.is_some() || request::target_names_host(&head),
         head,
         steering: LoggedSteering::default(),
     })
+}
+
+fn address(text: &[u8]) -> Option<IpAddr> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// Parses the text behind the request: the status, and the bytes of the body, `-` for none.
@@ -59,18 +76,26 @@ fn response(rest: &[u8]) -> Option<LoggedResponse> {
 fn head(
     request: &[u8],
     mut texts: QuotedStrings<'_>,
-    host: &HeaderValue,
+    host: RequestHost<'_>,
 ) -> Result<Request<()>, MalformedRequest> {
     let mut fields = Headers::new();
-    for name in [REFERER, USER_AGENT] {
+    for name in [REFERER, USER_AGENT, X_FORWARDED_FOR] {
         let Some(text) = texts.next() else {
             break;
         };
-        if &*text != ABSENT {
+        // The third may be anything else.
+        let is_meant = name != X_FORWARDED_FOR || has_addresses(&text);
+        if &*text != ABSENT && is_meant {
             request::add(&mut fields, name.as_ref(), &text)?;
         }
     }
-    request::head(request_line(request)?, RequestHost::Assumed(host), fields)
+    request::head(request_line(request)?, host, fields)
+}
+
+/// True for a list of addresses.
+fn has_addresses(text: &[u8]) -> bool {
+    let mut parts = text.split(|&byte| byte == b',');
+    parts.all(|part| address(part.trim_ascii()).is_some())
 }
 
 fn request_line(text: &[u8]) -> Result<LoggedRequestLine<'_>, MalformedRequest> {

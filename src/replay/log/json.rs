@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue, REFERER, USER_AGENT};
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, Visitor};
 use serde_json::Number;
 use serde_json::value::RawValue;
 
@@ -36,8 +37,10 @@ struct Line<'a> {
     /// The names of those whose values are not whole.
     truncated: Option<Vec<String>>,
     // What it was answered.
+    #[serde(default, deserialize_with = "number")]
     status: Option<u16>,
     response_headers: Option<Fields>,
+    #[serde(default, deserialize_with = "number")]
     bytes: Option<u64>,
     /// By policy.
     costs: Option<BTreeMap<String, u64>>,
@@ -78,6 +81,27 @@ fn if_it_fits<'de, D: Deserializer<'de>, T: DeserializeOwned>(
 ) -> Result<Option<T>, D::Error> {
     let value = serde_json::Value::deserialize(value)?;
     Ok(T::deserialize(value).ok())
+}
+
+/// A number, which may be written as a text.
+fn number<'de, D: Deserializer<'de>, T: FromStr + Deserialize<'de>>(
+    value: D,
+) -> Result<Option<T>, D::Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged, expecting = "expected a number")]
+    enum Written<T> {
+        None(()),
+        Number(T),
+        Text(String),
+    }
+    match Written::deserialize(value)? {
+        Written::None(()) => Ok(None),
+        Written::Number(number) => Ok(Some(number)),
+        Written::Text(text) => match text.parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(Error::custom(format!("{text:?} isn't a number"))),
+        },
+    }
 }
 
 fn time(json: &str) -> Result<Timestamp, LineError> {

@@ -83,6 +83,37 @@ fn a_common_line_ends_behind_the_request_or_its_status() {
     }
 }
 
+/// nginx is installed with a format `main`, which ends in the addresses of proxies.
+#[test]
+fn a_third_text_with_addresses_names_the_client_of_a_proxy() {
+    let third = |text: &str| {
+        let line =
+            format!("10.0.0.1 - - [{TIME}] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\" \"{text}\"");
+        let head = head(line);
+        let value = head.headers.get("x-forwarded-for");
+        value.map(|value| value.to_str().expect("a text").to_owned())
+    };
+    for text in ["192.0.2.7", "192.0.2.7, 2001:db8::7"] {
+        assert_eq!(third(text).as_deref(), Some(text));
+    }
+    for text in ["-", "", "0.003", "192.0.2.7, unknown"] {
+        assert_eq!(third(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_host_may_be_in_front_of_a_combined_line() {
+    let line = format!("api.example.com:443 192.0.2.7 - - [{TIME}] \"GET /a HTTP/1.1\" 200 5");
+    let entry = read(line).expect("a line");
+    assert!(entry.names_host);
+    assert_eq!(
+        entry.peer,
+        "192.0.2.7".parse::<IpAddr>().expect("an address")
+    );
+    let head = parts(entry.head.expect("a request"));
+    assert_eq!(head.headers["host"], "api.example.com:443");
+}
+
 #[test]
 fn quoted_texts_are_unescaped_as_nginx_and_apache_escape_them() {
     let agent = |text: &str| {
@@ -188,9 +219,12 @@ fn fields_may_be_numbers_and_may_not_be_there() {
     assert_eq!(sent.headers["x-beta"], "true");
     assert!(!sent.headers.contains_key("x-none"));
     assert_eq!(sent.headers.get_all("x-several").iter().count(), 2);
-    let line = json(r#","headers":null,"status":200,"response_headers":null"#);
+    let line = json(r#","headers":null,"status":"200","bytes":"7","response_headers":null"#);
     let response = read(line).expect("a line").response.expect("a response");
     assert!(response.headers.is_empty());
+    assert_eq!((response.status.as_u16(), response.bytes), (200, Some(7)));
+    let line = json(r#","status":null,"bytes":null"#);
+    assert!(read(line).expect("a line").response.is_none());
 }
 
 #[test]
@@ -260,6 +294,8 @@ fn a_json_line_without_its_parts_says_which() {
     assert!(line("{\"time\":1").starts_with("EOF while parsing an object"));
     assert!(wrong(json(r#","path":"/b""#)).starts_with("duplicate field `path`"));
     assert!(wrong(json(r#","headers":{"a":{}}"#)).starts_with("a field is a text or a number"));
+    assert!(wrong(json(r#","status":"ok""#)).starts_with("\"ok\" isn't a number"));
+    assert!(wrong(json(r#","bytes":[]"#)).starts_with("expected a number"));
     assert!(wrong(json(r#","headers":[]"#)).contains("an object of header fields"));
     let address = json("").replace("192.0.2.7", "example.com");
     assert_eq!(
