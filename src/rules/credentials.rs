@@ -11,7 +11,8 @@ use http::header::AUTHORIZATION;
 use super::Lookup;
 use crate::http::headers::Headers;
 
-/// Accepts sloppy encodings: a user that an upstream reads must not be a different one here.
+/// Accepts sloppy encodings, with [`plain_base64`]: a user that an upstream reads must not be a
+/// different one here.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -19,13 +20,29 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
+/// Splits credentials into scheme and value, which spaces separate. Upstreams take tabs and the spaces of
+/// Latin-1 for that, too.
+pub(super) fn split_credentials(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | 0x85 | 0xa0);
+    let end = value.iter().position(is_space)?;
+    let (scheme, rest) = value.split_at(end);
+    let first = rest
+        .iter()
+        .position(|byte| !is_space(byte))
+        .unwrap_or(rest.len());
+    let last = rest
+        .iter()
+        .rposition(|byte| !is_space(byte))
+        .map_or(first, |at| at + 1);
+    Some((scheme, &rest[first..last]))
+}
+
 /// Returns the value after this scheme, which is compared without case; `None` for another scheme.
 pub(super) fn strip_scheme<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
-    let (found, rest) = value.split_at_checked(scheme.len())?;
-    let rest = rest.strip_prefix(b" ")?;
+    let (found, rest) = split_credentials(value)?;
     found
         .eq_ignore_ascii_case(scheme.as_bytes())
-        .then(|| rest.trim_ascii())
+        .then_some(rest)
 }
 
 /// Returns the user of basic authentication (RFC 7617), all before the first colon, unverified.
@@ -39,10 +56,24 @@ pub(super) fn basic_user(headers: &Headers) -> Lookup<Cow<'_, [u8]>> {
 }
 
 fn user(value: &[u8]) -> Option<Vec<u8>> {
-    let mut user = BASE64.decode(strip_scheme(value, "basic")?).ok()?;
+    let encoded = plain_base64(strip_scheme(value, "basic")?);
+    // Decoders leave out a last letter that makes no byte.
+    let whole = encoded.len() - usize::from(encoded.len() % 4 == 1);
+    let mut user = BASE64.decode(&encoded[..whole]).ok()?;
     let colon = user.iter().position(|&byte| byte == b':')?;
     user.truncate(colon);
     Some(user)
+}
+
+/// The letters of base64 alone, in the usual alphabet: many decoders skip all others.
+fn plain_base64(encoded: &[u8]) -> Vec<u8> {
+    let letter = |byte: &u8| match byte {
+        b'-' => Some(b'+'),
+        b'_' => Some(b'/'),
+        b'+' | b'/' => Some(*byte),
+        _ => byte.is_ascii_alphanumeric().then_some(*byte),
+    };
+    encoded.iter().filter_map(letter).collect()
 }
 
 #[cfg(test)]
@@ -72,6 +103,17 @@ mod tests {
         for spelled in ["YWxpY2U6cw==", "YWxpY2U6cw=", "YWxpY2U6cw", "YWxpY2U6cx=="] {
             assert_eq!(found(&[&format!("Basic {spelled}")]), alice(), "{spelled}");
         }
+        // As Python, Node and PHP read them.
+        for spelled in [
+            "YWxp!Y2U6cw==",
+            "YWxp=Y2U6cw",
+            "YWxpY2U6cw===",
+            "YWxpY2U6cwA",
+        ] {
+            assert_eq!(found(&[&format!("Basic {spelled}")]), alice(), "{spelled}");
+        }
+        assert_eq!(found(&["Basic\tYWxpY2U6"]), alice());
+        assert_eq!(found(&["Basic \t YWxpY2U6"]), alice());
         // Another password, the same user.
         assert_eq!(
             found(&["Basic YWxpY2U6c2VjcmV0", "Basic YWxpY2U6"]),

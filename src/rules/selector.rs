@@ -16,6 +16,7 @@ use http::header::AUTHORIZATION;
 use ipnet::IpNet;
 
 use super::condition::Condition;
+use super::credentials::split_credentials;
 use super::descriptor::KeyPart;
 use super::matcher::{PathEquivalence, PathMatch};
 use super::{Head, KeyText, Lookup};
@@ -248,11 +249,11 @@ impl Selectors {
         if let Some(met) = conditional.find(|one| one.is_met(head)) {
             return Some(met.place);
         }
-        let by = |find: fn(&PartSelectors, &[u8]) -> Option<usize>| {
+        let by = |find: FindInPart| {
             let stand_in = self.stand_in.as_deref();
-            self.parts
-                .iter()
-                .find_map(|of| of.find(head, stand_in, find))
+            let parts = self.parts.iter();
+            let found = parts.filter_map(|of| of.find(head, stand_in, find));
+            found.min().map(|(_, place)| place)
         };
         by(PartSelectors::value)
             .or_else(|| by(PartSelectors::prefix))
@@ -261,9 +262,11 @@ impl Selectors {
 
     /// Like [`find`](Self::find), by what a key says of its requests.
     fn find_by_key(&self, key: &KeyText) -> Option<usize> {
-        let by = |find: fn(&PartSelectors, &[u8]) -> Option<usize>| {
-            let mut parts = self.parts.iter();
-            parts.find_map(|of| find(of, &canonical_value(&of.part, key.value(&of.part)?)))
+        let by = |find: FindInPart| {
+            let parts = self.parts.iter();
+            let found =
+                parts.filter_map(|of| find(of, &canonical_value(&of.part, key.value(&of.part)?)));
+            found.min().map(|(_, place)| place)
         };
         by(PartSelectors::value)
             .or_else(|| by(PartSelectors::prefix))
@@ -278,6 +281,9 @@ impl Selectors {
         self.networks.iter().find_map(of)
     }
 }
+
+/// Finds a selector of a part. Of several parts, the longest prefix holds, then the first in the list.
+type FindInPart = fn(&PartSelectors, &[u8]) -> Option<(Reverse<usize>, usize)>;
 
 impl ConditionalSelector {
     fn is_met(&self, head: &Head<'_>) -> bool {
@@ -294,8 +300,8 @@ impl PartSelectors {
         &self,
         head: &Head<'_>,
         stand_in: Option<&str>,
-        find: fn(&PartSelectors, &[u8]) -> Option<usize>,
-    ) -> Option<usize> {
+        find: FindInPart,
+    ) -> Option<(Reverse<usize>, usize)> {
         let find = |value: &[u8]| find(self, &canonical_value(&self.part, value));
         match self.part.with_value(head, find) {
             Lookup::One(place) => place,
@@ -304,12 +310,16 @@ impl PartSelectors {
         }
     }
 
-    fn value(&self, value: &[u8]) -> Option<usize> {
-        self.values.get(value).copied()
+    fn value(&self, value: &[u8]) -> Option<(Reverse<usize>, usize)> {
+        let place = self.values.get(value)?;
+        Some((Reverse(0), *place))
     }
 
-    fn prefix(&self, value: &[u8]) -> Option<usize> {
-        let of = |of: &LengthGroup<Box<[u8]>>| of.places.get(value.get(..of.length)?).copied();
+    fn prefix(&self, value: &[u8]) -> Option<(Reverse<usize>, usize)> {
+        let of = |of: &LengthGroup<Box<[u8]>>| {
+            let place = of.places.get(value.get(..of.length)?)?;
+            Some((Reverse(of.length), *place))
+        };
         self.prefixes.iter().find_map(of)
     }
 }
@@ -361,13 +371,12 @@ fn folded(value: &[u8], fold: impl FnOnce(&str) -> Cow<'_, str>) -> Cow<'_, [u8]
 
 /// Schemes have no case, and any number of spaces follows them (RFC 9110 section 11.4).
 fn canonical_credentials(value: &[u8]) -> Cow<'_, [u8]> {
-    let Some(space) = value.iter().position(|&byte| byte == b' ') else {
+    let Some((scheme, credentials)) = split_credentials(value) else {
         return Cow::Owned(value.to_ascii_lowercase());
     };
-    let (scheme, credentials) = value.split_at(space);
     let mut spelled = scheme.to_ascii_lowercase();
     spelled.push(b' ');
-    spelled.extend_from_slice(credentials.trim_ascii());
+    spelled.extend_from_slice(credentials);
     Cow::Owned(spelled)
 }
 

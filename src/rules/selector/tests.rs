@@ -101,6 +101,32 @@ fn the_closest_override_is_taken_and_an_exemption_goes_before_all() {
 }
 
 #[test]
+fn the_closest_override_holds_whatever_part_it_names() {
+    let of = |part: KeyPart, text: &str| Selector::Value(part, text.to_owned());
+    let starting = |part: KeyPart, text: &str| Selector::Prefix(part, text.to_owned());
+    let user = || KeyPart::Header(HeaderName::from_static("x-user"));
+    let key = || KeyPart::Header(API_KEY);
+    let list = [
+        starting(key(), "free-"),
+        starting(user(), "paid-gold-"),
+        of(user(), "suspended"),
+        of(key(), "free-1"),
+    ];
+    let exceptions = overrides(list.map(Selection::Clients).into());
+    for (key, user, expected) in [
+        ("free-2", "paid-gold-2", 1),
+        ("free-1", "suspended", 2),
+        ("free-2", "suspended", 2),
+        ("free-1", "paid-gold-1", 3),
+        ("free-2", "other", 0),
+    ] {
+        let fields = [(API_KEY, key), (HeaderName::from_static("x-user"), user)];
+        let found = found(&exceptions, "/", &fields, "192.0.2.1");
+        assert_eq!(found, Some(Exception::Override(expected)), "{key} {user}");
+    }
+}
+
+#[test]
 fn who_gives_two_values_has_neither() {
     let exceptions = overrides(vec![value("a"), prefix("b")]);
     let of = |fields: &[_]| found(&exceptions, "/", fields, "192.0.2.1");
@@ -130,6 +156,8 @@ fn credentials_paths_and_hosts_are_compared_as_they_are_hashed() {
     for (authorization, path, expected) in [
         ("Bearer AbC", "/", Some(0)),
         ("bEARER   AbC", "/", Some(0)),
+        ("Bearer\tAbC", "/", Some(0)),
+        ("Bearer \t AbC", "/", Some(0)),
         ("Bearer abc", "/", None),
         ("", "/users", Some(1)),
         ("", "/USERS/", Some(1)),
