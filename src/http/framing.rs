@@ -172,12 +172,24 @@ const MAX_METHOD: usize = 64;
 /// supports them, hence 501 rather than 405 (RFC 9110 section 9.1).
 fn check_method(method: &Method) -> Result<(), FramingError> {
     match *method {
+        Method::GET | Method::POST | Method::HEAD | Method::PUT | Method::DELETE => Ok(()),
         _ if method.as_str().len() > MAX_METHOD => wrong(
             StatusCode::NOT_IMPLEMENTED,
             "A method of more than 64 characters is not supported.",
         ),
         Method::CONNECT => wrong(StatusCode::NOT_IMPLEMENTED, "CONNECT is not supported."),
         Method::TRACE => wrong(StatusCode::NOT_IMPLEMENTED, "TRACE is not supported."),
+        // Some servers read `post` as POST, which no rule or limit of POST would apply to.
+        _ if method
+            .as_str()
+            .bytes()
+            .any(|byte| byte.is_ascii_lowercase()) =>
+        {
+            wrong(
+                StatusCode::NOT_IMPLEMENTED,
+                "A method with lower-case letters is not supported.",
+            )
+        }
         _ => Ok(()),
     }
 }
@@ -282,7 +294,7 @@ mod tests {
 
     #[test]
     fn plain_heads_pass() {
-        for method in ["GET", "HEAD", "POST", "OPTIONS", "PROPFIND", "get"] {
+        for method in ["GET", "HEAD", "POST", "OPTIONS", "PROPFIND", "M-SEARCH"] {
             assert_eq!(status(method, Version::HTTP_11, &[]), 200, "{method}");
         }
         assert_eq!(post(&[("content-length", "5")]), 200);
@@ -294,6 +306,13 @@ mod tests {
     fn tunnels_and_traces_are_not_implemented() {
         assert_eq!(status("CONNECT", Version::HTTP_11, &[]), 501);
         assert_eq!(status("TRACE", Version::HTTP_2, &[]), 501);
+    }
+
+    #[test]
+    fn methods_have_no_lower_case_letters() {
+        for method in ["get", "Post", "pATCH"] {
+            assert_eq!(status(method, Version::HTTP_2, &[]), 501, "{method}");
+        }
     }
 
     #[test]

@@ -167,6 +167,9 @@ fn an_ambiguous_target_is_refused() {
         ("GET / HTTP/1.1", "Host: a, b\r\n", 400),
         ("CONNECT a:80 HTTP/1.1", "Host: a:80\r\n", 501),
         ("TRACE / HTTP/1.1", "Host: a\r\n", 501),
+        // Some servers read it as POST.
+        ("post / HTTP/1.1", "Host: a\r\n", 501),
+        ("Post / HTTP/1.1", "Host: a\r\n", 501),
     ] {
         let request = format!("{line}\r\n{host}Connection: close\r\n\r\n");
         assert_eq!(echo(&gateway, &request), Err(status), "{request}");
