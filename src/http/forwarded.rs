@@ -139,17 +139,10 @@ impl Forwarding {
     }
 }
 
-/// Returns true for a field in which proxies describe the client's side.
+/// Returns true for a field in which proxies describe the client's side, down to its user or certificate.
 fn is_by_proxies(name: &HeaderName) -> bool {
-    matches!(
-        name.as_str(),
-        "forwarded"
-            | "x-forwarded-for"
-            | "x-forwarded-host"
-            | "x-forwarded-port"
-            | "x-forwarded-prefix"
-            | "x-forwarded-proto"
-    )
+    let name = name.as_str();
+    name.starts_with("x-forwarded-") || name == "forwarded"
 }
 
 /// Appends an element to a list in a single field, since not all readers of X-Forwarded-For read a

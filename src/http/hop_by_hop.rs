@@ -21,21 +21,19 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     }
 }
 
-/// Fields that frame or route a message, or in which proxies describe the client. A client cannot
-/// remove them by naming them in `Connection`, not even through a trusted proxy that forwards
-/// `Connection`.
-static PROTECTED: [HeaderName; 10] = [
-    header::HOST,
-    header::CONTENT_LENGTH,
-    TE,
-    header::FORWARDED,
-    header::VIA,
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-prefix"),
-    HeaderName::from_static("x-forwarded-proto"),
-];
+/// Returns true for fields that frame or route a message, or in which proxies describe the client. A
+/// client cannot remove them by naming them in `Connection`, not even through a trusted proxy that
+/// forwards `Connection`.
+fn is_protected(name: &HeaderName) -> bool {
+    match *name {
+        header::HOST | header::CONTENT_LENGTH | TE | header::FORWARDED | header::VIA => true,
+        _ => {
+            let name = name.as_str();
+            let has_client = matches!(name, "x-real-ip" | "cf-connecting-ip" | "true-client-ip");
+            has_client || name.starts_with("x-forwarded-")
+        }
+    }
+}
 
 /// Options of `Connection` that name no further field to remove.
 const PLAIN_OPTIONS: [&str; 4] = ["keep-alive", "close", "upgrade", "te"];
@@ -68,7 +66,7 @@ fn remove_named(headers: &mut Headers) {
         .map(<[u8]>::trim_ascii)
         .filter(|option| !is_plain(option))
         .filter_map(|option| HeaderName::from_bytes(option).ok())
-        .filter(|name| !PROTECTED.contains(name))
+        .filter(|name| !is_protected(name))
         .collect();
     // Sorted: a client may name thousands.
     named.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));

@@ -50,7 +50,7 @@ fn sorted(headers: &Headers) -> Vec<String> {
     lines
 }
 
-const CLAIMS: [(&str, &str); 8] = [
+const CLAIMS: [(&str, &str); 9] = [
     ("host", "shop.example"),
     ("forwarded", "for=6.6.6.6"),
     ("x-forwarded-for", "6.6.6.6"),
@@ -58,6 +58,7 @@ const CLAIMS: [(&str, &str); 8] = [
     ("x-forwarded-host", "outer.example"),
     ("x-forwarded-port", "443"),
     ("x-forwarded-proto", "http"),
+    ("x-forwarded-user", "mallory"),
     ("x-other", "kept"),
 ];
 
@@ -88,6 +89,7 @@ fn fields_of_trusted_proxies_are_extended() {
             "x-forwarded-host: outer.example",
             "x-forwarded-port: 443",
             "x-forwarded-proto: http",
+            "x-forwarded-user: mallory",
             "x-other: kept",
         ]
     );
