@@ -250,7 +250,6 @@ fn rewrite_headers(
         .uri()
         .authority()
         .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
-    let is_tunnel = upgrade.is_some();
     let context = exchange.context();
     let changes_accept = rewrite.changes_accept() || !route.told_fields.is_empty();
     if changes_accept || !context.ruleset.whole().error_pages.is_empty() {
@@ -296,9 +295,8 @@ fn rewrite_headers(
         tag::write(route, exchange.admission(), headers);
         priority::write(route, exchange.admission(), headers);
     }
-    if !is_tunnel {
-        exchange.requested_fields().write(headers);
-    }
+    // Of a request for a WebSocket, too: the answer may be another.
+    exchange.requested_fields().write(headers);
     for name in &rewrite.remove_headers {
         headers.remove(name);
     }

@@ -273,7 +273,39 @@ fn the_upstream_is_asked_for_an_encoding_that_can_be_scanned() {
             .header("connection")
             .is_some_and(|options| options.contains("te"));
         assert_eq!(is_named, te.is_some(), "{cost}");
+        // Also if it may become a WebSocket, and doesn't.
+        origin.forget();
+        let upgrade = format!("{}, upgrade\r\nUpgrade: websocket\r\n", fields.trim_end());
+        assert_eq!(get_with(gateway.address(), "/json", &upgrade).status, 200);
+        let request = origin.only_request();
+        assert_eq!(request.header("accept-encoding"), Some(coding), "{cost}");
     }
+}
+
+/// A client that leaves before the end pays at least what requests without an estimate reserve.
+#[test]
+fn a_low_estimate_gains_nothing_for_a_client_that_leaves() {
+    let origin = Origin::start(|_| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        [raw(&format!("{head}8\r\ndata: {{}}\r\n")), vec![Step::Hang]].concat()
+    });
+    let cost = "response_json: /usage/total_tokens, reserve: { header: x-estimate, default: 50 }";
+    let policy = format!("quota: 100/300d, cost: {{ {cost}, max: 1000 }}");
+    let gateway = Gateway::start(&config(&origin, &policy));
+    let ask = || {
+        let mut client = Connection::open(gateway.address());
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nx-estimate: 1\r\n\r\n");
+        let status = client.receive_head().status;
+        client.reset();
+        status
+    };
+    for left in 1..=2 {
+        assert_eq!(ask(), 200);
+        wait_for("the settlement", || {
+            (result(&gateway, "no_response") == left).then_some(())
+        });
+    }
+    assert_eq!(ask(), 429);
 }
 
 #[test]
