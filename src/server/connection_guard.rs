@@ -43,6 +43,11 @@ struct Place {
 pub(super) struct Evicted;
 
 impl ConnectionGuard {
+    /// Returns true if the connection is that of a trusted proxy, and no client is counted.
+    pub(super) fn is_of_proxy(&self) -> bool {
+        self.0.client.get().is_none()
+    }
+
     /// Adds a connection of this client, if it is known, to those that a worker serves.
     pub(super) fn new(
         bounds: &Arc<ConnectionBounds>,

@@ -74,6 +74,7 @@ impl ConnectionHandler {
         S: HttpService,
     {
         let activity = Rc::new(Activity::default());
+        activity.is_of_proxy.set(guard.is_of_proxy());
         let (max_requests, expires) = self.client.life.of(service.id, Instant::now());
         let observer = ClientObserver::new(activity.clone());
         let io = FrameIo::with_client(negotiated.io, negotiated.first, observer);

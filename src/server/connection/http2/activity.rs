@@ -24,6 +24,9 @@ const EARLY: Duration = Duration::from_secs(1);
 /// The most requests that a client cancels so early, unless they are less than half of all. Envoy has
 /// the same rule with 250, to which a server's connection must not come near.
 const EARLY_CANCELS: u32 = 100;
+/// The same for a proxy, whose connections carry many clients: one of them must not end the others'
+/// requests.
+const EARLY_CANCELS_OF_PROXIES: u32 = 10_000;
 
 /// Flags of one connection.
 #[derive(Debug, Default)]
@@ -56,6 +59,8 @@ pub(super) struct Activity {
     pub(super) flooded: Cell<bool>,
     /// The server drains.
     pub(super) closing: Cell<bool>,
+    /// The peer is a trusted proxy.
+    pub(super) is_of_proxy: Cell<bool>,
 }
 
 impl Activity {
@@ -69,7 +74,12 @@ impl Activity {
     fn cancelled_early(&self) {
         add(&self.cancelled, 1);
         let cancelled = self.cancelled.get();
-        if cancelled >= EARLY_CANCELS && cancelled >= self.begun.get() / 2 {
+        let most = if self.is_of_proxy.get() {
+            EARLY_CANCELS_OF_PROXIES
+        } else {
+            EARLY_CANCELS
+        };
+        if cancelled >= most && cancelled >= self.begun.get() / 2 {
             self.flooded.set(true);
         }
     }
@@ -350,5 +360,28 @@ impl Future for Watchdog {
             };
             self.timer.as_mut().reset(next);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of requests, all cancelled, after which the connection ends.
+    fn most_cancelled(is_of_proxy: bool) -> u32 {
+        let activity = Activity::default();
+        activity.is_of_proxy.set(is_of_proxy);
+        let cancels = |_: &u32| {
+            add(&activity.begun, 1);
+            activity.cancelled_early();
+            activity.flooded.get()
+        };
+        (1..1_000_000).find(cancels).expect("it ends")
+    }
+
+    #[test]
+    fn one_client_of_a_proxy_does_not_end_its_connection() {
+        assert_eq!(most_cancelled(false), EARLY_CANCELS);
+        assert_eq!(most_cancelled(true), EARLY_CANCELS_OF_PROXIES);
     }
 }
