@@ -1,10 +1,14 @@
 //! Counts by status for which requests reserve nothing, on buckets in Redis.
 
-use crate::support::client::get_with;
+use std::thread;
+use std::time::Duration;
+
+use crate::support::client::{get, get_with};
 use crate::support::costs::origin;
 use crate::support::gateway::Gateway;
 use crate::support::parallel::{statuses, together};
 use crate::support::redis::RedisServer;
+use crate::support::shared::proxies;
 use crate::support::wait_for;
 
 #[test]
@@ -54,6 +58,33 @@ routes:
                 assert_eq!(ask("/status/401"), 401, "{algorithm} {sync}");
             }
             wait_for("a refusal", || refused().then_some(()));
+        }
+    }
+}
+
+/// A request that reserves nothing finds no window, and its failure opens one.
+#[test]
+fn failures_that_open_a_window_are_told_to_other_machines() {
+    let redis = RedisServer::start();
+    let origin = origin();
+    for algorithm in ["gcra", "fixed_window", "sliding_window"] {
+        let config = format!(
+            "policies: {{ p: {{ key: constant, algorithm: {algorithm}, quota: 5/30d, store: redis, sync: 50ms, count: [401], count_reserve: false }} }}
+routes: [{{ upstream: '{}', limits: [p] }}]
+",
+            origin.url()
+        );
+        let [one, other]: [Gateway; 2] = proxies(&redis, &config);
+        for _ in 0..5 {
+            assert_eq!(get(one.address(), "/status/401").status, 401, "{algorithm}");
+        }
+        assert_eq!(get(one.address(), "/status/401").status, 429, "{algorithm}");
+        // It asks about a key that it has charged itself.
+        let mut admitted = 0;
+        while get(other.address(), "/status/401").status == 401 {
+            admitted += 1;
+            assert!(admitted <= 3, "{algorithm}: as many as without the others");
+            thread::sleep(Duration::from_millis(500));
         }
     }
 }

@@ -210,7 +210,20 @@ impl Gcra {
         now: Timestamp,
     ) -> Cell {
         let back = self.units(units).min(self.not_recovered(reserved, now));
-        self.cell(now, self.used(cell, now).saturating_sub(back), cell)
+        // Units that a lower quota has cut off go first: those that count were used, too.
+        let cut = u128::from(if cell.is_live(now) { cell.b } else { 0 });
+        let unit = self.units(1);
+        let from_cut = cut.min(back / unit);
+        let rest = if from_cut < cut {
+            0
+        } else {
+            back - from_cut * unit
+        };
+        let cell = Cell {
+            b: (cut - from_cut) as u32,
+            ..cell
+        };
+        self.cell(now, self.used(cell, now).saturating_sub(rest), cell)
     }
 
     /// The whole units of a charge that have not recovered yet.

@@ -184,8 +184,11 @@ impl IntervalRefill {
     ) -> Cell {
         let view = self.view(cell, now);
         let back = units.min(self.returnable(reserved, now));
+        // Units that a lower quota has cut off go first: those that count were used, too.
+        let from_cut = back.min(view.cut);
         self.cell(View {
-            missing: view.missing.saturating_sub(u64::from(back)),
+            missing: view.missing.saturating_sub(u64::from(back - from_cut)),
+            cut: view.cut - from_cut,
             ..view
         })
     }

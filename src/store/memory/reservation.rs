@@ -147,7 +147,11 @@ impl Reservation {
     /// Changes the charge to `units` units. Missing units are charged even if the bucket lacks
     /// them; excess units are given back unless they have recovered.
     pub fn settle(mut self, units: u32, now: Timestamp) {
+        self.change(units, now);
         self.report(units);
+    }
+
+    fn change(&self, units: u32, now: Timestamp) {
         // Holding the lock keeps others from reserving units of this key without counting these.
         let mut unsettled = self.unsettled().shard(self.key).lock();
         let is_there = self.generation == unsettled.generation(self.key);

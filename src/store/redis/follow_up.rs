@@ -101,9 +101,13 @@ impl<'a> Settlement<'a> {
             return None;
         }
         let of = self.charge.algorithm;
-        let (reserved, most) = of
+        let (mut reserved, most) = of
             .convert_reserved(algorithm, self.reserved, now)
             .unwrap_or((self.reserved, 0));
+        if let Algorithm::FixedWindow(_) = algorithm {
+            // A recipe doesn't say when windows start: the count's start tells which one it is.
+            reserved.cell = Cell::EMPTY;
+        }
         let least = reserved.units.saturating_sub(most);
         Some(Self {
             charge: BucketCharge {

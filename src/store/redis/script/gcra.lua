@@ -19,6 +19,15 @@ do
     behind, behind_rest = subtract(limit, behind, behind_rest, b.others, b.others_rest)
     if is_less(alone, alone_rest, behind, behind_rest) then alone, alone_rest = behind, behind_rest end
     if is_less(alone, alone_rest, back, back_rest) then back, back_rest = alone, alone_rest end
+    -- Units that a lower quota has cut off go first: those that count were used, too.
+    local cut = cut_off(b)
+    if cut > 0 and b.cost > 0 then
+      local step = number(b, STEP)
+      local units = back < step and floor(b.cost * back / step) or b.cost
+      local from_cut = math.min(cut, units)
+      b.b = cut - from_cut
+      back, back_rest = from_cut < cut and 0 or floor(back * (b.cost - from_cut) / b.cost), 0
+    end
     local ahead, rest = ahead_of(limit, b.expires, b.a)
     return cell_at(b, limit, subtract(limit, ahead, rest, back, back_rest))
   end

@@ -44,7 +44,10 @@ do
     local refills = math.max(0, floor((now - first) / interval) + 1)
     local alone = b.alone - refills * number(b, AMOUNT)
     local back = math.max(0, math.min(b.cost, b.alone, math.max(behind, alone)))
-    return refilled(b, math.max(0, missing - back), next)
+    -- Units that a lower quota has cut off go first: those that count were used, too.
+    local from_cut = math.min(back, b.expires > now and b.b or 0)
+    b.b = b.b - from_cut
+    return refilled(b, math.max(0, missing - (back - from_cut)), next)
   end
 
   kinds.interval_refill = cell_kind(4, after, debt, less)

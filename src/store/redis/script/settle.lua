@@ -5,7 +5,8 @@
 -- ARGV  the instant, as for charges; `owe`, `give_back` or `keep`; the number of units;
 --       the kind of algorithm; the recipe, up to and with its `|`;
 --       the reserved units, and the start of the bucket's count of unsettled units, '' without a
---       count; the cell that the charge left, as three numbers; its instant; the units of the
+--       count; the cell that the charge left, as three numbers, which are 0 for a fixed window under
+--       another recipe than the charge's; its instant; the units of the
 --       charge, and the earlier units that were unsettled then: for rates as spans of two numbers;
 --       the numbers of the algorithm, which its file lists, for these units.
 -- Reply '1' if it is settled; an instant if a new window would be of another calendar period, and an
@@ -23,6 +24,7 @@ if b.foreign then return {digits(now), string.match(b.foreign, '^[%d.]+')} end
 if ARGV[2] == 'owe' and b.misfit then return digits(now) end
 local is_live = b.expires > now
 local is_its_own = is_live and born and born == b.since
+b.is_its_own = is_its_own
 if is_its_own then b.unsettled = math.max(0, b.unsettled - reserved) end
 local expires, one, two
 if ARGV[2] == 'owe' then

@@ -235,6 +235,12 @@ impl Tracker {
         name: BucketName,
     ) {
         let now = at.max(Timestamp::from_micros(self.last_round.load(Relaxed)));
+        // A request that reserved nothing may have found no window: its cost is in the bucket's now.
+        let cell = if cell == Cell::EMPTY && cost > 0 {
+            self.table.load().peek(key, 0, now).cell
+        } else {
+            cell
+        };
         let is_over =
             self.epochs.depends_on_bucket() && self.epochs.end(cell, self.instant(now)).is_none();
         if !is_over {
