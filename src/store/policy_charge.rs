@@ -128,11 +128,9 @@ impl PolicyCharge {
         }
     }
 
-    /// The units that the bucket has to have for the request: it refuses whatever needs more, too.
-    pub(super) fn needed(&self) -> u32 {
-        self.cost
-            .saturating_add(self.required)
-            .saturating_add(self.kept())
+    /// The units that the bucket has to have for the request, and those that have to stay besides.
+    pub(super) fn needed(&self) -> (u32, u32) {
+        (self.cost.saturating_add(self.required), self.kept())
     }
 
     /// The units that have to stay in the bucket that decides. Overflow buckets and granted units

@@ -42,7 +42,7 @@ impl RedisBinding {
     pub(super) fn remember(
         &self,
         table: &Table,
-        (key, cost): (Fingerprint, u32),
+        (key, needed): (Fingerprint, (u32, u32)),
         decision: &Decision,
         known: KeyKnowledge,
         now: Timestamp,
@@ -51,7 +51,7 @@ impl RedisBinding {
         let is_given_back = table.algorithm().is_concurrency() || table.has_settlement();
         let is_lasting = table.refusals() == Refusals::Free && !is_given_back;
         if is_lasting || known.banned_until.is_some() {
-            self.refusals.note(key, cost, decision, known, now);
+            self.refusals.note(key, needed, decision, known, now);
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct KeyKnowledge {
 
 #[derive(Clone, Copy, Debug)]
 struct CachedRefusal {
-    cost: u32,
+    needed: (u32, u32),
     until: Timestamp,
     known: KeyKnowledge,
     decision: Decision,
@@ -52,28 +52,28 @@ impl RefusalCache {
         self
     }
 
-    /// The last refusal of `key`, if it still holds for `cost` units: it was for as many, and may not
+    /// The last refusal of `key`, if it still holds for a request that needs as many units, and may not
     /// be retried yet. For a banned key, also an admission.
     pub fn get(
         &self,
         key: Fingerprint,
-        cost: u32,
+        needed: (u32, u32),
         known: KeyKnowledge,
         now: Timestamp,
     ) -> Option<Decision> {
         self.keys.read(key, |remembered| {
-            let is_refused = remembered.cost == cost && now < remembered.until;
+            let is_refused = remembered.needed == needed && now < remembered.until;
             let holds = is_refused && remembered.known == known;
             holds.then_some(remembered.decision)
         })
     }
 
-    /// Caches a refusal for `cost` units that the store gave at `now`, or any decision for a banned
-    /// key.
+    /// Caches a refusal of a request that needs these units, which the store gave at `now`, or any decision for a banned
+    /// key. Forgets a refusal once a request is admitted.
     pub fn note(
         &self,
         key: Fingerprint,
-        cost: u32,
+        needed: (u32, u32),
         decision: &Decision,
         known: KeyKnowledge,
         now: Timestamp,
@@ -84,11 +84,15 @@ impl RefusalCache {
         let retry_at = match decision.outcome {
             Outcome::Refuse { retry_at } => retry_at,
             Outcome::Admit | Outcome::Delay { .. } if known.banned_until.is_some() => None,
-            Outcome::Admit | Outcome::Delay { .. } => return,
+            // What a refusal said of the key is no longer true.
+            Outcome::Admit | Outcome::Delay { .. } => {
+                self.keys.lock(key).remove();
+                return;
+            }
         };
         let max_age = now.saturating_add(self.max_age);
         let new = CachedRefusal {
-            cost,
+            needed,
             until: retry_at.map_or(max_age, |retry_at| retry_at.min(max_age)),
             known,
             decision: *decision,
@@ -134,43 +138,63 @@ mod tests {
     fn a_refusal_holds_for_its_cost_until_it_ends_or_is_too_old() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         let decision = refused(Some(13));
-        cache.note(key(1), 2, &decision, UNKNOWN, at(10));
-        assert_eq!(cache.get(key(1), 2, UNKNOWN, at(12)), Some(decision));
+        cache.note(key(1), (2, 0), &decision, UNKNOWN, at(10));
+        assert_eq!(cache.get(key(1), (2, 0), UNKNOWN, at(12)), Some(decision));
         assert_eq!(
-            cache.get(key(1), 3, UNKNOWN, at(12)),
+            cache.get(key(1), (3, 0), UNKNOWN, at(12)),
             None,
             "more takes longer"
         );
         assert_eq!(
-            cache.get(key(1), 1, UNKNOWN, at(12)),
+            cache.get(key(1), (1, 0), UNKNOWN, at(12)),
             None,
             "less may be there"
         );
-        assert_eq!(cache.get(key(2), 2, UNKNOWN, at(12)), None);
+        assert_eq!(cache.get(key(2), (2, 0), UNKNOWN, at(12)), None);
         assert_eq!(
-            cache.get(key(1), 2, UNKNOWN, at(13)),
+            cache.get(key(1), (2, 0), UNKNOWN, at(13)),
             None,
             "it may come back"
         );
-        cache.note(key(1), 2, &refused(Some(60)), UNKNOWN, at(20));
-        assert!(cache.get(key(1), 2, UNKNOWN, at(24)).is_some());
-        assert_eq!(cache.get(key(1), 2, UNKNOWN, at(25)), None, "too old");
+        cache.note(key(1), (2, 0), &refused(Some(60)), UNKNOWN, at(20));
+        assert!(cache.get(key(1), (2, 0), UNKNOWN, at(24)).is_some());
+        assert_eq!(cache.get(key(1), (2, 0), UNKNOWN, at(25)), None, "too old");
+    }
+
+    #[test]
+    fn an_admission_ends_what_a_refusal_said() {
+        let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
+        cache.note(key(1), (3, 0), &refused(Some(13)), UNKNOWN, at(10));
+        assert_eq!(
+            cache.get(key(1), (2, 1), UNKNOWN, at(11)),
+            None,
+            "another burst"
+        );
+        let admitted = Decision {
+            outcome: Outcome::Admit,
+            ..refused(None)
+        };
+        cache.note(key(1), (1, 0), &admitted, UNKNOWN, at(11));
+        assert_eq!(cache.get(key(1), (3, 0), UNKNOWN, at(11)), None);
     }
 
     #[test]
     fn an_endless_refusal_is_kept_for_the_longest_time_and_not_at_all_if_that_is_zero() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
-        cache.note(key(1), 2, &refused(None), UNKNOWN, at(10));
-        assert_eq!(cache.get(key(1), 2, UNKNOWN, at(14)), Some(refused(None)));
+        cache.note(key(1), (2, 0), &refused(None), UNKNOWN, at(10));
         assert_eq!(
-            cache.get(key(1), 1, UNKNOWN, at(14)),
+            cache.get(key(1), (2, 0), UNKNOWN, at(14)),
+            Some(refused(None))
+        );
+        assert_eq!(
+            cache.get(key(1), (1, 0), UNKNOWN, at(14)),
             None,
             "less may be there"
         );
-        assert_eq!(cache.get(key(1), 2, UNKNOWN, at(15)), None);
+        assert_eq!(cache.get(key(1), (2, 0), UNKNOWN, at(15)), None);
         let none = RefusalCache::new(Duration::ZERO, 1 << 20);
-        none.note(key(1), 2, &refused(Some(60)), UNKNOWN, at(10));
-        assert_eq!(none.get(key(1), 2, UNKNOWN, at(10)), None);
+        none.note(key(1), (2, 0), &refused(Some(60)), UNKNOWN, at(10));
+        assert_eq!(none.get(key(1), (2, 0), UNKNOWN, at(10)), None);
     }
 
     #[test]
@@ -194,8 +218,8 @@ mod tests {
                 (steered(noted), steered(asked)),
                 (banned(noted), banned(asked)),
             ] {
-                cache.note(key(1), 2, &refused(Some(60)), noted, at(10));
-                let found = cache.get(key(1), 2, asked, at(12));
+                cache.note(key(1), (2, 0), &refused(Some(60)), noted, at(10));
+                let found = cache.get(key(1), (2, 0), asked, at(12));
                 assert_eq!(found.is_some(), holds, "{noted:?} {asked:?}");
             }
         }
@@ -205,8 +229,8 @@ mod tests {
     fn a_full_cache_still_takes_new_keys() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         for bits in 1..=100_000 {
-            cache.note(key(bits), 1, &refused(Some(100)), UNKNOWN, at(10));
-            assert!(cache.get(key(bits), 1, UNKNOWN, at(10)).is_some());
+            cache.note(key(bits), (1, 0), &refused(Some(100)), UNKNOWN, at(10));
+            assert!(cache.get(key(bits), (1, 0), UNKNOWN, at(10)).is_some());
         }
         let kept = cache.keys.keys();
         assert!((4_800..10_000).contains(&kept), "{kept} in a megabyte");
