@@ -2,7 +2,8 @@
 //! that still have it.
 //!
 //! A leftover is converted once: as of the reload, as in memory, or as of the first sight, if that
-//! is long after. Then the new quota's value replaces it.
+//! is long after or leaves more: then others may have charged it after the reload, and the time since
+//! would count as used units. Then the new quota's value replaces it.
 //!
 //! Other machines may still charge the bucket under their recipe. It is then converted for each
 //! call, and only a charge writes it under the caller's recipe. Units that a smaller quota has no room
@@ -62,6 +63,8 @@ struct ForeignValue {
 pub(super) struct Conversion {
     /// The instant as of which it is converted.
     pub(super) at: Timestamp,
+    /// True if that is a reload, from before the value was seen: others may have charged it since.
+    pub(super) is_assumed: bool,
     /// True if any call writes the converted value, also without a charge.
     pub(super) replaces_value: bool,
 }
@@ -73,6 +76,7 @@ impl Conversion {
     pub(super) const fn first(now: Timestamp) -> Self {
         Self {
             at: now,
+            is_assumed: false,
             replaces_value: false,
         }
     }
@@ -151,6 +155,7 @@ impl ConfigDrift {
         } else {
             Conversion {
                 at: first.min(now),
+                is_assumed: first == record_reload && first < now,
                 replaces_value: first.saturating_add_micros(LEFTOVER_AFTER) <= now && !is_reloading,
             }
         }

@@ -147,8 +147,17 @@ impl ChargeRequest<'_> {
             let place = number(place)? as usize;
             let charge = self.charges.get(place).ok_or(ProtocolError::Malformed)?;
             let conversion = self.drift.observe(charge, digest, at);
-            let converted = value::convert(charge.algorithm, value, conversion.at)
-                .ok_or(ProtocolError::Bucket)?;
+            let convert = |as_of| {
+                let converted = value::convert(charge.algorithm, value, (as_of, at));
+                converted.ok_or(ProtocolError::Bucket)
+            };
+            let mut converted = convert(conversion.at)?;
+            if conversion.is_assumed {
+                let seen = convert(at)?;
+                if seen.left > converted.left {
+                    converted = seen;
+                }
+            }
             Ok(ConvertedValue {
                 place,
                 digest: digest.to_vec(),

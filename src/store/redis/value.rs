@@ -168,10 +168,17 @@ pub(super) struct Converted {
     /// True if the algorithm has no room for all used units, so that the other recipe would find
     /// fewer afterwards.
     pub(super) loses_units: bool,
+    /// The units that it has left at present; all of them if nothing was converted.
+    pub(super) left: u32,
 }
 
-/// Converts a value of another recipe to this algorithm. `None` if the value cannot be read.
-pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Option<Converted> {
+/// Converts a value of another recipe to this algorithm as of `now`; `present` is not before. `None` if
+/// the value cannot be read.
+pub(super) fn convert(
+    algorithm: &Algorithm,
+    value: &[u8],
+    (now, present): (Timestamp, Timestamp),
+) -> Option<Converted> {
     let bar = value.iter().position(|byte| *byte == b'|')?;
     let (recipe_of_other, state) = (&value[..bar], &value[bar + 1..]);
     let from = read_recipe(recipe_of_other)?;
@@ -183,15 +190,22 @@ pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Op
         return Some(Converted {
             value,
             loses_units: false,
+            left: u32::MAX,
         });
     }
     let used = from.capacity() - from.decide(bucket.state(bucket.cell), now, 0).remaining;
-    let loses_units = algorithm.shape().is_some() && used > algorithm.capacity();
+    let has_no_place = algorithm.shape().is_some() || algorithm.capacity() == 0;
+    let loses_units = has_no_place && used > algorithm.capacity();
     let carried = algorithm.convert(&from, bucket.state(bucket.cell), now);
     let words = algorithm
         .shape()
         .map(|shape| RingMemory::new(shape, shape.max_chunks()));
     let cell = carried_in(carried, words.as_ref());
+    let carried = BucketState {
+        cell,
+        words: words.as_ref(),
+    };
+    let left = algorithm.decide(carried, present, 0).remaining;
     if cell.is_live(now) {
         write_recipe(&mut value, algorithm);
         write_state(&mut value, algorithm, cell, words.as_ref());
@@ -199,7 +213,11 @@ pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Op
             value.extend(format!(" {units} {}", since.as_micros()).into_bytes());
         }
     }
-    Some(Converted { value, loses_units })
+    Some(Converted {
+        value,
+        loses_units,
+        left,
+    })
 }
 
 /// The cell of granted units with this stored value. `None` if it cannot be read.
@@ -223,7 +241,7 @@ pub(in crate::store) fn read_bucket(
         Some(state) => state,
         None if value.is_empty() => &[],
         None => {
-            converted = convert(algorithm, value, now)?.value;
+            converted = convert(algorithm, value, (now, now))?.value;
             converted.strip_prefix(&*recipe).unwrap_or_default()
         }
     };

@@ -84,3 +84,79 @@ fn a_charge_is_settled_under_the_quota_that_its_bucket_has_by_then() {
         }
     }
 }
+
+#[test]
+fn units_that_a_lower_quota_has_cut_off_are_given_back_first() {
+    let server = SharedRedis::new();
+    let pairs = algorithms(100).into_iter().zip(algorithms(10));
+    for (high, low) in pairs.filter(|(high, _)| high.shape().is_none()) {
+        let mut redis = Redis::new(&server);
+        let name = redis.name("a");
+        redis.charge(&high, "a", 20);
+        let made = BucketCharge {
+            settles: true,
+            ..charge(&high, &name, 80)
+        };
+        let reply = redis.decide(&[made]);
+        let ours = &reply.replies[0];
+        // Carried over, as a leftover.
+        for millis in [0, 200] {
+            redis.scripts.now = Some(at(START + millis * 1_000));
+            assert_eq!(redis.charge(&low, "a", 0).remaining, 0);
+        }
+        let settlement = Settlement {
+            charge: made,
+            reserved: ReservedCharge {
+                cell: ours.decision.cell,
+                at: reply.at,
+                units: 80,
+                unsettled: ours.unsettled.0,
+            },
+            units: 0,
+            since: Some(ours.unsettled.1),
+        };
+        let settled = redis.scripts.settle(&settlement, at(START + 200_000));
+        assert_eq!(settled, Some(SettlementReply::Settled));
+        assert_eq!(
+            redis.charge(&low, "a", 0).remaining,
+            0,
+            "20 are used: {low:?}"
+        );
+        let left = redis.charge(&high, "a", 0).remaining;
+        assert!((79..=80).contains(&left), "{left}: {high:?}");
+    }
+}
+
+/// An emergency stop on one machine.
+#[test]
+fn a_quota_of_0_leaves_the_bucket_to_machines_with_another() {
+    let server = SharedRedis::new();
+    for (some, none) in algorithms(40).iter().zip(&[gcra(0, WINDOW)]) {
+        let mut redis = Redis::new(&server);
+        redis.charge(some, "a", 30);
+        for millis in [0, 200, 400] {
+            redis.scripts.now = Some(at(START + millis * 1_000));
+            assert!(!redis.charge(none, "a", 1).is_admitted());
+        }
+        assert_eq!(redis.charge(some, "a", 0).remaining, 10);
+    }
+}
+
+/// A machine has reloaded, and another still charges under the earlier quota: what that has just used
+/// is no more on the first.
+#[test]
+fn time_since_a_reload_is_not_taken_for_use() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let [before, after] = [60, 3_600].map(|seconds| gcra(5, seconds * SECOND));
+    redis
+        .drift
+        .record_reload(at(START - 52 * SECOND), at(START - 51 * SECOND));
+    redis.charge(&before, "a", 1);
+    redis.scripts.now = Some(at(START + SECOND));
+    let decision = redis.charge(&after, "a", 1);
+    assert!(
+        decision.is_admitted() && decision.remaining == 3,
+        "{decision:?}"
+    );
+}
