@@ -114,6 +114,14 @@ impl Penalty {
         now >= of.forgotten_at
     }
 
+    /// The beginning of the last ban; the epoch without one.
+    pub fn last_ban_began(&self, of: &BanHistory) -> Timestamp {
+        let last = of.last_ban();
+        let length = self.length(last.number).as_micros();
+        last.until
+            .saturating_sub_micros(u64::try_from(length).unwrap_or(u64::MAX))
+    }
+
     /// The length of this ban, counted from 1; zero for 0.
     fn length(&self, ban: u32) -> Duration {
         let length = ban

@@ -194,6 +194,22 @@ fn a_ban_and_its_end_are_felt_on_all_machines() {
     wait_for_status(&gateways[1], "/1", 200);
 }
 
+/// The machine reads the announcement of the first one's end after the second has begun.
+#[test]
+fn a_ban_that_follows_the_end_of_another_stays() {
+    let redis = RedisServer::start();
+    let penalty = "quota: 1/300d, penalty: { strikes: 2, within: 1h, for: [1h] }";
+    let [gateway] = proxies(&redis, &shared_config(&[penalty]));
+    let is_banned = || lookup(&gateway, "p0", "a")["ban"].is_object();
+    (0..3).for_each(|_| _ = ask(&gateway, "/0"));
+    assert!(is_banned());
+    steer(&gateway, "unban", "p0", json!({}));
+    (0..2).for_each(|_| _ = ask(&gateway, "/0"));
+    assert!(is_banned());
+    thread::sleep(SECOND);
+    assert!(is_banned());
+}
+
 #[test]
 fn a_ban_tags_where_the_policy_does() {
     let redis = RedisServer::start();

@@ -169,6 +169,14 @@ impl Bans {
         banned.remove();
     }
 
+    /// Forgets the strikes and bans of a key, which were lifted at `at`, unless it has been banned since.
+    pub(in crate::store) fn lift_before(&self, penalty: &Penalty, key: Fingerprint, at: Timestamp) {
+        let began = |known: &KeyBans| Some(penalty.last_ban_began(&known.strikes));
+        if self.banned.read(key, began).is_none_or(|began| began < at) {
+            self.lift(key);
+        }
+    }
+
     /// The last ban of a key, if it is in force at `now`.
     pub fn ban_of(&self, penalty: &Penalty, key: Fingerprint, now: Timestamp) -> Option<Ban> {
         let is_banned = |known: &KeyBans| penalty.banned_until(&known.strikes, now).is_some();

@@ -133,7 +133,8 @@ fn apply_reply(
     for one in &reply.bans {
         let ban = one.ban(now);
         if ban.number == 0 {
-            of.bans.lift(one.key);
+            // The end of such an announcement is the instant of the lifting.
+            of.bans.lift_before(&of.rule, one.key, ban.until);
             continue;
         }
         if of.bans.merge_ban(&of.rule, one.key, ban, now) && one.is_own {
