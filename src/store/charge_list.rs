@@ -109,12 +109,7 @@ impl<'a> ListedCharge<'a> {
     /// The decision of a bucket in memory that another bucket's refusal spares.
     pub(super) fn peek_spared(&self, until: Timestamp, now: Timestamp) -> Decision {
         let charge = self.in_memory();
-        let decision = charge.peek(now);
-        let mut spared = if decision.is_admitted() {
-            Charge { cost: 0, ..charge }.peek(now)
-        } else {
-            decision
-        };
+        let mut spared = charge.peek_uncharged(now);
         if !spared.is_admitted() && charge.is_in_doubt(now) {
             spared.doubt(until);
         }
@@ -136,11 +131,12 @@ impl<'a> ListedCharge<'a> {
         }
     }
 
-    /// The decision of the first bucket that could pay, or that can pay soonest.
+    /// The decision of the first bucket that could pay, or that can pay soonest, for a request that another
+    /// limit refuses.
     pub(super) fn peek_payer(&self, now: Timestamp) -> Decision {
         let decisions = self
             .tiers()
-            .map(|tier| tier.with_granted(tier.in_memory().peek(now), now));
+            .map(|tier| tier.with_granted(tier.in_memory().peek_uncharged(now), now));
         let soonest = decisions.min_by_key(|decision| decision.outcome.wait());
         soonest.expect("a charge is the first of its tiers")
     }

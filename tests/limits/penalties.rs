@@ -77,6 +77,8 @@ fn refusals_up_to_the_threshold_ban_a_key_and_a_banned_key_is_not_charged() {
             (86_390..=86_400).contains(&seconds),
             "it does not grow: {seconds}"
         );
+        let all = banned.expect_header("ratelimit");
+        assert!(all.contains("\"all\";r=98"), "nothing is charged: {all}");
     }
     assert_eq!(bans(&gateway), 1);
     assert_eq!(metric(&gateway, "keys", "limited"), 8);
