@@ -300,8 +300,13 @@ impl Exchange {
         let route = self.context.ruleset.route(self.place);
         if let Some(refusing) = self.admission.refusing(route) {
             let styles = &self.context.ruleset.whole().styles;
+            let token = self.context.token(route, head.headers);
+            let head = Head {
+                token: token.as_ref(),
+                ..*head
+            };
             self.admission
-                .refuse(refusing, route, styles, head, response);
+                .refuse(refusing, route, styles, &head, response);
         }
     }
 

@@ -193,7 +193,9 @@ mod tests {
         for (value, expected) in [
             ("/app/a?b", Some("/v1/a?b")),
             ("HTTP://HOST:80/app/a#b", Some("/v1/a#b")),
-            ("https://host:80/app", Some("/v1/")),
+            ("https://host:80/app", Some("/v1")),
+            ("https://host:80/app/", Some("/v1/")),
+            ("/app?a", Some("/v1?a")),
             (
                 "https://shop.example/app/a",
                 Some("https://shop.example/v1/a"),

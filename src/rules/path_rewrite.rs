@@ -81,7 +81,8 @@ impl PathRewrite {
         if !is_below && !self.add.is_empty() {
             return None;
         }
-        let slash = if rest.starts_with('/') { "" } else { "/" };
+        let is_whole = rest.starts_with('/') || !(self.strip.is_empty() || self.add.is_empty());
+        let slash = if is_whole { "" } else { "/" };
         let restored = format!("{}{slash}{rest}", self.strip);
         // Browsers take two slashes, of either kind, for the beginning of a host.
         let names_host = restored[1..].starts_with(['/', '\\']);

@@ -55,7 +55,7 @@ impl Admission {
         let is_enforced = |one: &LimitRecord| self.enforcement_of(one) == Enforcement::Enforced;
         find(&|one| one.place.is_some() && Some(one.limit) == longest_wait)
             .or_else(|| find(&|one| one.word == LimitDecision::Overflowed && is_enforced(one)))
-            .or_else(|| find(&|one| one.word == LimitDecision::Tagged && one.place.is_some()))
+            .or_else(|| find(&|one| one.word == LimitDecision::Tagged))
             .or_else(|| find(&|one| one.word == LimitDecision::Shadowed && one.place.is_some()))
             .or_else(|| find(&|one| one.word == LimitDecision::Shadowed && route.is_tag(one.limit)))
             .or_else(|| self.deciding())

@@ -7,7 +7,9 @@ use std::borrow::Cow;
 
 use http::HeaderValue;
 use http::uri::Authority;
-use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{
+    AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode,
+};
 
 use super::template::{Signs, Template, TemplateError};
 use crate::http::path;
@@ -256,6 +258,11 @@ impl Component {
         let encoded = match (self, part) {
             (Self::Authority, _) => return url.push_str(&text),
             (Self::Query, RequestPart::Query) => utf8_percent_encode(&text, QUERY),
+            (Self::Query, RequestPart::Segment(_)) => {
+                // Its value: in a query it is encoded once.
+                let value: Vec<u8> = percent_decode_str(&text).collect();
+                return url.extend(percent_encode(&value, VALUE));
+            }
             (Self::Query, _) | (Self::Path, RequestPart::Query | RequestPart::Host) => {
                 utf8_percent_encode(&text, VALUE)
             }
@@ -306,7 +313,7 @@ mod tests {
                 "https://www.a.example:8443/users/7%40x/a",
             ),
             ("/people/{id}", "/people/7%40x"),
-            ("/people?id={id}&all", "/people?id=7%2540x&all"),
+            ("/people?id={id}&all", "/people?id=7%40x&all"),
             (
                 "/login?to={path_and_query}",
                 "/login?to=%2Fusers%2F7%2540x%2Fa%3Fb%3Dc%26d%3D%2522%2522",

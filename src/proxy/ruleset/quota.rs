@@ -99,21 +99,24 @@ impl Quota {
     /// The quota and its decision on a request, as clients read of them.
     pub(in crate::proxy) fn applied<'a>(&'a self, decision: &'a Decision) -> AppliedPolicy<'a> {
         let (policy, algorithm) = (&self.advertised, self.algorithm());
-        let capacity = decision.capacity;
-        let own = match (&self.stated, algorithm.window()) {
-            (Some(_), Some(window)) => policy.with_limit(capacity, window),
-            // An override has a smaller burst.
-            (None, _) if capacity < algorithm.capacity() => {
-                Some(policy.with_burst(capacity, algorithm))
-            }
-            _ => None,
-        };
+        let has_own = self.stated.is_some() || decision.capacity < policy.capacity();
         AppliedPolicy {
             policy,
-            own: own.map(Box::new),
+            own: has_own.then(|| self.own_policy(decision)).flatten(),
             algorithm,
             decision,
         }
+    }
+
+    /// The policy under a limit that the request states, or the smaller burst of an override.
+    #[cold]
+    fn own_policy(&self, decision: &Decision) -> Option<Box<AdvertisedPolicy>> {
+        let (policy, algorithm) = (&self.advertised, self.algorithm());
+        let own = match self.stated {
+            Some(_) => policy.with_limit(decision.capacity, algorithm.window()?)?,
+            None => policy.with_burst(decision.capacity, algorithm),
+        };
+        Some(Box::new(own))
     }
 
     /// The quota of a request with this decision, if the request states its limit.

@@ -73,6 +73,11 @@ impl AdvertisedPolicy {
 }
 
 impl AdvertisedPolicy {
+    /// The most units that can remain.
+    pub(in crate::proxy) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
     /// The policy with a smaller burst.
     pub(in crate::proxy) fn with_burst(&self, burst: u32, algorithm: &Algorithm) -> Self {
         Self::with_capacity(self.name(), algorithm, burst, self.unit)

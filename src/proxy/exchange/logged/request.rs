@@ -30,6 +30,15 @@ struct LoggedValue {
     is_cut: bool,
 }
 
+/// The host alone; the last colon of an IPv6 address stands before a bracket.
+fn without_port(host: &[u8]) -> &[u8] {
+    let colon = host.iter().rposition(|&byte| byte == b':');
+    match colon.map(|at| host.split_at(at)) {
+        Some((host, port)) if !port.contains(&b']') => host,
+        _ => host,
+    }
+}
+
 /// Target, host, referer, user agent, request id and trace id.
 const TEXTS: usize = 6;
 
@@ -62,7 +71,8 @@ impl LoggedRequest {
         let authority = || uri.authority().map(|host| host.as_str().as_bytes());
         let texts = [
             target.map(|target| target.as_str().as_bytes()),
-            host.or_else(|| has_host.then(authority).flatten()),
+            host.or_else(|| has_host.then(authority).flatten())
+                .map(without_port),
             referer,
             user_agent,
             request_id,
