@@ -349,6 +349,22 @@ routes:
 }
 
 #[test]
+fn a_socket_whose_file_is_gone_is_bound_anew() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("s");
+    let listener = format!("\"unix:{}\"", path.display());
+    let config = format!(
+        "listeners: [{{ address: 127.0.0.1:0 }}, {{ address: {listener} }}]\nroutes: [{{ upstream: echo }}]\n"
+    );
+    let mut gateway = Gateway::start(&config);
+    std::fs::remove_file(&path).expect("it is there");
+    gateway.signal(Signal::USR2);
+    let successor = successor(&mut gateway);
+    exchange(UnixStream::connect(&path).expect("it listens again"));
+    kill_process(successor, Signal::KILL).expect("it lives");
+}
+
+#[test]
 fn a_process_that_is_told_to_end_waits_for_the_one_before_it() {
     let (origin, release) = held();
     let mut gateway = Gateway::start(&format!(

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::cmsg_space;
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -58,7 +59,8 @@ impl Channel {
             return Err(io::Error::other("too many files for a message"));
         }
         let parts = [IoSlice::new(&text)];
-        sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL).map_err(late)?;
+        let send = || sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL);
+        retry_on_intr(send).map_err(late)?;
         Ok(())
     }
 
@@ -72,8 +74,9 @@ impl Channel {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_FILES))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut text)];
-        let received = recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC);
-        let received = received.map_err(late)?;
+        // A process that is stopped and continued must not lose the message.
+        let receive = || recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC);
+        let received = retry_on_intr(receive).map_err(late)?;
         let mut files = Vec::new();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(some) = message {

@@ -76,6 +76,10 @@ impl PassedSockets {
     ) -> io::Result<()> {
         for socket in sockets {
             let (address, socket) = adopt(socket)?;
+            if is_own.is_some() && is_gone(&address) {
+                // Nobody finds the socket any more: it is bound anew.
+                continue;
+            }
             let bound = self.add(Some(name.clone()), address, socket);
             if let (Some(is_own), None, StreamAddress::Unix(path)) =
                 (is_own, &bound.file, &bound.address)
@@ -157,6 +161,15 @@ fn covers(local: &StreamAddress, wanted: &StreamAddress) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns true for a Unix socket whose file somebody has removed.
+fn is_gone(address: &StreamAddress) -> bool {
+    let StreamAddress::Unix(path) = address else {
+        return false;
+    };
+    let found = path.symlink_metadata();
+    found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// A listening socket as this process uses it, and its address.
