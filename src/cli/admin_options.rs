@@ -146,8 +146,8 @@ pub(super) fn find_client(
     let source = run::find(config.cloned()).map_err(|_| {
         format!(
             "{}: name the configuration of the proxy with --config, or the proxy with --admin \
-             and a token {TOKEN_OPTIONS}; without tokens, the log of the proxy names a file that \
-             has one",
+             and a token {TOKEN_OPTIONS}; a proxy without tokens has made one: its log says \
+             `admin.tokens is empty`, with `token=` or `file=`",
             run::absence()
         )
     })?;
@@ -192,8 +192,8 @@ pub(super) fn find_client(
             (false, TokenRole::Write) => "it has no token in admin.tokens.write",
         };
         format!(
-            "{file}: {lack}; give one {TOKEN_OPTIONS}. Without any in the file, the log of the \
-             proxy names a file that has one"
+            "{file}: {lack}; give one {TOKEN_OPTIONS}. A proxy without tokens has made one: its log \
+             says `admin.tokens is empty`, with `token=` or `file=`"
         )
     })?;
     let source = TokenSource::Configuration(file.to_owned());

@@ -120,6 +120,8 @@ impl RunArgs {
         let configuration = serde_json::json!({
             "listeners": [{ "address": self.listen }],
             "admin": { "address": self.admin },
+            // No option could heed it.
+            "check": { "allow": [{ "warning": "small-quota", "reason": "the limit is an option" }] },
             "routes": [{
                 "upstream": upstream,
                 "limits": [{ "key": self.key, "quota": limit }],
