@@ -175,15 +175,18 @@ impl Reloader {
     }
 
     async fn failed(&mut self, why: StartupError) {
-        config_log::log_failure(&why);
         if let StartupError::Config(report) = &why {
             self.files_of_failed.clone_from(&report.files);
         }
         let now = self.context.clock.now();
         // Whatever the file holds, showing it must not end the process.
-        let report = off_the_runtime(move || why.to_string()).await;
+        let why = Arc::new(why);
+        let shown = Arc::clone(&why);
+        let report = off_the_runtime(move || shown.to_string()).await;
         let report = report.unwrap_or_else(|panicked| panicked.to_string());
+        // Before the log: who reads there that it failed also finds the reason.
         self.history.failed(now, &report);
+        config_log::log_failure(&why);
         // Last, so that anyone who sees the count also finds the log line and the history.
         self.metrics.failed();
     }
