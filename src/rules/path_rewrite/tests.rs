@@ -101,8 +101,9 @@ fn references_are_restored_at_segments() {
     let both = rewrite("/v1", "/app");
     for (path, restored) in [
         ("/app/a?b#c", Some("/v1/a?b#c")),
-        ("/app", Some("/v1/")),
-        ("/app?b", Some("/v1/?b")),
+        ("/app", Some("/v1")),
+        ("/app/", Some("/v1/")),
+        ("/app?b", Some("/v1?b")),
         ("/apple", None),
         ("/other", None),
         ("/app//host", Some("/v1//host")),
