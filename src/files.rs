@@ -39,11 +39,6 @@ impl FileVersion {
             modified: (metadata.mtime(), metadata.mtime_nsec()),
         })
     }
-
-    /// Returns true if both are of one file, and none that has replaced it.
-    pub fn is_same_file(&self, other: &Self) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
-    }
 }
 
 /// A file, or all files of a [`list`], in the versions before they were read: any later version is a

@@ -13,13 +13,13 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::files::{FileVersion, VersionedFile};
+use crate::files::VersionedFile;
 
 /// Some changes raise no event: those on network file systems, and behind further links.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The pause between an event and a look: several files may be replaced at once.
 const STEP: Duration = Duration::from_millis(20);
-/// A file that is written in place is taken to be whole when it has not changed for this long.
+/// Files are taken to be whole when they have not changed for this long.
 const SETTLED: Duration = Duration::from_millis(200);
 /// The longest wait for that.
 const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -93,41 +93,29 @@ impl FileWatcher {
     /// Waits until one of the files is another than when this returned last, or when they were looked at,
     /// and is whole. May be dropped at any time: nothing is known before it returns.
     pub(super) async fn changed(&mut self) {
-        let mut now = self.current();
-        while now == self.files {
-            if timeout(LOOK_EVERY, self.events.notified()).await.is_ok() {
+        loop {
+            let mut now = self.current();
+            while now == self.files {
+                if timeout(LOOK_EVERY, self.events.notified()).await.is_ok() {
+                    sleep(STEP).await;
+                }
+                now = self.current();
+            }
+            let deadline = Instant::now() + MAX_WAIT;
+            let mut still_since = Instant::now();
+            while still_since.elapsed() < SETTLED && Instant::now() < deadline {
                 sleep(STEP).await;
+                let later = self.current();
+                if later != now {
+                    (now, still_since) = (later, Instant::now());
+                }
             }
-            now = self.current();
-        }
-        let deadline = Instant::now() + MAX_WAIT;
-        let mut still_since = Instant::now();
-        while may_go_on(&self.files, &now)
-            && still_since.elapsed() < SETTLED
-            && Instant::now() < deadline
-        {
-            sleep(STEP).await;
-            let later = self.current();
-            if later != now {
-                (now, still_since) = (later, Instant::now());
+            if now != self.files {
+                self.files = now;
+                return;
             }
         }
-        self.files = now;
     }
-}
-
-/// Returns true if a file is new or gone, or the same one with other content: more may come.
-fn may_go_on(before: &[VersionedFile], now: &[VersionedFile]) -> bool {
-    let versions = |files: &[VersionedFile]| -> HashMap<PathBuf, FileVersion> {
-        let versions = files.iter().flat_map(|file| file.versions.iter().cloned());
-        versions.collect()
-    };
-    let (mut before, now) = (versions(before), versions(now));
-    let goes_on = |(path, version): (PathBuf, FileVersion)| match before.remove(&path) {
-        Some(earlier) => earlier != version && earlier.is_same_file(&version),
-        None => true,
-    };
-    now.into_iter().any(goes_on) || !before.is_empty()
 }
 
 fn directory(file: &Path) -> &Path {
@@ -190,7 +178,7 @@ mod tests {
             let mut open = fs::File::create(&written).expect("a file");
             for part in ["one, ", "two, ", "three"] {
                 open.write_all(part.as_bytes()).expect("written");
-                std::thread::sleep(SETTLED / 2);
+                std::thread::sleep(SETTLED / 4);
             }
         });
         notices(&mut watch).await;
