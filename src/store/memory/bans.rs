@@ -170,9 +170,17 @@ impl Bans {
     }
 
     /// Forgets the strikes and bans of a key, which were lifted at `at`, unless it has been banned since.
-    pub(in crate::store) fn lift_before(&self, penalty: &Penalty, key: Fingerprint, at: Timestamp) {
+    pub(in crate::store) fn lift_before(
+        &self,
+        penalty: &Penalty,
+        key: Fingerprint,
+        at: Timestamp,
+        now: Timestamp,
+    ) {
         let began = |known: &KeyBans| Some(penalty.last_ban_began(&known.strikes));
-        if self.banned.read(key, began).is_none_or(|began| began < at) {
+        // By the lengths of another rule, before a reload, a ban may seem to begin later than now.
+        let is_later = |began: Timestamp| at <= began && began <= now;
+        if !self.banned.read(key, began).is_some_and(is_later) {
             self.lift(key);
         }
     }

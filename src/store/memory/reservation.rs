@@ -147,6 +147,7 @@ impl Reservation {
     /// Changes the charge to `units` units. Missing units are charged even if the bucket lacks
     /// them; excess units are given back unless they have recovered.
     pub fn settle(mut self, units: u32, now: Timestamp) {
+        // Changed first: the report of a charge that found no window looks into the bucket.
         self.change(units, now);
         self.report(units);
     }

@@ -84,7 +84,8 @@ impl Store {
             if left.is_empty() || started.elapsed() > LONGEST_ROUND {
                 return;
             }
-            let now = clock.now();
+            let sent = clock.now();
+            let now = sent;
             let taken: Vec<_> = left.iter().map(|one| next_report(one, now)).collect();
             let commands = left.iter().zip(&taken);
             let commands = commands.filter_map(|(one, taken)| self.ban_command(one, taken, now));
@@ -95,7 +96,7 @@ impl Store {
             let now = clock.now();
             let all = left.iter().zip(taken).zip(answers);
             let has_more = all.map(|((one, taken), answer)| {
-                let has_more = apply_reply(one, taken, answer, now);
+                let has_more = apply_reply(one, taken, answer, (sent, now));
                 if let Some(warning) = one.warning() {
                     warning.note(has_more.as_ref().err());
                 }
@@ -112,7 +113,7 @@ fn next_report(of: &Penalties, now: Timestamp) -> BanBatch<'_> {
     of.bans.take_report(&of.rule, now, KEYS_PER_CALL)
 }
 
-/// Applies the answer to a report; returns true if there is more to read or to report.
+/// Applies the answer to a report that was sent at an instant before now; returns true if there is more to read or to report.
 ///
 /// # Errors
 /// If the report failed, or a part of it.
@@ -120,7 +121,7 @@ fn apply_reply(
     of: &Penalties,
     taken: BanBatch<'_>,
     answer: Result<Value, Fault>,
-    now: Timestamp,
+    (sent, now): (Timestamp, Timestamp),
 ) -> Result<bool, Fault> {
     let reply = BanReply::read(&answer?).map_err(|error| FaultKind::Script.with(error))?;
     taken.confirm();
@@ -134,7 +135,8 @@ fn apply_reply(
         let ban = one.ban(now);
         if ban.number == 0 {
             // The end of such an announcement is the instant of the lifting.
-            of.bans.lift_before(&of.rule, one.key, ban.until);
+            of.bans
+                .lift_before(&of.rule, one.key, one.ban(sent).until, now);
             continue;
         }
         if of.bans.merge_ban(&of.rule, one.key, ban, now) && one.is_own {

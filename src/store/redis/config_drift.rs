@@ -2,7 +2,7 @@
 //! that still have it.
 //!
 //! A leftover is converted once: as of the reload, as in memory, or as of the first sight, if that
-//! is long after or leaves more: then others may have charged it after the reload, and the time since
+//! is long after, or as of the call, if that leaves more: then others may have charged it after the reload, and the time since
 //! would count as used units. Then the new quota's value replaces it.
 //!
 //! Other machines may still charge the bucket under their recipe. It is then converted for each

@@ -104,14 +104,18 @@ impl<'a> Settlement<'a> {
         let (mut reserved, most) = of
             .convert_reserved(algorithm, self.reserved, now)
             .unwrap_or((self.reserved, 0));
+        let mut period = self.charge.period;
         if let Algorithm::FixedWindow(_) = algorithm {
-            // A recipe doesn't say when windows start: the count's start tells which one it is.
+            // A recipe doesn't say when windows start. The one that runs is the charge's if its count
+            // began with it, and no other may be opened.
             reserved.cell = Cell::EMPTY;
+            period = Some((Timestamp::EPOCH, Timestamp::EPOCH));
         }
         let least = reserved.units.saturating_sub(most);
         Some(Self {
             charge: BucketCharge {
                 algorithm,
+                period,
                 ..self.charge
             },
             reserved,

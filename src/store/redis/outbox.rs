@@ -200,6 +200,14 @@ impl Store {
         };
         match settlement.read(reply) {
             Ok(SettlementReply::Settled) => self.drift.record_write(&settlement.charge, self.now()),
+            // The other quota's window has ended: once more under its own.
+            Ok(SettlementReply::Retry(at))
+                if pending.converted.is_some() && pending.conversions < MAX_CONVERSIONS =>
+            {
+                pending.converted = None;
+                pending.conversions += 1;
+                self.enqueue(worker, OutboxMessage::Settle(pending, at));
+            }
             // The calendar period was wrong: once more with the server's.
             Ok(SettlementReply::Retry(at)) if at > estimated_now => {
                 self.enqueue(worker, OutboxMessage::Settle(pending, at));

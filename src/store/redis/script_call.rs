@@ -271,7 +271,10 @@ impl BucketCharge<'_> {
         let (start, one, two) = match (fixed.start(), self.period) {
             (Start::Clock { offset }, _) => ("grid", window, micros(*offset) % window),
             (Start::Staggered, _) => ("grid", window, fixed.offset_of(self.key)),
-            (Start::FirstRequest, _) => ("first", window, 0),
+            (Start::FirstRequest, None) => ("first", window, 0),
+            (Start::FirstRequest, Some((start, end))) => {
+                ("span", start.as_micros(), end.as_micros())
+            }
             (Start::Local(_), Some((start, end))) => ("local", start.as_micros(), end.as_micros()),
             (Start::Local(calendar), None) => {
                 let (start, end) = calendar.period_at(estimated_now);

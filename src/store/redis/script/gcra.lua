@@ -23,10 +23,10 @@ do
     local cut = cut_off(b)
     if cut > 0 and b.cost > 0 then
       local step = number(b, STEP)
-      local units = back < step and floor(b.cost * back / step) or b.cost
+      local units = back < step and math.min(b.cost, floor(back / (step / b.cost) + 0.000000001)) or b.cost
       local from_cut = math.min(cut, units)
       b.b = cut - from_cut
-      back, back_rest = from_cut < cut and 0 or floor(back * (b.cost - from_cut) / b.cost), 0
+      back, back_rest = from_cut < cut and 0 or math.max(0, floor(back - step * from_cut / b.cost)), 0
     end
     local ahead, rest = ahead_of(limit, b.expires, b.a)
     return cell_at(b, limit, subtract(limit, ahead, rest, back, back_rest))

@@ -127,6 +127,51 @@ fn units_that_a_lower_quota_has_cut_off_are_given_back_first() {
     }
 }
 
+/// Of a charge that has recovered in part, no more is given back than the limiter itself would.
+#[test]
+fn what_has_recovered_of_cut_off_units_is_not_given_back() {
+    let server = SharedRedis::new();
+    let (high, low) = (gcra(100, WINDOW), gcra(10, WINDOW));
+    for (hours, back) in [(1, 80), (60, 80), (100, 80), (100, 5), (180, 80)] {
+        let mut redis = Redis::new(&server);
+        let name = redis.name("a");
+        let made = BucketCharge {
+            settles: true,
+            ..charge(&high, &name, 80)
+        };
+        let reply = redis.decide(&[made]);
+        let ours = &reply.replies[0];
+        let reserved = ReservedCharge {
+            cell: ours.decision.cell,
+            at: reply.at,
+            units: 80,
+            unsettled: ours.unsettled.0,
+        };
+        let carried = at(START);
+        for millis in [0, 200] {
+            redis.scripts.now = Some(at(START + millis * 1_000));
+            redis.charge(&low, "a", 0);
+        }
+        let mut cell = low.convert_cell(&high, reserved.cell, carried);
+        let now = at(START + hours * 360 * SECOND);
+        redis.scripts.now = Some(now);
+        let settlement = Settlement {
+            charge: made,
+            reserved,
+            units: 80 - back,
+            since: Some(ours.unsettled.1),
+        };
+        redis.scripts.settle(&settlement, now);
+        let (same, most) = high
+            .convert_reserved(&low, reserved, now)
+            .expect("it counts");
+        cell = low.give_back(cell, &same, back.min(most), now);
+        let expected = low.decide(cell, now, 0).remaining;
+        let left = redis.charge(&low, "a", 0).remaining;
+        assert!(left <= expected, "{hours} {back}: {left} {expected}");
+    }
+}
+
 /// An emergency stop on one machine.
 #[test]
 fn a_quota_of_0_leaves_the_bucket_to_machines_with_another() {
