@@ -77,7 +77,7 @@ fn rule(pointers: &[&str]) -> SettlementRule {
         by: CostSource::Json(pointers.iter().map(pointer).collect()),
         max: MAX,
         unreserved: None,
-        broken_off: 0,
+        least: 0,
     }
 }
 

@@ -26,9 +26,9 @@ pub struct SettlementRule {
     pub max: u32,
     /// The units of a response that counts, if its request reserves none, but needs them.
     pub unreserved: Option<u32>,
-    /// The least units of a response that breaks off before it states its cost. A client could otherwise
-    /// estimate little, and leave just before the end.
-    pub broken_off: u32,
+    /// The least units of a request whose response breaks off, or states no cost: its client could
+    /// otherwise estimate little, and leave before the end.
+    pub least: u32,
 }
 
 /// Responses that are charged.
@@ -176,7 +176,7 @@ impl SettlementRule {
             (CostSource::Reserve, ..) => ReportedCost::Units(reserved),
             (CostSource::Json(_), Some(usage), BodyEnd::Complete(_)) => usage.cost(self.max),
             (CostSource::Json(_), Some(usage), BodyEnd::BrokenOff) => {
-                let stated = usage.partial(self.max).max(self.broken_off);
+                let stated = usage.partial(self.max).max(self.least);
                 ReportedCost::NoResponse { stated }
             }
             (CostSource::Trailer(name), _, BodyEnd::Complete(Some(trailers))) => {
@@ -184,9 +184,7 @@ impl SettlementRule {
                 self.cost_in_field(values.map(|value| value.as_bytes()))
             }
             (_, _, BodyEnd::Complete(_)) => ReportedCost::Missing,
-            (_, _, BodyEnd::BrokenOff) => ReportedCost::NoResponse {
-                stated: self.broken_off,
-            },
+            (_, _, BodyEnd::BrokenOff) => ReportedCost::NoResponse { stated: self.least },
         }
     }
 
@@ -259,7 +257,7 @@ mod tests {
             by: CostSource::Header(NAME),
             max: 100,
             unreserved: None,
-            broken_off: 0,
+            least: 0,
         };
         settlement.by_head(7, 200, ResponseOrigin::Upstream, &headers)
     }
@@ -293,7 +291,7 @@ mod tests {
             by: CostSource::Reserve,
             max: u32::MAX,
             unreserved: None,
-            broken_off: 0,
+            least: 0,
         };
         let units = |own, status, author| {
             let cost = counting(own).by_head(2, status, author, &Headers::new());
@@ -322,7 +320,7 @@ mod tests {
         #[test]
         fn a_part_of_a_unit_is_a_unit(bytes: u64, unit in 1..u64::MAX, max in 1..u32::MAX) {
             let by = CostSource::Bytes(unit);
-            let settlement = SettlementRule { counted: None, by, max, unreserved: None, broken_off: 0 };
+            let settlement = SettlementRule { counted: None, by, max, unreserved: None, least: 0 };
             prop_assert_eq!(settlement.by_head(1, 200, ResponseOrigin::Upstream, &Headers::new()), None);
             let exact = u128::from(bytes).div_ceil(u128::from(unit)).min(u128::from(max));
             let cost = settlement.by_body(1, None, bytes, BodyEnd::Complete(None));

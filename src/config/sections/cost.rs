@@ -332,7 +332,7 @@ pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
         Cost::Constant(cost) if !policy.count_reserve.get() => Some(cost.get()),
         _ => None,
     };
-    let broken_off = match &policy.cost.value {
+    let least = match &policy.cost.value {
         Cost::Stated(stated) => match stated.reserve.as_deref() {
             Some(Reserve::Stated(reserve)) => reserve.default.get().min(max),
             _ => 0,
@@ -344,7 +344,7 @@ pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
         by,
         max,
         unreserved,
-        broken_off,
+        least,
     })
 }
 

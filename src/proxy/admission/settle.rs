@@ -165,7 +165,9 @@ fn settle_end(mut charge: UnsettledCharge, ended: ResponseEnd<'_>, settling: &mu
         let usage = charge.usage.as_deref_mut();
         let cost = match ended.status {
             Some(_) => settlement.by_body(reserved, usage, ended.bytes, ended.body),
-            None => ReportedCost::NoResponse { stated: 0 },
+            None => ReportedCost::NoResponse {
+                stated: settlement.least,
+            },
         };
         settling.settle(charge, limit, cost, ended.status);
     }
@@ -184,11 +186,15 @@ impl Settling<'_> {
         let units = charge.reservation.units();
         let settlement = limit.spec.settlement.as_ref();
         let reserved = settlement.map_or(units, |rule| rule.reserved(units));
+        let is_success = status.is_some_and(|status| status.is_success());
+        let least = settlement
+            .filter(|_| is_success)
+            .map_or(0, |rule| rule.least);
         let (units, result) = match cost {
             ReportedCost::Units(units) => (units, SettlementResult::Settled),
             ReportedCost::NotCounted => (0, SettlementResult::Settled),
-            ReportedCost::Missing => (reserved, SettlementResult::Missing),
-            ReportedCost::Malformed => (reserved, SettlementResult::Malformed),
+            ReportedCost::Missing => (reserved.max(least), SettlementResult::Missing),
+            ReportedCost::Malformed => (reserved.max(least), SettlementResult::Malformed),
             ReportedCost::NoResponse { stated } => {
                 (stated.max(reserved), SettlementResult::NoResponse)
             }
