@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::header::{HeaderName, HeaderValue, REFERER, USER_AGENT};
+use http::uri::Authority;
 
 use super::request::{self, LoggedRequestLine, MalformedRequest, RequestHost};
 use super::{LineError, LogEntry, LoggedResponse, LoggedSteering, instant};
@@ -29,13 +30,10 @@ pub(super) fn read(
         Some(peer) => (None, peer, rest),
         None => {
             let (second, rest) = split(rest, b" ").unwrap_or((rest, b""));
-            let peer = address(second);
-            let peer = peer.ok_or_else(|| LineError::wrong("an address of a client", first))?;
-            (
-                Some(std::str::from_utf8(first).unwrap_or_default()),
-                peer,
-                rest,
-            )
+            let named = host_name(first).zip(address(second));
+            let wrong = || LineError::wrong("an address of a client", first);
+            let (host, peer) = named.ok_or_else(wrong)?;
+            (Some(host), peer, rest)
         }
     };
     let (_, rest) = split(rest, b"[").ok_or(LineError::Missing("[time]"))?;
@@ -54,6 +52,14 @@ pub(super) fn read(
         head,
         steering: LoggedSteering::default(),
     })
+}
+
+/// The host in front of a line, with its port.
+fn host_name(text: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(text).ok()?;
+    let is_other = text == "-" || text.contains(',');
+    let is_host = !is_other && text.parse::<Authority>().is_ok();
+    is_host.then_some(text)
 }
 
 fn address(text: &[u8]) -> Option<IpAddr> {

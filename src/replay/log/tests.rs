@@ -112,6 +112,13 @@ fn a_host_may_be_in_front_of_a_combined_line() {
     );
     let head = parts(entry.head.expect("a request"));
     assert_eq!(head.headers["host"], "api.example.com:443");
+    for first in ["-", "192.0.2.9,", "a b@", "caf\u{e9}"] {
+        let line = format!("{first} 192.0.2.7 - - [{TIME}] \"GET /a HTTP/1.1\" 200 5");
+        assert!(
+            wrong(line).ends_with("isn't an address of a client"),
+            "{first}"
+        );
+    }
 }
 
 #[test]
