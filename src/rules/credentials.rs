@@ -23,7 +23,13 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Splits credentials into scheme and value, which spaces separate. Upstreams take tabs and the spaces of
 /// Latin-1 for that, too.
 pub(super) fn split_credentials(value: &[u8]) -> Option<(&[u8], &[u8])> {
-    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | 0x85 | 0xa0);
+    // In UTF-8 the two are parts of letters.
+    let is_latin = std::str::from_utf8(value).is_err();
+    let is_space = |byte: &u8| match byte {
+        b' ' | b'\t' => true,
+        0x85 | 0xa0 => is_latin,
+        _ => false,
+    };
     let end = value.iter().position(is_space)?;
     let (scheme, rest) = value.split_at(end);
     let first = rest
