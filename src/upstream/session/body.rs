@@ -158,7 +158,14 @@ impl UpstreamBody {
                 UpstreamBodyError::Quiet(_) => self.may_be_silent || exchange.waits_for_client(),
                 UpstreamBodyError::Bystander(_) => true,
                 // The host may wait for the rest of the request no longer, or for the client to read.
-                _ => exchange.is_uploading() || self.reader.is_slow,
+                UpstreamBodyError::Closed(_)
+                | UpstreamBodyError::Reset(_)
+                | UpstreamBodyError::Abandoned(_)
+                    if self.reader.is_slow =>
+                {
+                    true
+                }
+                _ => exchange.is_uploading(),
             };
             let host = exchange.host();
             match (&exchange, &error) {
