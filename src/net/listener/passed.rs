@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::absolute;
+use std::path::{Path, absolute};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -168,8 +168,10 @@ fn is_gone(address: &StreamAddress) -> bool {
     let StreamAddress::Unix(path) = address else {
         return false;
     };
+    // Without its directory, it can't be bound anew.
     let found = path.symlink_metadata();
-    found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    path.parent().is_some_and(Path::is_dir)
+        && found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// A listening socket as this process uses it, and its address.
