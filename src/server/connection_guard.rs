@@ -43,7 +43,8 @@ struct Place {
 pub(super) struct Evicted;
 
 impl ConnectionGuard {
-    /// Returns true if the connection is that of a trusted proxy, and no client is counted.
+    /// Returns true if the connection may carry many clients: that of a trusted proxy, or of a peer without
+    /// an address.
     pub(super) fn is_of_proxy(&self) -> bool {
         self.0.client.get().is_none()
     }
