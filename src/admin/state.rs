@@ -62,7 +62,7 @@ pub struct ProcessFacts {
     pub workers: usize,
     /// The start of the process.
     pub started_at: Timestamp,
-    /// The same by a clock that nobody sets.
+    /// The start of the process on the monotonic clock.
     pub started: Instant,
 }
 

@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(20);
 /// Files are taken to be whole when they have not changed for this long.
 const SETTLED: Duration = Duration::from_millis(200);
-/// The longest wait for that.
+/// Files that go on changing are read after this long.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The files of a configuration.

@@ -193,8 +193,8 @@ impl<'a> KeyCall<'a> {
         results
     }
 
-    /// A doubt about the key, what the change replaces, the ban that it leaves in force, and the
-    /// policies that it fails in.
+    /// A doubt about the key, what the change replaces, the ban that it leaves in force, its end at a
+    /// restart, and the policies that it fails in.
     fn note(
         &self,
         state: &AdminState,

@@ -77,7 +77,7 @@ impl PassedSockets {
         for socket in sockets {
             let (address, socket) = adopt(socket)?;
             if is_own.is_some() && is_gone(&address) {
-                // Nobody finds the socket any more: it is bound anew.
+                // No client finds this socket any more. The listener binds a new one.
                 continue;
             }
             let bound = self.add(Some(name.clone()), address, socket);

@@ -59,7 +59,7 @@ pub(super) struct Activity {
     pub(super) flooded: Cell<bool>,
     /// The server drains.
     pub(super) closing: Cell<bool>,
-    /// The peer is a trusted proxy.
+    /// The connection may carry many clients, as that of a trusted proxy.
     pub(super) is_of_proxy: Cell<bool>,
 }
 

@@ -118,7 +118,7 @@ fn units_that_a_lower_quota_has_cut_off_are_given_back_first() {
     }
 }
 
-/// Of a charge that has recovered in part, no more is given back than the limiter itself would.
+/// The script gives back no more of a charge that has recovered in part than the limiter would.
 #[test]
 fn what_has_recovered_of_cut_off_units_is_not_given_back() {
     let server = SharedRedis::new();
