@@ -136,6 +136,54 @@ fn the_overview_shows_figures_and_policies() {
     assert_eq!(browser.console(), [""; 0]);
 }
 
+/// The rare decisions have a figure as soon as one was made, and no earlier.
+#[test]
+fn each_decision_is_shown_as_what_it_was() {
+    let mut gateway = Gateway::start_unready(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ read: [{READER}] }} }}
+store: {{ redis: {{ url: redis://127.0.0.1:1 }} }}
+policies:
+  shared: {{ key: client_ip, quota: 9/1h, store: redis, on_store_error: refuse }}
+  tiers: {{ key: client_ip, quota: 1/1h, overflow: {{ quota: 1/1h }}, exempt: [{{ when: {{ header: {{ x-key: free }} }} }}] }}
+  tagging: {{ key: client_ip, quota: 1/1h, on_limit: {{ action: tag }} }}
+  idle: {{ key: client_ip, quota: 1/1h }}
+routes:
+  - {{ match: {{ path: /shared }}, upstream: echo, limits: [shared] }}
+  - {{ match: {{ path: /tiers }}, upstream: echo, limits: [tiers, tagging] }}
+  - {{ match: {{ path: /idle }}, upstream: echo, limits: [idle] }}
+"
+    ));
+    // Without Redis it isn't ready, and listens after `startup_timeout`.
+    let address = gateway.listeners(1)[0];
+    let ask = |path: &str| client::get_with(address, path, "").status;
+    assert_eq!([ask("/shared"), ask("/shared")], [503, 503]);
+    assert_eq!(
+        [ask("/tiers"), ask("/tiers"), ask("/tiers")],
+        [200, 200, 429]
+    );
+    client::get_with(address, "/tiers", "x-key: free\r\n");
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, READER);
+    let shown = |page: &str, text: &str| {
+        visit(&browser, &format!("policies/{page}"), text);
+        let figures = browser.run(
+            "return [...document.querySelectorAll('.figure')].filter((one) => !one.hidden)
+                 .map((one) => one.querySelector('dt').innerText).slice(4, -4);",
+        );
+        figures.to_string()
+    };
+    let undecided =
+        "Limited 0\u{a0}% of requests, 0 of 2, since the start. The store couldn’t decide 2.";
+    assert_eq!(shown("shared", undecided), r#"["Error"]"#);
+    assert_eq!(shown("tiers", "1 of 4"), r#"["Exempt","Overflowed"]"#);
+    assert_eq!(shown("tagging", "0 of 3"), r#"["Tagged"]"#);
+    assert_eq!(shown("idle", "No request has met this policy"), "[]");
+    visit(&browser, "", "5xx");
+    browser.wait_until("document.querySelectorAll('.figures .figure:not([hidden])').length === 13");
+    assert_accessible(&browser);
+    assert_eq!(browser.console(), [""; 0]);
+}
+
 #[test]
 fn a_policy_in_shadow_says_what_it_would_have_done() {
     let (gateway, browser) = (busy(), Browser::start(DESKTOP));

@@ -145,9 +145,9 @@ fn charts_do_not_draw_through_gaps() {
     let (gateway, browser) = (busy(), Browser::start(DESKTOP));
     browser.open(&format!("http://{}/", gateway.admin));
     let outlines = browser.run(
-        "return import('/assets/js/dashboard/chart.js').then(({ createChart }) => {
-             const point = (at, allowed) => ({ at, allowed, delayed: 0, limited: 0, shadowed: 0 });
-             const unknown = (at) => ({ at, allowed: null, delayed: null, limited: null, shadowed: null });
+        "return Promise.all(['chart', 'history'].map((name) => import(`/assets/js/dashboard/${name}.js`))).then(([{ createChart }, { perDecision }]) => {
+             const point = (at, allowed) => ({ ...perDecision(() => 0), at, allowed });
+             const unknown = (at) => ({ ...perDecision(() => null), at });
              const outlines = (rates) => {
                  const chart = createChart();
                  chart.show(rates);
@@ -204,4 +204,35 @@ policies:
     });
     assert!(shown.parse::<f64>().is_ok_and(|rate| rate > 0.0), "{shown}");
     assert_eq!(browser.console(), [""; 0]);
+}
+
+/// Other pages of the same address hold all streams that it may have.
+#[test]
+fn a_page_without_a_stream_has_rates() {
+    let gateway = busy();
+    let request = format!(
+        "GET /v1/live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {READER}\r\n\r\n"
+    );
+    let streams: Vec<_> = (0..16)
+        .map(|_| {
+            let mut stream = client::Connection::open(gateway.admin);
+            stream.send(&request);
+            assert_eq!(stream.receive_head().status, 200);
+            stream
+        })
+        .collect();
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, READER);
+    browser.run("location.hash = '#/policies/daily';");
+    browser.wait_until("document.querySelector('h1')?.innerText === 'daily'");
+    wait_for("a rate by counts", || {
+        client::get(gateway.address(), "/");
+        let shown = browser.text(".figure .value");
+        shown
+            .parse()
+            .is_ok_and(|rate: f64| rate > 0.0)
+            .then_some(())
+    });
+    assert_eq!(browser.text("#banner"), "");
+    drop(streams);
 }

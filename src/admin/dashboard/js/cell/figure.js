@@ -19,7 +19,7 @@ const DRAWINGS = {
   concurrency: permits,
 };
 
-/** A figure that shows a cell; `show(null)` says that there is none. */
+/** A figure that shows a cell; `show(null, captions)` says why there is none. */
 export function cellFigure() {
   const drawing = svg("svg", { viewBox: "0 0 280 84", role: "img", "aria-label": "No bucket yet" });
   const strong = element("b");
@@ -27,10 +27,10 @@ export function cellFigure() {
   const node = element("figure", { class: "cell" }, drawing, element("figcaption", {}, strong, rest));
   return {
     node,
-    show(cell) {
+    show(cell, missing = ["No drawing", "this instant is too long ago"]) {
       const art = cell && DRAWINGS[cell.algorithm];
       drawing.replaceChildren(...(art ? art.draw(cell).filter((part) => part !== null) : []));
-      const [main, more] = art ? art.caption(cell) : ["No drawing", "this instant is too long ago"];
+      const [main, more] = art ? art.caption(cell) : missing;
       setText(strong, main);
       setText(rest, more ? ` · ${more}` : "");
       drawing.setAttribute("aria-label", more ? `${main}, ${more}` : main);

@@ -7,8 +7,8 @@ import { SHOWN } from "./history.js";
 const HEIGHT = 190;
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 10, 22];
 const SPAN = 300_000;
-/** The longest time between two rates that follow each other. They come once a second. */
-const GAP = 3_000;
+/** The longest time between two rates that follow each other: once a second, or each time that counts are asked for. */
+const GAP = 4_500;
 
 /** Fewer pixels than these have room for every second minute only. */
 const NARROW = 560;

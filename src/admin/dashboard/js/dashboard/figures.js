@@ -1,9 +1,10 @@
 // Figures of the running process: a stream of /v1/live, kept for five minutes and told to all pages.
-// Settings and counts since the start change slowly, and are asked for.
+// Settings and counts since the start change slowly, and are asked for. If other pages have taken all
+// streams, rates come from these counts.
 
 import { History } from "./history.js";
 
-const PERIOD = 5_000;
+const PERIOD = 3_500;
 /** Events, from those of the last hour on. */
 const EVENTS = "/v1/events?past=3600";
 
@@ -24,6 +25,7 @@ export class Figures {
   #events = [];
   #ends = [];
   #isStarted = false;
+  #hasStream = true;
 
   constructor(session) {
     this.#session = session;
@@ -63,7 +65,7 @@ export class Figures {
   async refresh() {
     try {
       const [status, { policies }] = await Promise.all([this.#session.get("/v1/status"), this.#session.get("/v1/policies")]);
-      this.history.addCounts(performance.now(), policies);
+      this.history.addCounts(performance.now(), policies, !this.#hasStream);
       Object.assign(this, { status, policies });
       this.#answered();
     } catch (problem) {
@@ -84,6 +86,10 @@ export class Figures {
       return;
     }
     const failed = (problem) => {
+      if (problem.status === 503) {
+        this.#hasStream = false;
+        return;
+      }
       this.problem = problem;
       this.#tell();
     };
@@ -98,6 +104,7 @@ export class Figures {
 
   #take(live) {
     this.live = live;
+    this.#hasStream = true;
     this.#answered();
     this.history.add(performance.now(), live);
     this.#tell();

@@ -5,8 +5,8 @@ const KEPT = 300_000;
 /** The longest time over which counts tell what the rate is now, in milliseconds. */
 const LONGEST = 30_000;
 
-/** The decisions that charts show, from below upwards. */
-export const SHOWN = ["allowed", "delayed", "limited", "shadowed"];
+/** All decisions, as charts stack them from below upwards: first what passes, then what is refused. */
+export const SHOWN = ["exempt", "allowed", "overflowed", "tagged", "shadowed", "delayed", "limited", "error"];
 
 export class History {
   #samples = [];
@@ -15,15 +15,14 @@ export class History {
   #counted = new Map();
 
   /** Adds a message of /v1/live, which came at an instant in milliseconds. */
-  add(at, { requests_per_s: requests, decisions, policies, policies_omitted: omitted }) {
-    const named = new Map(policies.map((policy) => [policy.name, shownRates(policy)]));
-    this.#samples.push({ at, requests, all: shownRates(decisions), named, others: omitted > 0 ? this.#counted : null });
-    this.#samples = this.#samples.filter((sample) => sample.at > at - KEPT);
+  add(at, { requests_per_s: requests, errors_per_s: errors, decisions, policies, policies_omitted: omitted }) {
+    const named = new Map(policies.map((policy) => [policy.name, policy]));
+    this.#push({ at, requests, errors, all: decisions, named, others: omitted > 0 ? this.#counted : null });
   }
 
-  /** Adds an answer of /v1/policies: messages have the busiest policies only. */
-  addCounts(at, policies) {
-    const counts = new Map(policies.map(({ name, decisions }) => [name, shownRates(decisions)]));
+  /** Adds an answer of /v1/policies: messages have the busiest policies only. Without messages its rates are a sample. */
+  addCounts(at, policies, isSample = false) {
+    const counts = new Map(policies.map(({ name, decisions }) => [name, decisions]));
     const before = at - (this.#counts?.at ?? -Infinity) <= LONGEST ? this.#counts.counts : new Map();
     const seconds = (at - this.#counts?.at) / 1_000;
     this.#counted = new Map();
@@ -35,22 +34,36 @@ export class History {
       }
     }
     this.#counts = { at, counts };
+    if (isSample && this.#counted.size > 0) {
+      const rates = [...this.#counted.values()];
+      const all = perDecision((decision) => rates.reduce((sum, rate) => sum + rate[decision], 0));
+      this.#push({ at, requests: null, errors: null, all, named: this.#counted, others: this.#counted });
+    }
   }
 
   /** Rates a second of a policy, or of all together, oldest first; null where they are unknown. */
   rates(policy = null) {
-    return this.#samples.map((sample) => ({ at: sample.at, ...ratesOf(sample, policy) }));
+    return this.#samples.map((sample) => ({ ...ratesOf(sample, policy), at: sample.at }));
   }
 
   /** Mean rates a second over the last `span` milliseconds; null if they are unknown. */
   recent(span, policy = null) {
     const samples = this.#recent(span);
-    return Object.fromEntries(SHOWN.map((decision) => [decision, mean(samples.map((sample) => ratesOf(sample, policy)[decision]))]));
+    return perDecision((decision) => mean(samples.map((sample) => ratesOf(sample, policy)[decision])));
   }
 
   /** Mean requests a second over the last `span` milliseconds. */
   requests(span) {
     return mean(this.#recent(span).map(({ requests }) => requests));
+  }
+
+  /** Mean responses with a status of 500 and above a second over the last `span` milliseconds. */
+  errors(span) {
+    return mean(this.#recent(span).map(({ errors }) => errors));
+  }
+
+  #push(sample) {
+    this.#samples = [...this.#samples.filter(({ at }) => at > sample.at - KEPT), sample];
   }
 
   #recent(span) {
@@ -64,16 +77,12 @@ function ratesOf({ all, named, others }, policy) {
   if (policy === null) {
     return all;
   }
-  return named.get(policy) ?? (others ? (others.get(policy) ?? alike(null)) : alike(0));
+  return named.get(policy) ?? (others ? (others.get(policy) ?? perDecision(() => null)) : perDecision(() => 0));
 }
 
-/** Overflowed and tagged requests went on: they count as allowed. */
-function shownRates({ allowed, overflowed, tagged, delayed, limited, shadowed }) {
-  return { allowed: allowed + overflowed + tagged, delayed, limited, shadowed };
-}
-
-function alike(rate) {
-  return Object.fromEntries(SHOWN.map((decision) => [decision, rate]));
+/** A number for each decision. */
+export function perDecision(number) {
+  return Object.fromEntries(SHOWN.map((decision) => [decision, number(decision)]));
 }
 
 function mean(numbers) {

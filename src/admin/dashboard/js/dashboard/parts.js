@@ -1,7 +1,7 @@
 // Pieces that several pages are made of.
 
 import { arrange, element, setText } from "../dom.js";
-import { number, quotaText } from "../format.js";
+import { capital, number, quotaText, rate } from "../format.js";
 import { SHOWN } from "./history.js";
 
 /** A figure with its unit and span; `show` writes the value, and the span if it changes. */
@@ -14,6 +14,24 @@ export function figure(label, span) {
     show(text, changedSpan = span) {
       setText(value, text);
       setText(about, changedSpan);
+    },
+  };
+}
+
+/** Decisions that have a figure before the first one was made. */
+const COMMON = ["allowed", "delayed", "limited", "shadowed"];
+
+/** A figure for each decision, with its span. `show` takes the rates, and counts since the start: rare decisions are hidden at 0. */
+export function decisionFigures(span) {
+  const order = [...COMMON, ...SHOWN.filter((decision) => !COMMON.includes(decision))];
+  const figures = order.map((decision) => [decision, figure(capital(decision), span)]);
+  return {
+    nodes: figures.map(([, { node }]) => node),
+    show(rates, counts) {
+      for (const [decision, { node, show }] of figures) {
+        node.hidden = !COMMON.includes(decision) && !counts[decision] && !rates[decision];
+        show(rate(rates[decision]));
+      }
     },
   };
 }

@@ -14,7 +14,7 @@ export function createLane(model, place, remove) {
   const counts = element("p", { class: "small counts" });
   const most = element("p", { class: "small" });
   const figure = cellFigure();
-  const canvas = element("canvas", { class: "timeline", role: "img" });
+  const canvas = element("canvas", { class: "timeline", role: "img", "aria-label": "No decisions yet" });
   const form = settingsForm(model, place, remove);
   const about = element("div", { class: "about" }, title, tradeoff, counts, most, form.node);
   const node = element("article", { class: "lane" }, about, figure.node, canvas);
@@ -33,7 +33,11 @@ export function createLane(model, place, remove) {
     show(span, colours) {
       const { playhead, client } = model;
       const lane = model.lanes[place];
-      figure.show(lane ? cellAt(lane, client, playhead) : null);
+      if (lane) {
+        figure.show(cellAt(lane, client, playhead));
+      } else {
+        figure.show(null, ["No decisions yet", ""]);
+      }
       drawTimeline(canvas, lane, { span, playhead, client, colours });
       if (lane) {
         showCounts(counts, most, model, lane);

@@ -1,11 +1,11 @@
 // The policies: all of them, or one with its rates, its keys and its mode.
 
 import { element, setText } from "../../dom.js";
-import { capital, count, number, percent, quotaText, rate, size } from "../../format.js";
+import { capital, count, number, percent, quotaText, size } from "../../format.js";
 import { createChart } from "../chart.js";
 import { confirmChange, reasonField } from "../dialog.js";
 import { SHOWN } from "../history.js";
-import { figure, keysText, legend, problemLine, quotaAndAlgorithm, section, table } from "../parts.js";
+import { decisionFigures, figure, keysText, legend, problemLine, quotaAndAlgorithm, section, table } from "../parts.js";
 import { href } from "../router.js";
 import { bucketText } from "./client_text.js";
 
@@ -47,9 +47,10 @@ function row(policy) {
   return { key: policy.name, cells };
 }
 
-/** A policy in shadow limits nothing, which says little: what it would have limited stands beside. */
-function limitedText({ decisions: { limited, shadowed } }) {
-  return shadowed > 0 ? `${number(limited)}, ${number(shadowed)} in shadow` : number(limited);
+/** Beside what a policy limited: what it would have limited in shadow, and what the store couldn't decide. */
+function limitedText({ decisions: { limited, shadowed, error } }) {
+  const besides = [[shadowed, "in shadow"], [error, "undecided"]].filter(([some]) => some > 0);
+  return [number(limited), ...besides.map(([some, word]) => `${number(some)} ${word}`)].join(", ");
 }
 
 function modeText({ current, configured, percent: part }) {
@@ -62,11 +63,8 @@ function storeText({ store, sync_s: sync }) {
 }
 
 function showOne(main, { figures, session }, name) {
+  const decisions = decisionFigures("requests per second, last 10\u00a0s");
   const parts = {
-    allowed: figure("Allowed", "requests per second, last 10\u00a0s"),
-    delayed: figure("Delayed", "requests per second, last 10\u00a0s"),
-    limited: figure("Limited", "requests per second, last 10\u00a0s"),
-    shadowed: figure("Shadowed", "requests per second, last 10\u00a0s"),
     keys: figure("Keys", "with a bucket now"),
     near: figure("Near the quota", "keys now"),
     memory: figure("Memory", "of buckets now"),
@@ -87,7 +85,7 @@ function showOne(main, { figures, session }, name) {
     about,
     problem.node,
     verdict,
-    element("dl", { class: "figures" }, ...Object.values(parts).map(({ node }) => node)),
+    element("dl", { class: "figures" }, ...decisions.nodes, ...Object.values(parts).map(({ node }) => node)),
     section("Decisions per second, last 5 minutes", chart.node, legend()),
     section("Mode", mode, change),
     inShadow,
@@ -102,17 +100,15 @@ function showOne(main, { figures, session }, name) {
       setText(mode, capital(modeText(policy.mode)));
       inShadow.hidden = !policy.shadow;
       shadowed.fill((policy.shadow?.most_limited ?? []).map(({ key_id: id, requests }) => ({ key: id, cells: [id, number(requests)] })), "No client so far.");
-      showFigures(parts, policy, history.recent(10_000, name));
+      decisions.show(history.recent(10_000, name), policy.decisions);
+      showFigures(parts, policy);
       chart.show(history.rates(name));
       showRoutes(routes, policy.routes);
     }
   });
 }
 
-function showFigures(parts, policy, recent) {
-  for (const decision of SHOWN) {
-    parts[decision].show(rate(recent[decision]));
-  }
+function showFigures(parts, policy) {
   const isElsewhere = policy.store === "redis";
   parts.keys.show(keysText(policy), isElsewhere ? "not counted here" : `with a bucket now, room for ${number(policy.buckets.capacity)}`);
   const nearRequests = `${count(policy.near, "request")} since the start left 20\u00a0% or less`;
@@ -132,19 +128,20 @@ function memoryTexts({ store, buckets: { bytes, max_bytes: most } }) {
 
 /** What a policy did, or would have done in shadow, since the start. */
 function verdictText({ mode, decisions, shadow }) {
-  const decided = decisions.allowed + decisions.overflowed + decisions.tagged + decisions.delayed + decisions.limited + decisions.shadowed;
+  const decided = SHOWN.reduce((sum, decision) => sum + decisions[decision], 0);
   if (decided === 0) {
     return "No request has met this policy since the start.";
   }
   const isTrial = mode.current === "shadow" || decisions.shadowed > decisions.limited;
   const clients = shadow && `${number(shadow.limited_clients)} of ${count(shadow.clients, "client")}`;
+  const undecided = decisions.error > 0 ? ` The store couldn’t decide ${number(decisions.error)}.` : "";
   const requests = (some) => `${percent(some / decided)} of requests, ${number(some)} of ${number(decided)}`;
   if (isTrial) {
     // A request that another policy refuses is not counted: this is what enforcing would change.
-    return `Would have limited or delayed ${requests(decisions.shadowed)}${clients ? `, and ${clients}` : ""}, since the start.`;
+    return `Would have limited or delayed ${requests(decisions.shadowed)}${clients ? `, and ${clients}` : ""}, since the start.${undecided}`;
   }
   const besides = clients ? ` In shadow it would have limited ${clients}.` : "";
-  return `Limited ${requests(decisions.limited)}, since the start.${besides}`;
+  return `Limited ${requests(decisions.limited)}, since the start.${undecided}${besides}`;
 }
 
 function showRoutes(list, routes) {
