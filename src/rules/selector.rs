@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -84,6 +84,17 @@ impl Exceptions {
     /// the key lacks, are unknown, and match none.
     pub fn find_by_key(&self, key: &KeyText) -> Option<Exception> {
         self.find_with(|selectors| selectors.find_by_key(key))
+    }
+
+    /// Returns the places of the overrides that requests with this key may also have, by what the
+    /// key doesn't say.
+    pub fn other_overrides(&self, key: &KeyText) -> BTreeSet<usize> {
+        let conditional = self.overrides.conditional.iter().map(|one| one.place);
+        let networks = self.overrides.networks.iter();
+        let networks = networks.filter(|_| key.address.is_none());
+        conditional
+            .chain(networks.flat_map(|of| of.places.values().copied()))
+            .collect()
     }
 
     fn find_with(&self, find: impl Fn(&Selectors) -> Option<usize>) -> Option<Exception> {

@@ -85,6 +85,14 @@ routes: [{{ name: a, upstream: echo, limits: [per-key] }}]
     ));
     assert_eq!(statuses(address, "/v1/bulk", partner), [200, 429]);
     assert_eq!(statuses(address, "/v1", partner), [429]);
+    // A reset goes to all buckets that the key may have.
+    let reset = AdminClient::writer(&gateway).post("/v1/keys/reset", &key);
+    assert_eq!(reset.status, 200, "{}", reset.text());
+    assert_eq!(
+        statuses(address, "/v1/bulk", partner),
+        [200, 200, 200, 200, 429]
+    );
+    assert_eq!(statuses(address, "/v1", partner), [200, 200, 429]);
 }
 
 #[test]

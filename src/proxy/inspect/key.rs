@@ -27,6 +27,8 @@ pub struct PolicyKey<'r> {
     parts: HashedParts,
     /// The override of the key.
     place: Option<u32>,
+    /// Overrides that its requests may also have: by a condition, or by an address that isn't in it.
+    others: Vec<u32>,
     /// True if the policy limits no request with this key.
     pub(super) is_exempt: bool,
     /// True if requests with the key have all its parts.
@@ -109,6 +111,8 @@ impl Ruleset {
         let text = limit.spec.descriptor.read_key(texts)?;
         let exceptions = limit.spec.exceptions.as_ref();
         let exception = exceptions.and_then(|exceptions| exceptions.find_by_key(&text));
+        let others = exceptions.map(|exceptions| exceptions.other_overrides(&text));
+        let others = others.into_iter().flatten().map(|place| place as u32);
         let mut parts = HashedParts::default();
         text.feed(&mut parts);
         let secret = limit.secret.as_ref().unwrap_or(&self.secret);
@@ -120,6 +124,7 @@ impl Ruleset {
                 Some(Exception::Override(place)) => u32::try_from(place).ok(),
                 Some(Exception::Exempt) | None => None,
             },
+            others: others.collect(),
             is_exempt: exception == Some(Exception::Exempt),
             is_whole: (texts.iter()).all(|text| matches!(text, PartText::Value(_))),
         })
@@ -143,6 +148,7 @@ impl<'r> PolicyKey<'r> {
             key: parts.fingerprint(secret),
             parts,
             place,
+            others: Vec::new(),
             is_exempt: false,
             is_whole: !(limit.spec.descriptor.parts().iter()).any(|part| part.is_missing(head)),
         })
@@ -250,6 +256,12 @@ impl<'r> PolicyKey<'r> {
         let penalties = self.policy().penalties.as_deref();
         let penalties = penalties.map(|penalties| (penalties, self.ban_key()));
         steering.change(&key, change, by, penalties, now).await?;
+        if change == KeyChange::Reset {
+            for other in self.other_buckets() {
+                let buckets = self.steering_key_of(other);
+                steering.change(&buckets, change, by, None, now).await?;
+            }
+        }
         steering.keys().metrics().actions.record(change.action());
         Ok(())
     }
@@ -388,10 +400,19 @@ impl<'r> PolicyKey<'r> {
         secret.map_or(self.key, |secret| self.parts.fingerprint(&secret))
     }
 
+    /// The further quotas whose buckets the key may also have.
+    fn other_buckets(&self) -> impl Iterator<Item = &'r Quota> + '_ {
+        let others = self.others.iter();
+        others.filter_map(|place| self.policy().override_at(*place).quota.as_ref())
+    }
+
     fn steering_key(&self) -> SteeringKey<'_> {
+        self.steering_key_of(self.quota())
+    }
+
+    fn steering_key_of<'a>(&'a self, quota: &'a Quota) -> SteeringKey<'a> {
         let write = |parts: &mut dyn KeyParts| self.parts.feed(parts);
-        let steering = &self.policy().steering;
-        steering.key(self.key, &self.quota().buckets, write)
+        self.policy().steering.key(self.key, &quota.buckets, write)
     }
 }
 
