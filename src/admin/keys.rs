@@ -101,7 +101,7 @@ pub(super) async fn lookup(
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let key = find(&ruleset, &request.policy, &request.key)?;
     let mut found = key.state(now).await.map_err(store_problem)?;
-    if !found.stored && request.key.has_id() {
+    if !found.stored && request.key.may_be_id() {
         return Err(id_problem());
     }
     let (name_hash, id) = (key.policy().name_hash, key.fingerprint());

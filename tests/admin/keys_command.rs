@@ -399,16 +399,22 @@ fn an_id_is_no_key_unless_clients_have_it() {
         &["reset", "per-key", &id],
         &["unban", "per-key", &id, "--dry-run"],
         &["ban", "per-key", &id, "--for", "1h"],
-        // Neither the number of parts nor an address matters more.
+        // The number of parts doesn't matter more.
         &["reset", "pairs", &id],
-        &["reset", "pairs", &id, "alice"],
     ] {
         let wrong = keys(&gateway, WRITER, arguments, "");
         assert_eq!(wrong.code, Some(1), "{wrong}");
-        for part in ["422", "the key is an id", "access log"] {
+        for part in ["422", "the key is an id", "access log", "--key-json"] {
             assert!(wrong.stderr.contains(part), "{wrong}");
         }
     }
+    let text = format!("[{id:?}]");
+    let ban = ["ban", "per-key", "--key-json", &text, "--for", "1h"];
+    done(&keys(&gateway, WRITER, &ban, ""));
+    let field = format!("x-key: {id}\r\n");
+    assert_eq!(get_with(gateway.address(), "/", &field).status, 429);
+    let unban = ["unban", "per-key", "--key-json", &text];
+    done(&keys(&gateway, WRITER, &unban, ""));
     get_with(gateway.address(), "/", &format!("x-key: {id}\r\n"));
     let own = keys(&gateway, READER, &["lookup", "per-key", &id], "");
     assert!(done(&own).contains("1 of 2 requests"), "{own}");

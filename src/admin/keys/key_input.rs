@@ -13,8 +13,8 @@ use crate::rules::PartText;
 use crate::store::SteeringError;
 
 /// The text of the only part, or a list with an item for each part, in the order of `key` of the
-/// policy; nothing for a key without parts. An id, such as `k_5f0c1a2b3c4d5e6f`, is no text, and
-/// answered 422 unless a key with this text is stored.
+/// policy; nothing for a key without parts. A text with the form of an id, such as
+/// `k_5f0c1a2b3c4d5e6f`, gets 422 unless a key with this text is stored; in a list it is a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
@@ -31,16 +31,9 @@ pub enum Key {
 }
 
 impl Key {
-    /// True if a part has the form of an id, by which logs and answers name keys.
-    pub(super) fn has_id(&self) -> bool {
-        let is_id = |text: &str| text.parse::<Fingerprint>().is_ok();
-        match self {
-            Self::None => false,
-            Self::One(text) => is_id(text),
-            Self::Parts(parts) => parts
-                .iter()
-                .any(|part| matches!(part, PartText::Value(text) if is_id(text))),
-        }
+    /// True if it has the form of an id, by which logs and answers name keys, and isn't in a list.
+    pub(super) fn may_be_id(&self) -> bool {
+        matches!(self, Self::One(text) if text.parse::<Fingerprint>().is_ok())
     }
 
     /// The number of its parts.
@@ -68,7 +61,8 @@ pub(super) fn id_problem() -> ProblemDetails {
                   text: give the text that requests have, such as an API key or an address. Look \
                   for the id in the access log, whose lines have `client_ip` and with \
                   `access_log.headers` the fields of the key; or in `top --json`, which has texts, \
-                  too, with `admin.keys: readable`";
+                  too, with `admin.keys: readable`. If requests do have this text, give it in a \
+                  list, with `--key-json` on the command line";
     ProblemDetails::impossible(detail)
 }
 
@@ -87,7 +81,7 @@ pub(super) fn find<'r>(
             let known: Vec<_> = ruleset.policies.iter().map(|one| &*one.name).collect();
             ProblemDetails::unknown_name("policy", &name, &known)
         }
-        KeyError::Text(_) if key.has_id() => id_problem(),
+        KeyError::Text(_) if key.may_be_id() => id_problem(),
         KeyError::UnusedPolicy(_) | KeyError::Text(_) => {
             ProblemDetails::impossible(error.to_string())
         }
