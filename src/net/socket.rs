@@ -72,16 +72,17 @@ pub enum Socket {
 }
 
 impl Socket {
-    /// Waits until the other end has sent a byte, or has ended its side.
-    pub(crate) async fn first_byte(&self) -> io::Result<()> {
+    /// Waits until the other end has sent a byte, or has ended its side, which returns false.
+    pub(crate) async fn first_byte(&self) -> io::Result<bool> {
         // `readable` would not do: tokio considers a socket that was just accepted readable.
-        match self {
-            Self::Tcp(stream) => stream.peek(&mut [0]).await.map(drop),
+        let peeked = match self {
+            Self::Tcp(stream) => stream.peek(&mut [0]).await?,
             Self::Unix(stream) => {
                 let peek = || SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]);
-                stream.async_io(Interest::READABLE, peek).await.map(drop)
+                stream.async_io(Interest::READABLE, peek).await?
             }
-        }
+        };
+        Ok(peeked > 0)
     }
 }
 

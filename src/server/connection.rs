@@ -136,6 +136,10 @@ impl ConnectionHandler {
             let negotiated = within_deadline(deadline, &guard, detection).await?;
             return Ok(self.serve_requests(negotiated, connection, factory, guard));
         };
+        // Probes that connect and send nothing don't fail a handshake.
+        if !within_deadline(deadline, &guard, socket.first_byte()).await? {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         let handshake = Box::pin(tls.accept(socket));
         let session = within_deadline(deadline, &guard, handshake)
             .await

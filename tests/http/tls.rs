@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::support::admin::{AdminClient, TOKENS};
@@ -161,6 +162,24 @@ fn a_cleartext_client_on_a_tls_port_is_closed() {
         ask(&gateway, "first.example", "first.pem", &[]).stdout,
         "200 2"
     );
+}
+
+#[test]
+fn a_probe_that_sends_nothing_fails_no_handshake() {
+    let gateway = gateway();
+    let series = format!(
+        "sluicegate_accept_errors_total{{listener=\"{}\"}}",
+        gateway.address()
+    );
+    let failures = || gateway.metric(&series).unwrap_or(0.0);
+    for _ in 0..3 {
+        drop(TcpStream::connect(gateway.address()).expect("connects"));
+    }
+    let mut other = TcpStream::connect(gateway.address()).expect("connects");
+    other.write_all(b"not TLS").expect("writes");
+    drop(other);
+    wait_for("the handshake to fail", || (failures() > 0.0).then_some(()));
+    assert_eq!(failures(), 1.0);
 }
 
 #[test]
