@@ -9,10 +9,10 @@
 # The bases are named by tag, and get their security fixes with each build. To build the same image again
 # later, append the digests that the tags have now, and renew them when you update:
 #
-#     docker buildx imagetools inspect docker.io/library/rust:1.95-bookworm --format '{{.Manifest.Digest}}'
-#     FROM docker.io/library/rust:1.95-bookworm@sha256:... AS build
+#     docker buildx imagetools inspect docker.io/library/rust:1.95-trixie --format '{{.Manifest.Digest}}'
+#     FROM docker.io/library/rust:1.95-trixie@sha256:... AS build
 
-FROM docker.io/library/rust:1.95-bookworm AS build
+FROM docker.io/library/rust:1.95-trixie AS build
 WORKDIR /build
 COPY Cargo.toml Cargo.lock ./
 COPY scripts/need scripts/static-build scripts/
@@ -35,13 +35,13 @@ RUN touch src/lib.rs src/main.rs \
     && ./scripts/dependencies licences >/out/third-party-licences
 
 # The system's root certificates for https:// upstreams, and the user `nonroot`, which is 65532.
-FROM gcr.io/distroless/static-debian12:nonroot
+FROM gcr.io/distroless/static-debian13:nonroot
 ARG VERSION=unreleased
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="sluicegate" \
       org.opencontainers.image.description="A rate-limiting reverse proxy" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0" \
-      org.opencontainers.image.base.name="gcr.io/distroless/static-debian12:nonroot" \
+      org.opencontainers.image.base.name="gcr.io/distroless/static-debian13:nonroot" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY LICENSE LICENSE-MIT LICENSE-APACHE /usr/share/doc/sluicegate/

@@ -48,9 +48,16 @@ fn manifests(dir: &Path) -> PathBuf {
 
 #[test]
 fn configurations_have_no_warnings() {
-    let configurations = ["compose/sluicegate", "kubernetes"];
-    for folder in configurations {
-        let file = deploy().join(folder).join("sluicegate.yaml");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let secrets = dir.path().to_str().expect("a text path");
+    for secret in ["admin-token", "secret"] {
+        fs::write(dir.path().join(secret), "6f1d0c6e5b8a4793a2c4").expect("a writable folder");
+    }
+    for folder in ["compose/sluicegate", "kubernetes"] {
+        let text = fs::read_to_string(deploy().join(folder).join("sluicegate.yaml"));
+        let text = text.expect("a readable file");
+        let file = dir.path().join("sluicegate.yaml");
+        fs::write(&file, text.replace("/run/secrets/sluicegate", secrets)).expect("written");
         let check = ["check", "--deny-warnings"].map(Path::new);
         run(
             env!("CARGO_BIN_EXE_sluicegate"),
@@ -105,6 +112,12 @@ fn pods_keep_to_the_restricted_standard_and_mount_the_checked_configuration() {
         checked.expect("a readable file")
     );
     assert_eq!(of("Deployment").count(), 2);
+    let mounts = "/spec/template/spec/containers/0/volumeMounts";
+    let mounts = of("Deployment").find_map(|pod| pod.pointer(mounts));
+    assert_eq!(
+        mounts.expect("mounts")[1]["mountPath"],
+        "/run/secrets/sluicegate"
+    );
     for deployment in of("Deployment") {
         let pod = &deployment["spec"]["template"]["spec"];
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{pod}");
