@@ -11,7 +11,6 @@ mod compiler;
 mod decode;
 mod diagnostic;
 mod document;
-mod edit;
 mod finding;
 mod lint;
 mod load;

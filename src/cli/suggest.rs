@@ -30,7 +30,7 @@ clients, and takes up to 60 bytes of memory for a request and 150 for a client."
 pub(super) struct SuggestArgs {
     #[command(flatten)]
     log: LogArgs,
-    /// Propose limits for the routes of this configuration that have none
+    /// Propose policies for the routes of this configuration that have no limits
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Count requests by this part: client_ip, header:NAME, cookie:NAME, ...
@@ -42,10 +42,11 @@ pub(super) struct SuggestArgs {
     /// How much room these clients get beyond their busiest minute
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = headroom)]
     headroom: f64,
-    /// Print the configuration with the proposed limits, instead of the explanation
+    /// Print the configuration with the proposed limits, or with --config the policies to add to it,
+    /// instead of the explanation
     #[arg(long, conflicts_with = "json")]
     yaml: bool,
-    /// Write the configuration with the proposed limits to this file, which must not exist
+    /// Write that to this file, which must not exist
     #[arg(short, long, value_name = "FILE", conflicts_with = "yaml")]
     output: Option<PathBuf>,
     /// Print the explanation as JSON

@@ -236,14 +236,6 @@ impl Document {
         }
     }
 
-    /// The values of a mapping.
-    pub(super) fn children(&self, mapping: NodeId) -> &[NodeId] {
-        match self.value(mapping) {
-            NodeValue::Mapping(children) => children,
-            _ => &[],
-        }
-    }
-
     /// The texts at a top-level key: one, or those of a list.
     pub(super) fn texts(&self, key: &str) -> Vec<(NodeId, &str)> {
         let node = self.child(NodeId::ROOT, key);

@@ -42,6 +42,16 @@ impl Loaded {
         self.document.report(findings)
     }
 
+    /// True if the route at this index has limits besides the top-level ones.
+    pub fn has_own_limits(&self, route: usize) -> bool {
+        !self.config.routes[route].limits.is_empty()
+    }
+
+    /// True if the proxy answers the requests of the route at this index by `respond` or `redirect`.
+    pub fn is_answered(&self, route: usize) -> bool {
+        self.config.routes[route].upstream.is_none()
+    }
+
     /// Resolves a path of the configuration against its directory.
     pub fn resolve(&self, path: &Path) -> PathBuf {
         self.directory.join(path)
@@ -100,15 +110,6 @@ pub fn load_stated(path: &Path) -> Option<Loaded> {
     let text = read(path, &name).ok()?;
     let checked = try_check(&name, text, &variable, Some(path));
     checked.map_or_else(|broken| broken.stated, Some)
-}
-
-/// Checks `text` as if the file at `path` had it, as [`load`]. Reports call it `name`.
-///
-/// # Errors
-///
-/// As [`load`].
-pub(super) fn load_as(path: &Path, name: &str, text: String) -> Result<Loaded, Report> {
-    check(name, text, &variable, Some(path))
 }
 
 /// Checks a text of this machine's user, as [`load`]. Reports call it `name`. Relative paths start at

@@ -1,18 +1,16 @@
 //! Proposes limits for the requests of a log: for each route a quota that nearly all clients would
 //! never have met, and what it would have done.
 //!
-//! `survey` reads the log, and `grouping` sorts its requests; `path_tree` and `routes` find routes
-//! where no configuration has them; `peaks` and `quota` make a number; `yaml` writes the
-//! configuration; `trial` runs it over the same requests, with the proxy's own buckets; `report` has
-//! the result.
+//! `survey` reads the log, and `grouping` sorts its requests; `paths` finds routes where no
+//! configuration has them; `peaks` and `quota` make a number; `yaml` writes the configuration;
+//! `trial` runs it over the same requests, with the proxy's own buckets; `report` has the result.
 
 mod grouping;
 mod keys;
-mod path_tree;
+mod paths;
 mod peaks;
 mod quota;
 mod report;
-mod routes;
 mod survey;
 mod trial;
 mod yaml;
@@ -28,8 +26,7 @@ use crate::config::{self, Loaded, Report};
 use grouping::ByRoute;
 use keys::KeyKind;
 use quota::{MIN_KEYS, MIN_REQUESTS};
-use report::{KeySuggestion, NoLimit, OtherKey, RouteSuggestion};
-use routes::RouteKind;
+use report::{KeySuggestion, NoLimit, RouteSuggestion};
 use survey::Survey;
 
 /// Why nothing was proposed.
@@ -77,7 +74,7 @@ pub fn suggest(
         suggestion.routes.push(suggested);
     }
     suggestion.yaml = yaml::write(&mut suggestion, config);
-    let tried = trial::run(&mut suggestion, &survey, &by_route, config);
+    let tried = trial::run(&mut suggestion, &survey, &by_route);
     tried.map_err(SuggestError::Config)?;
     Ok(suggestion)
 }
@@ -97,24 +94,18 @@ fn routes_of(survey: &Survey, config: Option<&Loaded>) -> (Vec<KnownRoute>, ByRo
         let by_route = ByRoute::new(places.iter().copied(), routes.len());
         return (routes, by_route);
     };
-    let mut counts = vec![0; paths.nodes.len() * path_tree::CLASSES.len()];
+    let mut counts = vec![0; paths.len()];
     for place in places {
         counts[*place as usize] += 1;
     }
-    let found = routes::find(paths, &counts);
-    let of_request = places
-        .iter()
-        .map(|place| found.of_place[*place as usize] as u32);
-    let by_route = ByRoute::new(of_request, found.routes.len());
-    let routes = found.routes.iter().map(|route| KnownRoute {
-        name: route.name.clone(),
+    let (found, route_of) = paths.routes(&counts);
+    let of_request = places.iter().map(|place| route_of[*place as usize] as u32);
+    let by_route = ByRoute::new(of_request, found.len());
+    let routes = found.into_iter().map(|route| KnownRoute {
         requests_for: route.describe(),
         matches: route.matches(),
-        no_limit: match route.kind {
-            RouteKind::Calls => None,
-            RouteKind::Health => Some(NoLimit::Health),
-            RouteKind::Static | RouteKind::Files => Some(NoLimit::Static),
-        },
+        no_limit: None,
+        name: route.name,
     });
     (routes.collect(), by_route)
 }
@@ -123,27 +114,17 @@ impl KnownRoute {
     /// What these requests of the route suggest.
     fn suggest(self, survey: &Survey, requests: &[u32], margin: Margin) -> RouteSuggestion {
         let has_hour = survey.has_hour();
-        let times = survey.requests.by_keys(requests, 0);
+        let times = survey.requests.by_keys(requests);
         let times = times.of_keys();
         let is_little = requests.len() < MIN_REQUESTS || times.len() < MIN_KEYS;
         let no_limit = self.no_limit.or(is_little.then_some(NoLimit::LittleData));
-        let others = match no_limit {
-            None | Some(NoLimit::LittleData) => 1..survey.kinds.len(),
-            Some(_) => 0..0,
-        };
-        let others = others.map(|kind| {
-            let times = survey.requests.by_keys(requests, kind);
-            OtherKey::new(&survey.kinds[kind], &times.of_keys(), margin, has_hour)
-        });
         let mut limit = KeySuggestion::new(&times, margin, has_hour);
         if no_limit.is_some() {
-            (limit.proposal, limit.chart, limit.outliers) = (None, None, None);
+            (limit.proposal, limit.outliers) = (None, None);
         }
         RouteSuggestion {
-            others: others.collect(),
             requests: requests.len() as u64,
             policy: None,
-            is_elsewhere: false,
             name: self.name,
             requests_for: self.requests_for,
             matches: self.matches,

@@ -50,12 +50,11 @@ impl ByRoute {
 }
 
 impl Requests {
-    /// Groups these requests by their keys of a kind.
-    pub(super) fn by_keys(&self, requests: &[u32], kind: usize) -> KeyTimes {
-        let keys = &self.keys[kind];
+    /// Groups these requests by their keys.
+    pub(super) fn by_keys(&self, requests: &[u32]) -> KeyTimes {
         let pairs = requests.iter().map(|index| *index as usize);
         let mut pairs: Vec<(u32, u64)> = pairs
-            .map(|index| (keys[index], self.times[index]))
+            .map(|index| (self.keys[index], self.times[index]))
             .collect();
         // Stable: times stay in their order.
         pairs.sort_by_key(|(key, _)| *key);

@@ -1,59 +1,16 @@
-//! The keys by which requests are counted: the one that is asked for, and others that the log has.
+//! The keys by which requests are counted.
 
-use std::collections::{HashMap, HashSet};
-
-use foldhash::fast::FixedState;
-use http::HeaderName;
+use std::collections::HashMap;
 
 use crate::config::{self, Report};
 use crate::limiter::{Fingerprint, Secret};
 use crate::rules::{Descriptor, Head, Key, KeyPart};
+use foldhash::fast::FixedState;
 
 /// The key unless the user wants another.
 pub const DEFAULT_KEY: &str = "client_ip";
 /// The most keys of one kind that are told apart.
 pub(super) const MAX_KEYS: usize = 1 << 20;
-/// How many of the first requests are looked at for other keys.
-pub(super) const SAMPLE: usize = 1_000;
-/// The most other keys.
-const MAX_OTHERS: usize = 3;
-/// A field is a key if this share of the sample has it.
-const MIN_SHARE: f64 = 0.1;
-/// It is none if its values differ in more than this share of requests: they identify the request.
-const MAX_DISTINCT: f64 = 0.5;
-
-/// Fields that are about the connection, the content or the client's software.
-const NO_KEYS: [&str; 28] = [
-    "accept",
-    "accept-encoding",
-    "accept-language",
-    "cache-control",
-    "connection",
-    "content-length",
-    "content-type",
-    "cookie",
-    "date",
-    "dnt",
-    "forwarded",
-    "host",
-    "if-modified-since",
-    "if-none-match",
-    "origin",
-    "pragma",
-    "range",
-    "referer",
-    "te",
-    "traceparent",
-    "tracestate",
-    "upgrade-insecure-requests",
-    "user-agent",
-    "via",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-request-id",
-];
-
 /// The id of requests that have no bucket, because a part of the key has different values.
 pub(super) const NO_BUCKET: u32 = u32::MAX;
 
@@ -136,76 +93,5 @@ impl KeyKind {
         });
         self.ids.insert(fingerprint, id);
         Some(id)
-    }
-}
-
-/// Fields of a sample of requests, to find keys among them.
-#[derive(Debug, Default)]
-pub(super) struct FieldSample {
-    requests: usize,
-    fields: HashMap<HeaderName, FieldCount>,
-}
-
-#[derive(Debug, Default)]
-struct FieldCount {
-    requests: usize,
-    values: HashSet<Vec<u8>>,
-}
-
-/// The most names of fields of a sample: a log lists those that it has.
-const MAX_FIELDS: usize = 64;
-
-impl FieldSample {
-    pub(super) fn add<'a>(&mut self, fields: impl Iterator<Item = (&'a HeaderName, &'a [u8])>) {
-        self.requests += 1;
-        for (name, value) in fields {
-            if NO_KEYS.contains(&name.as_str()) || value.is_empty() {
-                continue;
-            }
-            if self.fields.len() < MAX_FIELDS || self.fields.contains_key(name) {
-                let count = self.fields.entry(name.clone()).or_default();
-                count.requests += 1;
-                count.values.insert(value.to_vec());
-            }
-        }
-    }
-
-    /// The keys that clients could be told apart by, the most frequent first.
-    pub(super) fn keys(&self) -> Vec<String> {
-        let is_key = |count: &FieldCount| {
-            let (requests, values) = (count.requests as f64, count.values.len() as f64);
-            requests >= self.requests as f64 * MIN_SHARE
-                && count.values.len() > 1
-                && values <= requests * MAX_DISTINCT
-        };
-        let keys = self.fields.iter().filter(|(_, count)| is_key(count));
-        let mut keys: Vec<_> = keys.collect();
-        keys.sort_by_key(|(name, count)| (std::cmp::Reverse(count.requests), name.as_str()));
-        let keys = keys.iter().take(MAX_OTHERS);
-        keys.map(|(name, _)| format!("header:{name}")).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_that_tell_clients_apart_are_keys() {
-        let mut sample = FieldSample::default();
-        let name = HeaderName::from_static;
-        for number in 0..100 {
-            let client = format!("key-{}", number % 7);
-            let unique = format!("id-{number}");
-            let fields = [
-                (name("x-api-key"), client.as_str()),
-                (name("x-trace"), &unique),
-                (name("user-agent"), &client),
-                (name("x-version"), "1"),
-                (name("x-rare"), if number < 5 { &client } else { "" }),
-            ];
-            sample.add(fields.iter().map(|(name, value)| (name, value.as_bytes())));
-        }
-        assert_eq!(sample.keys(), ["header:x-api-key"]);
     }
 }

@@ -41,9 +41,7 @@ pub struct Proposal {
     pub burst: u32,
     /// The window's place in the list of windows.
     #[serde(skip)]
-    pub(super) window: usize,
-    #[serde(skip)]
-    pub(super) limit: u32,
+    window: usize,
     /// The percentile of the keys' busiest windows, before headroom.
     pub peak: u32,
     /// The percentile of the bursts that keys need at the quota's rate, before headroom.
@@ -120,24 +118,9 @@ impl Proposal {
             quota: format!("{limit}/{}", WINDOW_UNITS[window]),
             burst,
             window,
-            limit,
             // That of a minute, written for a second, is told as such.
             peak: peaks[window.max(1)],
             peak_burst,
-        }
-    }
-
-    /// The place of the window in which clients are compared with the quota: a minute also for quotas
-    /// of a second.
-    pub(super) fn chart_window(&self) -> usize {
-        self.window.max(1)
-    }
-
-    /// The requests that the quota has room for in that window.
-    pub(super) fn limit_in_chart(&self) -> u32 {
-        match self.window {
-            0 => self.limit.saturating_mul(60),
-            _ => self.limit,
         }
     }
 
@@ -147,7 +130,7 @@ impl Proposal {
             percentile,
             headroom,
         } = margin;
-        let window = WINDOW_NAMES[self.chart_window()];
+        let window = WINDOW_NAMES[self.window.max(1)];
         let peak = self.peak;
         let product = f64::from(peak) * headroom;
         let rate = match self.window {

@@ -1,20 +1,18 @@
 //! The proposal: for machines as JSON, for people in `report/text.rs`.
 
-mod chart;
 mod text;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::keys::{DEFAULT_KEY, KeyKind};
+use super::keys::DEFAULT_KEY;
 use super::peaks::Peaks;
 use super::quota::{Distribution, MIN_KEYS, MIN_REQUESTS, Margin, Proposal, Wishes, sorted_peaks};
 use super::survey::Survey;
 use crate::clock::text::{Span, rfc_3339};
 use crate::config::Loaded;
 use crate::replay::tally::LinesReport;
-use chart::Chart;
 
 /// How many keys are told of those that would have been limited.
 pub(super) const MAX_OFFENDERS: usize = 5;
@@ -39,8 +37,6 @@ pub struct Suggestion {
     pub(super) routes: Vec<RouteSuggestion>,
     /// Requests that no route takes.
     pub(super) unrouted: u64,
-    /// Requests that the limits of the configuration refuse, which count for no proposal.
-    pub(super) refused: u64,
     /// Requests that the proxy answers before any limit, by reason.
     pub(super) answered: BTreeMap<&'static str, u64>,
     /// Lines that were decided later than their time.
@@ -69,14 +65,8 @@ pub(super) struct RouteSuggestion {
     /// The policy in the configuration that is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// The route can't be changed in the main file.
-    #[serde(skip)]
-    pub is_elsewhere: bool,
     #[serde(flatten)]
     pub limit: KeySuggestion,
-    /// What other keys would come to.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub others: Vec<OtherKey>,
 }
 
 /// Why a route gets no limit.
@@ -84,8 +74,6 @@ pub(super) struct RouteSuggestion {
 #[serde(rename_all = "snake_case")]
 pub(super) enum NoLimit {
     LittleData,
-    Health,
-    Static,
     /// The configuration has limits for it.
     Limited,
     /// The proxy answers.
@@ -111,8 +99,6 @@ pub(super) struct KeySuggestion {
     /// Buckets that were forgotten for want of room.
     #[serde(skip_serializing_if = "crate::replay::tally::is_zero")]
     pub evictions: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub chart: Option<Chart>,
     /// Clients far above all others, which the proposal leaves out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outliers: Option<Outliers>,
@@ -124,16 +110,6 @@ pub(super) struct LimitedKey {
     pub key: String,
     pub limited: u64,
     pub requests: u64,
-}
-
-/// What another key would come to.
-#[derive(Debug, Serialize)]
-pub(super) struct OtherKey {
-    pub key: String,
-    pub clients: usize,
-    pub per_minute: Distribution,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub proposal: Option<Proposal>,
 }
 
 /// Clients for whom the percentile would make room, although they are unlike the others.
@@ -150,7 +126,7 @@ impl Suggestion {
         let answered: u64 = tally.answered.values().sum();
         let kept = survey.requests.times.len() as u64;
         Self {
-            requests: kept + survey.refused + answered,
+            requests: kept + answered,
             from: tally.times.map(|(first, _)| rfc_3339(first)),
             until: tally.times.map(|(_, latest)| rfc_3339(latest)),
             key: wishes.key.clone(),
@@ -158,7 +134,6 @@ impl Suggestion {
             remarks: remarks(survey),
             routes: Vec::new(),
             unrouted,
-            refused: survey.refused,
             answered: tally.answered.clone(),
             out_of_order: tally.out_of_order.clone(),
             unparsable: tally.unparsable.clone(),
@@ -181,8 +156,8 @@ fn remarks(survey: &Survey) -> Vec<String> {
             Span(span)
         ));
     }
-    let clients = survey.kinds[0].keys.len();
-    if survey.kinds[0].text == DEFAULT_KEY && (1..=3).contains(&clients) {
+    let clients = survey.key.keys.len();
+    if survey.key.text == DEFAULT_KEY && (1..=3).contains(&clients) {
         let (addresses, are) = match clients {
             1 => ("1 address".to_owned(), "that is a proxy"),
             _ => (format!("{clients} addresses"), "those are proxies"),
@@ -192,9 +167,9 @@ fn remarks(survey: &Survey) -> Vec<String> {
              `client_ip.trusted_proxies`, or another --key"
         ));
     }
-    let (missing, requests) = (survey.kinds[0].missing, survey.kinds[0].requests);
+    let (missing, requests) = (survey.key.missing, survey.key.requests);
     if missing > 0 {
-        let key = &survey.kinds[0].text;
+        let key = &survey.key.text;
         remarks.push(format!(
             "{key} was missing in {missing} of {requests} requests, which count by client_ip. sluicegate logs the fields in \
              `access_log.headers`"
@@ -227,8 +202,6 @@ impl NoLimit {
                 "not enough data: {requests} requests by {}, and it takes {MIN_REQUESTS} requests by {MIN_KEYS} clients",
                 clients_text(clients)
             ),
-            Self::Health => "looks like health checks".to_owned(),
-            Self::Static => "static files".to_owned(),
             Self::Limited => "the configuration has limits for it".to_owned(),
             Self::Answered => "the proxy answers itself".to_owned(),
         }
@@ -267,23 +240,8 @@ impl KeySuggestion {
             limited_clients: 0,
             most_limited: Vec::new(),
             evictions: 0,
-            chart: proposal
-                .as_ref()
-                .map(|one| Chart::new(&sorted[one.chart_window()], one)),
             outliers,
             proposal,
-        }
-    }
-}
-
-impl OtherKey {
-    pub(super) fn new(kind: &KeyKind, times: &[&[u64]], margin: Margin, has_hour: bool) -> Self {
-        let limit = KeySuggestion::new(times, margin, has_hour);
-        Self {
-            key: kind.text.clone(),
-            clients: limit.clients,
-            per_minute: limit.per_minute,
-            proposal: limit.proposal.filter(|_| times.len() >= MIN_KEYS),
         }
     }
 }

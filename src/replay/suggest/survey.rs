@@ -1,23 +1,20 @@
-//! Reads a log, and keeps of each request when it came, where it belongs, and its keys: 12 bytes, and
-//! 4 for each kind of key.
+//! Reads a log, and keeps of each request when it came, where it belongs, and its key: 16 bytes.
 
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::keys::{FieldSample, KeyKind, SAMPLE};
-use super::path_tree::PathTree;
+use super::keys::KeyKind;
+use super::paths::Paths;
 use super::peaks::SECOND;
 use crate::clock::Timestamp;
-use crate::http::message::Request;
 use crate::proxy::Ruleset;
-use crate::proxy::inspect::dry_run::{dry_run, route};
+use crate::proxy::inspect::dry_run::route;
 use crate::proxy::ruleset::RulesetSpec;
 use crate::replay::log::{LogEntry, MalformedRequest};
-use crate::replay::simulation::{SECRET, build, recorded};
+use crate::replay::simulation::{SECRET, build};
 use crate::replay::tally::Tally;
 use crate::replay::{Options, ReplayError, read_into};
-use smallvec::SmallVec;
 
 /// The most requests that are kept.
 pub(super) const MAX_REQUESTS: usize = 10_000_000;
@@ -31,17 +28,10 @@ pub(super) const NO_ROUTE: u32 = u32::MAX;
 pub(super) struct Survey {
     pub ruleset: Arc<Ruleset>,
     /// The paths, unless a configuration has routes.
-    pub paths: Option<PathTree>,
-    /// Limits of the configuration decide first.
-    is_limited: bool,
-    /// The chosen kind of key first.
-    pub kinds: Vec<KeyKind>,
-    sample: Option<FieldSample>,
-    sampled: usize,
+    pub paths: Option<Paths>,
+    pub key: KeyKind,
     pub requests: Requests,
     pub tally: Tally,
-    /// Requests that the limits of the configuration refuse.
-    pub refused: u64,
     /// Requests that were not kept, and the first line of them.
     pub left_over: Option<(u64, u64)>,
 }
@@ -53,14 +43,12 @@ pub(super) struct Requests {
     pub times: Vec<u64>,
     /// Places in the tree, or routes of the configuration.
     pub places: Vec<u32>,
-    /// Ids of keys, by their kind.
-    pub keys: Vec<Vec<u32>>,
+    /// Ids of keys.
+    pub keys: Vec<u32>,
 }
 
 /// What a line says, while it waits for earlier ones.
 enum Waiting {
-    /// The keys are not known yet, or limits decide.
-    Entry(Box<LogEntry>),
     Seen(Timestamp, Seen),
     Answered(Timestamp, &'static str),
     LeftOver,
@@ -69,27 +57,19 @@ enum Waiting {
 /// What is kept of a request.
 struct Seen {
     place: u32,
-    keys: SmallVec<[u32; 4]>,
+    key: u32,
 }
 
 impl Survey {
     /// Nothing read so far. Without `rules`, paths are routes.
     pub(super) fn new(rules: Option<RulesetSpec>, empty: RulesetSpec, key: KeyKind) -> Self {
-        let paths = rules.is_none().then(PathTree::new);
+        let paths = rules.is_none().then(Paths::new);
         let (ruleset, left_out) = build(rules.unwrap_or(empty));
-        let is_limited = {
-            let mut places = ruleset.routes.iter().chain([&ruleset.unmatched]);
-            places.any(|route| !route.limits.is_empty())
-        };
         Self {
-            is_limited,
             paths,
-            kinds: vec![key],
-            sample: Some(FieldSample::default()),
-            sampled: 0,
+            key,
             requests: Requests::default(),
             tally: Tally::new(&ruleset, left_out),
-            refused: 0,
             left_over: None,
             ruleset,
         }
@@ -101,7 +81,7 @@ impl Survey {
         read_into(
             options,
             log,
-            |line, entry| survey.borrow_mut().arrive(line, entry),
+            |line, entry| survey.borrow_mut().see(line, &entry),
             |line, waiting| {
                 match waiting {
                     Ok(waiting) => survey.borrow_mut().take(line, waiting),
@@ -110,37 +90,7 @@ impl Survey {
                 Ok(())
             },
         )?;
-        self.choose_keys();
         Ok(self)
-    }
-
-    fn arrive(&mut self, line: u64, entry: LogEntry) -> Waiting {
-        if let (Some(sample), Ok(request)) = (&mut self.sample, &entry.head) {
-            sample.add(request.headers().iter());
-            self.sampled += 1;
-            if self.sampled < SAMPLE {
-                return Waiting::Entry(Box::new(entry));
-            }
-            self.choose_keys();
-        }
-        if self.is_limited || self.sample.is_some() {
-            return Waiting::Entry(Box::new(entry));
-        }
-        self.see(line, &entry)
-    }
-
-    /// Ends the sample.
-    fn choose_keys(&mut self) {
-        let Some(sample) = self.sample.take() else {
-            return;
-        };
-        let prefix = self.ruleset.client_ip.ipv6_prefix;
-        let chosen = self.kinds[0].text.clone();
-        let others = sample.keys().into_iter().filter(|key| *key != chosen);
-        let others = others.chain((chosen != "client_ip").then(|| "client_ip".to_owned()));
-        let others = others.filter_map(|key| KeyKind::new(&key, prefix).ok());
-        self.kinds.extend(others);
-        self.requests.keys.resize_with(self.kinds.len(), Vec::new);
     }
 
     fn see(&mut self, line: u64, entry: &LogEntry) -> Waiting {
@@ -151,10 +101,10 @@ impl Survey {
         if self.left_over.is_some() {
             return Waiting::LeftOver;
         }
-        let (paths, kinds) = (&mut self.paths, &mut self.kinds);
+        let (paths, key) = (&mut self.paths, &mut self.key);
         let ruleset = &*self.ruleset;
         let seen = route(ruleset, request, entry.peer, entry.time, |place, head| {
-            see(paths.as_mut(), kinds, place, request, head)
+            see(paths.as_mut(), key, place, head)
         });
         match seen {
             Ok(Some(seen)) => Waiting::Seen(entry.time, seen),
@@ -169,15 +119,6 @@ impl Survey {
     /// Takes a request in the order of time.
     fn take(&mut self, line: u64, waiting: Waiting) {
         match waiting {
-            Waiting::Entry(entry) => {
-                self.choose_keys();
-                if self.is_limited {
-                    self.decide(line, &entry);
-                } else {
-                    let seen = self.see(line, &entry);
-                    self.take(line, seen);
-                }
-            }
             Waiting::Seen(time, seen) => {
                 let now = self.tally.arrive(line, time);
                 self.keep(line, now, seen);
@@ -190,26 +131,6 @@ impl Survey {
         }
     }
 
-    /// Keeps a request that the limits of the configuration admit.
-    fn decide(&mut self, line: u64, entry: &LogEntry) {
-        let now = self.tally.arrive(line, entry.time);
-        let request = match &entry.head {
-            Ok(request) => request,
-            Err(MalformedRequest(reason)) => return self.tally.answered(reason),
-        };
-        let (paths, kinds) = (&mut self.paths, &mut self.kinds);
-        let (peer, recorded) = (entry.peer, recorded(entry));
-        let decided = dry_run(&self.ruleset, request, peer, now, recorded, |run| {
-            (!run.is_refused()).then(|| see(paths.as_mut(), kinds, run.place, request, &run.head))
-        });
-        match decided {
-            Ok(None) => self.refused += 1,
-            Ok(Some(Some(seen))) => self.keep(line, now, seen),
-            Ok(Some(None)) => self.leave_over(line),
-            Err(error) => self.tally.answered(error.detail()),
-        }
-    }
-
     fn keep(&mut self, line: u64, now: Timestamp, seen: Seen) {
         let requests = &mut self.requests;
         if requests.times.len() == MAX_REQUESTS {
@@ -217,9 +138,7 @@ impl Survey {
         }
         requests.times.push(now.as_micros());
         requests.places.push(seen.place);
-        for (column, key) in requests.keys.iter_mut().zip(seen.keys) {
-            column.push(key);
-        }
+        requests.keys.push(seen.key);
     }
 
     fn leave_over(&mut self, line: u64) {
@@ -248,21 +167,19 @@ impl Survey {
     }
 }
 
-/// What is kept of a request; `None` if there is no room for its keys.
+/// What is kept of a request; `None` if there is no room for its key.
 fn see(
-    paths: Option<&mut PathTree>,
-    kinds: &mut [KeyKind],
+    paths: Option<&mut Paths>,
+    key: &mut KeyKind,
     route: Option<usize>,
-    request: &Request<()>,
     head: &crate::rules::Head<'_>,
 ) -> Option<Seen> {
     let place = match paths {
-        Some(paths) => Some(paths.place(request.method(), head.path)),
+        Some(paths) => Some(paths.place(head.path)),
         None => route,
     };
-    let keys = kinds.iter_mut().map(|kind| kind.id(&SECRET, head));
     Some(Seen {
         place: place.map_or(NO_ROUTE, |place| place as u32),
-        keys: keys.collect::<Option<_>>()?,
+        key: key.id(&SECRET, head)?,
     })
 }

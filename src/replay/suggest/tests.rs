@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config;
 use crate::replay::{LogFormat, replay};
 
 const OPTIONS: Options = Options {
@@ -91,12 +90,9 @@ fn log(asked: &[Asked]) -> String {
 }
 
 /// Compares what is said of each route with a replay of the configuration that is written.
-fn assert_true(asked: &[Asked], wishes: &Wishes, config: Option<&str>) -> usize {
+fn assert_true(asked: &[Asked], wishes: &Wishes) -> usize {
     let log = log(asked);
-    let config = config.map(|text| {
-        config::parse("test.yaml", text.to_owned(), &|_| None).unwrap_or_else(|why| panic!("{why}"))
-    });
-    let suggested = suggest(wishes, config.as_ref(), &OPTIONS, log.as_bytes());
+    let suggested = suggest(wishes, None, &OPTIONS, log.as_bytes());
     let suggestion = suggested.unwrap_or_else(|why| panic!("{why:?}"));
     let rules = yaml::compile(&suggestion.yaml).unwrap_or_else(|why| panic!("{why}"));
     let report = replay(rules, &OPTIONS, log.as_bytes(), |_| Ok(()));
@@ -131,18 +127,6 @@ fn wishes(key: &str, percentile: f64, headroom: f64) -> Wishes {
     }
 }
 
-/// A route without a limit, beside limits that refuse.
-const LIMITED: &str = "
-x-anchor: &shared { upstream: echo }
-limits: [{ quota: 30/1s }]
-routes:
-  # kept
-  - upstream: echo
-    match: { path: \"/api/**\" }
-  - { upstream: echo, match: { path: /login }, limits: [{ quota: 1/1m }] }
-  - { name: rest, upstream: echo }
-";
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -152,15 +136,7 @@ proptest! {
         percentile in 20.0..100.0_f64,
         key in prop::sample::select(&["client_ip", "client_ip/48", "header:x-key"][..]),
     ) {
-        assert_true(&asked, &wishes(key, percentile, 1.0), None);
-    }
-
-    #[test]
-    fn a_replay_refuses_what_was_said_beside_limits_that_refuse(
-        asked in prop::collection::vec(any_request(), 200..900),
-        percentile in 20.0..100.0_f64,
-    ) {
-        assert_true(&asked, &wishes("client_ip", percentile, 1.0), Some(LIMITED));
+        assert_true(&asked, &wishes(key, percentile, 1.0));
     }
 }
 
@@ -186,14 +162,7 @@ fn steady(clients: &[u32]) -> Vec<Asked> {
 #[test]
 fn the_comparisons_have_something_to_compare() {
     let asked = steady(&[40; 30]);
-    assert_eq!(
-        assert_true(&asked, &wishes("client_ip", 99.0, 1.5), None),
-        1
-    );
-    assert_eq!(
-        assert_true(&asked, &wishes("client_ip", 99.0, 1.5), Some(LIMITED)),
-        1
-    );
+    assert_eq!(assert_true(&asked, &wishes("client_ip", 99.0, 1.5)), 1);
 }
 
 fn text(asked: &[Asked]) -> String {

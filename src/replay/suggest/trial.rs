@@ -12,7 +12,7 @@ use super::report::{KeySuggestion, LimitedKey, MAX_OFFENDERS, Suggestion};
 use super::survey::Survey;
 use super::yaml;
 use crate::clock::Timestamp;
-use crate::config::{Loaded, Report};
+use crate::config::Report;
 use crate::limiter::Verdict;
 use crate::proxy::ruleset::Policy;
 use crate::replay::simulation::build;
@@ -33,9 +33,13 @@ pub(super) fn run(
     suggestion: &mut Suggestion,
     survey: &Survey,
     by_route: &ByRoute,
-    config: Option<&Loaded>,
 ) -> Result<(), Report> {
-    let (ruleset, _) = build(yaml::compile_written(&suggestion.yaml, config)?);
+    // Policies that are to be added come without routes.
+    let routes = match survey.paths {
+        Some(_) => "",
+        None => "routes: [{ upstream: echo }]\n",
+    };
+    let (ruleset, _) = build(yaml::compile(&format!("{}{routes}", suggestion.yaml))?);
     let policies = ruleset.policies.iter().map(|one| (&*one.name, &**one));
     let policies: HashMap<_, _> = policies.collect();
     for (place, route) in suggestion.routes.iter_mut().enumerate() {
@@ -49,7 +53,7 @@ pub(super) fn run(
 
 /// Lets a policy decide on these requests, as in shadow: refused ones are not charged.
 fn try_policy(policy: &Policy, survey: &Survey, requests: &[u32], limit: &mut KeySuggestion) {
-    let (kind, ids) = (&survey.kinds[0], &survey.requests.keys[0]);
+    let (kind, ids) = (&survey.key, &survey.requests.keys);
     let buckets = &policy.quota.buckets;
     let mut counts = HashMap::<u32, Count, FixedState>::default();
     let mut bucketless = 0;

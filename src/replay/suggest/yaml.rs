@@ -16,18 +16,11 @@ pub(super) fn compile(text: &str) -> Result<RulesetSpec, Report> {
     config::compile_rules(&loaded)
 }
 
-/// The rules of the configuration that [`write()`] wrote.
-pub(super) fn compile_written(text: &str, config: Option<&Loaded>) -> Result<RulesetSpec, Report> {
-    match config {
-        Some(config) => config::compile_rules(&config.reload_as(text.to_owned())?),
-        None => compile(text),
-    }
-}
-
-/// Writes the configuration, and names the policies of the routes that get one.
+/// Writes a configuration, and names the policies of the routes that get one: a whole one, or the
+/// policies that are to be added to `config`.
 pub(super) fn write(suggestion: &mut Suggestion, config: Option<&Loaded>) -> String {
     match config {
-        Some(config) => edit(suggestion, config),
+        Some(config) => write_policies(suggestion, config),
         None => write_whole(suggestion),
     }
 }
@@ -58,44 +51,42 @@ fn write_whole(suggestion: &mut Suggestion) -> String {
             text.push_str("    limits:\n");
             _ = writeln!(text, "      # {}", proposal.reason(margin));
             _ = writeln!(text, "      # {}", proposal.burst_reason(margin));
-            _ = writeln!(text, "      - {}", limit(&route.name, &key, &proposal));
+            let policy = policy(&key, &proposal).replacen(
+                '{',
+                &format!("{{ name: {},", scalar(&route.name)),
+                1,
+            );
+            _ = writeln!(text, "      - {policy}");
         }
     }
     text
 }
 
-/// The configuration of the user, with limits for the routes that have none.
-fn edit(suggestion: &mut Suggestion, config: &Loaded) -> String {
-    let key = suggestion.key.clone();
+/// The policies for the routes of the user's configuration.
+fn write_policies(suggestion: &mut Suggestion, config: &Loaded) -> String {
+    let mut text = head(suggestion);
+    text.push_str(
+        "# Add these policies to your configuration, and to each route its limit.\npolicies:\n",
+    );
+    let (margin, key) = (suggestion.margin, suggestion.key.clone());
     let mut names = taken_names(config);
-    let open = config.routes_for_limits();
-    let mut limits = Vec::new();
-    let mut reasons = String::new();
-    for (place, route) in suggestion.routes.iter_mut().enumerate() {
-        let Some(proposal) = route.limit.proposal.clone() else {
-            continue;
-        };
-        if !open.contains(&place) {
-            route.is_elsewhere = true;
-            continue;
+    for route in &mut suggestion.routes {
+        if let Some(proposal) = &route.limit.proposal {
+            let name = name_for(&route.name, &mut names);
+            _ = writeln!(text, "  # route {}: limits: [{name}]", route.name);
+            _ = writeln!(text, "  # {}", proposal.reason(margin));
+            _ = writeln!(text, "  # {}", proposal.burst_reason(margin));
+            _ = writeln!(text, "  {}: {}", scalar(&name), policy(&key, proposal));
+            route.policy = Some(name);
         }
-        let name = name_for(&route.name, &mut names);
-        _ = writeln!(reasons, "# {name}: {}", proposal.reason(suggestion.margin));
-        _ = writeln!(reasons, "#   {}", proposal.burst_reason(suggestion.margin));
-        limits.push((place, limit(&name, &key, &proposal)));
-        route.policy = Some(name);
     }
-    format!(
-        "{}{reasons}{}",
-        head(suggestion),
-        config.with_limits(&limits)
-    )
+    text
 }
 
-fn limit(name: &str, key: &str, proposal: &Proposal) -> String {
-    let Proposal { quota, burst, .. } = proposal;
-    let (name, key) = (scalar(name), serde_json::Value::from(key));
-    format!("{{ name: {name}, key: {key}, quota: {quota}, burst: {burst}, mode: shadow }}")
+/// A policy, and with a name a limit of a route.
+fn policy(key: &str, Proposal { quota, burst, .. }: &Proposal) -> String {
+    let key = serde_json::Value::from(key);
+    format!("{{ key: {key}, quota: {quota}, burst: {burst}, mode: shadow }}")
 }
 
 /// A name as YAML has it. `null` means nothing there.

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::super::quota::Distribution;
-use super::{KeySuggestion, OtherKey, RouteSuggestion, Suggestion, clients_text};
+use super::{KeySuggestion, RouteSuggestion, Suggestion, clients_text};
 
 /// How many letters fit a line of a narrow terminal.
 const WIDTH: usize = 79;
@@ -18,13 +18,8 @@ impl Display for Suggestion {
         for remark in &self.remarks {
             writeln!(f, "{}", wrapped(&format!("note: {remark}"), "  "))?;
         }
-        for (count, what) in [
-            (self.refused, "refused by the limits of the configuration"),
-            (self.unrouted, "matched no route"),
-        ] {
-            if count > 0 {
-                writeln!(f, "{count:>12}  {what}")?;
-            }
+        if self.unrouted > 0 {
+            writeln!(f, "{:>12}  matched no route", self.unrouted)?;
         }
         for (reason, count) in &self.answered {
             writeln!(f, "{count:>12}  answered before any limit: {reason}")?;
@@ -46,8 +41,7 @@ impl Suggestion {
         let (requests, clients) = (route.requests, clients_text(route.limit.clients));
         writeln!(f, ": {requests} requests, {clients}")?;
         if let Some(reason) = route.no_limit {
-            writeln!(f, "  no limit proposed: {}", reason.sentence(route))?;
-            return route.others.iter().try_for_each(|other| other.fmt(f));
+            return writeln!(f, "  no limit proposed: {}", reason.sentence(route));
         }
         let Some(proposal) = &route.limit.proposal else {
             return Ok(());
@@ -62,18 +56,7 @@ impl Suggestion {
         writeln!(f, "    {}", proposal.reason(self.margin))?;
         writeln!(f, "    {}", proposal.burst_reason(self.margin))?;
         self.write_doubts(route, f)?;
-        if route.is_elsewhere {
-            writeln!(
-                f,
-                "  add it by hand: this route has `limits: []`, an alias, or a file of its own"
-            )?;
-        } else {
-            limit.write_limited(requests, f)?;
-        }
-        if let Some(chart) = &limit.chart {
-            chart.fmt(f)?;
-        }
-        route.others.iter().try_for_each(|other| other.fmt(f))
+        limit.write_limited(requests, f)
     }
 
     fn write_peaks(&self, limit: &KeySuggestion, f: &mut Formatter<'_>) -> fmt::Result {
@@ -148,21 +131,6 @@ impl KeySuggestion {
             )?;
         }
         Ok(())
-    }
-}
-
-impl Display for OtherKey {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (key, clients) = (&self.key, self.clients);
-        write!(f, "  by {key}: {clients} keys")?;
-        match &self.proposal {
-            Some(proposal) => writeln!(
-                f,
-                ", quota: {}, burst: {} (details: --key {key})",
-                proposal.quota, proposal.burst
-            ),
-            None => writeln!(f, ", too few to propose a quota"),
-        }
     }
 }
 
