@@ -306,7 +306,7 @@ fn refused_connections(state: &AdminState) -> Vec<String> {
 }
 
 /// The first line of an error, after the place that it points to.
-fn first_line(error: &str) -> String {
+pub fn first_line(error: &str) -> String {
     let mut lines = error.lines();
     let first = lines.next().unwrap_or_default();
     let coded = first.strip_prefix("error[");

@@ -8,6 +8,7 @@ mod start;
 mod takeover;
 mod upgrade;
 
+use std::future::ready;
 use std::io;
 use std::sync::Arc;
 
@@ -124,22 +125,29 @@ impl Process {
             self.clock_metrics.clone(),
             self.recent.clone(),
         ));
+        let mut has_to_upgrade = false;
         loop {
-            tokio::select! {
-                command = signals.next() => match command {
-                    SignalCommand::End(signal) => return signal,
-                    SignalCommand::Reload => {}
-                    SignalCommand::Reopen => {
-                        reopen(&self.gateway);
+            let command = tokio::select! {
+                biased;
+                () = ready(()), if has_to_upgrade => SignalCommand::Upgrade,
+                command = signals.next() => command,
+                () = watch.changed() => SignalCommand::Reload,
+            };
+            match command {
+                SignalCommand::End(signal) => return signal,
+                SignalCommand::Reload => {}
+                SignalCommand::Reopen => {
+                    reopen(&self.gateway);
+                    continue;
+                }
+                SignalCommand::Upgrade => match self.upgrade(signals, &mut watch).await {
+                    AfterUpgrade::End(signal) => return signal,
+                    AfterUpgrade::Serve => {
+                        has_to_upgrade = false;
                         continue;
                     }
-                    SignalCommand::Upgrade => match self.upgrade(signals).await {
-                        AfterUpgrade::End(signal) => return signal,
-                        AfterUpgrade::Serve { has_to_reload: true } => {}
-                        AfterUpgrade::Serve { has_to_reload: false } => continue,
-                    },
+                    AfterUpgrade::Reload { upgrades_again } => has_to_upgrade = upgrades_again,
                 },
-                () = watch.changed() => {}
             }
             watch.look();
             let servers = (&self.server, &self.admin);

@@ -7,8 +7,9 @@ use tokio::task::spawn_blocking;
 use super::StartupError;
 use super::process::{Origin, Process};
 use super::signals::Signals;
-use super::upgrade::{Predecessor, Program};
+use super::upgrade::{Channel, Predecessor, Program};
 use super::watch::FileWatcher;
+use crate::admin::first_line;
 use crate::config::Source;
 use crate::net::listener::passed::PassedSockets;
 use crate::telemetry::logging::ProcessLog;
@@ -22,15 +23,26 @@ const LAST_TASKS: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// When it cannot start; then nothing has been served.
-pub fn run(
+pub fn run(source: Source, log: &ProcessLog, passed: PassedSockets) -> Result<(), StartupError> {
+    let channel = Predecessor::channel().map_err(StartupError::system("standard input"))?;
+    let ended = serve(source, log, passed, channel.as_ref());
+    if let (Err(error), Some(channel)) = (&ended, channel) {
+        channel.fail(&first_line(&error.to_string()));
+    }
+    ended
+}
+
+fn serve(
     source: Source,
     log: &ProcessLog,
     mut passed: PassedSockets,
+    channel: Option<&Channel>,
 ) -> Result<(), StartupError> {
+    let predecessor = channel.map(|channel| Predecessor::find(channel, &mut passed));
     let origin = Origin {
         // Before its file can be replaced.
         program: Program::of_this_process(),
-        predecessor: Predecessor::find(&mut passed)?,
+        predecessor: predecessor.transpose()?,
         passed,
     };
     // Before the file is read: what changes from now on is noticed.

@@ -81,8 +81,11 @@ impl FileWatcher {
     }
 
     /// Takes the files as they are now for known: they are about to be read, whatever the reason.
-    pub(super) fn look(&mut self) {
-        self.files = self.current();
+    /// Returns true if they had changed.
+    pub(super) fn look(&mut self) -> bool {
+        let current = self.current();
+        let before = std::mem::replace(&mut self.files, current);
+        before != self.files
     }
 
     fn current(&self) -> Vec<VersionedFile> {

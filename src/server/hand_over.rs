@@ -69,6 +69,13 @@ impl Server {
         Ok(shared)
     }
 
+    /// Has the connections finish, also those that are accepted from now on. Returns at once.
+    pub fn finish_connections(&self) {
+        for worker in &self.updates {
+            let _ = worker.send(WorkerOrder::Finish);
+        }
+    }
+
     /// Stops accepting, and has the connections finish. The clients in the kernel's queues of the
     /// listeners that are `taken` wait for another process, or for [`resume`](Self::resume). The queues
     /// of others are served.

@@ -49,6 +49,8 @@ pub(super) enum WorkerOrder {
     Update(WorkerUpdate),
     /// Send a handle to each socket, with the address of its listener.
     Share(UnboundedSender<io::Result<(StreamAddress, BoundSocket)>>),
+    /// Have the connections finish.
+    Finish,
 }
 
 /// A change of a running worker.
@@ -178,6 +180,9 @@ impl Worker {
                 Some(order) = self.updates.recv() => match order {
                     WorkerOrder::Update(update) => self.update(&mut listeners, update, &factory),
                     WorkerOrder::Share(sockets) => listeners.share(&sockets),
+                    WorkerOrder::Finish => for one in &listeners.active {
+                        one.connections.begin(DrainStage::Finish);
+                    },
                 },
             }
         };

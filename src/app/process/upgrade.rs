@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs::File;
+use std::future::pending;
 use std::io;
 use std::process;
 use std::sync::Arc;
@@ -10,12 +11,13 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Signal;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{Process, reopen};
 use crate::app::service_manager;
 use crate::app::signals::{EndSignal, SignalCommand, Signals};
 use crate::app::upgrade::{Inheritance, Ready, Settings, Successor};
+use crate::app::watch::FileWatcher;
 use crate::proxy::Gateway;
 use crate::server::{SharedListener, SuspendedListeners};
 use crate::store::snapshot;
@@ -23,13 +25,23 @@ use crate::store::snapshot;
 /// How long the workers may take to share their sockets.
 const SHARED: Duration = Duration::from_secs(5);
 
+/// How long connections have to finish while new clients are still accepted: longer than the server
+/// keeps one for a request that is on its way.
+const FINISHED: Duration = Duration::from_millis(600);
+
+/// How long the last of them may take until their requests are decided. New clients wait meanwhile.
+const DECIDED: Duration = Duration::from_millis(50);
+
 /// The consequence of an attempt to upgrade.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AfterUpgrade {
     /// The process ends: it is replaced, or was told to.
     End(EndSignal),
-    /// It continues, with a reload if that was asked for meanwhile.
-    Serve { has_to_reload: bool },
+    /// It continues.
+    Serve,
+    /// It continues with a reload that was asked for meanwhile, and then begins the upgrade anew if it
+    /// has not failed.
+    Reload { upgrades_again: bool },
 }
 
 /// The reason why an upgrade is not completed.
@@ -37,6 +49,8 @@ pub(super) enum AfterUpgrade {
 enum Broken {
     Failed(String),
     Ended(EndSignal),
+    /// The new process was not ready yet, and has read a configuration that is no longer right.
+    Reload,
 }
 
 /// Signals that wait until it is known which process they are for.
@@ -49,11 +63,17 @@ struct HeldSignals {
 impl Process {
     /// Starts the program anew, and hands over to it. If that fails, this process serves
     /// as before; HTTP/1 connections that were open then close after their next response.
-    pub(super) async fn upgrade(&mut self, signals: &mut Signals) -> AfterUpgrade {
+    pub(super) async fn upgrade(
+        &mut self,
+        signals: &mut Signals,
+        watch: &mut FileWatcher,
+    ) -> AfterUpgrade {
         self.upgrade_problem.clear();
         let mut held = HeldSignals::default();
-        let broken = match self.try_upgrade(signals, &mut held).await {
-            Ok(()) => return AfterUpgrade::End(EndSignal::HandedOver),
+        // The new process reads the files as they are now.
+        let has_changed = watch.look();
+        let broken = match self.try_upgrade(signals, watch, &mut held).await {
+            Ok(signal) => return AfterUpgrade::End(signal),
             Err(broken) => broken,
         };
         match broken {
@@ -62,8 +82,18 @@ impl Process {
                 self.upgrade_problem
                     .set(format!("the last upgrade has failed: {why}"));
                 service_manager::report("the last upgrade has failed: see the log").await;
-                let has_to_reload = held.has_to_reload;
-                AfterUpgrade::Serve { has_to_reload }
+                if !has_changed && !held.has_to_reload {
+                    return AfterUpgrade::Serve;
+                }
+                let upgrades_again = false;
+                AfterUpgrade::Reload { upgrades_again }
+            }
+            Broken::Reload => {
+                tracing::info!(
+                    "the upgrade begins anew after a reload: no new process was ready yet"
+                );
+                let upgrades_again = true;
+                AfterUpgrade::Reload { upgrades_again }
             }
             Broken::Ended(signal) => {
                 tracing::info!("upgrade cancelled: this process was told to stop");
@@ -75,8 +105,9 @@ impl Process {
     async fn try_upgrade(
         &mut self,
         signals: &mut Signals,
+        watch: &mut FileWatcher,
         held: &mut HeldSignals,
-    ) -> Result<(), Broken> {
+    ) -> Result<EndSignal, Broken> {
         self.check_environment().map_err(Broken::Failed)?;
         let shared = timeout(SHARED, self.share()).await.map_err(io::Error::from);
         let shared = shared.flatten();
@@ -94,7 +125,8 @@ impl Process {
         let redis = ruleset.startup_timeout;
         drop(ruleset);
         let ready = successor.prepare(inheritance, Arc::clone(&shared), redis);
-        let Ready { version, taken } = held.until(signals, &self.gateway, ready).await?;
+        let watch = Some(watch);
+        let Ready { version, taken } = held.until(signals, &self.gateway, watch, ready).await?;
         let pid = successor.id();
         tracing::info!(
             pid,
@@ -102,15 +134,34 @@ impl Process {
             "upgrading: the new process is ready, and gets the buckets"
         );
 
+        // What is decided after the copy of the buckets, the new process doesn't know of.
+        self.server.finish_connections();
+        self.admin.finish_connections();
+        let finished = async {
+            sleep(FINISHED).await;
+            Ok(())
+        };
+        held.until(signals, &self.gateway, None, finished).await?;
         let server = self.server.suspend(&taken).await;
         let admin = self.admin.suspend(&taken).await;
         let restored = async {
+            sleep(DECIDED).await;
             let buckets = self.save_buckets(buckets.into()).await?;
             let hash = self.reloader.history.running().hash.clone();
             let settings = Settings::of(&self.gateway.ruleset(), hash);
             successor.restore(buckets, settings).await
         };
-        if let Err(broken) = held.until(signals, &self.gateway, restored).await {
+        let mut done = held.until(signals, &self.gateway, None, restored).await;
+        let mut ended_by = EndSignal::HandedOver;
+        if done.is_ok() {
+            let proven = successor.proven();
+            done = held.until(signals, &self.gateway, None, proven).await;
+            // The new one serves, and has had its own signal if it was meant.
+            if let Err(Broken::Ended(signal)) = done {
+                (done, ended_by) = (Ok(()), signal);
+            }
+        }
+        if let Err(broken) = done {
             drop(successor);
             self.resume(server, admin, shared).await;
             return Err(broken);
@@ -124,7 +175,7 @@ impl Process {
         successor.leave(&held.signals()).await;
         self.successor = Some(successor);
         tracing::info!(pid, "upgraded: the new process serves, and this one drains");
-        Ok(())
+        Ok(ended_by)
     }
 
     /// Handles to the sockets of all listeners.
@@ -184,21 +235,32 @@ impl Broken {
 }
 
 impl HeldSignals {
-    /// Awaits a step of an upgrade, or a signal that ends the process. Notes the other signals.
+    /// Awaits a step of an upgrade, or a signal that ends the process; with a `watch`, also a reload.
+    /// Notes the other signals.
     async fn until<T>(
         &mut self,
         signals: &mut Signals,
         gateway: &Gateway,
+        watch: Option<&mut FileWatcher>,
         step: impl Future<Output = Result<T, String>>,
     ) -> Result<T, Broken> {
         let mut step = std::pin::pin!(step);
+        let can_reload = watch.is_some();
+        let mut changed = std::pin::pin!(async {
+            match watch {
+                Some(watch) => watch.changed().await,
+                None => pending().await,
+            }
+        });
         loop {
             let command = tokio::select! {
                 biased;
                 done = &mut step => return done.map_err(Broken::Failed),
                 command = signals.next() => command,
+                () = &mut changed => SignalCommand::Reload,
             };
             match command {
+                SignalCommand::Reload if can_reload => return Err(Broken::Reload),
                 SignalCommand::End(signal) => return Err(Broken::Ended(signal)),
                 SignalCommand::Upgrade => {
                     tracing::warn!("SIGUSR2 is ignored: an upgrade is under way")

@@ -18,6 +18,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::AsyncReadExt;
 
+use super::{NewMessage, PROMPT};
+
 /// The most files of a message; the kernel allows 253.
 pub(super) const MAX_FILES: usize = 128;
 
@@ -39,6 +41,17 @@ impl Channel {
     /// The end that another process has given.
     pub(super) fn of(socket: OwnedFd) -> Self {
         Self(socket)
+    }
+
+    /// Another handle to this end.
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
+    /// Says that this process ends because of an error.
+    pub(in crate::app) fn fail(&self, why: &str) {
+        // One that has ended asks no more.
+        let _ = self.send(&NewMessage::Failed(why.to_owned()), &[], PROMPT);
     }
 
     /// Sends a message within `deadline`, with at most [`MAX_FILES`]. Blocks.

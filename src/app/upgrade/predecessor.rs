@@ -32,30 +32,39 @@ pub struct Predecessor {
 }
 
 impl Predecessor {
-    /// The process that has started this one in order to be replaced, if there is one. Adds its sockets
-    /// to `passed`.
+    /// The socket to the process that has started this one in order to be replaced, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The system's error.
+    pub(in crate::app) fn channel() -> io::Result<Option<Channel>> {
+        let input = io::stdin();
+        // The variable stays in the environment of a process that has taken over.
+        if env::var_os(VARIABLE).is_none()
+            || socket_type(input.as_fd()).ok() != Some(SocketType::SEQPACKET)
+        {
+            return Ok(None);
+        }
+        let channel = Channel::of(input.as_fd().try_clone_to_owned()?);
+        dup2_stdin(File::open("/dev/null")?)?;
+        Ok(Some(channel))
+    }
+
+    /// The process at the other end of `channel`. Adds its sockets to `passed`.
     ///
     /// # Errors
     ///
     /// It speaks another protocol, or breaks off.
-    pub fn find(passed: &mut PassedSockets) -> Result<Option<Self>, StartupError> {
-        let Some(protocol) = env::var_os(VARIABLE) else {
-            return Ok(None);
-        };
-        let input = io::stdin();
-        // The variable stays in the environment of a process that has taken over.
-        if socket_type(input.as_fd()).ok() != Some(SocketType::SEQPACKET) {
-            return Ok(None);
-        }
+    pub(in crate::app) fn find(
+        channel: &Channel,
+        passed: &mut PassedSockets,
+    ) -> Result<Self, StartupError> {
         let mut read = || {
-            let protocol = protocol.to_string_lossy();
-            compare("the protocol", &protocol, PROTOCOL)?;
-            let channel = Channel::of(input.as_fd().try_clone_to_owned()?);
-            dup2_stdin(File::open("/dev/null")?)?;
-            Self::read(channel, passed)
+            let protocol = env::var_os(VARIABLE).unwrap_or_default();
+            compare("the protocol", &protocol.to_string_lossy(), PROTOCOL)?;
+            Self::read(channel.try_clone()?, passed)
         };
-        let read = read().map_err(StartupError::system("can't take over from the old process"))?;
-        Ok(Some(read))
+        read().map_err(StartupError::system("can't take over from the old process"))
     }
 
     fn read(channel: Channel, passed: &mut PassedSockets) -> io::Result<Self> {

@@ -17,8 +17,8 @@ use tokio::time::{sleep, timeout};
 
 use super::channel::{Channel, MAX_FILES};
 use super::{
-    Inheritance, NewMessage, OldMessage, PROMPT, Program, READY, RESTORED, RESTORED_A_SECOND,
-    Settings,
+    Inheritance, NewMessage, OldMessage, PROMPT, PROVEN, Program, READY, RESTORED,
+    RESTORED_A_SECOND, Settings,
 };
 use crate::net::listener::passed::ListenerName;
 use crate::server::SharedListener;
@@ -101,9 +101,7 @@ impl Successor {
                 self.pid = pid.ok_or("the new process has no process id")?;
                 Ok(Ready { version, taken })
             }
-            NewMessage::Serving => {
-                Err("the new process sent `Serving` before it had the buckets".to_owned())
-            }
+            _ => Err("the new process sent `Serving` before it had the buckets".to_owned()),
         }
     }
 
@@ -125,7 +123,19 @@ impl Successor {
         });
         match message.await? {
             NewMessage::Serving => Ok(()),
-            NewMessage::Ready { .. } => Err("the new process sent `Ready` twice".to_owned()),
+            _ => Err("the new process sent `Ready` twice".to_owned()),
+        }
+    }
+
+    /// Waits until the process has served for [`PROVEN`].
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub(in crate::app) async fn proven(&mut self) -> Result<(), String> {
+        match timeout(PROVEN, self.channel.closed()).await {
+            Ok(Ok(())) => Err(self.last_words().await),
+            _ => Ok(()),
         }
     }
 
@@ -187,6 +197,11 @@ impl Successor {
         let exchanged = spawn_blocking(exchange).await;
         let exchanged = exchanged.map_err(io::Error::from).flatten();
         let error = match exchanged {
+            Ok(NewMessage::Failed(why)) => {
+                // It logs the rest.
+                self.last_words().await;
+                return Err(format!("the new process has failed: {why}"));
+            }
             Ok(message) => return Ok(message),
             Err(error) => error,
         };
