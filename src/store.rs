@@ -36,7 +36,7 @@ use crate::telemetry::registry::Registry;
 use redis::client::Client;
 use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
-pub use buckets::{Buckets, BucketsSpec};
+pub use buckets::{Buckets, BucketsSpec, KnownUnits};
 pub use charge_result::{ChargeResult, DecidedBucket};
 pub use charge_set::ChargeSet;
 pub use held::{QueuePlace, Reservation};

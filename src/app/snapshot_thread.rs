@@ -85,7 +85,9 @@ pub(super) fn restore(
     running: &Ruleset,
     now: Timestamp,
 ) -> Result<(), ReadError> {
-    let tables = running.tables();
+    let tables = running
+        .buckets()
+        .map(|(key, buckets)| (key, &*buckets.table));
     let tables: HashMap<_, _> = tables
         .map(|(key, table)| ((table.policy(), key), table))
         .collect();

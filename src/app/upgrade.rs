@@ -96,7 +96,7 @@ enum OldMessage {
         has_file: bool,
     },
     Complete,
-    /// The file is the buckets.
+    /// The first file is the buckets, the second the [`KnownUnits`](crate::store::KnownUnits).
     Buckets(Settings),
     Yours,
 }

@@ -255,3 +255,53 @@ fn the_last_charges_of_a_process_reach_its_successor() {
         .for_each(|gateway| after_rounds(gateway, 4));
     all_know(&[&again, &stays], &mut charged);
 }
+
+#[test]
+fn an_upgrade_keeps_what_all_have_charged_and_counts_nothing_twice() {
+    let redis = RedisServer::start();
+    let config = config_of(redis.address, "sync: 50ms");
+    let mut upgraded = Gateway::start(&config);
+    let stays = Gateway::start(&config);
+    [&upgraded, &stays].into_iter().for_each(wait_up);
+    (0..25).for_each(|_| ask(&upgraded));
+    (0..10).for_each(|_| ask(&stays));
+    let mut charged = 35;
+    all_know(&[&upgraded, &stays], &mut charged);
+    upgraded.upgrade();
+    // At once: it doesn't have to learn it from Redis.
+    charged += 1;
+    assert_eq!(left(&get(upgraded.address(), "/")) + charged, MOST);
+    for _ in 0..2 {
+        all_know(&[&upgraded, &stays], &mut charged);
+        [&upgraded, &stays]
+            .into_iter()
+            .for_each(|gateway| after_rounds(gateway, 40));
+    }
+}
+
+#[test]
+fn an_upgrade_gives_no_spent_key_a_bucket_again() {
+    let redis = RedisServer::start();
+    let kinds = ["gcra", "token_bucket", "sliding_window", "fixed_window"];
+    let policies = kinds.map(|kind| format!("sync: 50ms, quota: 20/300d, algorithm: {kind}"));
+    let policies = policies.each_ref().map(String::as_str);
+    let mut upgraded = Gateway::start(&config(redis.address, &policies));
+    let stays = Gateway::start(&config(redis.address, &policies));
+    [&upgraded, &stays].into_iter().for_each(wait_up);
+    let ask = |gateway: &Gateway, place: usize| get(gateway.address(), &format!("/{place}")).status;
+    for place in 0..kinds.len() {
+        (0..12).for_each(|_| assert_eq!(ask(&upgraded, place), 200));
+        after_rounds(&upgraded, 2);
+        wait_for("the other to know", || {
+            after_rounds(&stays, 1);
+            (ask(&stays, place) == 429).then_some(())
+        });
+    }
+    after_rounds(&upgraded, 4);
+    for _ in 0..2 {
+        upgraded.upgrade();
+        for (place, kind) in kinds.iter().enumerate() {
+            assert_eq!(ask(&upgraded, place), 429, "{kind}");
+        }
+    }
+}

@@ -1,7 +1,8 @@
 //! Taking over from the old process: its buckets, its clients, and then the snapshot's file.
 
 use std::fs::File;
-use std::io::{self, Seek};
+use std::io::{self, BufReader, ErrorKind, Seek};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
@@ -15,6 +16,7 @@ use crate::clock::Clock;
 use crate::config::SnapshotSpec;
 use crate::net::listener::passed::ListenerName;
 use crate::proxy::Ruleset;
+use crate::store::KnownUnits;
 use crate::store::snapshot::{ReadError, Reader};
 
 /// The rest of the work before this process takes over from another.
@@ -41,8 +43,8 @@ impl Process {
         let history = self.reloader.history.clone();
         self.redis_connections.ready(&ruleset).await;
         let restored = spawn_blocking(move || {
-            let (buckets, settings) = predecessor.ask_for_buckets(taken)?;
-            restore_all(buckets, &ruleset, &clock)?;
+            let (files, settings) = predecessor.ask_for_buckets(taken)?;
+            restore_all(files, &ruleset, &clock)?;
             settings.apply(&ruleset, |hash| history.is_running(hash));
             Ok(predecessor)
         });
@@ -66,11 +68,22 @@ impl Process {
     }
 }
 
-/// Restores the buckets of the old process, which are in `file`.
-fn restore_all(mut file: File, ruleset: &Ruleset, clock: &Clock) -> io::Result<()> {
+/// Restores the buckets of the old process, which are in these files.
+fn restore_all(files: Vec<OwnedFd>, ruleset: &Ruleset, clock: &Clock) -> io::Result<()> {
     let wrong = |refusal: ReadError| io::Error::other(format!("its buckets: {refusal}"));
+    let mut files = files.into_iter().map(File::from);
+    let mut file = files.next().ok_or(ErrorKind::InvalidData)?;
     file.rewind()?;
     let reader = Reader::new(file, clock.now()).map_err(wrong)?;
     clock.continue_from(reader.saved_at());
-    restore(reader, "the old process", ruleset, clock.now()).map_err(wrong)
+    restore(reader, "the old process", ruleset, clock.now()).map_err(wrong)?;
+    // Version 0.2.0 has no second file, nor synchronised buckets in the first.
+    if let Some(mut known) = files.next() {
+        known.rewind()?;
+        let known: KnownUnits = serde_json::from_reader(BufReader::new(known))?;
+        for (_, buckets) in ruleset.buckets() {
+            buckets.know(&known, clock.now());
+        }
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::fs::File;
 use std::future::pending;
-use std::io;
+use std::io::{self, BufWriter};
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::app::upgrade::{Inheritance, Ready, Settings, Successor};
 use crate::app::watch::FileWatcher;
 use crate::proxy::Gateway;
 use crate::server::{SharedListener, SuspendedListeners};
-use crate::store::snapshot;
+use crate::store::{KnownUnits, snapshot};
 
 /// How long the workers may take to share their sockets.
 const SHARED: Duration = Duration::from_secs(5);
@@ -113,7 +113,11 @@ impl Process {
         let shared = shared.flatten();
         let shared = shared.map_err(Broken::failed("cannot share the listening sockets"))?;
         let buckets = memfd_create("buckets", MemfdFlags::CLOEXEC);
-        let buckets = buckets.map_err(Broken::failed("no file in memory for buckets"))?;
+        let known = memfd_create("known", MemfdFlags::CLOEXEC);
+        let no_file = Broken::failed("no file in memory for buckets");
+        let (buckets, known) = buckets
+            .and_then(|buckets| Ok((buckets, known?)))
+            .map_err(no_file)?;
         let program = self.program.as_ref();
         let program = program.map_err(Broken::failed("can't find this process's own binary"))?;
         let mut successor = Successor::start(program).map_err(Broken::Failed)?;
@@ -146,10 +150,10 @@ impl Process {
         let admin = self.admin.suspend(&taken).await;
         let restored = async {
             sleep(DECIDED).await;
-            let buckets = self.save_buckets(buckets.into()).await?;
+            let files = self.save_buckets(buckets.into(), known.into()).await?;
             let hash = self.reloader.history.running().hash.clone();
             let settings = Settings::of(&self.gateway.ruleset(), hash);
-            successor.restore(buckets, settings).await
+            successor.restore(files, settings).await
         };
         let mut done = held.until(signals, &self.gateway, None, restored).await;
         let mut ended_by = EndSignal::HandedOver;
@@ -205,11 +209,22 @@ impl Process {
         Ok(())
     }
 
-    /// Writes the buckets, bans and grants as of now.
-    async fn save_buckets(&self, file: File) -> Result<File, String> {
+    /// Writes the buckets, bans and grants as of now, and what other machines have charged.
+    async fn save_buckets(&self, file: File, known: File) -> Result<[File; 2], String> {
         let (ruleset, now) = (self.gateway.ruleset(), self.clock.now());
         let saved = spawn_blocking(move || {
-            snapshot::write(file, &ruleset.secret, now, ruleset.tables(), ruleset.keys())
+            // First: what is charged in between counts twice, rather than not at all.
+            let mut units = KnownUnits::new();
+            let buckets = ruleset.buckets();
+            let tables = buckets.map(|(id, buckets)| {
+                buckets.add_known(&mut units);
+                (id, &*buckets.table)
+            });
+            let tables: Vec<_> = tables.collect();
+            serde_json::to_writer(BufWriter::new(&known), &units)?;
+            let tables = tables.into_iter();
+            let file = snapshot::write(file, &ruleset.secret, now, tables, ruleset.keys())?;
+            Ok([file, known])
         });
         let saved = saved.await.map_err(io::Error::from).flatten();
         saved.map_err(|error| format!("the buckets cannot be written: {error}"))

@@ -3,7 +3,7 @@
 use std::env;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -115,7 +115,7 @@ impl Predecessor {
     pub(in crate::app) fn ask_for_buckets(
         &self,
         taken: Vec<ListenerName>,
-    ) -> io::Result<(File, Settings)> {
+    ) -> io::Result<(Vec<OwnedFd>, Settings)> {
         let version = crate::app::process_series::VERSION.to_owned();
         let ready = NewMessage::Ready {
             pid: std::process::id(),
@@ -123,11 +123,10 @@ impl Predecessor {
             taken,
         };
         self.channel.send(&ready, &[], PROMPT)?;
-        let (OldMessage::Buckets(settings), file) = self.channel.receive(READY)? else {
+        let (OldMessage::Buckets(settings), files) = self.channel.receive(READY)? else {
             return Err(unexpected());
         };
-        let file = file.into_iter().next().ok_or_else(unexpected)?;
-        Ok((file.into(), settings))
+        Ok((files, settings))
     }
 
     /// Says that this process serves, and waits until the old one saves no more snapshots. Blocks. Returns

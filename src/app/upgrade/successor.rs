@@ -105,20 +105,22 @@ impl Successor {
         }
     }
 
-    /// Passes on the buckets, which `file` has, and waits until the process serves.
+    /// Passes on the buckets, which these files have, and waits until the process serves.
     ///
     /// # Errors
     ///
     /// The problem, in words.
     pub(in crate::app) async fn restore(
         &mut self,
-        file: File,
+        files: [File; 2],
         settings: Settings,
     ) -> Result<(), String> {
         let channel = Arc::clone(&self.channel);
         let message = self.exchange(move || {
-            let more = file.metadata()?.len() / RESTORED_A_SECOND;
-            channel.send(&OldMessage::Buckets(settings), &[file.as_fd()], PROMPT)?;
+            let bytes = files[0].metadata()?.len() + files[1].metadata()?.len();
+            let more = bytes / RESTORED_A_SECOND;
+            let files = files.each_ref().map(AsFd::as_fd);
+            channel.send(&OldMessage::Buckets(settings), &files, PROMPT)?;
             Ok(channel.receive(RESTORED + Duration::from_secs(more))?.0)
         });
         match message.await? {

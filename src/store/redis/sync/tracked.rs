@@ -41,7 +41,7 @@ pub(super) struct Totals {
 
 /// The units of others that a bucket was charged for, by the end of the epoch: the last two.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RemoteUnits([(u64, u64); 2]);
+pub(super) struct RemoteUnits(pub(super) [(u64, u64); 2]);
 
 impl RemoteUnits {
     /// True if none of it counts any more.
@@ -115,6 +115,12 @@ impl Tracked {
     /// The units of others that the bucket was charged for, which outlast the key.
     pub(super) fn remote_units(&self) -> RemoteUnits {
         let of = |epoch: &Epoch| (epoch.end, epoch.charged);
+        RemoteUnits([self.before.as_ref().map_or((0, 0), of), of(&self.current)])
+    }
+
+    /// All units that the bucket was charged for, also here.
+    pub(super) fn all_units(&self) -> RemoteUnits {
+        let of = |epoch: &Epoch| (epoch.end, epoch.charged.saturating_add(epoch.own));
         RemoteUnits([self.before.as_ref().map_or((0, 0), of), of(&self.current)])
     }
 

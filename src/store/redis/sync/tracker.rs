@@ -16,7 +16,7 @@ use crate::limiter::{Algorithm, Cell, Fingerprint, WindowEnd};
 use crate::store::bounded_map::BoundedMap;
 use crate::store::redis::client::random;
 use crate::store::redis::naming::BucketName;
-use crate::store::{Charge, Table};
+use crate::store::{Charge, KnownUnits, Table};
 use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
 /// Enough shards that requests for different keys rarely wait for each other, or long for a round.
@@ -104,6 +104,39 @@ impl Tracker {
             last_eviction: AtomicU64::new(0),
             untracked: AtomicU64::new(0),
         })
+    }
+
+    /// Adds the units that the buckets were charged for, here and by others, for a process that takes over
+    /// the buckets. In Redis it finds them as those of others.
+    pub(in crate::store) fn add_known(&self, all: &mut KnownUnits) {
+        let known = all.entry(self.totals_name()).or_default();
+        let remote = self.remote_units.copy_shards().flatten();
+        known.extend(remote.map(|(key, units)| (key.bits(), units.0)));
+        for shard in 0..SHARDS {
+            self.keys.retain(shard, |key, tracked| {
+                known.insert(key.bits(), tracked.all_units().0);
+                true
+            });
+        }
+    }
+
+    /// Takes over what another process has known of the buckets, which are restored at `now`.
+    pub(in crate::store) fn know(&self, all: &KnownUnits, now: Timestamp) {
+        for (key, units) in all.get(&self.totals_name()).into_iter().flatten() {
+            let mut key = self.remote_units.lock(Fingerprint::from_bits(*key));
+            key.insert(RemoteUnits(*units), |_| false);
+            // As after an eviction, requests look there.
+            self.last_eviction.fetch_max(now.as_micros(), Relaxed);
+        }
+    }
+
+    /// The part of the names of totals that all keys have in common.
+    fn totals_name(&self) -> String {
+        format!(
+            "{}{}",
+            self.label,
+            String::from_utf8_lossy(&self.epoch_infix)
+        )
     }
 
     /// Counts evicted keys in these metrics.
